@@ -1,0 +1,68 @@
+//! Request ids: UUID version 7 (RFC 9562 §5.7), sortable by time.
+
+use std::fmt;
+
+/// The id of one exchange, sent upstream as `X-Request-Id` and written to the log.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct RequestId([u8; 36]);
+
+impl RequestId {
+    /// The length of the text form.
+    pub const LEN: usize = 36;
+
+    /// Makes an id from milliseconds since the Unix epoch and 74 random bits (the rest is ignored).
+    pub fn new(unix_ms: u64, random: u128) -> Self {
+        let bytes = ((u128::from(unix_ms & 0xffff_ffff_ffff) << 80)
+            | (0x7 << 76)
+            | ((random >> 64 & 0xfff) << 64)
+            | (0b10 << 62)
+            | (random & 0x3fff_ffff_ffff_ffff))
+            .to_be_bytes();
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b'-'; 36];
+        let mut at = 0;
+        for (i, byte) in bytes.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                at += 1;
+            }
+            text[at] = HEX[usize::from(byte >> 4)];
+            text[at + 1] = HEX[usize::from(byte & 15)];
+            at += 2;
+        }
+        Self(text)
+    }
+
+    /// The text form: 36 lower-case characters.
+    pub fn as_bytes(&self) -> &[u8; 36] {
+        &self.0
+    }
+
+    /// The text form.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn has_version_seven_variant_ten_and_the_time_in_front() {
+        let id = RequestId::new(0x0192_3456_789a, u128::MAX);
+        assert_eq!(id.as_str(), "01923456-789a-7fff-bfff-ffffffffffff");
+        assert_eq!(RequestId::new(0, 0).as_str(), "00000000-0000-7000-8000-000000000000");
+    }
+}

@@ -1,0 +1,42 @@
+//! Every bound that is not a configuration field, in one place.
+
+use std::time::Duration;
+
+/// Longest request line, in bytes; longer is answered 414.
+pub const REQUEST_LINE: usize = 16 * 1024;
+/// Default for the whole head of a request or response, in bytes (`limits.max_head`); longer is answered 431.
+pub const HEAD: usize = 64 * 1024;
+/// Largest value accepted for `limits.max_head`.
+pub const HEAD_MAX: usize = 1024 * 1024;
+/// Default number of fields in a head (`limits.max_fields`); more is answered 431.
+pub const FIELDS: usize = 128;
+/// Longest chunk-size line with its extensions, in bytes.
+pub const CHUNK_LINE: usize = 4 * 1024;
+/// Sum of the chunk extensions of one message, in bytes.
+pub const CHUNK_EXTENSIONS: usize = 16 * 1024;
+/// Largest trailer section, in bytes.
+pub const TRAILERS: usize = 16 * 1024;
+/// Interim (1xx) responses passed on before one final response.
+pub const INTERIM_RESPONSES: u32 = 16;
+/// Bytes of an unread request body that are drained before a connection is closed.
+pub const DRAIN_BYTES: u64 = 256 * 1024;
+/// Time given to that drain.
+pub const DRAIN_TIME: Duration = Duration::from_millis(1000);
+/// Bytes read from one socket before another connection gets its turn.
+pub const TURN_BYTES: usize = 256 * 1024;
+/// Connections accepted by a worker in one turn.
+pub const ACCEPTS_PER_TURN: usize = 64;
+/// Events taken from the kernel in one turn.
+pub const EVENTS_PER_TURN: usize = 256;
+/// Descriptors kept back for logs, admin, DNS and refusals.
+pub const DESCRIPTOR_RESERVE: usize = 64;
+/// Connections that are answered 503 at once when every place is taken, at the same time and worker.
+pub const REFUSALS: usize = 16;
+/// Time a refused connection gets to read its answer.
+pub const REFUSAL_TIME: Duration = Duration::from_millis(100);
+/// Silence after which `/livez` calls a worker dead.
+pub const WORKER_SILENCE: Duration = Duration::from_secs(10);
+/// Shortest time between two resolutions of one host name.
+pub const RESOLVE_FLOOR: Duration = Duration::from_secs(1);
+/// Endpoints of one service.
+pub const ENDPOINTS: usize = 10_000;

@@ -1,0 +1,134 @@
+//! Durations and sizes as people write them: `250ms`, `1h30m`, `64KiB`, `10MB`.
+//!
+//! A bare number is an error for both: its unit would be a guess.
+
+use std::time::Duration;
+
+/// Parses a duration: one or more `<integer><unit>` parts, units `us ms s m h d`, largest first.
+/// `0` needs a unit too. At most 100 years.
+///
+/// # Errors
+/// A sentence that says what is wrong and, where it can be guessed, what to write instead.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    const UNITS: &[(&str, u64)] = &[
+        ("us", 1),
+        ("ms", 1_000),
+        ("s", 1_000_000),
+        ("m", 60_000_000),
+        ("h", 3_600_000_000),
+        ("d", 86_400_000_000),
+    ];
+    const LIMIT: u64 = 100 * 365 * 86_400_000_000;
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err("a duration is missing, for example `5s`".into());
+    }
+    let mut total: u64 = 0;
+    let mut last = u64::MAX;
+    while !rest.is_empty() {
+        let (number, unit, tail) = number_and_unit(rest);
+        let Ok(number) = number.parse::<u64>() else {
+            return Err(format!("`{text}` is not a duration; write for example `250ms`, `5s` or `1h30m`"));
+        };
+        if unit.is_empty() {
+            return Err(format!("`{text}` has no unit; write for example `{number}s` or `{number}ms`"));
+        }
+        let Some((_, factor)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+            return Err(format!("`{unit}` is not a unit of time; use us, ms, s, m, h or d"));
+        };
+        if *factor >= last {
+            return Err(format!("`{text}`: units go from large to small, each once, as in `1h30m`"));
+        }
+        last = *factor;
+        total = number
+            .checked_mul(*factor)
+            .and_then(|part| total.checked_add(part))
+            .filter(|sum| *sum <= LIMIT)
+            .ok_or_else(|| format!("`{text}` is longer than 100 years"))?;
+        rest = tail;
+    }
+    Ok(Duration::from_micros(total))
+}
+
+/// Parses a size in bytes: an integer with a unit, `B KB MB GB TB` (powers of 1000) or `KiB MiB GiB TiB` (of 1024).
+///
+/// # Errors
+/// A sentence that says what is wrong and, where it can be guessed, what to write instead.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    const UNITS: &[(&str, u64)] = &[
+        ("B", 1),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+    ];
+    let (number, unit, tail) = number_and_unit(text.trim());
+    let unit = unit.trim();
+    let (Ok(number), true) = (number.parse::<u64>(), tail.is_empty()) else {
+        return Err(format!("`{text}` is not a size; write for example `64KiB` or `10MB`"));
+    };
+    if unit.is_empty() {
+        return Err(format!("`{text}` has no unit; write for example `{number}KiB` or `{number}B`"));
+    }
+    let Some((_, factor)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        let near = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+        return Err(match near {
+            Some((name, _)) => format!("`{unit}` is not a unit of size; write `{number}{name}`"),
+            None => format!("`{unit}` is not a unit of size; use B, KB, MB, GB, TB, KiB, MiB, GiB or TiB"),
+        });
+    };
+    number.checked_mul(*factor).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+/// Splits `12ms34` into `12`, `ms` and `34`.
+fn number_and_unit(text: &str) -> (&str, &str, &str) {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, rest) = text.split_at(digits);
+    let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+    let (unit, tail) = rest.split_at(letters);
+    (number, unit, tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_durations() {
+        for (text, ms) in [
+            ("250ms", 250),
+            ("5s", 5_000),
+            ("1h30m", 5_400_000),
+            ("2m", 120_000),
+            ("1d", 86_400_000),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_durations_that_need_a_guess() {
+        for text in
+            ["", "5", "s", "5 s", "-5s", "1.5s", "5S", "5sec", "30m1h", "1s1s", "9999999999999999d", "5s5"]
+        {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+        assert!(parse_duration("30").unwrap_err().contains("`30s`"));
+    }
+
+    #[test]
+    fn reads_and_refuses_sizes() {
+        assert_eq!(parse_size("64KiB"), Ok(65_536));
+        assert_eq!(parse_size("10MB"), Ok(10_000_000));
+        assert_eq!(parse_size("0B"), Ok(0));
+        for text in ["", "64", "KiB", "-1B", "1.5MB", "64kib", "10XB", "99999999999TB", "1MB1"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert!(parse_size("64kib").unwrap_err().contains("`64KiB`"));
+    }
+}

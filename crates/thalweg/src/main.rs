@@ -1,0 +1,2 @@
+//! The `thalweg` binary.
+fn main() {}

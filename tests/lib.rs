@@ -1,0 +1,1 @@
+//! Harness for the black-box tests.
