@@ -1,2 +1,57 @@
-//! Project tasks.
-fn main() {}
+//! The project's own tasks: `cargo xtask VERB`, one file per verb.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
+
+mod bench;
+mod ci;
+mod command;
+mod fuzz;
+mod generate;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own tasks", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Everything that must pass before a change lands
+    Ci(ci::Args),
+    /// All tests of the workspace
+    Test(test::Args),
+    /// The rules that the compiler does not check: crate direction, licences, duplicates, sizes
+    Tidy,
+    /// Write the generated reference pages
+    Gen(generate::Args),
+    /// Measure the product side by side with others
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Fuzz one target, or every target in turn
+    Fuzz(fuzz::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().verb {
+        Verb::Ci(args) => ci::run(&args),
+        Verb::Test(args) => test::run(&args),
+        Verb::Tidy => tidy::run(),
+        Verb::Gen(args) => generate::run(&args),
+        Verb::Bench(bench) => bench::run(&bench),
+        Verb::Fuzz(args) => fuzz::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

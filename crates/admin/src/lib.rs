@@ -1,2 +1,25 @@
-//! Placeholder until the first module lands.
+//! The admin API, health endpoints and metrics page, and the client that the CLI verbs use.
+//!
+//! Off the path of exchanges: a thread of its own with a runtime of its own, so that it answers
+//! while workers are saturated. It knows the running proxy only through the [`Control`] trait, which
+//! the binary implements. Invariant: nobody gets past the `gate` without being the same user (unix
+//! socket) or holding the token (TCP); probes alone are free.
+//!
+//! A request's way: [`server`] accepts → `gate` admits → `routes` answers, faults as `problem`.
 #![forbid(unsafe_code)]
+
+pub mod call;
+pub mod control;
+pub mod server;
+pub mod socket;
+pub mod token;
+
+mod gate;
+mod problem;
+mod routes;
+
+pub use call::{Answer, CallError, Target, call};
+pub use control::{ConnectionStatus, Control, DescriptorStatus, ListenerStatus, State, Status};
+pub use server::{Addresses, AdminOptions, Handle, StartError, start};
+pub use socket::{default_socket, known_sockets};
+pub use token::Token;

@@ -1,2 +1,22 @@
-//! Placeholder until the first module lands.
+//! Configuration: files → Spec → Plan, with every mistake named by line, column, cause and fix.
+//!
+//! [`load_file`] runs the stages in the order of the modules below: find and read the file, parse
+//! it into one node tree whatever its format, fill in `${…}`, read the specs, validate them and
+//! compile the plan. No stage stops at its first mistake, and none panics, whatever the text holds.
+//! The data plane never names this crate: it gets the finished plan.
 #![forbid(unsafe_code)]
+
+mod compile;
+pub mod diagnose;
+pub mod interpolate;
+pub mod load;
+pub mod parse;
+pub mod settings;
+pub mod source;
+pub mod spec;
+mod validate;
+
+pub use diagnose::{Class, Look, Report, SpecError};
+pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};
+pub use settings::Settings;
+pub use source::{Position, Sources, Span};

@@ -32,7 +32,17 @@ impl RequestId {
         Self(text)
     }
 
-    /// The text form: 36 lower-case characters.
+    /// Takes an id that somebody else made: 36 hex digits and hyphens in the form of a UUID.
+    pub fn from_bytes(text: &[u8]) -> Option<Self> {
+        let text: [u8; 36] = text.try_into().ok()?;
+        let fits = |(i, byte): (usize, &u8)| match i {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        };
+        text.iter().enumerate().all(fits).then_some(Self(text))
+    }
+
+    /// The text form: 36 characters.
     pub fn as_bytes(&self) -> &[u8; 36] {
         &self.0
     }
@@ -58,6 +68,15 @@ impl fmt::Display for RequestId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn takes_only_what_has_the_form() {
+        let text = b"01923456-789A-7fff-bfff-ffffffffffff";
+        assert_eq!(RequestId::from_bytes(text).map(|id| *id.as_bytes()), Some(*text));
+        assert_eq!(RequestId::from_bytes(b"01923456-789a-7fff-bfff-fffffffffff"), None);
+        assert_eq!(RequestId::from_bytes(b"01923456-789a-7fff-bfff-fffffffffff\n"), None);
+        assert_eq!(RequestId::from_bytes(b"01923456x789a-7fff-bfff-ffffffffffff"), None);
+    }
 
     #[test]
     fn has_version_seven_variant_ten_and_the_time_in_front() {

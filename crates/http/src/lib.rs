@@ -1,2 +1,33 @@
-//! Placeholder until the first module lands.
+//! The HTTP message model and the HTTP/1 engine, without I/O.
+//!
+//! Bytes go in; spans, decisions, bytes and faults come out. Nothing here holds a socket, reads a
+//! clock or repairs a message: what two parsers could read differently is refused. The modules
+//! stand in the order in which a request meets them.
+//!
+//! Invariant of the whole crate: no input makes it panic, and no input makes it do more work than
+//! a small constant per byte.
 #![forbid(unsafe_code)]
+
+pub mod octet;
+pub mod span;
+
+pub mod field;
+pub mod method;
+
+pub mod h1;
+
+pub mod authority;
+pub mod rules;
+pub mod target;
+
+pub use authority::{Authority, parse_authority, write_normal_host};
+pub use field::{Field, FieldId, FieldSet};
+pub use h1::body::{BodyReader, BodyStep};
+pub use h1::framing::Framing;
+pub use h1::request::RequestHead;
+pub use h1::response::ResponseHead;
+pub use h1::{HeadLimits, Progress};
+pub use method::{Method, Version};
+pub use rules::{RequestRules, Upgrade};
+pub use span::Span;
+pub use target::{PathTraits, Target, TargetForm, normalize_path, parse_target, path_is_normal};

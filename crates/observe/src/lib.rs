@@ -1,2 +1,34 @@
-//! Placeholder until the first module lands.
+//! What the proxy tells about itself: metrics and the access log.
+//!
+//! Workers write into meters and into a log batch while they serve exchanges; the control thread
+//! reads the meters when `/metrics` is asked for, and a thread of its own writes the log. Nothing
+//! here waits for a reader, a disk or another worker. No tokio: all of it is plain memory, one
+//! bounded queue and one thread.
+//!
+//! Metrics: [`names`] (what exists) → [`Registry`] (who holds what) → [`meters`] (what workers
+//! write) → [`Registry::render`]. Log: [`LogRecord`] → [`LogBatch`] → [`LogWriter`].
 #![forbid(unsafe_code)]
+
+pub mod meter;
+pub mod meters;
+pub mod names;
+pub mod registry;
+
+mod exposition;
+mod process;
+mod render;
+
+pub mod record;
+pub mod writer;
+
+mod combined;
+mod escape;
+mod json;
+mod redact;
+mod stamp;
+
+pub use meter::{Codes, Counter, Gauge, Histogram};
+pub use meters::{BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, WorkerMeters};
+pub use record::{Format, LogRecord, Timers};
+pub use registry::{Registry, Series};
+pub use writer::{Destination, LogBatch, LogError, LogWriter};

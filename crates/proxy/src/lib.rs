@@ -1,2 +1,37 @@
-//! Placeholder until the first module lands.
+//! The engine that joins the parts: from an accepted connection to the last byte of its answers.
+//!
+//! Start at [`serve`](serve/index.html): it is the table of contents of the product, one call per
+//! phase, one file per phase. Around it: [`plan`] is what the configuration compiles to, `worker`
+//! the thread that runs exchanges, `fleet` all workers together.
 #![forbid(unsafe_code)]
+
+pub mod plan;
+
+mod fleet;
+mod load;
+mod owner;
+mod parked;
+mod seats;
+mod view;
+mod worker;
+
+mod converse;
+mod doors;
+mod exchange;
+pub mod serve;
+
+mod admit;
+mod answer;
+mod await_response;
+mod compose;
+mod connect;
+mod filter_request;
+mod find_route;
+mod forward;
+mod record;
+mod relay;
+mod respond;
+mod tunnel;
+
+pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};
+pub use plan::Plan;

@@ -1,0 +1,239 @@
+//! Who may ask: the checks in front of every admin path.
+//!
+//! Called for each request before its handler. On the unix socket the kernel has told who the peer
+//! is; on TCP a browser on the operator's machine must not become a way in, so the `Host` must be
+//! one that DNS rebinding cannot produce and an `Origin` must be our own; then the token decides.
+//! Invariant: a refusal says nothing about which paths exist.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HOST, HeaderName, ORIGIN};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body_util::Limited;
+
+use crate::problem::Problem;
+use crate::routes::PROBES;
+use crate::token::Token;
+
+/// Largest body of an admin request, in bytes; larger is answered 413.
+pub(crate) const BODY: usize = 1024 * 1024;
+
+/// What a listener asks of those who knock.
+#[derive(Debug)]
+pub(crate) enum Gate {
+    /// The unix socket with the right peer, or the metrics listener.
+    Open,
+    /// The unix socket with another user at its other end.
+    Closed,
+    /// The admin listener: a token, and a `Host` that is an IP address, `localhost` or one of `names`.
+    Token {
+        /// The token.
+        token: Token,
+        /// Further host names, lower case.
+        names: Vec<String>,
+    },
+}
+
+/// The middleware.
+pub(crate) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let mut response = match check(&gate, &request) {
+        Ok(()) => next.run(request.map(|body| Body::new(Limited::new(body, BODY)))).await,
+        Err(problem) => problem.into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn check(gate: &Gate, request: &Request) -> Result<(), Problem> {
+    match gate {
+        Gate::Open => {}
+        Gate::Closed => {
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "the admin socket is for the user that runs the proxy and for root",
+            ));
+        }
+        // A probe from a load balancer may carry any host name, and learns nothing but "ok".
+        Gate::Token { .. } if PROBES.contains(&request.uri().path()) => {}
+        Gate::Token { token, names } => {
+            let host = host(request)?;
+            check_host(&host, names)?;
+            check_origin(request, &host)?;
+            check_token(request, token)?;
+        }
+    }
+    let length = one(request, &CONTENT_LENGTH)?.and_then(|value| value.parse::<u64>().ok());
+    if length.is_some_and(|length| length > BODY as u64) {
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body may have {BODY} bytes")));
+    }
+    Ok(())
+}
+
+/// The value of a field that may stand once.
+fn one<'a>(request: &'a Request, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let bad = |what| Problem::new(StatusCode::BAD_REQUEST, format!("{what} {name} field"));
+    let mut values = request.headers().get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(bad("more than one"));
+    }
+    value.to_str().map(Some).map_err(|_| bad("malformed"))
+}
+
+/// The authority asked for: of the absolute form if there is one, else the `Host` field.
+fn host(request: &Request) -> Result<String, Problem> {
+    let field = one(request, &HOST)?;
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let host = authority.or(field).unwrap_or_default();
+    Ok(host.to_ascii_lowercase())
+}
+
+fn check_host(host: &str, names: &[String]) -> Result<(), Problem> {
+    let name = without_port(host);
+    let literal = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(inside) => inside.parse::<Ipv6Addr>().is_ok(),
+        None => name.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv4()),
+    };
+    if literal || name == "localhost" || names.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "this host name is not known here; use the IP address, localhost or a configured name",
+    ))
+}
+
+/// The host without its port. What is not a port is left in place, and then matches nothing.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// A page of another site may not use us through the operator's browser.
+fn check_origin(request: &Request, host: &str) -> Result<(), Problem> {
+    let Some(origin) = one(request, &ORIGIN)? else { return Ok(()) };
+    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    if authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host)) {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::FORBIDDEN, "requests from pages of another site are refused"))
+}
+
+/// RFC 6750 §2.1; the scheme's case does not matter.
+fn check_token(request: &Request, token: &Token) -> Result<(), Problem> {
+    let Some(value) = one(request, &AUTHORIZATION)? else {
+        return Err(Problem::unauthorized("Bearer", "a bearer token is needed"));
+    };
+    let given = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    match given {
+        Some((_, given)) if token.matches(given.trim()) => Ok(()),
+        Some(_) => {
+            Err(Problem::unauthorized("Bearer error=\"invalid_token\"", "the token is not the right one"))
+        }
+        None => Err(Problem::unauthorized("Bearer", "a bearer token is needed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: &[(&str, &str)]) -> Request {
+        let mut request = Request::builder().uri("/api/v1/status");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        request.body(Body::empty()).unwrap()
+    }
+
+    fn status(fields: &[(&str, &str)]) -> u16 {
+        let gate =
+            Gate::Token { token: Token::new("secret").unwrap(), names: vec!["admin.example.com".into()] };
+        check(&gate, &request(fields))
+            .map_or_else(|problem| problem.into_response().status().as_u16(), |()| 200)
+    }
+
+    const AUTH: (&str, &str) = ("authorization", "Bearer secret");
+
+    #[test]
+    fn hosts_that_dns_cannot_rebind_are_admitted() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:9900",
+            "[::1]",
+            "[::1]:9900",
+            "localhost",
+            "LOCALHOST:9900",
+            "admin.example.com",
+            "Admin.Example.com:443",
+        ] {
+            assert_eq!(status(&[("host", host), AUTH]), 200, "{host}");
+        }
+    }
+
+    #[test]
+    fn other_hosts_are_refused() {
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "evil.localhost",
+            "",
+            ":80",
+            "::1",
+            "[127.0.0.1]",
+            "[::1",
+            "127.0.0.1:x",
+            "2130706433",
+            "localhost.",
+            "user@localhost",
+        ] {
+            assert_eq!(status(&[("host", host), AUTH]), 403, "{host}");
+        }
+        assert_eq!(status(&[AUTH]), 403);
+        assert_eq!(status(&[("host", "localhost"), ("host", "evil.example"), AUTH]), 400);
+    }
+
+    #[test]
+    fn only_our_own_origin_is_admitted() {
+        let host = ("host", "localhost:9900");
+        assert_eq!(status(&[host, AUTH, ("origin", "http://localhost:9900")]), 200);
+        for origin in
+            ["https://evil.example", "null", "http://localhost", "http://localhost:9901", "localhost:9900"]
+        {
+            assert_eq!(status(&[host, AUTH, ("origin", origin)]), 403, "{origin}");
+        }
+    }
+
+    #[test]
+    fn only_the_right_token_is_admitted() {
+        let host = ("host", "localhost");
+        for good in ["Bearer secret", "bearer secret", "BEARER  secret"] {
+            assert_eq!(status(&[host, ("authorization", good)]), 200, "{good}");
+        }
+        for bad in
+            ["Bearer", "Bearer ", "Bearer Secret", "Bearer secret2", "Basic secret", "secret", "Bearer secre"]
+        {
+            assert_eq!(status(&[host, ("authorization", bad)]), 401, "{bad}");
+        }
+        assert_eq!(status(&[host]), 401);
+        assert_eq!(status(&[host, AUTH, AUTH]), 400);
+    }
+
+    #[test]
+    fn large_bodies_are_refused_before_they_are_read() {
+        let too_large = (BODY + 1).to_string();
+        assert_eq!(status(&[("host", "localhost"), AUTH, ("content-length", &too_large)]), 413);
+        assert_eq!(status(&[("host", "localhost"), AUTH, ("content-length", &BODY.to_string())]), 200);
+    }
+}

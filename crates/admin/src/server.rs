@@ -1,0 +1,303 @@
+//! The admin thread: its listeners, its connections, its end.
+//!
+//! The binary calls [`start`] once the plan is known and [`Handle::shutdown`] as the last thing but
+//! the log. Sockets are bound before the thread starts, so that errors come back to the caller.
+//! Invariant: the number of connections per listener, the time of each and the size of each request
+//! are bounded, and the unix socket has places of its own.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::control::Control;
+use crate::gate::Gate;
+use crate::routes;
+use crate::socket::{self, SocketFile, peer_allowed};
+use crate::token::{self, Token, TokenFile};
+
+/// Connections per listener; further ones wait in the kernel's queue.
+const CONNECTIONS: usize = 64;
+/// Time for the head of a request, and for the silence before it on a kept connection.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+/// Largest head of a request, in bytes.
+const HEAD: usize = 64 * 1024;
+/// Longest life of a connection; then it is closed after its current answer.
+const CONNECTION_TIME: Duration = Duration::from_secs(300);
+/// Time for that last answer, and for all of them at the end of the process.
+const LAST_ANSWER_TIME: Duration = Duration::from_secs(1);
+/// Pause after a failed accept (no descriptors, no memory).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the admin API listens and whom it lets in.
+#[derive(Clone, Debug, Default)]
+pub struct AdminOptions {
+    /// The unix socket. It is always there.
+    pub socket: PathBuf,
+    /// The TCP address of the admin listener, if any. The caller has made sure that an address that
+    /// is not loopback is wanted (`insecure: true`).
+    pub address: Option<SocketAddr>,
+    /// The token for TCP; without one, `<state_dir>/admin.token` is used, and made if it is missing.
+    pub token: Option<Token>,
+    /// The state directory.
+    pub state_dir: PathBuf,
+    /// Host names by which the admin listener may be addressed, besides IP addresses and `localhost`.
+    pub names: Vec<String>,
+    /// The address of a listener with only `/metrics`, `/livez`, `/readyz` and `/healthz`, without a token.
+    pub metrics_address: Option<SocketAddr>,
+}
+
+/// The admin API could not be started.
+#[derive(Debug)]
+pub struct StartError {
+    what: String,
+    source: io::Error,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.source)
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// Where the admin API can be reached.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// The unix socket.
+    pub socket: PathBuf,
+    /// The admin listener, with the port that the kernel chose.
+    pub admin: Option<SocketAddr>,
+    /// The metrics listener, with the port that the kernel chose.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// The running admin thread. Dropping it ends the thread as [`Handle::shutdown`] does.
+#[derive(Debug)]
+pub struct Handle {
+    addresses: Addresses,
+    token_file: Option<TokenFile>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+    _socket_file: SocketFile,
+}
+
+impl Handle {
+    /// Where the admin API can be reached.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// The token file, when there is a TCP address and no token was configured. Print its path; its
+    /// value only to a terminal, and only if it was created now.
+    pub fn token_file(&self) -> Option<&TokenFile> {
+        self.token_file.as_ref()
+    }
+
+    /// Answers what has been asked (at most a second), ends the thread and removes the socket.
+    pub fn shutdown(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Binds the sockets and starts the thread.
+///
+/// # Errors
+/// A socket cannot be bound (another thalweg may be running), the token cannot be read or made, or
+/// the thread cannot be started. The text names which.
+pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle, StartError> {
+    let failed = |what: String| move |source| StartError { what, source };
+    let at = options.socket.display();
+    let (unix, socket_file) =
+        socket::bind(&options.socket).map_err(failed(format!("the admin socket {at} cannot be opened")))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed("the admin runtime cannot be started".into()))?;
+    let bind = |name: &str, address: Option<SocketAddr>| {
+        let text = |address| failed(format!("the {name} address {address} cannot be opened"));
+        address.map(|address| runtime.block_on(TcpListener::bind(address)).map_err(text(address))).transpose()
+    };
+    let (admin, metrics) = (bind("admin", options.address)?, bind("metrics", options.metrics_address)?);
+    let (token, token_file) = match (&admin, options.token) {
+        (None, _) => (None, None),
+        (Some(_), Some(token)) => (Some(token), None),
+        (Some(_), None) => {
+            let path = options.state_dir.join(token::TOKEN_FILE);
+            let file = token::load_or_create(&options.state_dir)
+                .map_err(failed(format!("the admin token {} cannot be read or made", path.display())))?;
+            (Some(file.token.clone()), Some(file))
+        }
+    };
+    let local = |listener: &Option<TcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
+    let addresses = Addresses { socket: options.socket, admin: local(&admin), metrics: local(&metrics) };
+    let names = options.names.iter().map(|name| name.to_ascii_lowercase()).collect();
+    let admin = admin.zip(token).map(|(listener, token)| (listener, Gate::Token { token, names }));
+    let (stop, stopped) = watch::channel(false);
+    let listeners = Listeners { unix, admin, metrics };
+    let thread = thread::Builder::new()
+        .name("thalweg-admin".into())
+        .spawn(move || listeners.run(&runtime, &control, &stopped))
+        .map_err(failed("the admin thread cannot be started".into()))?;
+    Ok(Handle { addresses, token_file, stop, thread: Some(thread), _socket_file: socket_file })
+}
+
+/// What the thread serves.
+struct Listeners {
+    unix: StdUnixListener,
+    admin: Option<(TcpListener, Gate)>,
+    metrics: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// The thread: serves until it is told to stop and the last answers are given.
+    fn run(self, runtime: &Runtime, control: &Arc<dyn Control>, stopped: &watch::Receiver<bool>) {
+        runtime.block_on(async {
+            let mut tasks = Vec::new();
+            // Fails only if the descriptor is not a socket or the runtime has no I/O: neither can be.
+            if self.unix.set_nonblocking(true).is_ok()
+                && let Ok(unix) = UnixListener::from_std(self.unix)
+            {
+                let open = routes::admin(Arc::clone(control), Gate::Open);
+                let closed = routes::admin(Arc::clone(control), Gate::Closed);
+                tasks.push(tokio::spawn(serve_unix(unix, open, closed, stopped.clone())));
+            }
+            if let Some((listener, gate)) = self.admin {
+                let router = routes::admin(Arc::clone(control), gate);
+                tasks.push(tokio::spawn(serve_tcp(listener, router, stopped.clone())));
+            }
+            if let Some(listener) = self.metrics {
+                let router = routes::metrics_only(Arc::clone(control), Gate::Open);
+                tasks.push(tokio::spawn(serve_tcp(listener, router, stopped.clone())));
+            }
+            for task in tasks {
+                let _ = task.await;
+            }
+        });
+    }
+}
+
+async fn serve_unix(listener: UnixListener, open: Router, closed: Router, stopped: watch::Receiver<bool>) {
+    let own = rustix::process::geteuid().as_raw();
+    let places = Places::new(stopped);
+    while let Some(accepted) = places.next(async || listener.accept().await).await {
+        let Some((stream, _)) = accepted else { continue };
+        // SO_PEERCRED: the user that connected, as the kernel saw it then.
+        let allowed = stream.peer_cred().is_ok_and(|peer| peer_allowed(peer.uid(), own));
+        places.serve(stream, if allowed { &open } else { &closed }).await;
+    }
+    places.empty().await;
+}
+
+async fn serve_tcp(listener: TcpListener, router: Router, stopped: watch::Receiver<bool>) {
+    let places = Places::new(stopped);
+    while let Some(accepted) = places.next(async || listener.accept().await).await {
+        let Some((stream, _)) = accepted else { continue };
+        // Without it answers are merely slower.
+        let _ = stream.set_nodelay(true);
+        places.serve(stream, &router).await;
+    }
+    places.empty().await;
+}
+
+/// The bounded places for connections of one listener.
+struct Places {
+    free: Arc<Semaphore>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Places {
+    fn new(stopped: watch::Receiver<bool>) -> Self {
+        Self { free: Arc::new(Semaphore::new(CONNECTIONS)), stopped }
+    }
+
+    /// The next connection once there is a place for it. `None` when the thread is to end;
+    /// `Some(None)` after a failed accept, when the pause is over.
+    async fn next<T>(&self, accept: impl AsyncFnOnce() -> io::Result<T>) -> Option<Option<T>> {
+        let mut stopped = self.stopped.clone();
+        let accepted = async {
+            let _place = self.free.acquire().await.ok()?;
+            match accept().await {
+                Ok(connection) => Some(connection),
+                Err(_) => {
+                    sleep(ACCEPT_PAUSE).await;
+                    None
+                }
+            }
+        };
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => None,
+            accepted = accepted => Some(accepted),
+        }
+    }
+
+    /// Serves a connection in a task of its own, which holds a place.
+    async fn serve<I>(&self, io: I, router: &Router)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Ok(place) = Arc::clone(&self.free).acquire_owned().await else { return };
+        let (router, stopped) = (router.clone(), self.stopped.clone());
+        tokio::spawn(async move {
+            serve_connection(io, router, stopped).await;
+            drop(place);
+        });
+    }
+
+    /// Waits until every connection has ended, at most [`LAST_ANSWER_TIME`].
+    async fn empty(&self) {
+        let _ = timeout(LAST_ANSWER_TIME, self.free.acquire_many(CONNECTIONS as u32)).await;
+    }
+}
+
+async fn serve_connection<I>(io: I, router: Router, mut stopped: watch::Receiver<bool>)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD)
+        .serve_connection(TokioIo::new(io), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    tokio::select! {
+        // How it ended matters to the client alone.
+        _ = connection.as_mut() => return,
+        _ = stopped.wait_for(|stopped| *stopped) => {}
+        () = sleep(CONNECTION_TIME) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(LAST_ANSWER_TIME, connection).await;
+}
+
+#[cfg(test)]
+mod tests;

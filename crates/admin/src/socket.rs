@@ -1,0 +1,190 @@
+//! The unix socket of the admin API: made, guarded, removed.
+//!
+//! Called by the server at start and at its end. Invariants: the socket is never visible with a mode
+//! other than 0600; a socket that somebody answers is never replaced; what is removed at the end is
+//! our own.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// Where the socket is when nothing else is said: below `$XDG_RUNTIME_DIR` if that is set, else
+/// `/run/thalweg/admin.sock`.
+pub fn default_socket() -> PathBuf {
+    let user_dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    user_dir.unwrap_or_else(|| PathBuf::from("/run")).join("thalweg/admin.sock")
+}
+
+/// Where the verbs look for a running proxy, in order: the user's own, then the system's.
+pub fn known_sockets() -> Vec<PathBuf> {
+    let mut sockets = vec![default_socket(), PathBuf::from("/run/thalweg/admin.sock")];
+    sockets.dedup();
+    sockets
+}
+
+/// Whether a process of user `peer` may use the socket of user `own`.
+pub(crate) fn peer_allowed(peer: u32, own: u32) -> bool {
+    peer == own || peer == 0
+}
+
+/// A bound socket, whose file is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // After an upgrade the path may already be our successor's.
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Device and inode.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+/// Binds the socket. Makes its directory (0700) if it is missing and replaces a socket file that
+/// nobody answers.
+///
+/// # Errors
+/// Another process answers there, something else than a socket is in the way, or the system refuses.
+pub(crate) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    check_free(path)?;
+    // Bound under another name, closed to others, then moved into place in one step.
+    let draft = folder.join(format!(".{}", std::process::id()));
+    let _ = fs::remove_file(&draft);
+    let listener = UnixListener::bind(&draft)?;
+    let placed = fs::set_permissions(&draft, fs::Permissions::from_mode(0o600))
+        .and_then(|()| identity(&draft))
+        .and_then(|identity| fs::rename(&draft, path).map(|()| identity));
+    match placed {
+        Ok(identity) => Ok((listener, SocketFile { path: path.into(), identity })),
+        Err(error) => {
+            let _ = fs::remove_file(&draft);
+            Err(error)
+        }
+    }
+}
+
+/// Whether the path is free or holds a socket that nobody answers.
+fn check_free(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(file) if !file.file_type().is_socket() => {
+            let what = "something that is not a socket is in the way";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        Ok(_) => {}
+    }
+    // Non-blocking: a process whose queue is full is a running process too.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&probe, &SocketAddrUnix::new(path)?) {
+        Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT) => Ok(()),
+        Ok(()) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INPROGRESS) => {
+            Err(io::Error::new(io::ErrorKind::AddrInUse, "another thalweg is running"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// A directory that goes away with the test.
+    pub(crate) struct Folder(pub(crate) PathBuf);
+
+    impl Folder {
+        pub(crate) fn new() -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("thalweg-admin-{}-{number}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn is_closed_to_others_and_removed_at_the_end() {
+        let folder = Folder::new();
+        let path = folder.0.join("run/admin.sock");
+        let (listener, file) = bind(&path).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&folder.0.join("run"))), (0o600, 0o700));
+        assert!(UnixStream::connect(&path).is_ok());
+        assert_eq!(fs::read_dir(folder.0.join("run")).unwrap().count(), 1);
+        drop((listener, file));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_running_proxy_is_not_replaced() {
+        let folder = Folder::new();
+        let path = folder.0.join("admin.sock");
+        let running = bind(&path).unwrap();
+        let error = bind(&path).unwrap_err();
+        assert_eq!(error.to_string(), "another thalweg is running");
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(running);
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced() {
+        let folder = Folder::new();
+        let path = folder.0.join("admin.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let bound = bind(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(bound);
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_left_alone() {
+        let folder = Folder::new();
+        let path = folder.0.join("admin.sock");
+        fs::write(&path, "precious").unwrap();
+        assert!(bind(&path).unwrap_err().to_string().contains("not a socket"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_successors_socket_is_left_alone() {
+        let folder = Folder::new();
+        let path = folder.0.join("admin.sock");
+        let (listener, file) = bind(&path).unwrap();
+        drop(listener);
+        let successor = bind(&path).unwrap();
+        drop(file);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(successor);
+    }
+
+    #[test]
+    fn our_own_user_and_root_are_allowed() {
+        assert!(peer_allowed(1000, 1000) && peer_allowed(0, 1000) && peer_allowed(0, 0));
+        assert!(!peer_allowed(1001, 1000) && !peer_allowed(1000, 0));
+    }
+}

@@ -1,0 +1,146 @@
+//! Spec → Plan: the sections are validated and joined; names become positions.
+//!
+//! Called by `load` once per configuration. A plan comes out only when nothing was wrong.
+
+use crate::diagnose::{Class, Problems, SpecError};
+use crate::interpolate::Environment;
+use crate::settings::Settings;
+use crate::source::Span;
+use crate::spec::{Declared, FileSpec};
+use crate::validate::{self, Deadlines, Names, Target};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use thalweg_proxy::plan::{Plan, Route, ServiceId};
+use thalweg_route::Table;
+use thalweg_upstream::Service;
+
+/// Validates a spec and compiles it. `None` when `problems` holds an error.
+pub(crate) fn compile(
+    spec: &FileSpec,
+    declared: &Declared,
+    environment: Environment<'_>,
+    problems: &mut Problems,
+) -> Option<(Plan, Settings)> {
+    let mut taken = Vec::new();
+    let listeners = validate::listeners(&spec.listeners, &mut taken, problems);
+    let settings = validate::settings(spec, &mut taken, environment, problems);
+    let named = validate::services(&spec.services, problems);
+    let defaults = Deadlines::read(&spec.defaults.timeouts, true, problems);
+    let client_timeouts = validate::client_timeouts(&spec.defaults.timeouts, problems);
+    let limits = validate::limits(&spec.limits, problems);
+    let trusted_proxies = validate::trusted_proxies(&spec.trusted_proxies, problems);
+    something_to_do(spec, declared, problems);
+
+    let mut names = Names {
+        listeners: positions(listeners.iter().map(|listener| &*listener.name)),
+        services: positions(named.iter().map(|(service, _)| &*service.name)),
+        written_listeners: &declared.listeners,
+        written_services: &declared.services,
+        routes: HashMap::new(),
+    };
+    names.take_route_names(&spec.routes, problems);
+    let mut joined = Routes { defaults, ..Routes::default() };
+    joined.add(spec, &names, &named, problems);
+    warn_of_unused(spec, &joined.used, problems);
+    let table = match Table::build(&joined.matches) {
+        Ok(table) => table,
+        Err(error) => {
+            let span = spec.routes.items.get(error.route).map_or(Span::default(), |route| route.span);
+            if problems.is_clean() {
+                problems.push(SpecError::value(span, "route", error.reason));
+            }
+            return None;
+        }
+    };
+    if !problems.is_clean() {
+        return None;
+    }
+    let services = named.into_iter().map(|(service, _)| service).chain(joined.inline).map(Arc::new).collect();
+    let shutdown = validate::shutdown(&spec.shutdown);
+    let routes = joined.routes;
+    let plan =
+        Plan { listeners, table, routes, services, trusted_proxies, limits, client_timeouts, shutdown };
+    Some((plan, settings))
+}
+
+/// The routes, and what they bring along.
+#[derive(Default)]
+struct Routes {
+    defaults: Deadlines,
+    matches: Vec<thalweg_route::RouteMatch>,
+    routes: Vec<Route>,
+    /// Services of routes that list URLs; they follow the named ones.
+    inline: Vec<Service>,
+    /// Positions of services that a route goes to.
+    used: HashSet<u32>,
+}
+
+impl Routes {
+    fn add(
+        &mut self,
+        spec: &FileSpec,
+        names: &Names<'_>,
+        named: &[(Service, Deadlines)],
+        problems: &mut Problems,
+    ) {
+        for (position, spec) in spec.routes.items.iter().enumerate() {
+            let name = names.of_route(spec, position);
+            let checked = validate::route(spec, names, problems);
+            let mut deadlines = vec![checked.deadlines];
+            let service = match checked.target {
+                Target::Service(position) => {
+                    self.used.insert(position);
+                    deadlines.extend(named.get(position as usize).map(|(_, deadlines)| *deadlines));
+                    position
+                }
+                Target::Urls(urls, span) => {
+                    let mut label = name.to_string();
+                    while names.services.contains_key(label.as_str()) {
+                        label.insert_str(0, "route ");
+                    }
+                    self.inline.push(validate::inline(&Arc::from(label), urls, span, problems));
+                    position_of(named.len() + self.inline.len() - 1)
+                }
+                Target::Nowhere => 0,
+            };
+            deadlines.push(self.defaults);
+            self.matches.push(checked.matches);
+            let timeouts = Deadlines::resolve(&deadlines);
+            self.routes.push(Route { name, filters: checked.filters, service: ServiceId(service), timeouts });
+        }
+    }
+}
+
+fn position_of(index: usize) -> u32 {
+    // Far fewer than 2³² nodes fit into a configuration.
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// Positions by name.
+fn positions<'a, N: TryFrom<usize>>(names: impl Iterator<Item = &'a str>) -> HashMap<&'a str, N> {
+    names.enumerate().filter_map(|(at, name)| N::try_from(at).ok().map(|at| (name, at))).collect()
+}
+
+/// A proxy needs a way in and a way out.
+fn something_to_do(spec: &FileSpec, declared: &Declared, problems: &mut Problems) {
+    let top = Span { end: 0, start: 0, ..declared.root };
+    if declared.listeners.is_empty() && !declared.broken.contains("listeners") {
+        let error = SpecError::new(Class::Invalid, top, "there are no listeners")
+            .help("add `listeners: { web: { address: \":8080\" } }`");
+        problems.push(error);
+    }
+    if spec.routes.written == 0 && !declared.broken.contains("routes") {
+        let error = SpecError::new(Class::Invalid, top, "there are no routes")
+            .help("add `routes: [ { to: [ \"http://127.0.0.1:9001\" ] } ]`");
+        problems.push(error);
+    }
+}
+
+fn warn_of_unused(spec: &FileSpec, used: &HashSet<u32>, problems: &mut Problems) {
+    for (position, (name, _)) in spec.services.0.iter().enumerate() {
+        if !used.contains(&position_of(position)) {
+            let message = format!("no route goes to the service `{}`", name.value);
+            problems.push(SpecError::new(Class::Warning, name.span, message));
+        }
+    }
+}

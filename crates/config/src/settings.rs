@@ -1,0 +1,88 @@
+//! What the configuration says of the process around the data plane: validated and immutable.
+//!
+//! The binary reads it at start; workers never see it.
+
+use std::path::PathBuf;
+use thalweg_proxy::plan::ListenAddress;
+
+/// Everything outside the plan.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Settings {
+    /// The admin API's own listener; `None`: only the unix socket.
+    pub admin: Option<Admin>,
+    /// Where state is kept; `None`: the default directory.
+    pub state: Option<PathBuf>,
+    /// Worker threads, 1–1024; `None` (`auto`): as many as CPUs are allowed.
+    pub workers: Option<u16>,
+    /// Whom to become before threads start.
+    pub user: Option<User>,
+    /// Where metrics are served without a token; always TCP.
+    pub metrics: Option<ListenAddress>,
+    /// `None`: nothing is logged.
+    pub access_log: Option<AccessLog>,
+}
+
+/// The admin API's own listener.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Admin {
+    /// Always TCP; loopback unless the user insisted.
+    pub address: ListenAddress,
+    /// `None`: the one in the state directory.
+    pub token: Option<Token>,
+}
+
+/// Where the admin token comes from.
+#[derive(Clone, Eq, PartialEq)]
+pub enum Token {
+    /// The first line of this file.
+    File(PathBuf),
+    /// The token itself.
+    Value(String),
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Value(_) => f.write_str("Value(…)"),
+        }
+    }
+}
+
+/// `user` or `user:group`, names or numbers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct User {
+    /// The user.
+    pub user: String,
+    /// The group; `None`: the user's own.
+    pub group: Option<String>,
+}
+
+/// The access log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AccessLog {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// Where it goes.
+    pub target: LogTarget,
+}
+
+/// How a line of the access log looks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogFormat {
+    /// One JSON object.
+    Json,
+    /// nginx's `combined`.
+    Combined,
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum LogTarget {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// A file, opened for appending and again on USR1.
+    File(PathBuf),
+}

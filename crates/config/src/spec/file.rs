@@ -1,0 +1,152 @@
+//! The top of a configuration file.
+
+use super::route::RouteSpec;
+use super::service::{ServiceSpec, TimeoutsSpec};
+use super::spanned::{ListSpec, NamedSpec, Spanned};
+use super::values::{AutoSpec, DurationSpec, SizeSpec};
+use serde::Deserialize;
+
+/// A configuration file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `listeners` and `routes`")]
+pub struct FileSpec {
+    /// Where the admin API listens; default: only the unix socket.
+    pub admin: Option<AdminSpec>,
+    /// What must last.
+    pub state: StateSpec,
+    /// Worker threads, 1–1024; `auto` (the default): as many as CPUs are allowed.
+    pub workers: Option<Spanned<AutoSpec>>,
+    /// Addresses and networks whose forwarded fields are believed; default none.
+    pub trusted_proxies: ListSpec<String>,
+    /// `user` or `user:group` to become before threads start; default: stay.
+    pub user: Option<Spanned<String>>,
+    /// Bounds on heads and connections.
+    pub limits: LimitsSpec,
+    /// How the proxy stops.
+    pub shutdown: ShutdownSpec,
+    /// What routes and services inherit.
+    pub defaults: DefaultsSpec,
+    /// Where metrics are served without a token; default: nowhere.
+    pub metrics: Option<MetricsSpec>,
+    /// The access log; default off.
+    pub access_log: Option<AccessLogSpec>,
+    /// Where clients connect, by name.
+    pub listeners: NamedSpec<ListenerSpec>,
+    /// What happens to requests, in file order.
+    pub routes: ListSpec<RouteSpec>,
+    /// Where requests go, by name.
+    pub services: NamedSpec<ServiceSpec>,
+}
+
+/// `admin:`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `address`")]
+pub struct AdminSpec {
+    /// `127.0.0.1:9900` and the like.
+    pub address: Spanned<String>,
+    /// The bearer token; default: created once in the state directory.
+    pub token: Option<Spanned<TokenSpec>>,
+    /// Allows an address that is not loopback without TLS; default false.
+    #[serde(default)]
+    pub insecure: bool,
+}
+
+/// Where the admin token comes from.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "a map with `file`, `env` or `value`")]
+pub enum TokenSpec {
+    /// The first line of a file.
+    File(Spanned<String>),
+    /// An environment variable.
+    Env(Spanned<String>),
+    /// The token itself.
+    Value(Spanned<String>),
+}
+
+/// `state:`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `path`")]
+pub struct StateSpec {
+    /// A directory; default `/var/lib/thalweg` for root, else the XDG state directory.
+    pub path: Option<Spanned<String>>,
+}
+
+/// `limits:`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map of limits")]
+pub struct LimitsSpec {
+    /// Client connections at once; `auto` (the default): from the descriptor limit.
+    pub max_connections: Option<Spanned<AutoSpec>>,
+    /// Bytes of a head, 1KiB–1MiB; default 64KiB.
+    pub max_head: Option<Spanned<SizeSpec>>,
+    /// Fields of a head, 1–10000; default 128.
+    pub max_fields: Option<Spanned<u64>>,
+}
+
+/// `shutdown:`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `delay` and `grace`")]
+pub struct ShutdownSpec {
+    /// Accepting goes on for this long while `/readyz` already fails; default 0s.
+    pub delay: Option<DurationSpec>,
+    /// Then running exchanges get this long; default 30s.
+    pub grace: Option<DurationSpec>,
+}
+
+/// `defaults:`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `timeouts`")]
+pub struct DefaultsSpec {
+    /// Deadlines towards clients, and those that routes and services inherit.
+    pub timeouts: TimeoutsSpec,
+}
+
+/// `metrics:`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `address`")]
+pub struct MetricsSpec {
+    /// `127.0.0.1:9901` and the like: `/metrics`, `/livez` and `/readyz`, no token.
+    pub address: Spanned<String>,
+}
+
+/// `access_log:`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `format` and `path`")]
+pub struct AccessLogSpec {
+    /// How a line looks; default `json`.
+    pub format: Option<LogFormatSpec>,
+    /// `stdout` (the default), `stderr` or a file.
+    pub path: Option<Spanned<String>>,
+}
+
+/// How a line of the access log looks.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "`json`, `combined` or `off`")]
+pub enum LogFormatSpec {
+    /// One JSON object.
+    Json,
+    /// nginx's `combined`.
+    Combined,
+    /// Nothing is written.
+    Off,
+}
+
+/// `listeners.<name>:`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `address`")]
+pub struct ListenerSpec {
+    /// `:80`, `127.0.0.1:80`, `[::1]:80` or `unix:/path`.
+    pub address: Spanned<String>,
+    /// What is spoken; default `http`.
+    #[serde(default)]
+    pub protocol: ProtocolSpec,
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "`http`")]
+pub enum ProtocolSpec {
+    /// HTTP/1.
+    #[default]
+    Http,
+}

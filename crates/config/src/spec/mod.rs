@@ -1,0 +1,98 @@
+//! What the user wrote, with places: the node tree read into the `*Spec` types.
+//!
+//! [`read`] reports every mistake, not the first: the wrong node is left out and the tree is read
+//! again. A key that is missing because its value was left out is not reported. Checks that need
+//! more than one value belong to `validate`.
+
+mod cursor;
+mod file;
+mod mistake;
+mod route;
+mod service;
+mod spanned;
+mod unavailable;
+mod values;
+
+pub use file::{
+    AccessLogSpec, AdminSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerSpec, LogFormatSpec, MetricsSpec,
+    ProtocolSpec, ShutdownSpec, StateSpec, TokenSpec,
+};
+pub use route::{FieldSpec, MatchSpec, RouteSpec, ToSpec};
+pub use service::{EndpointSpec, LongEndpointSpec, PoolSpec, RetrySpec, ServiceSpec, TimeoutsSpec};
+pub use spanned::{ListSpec, NamedSpec, Spanned};
+pub use values::{AutoSpec, DurationSpec, OneOrMoreSpec, SizeSpec};
+
+use crate::diagnose::{ERRORS, Problems};
+use crate::parse::{Kind, Node};
+use crate::source::Span;
+use cursor::{Cursor, Pruned};
+use serde::Deserialize;
+use std::collections::HashSet;
+
+/// Readings of one tree; each but the last finds a mistake.
+const READINGS: usize = 4 * ERRORS;
+
+/// Names that stand in the file, those of wrong entries included: a reference to one of them is
+/// not reported on top.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    /// The keys of `listeners:`.
+    pub listeners: Vec<String>,
+    /// The keys of `services:`.
+    pub services: Vec<String>,
+    /// Keys of the top whose whole value is wrong.
+    pub broken: HashSet<String>,
+    /// The whole file.
+    pub root: Span,
+}
+
+impl Declared {
+    fn of(root: &Node) -> Self {
+        let names = |key: &str| match root.entry(key).map(|node| &node.kind) {
+            Some(Kind::Map(entries)) => entries.iter().map(|(key, _)| key.name.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let (listeners, services) = (names("listeners"), names("services"));
+        Self { listeners, services, broken: HashSet::new(), root: root.span }
+    }
+
+    fn note_broken(&mut self, root: &Node, pruned: &Pruned) {
+        if let Kind::Map(entries) = &root.kind {
+            let broken = entries.iter().filter(|(_, node)| pruned.contains(&node.id));
+            self.broken = broken.map(|(key, _)| key.name.clone()).collect();
+        }
+    }
+}
+
+/// Reads the tree of a file. `None` when nothing of it could be read; mistakes are in `problems`.
+pub fn read(root: &mut Node, problems: &mut Problems) -> (Option<FileSpec>, Declared) {
+    root.number(1);
+    let root = &*root;
+    let mut declared = Declared::of(root);
+    let mut pruned = Pruned::new();
+    root.broken(&mut |id| {
+        pruned.insert(id);
+    });
+    unavailable::refuse(root, &mut pruned, problems);
+    for _ in 0..READINGS {
+        let cursor = Cursor { node: root, pruned: &pruned };
+        let mistake = match FileSpec::deserialize(cursor) {
+            Ok(spec) => {
+                declared.note_broken(root, &pruned);
+                return (Some(spec), declared);
+            }
+            Err(mistake) => mistake.at(root, cursor.is_tainted()),
+        };
+        let fresh = mistake.prune.is_some_and(|id| id != root.id && pruned.insert(id));
+        if !mistake.quiet {
+            problems.push(mistake.into_error(root.span));
+        }
+        if !fresh || problems.is_full() {
+            break;
+        }
+    }
+    (None, declared)
+}
+
+#[cfg(test)]
+mod tests;

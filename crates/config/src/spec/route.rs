@@ -1,0 +1,148 @@
+//! `routes[]`: which requests, what is done to them, where they go.
+
+use super::service::TimeoutsSpec;
+use super::spanned::{ListSpec, NamedSpec, Spanned};
+use super::values::OneOrMoreSpec;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+use thalweg_filter::FilterSpec;
+
+/// One route.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a map with `to`")]
+pub struct RouteSpec {
+    /// Unique; default: made from the route's position.
+    pub name: Option<Spanned<String>>,
+    /// Names of listeners; default: every HTTP listener.
+    #[serde(default)]
+    pub listeners: ListSpec<String>,
+    /// Which requests; default: all.
+    #[serde(default)]
+    pub r#match: MatchSpec,
+    /// What is done to the request, in order.
+    #[serde(default)]
+    pub filters: ListSpec<FilterSpec>,
+    /// Where it goes.
+    pub to: Spanned<ToSpec>,
+    /// Deadlines of this route.
+    #[serde(default)]
+    pub timeouts: TimeoutsSpec,
+}
+
+/// `routes[].match:` every condition that is written must hold.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map of conditions")]
+pub struct MatchSpec {
+    /// `a.example.com` or `*.example.com`, or a list of them; default: any.
+    pub host: Option<Spanned<OneOrMoreSpec>>,
+    /// `/a` exactly, `/a/*` and below, `/users/{id}`; default: any.
+    pub path: Option<Spanned<String>>,
+    /// A regular expression for the whole path; instead of `path`.
+    pub path_regex: Option<Spanned<String>>,
+    /// Upper case, as in `[GET, HEAD]`; default: any.
+    pub methods: ListSpec<String>,
+    /// Fields of the request by name.
+    pub headers: NamedSpec<Spanned<FieldSpec>>,
+    /// Parameters of the query by name.
+    pub query: NamedSpec<Spanned<FieldSpec>>,
+    /// Addresses and networks of clients; default: any.
+    pub client: ListSpec<String>,
+}
+
+/// What a field or parameter must hold.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FieldSpec {
+    /// Written as a string: exactly this.
+    Exact(String),
+    /// `{ prefix: … }`
+    Prefix(String),
+    /// `{ suffix: … }`
+    Suffix(String),
+    /// `{ contains: … }`
+    Contains(String),
+    /// `{ regex: … }`, for the whole value.
+    Regex(Spanned<String>),
+    /// `{ present: true }`, or that it is absent: `{ present: false }`.
+    Present(bool),
+}
+
+/// The long forms of [`FieldSpec`].
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", expecting = "`prefix`, `suffix`, `contains`, `regex` or `present`")]
+enum RuleSpec {
+    Prefix,
+    Suffix,
+    Contains,
+    Regex,
+    Present,
+}
+
+impl<'de> Deserialize<'de> for FieldSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+
+        impl<'de> Visitor<'de> for Shape {
+            type Value = FieldSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a map with `prefix`, `suffix`, `contains`, `regex` or `present`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<FieldSpec, E> {
+                Ok(FieldSpec::Exact(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FieldSpec, A::Error> {
+                const ONE: &str = "write one of `prefix`, `suffix`, `contains`, `regex` and `present`";
+                let Some(rule) = map.next_key()? else { return Err(A::Error::custom(ONE)) };
+                let spec = match rule {
+                    RuleSpec::Prefix => FieldSpec::Prefix(map.next_value()?),
+                    RuleSpec::Suffix => FieldSpec::Suffix(map.next_value()?),
+                    RuleSpec::Contains => FieldSpec::Contains(map.next_value()?),
+                    RuleSpec::Regex => FieldSpec::Regex(map.next_value()?),
+                    RuleSpec::Present => FieldSpec::Present(map.next_value()?),
+                };
+                if map.next_key::<RuleSpec>()?.is_some() {
+                    return Err(A::Error::custom(ONE));
+                }
+                Ok(spec)
+            }
+        }
+
+        deserializer.deserialize_any(Shape)
+    }
+}
+
+/// Where a route sends its requests.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToSpec {
+    /// The name of a service.
+    Service(String),
+    /// URLs of endpoints: a service without a name.
+    Urls(ListSpec<String>),
+}
+
+impl<'de> Deserialize<'de> for ToSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+
+        impl<'de> Visitor<'de> for Shape {
+            type Value = ToSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a service or a list of URLs")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<ToSpec, E> {
+                Ok(ToSpec::Service(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<ToSpec, A::Error> {
+                ListSpec::read(list).map(ToSpec::Urls)
+            }
+        }
+
+        deserializer.deserialize_any(Shape)
+    }
+}

@@ -1,0 +1,133 @@
+//! Small values with a notation of their own: durations, sizes, `auto`, one or more.
+
+use super::spanned::{ListSpec, Spanned};
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use std::fmt;
+use std::time::Duration;
+use thalweg_core::units::{parse_duration, parse_size};
+
+/// A duration such as `250ms`, `5s` or `1h30m`. A bare number is an error.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DurationSpec(pub Duration);
+
+/// A size in bytes such as `64KiB` or `10MB`. A bare number is an error.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SizeSpec(pub u64);
+
+macro_rules! unit {
+    ($spec:ident, $parse:ident, $expecting:literal) => {
+        impl<'de> Deserialize<'de> for $spec {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
+
+                impl Visitor<'_> for Text {
+                    type Value = $spec;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expecting)
+                    }
+
+                    fn visit_str<E: Error>(self, text: &str) -> Result<$spec, E> {
+                        $parse(text).map($spec).map_err(E::custom)
+                    }
+
+                    fn visit_u64<E: Error>(self, number: u64) -> Result<$spec, E> {
+                        self.visit_str(&number.to_string())
+                    }
+
+                    fn visit_i64<E: Error>(self, number: i64) -> Result<$spec, E> {
+                        self.visit_str(&number.to_string())
+                    }
+
+                    fn visit_f64<E: Error>(self, number: f64) -> Result<$spec, E> {
+                        self.visit_str(&number.to_string())
+                    }
+                }
+
+                deserializer.deserialize_str(Text)
+            }
+        }
+    };
+}
+
+unit!(DurationSpec, parse_duration, "a duration such as `5s`");
+unit!(SizeSpec, parse_size, "a size such as `64KiB`");
+
+/// `auto` or a whole number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AutoSpec {
+    /// The proxy chooses.
+    Auto,
+    /// This many.
+    Number(u64),
+}
+
+impl<'de> Deserialize<'de> for AutoSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Choice;
+
+        impl Visitor<'_> for Choice {
+            type Value = AutoSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`auto` or a whole number")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<AutoSpec, E> {
+                match text {
+                    "auto" => Ok(AutoSpec::Auto),
+                    _ => Err(E::invalid_type(serde::de::Unexpected::Str(text), &self)),
+                }
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<AutoSpec, E> {
+                Ok(AutoSpec::Number(number))
+            }
+        }
+
+        deserializer.deserialize_u64(Choice)
+    }
+}
+
+/// A text, or a list of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OneOrMoreSpec {
+    /// The short form.
+    One(String),
+    /// The long form.
+    More(ListSpec<String>),
+}
+
+impl OneOrMoreSpec {
+    /// The elements; the short form's place is that of the whole.
+    pub fn list(whole: Spanned<Self>) -> ListSpec<String> {
+        match whole.value {
+            Self::One(text) => ListSpec { items: vec![Spanned::new(whole.span, text)], written: 1 },
+            Self::More(list) => list,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for OneOrMoreSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+
+        impl<'de> Visitor<'de> for Shape {
+            type Value = OneOrMoreSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a list of strings")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<OneOrMoreSpec, E> {
+                Ok(OneOrMoreSpec::One(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<OneOrMoreSpec, A::Error> {
+                ListSpec::read(list).map(OneOrMoreSpec::More)
+            }
+        }
+
+        deserializer.deserialize_any(Shape)
+    }
+}

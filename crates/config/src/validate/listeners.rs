@@ -1,0 +1,57 @@
+//! `listeners:` where clients connect.
+
+use super::{address, check_name};
+use crate::diagnose::{Class, Problems, SpecError};
+use crate::source::Span;
+use crate::spec::{ListenerSpec, NamedSpec, Spanned};
+use thalweg_proxy::plan::{ListenAddress, Listener};
+
+/// Most listeners. Each is a socket per worker; their positions must fit into 16 bits.
+const LISTENERS: usize = 4096;
+
+/// An address that is taken, and by what.
+pub(crate) type Taken = Vec<(ListenAddress, Span)>;
+
+/// Checks the listeners; `taken` gets their addresses.
+pub(crate) fn listeners(
+    specs: &NamedSpec<ListenerSpec>,
+    taken: &mut Taken,
+    problems: &mut Problems,
+) -> Vec<Listener> {
+    if let Some((name, _)) = specs.0.get(LISTENERS) {
+        let message = format!("there are more than {LISTENERS} listeners");
+        problems.push(SpecError::new(Class::Invalid, name.span, message));
+        return Vec::new();
+    }
+    let mut listeners = Vec::with_capacity(specs.0.len());
+    for (name, spec) in &specs.0 {
+        check_name(name, name.span, problems);
+        if let Some(address) = claim(&spec.address, taken, problems) {
+            listeners.push(Listener { name: name.value.as_str().into(), address });
+        }
+    }
+    listeners
+}
+
+/// Reads an address and reports when something else already listens there.
+pub(super) fn claim(
+    text: &Spanned<String>,
+    taken: &mut Taken,
+    problems: &mut Problems,
+) -> Option<ListenAddress> {
+    let address = match address::listen(text) {
+        Ok(address) => address,
+        Err(flaw) => {
+            problems.push(flaw.at(text.span, "address"));
+            return None;
+        }
+    };
+    if let Some((_, first)) = taken.iter().find(|(other, _)| address::collide(other, &address)) {
+        let error = SpecError::new(Class::Invalid, text.span, "two listeners have the same address")
+            .label("again here")
+            .related(*first, "first here");
+        problems.push(error);
+    }
+    taken.push((address.clone(), text.span));
+    Some(address)
+}

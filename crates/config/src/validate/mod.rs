@@ -1,0 +1,104 @@
+//! Checks that need more than one value or a notation of their own; what passes becomes plan types.
+//!
+//! Called by `compile`, section by section. Every function reports all it finds and returns what
+//! could still be understood, so that later sections are checked too.
+
+mod address;
+mod listeners;
+mod routes;
+mod services;
+mod settings;
+
+pub(crate) use listeners::listeners;
+pub(crate) use routes::{Names, Target, route};
+pub(crate) use services::{Deadlines, inline, services};
+pub(crate) use settings::{client_timeouts, limits, settings, shutdown, trusted_proxies};
+
+use crate::diagnose::{Class, Problems, SpecError};
+use crate::source::Span;
+use crate::spec::{DurationSpec, Spanned};
+use address::Flaw;
+use ipnet::IpNet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Longest name of a listener, route or service, in bytes.
+const NAME: usize = 128;
+
+/// Whether a name can be shown everywhere: not empty, not long, no control characters.
+fn check_name(name: &str, span: Span, problems: &mut Problems) {
+    let message = if name.trim().is_empty() {
+        "a name must not be empty"
+    } else if name.len() > NAME {
+        "a name has at most 128 bytes"
+    } else if name.chars().any(char::is_control) {
+        "a name must not hold control characters"
+    } else {
+        return;
+    };
+    problems.push(SpecError::value(span, "name", message));
+}
+
+impl Flaw {
+    fn at(self, span: Span, subject: &'static str) -> SpecError {
+        SpecError::value(span, subject, self.message).class(self.class).maybe_help(self.help)
+    }
+}
+
+/// A network such as `10.0.0.0/8`, or one address.
+fn network(text: &Spanned<String>, problems: &mut Problems) -> Option<IpNet> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(ip.into());
+    }
+    if let Ok(net) = text.parse::<IpNet>() {
+        let trimmed = net.trunc();
+        if trimmed == net {
+            return Some(net);
+        }
+        let message = format!("`{net}` has bits set behind its prefix");
+        problems.push(
+            SpecError::value(text.span, "network", message)
+                .help(format!("write `{trimmed}` for the network or `{}` for one address", net.addr())),
+        );
+        return None;
+    }
+    problems.push(
+        SpecError::value(text.span, "network", format!("`{}` is not a network or an address", text.value))
+            .help("write for example `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`"),
+    );
+    None
+}
+
+/// A number within bounds.
+fn bounded(number: &Spanned<u64>, least: u64, most: u64, problems: &mut Problems) -> Option<u64> {
+    if (least..=most).contains(&number.value) {
+        return Some(number.value);
+    }
+    let message = format!("the number must be from {least} to {most}");
+    problems.push(SpecError::new(Class::Invalid, number.span, message));
+    None
+}
+
+/// A deadline: longer than nothing.
+fn deadline(duration: Option<&Spanned<DurationSpec>>, problems: &mut Problems) -> Option<Duration> {
+    let duration = duration?;
+    if duration.value.0.is_zero() {
+        let error = SpecError::new(Class::Invalid, duration.span, "this duration must be longer than 0s")
+            .help("there is no value for \"never\"; write a long time such as `1d`");
+        problems.push(error);
+        return None;
+    }
+    Some(duration.value.0)
+}
+
+/// RFC 9110 §5.6.2: the characters of methods and field names.
+fn is_token(text: &str) -> bool {
+    let special = b"!#$%&'*+-.^_`|~";
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || special.contains(&b))
+}
+
+/// The last line of a message of several lines: regex errors end with the cause.
+fn cause(message: &str) -> &str {
+    let last = message.lines().last().unwrap_or(message).trim();
+    last.strip_prefix("error: ").unwrap_or(last)
+}

@@ -1,0 +1,253 @@
+//! `routes:` matches, filters and targets.
+
+use super::services::Deadlines;
+use super::{cause, check_name, is_token, network};
+use crate::diagnose::{Class, Problems, SpecError, suggest};
+use crate::source::Span;
+use crate::spec::{FieldSpec, ListSpec, MatchSpec, NamedSpec, OneOrMoreSpec, RouteSpec, Spanned, ToSpec};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use thalweg_filter::Filter;
+use thalweg_route::{FieldMatch, HostPattern, PathPattern, Regex, RouteMatch, ValueMatch};
+
+/// Methods that people write in the wrong case.
+const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
+
+/// The names that routes refer to and those that they have.
+pub(crate) struct Names<'a> {
+    /// Positions of the listeners in the plan.
+    pub(crate) listeners: HashMap<&'a str, u16>,
+    /// Positions of the services in the plan.
+    pub(crate) services: HashMap<&'a str, u32>,
+    /// Every listener that is written, wrong ones included.
+    pub(crate) written_listeners: &'a [String],
+    /// Every service that is written, wrong ones included.
+    pub(crate) written_services: &'a [String],
+    /// Names of routes that are written.
+    pub(crate) routes: HashMap<String, Span>,
+}
+
+/// Where a route goes.
+pub(crate) enum Target<'a> {
+    /// To a service of the plan.
+    Service(u32),
+    /// To endpoints of its own.
+    Urls(&'a ListSpec<String>, Span),
+    /// Nowhere: the name is wrong.
+    Nowhere,
+}
+
+/// A checked route.
+pub(crate) struct Checked<'a> {
+    pub(crate) matches: RouteMatch,
+    pub(crate) filters: Vec<Box<dyn Filter>>,
+    pub(crate) target: Target<'a>,
+    pub(crate) deadlines: Deadlines,
+}
+
+impl Names<'_> {
+    /// Collects the names that routes are given; the same name twice is an error.
+    pub(crate) fn take_route_names(&mut self, routes: &ListSpec<RouteSpec>, problems: &mut Problems) {
+        for name in routes.items.iter().filter_map(|route| route.name.as_ref()) {
+            check_name(name, name.span, problems);
+            if let Some(first) = self.routes.get(&name.value) {
+                let message = format!("two routes are named `{}`", name.value);
+                let error = SpecError::value(name.span, "name", message)
+                    .label("again here")
+                    .related(*first, "first here");
+                problems.push(error);
+            } else {
+                self.routes.insert(name.value.clone(), name.span);
+            }
+        }
+    }
+
+    /// The route's own name, or one made from its position.
+    pub(crate) fn of_route(&self, spec: &RouteSpec, position: usize) -> Arc<str> {
+        if let Some(name) = &spec.name {
+            return name.value.as_str().into();
+        }
+        let mut name = format!("route {}", position + 1);
+        while self.routes.contains_key(&name) {
+            name.push('\'');
+        }
+        name.into()
+    }
+}
+
+/// Checks one route.
+pub(crate) fn route<'a>(spec: &'a RouteSpec, names: &Names<'_>, problems: &mut Problems) -> Checked<'a> {
+    let mut matches = matches(&spec.r#match, problems);
+    matches.listeners = listeners(&spec.listeners, names, problems);
+    let mut filters = Vec::new();
+    for filter in &spec.filters.items {
+        match filter.value.build() {
+            Ok(built) => filters.push(built),
+            Err(message) => problems.push(SpecError::value(filter.span, "filter", message)),
+        }
+    }
+    let deadlines = Deadlines::read(&spec.timeouts, false, problems);
+    Checked { matches, filters, target: target(&spec.to, names, problems), deadlines }
+}
+
+fn listeners(list: &ListSpec<String>, names: &Names<'_>, problems: &mut Problems) -> Vec<u16> {
+    let mut positions = Vec::new();
+    for name in &list.items {
+        if let Some(position) = names.listeners.get(name.value.as_str()) {
+            positions.push(*position);
+        } else if !names.written_listeners.contains(&name.value) {
+            let known: Vec<&str> = names.written_listeners.iter().map(String::as_str).collect();
+            let error = SpecError::value(name.span, "listener name", format!("no listener `{}`", name.value))
+                .class(Class::Unknown)
+                .maybe_help(suggest(name, "listeners", &known));
+            problems.push(error);
+        }
+    }
+    positions
+}
+
+fn target<'a>(to: &'a Spanned<ToSpec>, names: &Names<'_>, problems: &mut Problems) -> Target<'a> {
+    let name = match &to.value {
+        ToSpec::Urls(urls) => return Target::Urls(urls, to.span),
+        ToSpec::Service(name) => name,
+    };
+    if let Some(position) = names.services.get(name.as_str()) {
+        return Target::Service(*position);
+    }
+    if !names.written_services.contains(name) {
+        let known: Vec<&str> = names.written_services.iter().map(String::as_str).collect();
+        let help = if name.contains("://") || name.starts_with("unix:") {
+            Some(format!("URLs stand in a list: `to: [ \"{name}\" ]`"))
+        } else if names.written_services.is_empty() {
+            Some("define it under `services:`, or list URLs: `to: [ \"http://…\" ]`".into())
+        } else {
+            suggest(name, "services", &known)
+        };
+        let error = SpecError::value(to.span, "service name", format!("no service `{name}`"))
+            .class(Class::Unknown)
+            .maybe_help(help);
+        problems.push(error);
+    }
+    Target::Nowhere
+}
+
+fn matches(spec: &MatchSpec, problems: &mut Problems) -> RouteMatch {
+    let mut hosts = Vec::new();
+    if let Some(written) = &spec.host {
+        let list = OneOrMoreSpec::list(written.clone());
+        if list.written == 0 {
+            let error = SpecError::new(Class::Invalid, written.span, "an empty list matches no host")
+                .help("remove `host` to match every host");
+            problems.push(error);
+        }
+        for host in &list.items {
+            match HostPattern::parse(host) {
+                Ok(pattern) => hosts.push(pattern),
+                Err(message) => problems.push(SpecError::value(host.span, "host", message)),
+            }
+        }
+    }
+    RouteMatch {
+        hosts,
+        path: path(spec, problems),
+        methods: methods(&spec.methods, problems),
+        headers: fields(&spec.headers, true, problems),
+        query: fields(&spec.query, false, problems),
+        clients: spec.client.items.iter().filter_map(|text| network(text, problems)).collect(),
+        listeners: Vec::new(),
+    }
+}
+
+fn path(spec: &MatchSpec, problems: &mut Problems) -> Option<PathPattern> {
+    if let (Some(path), Some(regex)) = (&spec.path, &spec.path_regex) {
+        let error =
+            SpecError::new(Class::Invalid, regex.span, "a route has `path` or `path_regex`, not both")
+                .related(path.span, "the other one is here");
+        problems.push(error);
+    }
+    let parsed = if let Some(text) = &spec.path {
+        (text.span, "path", PathPattern::parse(text))
+    } else {
+        let text = spec.path_regex.as_ref()?;
+        (text.span, "regular expression", PathPattern::regex(text).map_err(|e| cause(&e).to_owned()))
+    };
+    match parsed {
+        (_, _, Ok(pattern)) => Some(pattern),
+        (span, subject, Err(message)) => {
+            problems.push(SpecError::value(span, subject, message));
+            None
+        }
+    }
+}
+
+fn methods(list: &ListSpec<String>, problems: &mut Problems) -> Vec<String> {
+    let mut seen = HashSet::new();
+    for method in &list.items {
+        if !is_token(method) {
+            let message = match method.as_str() {
+                "" => "a method must not be empty".to_owned(),
+                text => format!("`{text}` is not a method"),
+            };
+            problems.push(SpecError::value(method.span, "method", message).help("write for example `GET`"));
+        } else if METHODS.contains(&method.to_ascii_uppercase().as_str())
+            && !METHODS.contains(&method.as_str())
+        {
+            let upper = method.to_ascii_uppercase();
+            let message = "methods are case-sensitive";
+            problems.push(SpecError::value(method.span, "method", message).help(format!("write `{upper}`")));
+        } else {
+            seen.insert(method.value.clone());
+        }
+    }
+    let mut methods: Vec<String> = seen.into_iter().collect();
+    methods.sort_unstable();
+    methods
+}
+
+fn fields(specs: &NamedSpec<Spanned<FieldSpec>>, headers: bool, problems: &mut Problems) -> Vec<FieldMatch> {
+    let mut fields = Vec::new();
+    let mut seen: HashMap<String, Span> = HashMap::new();
+    for (name, spec) in &specs.0 {
+        if headers {
+            header_name(name, &mut seen, problems);
+        }
+        let value = match &spec.value {
+            FieldSpec::Exact(text) => ValueMatch::Exact(text.clone()),
+            FieldSpec::Prefix(text) => ValueMatch::Prefix(text.clone()),
+            FieldSpec::Suffix(text) => ValueMatch::Suffix(text.clone()),
+            FieldSpec::Contains(text) => ValueMatch::Contains(text.clone()),
+            FieldSpec::Present(true) => ValueMatch::Present,
+            FieldSpec::Present(false) => ValueMatch::Absent,
+            FieldSpec::Regex(text) => match Regex::parse(text) {
+                Ok(regex) => ValueMatch::Regex(regex),
+                Err(message) => {
+                    let message = cause(&message).to_owned();
+                    problems.push(SpecError::value(text.span, "regular expression", message));
+                    continue;
+                }
+            },
+        };
+        fields.push(FieldMatch { name: name.value.clone(), value });
+    }
+    fields
+}
+
+fn header_name(name: &Spanned<String>, seen: &mut HashMap<String, Span>, problems: &mut Problems) {
+    if !is_token(name) {
+        let message = format!("`{}` is not the name of a header", name.value);
+        problems.push(SpecError::new(Class::Invalid, name.span, message));
+    }
+    let lower = name.to_ascii_lowercase();
+    if lower == "host" {
+        let error =
+            SpecError::new(Class::Invalid, name.span, "the host is matched by `host`, not by a header")
+                .help("write `host: …` under `match`");
+        problems.push(error);
+    }
+    if let Some(first) = seen.insert(lower, name.span) {
+        let error = SpecError::new(Class::Invalid, name.span, "this header is written twice")
+            .label("names are compared without case")
+            .related(first, "first here");
+        problems.push(error);
+    }
+}

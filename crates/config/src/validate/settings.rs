@@ -1,0 +1,195 @@
+//! The sections outside routes and services.
+
+use super::listeners::{Taken, claim};
+use super::{bounded, deadline, network};
+use crate::diagnose::{Class, Problems, SpecError};
+use crate::interpolate::Environment;
+use crate::settings::{AccessLog, Admin, LogFormat, LogTarget, Settings, Token, User};
+use crate::spec::{
+    AccessLogSpec, AdminSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, LogFormatSpec, ShutdownSpec, Spanned,
+    TimeoutsSpec, TokenSpec,
+};
+use ipnet::IpNet;
+use std::path::PathBuf;
+use thalweg_core::limits::{HEAD, HEAD_MAX};
+use thalweg_proxy::plan::{ClientTimeouts, Limits, ListenAddress, Shutdown};
+
+/// Most workers.
+const WORKERS: u64 = 1024;
+/// Smallest `limits.max_head`, in bytes.
+const HEAD_MIN: usize = 1024;
+/// Largest `limits.max_fields`.
+const FIELDS_MAX: u64 = 10_000;
+/// Largest `limits.max_connections`.
+const CONNECTIONS_MAX: u64 = 100_000_000;
+/// Shortest admin token, in bytes.
+const TOKEN_MIN: usize = 16;
+
+/// What the binary needs; `taken` gets the addresses of admin and metrics.
+pub(crate) fn settings(
+    spec: &FileSpec,
+    taken: &mut Taken,
+    environment: Environment<'_>,
+    problems: &mut Problems,
+) -> Settings {
+    Settings {
+        admin: spec.admin.as_ref().and_then(|spec| admin(spec, taken, environment, problems)),
+        state: spec.state.path.as_ref().and_then(|path| file(path, problems)),
+        workers: workers(spec.workers.as_ref(), problems),
+        user: spec.user.as_ref().and_then(|text| user(text, problems)),
+        metrics: spec.metrics.as_ref().and_then(|spec| tcp(&spec.address, taken, problems)),
+        access_log: spec.access_log.as_ref().and_then(|spec| access_log(spec, problems)),
+    }
+}
+
+fn admin(
+    spec: &AdminSpec,
+    taken: &mut Taken,
+    environment: Environment<'_>,
+    problems: &mut Problems,
+) -> Option<Admin> {
+    let token = spec.token.as_ref().and_then(|token| self::token(token, environment, problems));
+    let address = tcp(&spec.address, taken, problems)?;
+    let open = matches!(&address, ListenAddress::Tcp { address, .. } if !address.ip().is_loopback());
+    if open && !spec.insecure {
+        let message = "the admin API would be reachable from other machines without encryption";
+        let error = SpecError::new(Class::Invalid, spec.address.span, message)
+            .help("use a loopback address such as `127.0.0.1:9900`, or add `insecure: true`");
+        problems.push(error);
+    }
+    Some(Admin { address, token })
+}
+
+fn token(spec: &Spanned<TokenSpec>, environment: Environment<'_>, problems: &mut Problems) -> Option<Token> {
+    let (value, span) = match &spec.value {
+        TokenSpec::File(path) => return file(path, problems).map(Token::File),
+        TokenSpec::Value(value) => (value.value.clone(), value.span),
+        TokenSpec::Env(name) => match environment(&name.value) {
+            Some(value) => (value, name.span),
+            None => {
+                let message = format!("the variable `{}` is not set", name.value);
+                problems.push(SpecError::value(name.span, "variable", message));
+                return None;
+            }
+        },
+    };
+    let fits = value.len() >= TOKEN_MIN && value.bytes().all(|b| b.is_ascii_graphic());
+    if !fits {
+        let message = format!("the token must have at least {TOKEN_MIN} characters, none of them a space");
+        let error = SpecError::new(Class::Invalid, span, message)
+            .help("`openssl rand -hex 32` makes one; without `token:` one is created for you");
+        problems.push(error);
+    }
+    fits.then_some(Token::Value(value))
+}
+
+/// An address of admin or metrics: these have no unix form.
+fn tcp(text: &Spanned<String>, taken: &mut Taken, problems: &mut Problems) -> Option<ListenAddress> {
+    let address = claim(text, taken, problems)?;
+    if matches!(address, ListenAddress::Unix(_)) {
+        let error = SpecError::new(Class::Invalid, text.span, "a TCP address is needed here")
+            .help("write for example `127.0.0.1:9900`; the admin API's unix socket is always there");
+        problems.push(error);
+        return None;
+    }
+    Some(address)
+}
+
+fn file(path: &Spanned<String>, problems: &mut Problems) -> Option<PathBuf> {
+    if path.value.is_empty() {
+        problems.push(SpecError::value(path.span, "path", "the path is empty"));
+        return None;
+    }
+    Some(PathBuf::from(&path.value))
+}
+
+fn workers(spec: Option<&Spanned<AutoSpec>>, problems: &mut Problems) -> Option<u16> {
+    let spec = spec?;
+    match spec.value {
+        AutoSpec::Auto => None,
+        AutoSpec::Number(n) => {
+            let n = bounded(&Spanned::new(spec.span, n), 1, WORKERS, problems)?;
+            u16::try_from(n).ok()
+        }
+    }
+}
+
+fn user(text: &Spanned<String>, problems: &mut Problems) -> Option<User> {
+    let (user, group) = match text.value.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (text.value.as_str(), None),
+    };
+    let fits = |name: &str| {
+        !name.is_empty()
+            && name.len() <= 64
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.$@".contains(&b))
+    };
+    if !fits(user) || !group.is_none_or(fits) {
+        let message = format!("`{}` is not a user", text.value);
+        problems.push(SpecError::value(text.span, "user", message).help("write `user` or `user:group`"));
+        return None;
+    }
+    Some(User { user: user.to_owned(), group: group.map(str::to_owned) })
+}
+
+fn access_log(spec: &AccessLogSpec, problems: &mut Problems) -> Option<AccessLog> {
+    let format = match spec.format {
+        Some(LogFormatSpec::Off) => None,
+        Some(LogFormatSpec::Combined) => Some(LogFormat::Combined),
+        Some(LogFormatSpec::Json) | None => Some(LogFormat::Json),
+    };
+    let target = match spec.path.as_ref().map(|path| path.value.as_str()) {
+        None | Some("stdout") => LogTarget::Stdout,
+        Some("stderr") => LogTarget::Stderr,
+        Some(_) => LogTarget::File(spec.path.as_ref().and_then(|path| file(path, problems))?),
+    };
+    Some(AccessLog { format: format?, target })
+}
+
+/// Networks whose forwarded fields are believed.
+pub(crate) fn trusted_proxies(list: &ListSpec<String>, problems: &mut Problems) -> Vec<IpNet> {
+    list.items.iter().filter_map(|text| network(text, problems)).collect()
+}
+
+/// Bounds on heads and connections.
+pub(crate) fn limits(spec: &LimitsSpec, problems: &mut Problems) -> Limits {
+    let built_in = Limits::default();
+    let max_connections = spec.max_connections.as_ref().and_then(|value| match value.value {
+        AutoSpec::Auto => None,
+        AutoSpec::Number(n) => bounded(&Spanned::new(value.span, n), 1, CONNECTIONS_MAX, problems),
+    });
+    let mut max_head = HEAD;
+    if let Some(size) = &spec.max_head {
+        match usize::try_from(size.value.0) {
+            Ok(bytes) if (HEAD_MIN..=HEAD_MAX).contains(&bytes) => max_head = bytes,
+            _ => {
+                let message = "the size must be from 1KiB to 1MiB";
+                problems.push(SpecError::new(Class::Invalid, size.span, message));
+            }
+        }
+    }
+    let max_fields = spec.max_fields.as_ref().and_then(|n| bounded(n, 1, FIELDS_MAX, problems));
+    Limits {
+        max_connections: max_connections.and_then(|n| usize::try_from(n).ok()),
+        max_head,
+        max_fields: max_fields.and_then(|n| usize::try_from(n).ok()).unwrap_or(built_in.max_fields),
+    }
+}
+
+/// How the proxy stops.
+pub(crate) fn shutdown(spec: &ShutdownSpec) -> Shutdown {
+    let built_in = Shutdown::default();
+    Shutdown {
+        delay: spec.delay.map_or(built_in.delay, |d| d.0),
+        grace: spec.grace.map_or(built_in.grace, |d| d.0),
+    }
+}
+
+/// Deadlines towards clients.
+pub(crate) fn client_timeouts(spec: &TimeoutsSpec, problems: &mut Problems) -> ClientTimeouts {
+    let built_in = ClientTimeouts::default();
+    ClientTimeouts {
+        head: deadline(spec.head.as_ref(), problems).unwrap_or(built_in.head),
+        keep_alive: deadline(spec.keep_alive.as_ref(), problems).unwrap_or(built_in.keep_alive),
+    }
+}

@@ -1,0 +1,69 @@
+//! Config goldens: every file under `tests/config/good` compiles, and every file under
+//! `tests/config/bad` gives the diagnostic that stands beside it (`name.err`).
+//!
+//! `UPDATE_GOLDENS=1` writes the diagnostics anew.
+
+use std::path::{Path, PathBuf};
+use thalweg_config::{Look, Report, check_bytes};
+
+/// Variables that the files may use.
+fn environment(name: &str) -> Option<String> {
+    match name {
+        "PORT" => Some("8080".into()),
+        "UPSTREAM" => Some("http://127.0.0.1:9001".into()),
+        "SECRET" => Some("hunter2".into()),
+        _ => None,
+    }
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/config").join(folder);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension != "err"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn check(path: &Path) -> Result<Report, Report> {
+    let name = path.file_name().unwrap().to_string_lossy();
+    check_bytes(&name, &std::fs::read(path).unwrap(), &environment).map(|loaded| loaded.warnings)
+}
+
+#[test]
+fn good_files_compile_without_a_warning() {
+    let files = files("good");
+    assert!(files.len() >= 8);
+    for path in files {
+        match check(&path) {
+            Ok(warnings) => assert!(warnings.errors.is_empty(), "{warnings}"),
+            Err(report) => panic!("{report}"),
+        }
+    }
+}
+
+#[test]
+fn bad_files_give_the_diagnostic_beside_them() {
+    let files = files("bad");
+    assert!(files.len() >= 40, "{}", files.len());
+    let update = std::env::var_os("UPDATE_GOLDENS").is_some();
+    let mut wrong = Vec::new();
+    for path in files {
+        let report = match check(&path) {
+            Ok(warnings) if !warnings.errors.is_empty() => warnings,
+            Ok(_) => panic!("{} is not bad", path.display()),
+            Err(report) => report,
+        };
+        let rendered = format!("{}\n{}", report.render(Look::Plain), report.lines());
+        assert!(!rendered.contains("hunter2"), "{rendered}");
+        let golden = path.with_added_extension("err");
+        if update {
+            std::fs::write(&golden, rendered).unwrap();
+        } else if std::fs::read_to_string(&golden).unwrap_or_default() != rendered {
+            wrong.push(format!("{}:\n{rendered}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "run with UPDATE_GOLDENS=1 and look at the change:\n{}", wrong.join("\n"));
+}

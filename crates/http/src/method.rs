@@ -1,0 +1,113 @@
+//! Methods and versions of the request line.
+
+/// A request method (RFC 9110 §9, RFC 5789). Case-sensitive: `get` is [`Method::Other`].
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Method {
+    /// Transfer a representation.
+    #[default]
+    Get,
+    /// As GET, without the body.
+    Head,
+    /// Process the body.
+    Post,
+    /// Replace the representation.
+    Put,
+    /// Remove the representation.
+    Delete,
+    /// Describe the communication options.
+    Options,
+    /// Open a tunnel.
+    Connect,
+    /// Loop the message back.
+    Trace,
+    /// Change a representation in part (RFC 5789).
+    Patch,
+    /// Any other token; its text is in the head.
+    Other,
+}
+
+impl Method {
+    /// Reads a method. Every other text, also one that is no token, is [`Method::Other`].
+    #[inline]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        match bytes {
+            b"GET" => Self::Get,
+            b"HEAD" => Self::Head,
+            b"POST" => Self::Post,
+            b"PUT" => Self::Put,
+            b"DELETE" => Self::Delete,
+            b"OPTIONS" => Self::Options,
+            b"CONNECT" => Self::Connect,
+            b"TRACE" => Self::Trace,
+            b"PATCH" => Self::Patch,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether the client asks for nothing to change (RFC 9110 §9.2.1).
+    pub const fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
+    }
+
+    /// Whether twice means the same as once (RFC 9110 §9.2.2). Unknown methods are not.
+    pub const fn is_idempotent(self) -> bool {
+        self.is_safe() || matches!(self, Self::Put | Self::Delete)
+    }
+
+    /// The word for logs and metrics; `OTHER` for every unknown method, so that labels are bounded.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+            Self::Connect => "CONNECT",
+            Self::Trace => "TRACE",
+            Self::Patch => "PATCH",
+            Self::Other => "OTHER",
+        }
+    }
+}
+
+/// The version of an HTTP/1 message. Anything else is refused.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Version {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    #[default]
+    Http11,
+}
+
+impl Version {
+    /// The text of the request line.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_case_sensitive_and_keep_their_label() {
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PATCH"] {
+            assert_eq!(Method::from_bytes(method.as_bytes()).label(), method);
+            assert_eq!(Method::from_bytes(method.to_lowercase().as_bytes()), Method::Other);
+        }
+        assert_eq!(Method::from_bytes(b"PROPFIND").label(), "OTHER");
+    }
+
+    #[test]
+    fn only_rfc_9110_methods_are_idempotent() {
+        assert!(Method::Put.is_idempotent() && Method::Delete.is_idempotent() && Method::Get.is_idempotent());
+        assert!(!Method::Post.is_idempotent() && !Method::Patch.is_idempotent());
+        assert!(!Method::Other.is_idempotent() && !Method::Put.is_safe());
+    }
+}

@@ -1,0 +1,257 @@
+//! The request target: its form, and the one normal form of its path (RFC 9112 §3.2, RFC 3986 §6).
+//!
+//! Called once per request, before routing; matching, filters, logs and the upstream all see the
+//! result. What an upstream could take for another path than we do is refused instead of rewritten:
+//! backslashes, NUL, parameters on dot segments, overlong UTF-8, climbing above the root, and paths
+//! that begin with two slashes (a client of ours could not tell them from `//host/path`).
+
+use thalweg_core::Fault;
+
+use crate::authority::parse_authority;
+use crate::method::Method;
+use crate::octet;
+use crate::span::Span;
+
+/// The four forms of RFC 9112 §3.2.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TargetForm {
+    /// `/path?query`
+    #[default]
+    Origin,
+    /// `http://host/path?query`
+    Absolute,
+    /// `*`, with OPTIONS only.
+    Asterisk,
+    /// `host:port`, with CONNECT only.
+    Authority,
+}
+
+/// A request target in its parts, as spans over the same bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Target {
+    /// Its form.
+    pub form: TargetForm,
+    /// `http` or `https` in any case, in absolute form; empty otherwise.
+    pub scheme: Span,
+    /// The authority in absolute and authority form, already checked; empty otherwise.
+    pub authority: Span,
+    /// The path as written: begins with `/`. Empty in absolute form without one, which means `/`,
+    /// and in asterisk and authority form.
+    pub path: Span,
+    /// The query without its `?`, as written.
+    pub query: Option<Span>,
+}
+
+/// What normalization found in a path.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PathTraits {
+    /// It has an encoded slash (`%2F`), which is kept and separates nothing.
+    pub encoded_slash: bool,
+}
+
+/// Splits a target that [`crate::RequestHead::parse`] accepted (its bytes are target bytes).
+///
+/// # Errors
+/// 400 for a form that does not belong to the method, a scheme other than http and https, an
+/// authority that [`parse_authority`] refuses, CONNECT without a port, or a path that begins with `//`.
+pub fn parse_target(method: Method, bytes: &[u8], target: Span) -> Result<Target, Fault> {
+    let text = target.of(bytes);
+    if method == Method::Connect {
+        return match parse_authority(bytes, target)?.port {
+            Some(_) => Ok(Target { form: TargetForm::Authority, authority: target, ..Target::default() }),
+            None => Err(Fault::request(400, "a CONNECT target without a port")),
+        };
+    }
+    match text {
+        [b'/', ..] => with_path(Target::default(), bytes, target),
+        b"*" if method == Method::Options => Ok(Target { form: TargetForm::Asterisk, ..Target::default() }),
+        b"*" => Err(Fault::request(400, "the target * with a method other than OPTIONS")),
+        _ => absolute(bytes, target),
+    }
+}
+
+fn absolute(bytes: &[u8], target: Span) -> Result<Target, Fault> {
+    let text = target.of(bytes);
+    let scheme = [&b"http"[..], b"https"]
+        .iter()
+        .find(|scheme| {
+            text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+                && text.get(scheme.len()..scheme.len() + 3) == Some(b"://")
+        })
+        .ok_or(Fault::request(400, "a target that is neither a path nor an http or https URL"))?
+        .len();
+    let start = target.start as usize;
+    let authority = start + scheme + 3;
+    let rest = &text[scheme + 3..];
+    let end = authority + memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len());
+    let parts = Target {
+        form: TargetForm::Absolute,
+        scheme: Span::new(start, start + scheme),
+        authority: Span::new(authority, end),
+        ..Target::default()
+    };
+    parse_authority(bytes, parts.authority)?;
+    with_path(parts, bytes, Span::new(end, target.end as usize))
+}
+
+/// Adds path and query, which `rest` holds.
+fn with_path(mut target: Target, bytes: &[u8], rest: Span) -> Result<Target, Fault> {
+    let text = rest.of(bytes);
+    let (start, end) = (rest.start as usize, rest.end as usize);
+    let path = start + memchr::memchr(b'?', text).unwrap_or(text.len());
+    target.path = Span::new(start, path);
+    target.query = (path < end).then(|| Span::new(path + 1, end));
+    match begins_like_an_authority(text) {
+        true => Err(DOUBLE_SLASH),
+        false => Ok(target),
+    }
+}
+
+const DOUBLE_SLASH: Fault = Fault::request(400, "a path that begins with two slashes");
+const MALFORMED_ESCAPE: Fault = Fault::request(400, "a malformed percent escape in the path");
+const DOT_PARAMETER: Fault = Fault::request(400, "a parameter on a dot segment of the path");
+const DOT_BESIDE_SLASH: Fault = Fault::request(400, "a dot segment beside an encoded slash in the path");
+
+/// `//x` is a path to some and a host to others (A15); the one place that decides it.
+fn begins_like_an_authority(path: &[u8]) -> bool {
+    path.starts_with(b"//")
+}
+
+/// Whether the path is its own normal form for certain, which nearly all paths are. True promises
+/// that [`normalize_path`] would give the same bytes and no trait; false promises nothing.
+pub fn path_is_normal(path: &[u8]) -> bool {
+    if path.first() != Some(&b'/') || begins_like_an_authority(path) {
+        return false;
+    }
+    let mut last = 0;
+    for &byte in path {
+        if !octet::is_target(byte) || byte == b'%' || byte == b'?' || (byte == b'.' && last == b'/') {
+            return false;
+        }
+        last = byte;
+    }
+    true
+}
+
+/// Appends the normal form of a path: escapes of unreserved characters decoded, other escapes in
+/// upper case, dot segments resolved, empty segments kept (B1, B2). Idempotent.
+///
+/// # Errors
+/// 400 for what has no safe normal form; `out` is then as it was.
+pub fn normalize_path(path: &[u8], out: &mut Vec<u8>) -> Result<PathTraits, Fault> {
+    let base = out.len();
+    let result = write_normal_path(path, out, base);
+    if result.is_err() {
+        out.truncate(base);
+    }
+    result
+}
+
+fn write_normal_path(path: &[u8], out: &mut Vec<u8>, base: usize) -> Result<PathTraits, Fault> {
+    let Some(rest) = path.strip_prefix(b"/") else {
+        return Err(Fault::request(400, "a path that does not begin with a slash"));
+    };
+    let mut traits = PathTraits::default();
+    let mut segments = rest.split(|&byte| byte == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        let start = out.len();
+        out.push(b'/');
+        let has_slash = write_segment(segment, out)?;
+        traits.encoded_slash |= has_slash;
+        let dots = match &out[start + 1..] {
+            b"." => 1,
+            b".." => 2,
+            segment => {
+                check_hidden_dots(segment, has_slash)?;
+                continue;
+            }
+        };
+        out.truncate(start);
+        if dots == 2 {
+            let Some(parent) = memchr::memrchr(b'/', &out[base..]) else {
+                return Err(Fault::request(400, "a path that climbs above the root"));
+            };
+            out.truncate(base + parent);
+        }
+        if segments.peek().is_none() {
+            out.push(b'/');
+        }
+    }
+    if begins_like_an_authority(&out[base..]) { Err(DOUBLE_SLASH) } else { Ok(traits) }
+}
+
+/// Appends one segment with its escapes in normal form; true if one of them is a slash.
+fn write_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
+    let mut encoded_slash = false;
+    let mut lead = 0;
+    let mut rest = segment;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'%' {
+            if !octet::is_target(byte) || byte == b'?' {
+                return Err(Fault::request(400, "a forbidden character in the path"));
+            }
+            out.push(byte);
+            lead = 0;
+            continue;
+        }
+        let [high, low, tail @ ..] = rest else { return Err(MALFORMED_ESCAPE) };
+        let (Some(high), Some(low)) = (octet::hex_digit(*high), octet::hex_digit(*low)) else {
+            return Err(MALFORMED_ESCAPE);
+        };
+        rest = tail;
+        let value = high << 4 | low;
+        match value {
+            0 => return Err(Fault::request(400, "an encoded NUL in the path")),
+            b'\\' => return Err(Fault::request(400, "an encoded backslash in the path")),
+            0x80..=0xbf if is_overlong(lead, value) => {
+                return Err(Fault::request(400, "overlong UTF-8 in the path"));
+            }
+            _ if octet::is_unreserved(value) => {
+                out.push(value);
+                lead = 0;
+                continue;
+            }
+            b'/' => encoded_slash = true,
+            _ => {}
+        }
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        out.extend_from_slice(&[b'%', HEX[usize::from(high)], HEX[usize::from(low)]]);
+        lead = value;
+    }
+    Ok(encoded_slash)
+}
+
+/// Whether two bytes begin an encoding of a character that has a shorter one (`%C0%AE` for `.`).
+fn is_overlong(lead: u8, next: u8) -> bool {
+    matches!((lead, next), (0xc0 | 0xc1, 0x80..=0xbf) | (0xe0, 0x80..=0x9f) | (0xf0, 0x80..=0x8f))
+}
+
+/// Refuses segments that become dot segments in servers which cut parameters off (`..;x`) or
+/// decode slashes (`..%2Fx`).
+fn check_hidden_dots(segment: &[u8], has_slash: bool) -> Result<(), Fault> {
+    let dots = segment.iter().take(3).take_while(|byte| **byte == b'.').count();
+    if matches!(dots, 1 | 2) {
+        let after = &segment[dots..];
+        if after.starts_with(b";") || after.starts_with(b"%3B") {
+            return Err(DOT_PARAMETER);
+        }
+    }
+    if !has_slash {
+        return Ok(());
+    }
+    let mut rest = segment;
+    loop {
+        let len = memchr::memmem::find(rest, b"%2F").unwrap_or(rest.len());
+        if matches!(&rest[..len], b"." | b"..") {
+            return Err(DOT_BESIDE_SLASH);
+        }
+        match rest.get(len + 3..) {
+            Some(next) => rest = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Listening sockets: one per worker with SO_REUSEPORT, or one shared by all for unix sockets.
+
+use crate::connect::set_client_options;
+use crate::reactor::{Owner, Reactor};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Connections that the kernel keeps for us until they are accepted; it caps this at `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Binds `count` TCP sockets to one address. Port 0: the kernel chooses, for all of them the same.
+/// Returns the address with its real port.
+///
+/// # Errors
+/// `AddrInUse` also when another program of the same user listens there with SO_REUSEPORT:
+/// sharing its port would silently split the traffic.
+pub fn tcp(address: SocketAddr, dual_stack: bool, count: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    let probe = tcp_socket(address, dual_stack, false)?;
+    rustix::net::bind(&probe, &address)?;
+    let bound = SocketAddr::try_from(rustix::net::getsockname(&probe)?)?;
+    drop(probe);
+    let mut sockets = Vec::with_capacity(count);
+    for _ in 0..count {
+        let fd = tcp_socket(address, dual_stack, true)?;
+        rustix::net::bind(&fd, &bound)?;
+        sockets.push(fd);
+    }
+    // Listening starts when all are bound, so that a failure leaves no half-open door.
+    for fd in &sockets {
+        set_client_options(fd)?;
+        rustix::net::listen(fd, BACKLOG)?;
+    }
+    Ok((bound, sockets))
+}
+
+fn tcp_socket(address: SocketAddr, dual_stack: bool, share: bool) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, !dual_stack)?;
+    }
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if share {
+        sockopt::set_socket_reuseport(&fd, true)?;
+    }
+    Ok(fd)
+}
+
+/// Binds a unix stream socket and gives `count` descriptors of it. A socket file that nobody
+/// answers on is replaced; one that somebody answers on is `AddrInUse`.
+///
+/// # Errors
+/// What the kernel says of the path.
+pub fn unix(path: &Path, count: usize) -> io::Result<Vec<OwnedFd>> {
+    if path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket()) {
+        match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => return Err(Errno::ADDRINUSE.into()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            Err(error) => return Err(error),
+        }
+    }
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&fd, BACKLOG)?;
+    let mut sockets = Vec::with_capacity(count);
+    for _ in 1..count {
+        sockets.push(fd.try_clone()?);
+    }
+    sockets.push(fd);
+    Ok(sockets)
+}
+
+/// A listening socket on a reactor; accepts while it is resumed.
+#[derive(Debug)]
+pub struct Acceptor {
+    fd: OwnedFd,
+    id: Option<u32>,
+    owner: Owner,
+    /// Other workers wait on the same socket: wake one of them, not all.
+    shared: bool,
+    reactor: Rc<Reactor>,
+}
+
+/// What an accept gave.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A connection and its peer; unix peers have no address.
+    Connection(OwnedFd, Option<SocketAddr>),
+    /// Nobody waits.
+    Empty,
+    /// Descriptors or memory have run out: stop accepting for a while.
+    Exhausted,
+}
+
+impl Acceptor {
+    /// Watches a listening socket.
+    ///
+    /// # Errors
+    /// When the kernel cannot watch it.
+    pub fn new(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner, shared: bool) -> io::Result<Self> {
+        let mut acceptor = Self { fd, id: None, owner, shared, reactor: reactor.clone() };
+        acceptor.resume()?;
+        Ok(acceptor)
+    }
+
+    /// Accepts one connection.
+    pub fn accept(&self) -> Accepted {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        loop {
+            return match rustix::net::acceptfrom_with(&self.fd, flags) {
+                Ok((fd, peer)) => {
+                    Accepted::Connection(fd, peer.and_then(|peer| SocketAddr::try_from(peer).ok()))
+                }
+                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => continue,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accepted::Exhausted,
+                Err(_) => Accepted::Empty,
+            };
+        }
+    }
+
+    /// Stops watching: new connections wait in the kernel's queue.
+    pub fn pause(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.reactor.remove(id, Some(self.fd.as_fd()));
+        }
+    }
+
+    /// Watches again.
+    ///
+    /// # Errors
+    /// When the kernel cannot watch it.
+    pub fn resume(&mut self) -> io::Result<()> {
+        if self.id.is_none() {
+            self.id = Some(self.reactor.add_listener(self.fd.as_fd(), self.owner, self.shared)?);
+        }
+        Ok(())
+    }
+
+    /// Whether new connections are left in the kernel's queue.
+    pub fn is_paused(&self) -> bool {
+        self.id.is_none()
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.pause();
+    }
+}

@@ -1,0 +1,282 @@
+//! Readiness and deadlines of a worker's sockets.
+//!
+//! A source is a registered descriptor. It has readiness bits (set by events, cleared by the socket
+//! when the kernel has no more), at most one deadline, and an owner: a number that the worker gave
+//! it and gets back when something happened. One event means one call of the owner, whatever it
+//! waits for; nothing is allocated, woken or queued per event.
+//!
+//! Invariant (the lost edge is the classic bug of edge-triggered code): only [`Reactor::wait`] sets
+//! READ and WRITE, only a call that met EAGAIN or moved less than asked clears them.
+
+use crate::wheel::{Entry, NEVER, TICK, TICK_MS, Wheel};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+use thalweg_core::limits::EVENTS_PER_TURN;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Who is called when a source is ready or its deadline has passed: a number of the worker's choice.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Owner(pub u64);
+
+/// Readiness of a source.
+pub(crate) mod ready {
+    /// Bytes, an end or an error can be read.
+    pub(crate) const READ: u8 = 1;
+    /// Bytes can be written.
+    pub(crate) const WRITE: u8 = 2;
+    /// The peer has closed its sending side, or the connection is gone.
+    pub(crate) const PEER_CLOSED: u8 = 4;
+    /// The connection is gone in both directions (reset or error).
+    pub(crate) const GONE: u8 = 8;
+    /// The deadline has passed and nobody has asked yet.
+    pub(crate) const EXPIRED: u8 = 16;
+}
+
+#[derive(Debug)]
+struct Source {
+    readiness: Cell<u8>,
+    generation: Cell<u32>,
+    deadline: Cell<u32>,
+    /// The tick for which an entry stands in the wheel, [`NEVER`] for none.
+    armed: Cell<u32>,
+    owner: Cell<Owner>,
+}
+
+/// One epoll instance with its sources and deadlines; belongs to one thread.
+pub struct Reactor {
+    epoll: OwnedFd,
+    sources: RefCell<Vec<Source>>,
+    free: RefCell<Vec<u32>>,
+    wheel: RefCell<Wheel>,
+    events: RefCell<Vec<epoll::Event>>,
+    started: Instant,
+    now: Cell<Instant>,
+    now_tick: Cell<u32>,
+}
+
+impl Reactor {
+    /// A reactor without sources.
+    ///
+    /// # Errors
+    /// When the kernel refuses an epoll descriptor.
+    pub fn new() -> io::Result<Self> {
+        let now = Instant::now();
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            sources: RefCell::default(),
+            free: RefCell::default(),
+            wheel: RefCell::new(Wheel::new()),
+            events: RefCell::new(Vec::with_capacity(EVENTS_PER_TURN)),
+            started: now,
+            now: Cell::new(now),
+            now_tick: Cell::new(0),
+        })
+    }
+
+    /// Has the current tokio runtime watch this reactor: readable when [`Self::wait`] has something to give.
+    ///
+    /// # Errors
+    /// When descriptors have run out.
+    #[expect(unsafe_code, reason = "tokio cannot know that the descriptor stays open while it is registered")]
+    pub fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        let epoll = rustix::io::fcntl_dupfd_cloexec(&self.epoll, 3)?;
+        // SAFETY: the AsyncFd owns the descriptor, `OwnedFd` gives the same one for its whole life,
+        // and nobody else closes it; so it is open until the AsyncFd has deregistered and dropped it.
+        unsafe { AsyncFd::register_with_interest(epoll, Interest::READABLE) }.map_err(Into::into)
+    }
+
+    /// The time of the last [`Self::wait`].
+    pub fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    /// Takes what is ready, without blocking, and puts the owners to call into `called`.
+    /// Says how many events there were.
+    ///
+    /// # Errors
+    /// When epoll fails, which it only does for a bug of ours.
+    pub fn wait(&self, called: &mut Vec<Owner>) -> io::Result<usize> {
+        let mut events = self.events.borrow_mut();
+        events.clear();
+        let timeout = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let now = Instant::now();
+        self.now.set(now);
+        self.now_tick.set(ticks(now.saturating_duration_since(self.started)));
+        let sources = self.sources.borrow();
+        for event in &*events {
+            let key = event.data.u64();
+            let Some(source) = find(&sources, key) else { continue };
+            source.readiness.set(source.readiness.get() | readiness_of(event.flags));
+            called.push(source.owner.get());
+        }
+        Ok(events.len())
+    }
+
+    /// Puts the owners whose deadline has passed into `called`.
+    pub fn expire(&self, called: &mut Vec<Owner>) {
+        let now = self.now_tick.get();
+        let mut wheel = self.wheel.borrow_mut();
+        let sources = self.sources.borrow();
+        while let Some(entries) = wheel.take_due(now) {
+            for &Entry { key, tick } in &entries {
+                let Some(source) = find(&sources, key) else { continue };
+                if source.armed.get() != tick {
+                    continue;
+                }
+                source.armed.set(NEVER);
+                let deadline = source.deadline.get();
+                if deadline <= now {
+                    source.deadline.set(NEVER);
+                    source.readiness.set(source.readiness.get() | ready::EXPIRED);
+                    called.push(source.owner.get());
+                } else if deadline != NEVER {
+                    source.armed.set(wheel.push(key, deadline));
+                }
+            }
+            wheel.recycle(entries);
+        }
+        wheel.follow(now);
+    }
+
+    /// When [`Self::expire`] has something to do next; `None`: not before something is set.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let tick = self.wheel.borrow().next_occupied()?;
+        Some(self.started + TICK * tick)
+    }
+
+    /// Registers a descriptor, edge-triggered for both directions.
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>, owner: Owner, readiness: u8) -> io::Result<u32> {
+        use epoll::EventFlags as F;
+        self.register(fd, owner, readiness, F::IN | F::OUT | F::RDHUP | F::ET)
+    }
+
+    /// Registers a listening descriptor: level-triggered, so that what is left waits for the next turn.
+    pub(crate) fn add_listener(&self, fd: BorrowedFd<'_>, owner: Owner, shared: bool) -> io::Result<u32> {
+        use epoll::EventFlags as F;
+        self.register(fd, owner, 0, if shared { F::IN | F::EXCLUSIVE } else { F::IN })
+    }
+
+    fn register(
+        &self,
+        fd: BorrowedFd<'_>,
+        owner: Owner,
+        readiness: u8,
+        flags: epoll::EventFlags,
+    ) -> io::Result<u32> {
+        let mut sources = self.sources.borrow_mut();
+        let id = self.free.borrow_mut().pop().unwrap_or(sources.len() as u32);
+        if id as usize == sources.len() {
+            sources.push(Source {
+                readiness: Cell::new(0),
+                generation: Cell::new(0),
+                deadline: Cell::new(NEVER),
+                armed: Cell::new(NEVER),
+                owner: Cell::new(owner),
+            });
+        }
+        let source = &sources[id as usize];
+        source.readiness.set(readiness);
+        source.owner.set(owner);
+        let data = epoll::EventData::new_u64(key_of(id, source.generation.get()));
+        if let Err(error) = epoll::add(&self.epoll, fd, data, flags) {
+            self.free.borrow_mut().push(id);
+            return Err(error.into());
+        }
+        Ok(id)
+    }
+
+    /// Forgets a source; its descriptor is closed by the caller right after, or stays in no epoll set.
+    pub(crate) fn remove(&self, id: u32, fd: Option<BorrowedFd<'_>>) {
+        if let Some(fd) = fd {
+            let _ = epoll::delete(&self.epoll, fd);
+        }
+        let sources = self.sources.borrow();
+        let source = &sources[id as usize];
+        source.generation.set(source.generation.get().wrapping_add(1));
+        source.deadline.set(NEVER);
+        source.armed.set(NEVER);
+        self.free.borrow_mut().push(id);
+    }
+
+    pub(crate) fn readiness(&self, id: u32) -> u8 {
+        self.sources.borrow()[id as usize].readiness.get()
+    }
+
+    pub(crate) fn clear(&self, id: u32, bits: u8) {
+        let sources = self.sources.borrow();
+        let readiness = &sources[id as usize].readiness;
+        readiness.set(readiness.get() & !bits);
+    }
+
+    pub(crate) fn set_owner(&self, id: u32, owner: Owner) {
+        self.sources.borrow()[id as usize].owner.set(owner);
+    }
+
+    pub(crate) fn set_deadline(&self, id: u32, after: Option<Duration>) {
+        let sources = self.sources.borrow();
+        let source = &sources[id as usize];
+        source.readiness.set(source.readiness.get() & !ready::EXPIRED);
+        let Some(after) = after else { return source.deadline.set(NEVER) };
+        let tick = self.now_tick.get().saturating_add(ticks(after) + 2).min(NEVER - 1);
+        source.deadline.set(tick);
+        if tick < source.armed.get() {
+            let key = key_of(id, source.generation.get());
+            source.armed.set(self.wheel.borrow_mut().push(key, tick));
+        }
+    }
+}
+
+impl fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reactor").field("sources", &self.sources.borrow().len()).finish_non_exhaustive()
+    }
+}
+
+impl AsFd for Reactor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+/// Whole ticks in a time; at most what a `u32` holds, less a little.
+fn ticks(time: Duration) -> u32 {
+    let ms = time.as_secs().saturating_mul(1000) + u64::from(time.subsec_millis());
+    u32::try_from(ms / TICK_MS).unwrap_or(NEVER - 8).min(NEVER - 8)
+}
+
+fn key_of(id: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(id)
+}
+
+fn find(sources: &[Source], key: u64) -> Option<&Source> {
+    let source = sources.get(key as u32 as usize)?;
+    (u64::from(source.generation.get()) == key >> 32).then_some(source)
+}
+
+fn readiness_of(flags: epoll::EventFlags) -> u8 {
+    use epoll::EventFlags as F;
+    let mut bits = 0;
+    if flags.intersects(F::IN | F::RDHUP | F::HUP | F::ERR) {
+        bits |= ready::READ;
+    }
+    if flags.intersects(F::OUT | F::HUP | F::ERR) {
+        bits |= ready::WRITE;
+    }
+    if flags.intersects(F::RDHUP | F::HUP | F::ERR) {
+        bits |= ready::PEER_CLOSED;
+    }
+    if flags.intersects(F::HUP | F::ERR) {
+        bits |= ready::GONE;
+    }
+    bits
+}

@@ -1,0 +1,151 @@
+//! A connected stream socket on a reactor.
+//!
+//! The calls never block and register nothing: when they return `Pending`, the owner of the socket
+//! is called again on the next event of the socket, which is the whole wake-up protocol. They are
+//! cancel-safe: a call that returns `Pending` has moved no byte.
+
+use crate::reactor::{Owner, Reactor, ready};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// A non-blocking stream socket with its readiness and its one deadline. Dropping it closes it.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    id: u32,
+    reactor: Rc<Reactor>,
+}
+
+impl Socket {
+    /// Takes a connected socket; it is taken to be writable.
+    ///
+    /// # Errors
+    /// When the kernel cannot watch it.
+    pub fn accepted(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
+        let id = reactor.add(fd.as_fd(), owner, ready::WRITE)?;
+        Ok(Self { fd, id, reactor: reactor.clone() })
+    }
+
+    /// Takes a socket whose connect is under way.
+    ///
+    /// # Errors
+    /// When the kernel cannot watch it.
+    pub fn connecting(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
+        let id = reactor.add(fd.as_fd(), owner, 0)?;
+        Ok(Self { fd, id, reactor: reactor.clone() })
+    }
+
+    /// Who is called from now on.
+    pub fn set_owner(&self, owner: Owner) {
+        self.reactor.set_owner(self.id, owner);
+    }
+
+    /// Whether the connect has ended; an error when it failed.
+    pub fn poll_connected(&self) -> Poll<io::Result<()>> {
+        if self.reactor.readiness(self.id) & ready::WRITE == 0 {
+            return Poll::Pending;
+        }
+        match rustix::net::sockopt::socket_error(&self.fd) {
+            Ok(Ok(())) => Poll::Ready(Ok(())),
+            Ok(Err(error)) | Err(error) => Poll::Ready(Err(error.into())),
+        }
+    }
+
+    /// Receives into `buffer` (not empty); 0 is the end of what the peer sends.
+    pub fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let readiness = self.reactor.readiness(self.id);
+            if readiness & ready::READ == 0 {
+                return Poll::Pending;
+            }
+            match rustix::net::recv(&self.fd, &mut *buffer, rustix::net::RecvFlags::empty()) {
+                Ok((n, _)) => {
+                    // A short read has emptied the queue, unless an end or an error stands behind it.
+                    if n < buffer.len() && readiness & ready::PEER_CLOSED == 0 {
+                        self.reactor.clear(self.id, ready::READ);
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.reactor.clear(self.id, ready::READ),
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Sends from `slices`; may take less than all.
+    pub fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        loop {
+            if self.reactor.readiness(self.id) & ready::WRITE == 0 {
+                return Poll::Pending;
+            }
+            let sent = match slices {
+                [one] => rustix::net::send(&self.fd, one, rustix::net::SendFlags::NOSIGNAL),
+                many => rustix::io::writev(&self.fd, many),
+            };
+            match sent {
+                Ok(n) => {
+                    if n < slices.iter().map(|slice| slice.len()).sum() {
+                        self.reactor.clear(self.id, ready::WRITE);
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.reactor.clear(self.id, ready::WRITE),
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Whether a receive may give something (bytes, an end or an error).
+    pub fn is_readable(&self) -> bool {
+        self.reactor.readiness(self.id) & ready::READ != 0
+    }
+
+    /// Whether the peer has said that it sends no more, or is gone. Bytes may still wait to be read.
+    pub fn peer_closed(&self) -> bool {
+        self.reactor.readiness(self.id) & ready::PEER_CLOSED != 0
+    }
+
+    /// Whether the connection is gone in both directions (reset, or closed by both sides).
+    pub fn is_gone(&self) -> bool {
+        self.reactor.readiness(self.id) & ready::GONE != 0
+    }
+
+    /// Sets (or with `None` takes away) the deadline, from now on; its owner is called when it passes.
+    pub fn set_deadline(&self, after: Option<Duration>) {
+        self.reactor.set_deadline(self.id, after);
+    }
+
+    /// Whether the deadline set last has passed.
+    pub fn expired(&self) -> bool {
+        self.reactor.readiness(self.id) & ready::EXPIRED != 0
+    }
+
+    /// Says to the peer that no more bytes will come.
+    pub fn shutdown_write(&self) {
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
+    }
+
+    /// Makes the close a reset, so that the peer sees that what it got is not whole.
+    pub fn reset_on_close(&self) {
+        let _ = rustix::net::sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Closing the only descriptor takes it out of the epoll set.
+        self.reactor.remove(self.id, None);
+    }
+}

@@ -1,0 +1,233 @@
+//! The groups of cells that workers write, one group per worker and thing.
+//!
+//! A worker takes its groups from the [`Registry`](crate::Registry) when a plan arrives and keeps
+//! the `Arc`s: on the exchange's path a metric is a plain store. Invariant: each group has one
+//! writer, except where its doc says otherwise. Groups stand on cache lines of their own so that
+//! workers do not slow each other down.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use thalweg_core::FaultKind;
+
+use crate::meter::{Codes, Counter, Gauge, Histogram};
+
+/// What one worker counts about one route.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct RouteMeters {
+    /// Exchanges that ended, per status of the answer.
+    pub codes: Codes,
+    /// From the first byte of the request to the last byte of the response.
+    pub duration: Histogram,
+    /// Bytes of request bodies received.
+    pub bytes_in: Counter,
+    /// Bytes of response bodies sent.
+    pub bytes_out: Counter,
+}
+
+/// What one worker counts about one endpoint of one service.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct EndpointMeters {
+    /// Requests sent, every attempt counted.
+    pub requests: Counter,
+    /// Connections established.
+    pub connects: Counter,
+    /// Connections that could not be established.
+    pub connect_failures: Counter,
+    /// Requests sent here because another attempt had failed.
+    pub retries: Counter,
+    /// Requests sent on a connection that had been used before.
+    pub reused: Counter,
+    /// From sending the request to the first byte of the response.
+    pub response: Histogram,
+}
+
+/// What one worker counts about one listener.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct ListenerMeters {
+    /// Connections accepted.
+    pub connections: Counter,
+    /// Connections open now.
+    pub active: Gauge,
+    /// Connections refused because a bound was reached.
+    pub refused: Counter,
+}
+
+macro_rules! limits {
+    ($( $variant:ident $name:literal $summary:literal; )*) => {
+        /// A bound that was reached. The word is the metric's label `limit`.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[repr(u8)]
+        pub enum Limit { $( #[doc = $summary] $variant, )* }
+
+        impl Limit {
+            /// Every limit, in the order of the table.
+            pub const ALL: &'static [Self] = &[ $( Self::$variant, )* ];
+
+            /// The word used in metrics and documents.
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$variant => $name, )* }
+            }
+
+            /// One sentence for the reference page.
+            pub const fn summary(self) -> &'static str {
+                match self { $( Self::$variant => $summary, )* }
+            }
+        }
+    };
+}
+
+limits! {
+    Connections "connections" "client connections open at once";
+    ConnectionsPerClient "connections_per_client" "connections open at once from one client address";
+    Descriptors "descriptors" "file descriptors of the process";
+    Requests "requests" "exchanges under way at once";
+    UpstreamConnections "upstream_connections" "connections to endpoints open at once";
+    Buffers "buffers" "bytes of buffers";
+    Memory "memory" "bytes of memory of the process";
+    Head "head" "bytes or fields in the head of a message";
+    Body "body" "bytes of a body";
+    Queue "queue" "exchanges that wait for a place";
+    Retries "retries" "the retry budget of a service";
+    Rate "rate" "requests in a span of time";
+    Refusals "refusals" "refusals answered at once; past it connections are closed without an answer";
+    Series "series" "names that metrics are kept for";
+}
+
+/// What one worker counts about itself.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct WorkerMeters {
+    /// Faults, indexed by `FaultKind as usize`; see [`WorkerMeters::fault`].
+    pub faults: [Counter; FaultKind::ALL.len()],
+    /// Bounds reached, indexed by `Limit as usize`; see [`WorkerMeters::limit`].
+    pub limits: [Counter; Limit::ALL.len()],
+    /// Lines of the access log dropped because the writer's queue was full.
+    pub log_dropped: Counter,
+    /// Exchanges given up because of a panic.
+    pub panics: Counter,
+    /// How late the worker's timers were at its last tick, in microseconds.
+    pub lag_us: Gauge,
+    /// Client connections between two exchanges.
+    pub idle_connections: Gauge,
+    /// Exchanges under way.
+    pub active_exchanges: Gauge,
+    /// Upstream connections kept for the next exchange.
+    pub upstream_idle: Gauge,
+    epoch: Instant,
+    last_tick_ms: AtomicU64,
+}
+
+impl WorkerMeters {
+    pub(crate) fn new(epoch: Instant) -> Self {
+        Self {
+            faults: std::array::from_fn(|_| Counter::default()),
+            limits: std::array::from_fn(|_| Counter::default()),
+            log_dropped: Counter::default(),
+            panics: Counter::default(),
+            lag_us: Gauge::default(),
+            idle_connections: Gauge::default(),
+            active_exchanges: Gauge::default(),
+            upstream_idle: Gauge::default(),
+            epoch,
+            last_tick_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts one fault.
+    #[inline]
+    pub fn fault(&self, kind: FaultKind) {
+        if let Some(counter) = self.faults.get(kind as usize) {
+            counter.add(1);
+        }
+    }
+
+    /// Counts one hit of a bound.
+    #[inline]
+    pub fn limit(&self, limit: Limit) {
+        if let Some(counter) = self.limits.get(limit as usize) {
+            counter.add(1);
+        }
+    }
+
+    /// Says that the worker's loop turns. To be called at least once a second.
+    #[inline]
+    pub fn tick(&self, now: Instant) {
+        let ms = now.saturating_duration_since(self.epoch).as_millis();
+        self.last_tick_ms.store(u64::try_from(ms).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// How long ago the worker ticked; since the registry was made if it never did. Any thread.
+    pub fn silence(&self, now: Instant) -> Duration {
+        let last = Duration::from_millis(self.last_tick_ms.load(Relaxed));
+        now.saturating_duration_since(self.epoch).saturating_sub(last)
+    }
+}
+
+/// The budget of the process, as computed at start. Written by the control thread; 0 is "not set"
+/// and is not shown.
+#[derive(Debug, Default)]
+pub struct BudgetMeters {
+    /// File descriptors that may be open.
+    pub descriptors: Gauge,
+    /// Client connections that may be open.
+    pub connections: Gauge,
+    /// Upstream connections that may be open.
+    pub upstream_connections: Gauge,
+    /// Exchanges that may be under way.
+    pub requests: Gauge,
+    /// Bytes of buffers.
+    pub buffer_bytes: Gauge,
+}
+
+/// What the thread that writes the access log counts. Its last error is kept for the control thread.
+#[derive(Debug, Default)]
+pub struct LogMeters {
+    /// Lines lost because the destination did not take them.
+    pub lost: Counter,
+    /// Writes and reopens that failed.
+    pub errors: Counter,
+    last_error: Mutex<Option<String>>,
+}
+
+impl LogMeters {
+    /// Counts an error and remembers its text. Only the log writer's thread calls this.
+    pub(crate) fn error(&self, text: String) {
+        self.errors.add(1);
+        if let Ok(mut last) = self.last_error.lock() {
+            *last = Some(text);
+        }
+    }
+
+    /// Takes the text of the last error, to be told to the operator once.
+    pub fn take_error(&self) -> Option<String> {
+        self.last_error.lock().ok().and_then(|mut last| last.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_the_time_since_the_last_tick() {
+        let start = Instant::now();
+        let worker = WorkerMeters::new(start);
+        assert_eq!(worker.silence(start + Duration::from_secs(11)), Duration::from_secs(11));
+        worker.tick(start + Duration::from_secs(9));
+        assert_eq!(worker.silence(start + Duration::from_secs(11)), Duration::from_secs(2));
+        assert_eq!(worker.silence(start), Duration::ZERO);
+    }
+
+    #[test]
+    fn every_fault_and_limit_has_its_counter() {
+        let worker = WorkerMeters::new(Instant::now());
+        FaultKind::ALL.iter().for_each(|kind| worker.fault(*kind));
+        Limit::ALL.iter().for_each(|limit| worker.limit(*limit));
+        assert!(worker.faults.iter().chain(&worker.limits).all(|counter| counter.value() == 1));
+    }
+}

@@ -1,0 +1,138 @@
+//! Every metric there is: name, type, labels, help.
+//!
+//! The one list that drives the exposition ([`Registry::render`](crate::Registry::render)), the
+//! reference page ([`reference()`]) and the tests of dashboards and alert rules. Invariant: base
+//! units, and only labels whose values come from the configuration or from a fixed table, so that
+//! nothing a client sends can make a new series.
+
+use std::fmt::Write as _;
+
+/// The type of a metric.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Only grows; starts at 0 with the process.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Durations in seconds, in fixed buckets.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the text format.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Metric {
+    /// The full name, with its unit.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// Names of its labels, in the order in which they are written.
+    pub labels: &'static [&'static str],
+    /// What it says, one sentence.
+    pub help: &'static str,
+}
+
+macro_rules! metrics {
+    ($( $id:ident $name:literal $kind:ident [$($label:literal)*] $help:literal; )*) => {
+        $( #[doc = $help] pub const $id: Metric =
+            Metric { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help }; )*
+
+        /// Every metric, in the order of the page.
+        pub const ALL: &[&Metric] = &[ $( &$id, )* ];
+    };
+}
+
+metrics! {
+    BUILD_INFO "thalweg_build_info" Gauge ["version"] "Always 1; the label says which version runs.";
+    CONNECTIONS_TOTAL "thalweg_connections_total" Counter ["listener"] "Client connections accepted.";
+    CONNECTIONS_ACTIVE "thalweg_connections_active" Gauge ["listener"] "Client connections open now.";
+    CONNECTIONS_REFUSED "thalweg_connections_refused_total" Counter ["listener"]
+        "Client connections refused because a bound was reached.";
+    REQUESTS_TOTAL "thalweg_requests_total" Counter ["route" "code"] "Exchanges that ended, by status of the answer.";
+    REQUEST_DURATION "thalweg_request_duration_seconds" Histogram ["route"]
+        "From the first byte of the request to the last byte of the response.";
+    REQUEST_BYTES "thalweg_request_bytes_total" Counter ["route"] "Bytes of request bodies received.";
+    RESPONSE_BYTES "thalweg_response_bytes_total" Counter ["route"] "Bytes of response bodies sent.";
+    UPSTREAM_REQUESTS "thalweg_upstream_requests_total" Counter ["service" "endpoint"]
+        "Requests sent to the endpoint, every attempt counted.";
+    UPSTREAM_CONNECTS "thalweg_upstream_connects_total" Counter ["service" "endpoint" "result"]
+        "Connections to the endpoint, by result: ok or failed.";
+    UPSTREAM_REUSED "thalweg_upstream_reused_total" Counter ["service" "endpoint"]
+        "Requests sent on a connection that had been used before.";
+    UPSTREAM_RETRIES "thalweg_upstream_retries_total" Counter ["service" "endpoint"]
+        "Requests sent to the endpoint because another attempt had failed.";
+    UPSTREAM_RESPONSE "thalweg_upstream_response_seconds" Histogram ["service" "endpoint"]
+        "From sending the request to the first byte of the response.";
+    ENDPOINT_UP "thalweg_endpoint_up" Gauge ["service" "endpoint"] "1 while the endpoint gets traffic, 0 while it does not.";
+    CONNECTIONS_IDLE "thalweg_connections_idle" Gauge [] "Client connections between two exchanges.";
+    REQUESTS_ACTIVE "thalweg_requests_active" Gauge [] "Exchanges under way.";
+    UPSTREAM_IDLE "thalweg_upstream_connections_idle" Gauge [] "Upstream connections kept for the next exchange.";
+    FAULTS "thalweg_faults_total" Counter ["fault" "side"] "Faults, by RFC 9209 error type and the side to blame.";
+    LIMIT_HITS "thalweg_limit_hits_total" Counter ["limit"] "Times that a bound was reached.";
+    LOG_DROPPED "thalweg_log_dropped_total" Counter ["reason"]
+        "Lines of the access log that were lost: queue_full (the destination is too slow) or write_failed.";
+    LOG_ERRORS "thalweg_log_errors_total" Counter [] "Failed writes to the access log and failed reopens.";
+    PANICS "thalweg_panics_total" Counter [] "Exchanges given up because of a bug in the proxy.";
+    WORKER_LAG "thalweg_worker_lag_seconds" Gauge ["worker"] "How late the worker's timers were at its last tick.";
+    BUDGET_DESCRIPTORS "thalweg_budget_descriptors" Gauge [] "File descriptors that may be open.";
+    BUDGET_CONNECTIONS "thalweg_budget_connections" Gauge [] "Client connections that may be open.";
+    BUDGET_UPSTREAM_CONNECTIONS "thalweg_budget_upstream_connections" Gauge [] "Upstream connections that may be open.";
+    BUDGET_REQUESTS "thalweg_budget_requests" Gauge [] "Exchanges that may be under way.";
+    BUDGET_BUFFER_BYTES "thalweg_budget_buffer_bytes" Gauge [] "Bytes of buffers that may be in use.";
+    PROCESS_CPU "process_cpu_seconds_total" Counter [] "CPU time of the process, user and system.";
+    PROCESS_OPEN_FDS "process_open_fds" Gauge [] "Open file descriptors.";
+    PROCESS_MAX_FDS "process_max_fds" Gauge [] "Most file descriptors that may be open (soft limit).";
+    PROCESS_RESIDENT "process_resident_memory_bytes" Gauge [] "Resident memory.";
+    PROCESS_VIRTUAL "process_virtual_memory_bytes" Gauge [] "Virtual memory.";
+    PROCESS_THREADS "process_threads" Gauge [] "Threads of the process.";
+    PROCESS_START "process_start_time_seconds" Gauge [] "When the process started, in seconds since the Unix epoch.";
+}
+
+/// The reference page's table of metrics, in Markdown.
+pub fn reference() -> String {
+    let mut page = String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
+    for metric in ALL {
+        let labels = metric.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(" ");
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "| `{}` | {} | {labels} | {} |", metric.name, metric.kind.name(), metric.help);
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_follow_the_conventions() {
+        for (i, metric) in ALL.iter().enumerate() {
+            assert!(metric.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", metric.name);
+            assert!(metric.name.starts_with("thalweg_") || metric.name.starts_with("process_"));
+            assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
+            if metric.kind == Kind::Histogram {
+                assert!(metric.name.ends_with("_seconds"), "{}", metric.name);
+            }
+            assert!(metric.help.ends_with('.') && !metric.help.contains(['\n', '|']), "{}", metric.name);
+            assert!(ALL[i + 1..].iter().all(|other| other.name != metric.name), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn the_reference_has_a_line_per_metric() {
+        let page = reference();
+        assert_eq!(page.lines().count(), ALL.len() + 2);
+        assert!(
+            page.contains("| `thalweg_requests_total` | counter | `route` `code` | Exchanges that ended")
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! Queries without the credentials that people put into them.
+//!
+//! Called by the encoders for the query of the request and of the `Referer`. Invariant: the value
+//! of a key on the list is never written, however the key is spelled (case, percent-encoding).
+
+use crate::escape::Escape;
+
+/// Keys of a query whose values are replaced by `[redacted]` in logs.
+pub const REDACTED_KEYS: &[&str] =
+    &["token", "access_token", "api_key", "key", "password", "secret", "signature", "sig"];
+/// What stands in the place of a value.
+const REDACTED: &[u8] = b"[redacted]";
+/// Longest key on the list.
+const KEY_BYTES: usize = 12;
+
+/// Writes a query, escaped, with `[redacted]` in place of secret values.
+pub(crate) fn query(out: &mut Vec<u8>, query: &[u8], escape: Escape) {
+    // `;` separates pairs too in some frameworks.
+    for part in query.split_inclusive(|byte| matches!(byte, b'&' | b';')) {
+        let (pair, separator) = match part.split_last() {
+            Some((last @ (b'&' | b';'), pair)) => (pair, Some(*last)),
+            _ => (part, None),
+        };
+        match pair.iter().position(|byte| *byte == b'=') {
+            Some(at) if is_secret(&pair[..at]) => {
+                escape(out, &pair[..=at]);
+                out.extend_from_slice(REDACTED);
+            }
+            _ => escape(out, pair),
+        }
+        out.extend(separator);
+    }
+}
+
+/// Writes a URL, escaped, with the secrets of its query redacted.
+pub(crate) fn url(out: &mut Vec<u8>, url: &[u8], escape: Escape) {
+    match url.iter().position(|byte| *byte == b'?') {
+        Some(at) => {
+            escape(out, &url[..=at]);
+            query(out, &url[at + 1..], escape);
+        }
+        None => escape(out, url),
+    }
+}
+
+/// Whether a key, as it stands in the query, is on the list once it is decoded.
+fn is_secret(mut key: &[u8]) -> bool {
+    let mut decoded = [0u8; KEY_BYTES];
+    let mut length = 0;
+    while let Some((first, rest)) = key.split_first() {
+        let (byte, rest) = match (first, rest) {
+            (b'%', [high, low, rest @ ..]) => match (nibble(*high), nibble(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, rest),
+                _ => return false,
+            },
+            _ => (*first, rest),
+        };
+        let Some(place) = decoded.get_mut(length) else { return false };
+        *place = byte.to_ascii_lowercase();
+        length += 1;
+        key = rest;
+    }
+    REDACTED_KEYS.iter().any(|name| name.as_bytes() == &decoded[..length])
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::escape;
+
+    fn text(input: &str) -> String {
+        let mut out = Vec::new();
+        query(&mut out, input.as_bytes(), escape::nginx);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_longest_key_fits() {
+        assert_eq!(REDACTED_KEYS.iter().map(|key| key.len()).max(), Some(KEY_BYTES));
+    }
+
+    #[test]
+    fn every_listed_key_is_redacted() {
+        for key in REDACTED_KEYS {
+            assert_eq!(text(&format!("a=1&{key}=s3cret&b=2")), format!("a=1&{key}=[redacted]&b=2"));
+        }
+    }
+
+    #[test]
+    fn spelling_does_not_help() {
+        assert_eq!(text("Token=x"), "Token=[redacted]");
+        assert_eq!(text("%74o%6Ben=x"), "%74o%6Ben=[redacted]");
+        assert_eq!(text("a=1;sig=x=y;"), "a=1;sig=[redacted];");
+    }
+
+    #[test]
+    fn everything_else_stays_as_it_is() {
+        for plain in
+            ["", "a", "token", "tokens=1", "a=token&", "&&;=", "xaccess_token=1", "%7=1", "%zztoken=1"]
+        {
+            assert_eq!(text(plain), plain);
+        }
+        assert_eq!(text("a=\"\n"), r"a=\x22\x0A");
+    }
+
+    #[test]
+    fn urls_are_redacted_in_their_query() {
+        let mut out = Vec::new();
+        url(&mut out, b"https://a/key=1?key=1", escape::json);
+        assert_eq!(out, b"https://a/key=1?key=[redacted]");
+    }
+}

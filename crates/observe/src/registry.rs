@@ -1,0 +1,246 @@
+//! Who holds which meters: every group of cells, by worker and name.
+//!
+//! A worker asks here when a plan reaches it, never during an exchange. Asking again for the same
+//! name gives the same group, so that counts survive a reload. Invariants: names come from the
+//! configuration or from a source of endpoints, never from a client, and their number is bounded
+//! by [`SERIES`]; the lock is held for a lookup or for copying a list of pointers, never while text
+//! is written.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::meter::Gauge;
+use crate::meters::{BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, RouteMeters, WorkerMeters};
+
+/// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
+/// whose labels all say [`OTHER`].
+pub const SERIES: usize = 50_000;
+/// The label of the series that stands for all names past [`SERIES`].
+pub const OTHER: &str = "_other";
+
+/// The thing that a group of meters is about; see [`Registry::retain`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Series<'a> {
+    /// A listener, by name.
+    Listener(&'a str),
+    /// A route, by name.
+    Route(&'a str),
+    /// An endpoint of a service.
+    Endpoint {
+        /// The service's name.
+        service: &'a str,
+        /// The endpoint's address as written in metrics and logs.
+        endpoint: &'a str,
+    },
+}
+
+/// All meters of the process.
+#[derive(Debug)]
+pub struct Registry {
+    workers: Box<[Arc<WorkerMeters>]>,
+    budget: BudgetMeters,
+    log: Arc<LogMeters>,
+    refused_names: AtomicU64,
+    pub(crate) listeners: Family<ListenerMeters, 1>,
+    pub(crate) routes: Family<RouteMeters, 1>,
+    pub(crate) endpoints: Family<EndpointMeters, 2>,
+    pub(crate) ups: Family<Gauge, 2>,
+}
+
+impl Registry {
+    /// A registry for `workers` workers, numbered from 0.
+    pub fn new(workers: usize) -> Self {
+        let epoch = Instant::now();
+        Self {
+            workers: (0..workers).map(|_| Arc::new(WorkerMeters::new(epoch))).collect(),
+            budget: BudgetMeters::default(),
+            log: Arc::default(),
+            refused_names: AtomicU64::new(0),
+            listeners: Family::new(workers),
+            routes: Family::new(workers),
+            endpoints: Family::new(workers),
+            ups: Family::new(1),
+        }
+    }
+
+    /// The meters of worker number `worker`. A number out of range gets meters that nobody reads.
+    pub fn worker(&self, worker: usize) -> Arc<WorkerMeters> {
+        debug_assert!(worker < self.workers.len(), "worker {worker} is not one of {}", self.workers.len());
+        let unread = || Arc::new(WorkerMeters::new(Instant::now()));
+        self.workers.get(worker).map_or_else(unread, Arc::clone)
+    }
+
+    /// The meters of every worker, by number.
+    pub fn workers(&self) -> &[Arc<WorkerMeters>] {
+        &self.workers
+    }
+
+    /// What `worker` counts about the listener `name`: made at the first call, the same afterwards.
+    pub fn listener(&self, worker: usize, name: &str) -> Arc<ListenerMeters> {
+        self.listeners.group(worker, [name], &self.refused_names)
+    }
+
+    /// What `worker` counts about the route `name`: made at the first call, the same afterwards.
+    pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMeters> {
+        self.routes.group(worker, [name], &self.refused_names)
+    }
+
+    /// What `worker` counts about one endpoint: made at the first call, the same afterwards.
+    pub fn endpoint(&self, worker: usize, service: &str, endpoint: &str) -> Arc<EndpointMeters> {
+        self.endpoints.group(worker, [service, endpoint], &self.refused_names)
+    }
+
+    /// Whether an endpoint gets traffic: 1 or 0, one gauge for the whole process. Use `set` only.
+    pub fn endpoint_up(&self, service: &str, endpoint: &str) -> Arc<Gauge> {
+        self.ups.group(0, [service, endpoint], &self.refused_names)
+    }
+
+    /// The budget of the process, set by the control thread.
+    pub fn budget(&self) -> &BudgetMeters {
+        &self.budget
+    }
+
+    /// What the log writer counts.
+    pub fn log(&self) -> Arc<LogMeters> {
+        Arc::clone(&self.log)
+    }
+
+    /// Retires the series that `keep` refuses, after a reload or when endpoints have left. A retired
+    /// series is shown as long as a worker holds it, and once more after that, so that no count of
+    /// a last exchange is lost. Asking for its name again brings it back with its counts.
+    pub fn retain(&self, keep: impl Fn(Series<'_>) -> bool) {
+        self.listeners.retain(|[name]| keep(Series::Listener(name)));
+        self.routes.retain(|[name]| keep(Series::Route(name)));
+        let endpoint = |[service, endpoint]: &[String; 2]| keep(Series::Endpoint { service, endpoint });
+        self.endpoints.retain(endpoint);
+        self.ups.retain(endpoint);
+    }
+
+    /// Names that were refused a series of their own because there were [`SERIES`] already.
+    pub(crate) fn refused_names(&self) -> u64 {
+        self.refused_names.load(Relaxed)
+    }
+
+    /// Forgets retired series that nobody holds any more. Called after each rendering.
+    pub(crate) fn prune(&self) {
+        self.listeners.prune();
+        self.routes.prune();
+        self.endpoints.prune();
+        self.ups.prune();
+    }
+}
+
+/// The groups of one kind: `N` names lead to one group per worker.
+#[derive(Debug)]
+pub(crate) struct Family<M, const N: usize> {
+    workers: usize,
+    entries: Mutex<BTreeMap<[String; N], Entry<M>>>,
+}
+
+#[derive(Debug)]
+struct Entry<M> {
+    groups: Box<[Option<Arc<M>>]>,
+    retired: bool,
+}
+
+/// Names and the groups of the workers that have one.
+pub(crate) type Snapshot<M, const N: usize> = Vec<([String; N], Vec<Arc<M>>)>;
+
+impl<M: Default, const N: usize> Family<M, N> {
+    fn new(workers: usize) -> Self {
+        Self { workers, entries: Mutex::default() }
+    }
+
+    /// The map. It is never left half changed, so a panic elsewhere does not make it unusable.
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<[String; N], Entry<M>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn group(&self, worker: usize, names: [&str; N], refused: &AtomicU64) -> Arc<M> {
+        debug_assert!(worker < self.workers, "worker {worker} is not one of {}", self.workers);
+        let mut key = names.map(str::to_owned);
+        let mut entries = self.entries();
+        if entries.len() >= SERIES && !entries.contains_key(&key) {
+            refused.fetch_add(1, Relaxed);
+            key = [OTHER; N].map(str::to_owned);
+        }
+        let workers = self.workers;
+        let entry = entries
+            .entry(key)
+            .or_insert_with(|| Entry { groups: (0..workers).map(|_| None).collect(), retired: false });
+        entry.retired = false;
+        let Some(group) = entry.groups.get_mut(worker) else { return Arc::default() };
+        Arc::clone(group.get_or_insert_default())
+    }
+
+    fn retain(&self, keep: impl Fn(&[String; N]) -> bool) {
+        for (names, entry) in self.entries().iter_mut() {
+            entry.retired = !keep(names);
+        }
+    }
+
+    fn prune(&self) {
+        let held = |entry: &Entry<M>| entry.groups.iter().flatten().any(|group| Arc::strong_count(group) > 1);
+        self.entries().retain(|_, entry| !entry.retired || held(entry));
+    }
+
+    /// A copy of the pointers, in the order of the names.
+    pub(crate) fn snapshot(&self) -> Snapshot<M, N> {
+        let groups = |entry: &Entry<M>| entry.groups.iter().flatten().map(Arc::clone).collect();
+        self.entries().iter().map(|(names, entry)| (names.clone(), groups(entry))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_name_gives_the_same_group_per_worker() {
+        let registry = Registry::new(2);
+        assert!(Arc::ptr_eq(&registry.route(0, "a"), &registry.route(0, "a")));
+        assert!(!Arc::ptr_eq(&registry.route(0, "a"), &registry.route(1, "a")));
+        assert!(!Arc::ptr_eq(&registry.route(0, "a"), &registry.route(0, "b")));
+        assert!(Arc::ptr_eq(&registry.endpoint(1, "s", "e"), &registry.endpoint(1, "s", "e")));
+        assert!(Arc::ptr_eq(&registry.worker(1), &registry.workers()[1]));
+    }
+
+    #[test]
+    fn a_retired_series_lives_while_it_is_held_and_is_shown_once_more() {
+        let registry = Registry::new(1);
+        let held = registry.route(0, "old");
+        held.codes.add(200);
+        registry.retain(|series| series != Series::Route("old"));
+        registry.render();
+        held.codes.add(200);
+        drop(held);
+        assert!(registry.render().contains("thalweg_requests_total{route=\"old\",code=\"200\"} 2\n"));
+        assert!(!registry.render().contains("old"));
+        assert_eq!(registry.route(0, "old").codes.value(200), 0);
+    }
+
+    #[test]
+    fn a_series_that_is_asked_for_again_keeps_its_counts() {
+        let registry = Registry::new(1);
+        registry.listener(0, "web").connections.add(7);
+        registry.retain(|_| false);
+        assert_eq!(registry.listener(0, "web").connections.value(), 7);
+        registry.render();
+        assert_eq!(registry.listener(0, "web").connections.value(), 7);
+    }
+
+    #[test]
+    fn names_past_the_bound_share_one_series() {
+        let registry = Registry::new(1);
+        for i in 0..SERIES {
+            registry.route(0, &i.to_string());
+        }
+        registry.route(0, "one too many").codes.add(200);
+        registry.route(0, "two too many").codes.add(200);
+        assert_eq!(registry.route(0, OTHER).codes.value(200), 2);
+        assert_eq!(registry.refused_names(), 2);
+        assert_eq!(registry.routes.snapshot().len(), SERIES + 1);
+    }
+}

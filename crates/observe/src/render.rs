@@ -1,0 +1,170 @@
+//! The metrics page: sums over workers of everything in the registry.
+//!
+//! Called by the admin thread for `GET /metrics`. Reading never disturbs a worker: cells are read
+//! one by one while workers go on counting.
+
+use std::sync::Arc;
+
+use thalweg_core::FaultKind;
+
+use crate::exposition::Exposition;
+use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
+use crate::meters::{Limit, WorkerMeters};
+use crate::names::{self, Metric};
+use crate::process::ProcessFigures;
+use crate::registry::{Registry, Snapshot};
+
+impl Registry {
+    /// The page in the Prometheus text format 0.0.4
+    /// (`Content-Type: text/plain; version=0.0.4; charset=utf-8`).
+    pub fn render(&self) -> String {
+        let mut page = Exposition::default();
+        page.head(&names::BUILD_INFO);
+        page.sample(&names::BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1);
+        self.render_listeners(&mut page);
+        self.render_routes(&mut page);
+        self.render_endpoints(&mut page);
+        self.render_workers(&mut page);
+        self.render_budget(&mut page);
+        ProcessFigures::read().render(&mut page);
+        self.prune();
+        page.into_text()
+    }
+
+    fn render_listeners(&self, page: &mut Exposition) {
+        let listeners = self.listeners.snapshot();
+        counters(page, &names::CONNECTIONS_TOTAL, &listeners, |meters| &meters.connections);
+        gauges(page, &names::CONNECTIONS_ACTIVE, &listeners, |meters| &meters.active);
+        counters(page, &names::CONNECTIONS_REFUSED, &listeners, |meters| &meters.refused);
+    }
+
+    fn render_routes(&self, page: &mut Exposition) {
+        let routes = self.routes.snapshot();
+        page.head(&names::REQUESTS_TOTAL);
+        for ([route], groups) in &routes {
+            let mut totals = [0u64; 600];
+            for group in groups {
+                group.codes.each(|status, count| {
+                    if let Some(total) = totals.get_mut(usize::from(status)) {
+                        *total = total.wrapping_add(count);
+                    }
+                });
+            }
+            for (status, total) in totals.iter().enumerate().filter(|(_, total)| **total > 0) {
+                page.sample(&names::REQUESTS_TOTAL, &[route, &status.to_string()], total);
+            }
+        }
+        histograms(page, &names::REQUEST_DURATION, &routes, |meters| &meters.duration);
+        counters(page, &names::REQUEST_BYTES, &routes, |meters| &meters.bytes_in);
+        counters(page, &names::RESPONSE_BYTES, &routes, |meters| &meters.bytes_out);
+    }
+
+    fn render_endpoints(&self, page: &mut Exposition) {
+        let endpoints = self.endpoints.snapshot();
+        counters(page, &names::UPSTREAM_REQUESTS, &endpoints, |meters| &meters.requests);
+        page.head(&names::UPSTREAM_CONNECTS);
+        for ([service, endpoint], groups) in &endpoints {
+            let ok: u64 = groups.iter().map(|meters| meters.connects.value()).sum();
+            let failed: u64 = groups.iter().map(|meters| meters.connect_failures.value()).sum();
+            page.sample(&names::UPSTREAM_CONNECTS, &[service, endpoint, "ok"], ok);
+            page.sample(&names::UPSTREAM_CONNECTS, &[service, endpoint, "failed"], failed);
+        }
+        counters(page, &names::UPSTREAM_REUSED, &endpoints, |meters| &meters.reused);
+        counters(page, &names::UPSTREAM_RETRIES, &endpoints, |meters| &meters.retries);
+        histograms(page, &names::UPSTREAM_RESPONSE, &endpoints, |meters| &meters.response);
+        gauges(page, &names::ENDPOINT_UP, &self.ups.snapshot(), |up| up);
+    }
+
+    fn render_workers(&self, page: &mut Exposition) {
+        let gauge = |cell: fn(&WorkerMeters) -> &Gauge| -> i64 {
+            self.workers().iter().map(|worker| cell(worker).value()).sum()
+        };
+        let counter = |cell: &dyn Fn(&WorkerMeters) -> &Counter| -> u64 {
+            self.workers().iter().map(|worker| cell(worker).value()).sum()
+        };
+        page.single(&names::CONNECTIONS_IDLE, gauge(|worker| &worker.idle_connections));
+        page.single(&names::REQUESTS_ACTIVE, gauge(|worker| &worker.active_exchanges));
+        page.single(&names::UPSTREAM_IDLE, gauge(|worker| &worker.upstream_idle));
+        page.head(&names::FAULTS);
+        for kind in FaultKind::ALL {
+            let labels = [kind.name(), kind.rule().side.name()];
+            page.sample(&names::FAULTS, &labels, counter(&|worker| &worker.faults[*kind as usize]));
+        }
+        page.head(&names::LIMIT_HITS);
+        for limit in Limit::ALL {
+            let names = if *limit == Limit::Series { self.refused_names() } else { 0 };
+            let hits = counter(&|worker| &worker.limits[*limit as usize]);
+            page.sample(&names::LIMIT_HITS, &[limit.name()], hits + names);
+        }
+        let log = self.log();
+        page.head(&names::LOG_DROPPED);
+        page.sample(&names::LOG_DROPPED, &["queue_full"], counter(&|worker| &worker.log_dropped));
+        page.sample(&names::LOG_DROPPED, &["write_failed"], log.lost.value());
+        page.single(&names::LOG_ERRORS, log.errors.value());
+        page.single(&names::PANICS, counter(&|worker| &worker.panics));
+        page.head(&names::WORKER_LAG);
+        for (number, worker) in self.workers().iter().enumerate() {
+            page.sample(&names::WORKER_LAG, &[&number.to_string()], worker.lag_us.value() as f64 / 1e6);
+        }
+    }
+
+    fn render_budget(&self, page: &mut Exposition) {
+        let budget = self.budget();
+        let figures = [
+            (&names::BUDGET_DESCRIPTORS, &budget.descriptors),
+            (&names::BUDGET_CONNECTIONS, &budget.connections),
+            (&names::BUDGET_UPSTREAM_CONNECTIONS, &budget.upstream_connections),
+            (&names::BUDGET_REQUESTS, &budget.requests),
+            (&names::BUDGET_BUFFER_BYTES, &budget.buffer_bytes),
+        ];
+        for (metric, gauge) in figures.into_iter().filter(|(_, gauge)| gauge.value() != 0) {
+            page.single(metric, gauge.value());
+        }
+    }
+}
+
+/// One counter of every series of a family, summed over workers.
+fn counters<M, const N: usize>(
+    page: &mut Exposition,
+    metric: &Metric,
+    series: &Snapshot<M, N>,
+    cell: impl Fn(&M) -> &Counter,
+) {
+    page.head(metric);
+    for (names, groups) in series {
+        let total: u64 = groups.iter().map(|meters| cell(meters).value()).sum();
+        page.sample(metric, &names.each_ref().map(String::as_str), total);
+    }
+}
+
+/// One gauge of every series of a family, summed over workers.
+fn gauges<M, const N: usize>(
+    page: &mut Exposition,
+    metric: &Metric,
+    series: &Snapshot<M, N>,
+    cell: impl Fn(&M) -> &Gauge,
+) {
+    page.head(metric);
+    for (names, groups) in series {
+        let total: i64 = groups.iter().map(|meters| cell(meters).value()).sum();
+        page.sample(metric, &names.each_ref().map(String::as_str), total);
+    }
+}
+
+/// One histogram of every series of a family, summed over workers.
+fn histograms<M, const N: usize>(
+    page: &mut Exposition,
+    metric: &Metric,
+    series: &Snapshot<M, N>,
+    cell: impl Fn(&M) -> &Histogram,
+) {
+    page.head(metric);
+    for (names, groups) in series {
+        let mut total = HistogramTotal::default();
+        groups.iter().map(Arc::as_ref).for_each(|meters| cell(meters).add_to(&mut total));
+        page.histogram(metric, &names.each_ref().map(String::as_str), &total);
+    }
+}
+
+#[cfg(test)]
+mod tests;

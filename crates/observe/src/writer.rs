@@ -1,0 +1,260 @@
+//! The thread that writes the access log, and the batches that feed it.
+//!
+//! A worker pushes records into its [`LogBatch`]; full batches go through one bounded queue to a
+//! thread of its own, which writes them to standard output, standard error or a file. Invariant:
+//! nothing a destination does (a full disk, a reader that stopped or left) makes a worker wait or
+//! ends an exchange. What cannot be written is dropped and counted.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use crate::meters::{LogMeters, WorkerMeters};
+use crate::record::{Format, LogRecord, encode};
+use crate::stamp::Stamp;
+
+mod drain;
+
+use drain::Drain;
+
+/// A batch goes to the writer when it holds this many bytes.
+pub const BATCH_BYTES: usize = 64 * 1024;
+/// Batches that wait for the writer; the next one is dropped.
+pub const QUEUED_BATCHES: usize = 64;
+/// A buffer that grew beyond this is freed rather than used again.
+const RECYCLED_BYTES: usize = 2 * BATCH_BYTES;
+/// Mode of a log file that is created, before the umask.
+const FILE_MODE: u32 = 0o640;
+
+/// Where the lines go.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Destination {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// A file, appended to; created with mode 0640. May be a FIFO that has a reader.
+    File(PathBuf),
+}
+
+impl Destination {
+    fn open(&self) -> io::Result<File> {
+        match self {
+            Self::Stdout => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+            Self::Stderr => io::stderr().as_fd().try_clone_to_owned().map(File::from),
+            // Without O_NONBLOCK, opening a FIFO that nobody reads would wait for ever.
+            Self::File(path) => OpenOptions::new()
+                .append(true)
+                .create(true)
+                .mode(FILE_MODE)
+                .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+                .open(path),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("standard output"),
+            Self::Stderr => f.write_str("standard error"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// The access log could not be started.
+#[derive(Debug)]
+pub struct LogError {
+    destination: Destination,
+    source: io::Error,
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the access log {} cannot be written: {}", self.destination, self.source)
+    }
+}
+
+impl std::error::Error for LogError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// What goes through the queue.
+enum Job {
+    /// Whole lines, and how many.
+    Batch(Vec<u8>, u64),
+    /// Look at the flags.
+    Wake,
+}
+
+/// What the writer's thread shares with those who feed it.
+#[derive(Debug, Default)]
+struct Shared {
+    reopen: AtomicBool,
+    stop: AtomicBool,
+    recycled: Mutex<Vec<Vec<u8>>>,
+}
+
+/// The access log: owns the thread that writes it.
+#[derive(Debug)]
+pub struct LogWriter {
+    format: Format,
+    queue: SyncSender<Job>,
+    shared: Arc<Shared>,
+    done: Mutex<Receiver<()>>,
+}
+
+impl LogWriter {
+    /// Opens the destination and starts the thread.
+    ///
+    /// # Errors
+    /// The destination cannot be opened, or the thread cannot be started.
+    pub fn start(destination: Destination, format: Format, meters: Arc<LogMeters>) -> Result<Self, LogError> {
+        let failed = |destination: Destination| move |source| LogError { destination, source };
+        let file = destination.open().map_err(failed(destination.clone()))?;
+        let (queue, jobs) = sync_channel(QUEUED_BATCHES);
+        let (finished, done) = sync_channel(1);
+        let shared = Arc::new(Shared::default());
+        let drain = Drain::new(destination.clone(), file, meters);
+        let of_thread = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("thalweg-log".into())
+            .spawn(move || {
+                run(drain, &jobs, &of_thread);
+                // Nobody waits unless the log is being shut down.
+                let _ = finished.try_send(());
+            })
+            .map_err(failed(destination))?;
+        Ok(Self { format, queue, shared, done: Mutex::new(done) })
+    }
+
+    /// A batch for one worker. Its drops are counted in `meters.log_dropped`.
+    pub fn batch(&self, meters: Arc<WorkerMeters>) -> LogBatch {
+        LogBatch {
+            format: self.format,
+            stamp: Stamp::new(TimeZone::system()),
+            bytes: Vec::new(),
+            lines: 0,
+            queue: self.queue.clone(),
+            shared: Arc::clone(&self.shared),
+            meters,
+        }
+    }
+
+    /// Opens the file anew, for log rotation (USR1). Returns at once; if it fails, the old file is
+    /// written on and the error is counted. Lines that were queued may go to either file.
+    pub fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Release);
+        // A full queue wakes the thread as well.
+        let _ = self.queue.try_send(Job::Wake);
+    }
+
+    /// Writes what is queued and ends the thread. Call it when the batches have been flushed or
+    /// dropped. Returns whether everything was written within `deadline`; if not, the thread is
+    /// left behind.
+    pub fn shutdown(&self, deadline: Duration) -> bool {
+        self.shared.stop.store(true, Ordering::Release);
+        let _ = self.queue.try_send(Job::Wake);
+        self.done.lock().is_ok_and(|done| done.recv_timeout(deadline).is_ok())
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        let _ = self.queue.try_send(Job::Wake);
+    }
+}
+
+/// The thread: one batch after the other until it is told to stop and the queue is empty.
+fn run(mut drain: Drain, jobs: &Receiver<Job>, shared: &Shared) {
+    loop {
+        let job = if shared.stop.load(Ordering::Acquire) { jobs.try_recv().ok() } else { jobs.recv().ok() };
+        if shared.reopen.swap(false, Ordering::AcqRel) {
+            drain.reopen();
+        }
+        match job {
+            Some(Job::Batch(mut bytes, lines)) => {
+                drain.write(&bytes, lines);
+                bytes.clear();
+                recycle(shared, bytes);
+            }
+            Some(Job::Wake) => {}
+            None => return,
+        }
+    }
+}
+
+fn recycle(shared: &Shared, buffer: Vec<u8>) {
+    if let Ok(mut recycled) = shared.recycled.lock()
+        && buffer.capacity() <= RECYCLED_BYTES
+        && recycled.len() < QUEUED_BATCHES
+    {
+        recycled.push(buffer);
+    }
+}
+
+/// The lines of one worker that are not yet with the writer. Dropping it flushes it.
+#[derive(Debug)]
+pub struct LogBatch {
+    format: Format,
+    stamp: Stamp,
+    bytes: Vec<u8>,
+    lines: u64,
+    queue: SyncSender<Job>,
+    shared: Arc<Shared>,
+    meters: Arc<WorkerMeters>,
+}
+
+impl LogBatch {
+    /// Adds one line; hands the batch to the writer when it is full. Never waits.
+    pub fn push(&mut self, record: &LogRecord<'_>) {
+        encode(&mut self.bytes, self.format, &mut self.stamp, record);
+        self.lines += 1;
+        if self.bytes.len() >= BATCH_BYTES {
+            self.flush();
+        }
+    }
+
+    /// Whether there is nothing to flush.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Hands over what is there. Call it whenever the worker runs out of work, at least once a
+    /// second. Never waits: if the writer is [`QUEUED_BATCHES`] behind, the lines are dropped and counted.
+    pub fn flush(&mut self) {
+        if self.bytes.is_empty() {
+            return;
+        }
+        // The lock is held for a push or a pop; rather than wait even for that, take a new buffer.
+        let fresh = self.shared.recycled.try_lock().ok().and_then(|mut buffers| buffers.pop());
+        let batch = std::mem::replace(&mut self.bytes, fresh.unwrap_or_default());
+        let lines = std::mem::take(&mut self.lines);
+        if self.queue.try_send(Job::Batch(batch, lines)).is_err() {
+            self.meters.log_dropped.add(lines);
+        }
+    }
+}
+
+impl Drop for LogBatch {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests;

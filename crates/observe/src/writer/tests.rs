@@ -1,0 +1,223 @@
+//! The writer against files, full devices, readers that stop and readers that leave.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+use std::time::Instant;
+
+use super::*;
+use crate::Registry;
+
+/// A directory that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("thalweg-log-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn record(path: &[u8]) -> LogRecord<'_> {
+    LogRecord { method: b"GET", path, status: 200, ..LogRecord::default() }
+}
+
+fn start(path: &Path, registry: &Registry) -> LogWriter {
+    LogWriter::start(Destination::File(path.into()), Format::Combined, registry.log()).expect("starts")
+}
+
+/// Waits for what another thread does, without a fixed pause.
+fn until(what: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < LONG, "it never happened");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn lines_reach_a_file_of_mode_0640_and_are_appended() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let path = folder.file("access.log");
+    for round in 1..=2 {
+        let writer = start(&path, &registry);
+        let mut batch = writer.batch(registry.worker(0));
+        batch.push(&record(b"/a"));
+        assert!(!batch.is_empty());
+        batch.flush();
+        assert!(batch.is_empty());
+        assert!(writer.shutdown(LONG));
+        assert_eq!(fs::read_to_string(&path).unwrap().matches("\"GET /a\" 200").count(), round);
+    }
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777 & !0o640, 0, "{mode:o}");
+}
+
+#[test]
+fn dropped_batches_and_full_ones_are_flushed() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let path = folder.file("access.log");
+    let writer = start(&path, &registry);
+    let mut batch = writer.batch(registry.worker(0));
+    let long = vec![b'x'; 1000];
+    for _ in 0..200 {
+        batch.push(&record(&long));
+        assert!(batch.bytes.len() < BATCH_BYTES);
+    }
+    drop(batch);
+    assert!(writer.shutdown(LONG));
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 200);
+    assert_eq!(registry.worker(0).log_dropped.value(), 0);
+}
+
+#[test]
+fn reopen_goes_to_the_new_file_after_a_rotation() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let (path, old) = (folder.file("access.log"), folder.file("access.log.1"));
+    let writer = start(&path, &registry);
+    let mut batch = writer.batch(registry.worker(0));
+    batch.push(&record(b"/before"));
+    batch.flush();
+    until(|| fs::metadata(&path).is_ok_and(|file| file.len() > 0));
+    fs::rename(&path, &old).unwrap();
+    writer.reopen();
+    until(|| path.exists());
+    batch.push(&record(b"/after"));
+    batch.flush();
+    assert!(writer.shutdown(LONG));
+    assert!(fs::read_to_string(&old).unwrap().contains("/before"));
+    let new = fs::read_to_string(&path).unwrap();
+    assert!(new.contains("/after") && !new.contains("/before"));
+}
+
+#[test]
+fn a_reopen_that_fails_keeps_the_old_file() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    fs::create_dir(folder.file("logs")).unwrap();
+    let (path, moved) = (folder.file("logs/access.log"), folder.file("moved"));
+    let writer = start(&path, &registry);
+    fs::rename(folder.file("logs"), &moved).unwrap();
+    writer.reopen();
+    until(|| registry.log().errors.value() == 1);
+    let mut batch = writer.batch(registry.worker(0));
+    batch.push(&record(b"/still"));
+    batch.flush();
+    assert!(writer.shutdown(LONG));
+    assert!(fs::read_to_string(moved.join("access.log")).unwrap().contains("/still"));
+    assert!(registry.log().take_error().is_some_and(|text| text.contains("cannot be opened again")));
+    assert_eq!(registry.log().take_error(), None);
+}
+
+#[test]
+fn a_full_disk_costs_lines_and_nothing_else() {
+    let registry = Registry::new(1);
+    let writer = start(Path::new("/dev/full"), &registry);
+    let mut batch = writer.batch(registry.worker(0));
+    batch.push(&record(b"/a"));
+    batch.push(&record(b"/b"));
+    batch.flush();
+    assert!(writer.shutdown(LONG));
+    assert_eq!((registry.log().lost.value(), registry.log().errors.value()), (2, 1));
+    assert!(registry.render().contains("thalweg_log_dropped_total{reason=\"write_failed\"} 2\n"));
+}
+
+/// A FIFO and its open reading end.
+fn fifo(path: &Path) -> File {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path).unwrap()
+}
+
+#[test]
+fn a_reader_that_stops_reading_costs_lines_and_never_time() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let path = folder.file("pipe");
+    let reader = fifo(&path);
+    let writer = start(&path, &registry);
+    let mut batch = writer.batch(registry.worker(0));
+    let long = vec![b'x'; 16 * 1024];
+    let start = Instant::now();
+    let mut pushed = 0;
+    while registry.worker(0).log_dropped.value() == 0 {
+        batch.push(&record(&long));
+        pushed += 1;
+        assert!(pushed < 100_000);
+    }
+    // 64 batches and a pipe are full within milliseconds; the writer waits a second per batch.
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(!writer.shutdown(Duration::from_millis(1)));
+    drop(reader);
+    assert!(writer.shutdown(LONG));
+    assert!(registry.log().lost.value() > 0);
+}
+
+#[test]
+fn a_reader_that_leaves_costs_lines_and_its_successor_gets_whole_ones() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let path = folder.file("pipe");
+    let reader = fifo(&path);
+    let writer = start(&path, &registry);
+    let mut batch = writer.batch(registry.worker(0));
+    drop(reader);
+    batch.push(&record(b"/lost"));
+    batch.flush();
+    until(|| registry.log().lost.value() == 1);
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
+    batch.push(&record(b"/found"));
+    batch.flush();
+    assert!(writer.shutdown(LONG));
+    let mut text = String::new();
+    drop(batch);
+    drop(writer);
+    let _ = reader.read_to_string(&mut text);
+    assert!(
+        text.starts_with("unix: - - [") && text.ends_with("\"GET /found\" 200 0 \"-\" \"-\"\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_torn_line_is_ended_before_the_next_one() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let path = folder.file("pipe");
+    let mut reader = fifo(&path);
+    let destination = Destination::File(path);
+    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), registry.log());
+    // Larger than any pipe's default buffer: the first part fits, the rest does not.
+    let batch = [vec![b'x'; 1 << 20], vec![b'\n']].concat();
+    drain.write(&batch, 1);
+    assert_eq!(registry.log().lost.value(), 1);
+    let mut seen = vec![0; 1 << 20];
+    while reader.read(&mut seen).is_ok_and(|read| read > 0) {}
+    drain.write(b"next\n", 1);
+    let read = reader.read(&mut seen).unwrap();
+    assert_eq!(&seen[..read], b"\nnext\n");
+}
+
+#[test]
+fn a_destination_that_cannot_be_opened_is_an_error_at_start() {
+    let registry = Registry::new(1);
+    let path = PathBuf::from("/nonexistent/access.log");
+    let error =
+        LogWriter::start(Destination::File(path), Format::Json, registry.log()).expect_err("no folder");
+    assert!(error.to_string().starts_with("the access log /nonexistent/access.log cannot be written: "));
+}

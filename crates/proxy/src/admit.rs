@@ -1,0 +1,208 @@
+//! Phase 1: receive a request head, refuse what is not allowed, and bring it to one normal form.
+//!
+//! After this phase the host, the path and the framing of the exchange are what every later phase,
+//! the log and the upstream see; nobody looks at the raw target again. The rules and their
+//! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
+
+use crate::exchange::{Client, Exchange};
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::task::Poll;
+use thalweg_core::{Fault, FaultKind, RequestId};
+use thalweg_http::h1::framing::{request_framing, request_keeps_alive};
+use thalweg_http::rules::{expects_continue, host_of, strip_request, wants_upgrade};
+use thalweg_http::{
+    FieldId, Framing, Method, Progress, RequestRules, Span, TargetForm, Upgrade, Version, normalize_path,
+    parse_authority, parse_target, path_is_normal, write_normal_host,
+};
+
+/// Addresses of a forwarded chain that are looked at; a longer chain is not believed further.
+const CHAIN: usize = 64;
+
+/// What came.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Admitted {
+    /// A request, ready for routing.
+    Request,
+    /// Nothing yet.
+    Silence,
+    /// The client closed its connection between requests.
+    End,
+}
+
+/// Receives a request head and checks it.
+pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Admitted, Fault> {
+    x.begin(worker.view(), worker.reactor.now());
+    let mut waited = false;
+    loop {
+        if !x.received.is_empty() {
+            let limits = x.view().head_limits;
+            match x.request.parse(&x.received, &limits)? {
+                Progress::Complete => break,
+                Progress::Partial => {}
+            }
+        }
+        match receive(worker, client, x, waited).await {
+            Ok(Some(0)) if x.received.is_empty() => return Ok(Admitted::End),
+            Ok(Some(0)) => {
+                return Err(Fault::new(FaultKind::ClientGone, "the client left within a request head"));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) if x.received.is_empty() => return Ok(Admitted::Silence),
+            Ok(None) => {
+                // The head has begun and is not whole: from here its deadline runs.
+                client.socket.set_deadline(Some(x.view().plan.client_timeouts.head));
+                waited = true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                return Err(Fault {
+                    status: 408,
+                    ..Fault::new(FaultKind::ClientTimeout, "the request head took too long")
+                });
+            }
+            Err(_) if x.received.is_empty() => return Ok(Admitted::End),
+            Err(_) => return Err(Fault::new(FaultKind::ClientGone, "the client left within a request head")),
+        }
+    }
+    client.requests += 1;
+    x.consumed = x.request.len;
+    check(worker, client, x)?;
+    Ok(Admitted::Request)
+}
+
+/// Receives once. Without `wait` it gives `None` when nothing is here yet.
+async fn receive(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    wait: bool,
+) -> io::Result<Option<usize>> {
+    poll_fn(|_| {
+        let mut scratch = worker.scratch.borrow_mut();
+        match client.socket.poll_recv(&mut scratch) {
+            Poll::Ready(Ok(n)) => {
+                x.received.extend_from_slice(&scratch[..n]);
+                Poll::Ready(Ok(Some(n)))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending if client.socket.expired() && wait => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            Poll::Pending if wait => Poll::Pending,
+            Poll::Pending => Poll::Ready(Ok(None)),
+        }
+    })
+    .await
+}
+
+fn check(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
+    let bytes = &x.received[..];
+    let request = &x.request;
+    x.framing = request_framing(request, bytes)?;
+    x.keep_alive = request_keeps_alive(request, bytes);
+    match request.method {
+        Method::Connect => return Err(Fault::request(405, "CONNECT is not allowed here")),
+        Method::Trace => return Err(Fault::request(405, "TRACE is not allowed here")),
+        _ => {}
+    }
+    let target = parse_target(request.method, bytes, request.target)?;
+    let named = host_of(request, bytes)?;
+    let authority = match target.form {
+        TargetForm::Absolute => Some(target.authority),
+        _ => named,
+    };
+    if let Some(span) = authority.filter(|span| !span.is_empty()) {
+        let authority = parse_authority(bytes, span)?;
+        write_normal_host(authority.host.of(bytes), &mut x.authority);
+        x.host_len = x.authority.len();
+        if let Some(port) = authority.port.filter(|port| *port != 80) {
+            x.authority.push(b':');
+            x.authority.extend_from_slice(port.to_string().as_bytes());
+        }
+    }
+    if x.framing == Framing::Empty && request.version == Version::Http11 {
+        x.upgrade = wants_upgrade(request, bytes);
+    }
+    expects_continue(request, bytes)?;
+    x.query = target.query;
+    normal_path(bytes, target.path, target.form, &mut x.path)?;
+    x.trusted_peer = x.view().plan.trusts(client.peer);
+    x.client_ip = if x.trusted_peer { seen_through(x, client.peer) } else { client.peer };
+    x.id = Some(request_id(worker, x));
+    let keep_upgrade = matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other);
+    let rules = RequestRules { trusted_peer: x.trusted_peer, keep_upgrade };
+    strip_request(&mut x.request, &x.received, &rules);
+    x.request.strip(FieldId::XRequestId);
+    Ok(())
+}
+
+fn normal_path(bytes: &[u8], path: Span, form: TargetForm, out: &mut Vec<u8>) -> Result<(), Fault> {
+    let raw = path.of(bytes);
+    match form {
+        TargetForm::Asterisk => out.push(b'*'),
+        _ if raw.is_empty() => out.push(b'/'),
+        _ if path_is_normal(raw) => out.extend_from_slice(raw),
+        _ => {
+            normalize_path(raw, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// The right-most address of the forwarded chain that is not a trusted proxy; what cannot be read
+/// ends the walk.
+fn seen_through(x: &Exchange, peer: IpAddr) -> IpAddr {
+    let plan = &x.view().plan;
+    let mut seen = peer;
+    let mut left = CHAIN;
+    let fields: Vec<&[u8]> = x.request.values(&x.received, FieldId::XForwardedFor).collect();
+    for value in fields.iter().rev() {
+        for element in value.rsplit(|byte| *byte == b',') {
+            let address = std::str::from_utf8(element).ok().and_then(|text| address_in(text.trim()));
+            let (Some(address), true) = (address, left > 0) else { return seen };
+            left -= 1;
+            seen = address;
+            if !plan.trusts(address) {
+                return seen;
+            }
+        }
+    }
+    seen
+}
+
+/// An address with or without a port or brackets; IPv4 within IPv6 is taken as IPv4.
+fn address_in(text: &str) -> Option<IpAddr> {
+    let address = text
+        .parse::<IpAddr>()
+        .or_else(|_| text.parse::<std::net::SocketAddr>().map(|address| address.ip()))
+        .or_else(|_| text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>());
+    Some(address.ok()?.to_canonical())
+}
+
+/// The id that a trusted peer gave, when it is ours in form; else a new one.
+fn request_id(worker: &Worker, x: &Exchange) -> RequestId {
+    let given = if x.trusted_peer { x.request.value(&x.received, FieldId::XRequestId) } else { None };
+    given.and_then(RequestId::from_bytes).unwrap_or_else(|| worker.next_id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_forms_of_addresses_that_proxies_write() {
+        let v4: IpAddr = "192.0.2.7".parse().unwrap();
+        for text in ["192.0.2.7", "192.0.2.7:4711", "::ffff:192.0.2.7", "[::ffff:192.0.2.7]:80"] {
+            assert_eq!(address_in(text), Some(v4), "{text}");
+        }
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        for text in ["2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443"] {
+            assert_eq!(address_in(text), Some(v6), "{text}");
+        }
+        for text in ["", "unknown", "_hidden", "300.1.1.1", "192.0.2.7:", "a.example"] {
+            assert_eq!(address_in(text), None, "{text}");
+        }
+    }
+}

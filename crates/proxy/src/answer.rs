@@ -1,0 +1,148 @@
+//! The answers that the proxy makes itself: one status, `Proxy-Status` (RFC 9209) and a small body
+//! in the form that the client asked for.
+//!
+//! They never name an address, a header's value or anything else that a peer sent.
+
+use crate::exchange::{Client, Exchange};
+use crate::serve::Next;
+use std::future::poll_fn;
+use std::io::Write;
+use std::task::Poll;
+use std::time::Duration;
+use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_http::h1::encode::{reason, write_content_length, write_status_line};
+use thalweg_http::{FieldId, Framing, Method, Version};
+
+/// Time given to a client to take the answer.
+const SEND_TIME: Duration = Duration::from_secs(5);
+
+/// Answers an exchange that failed before its response began.
+pub(crate) async fn answer_fault(client: &Client, x: &mut Exchange, fault: Fault) -> Next {
+    x.fault = Some(fault);
+    if fault.kind == FaultKind::ClientGone {
+        x.status = fault.status;
+        return Next::Close;
+    }
+    let read_whole = x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received());
+    x.keep_alive &= read_whole && !fault.closes();
+    write_answer(x, fault);
+    client.socket.set_deadline(Some(SEND_TIME));
+    let sent = poll_fn(|_| match x.downward.poll_flush(&client.socket) {
+        Poll::Pending if client.socket.expired() => Poll::Ready(false),
+        Poll::Pending => Poll::Pending,
+        Poll::Ready(done) => Poll::Ready(done.is_ok()),
+    });
+    match sent.await {
+        true if x.keep_alive => Next::Again,
+        true => Next::Drain,
+        false => Next::Close,
+    }
+}
+
+fn write_answer(x: &mut Exchange, fault: Fault) {
+    let form = Form::wanted(x.request.value(&x.received, FieldId::Accept));
+    let body = form.body(fault);
+    let (keep_alive, version) = (x.keep_alive, x.request.version);
+    let headless = x.request.method == Method::Head;
+    x.status = fault.status;
+    x.downward.reset();
+    let length = if headless { 0 } else { body.len() as u64 };
+    let out = x.downward.start(Framing::Length(length), Side::Upstream, false);
+    write_status_line(out, fault.status, reason(fault.status).as_bytes());
+    let _ =
+        write!(out, "Proxy-Status: thalweg; error={}; details=\"{}\"\r\n", fault.kind.name(), fault.detail);
+    let _ = write!(out, "Content-Type: {}\r\n", form.media_type());
+    write_content_length(out, body.len() as u64);
+    if fault.status == 503 {
+        out.extend_from_slice(b"Retry-After: 1\r\n");
+    }
+    if fault.status == 405 {
+        out.extend_from_slice(b"Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
+    }
+    if !keep_alive {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if version == Version::Http10 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    if !headless {
+        let fed = x.downward.feed(body.as_bytes());
+        debug_assert_eq!(fed, Ok(body.len()));
+    }
+}
+
+/// The forms of a body.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form {
+    Problem,
+    Html,
+    Text,
+}
+
+impl Form {
+    /// Browsers get HTML, who asks for JSON (or says nothing in particular) an RFC 9457 problem.
+    fn wanted(accept: Option<&[u8]>) -> Self {
+        let Some(accept) = accept else { return Self::Text };
+        for range in accept.split(|byte| *byte == b',') {
+            let kind = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+            match () {
+                () if kind.eq_ignore_ascii_case(b"text/html") => return Self::Html,
+                () if kind.eq_ignore_ascii_case(b"application/problem+json") => return Self::Problem,
+                () if kind.eq_ignore_ascii_case(b"application/json") => return Self::Problem,
+                () if kind.eq_ignore_ascii_case(b"text/plain") => return Self::Text,
+                () => {}
+            }
+        }
+        Self::Problem
+    }
+
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Problem => "application/problem+json",
+            Self::Html => "text/html; charset=utf-8",
+            Self::Text => "text/plain; charset=utf-8",
+        }
+    }
+
+    fn body(self, fault: Fault) -> String {
+        let (status, title) = (fault.status, reason(fault.status));
+        let (kind, detail) = (fault.kind.name(), fault.detail);
+        match self {
+            Self::Problem => format!(
+                "{{\"type\":\"about:blank\",\"status\":{status},\"title\":\"{title}\",\"fault\":\"{kind}\",\"detail\":\"{detail}\"}}\n"
+            ),
+            Self::Html => format!(
+                "<!doctype html><title>{status} {title}</title><h1>{status} {title}</h1><p>{detail} ({kind})</p>\n"
+            ),
+            Self::Text => format!("{status} {title}: {detail} ({kind})\n"),
+        }
+    }
+}
+
+/// What a connection gets when there is no place for it.
+pub(crate) const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+Proxy-Status: thalweg; error=connection_limit_reached; details=\"every place for connections is taken\"\r\n\
+Retry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_has_the_form_that_was_asked_for() {
+        let form = |accept: &str| Form::wanted(Some(accept.as_bytes()));
+        assert_eq!(form("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"), Form::Html);
+        assert_eq!(form("application/json"), Form::Problem);
+        assert_eq!(form("text/plain;q=0.5"), Form::Text);
+        assert_eq!(form("*/*"), Form::Problem);
+        assert_eq!(Form::wanted(None), Form::Text);
+    }
+
+    #[test]
+    fn no_detail_needs_escaping() {
+        for kind in FaultKind::ALL {
+            let text = kind.rule().summary;
+            assert!(!text.contains(['"', '\\', '<', '&']), "{text}");
+        }
+    }
+}

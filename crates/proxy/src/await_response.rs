@@ -1,0 +1,213 @@
+//! Part of phase 4: send the request and wait for the response to begin.
+//!
+//! Both directions run: the request's body goes up while interim responses (100, 103) come down,
+//! and the final response may come before the body has been sent.
+
+use crate::connect::Upstream;
+use crate::exchange::{Client, Exchange};
+use crate::relay::{Broken, Ends, Pumped};
+use crate::respond;
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use thalweg_core::limits::INTERIM_RESPONSES;
+use thalweg_core::{Fault, FaultKind};
+use thalweg_http::h1::encode::{write_fields, write_status_line};
+use thalweg_http::rules::strip_response;
+use thalweg_http::{FieldId, Progress, Upgrade, Version};
+
+/// What is known of the wait so far.
+#[derive(Default)]
+struct Wait {
+    interim: u32,
+    /// The endpoint takes no more of the request; its answer may still come.
+    refused: bool,
+    /// The deadline for the first byte runs.
+    timed: bool,
+}
+
+/// Sends the request (head, body) and returns when the final response's head has been composed.
+pub(crate) async fn await_response(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+) -> Result<(), Fault> {
+    x.answered.clear();
+    x.response.clear();
+    let mut wait = Wait::default();
+    let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
+    poll_fn(|context| {
+        if client.socket.expired() {
+            return Poll::Ready(Err(late(x)));
+        }
+        if !x.upward.is_done() && !wait.refused {
+            send(worker, client, x, upstream, (&mut wait, context, timeouts.idle))?;
+        }
+        if x.downward.is_stalled() {
+            // An interim response that the client was slow to take.
+            let _ = x.downward.poll_flush(&client.socket);
+        }
+        if (x.upward.is_done() || wait.refused) && !wait.timed {
+            wait.timed = true;
+            client.socket.set_deadline(Some(timeouts.first_byte));
+        }
+        if client.socket.peer_closed() && x.upward.is_received() {
+            return Poll::Ready(Err(Fault::new(
+                FaultKind::ClientGone,
+                "the client left before the response",
+            )));
+        }
+        receive(worker, client, x, upstream, &mut wait)
+    })
+    .await
+}
+
+/// Moves what can be moved of the request.
+fn send(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    upstream: &Upstream,
+    (wait, context, idle): (&mut Wait, &mut Context<'_>, Duration),
+) -> Result<(), Fault> {
+    let ends = Ends { from: &client.socket, to: &upstream.connection.socket };
+    let mut moved = false;
+    let pumped = x.upward.poll_pump(&ends, &mut worker.scratch.borrow_mut(), &mut x.received, &mut moved);
+    match pumped {
+        Poll::Ready(Ok(Pumped::Share)) => context.waker().wake_by_ref(),
+        Poll::Ready(Ok(Pumped::All)) | Poll::Pending => {}
+        Poll::Ready(Err(Broken::Sender(fault))) => return Err(fault),
+        Poll::Ready(Err(Broken::SenderGone)) => {
+            return Err(Fault::new(FaultKind::ClientGone, "the client left within its request body"));
+        }
+        Poll::Ready(Err(Broken::ReceiverGone)) => wait.refused = true,
+    }
+    if !x.upward.is_done() && (moved || !wait.timed) {
+        client.socket.set_deadline(Some(idle));
+    }
+    Ok(())
+}
+
+/// Receives from the endpoint until the final head is there.
+fn receive(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    wait: &mut Wait,
+) -> Poll<Result<(), Fault>> {
+    let mut scratch = worker.scratch.borrow_mut();
+    loop {
+        let n = match upstream.connection.socket.poll_recv(&mut scratch) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(_)) => 0,
+        };
+        if n == 0 {
+            return Poll::Ready(Err(match x.answered.is_empty() && wait.interim == 0 {
+                true => {
+                    Fault::new(FaultKind::ConnectionTerminated, "the endpoint closed before its response")
+                }
+                false => Fault::new(
+                    FaultKind::HttpResponseIncomplete,
+                    "the endpoint closed within a response head",
+                ),
+            }));
+        }
+        if x.first_byte.is_none() {
+            x.first_byte = Some(x.started.elapsed());
+        }
+        if read_heads(worker, client, x, &scratch[..n], wait)? {
+            return Poll::Ready(Ok(()));
+        }
+    }
+}
+
+/// Reads heads from what was received; says whether the final one is among them.
+fn read_heads(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    bytes: &[u8],
+    wait: &mut Wait,
+) -> Result<bool, Fault> {
+    let mut kept = std::mem::take(&mut x.answered);
+    let continued = !kept.is_empty();
+    if continued {
+        kept.extend_from_slice(bytes);
+    }
+    let input = if continued { &kept[..] } else { bytes };
+    let limits = x.view().head_limits;
+    let mut at = 0;
+    let done = loop {
+        let head = &input[at..];
+        if head.is_empty() || x.response.parse(head, &limits)? == Progress::Partial {
+            break false;
+        }
+        if x.response.is_interim() && x.response.status != 101 {
+            wait.interim += 1;
+            if wait.interim > INTERIM_RESPONSES {
+                return Err(Fault::response("too many interim responses"));
+            }
+            pass_interim(client, x, head);
+            at += x.response.len;
+            x.response.clear();
+            continue;
+        }
+        if x.response.status == 101 {
+            check_switch(x, head)?;
+        }
+        respond::begin(worker, x, head)?;
+        break true;
+    };
+    match (done, continued) {
+        (true, _) => kept.clear(),
+        (false, true) => drop(kept.drain(..at)),
+        (false, false) => kept.extend_from_slice(&bytes[at..]),
+    }
+    x.answered = kept;
+    Ok(done)
+}
+
+/// 100, 103 and their like go to the client at once; HTTP/1.0 does not know them.
+fn pass_interim(client: &Client, x: &mut Exchange, head: &[u8]) {
+    if x.request.version == Version::Http10 {
+        return;
+    }
+    strip_response(&mut x.response, head, false);
+    let out = x.downward.buffer();
+    write_status_line(out, x.response.status, x.response.reason.of(head));
+    write_fields(out, head, &x.response.fields);
+    out.extend_from_slice(b"\r\n");
+    let _ = x.downward.poll_flush(&client.socket);
+}
+
+/// 101 is valid only when the client asked, and for the protocol that it asked for (RFC 9110 §7.8).
+fn check_switch(x: &Exchange, head: &[u8]) -> Result<(), Fault> {
+    let failed = |detail| Err(Fault::new(FaultKind::HttpUpgradeFailed, detail));
+    if !matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other) {
+        return failed("the endpoint switched protocols without being asked");
+    }
+    let Some(chosen) = x.response.value(head, FieldId::Upgrade) else {
+        return failed("the endpoint switched protocols and did not say to which");
+    };
+    let asked = x.request.values(&x.received, FieldId::Upgrade);
+    let mut asked = asked.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    if !asked.any(|protocol| protocol.eq_ignore_ascii_case(chosen)) {
+        return failed("the endpoint switched to another protocol than asked");
+    }
+    Ok(())
+}
+
+/// The deadline has passed: whose fault is it?
+fn late(x: &Exchange) -> Fault {
+    if x.upward.is_stalled() {
+        Fault::new(FaultKind::ConnectionWriteTimeout, "the endpoint stopped reading the request")
+    } else if !x.upward.is_received() {
+        Fault::new(FaultKind::ClientTimeout, "the request body took too long")
+    } else {
+        Fault::new(FaultKind::HttpResponseTimeout, "the endpoint did not begin its response in time")
+    }
+}

@@ -1,0 +1,155 @@
+//! The request head that goes upstream: the client's fields in their order and case, less those
+//! that are for this hop only, and what a proxy has to say.
+
+use crate::exchange::{Client, Exchange};
+use std::io::Write;
+use std::net::IpAddr;
+use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields};
+use thalweg_http::rules::accepts_trailers;
+use thalweg_http::{FieldId, Framing, Upgrade, Version};
+use thalweg_upstream::{HostRule, Service};
+
+/// Our name in `Via` (RFC 9110 §7.6.3).
+const PSEUDONYM: &[u8] = b"thalweg";
+/// Times that a request may have passed through a proxy of this name before it is taken to go in
+/// circles. Above 1, because chains of this proxy are legitimate.
+const PASSES: usize = 8;
+
+/// Refuses a request that has passed through this proxy too often.
+pub(crate) fn check_loop(x: &Exchange) -> Result<(), Fault> {
+    if !x.request.present.contains(FieldId::Via) {
+        return Ok(());
+    }
+    let values = x.request.values(&x.received, FieldId::Via);
+    let passes = values.flat_map(|value| value.split(|b| *b == b',')).filter(|hop| is_ours(hop)).count();
+    if passes < PASSES {
+        return Ok(());
+    }
+    Err(Fault::new(FaultKind::ProxyLoopDetected, "the request has passed through this proxy too often"))
+}
+
+/// Whether a `Via` element (`1.1 thalweg (comment)`) names us.
+fn is_ours(hop: &[u8]) -> bool {
+    let mut words = hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    words.nth(1).is_some_and(|name| name.eq_ignore_ascii_case(PSEUDONYM))
+}
+
+/// Starts the upward flow with the request head for an endpoint of `service`.
+pub(crate) fn compose(x: &mut Exchange, client: &Client, service: &Service, endpoint: u32) {
+    let mut flow = std::mem::take(&mut x.upward);
+    flow.reset();
+    let out = flow.start(x.framing, Side::Downstream, x.framing == Framing::Chunked);
+    write_head(out, x, client, service, endpoint);
+    x.upward = flow;
+}
+
+fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Service, endpoint: u32) {
+    let bytes = &x.received[..];
+    out.extend_from_slice(x.request.method_text.of(bytes));
+    out.push(b' ');
+    out.extend_from_slice(&x.path);
+    if let Some(query) = x.query {
+        out.push(b'?');
+        out.extend_from_slice(query.of(bytes));
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+    match &service.host {
+        HostRule::Keep => out.extend_from_slice(&x.authority),
+        HostRule::Endpoint => {
+            out.extend_from_slice(service.endpoints[endpoint as usize].authority().as_bytes());
+        }
+        HostRule::Fixed(name) => out.extend_from_slice(name.as_bytes()),
+    }
+    out.extend_from_slice(b"\r\n");
+    write_fields(out, bytes, &x.request.fields);
+    write_forwarded(out, x, client);
+    out.extend_from_slice(b"Via: 1.");
+    out.push(if x.request.version == Version::Http11 { b'1' } else { b'0' });
+    out.extend_from_slice(b" thalweg\r\n");
+    if let Some(id) = &x.id {
+        out.extend_from_slice(b"X-Request-Id: ");
+        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other) {
+        out.extend_from_slice(b"Connection: Upgrade\r\n");
+    } else if x.request.present.contains(FieldId::Te) && accepts_trailers(&x.request, bytes) {
+        out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
+    }
+    match x.framing {
+        Framing::Length(length) => {
+            write_content_length(out, length);
+        }
+        Framing::Chunked => out.extend_from_slice(CHUNKED_FIELD),
+        Framing::Empty | Framing::UntilClose => {}
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `X-Forwarded-For`, `-Proto`, `-Host`: what a trusted peer said of the client stands; to its
+/// chain of addresses the peer itself is added.
+fn write_forwarded(out: &mut Vec<u8>, x: &Exchange, client: &Client) {
+    let bytes = &x.received[..];
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    if x.trusted_peer {
+        for chain in x.request.values(bytes, FieldId::XForwardedFor) {
+            out.extend_from_slice(chain);
+            out.extend_from_slice(b", ");
+        }
+    }
+    write_ip(out, client.peer);
+    let said = |id| if x.trusted_peer { x.request.value(bytes, id) } else { None };
+    out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
+    out.extend_from_slice(said(FieldId::XForwardedProto).unwrap_or(b"http"));
+    out.extend_from_slice(b"\r\n");
+    let host = said(FieldId::XForwardedHost).unwrap_or(&x.authority);
+    if !host.is_empty() {
+        out.extend_from_slice(b"X-Forwarded-Host: ");
+        out.extend_from_slice(host);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Writes an address as text; IPv4 without the formatting machinery, because every request does it.
+pub(crate) fn write_ip(out: &mut Vec<u8>, ip: IpAddr) {
+    let IpAddr::V4(v4) = ip else {
+        let _ = write!(out, "{ip}");
+        return;
+    };
+    for (i, octet) in v4.octets().into_iter().enumerate() {
+        if i > 0 {
+            out.push(b'.');
+        }
+        if octet >= 100 {
+            out.push(b'0' + octet / 100);
+        }
+        if octet >= 10 {
+            out.push(b'0' + octet / 10 % 10);
+        }
+        out.push(b'0' + octet % 10);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_addresses_as_the_standard_library_does() {
+        for text in ["0.0.0.0", "127.0.0.1", "10.20.30.40", "255.100.99.9", "::1", "2001:db8::7"] {
+            let mut out = Vec::new();
+            write_ip(&mut out, text.parse().unwrap());
+            assert_eq!(out, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn knows_itself_in_via() {
+        assert!(is_ours(b"1.1 thalweg"));
+        assert!(is_ours(b" HTTP/1.1\tThalweg (x)"));
+        assert!(!is_ours(b"1.1 thalweg2"));
+        assert!(!is_ours(b"thalweg"));
+        assert!(!is_ours(b""));
+    }
+}

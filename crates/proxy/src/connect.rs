@@ -1,0 +1,132 @@
+//! Part of phase 4: a connection to a member, from its pool or new.
+
+use crate::exchange::{Attempt, Client, Exchange};
+use crate::owner::Target;
+use crate::view::{LocalService, PlanView};
+use crate::worker::Worker;
+use rustix::io::Errno;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use thalweg_core::{Fault, FaultKind};
+use thalweg_upstream::{Connection, Member};
+
+/// A connection on which the exchange's request travels, and where it goes back to.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) connection: Connection,
+    pub(crate) member: Rc<Member>,
+}
+
+/// Takes an idle connection of the member (unless `fresh`) or opens one.
+pub(crate) async fn connect(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    member: &Rc<Member>,
+    fresh: bool,
+) -> Result<Upstream, Fault> {
+    let view = x.view().clone();
+    let local = service(&view, x)?;
+    let mut attempt =
+        Attempt { endpoint: member.endpoint, reused: false, connect: Duration::ZERO, fault: None };
+    let pooled = if fresh { None } else { member.pool.take(&local.state.service.pool, worker.reactor.now()) };
+    let mut connection = match pooled {
+        Some(connection) => {
+            attempt.reused = true;
+            x.attempts.push(attempt);
+            connection.socket.set_owner(x.owner);
+            connection
+        }
+        None => {
+            let began = Instant::now();
+            let opened = open(worker, client, x, member).await;
+            attempt.connect = began.elapsed();
+            x.attempts.push(attempt);
+            count(worker, local, member, &opened);
+            opened?
+        }
+    };
+    connection.requests += 1;
+    Ok(Upstream { connection, member: member.clone() })
+}
+
+/// The service of the exchange's route.
+pub(crate) fn service<'a>(view: &'a PlanView, x: &Exchange) -> Result<&'a LocalService, Fault> {
+    let route = x.route.and_then(|route| view.plan.routes.get(route.0 as usize));
+    let service = route.and_then(|route| view.services.get(route.service.0 as usize));
+    service.ok_or(Fault::new(FaultKind::ProxyInternalError, "the route has no service"))
+}
+
+/// Gives a connection back to its pool.
+pub(crate) fn put_back(x: &Exchange, upstream: Upstream) {
+    let Some(local) = x.service() else { return };
+    let owner = Target::Pool(local.slot).into();
+    upstream.member.pool.put(upstream.connection, &local.state.service.pool, owner);
+}
+
+async fn open(
+    worker: &Worker,
+    client: &Client,
+    x: &Exchange,
+    member: &Rc<Member>,
+) -> Result<Connection, Fault> {
+    worker.make_upstream_room();
+    let timeout = x.route().map_or(Duration::from_secs(2), |route| route.timeouts.connect);
+    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner).map_err(fault_of)?;
+    client.socket.set_deadline(Some(timeout));
+    let connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
+    let connected = poll_fn(|_| {
+        if let Poll::Ready(done) = connection.socket.poll_connected() {
+            return Poll::Ready(done.map_err(fault_of));
+        }
+        if client.socket.expired() {
+            return Poll::Ready(Err(Fault::new(
+                FaultKind::ConnectionTimeout,
+                "no answer to the connect in time",
+            )));
+        }
+        if client.socket.peer_closed() && x.received.len() >= x.consumed && x.framing.is_empty() {
+            return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, "the client left while connecting")));
+        }
+        Poll::Pending
+    });
+    let connected = connected.await;
+    client.socket.set_deadline(None);
+    connected.map(|()| connection)
+}
+
+fn count(worker: &Worker, local: &LocalService, member: &Member, opened: &Result<Connection, Fault>) {
+    let meters = local.meters.get(member.endpoint as usize);
+    let now = worker.reactor.now();
+    match opened {
+        Ok(_) => {
+            meters.inspect(|meters| meters.connects.add(1));
+            if local.state.accepted(member) {
+                worker.notice(|| format!("{}: it accepts connections again", worker.name_of(local, member)));
+            }
+        }
+        Err(fault) if fault.kind.rule().hurts_endpoint => {
+            meters.inspect(|meters| meters.connect_failures.add(1));
+            if local.state.failed(member, now) {
+                worker.notice(|| format!("{}: {fault}; set aside", worker.name_of(local, member)));
+            }
+        }
+        Err(_) => {}
+    }
+}
+
+fn fault_of(error: io::Error) -> Fault {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::CONNREFUSED | Errno::NOENT | Errno::CONNRESET | Errno::AGAIN) => {
+            Fault::new(FaultKind::ConnectionRefused, "the endpoint refused the connection")
+        }
+        Some(Errno::TIMEDOUT) => Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time"),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+            Fault::new(FaultKind::ConnectionLimitReached, "no descriptor for another upstream connection")
+        }
+        _ => Fault::new(FaultKind::DestinationIpUnroutable, "there is no way to the endpoint"),
+    }
+}

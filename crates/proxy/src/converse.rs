@@ -1,0 +1,51 @@
+//! A conversation: exchanges on one client connection, until it falls silent or ends.
+
+use crate::exchange::{Client, Exchange};
+use crate::serve::{Next, serve};
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::task::Poll;
+use thalweg_core::limits::{DRAIN_BYTES, DRAIN_TIME};
+
+/// Serves what the client asks, then parks its connection or closes it.
+pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchange) {
+    loop {
+        match serve(worker, &mut client, x).await {
+            Next::Again if x.received.len() > x.consumed || client.socket.is_readable() => {}
+            Next::Again => {
+                worker.park(client);
+                break;
+            }
+            Next::Drain => {
+                let all_read = x.request.len > 0 && x.upward.is_received() && x.received.len() == x.consumed;
+                if !all_read || (client.socket.is_readable() && !client.socket.peer_closed()) {
+                    drain(worker, &client).await;
+                }
+                break;
+            }
+            Next::Close => break,
+        }
+    }
+    x.leave();
+}
+
+/// Lets the client read the answer: closing while it still sends would reset the connection and
+/// could destroy the answer on its way (RFC 9112 §9.6). Bounded in bytes and time.
+async fn drain(worker: &Worker, client: &Client) {
+    client.socket.shutdown_write();
+    client.socket.set_deadline(Some(DRAIN_TIME));
+    let mut left = DRAIN_BYTES;
+    poll_fn(|_| {
+        loop {
+            if client.socket.expired() || left == 0 {
+                return Poll::Ready(());
+            }
+            match client.socket.poll_recv(&mut worker.scratch.borrow_mut()) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(n)) => left = left.saturating_sub(n as u64),
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,199 @@
+//! One exchange: a request with its response, as it travels through the proxy.
+//!
+//! The struct lives in a seat and is used again for one exchange after the other, so its buffers
+//! are warm and nothing is allocated in the steady state. Every phase of `serve.rs` reads what
+//! earlier phases wrote here and adds its own.
+
+use crate::doors::Place;
+use crate::plan::Route;
+use crate::relay::Flow;
+use crate::view::{LocalService, PlanView};
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use thalweg_core::{Fault, RequestId};
+use thalweg_http::{Framing, RequestHead, ResponseHead, Span, Upgrade};
+use thalweg_net::{Owner, Socket};
+use thalweg_route::RouteId;
+
+/// Buffers larger than this are given back when their exchange is over.
+const KEEP_CAPACITY: usize = 16 * 1024;
+
+/// A client connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) socket: Socket,
+    pub(crate) peer: IpAddr,
+    pub(crate) port: u16,
+    /// The position of its listener in the plan.
+    pub(crate) listener: u16,
+    /// Requests begun on it.
+    pub(crate) requests: u32,
+    /// Counted while the connection is open.
+    pub(crate) _place: Place,
+}
+
+/// One try to have the request answered by an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    /// The position of the endpoint in its service.
+    pub(crate) endpoint: u32,
+    /// Whether the connection had served a request before.
+    pub(crate) reused: bool,
+    /// Time until the connection was there.
+    pub(crate) connect: Duration,
+    /// Why it failed.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// One request with its response.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// Who is called when one of the exchange's sockets is ready: its seat.
+    pub(crate) owner: Owner,
+    /// The plan that the exchange began with.
+    pub(crate) view: Option<Rc<PlanView>>,
+    pub(crate) started: Instant,
+
+    /// What was received and not given up yet: the head, and what came behind it.
+    pub(crate) received: Vec<u8>,
+    /// How much of `received` belongs to this request.
+    pub(crate) consumed: usize,
+    pub(crate) request: RequestHead,
+    pub(crate) framing: Framing,
+    pub(crate) id: Option<RequestId>,
+    /// The host and port that the client named, in normal form.
+    pub(crate) authority: Vec<u8>,
+    /// How much of `authority` is the host.
+    pub(crate) host_len: usize,
+    /// The path in normal form; filters change it.
+    pub(crate) path: Vec<u8>,
+    /// The query, without its question mark, in `received`.
+    pub(crate) query: Option<Span>,
+    /// The client's address, seen through trusted proxies.
+    pub(crate) client_ip: IpAddr,
+    pub(crate) trusted_peer: bool,
+    pub(crate) upgrade: Upgrade,
+    /// Whether the client's connection may be used for another request.
+    pub(crate) keep_alive: bool,
+
+    pub(crate) route: Option<RouteId>,
+    pub(crate) attempts: Vec<Attempt>,
+    /// Members tried, by their index.
+    pub(crate) tried: Vec<u32>,
+
+    /// Whether the whole request is in `received`, so that it can be sent again.
+    pub(crate) replayable: bool,
+    /// Whether the upstream connection may carry another request after this response.
+    pub(crate) upstream_reusable: bool,
+
+    /// Towards the upstream: the request.
+    pub(crate) upward: Flow,
+    /// A response head that has not arrived whole.
+    pub(crate) answered: Vec<u8>,
+    pub(crate) response: ResponseHead,
+    /// Towards the client: the response.
+    pub(crate) downward: Flow,
+
+    /// The status sent, 0 while none was.
+    pub(crate) status: u16,
+    pub(crate) first_byte: Option<Duration>,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Exchange {
+    /// An exchange that has not begun.
+    pub(crate) fn new(owner: Owner) -> Self {
+        Self {
+            owner,
+            view: None,
+            started: Instant::now(),
+            received: Vec::new(),
+            consumed: 0,
+            request: RequestHead::new(),
+            framing: Framing::Empty,
+            id: None,
+            authority: Vec::new(),
+            host_len: 0,
+            path: Vec::new(),
+            query: None,
+            client_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            trusted_peer: false,
+            upgrade: Upgrade::None,
+            keep_alive: false,
+            route: None,
+            attempts: Vec::new(),
+            tried: Vec::new(),
+            replayable: false,
+            upstream_reusable: false,
+            upward: Flow::default(),
+            answered: Vec::new(),
+            response: ResponseHead::new(),
+            downward: Flow::default(),
+            status: 0,
+            first_byte: None,
+            fault: None,
+        }
+    }
+
+    /// Makes ready for the next request on the same connection; bytes that are already here stay.
+    pub(crate) fn begin(&mut self, view: Rc<PlanView>, now: Instant) {
+        self.received.drain(..self.consumed);
+        self.consumed = 0;
+        self.view = Some(view);
+        self.started = now;
+        self.request.clear();
+        self.framing = Framing::Empty;
+        self.id = None;
+        self.authority.clear();
+        self.host_len = 0;
+        self.path.clear();
+        self.query = None;
+        self.upgrade = Upgrade::None;
+        self.keep_alive = false;
+        self.route = None;
+        self.attempts.clear();
+        self.tried.clear();
+        self.replayable = false;
+        self.upstream_reusable = false;
+        self.upward.reset();
+        self.downward.reset();
+        self.status = 0;
+        self.first_byte = None;
+        self.fault = None;
+    }
+
+    /// Forgets the connection: the seat is to be vacated.
+    pub(crate) fn leave(&mut self) {
+        self.view = None;
+        self.consumed = 0;
+        self.received.clear();
+        for buffer in [&mut self.received, &mut self.answered, &mut self.authority, &mut self.path] {
+            buffer.shrink_to(KEEP_CAPACITY);
+        }
+        self.upward.shrink_to(KEEP_CAPACITY);
+        self.downward.shrink_to(KEEP_CAPACITY);
+    }
+
+    /// The plan in force for this exchange.
+    pub(crate) fn view(&self) -> &Rc<PlanView> {
+        self.view.as_ref().expect("an exchange has a view from begin to leave")
+    }
+
+    /// The route that takes the request, once it is found.
+    pub(crate) fn route(&self) -> Option<&Route> {
+        let route = self.route?;
+        self.view.as_ref()?.plan.routes.get(route.0 as usize)
+    }
+
+    /// The service of the route, once it is found.
+    pub(crate) fn service(&self) -> Option<&LocalService> {
+        let service = self.route()?.service;
+        self.view.as_ref()?.services.get(service.0 as usize)
+    }
+
+    /// The host that the client named, in normal form, without a port.
+    pub(crate) fn host(&self) -> &[u8] {
+        &self.authority[..self.host_len]
+    }
+}

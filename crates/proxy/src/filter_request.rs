@@ -1,0 +1,15 @@
+//! Phase 3: the filters of the route, in order.
+
+use crate::exchange::Exchange;
+use thalweg_core::Fault;
+use thalweg_filter::RequestEdit;
+
+/// Runs every filter of the route on the request.
+pub(crate) fn filter_request(x: &mut Exchange) -> Result<(), Fault> {
+    let view = x.view().clone();
+    let Some(route) = x.route.and_then(|route| view.plan.routes.get(route.0 as usize)) else { return Ok(()) };
+    for filter in &route.filters {
+        filter.on_request(&mut RequestEdit { path: &mut x.path })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,306 @@
+//! All workers together: starting them, telling them things, stopping them.
+//!
+//! The control thread holds a [`Fleet`]. It speaks to workers through one channel each; workers
+//! never wait for it.
+
+use crate::load::Loads;
+use crate::plan::{ListenAddress, Plan};
+use crate::worker::Worker;
+use rustix::fd::OwnedFd;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use thalweg_core::limits::{DESCRIPTOR_RESERVE, REFUSALS};
+use thalweg_net::listen;
+use thalweg_observe::{LogWriter, Registry};
+use thalweg_upstream::Names;
+use tokio::sync::mpsc;
+
+/// What a worker can be told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Exchanges that begin from now on follow this plan.
+    Plan(Arc<Plan>),
+    /// Host names stand for these addresses now.
+    Names(Arc<Names>),
+    /// A connection that another worker accepted.
+    Client(Arrival),
+    /// Accept no more, end what is under way.
+    Drain,
+    /// End the thread.
+    Stop,
+}
+
+/// A connection that was just accepted.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) listener: u16,
+}
+
+/// What workers and the control thread share.
+pub(crate) struct Shared {
+    pub(crate) loads: Arc<Loads>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) log: Option<Arc<LogWriter>>,
+    pub(crate) notices: mpsc::Sender<String>,
+    workers: Vec<mpsc::UnboundedSender<Command>>,
+    current: Mutex<(Arc<Plan>, Arc<Names>)>,
+}
+
+impl Shared {
+    /// The plan in force.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// What host names stand for now.
+    pub(crate) fn names(&self) -> Arc<Names> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    /// Tells a worker something. Connections in the channel are bounded by the places counted for
+    /// them; everything else is rare.
+    pub(crate) fn hand(&self, worker: usize, command: Command) {
+        // A worker that is gone takes its connections with it.
+        let _ = self.workers[worker].send(command);
+    }
+}
+
+/// What a fleet is started with.
+pub struct FleetOptions {
+    /// Descriptors that the process may open.
+    pub descriptors: usize,
+    /// Where meters are kept.
+    pub registry: Arc<Registry>,
+    /// The access log, unless it is off.
+    pub log: Option<Arc<LogWriter>>,
+    /// Lines for the operator.
+    pub notices: mpsc::Sender<String>,
+    /// What host names stand for, as far as is known.
+    pub names: Names,
+}
+
+/// A listener with its real address.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    /// `127.0.0.1:8080` or `unix:/path`.
+    pub address: String,
+}
+
+/// Why the fleet could not start.
+#[derive(Debug)]
+pub struct StartError {
+    /// The listener that could not be bound, if it was one.
+    pub listener: Option<Arc<str>>,
+    /// Its address, as written.
+    pub address: String,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.listener {
+            Some(name) => write!(f, "listener `{name}`: cannot listen on {}: {}", self.address, self.source),
+            None => write!(f, "cannot start the workers: {}", self.source),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// The running workers.
+pub struct Fleet {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    bound: Vec<Bound>,
+}
+
+impl Fleet {
+    /// Starts the workers of `plan` on its sockets.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(plan: Plan, doors: OpenDoors, options: FleetOptions) -> Result<Self, StartError> {
+        let OpenDoors { bound, sockets } = doors;
+        let workers = sockets.len();
+        let places = places(&plan, options.descriptors, workers);
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+        let shared = Arc::new(Shared {
+            loads: Arc::new(Loads::new(workers, places)),
+            registry: options.registry,
+            log: options.log,
+            notices: options.notices,
+            workers: senders,
+            current: Mutex::new((Arc::new(plan), Arc::new(options.names))),
+        });
+        let mut threads = Vec::with_capacity(workers);
+        for (id, (sockets, commands)) in sockets.into_iter().zip(receivers).enumerate() {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name(format!("worker-{id}"));
+            let started = thread.spawn(move || run_worker(id, shared, sockets, commands));
+            threads.push(started.map_err(thread_error)?);
+        }
+        Ok(Self { shared, threads: Mutex::new(threads), bound })
+    }
+
+    /// The listeners with their real addresses.
+    pub fn bound(&self) -> &[Bound] {
+        &self.bound
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.shared.workers.len()
+    }
+
+    /// Client connections that the whole proxy takes at once.
+    pub fn places(&self) -> usize {
+        self.shared.loads.places.load(Relaxed) * self.shared.loads.workers.len()
+    }
+
+    /// Client connections open now.
+    pub fn clients(&self) -> usize {
+        self.shared.loads.clients()
+    }
+
+    /// Exchanges and tunnels under way.
+    pub fn active(&self) -> usize {
+        self.shared.loads.active()
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> Arc<Plan> {
+        self.shared.plan()
+    }
+
+    /// Exchanges that begin from now on follow `plan`. Its listeners must be those of the plan in force.
+    pub fn set_plan(&self, plan: Plan) {
+        let plan = Arc::new(plan);
+        self.shared.current.lock().unwrap_or_else(PoisonError::into_inner).0 = plan.clone();
+        self.tell(|| Command::Plan(plan.clone()));
+    }
+
+    /// Host names stand for these addresses from now on.
+    pub fn set_names(&self, names: Names) {
+        let names = Arc::new(names);
+        self.shared.current.lock().unwrap_or_else(PoisonError::into_inner).1 = names.clone();
+        self.tell(|| Command::Names(names.clone()));
+    }
+
+    /// No more connections; exchanges under way go on. Ask [`Self::is_drained`].
+    pub fn drain(&self) {
+        self.tell(|| Command::Drain);
+    }
+
+    /// Whether the last exchange has ended after [`Self::drain`].
+    pub fn is_drained(&self) -> bool {
+        self.shared.loads.drained()
+    }
+
+    /// Ends the workers, whatever they do. May be called again.
+    pub fn stop(&self) {
+        self.tell(|| Command::Stop);
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    /// What host names stand for now.
+    pub fn names(&self) -> Arc<Names> {
+        self.shared.names()
+    }
+
+    fn tell(&self, command: impl Fn() -> Command) {
+        (0..self.shared.workers.len()).for_each(|worker| self.shared.hand(worker, command()));
+    }
+}
+
+/// The listening sockets of a plan, bound but not served yet.
+#[derive(Debug)]
+pub struct OpenDoors {
+    bound: Vec<Bound>,
+    /// By worker, then by listener.
+    sockets: Vec<Vec<OwnedFd>>,
+}
+
+/// Binds the plan's listeners, once per worker.
+///
+/// # Errors
+/// When an address cannot be bound; nothing is left open then.
+pub fn open_doors(plan: &Plan, workers: usize) -> Result<OpenDoors, StartError> {
+    let workers = workers.max(1);
+    let mut bound = Vec::new();
+    let mut sockets: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
+    for listener in &plan.listeners {
+        let text = listener.address.to_string();
+        let failed =
+            |source| StartError { listener: Some(listener.name.clone()), address: text.clone(), source };
+        let (address, fds) = match &listener.address {
+            ListenAddress::Tcp { address, dual_stack } => {
+                let (address, fds) = bind_tcp(*address, *dual_stack, workers).map_err(failed)?;
+                (address.to_string(), fds)
+            }
+            ListenAddress::Unix(path) => (text.clone(), listen::unix(path, workers).map_err(failed)?),
+        };
+        bound.push(Bound { name: listener.name.clone(), address });
+        sockets.iter_mut().zip(fds).for_each(|(sockets, fd)| sockets.push(fd));
+    }
+    Ok(OpenDoors { bound, sockets })
+}
+
+/// `:8080` means every address; where the kernel has no IPv6, every IPv4 address.
+fn bind_tcp(address: SocketAddr, dual_stack: bool, workers: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    match listen::tcp(address, dual_stack, workers) {
+        Err(error) if dual_stack && is_no_ipv6(&error) => {
+            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers)
+        }
+        other => other,
+    }
+}
+
+fn is_no_ipv6(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
+}
+
+/// Client connections per worker. A connection may need a second descriptor, for its upstream; the
+/// rest is for listeners, refusals and the control thread.
+fn places(plan: &Plan, descriptors: usize, workers: usize) -> usize {
+    let own = DESCRIPTOR_RESERVE + workers * (REFUSALS + 8 + plan.listeners.len());
+    let possible = descriptors.saturating_sub(own) / 2;
+    let wanted = plan.limits.max_connections.unwrap_or(possible).min(possible);
+    (wanted / workers).max(1)
+}
+
+fn run_worker(
+    id: usize,
+    shared: Arc<Shared>,
+    sockets: Vec<OwnedFd>,
+    commands: mpsc::UnboundedReceiver<Command>,
+) {
+    let notices = shared.notices.clone();
+    let run = move || -> io::Result<()> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+        let worker = Worker::new(id, shared, sockets)?;
+        runtime.block_on(worker.run(commands))
+    };
+    if let Err(error) = run() {
+        let _ = notices.try_send(format!("worker {id} ended: {error}"));
+    }
+}
+
+fn thread_error(source: io::Error) -> StartError {
+    StartError { listener: None, address: String::new(), source }
+}

@@ -1,0 +1,60 @@
+//! The numbers by which a worker's reactor calls back: what kind of thing, and which one.
+
+use thalweg_net::Owner;
+
+/// Who is called when a socket is ready or its deadline has passed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Target {
+    /// A listening socket, by its position in the plan.
+    Acceptor(u32),
+    /// A client connection between exchanges.
+    Parked(u32),
+    /// A seat in which an exchange runs.
+    Seat(u32),
+    /// The idle upstream connections of a service.
+    Pool(u32),
+    /// A connection that was refused and drains.
+    Refusal(u32),
+}
+
+impl From<Target> for Owner {
+    fn from(target: Target) -> Self {
+        let (kind, index) = match target {
+            Target::Acceptor(index) => (0, index),
+            Target::Parked(index) => (1, index),
+            Target::Seat(index) => (2, index),
+            Target::Pool(index) => (3, index),
+            Target::Refusal(index) => (4, index),
+        };
+        Self(kind << 32 | u64::from(index))
+    }
+}
+
+impl From<Owner> for Target {
+    fn from(owner: Owner) -> Self {
+        let index = owner.0 as u32;
+        match owner.0 >> 32 {
+            0 => Self::Acceptor(index),
+            1 => Self::Parked(index),
+            2 => Self::Seat(index),
+            3 => Self::Pool(index),
+            _ => Self::Refusal(index),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_survives_the_way_through_the_reactor() {
+        for index in [0, 7, u32::MAX] {
+            for target in [Target::Acceptor, Target::Parked, Target::Seat, Target::Pool, Target::Refusal]
+                .map(|t| t(index))
+            {
+                assert_eq!(Target::from(Owner::from(target)), target);
+            }
+        }
+    }
+}

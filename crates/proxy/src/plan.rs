@@ -1,0 +1,162 @@
+//! The compiled configuration that workers run: validated, immutable, swapped whole.
+//!
+//! `config` makes it from a Spec; every worker holds a local pointer to it. Indices
+//! ([`thalweg_route::RouteId`], [`ServiceId`], a listener's position) are positions in the vectors
+//! of one plan and mean nothing in another.
+
+use ipnet::IpNet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_core::limits;
+use thalweg_filter::Filter;
+use thalweg_route::Table;
+use thalweg_upstream::Service;
+
+/// The position of a service in [`Plan::services`].
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ServiceId(pub u32);
+
+/// Everything that the data plane knows of the configuration.
+#[derive(Debug)]
+pub struct Plan {
+    /// Where clients connect; at most 65,535.
+    pub listeners: Vec<Listener>,
+    /// Compiled from the matches of [`Self::routes`], in the same order.
+    pub table: Table,
+    /// In file order.
+    pub routes: Vec<Route>,
+    /// In file order, then those that routes define by listing URLs.
+    pub services: Vec<Arc<Service>>,
+    /// Peers whose forwarded fields are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Bounds on heads and connections.
+    pub limits: Limits,
+    /// Deadlines towards clients.
+    pub client_timeouts: ClientTimeouts,
+    /// How the proxy stops.
+    pub shutdown: Shutdown,
+}
+
+impl Plan {
+    /// Whether forwarded fields from this peer are believed.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        !self.trusted_proxies.is_empty() && self.trusted_proxies.iter().any(|net| net.contains(&peer))
+    }
+}
+
+/// An address that the proxy accepts on.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The key under `listeners:`.
+    pub name: Arc<str>,
+    /// Where.
+    pub address: ListenAddress,
+}
+
+/// Where a listener is bound.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum ListenAddress {
+    /// `:8080` (both IPv6 and IPv4 on every interface), `127.0.0.1:8080`, `[::1]:8080`; port 0: the kernel chooses.
+    Tcp {
+        /// The address; `[::]` stands for both families when `dual_stack`.
+        address: SocketAddr,
+        /// `:8080` was written: accept IPv4 on the IPv6 wildcard socket too.
+        dual_stack: bool,
+    },
+    /// `unix:/run/thalweg/app.sock`.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { address, dual_stack: true } => write!(f, ":{}", address.port()),
+            Self::Tcp { address, dual_stack: false } => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A route without its match: what happens to a request that it takes.
+#[derive(Debug)]
+pub struct Route {
+    /// As written, or made from its position; unique.
+    pub name: Arc<str>,
+    /// In order.
+    pub filters: Vec<Box<dyn Filter>>,
+    /// Where the request goes.
+    pub service: ServiceId,
+    /// Deadlines towards the service.
+    pub timeouts: Timeouts,
+}
+
+/// Deadlines towards a service, resolved from the route, its service and `defaults`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Timeouts {
+    /// Until an endpoint has accepted the connection; default 2 s.
+    pub connect: Duration,
+    /// From the request's last byte sent to the response's first byte; default 60 s.
+    pub first_byte: Duration,
+    /// Without a byte in either direction of a body or tunnel; default 60 s.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(2),
+            first_byte: Duration::from_secs(60),
+            idle: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Deadlines towards clients (`defaults.timeouts.head`, `defaults.timeouts.keep_alive`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ClientTimeouts {
+    /// From the first byte of a request's head (for the first: from the accept) to its last; default 10 s.
+    pub head: Duration,
+    /// An idle connection between requests is closed after this time; default 75 s.
+    pub keep_alive: Duration,
+}
+
+impl Default for ClientTimeouts {
+    fn default() -> Self {
+        Self { head: Duration::from_secs(10), keep_alive: Duration::from_secs(75) }
+    }
+}
+
+/// Bounds (`limits:`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Client connections at the same time in the whole process; `None` (`auto`): from the descriptor limit.
+    pub max_connections: Option<usize>,
+    /// Bytes of a head, requests and responses alike; default 64 KiB.
+    pub max_head: usize,
+    /// Fields of a head; default 128.
+    pub max_fields: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_connections: None, max_head: limits::HEAD, max_fields: limits::FIELDS }
+    }
+}
+
+/// How the proxy stops (`shutdown:`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shutdown {
+    /// `/readyz` fails and accepting goes on for this long, so that load balancers notice; default 0 s.
+    pub delay: Duration,
+    /// Then running exchanges get this long; default 30 s.
+    pub grace: Duration,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self { delay: Duration::ZERO, grace: Duration::from_secs(30) }
+    }
+}

@@ -1,0 +1,71 @@
+//! Last phase: what happened is counted, and written to the access log.
+
+use crate::exchange::{Client, Exchange};
+use crate::worker::Worker;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thalweg_observe::{LogRecord, Timers};
+
+/// Records a finished exchange.
+pub(crate) fn record(worker: &Worker, client: &Client, x: &Exchange) {
+    let duration = x.started.elapsed();
+    let view = x.view();
+    let meters = x.route.and_then(|route| view.routes.get(route.0 as usize)).unwrap_or(&view.no_route);
+    meters.codes.add(x.status);
+    meters.duration.record(duration);
+    meters.bytes_in.add(x.request.len as u64 + x.upward.body());
+    meters.bytes_out.add(x.downward.bytes());
+    if let Some(fault) = x.fault {
+        worker.meters.fault(fault.kind);
+    }
+    if let (Some(service), Some(last)) = (x.service(), x.attempts.last())
+        && let (None, Some(endpoint)) = (last.fault, service.meters.get(last.endpoint as usize))
+        && let Some(first_byte) = x.first_byte
+    {
+        endpoint.response.record(first_byte);
+    }
+    if let Some(log) = &mut *worker.log.borrow_mut() {
+        log.push(&line(client, x, duration));
+    }
+}
+
+fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecord<'a> {
+    let view = x.view();
+    let bytes = &x.received[..];
+    let service = x.service();
+    let last = x.attempts.last();
+    let endpoint = service.zip(last).and_then(|(service, last)| {
+        service.state.service.endpoints.get(last.endpoint as usize).map(|endpoint| &*endpoint.url)
+    });
+    let value = |id| x.request.value(bytes, id).filter(|_| x.request.len > 0);
+    LogRecord {
+        unix_us: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64),
+        id: x.id.as_ref(),
+        listener: view.plan.listeners.get(client.listener as usize).map_or("", |listener| &listener.name),
+        client: Some(if x.id.is_some() { x.client_ip } else { client.peer }),
+        client_port: Some(client.port),
+        peer: Some(client.peer),
+        method: x.request.method_text.of(bytes),
+        scheme: "http",
+        host: (!x.authority.is_empty()).then_some(&x.authority[..]),
+        path: &x.path,
+        query: x.query.map(|query| query.of(bytes)),
+        proto: if x.request.len > 0 { x.request.version.label() } else { "" },
+        status: x.status,
+        bytes_in: x.upward.body(),
+        bytes_out: x.downward.body(),
+        route: x.route().map(|route| &*route.name),
+        service: service.map(|service| &*service.state.service.name),
+        endpoint,
+        attempts: x.attempts.len() as u32,
+        reused: last.is_some_and(|last| last.reused),
+        timers: Timers {
+            connect: last.map(|last| last.connect.as_micros() as u64),
+            first_byte: x.first_byte.map(|time| time.as_micros() as u64),
+            total: duration.as_micros() as u64,
+            ..Timers::default()
+        },
+        fault: x.fault.as_ref(),
+        user_agent: value(thalweg_http::FieldId::UserAgent),
+        referer: value(thalweg_http::FieldId::Referer),
+    }
+}

@@ -1,0 +1,74 @@
+//! The path of a request, phase by phase: the table of contents of the product.
+//!
+//! ```text
+//! admit → find_route → filter_request → forward (connect, send, await) → respond → record
+//! ```
+//!
+//! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
+//! becomes an answer in one place (`answer.rs`) and is recorded in one place (`record.rs`).
+
+use crate::admit::{Admitted, admit};
+use crate::answer::answer_fault;
+use crate::exchange::{Client, Exchange};
+use crate::filter_request::filter_request;
+use crate::find_route::find_route;
+use crate::forward::forward;
+use crate::record::record;
+use crate::respond::respond;
+use crate::tunnel::tunnel;
+use crate::worker::Worker;
+use thalweg_core::Fault;
+
+/// What becomes of the client's connection after an exchange.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Next {
+    /// It waits for another request.
+    Again,
+    /// It is closed, after what the client still sends was drained within bounds.
+    Drain,
+    /// It is closed now.
+    Close,
+}
+
+/// How a response that was begun came to its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Served {
+    /// Whole.
+    Whole,
+    /// It broke off: the client is made to see it.
+    Broken(Fault),
+}
+
+/// Serves one request of a client's connection, or finds that none came.
+pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Next {
+    let next = match admit(worker, client, x).await {
+        Ok(Admitted::Request) => match exchange(worker, client, x).await {
+            Ok(Served::Whole) if x.keep_alive => Next::Again,
+            Ok(Served::Whole) => Next::Drain,
+            Ok(Served::Broken(fault)) => broken(client, x, fault),
+            Err(fault) => answer_fault(client, x, fault).await,
+        },
+        Ok(Admitted::Silence) => return Next::Again,
+        Ok(Admitted::End) => return Next::Close,
+        Err(fault) => answer_fault(client, x, fault).await,
+    };
+    record(worker, client, x);
+    next
+}
+
+async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
+    find_route(client, x)?;
+    filter_request(x)?;
+    let upstream = forward(worker, client, x).await?;
+    if x.status == 101 {
+        return Ok(tunnel(worker, client, x, upstream).await);
+    }
+    Ok(respond(worker, client, x, upstream).await)
+}
+
+/// A response that breaks off must look broken: a reset cannot be taken for an end.
+fn broken(client: &Client, x: &mut Exchange, fault: Fault) -> Next {
+    x.fault = Some(fault);
+    client.socket.reset_on_close();
+    Next::Close
+}

@@ -1,0 +1,96 @@
+//! A plan as one worker runs it: the plan itself, and the live state and meters that belong to it.
+//!
+//! Workers and exchanges hold it by a local pointer, so using a plan costs no atomic operation. An
+//! exchange keeps the view it began with until it ends.
+
+use crate::plan::Plan;
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use thalweg_balance::Seed;
+use thalweg_core::limits;
+use thalweg_http::HeadLimits;
+use thalweg_observe::{EndpointMeters, ListenerMeters, Registry, RouteMeters};
+use thalweg_upstream::{Names, ServiceState};
+
+/// A service with its number in the worker's [`Slots`] and its meters.
+#[derive(Debug)]
+pub(crate) struct LocalService {
+    pub(crate) state: Rc<ServiceState>,
+    pub(crate) slot: u32,
+    /// By endpoint.
+    pub(crate) meters: Vec<Arc<EndpointMeters>>,
+}
+
+/// A plan on one worker.
+#[derive(Debug)]
+pub(crate) struct PlanView {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) services: Vec<LocalService>,
+    pub(crate) routes: Vec<Arc<RouteMeters>>,
+    /// For requests that no route takes.
+    pub(crate) no_route: Arc<RouteMeters>,
+    pub(crate) listeners: Vec<Arc<ListenerMeters>>,
+    pub(crate) head_limits: HeadLimits,
+}
+
+/// What a view is made of, besides the plan.
+pub(crate) struct Ground<'a> {
+    pub(crate) worker: usize,
+    pub(crate) registry: &'a Registry,
+    pub(crate) names: &'a Names,
+    pub(crate) slots: &'a Slots,
+}
+
+impl PlanView {
+    /// The view of `plan`; services that `old` has in the same form keep their state.
+    pub(crate) fn new(plan: Arc<Plan>, ground: &Ground<'_>, old: Option<&Self>) -> Self {
+        let Ground { worker, registry, names, slots } = *ground;
+        let services = plan.services.iter().map(|service| {
+            let kept = old.and_then(|old| old.services.iter().find(|known| known.state.service == *service));
+            let (state, slot) = match kept {
+                Some(known) => (known.state.clone(), known.slot),
+                None => {
+                    let state = Rc::new(ServiceState::new(service.clone(), names, Seed(worker as u64)));
+                    let slot = slots.add(&state);
+                    (state, slot)
+                }
+            };
+            let meters = service.endpoints.iter().map(|e| registry.endpoint(worker, &service.name, &e.url));
+            LocalService { state, slot, meters: meters.collect() }
+        });
+        Self {
+            services: services.collect(),
+            routes: plan.routes.iter().map(|route| registry.route(worker, &route.name)).collect(),
+            no_route: registry.route(worker, ""),
+            listeners: plan.listeners.iter().map(|l| registry.listener(worker, &l.name)).collect(),
+            head_limits: HeadLimits {
+                line: limits::REQUEST_LINE.min(plan.limits.max_head),
+                head: plan.limits.max_head,
+                fields: plan.limits.max_fields,
+            },
+            plan,
+        }
+    }
+}
+
+/// Numbers for services, so that an event on an idle connection finds its pool, in whichever plan.
+#[derive(Debug, Default)]
+pub(crate) struct Slots(RefCell<Vec<Weak<ServiceState>>>);
+
+impl Slots {
+    /// The state with this number, unless it is gone.
+    pub(crate) fn find(&self, slot: u32) -> Option<Rc<ServiceState>> {
+        self.0.borrow().get(slot as usize)?.upgrade()
+    }
+
+    fn add(&self, state: &Rc<ServiceState>) -> u32 {
+        let mut slots = self.0.borrow_mut();
+        let slot = slots.iter().position(|known| known.strong_count() == 0).unwrap_or(slots.len());
+        if slot == slots.len() {
+            slots.push(Weak::new());
+        }
+        slots[slot] = Rc::downgrade(state);
+        slot as u32
+    }
+}

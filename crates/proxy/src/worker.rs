@@ -1,0 +1,373 @@
+//! A worker: one thread that accepts connections and serves their exchanges from first to last byte.
+//!
+//! It runs one tokio `LocalRuntime`; the loop below is one task on it. A turn takes what the
+//! reactor has, calls the owners, polls woken seats and meets deadlines. Everything here belongs
+//! to this thread: `Rc`, `Cell` and `RefCell`, no lock and no atomic per exchange but the meters'
+//! plain stores.
+
+use crate::converse::converse;
+use crate::doors::Doors;
+use crate::exchange::{Client, Exchange};
+use crate::fleet::{Command, Shared};
+use crate::owner::Target;
+use crate::parked::Parked;
+use crate::plan::ListenAddress;
+use crate::seats::{Seat, SeatFuture, Seats};
+use crate::view::{Ground, LocalService, PlanView, Slots};
+use rustix::fd::OwnedFd;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use thalweg_core::{RequestId, limits};
+use thalweg_net::{Owner, Reactor};
+use thalweg_observe::{LogBatch, WorkerMeters};
+use thalweg_upstream::{Member, Names, OpenCount};
+use tokio::sync::mpsc;
+
+/// Bytes taken from a socket at once.
+const SCRATCH: usize = 64 * 1024;
+/// How often a worker says that it lives, flushes its log and trims its memory.
+const HEARTBEAT: Duration = Duration::from_millis(250);
+/// Turns in a row without asking the runtime, while there is much to do.
+const TURNS: usize = 8;
+/// Events in a turn that make it "much".
+const BUSY: usize = 8;
+
+/// What belongs to one worker.
+pub(crate) struct Worker {
+    pub(crate) id: usize,
+    pub(crate) reactor: Rc<Reactor>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) meters: Arc<WorkerMeters>,
+    /// Where sockets are received into; what must last is copied out.
+    pub(crate) scratch: RefCell<Box<[u8]>>,
+    pub(crate) log: RefCell<Option<LogBatch>>,
+    pub(crate) upstream_open: OpenCount,
+    pub(crate) doors: RefCell<Doors>,
+    pub(crate) parked: RefCell<Parked>,
+    view: RefCell<Rc<PlanView>>,
+    names: RefCell<Arc<Names>>,
+    slots: Slots,
+    seats: Seats<Client>,
+    random: RefCell<fastrand::Rng>,
+    draining: Cell<bool>,
+}
+
+impl Worker {
+    /// A worker with its listening sockets.
+    pub(crate) fn new(id: usize, shared: Arc<Shared>, sockets: Vec<OwnedFd>) -> io::Result<Rc<Self>> {
+        let reactor = Rc::new(Reactor::new()?);
+        let plan = shared.plan();
+        let names = shared.names();
+        let slots = Slots::default();
+        let ground = Ground { worker: id, registry: &shared.registry, names: &names, slots: &slots };
+        let view = PlanView::new(plan, &ground, None);
+        let shared_sockets = view.plan.listeners.iter().map(|l| matches!(l.address, ListenAddress::Unix(_)));
+        let doors = Doors::new(&reactor, sockets.into_iter().zip(shared_sockets))?;
+        let meters = shared.registry.worker(id);
+        let log = shared.log.as_ref().map(|log| log.batch(meters.clone()));
+        Ok(Rc::new(Self {
+            id,
+            reactor,
+            meters,
+            scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
+            log: RefCell::new(log),
+            upstream_open: OpenCount::default(),
+            doors: RefCell::new(doors),
+            parked: RefCell::new(Parked::new()),
+            view: RefCell::new(Rc::new(view)),
+            names: RefCell::new(names),
+            slots,
+            seats: Seats::new(),
+            random: RefCell::new(fastrand::Rng::new()),
+            draining: Cell::new(false),
+            shared,
+        }))
+    }
+
+    /// Runs until the fleet says stop.
+    pub(crate) async fn run(
+        self: Rc<Self>,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> io::Result<()> {
+        let ready = self.reactor.watch()?;
+        let mut sleep = pin!(tokio::time::sleep(HEARTBEAT));
+        let mut beat = self.reactor.now() + HEARTBEAT;
+        let mut lists = Lists::default();
+        loop {
+            let mut stop = false;
+            let mut guard = poll_fn(|context| {
+                while let Poll::Ready(command) = commands.poll_recv(context) {
+                    lists.commands.push(command.unwrap_or(Command::Stop));
+                    if matches!(lists.commands.last(), Some(Command::Stop)) {
+                        stop = true;
+                        break;
+                    }
+                }
+                self.seats.take_woken(&mut lists.woken, context.waker());
+                let timer = sleep.as_mut().poll(context).is_ready();
+                match ready.poll_read_ready(context) {
+                    Poll::Ready(guard) => Poll::Ready(Some(guard)),
+                    Poll::Pending if timer || !lists.commands.is_empty() || !lists.woken.is_empty() => {
+                        Poll::Ready(None)
+                    }
+                    Poll::Pending => Poll::Pending,
+                }
+            })
+            .await
+            .transpose()?;
+            lists.commands.drain(..).for_each(|command| self.obey(command));
+            if stop {
+                return Ok(());
+            }
+            let mut exhausted = true;
+            for _ in 0..TURNS {
+                let events = self.turn(&mut lists)?;
+                exhausted = events < limits::EVENTS_PER_TURN;
+                if events < BUSY {
+                    break;
+                }
+            }
+            if let Some(guard) = &mut guard
+                && exhausted
+            {
+                guard.clear_ready();
+            }
+            let now = self.reactor.now();
+            if now >= beat {
+                self.heartbeat(now.saturating_duration_since(beat));
+                beat = now + HEARTBEAT;
+            }
+            let next = self.reactor.next_deadline().map_or(beat, |deadline| deadline.min(beat));
+            if sleep.deadline().into_std() != next {
+                sleep.as_mut().reset(next.into());
+            }
+            if !exhausted {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Serves what is ready now; says how many events there were.
+    fn turn(self: &Rc<Self>, lists: &mut Lists) -> io::Result<usize> {
+        let events = self.reactor.wait(&mut lists.called)?;
+        self.reactor.expire(&mut lists.called);
+        for owner in lists.called.drain(..) {
+            self.call(owner);
+        }
+        self.seats.take_woken(&mut lists.woken, Waker::noop());
+        for seat in lists.woken.drain(..) {
+            self.poll_seat(seat);
+        }
+        self.doors.borrow_mut().reopen(self);
+        self.publish();
+        Ok(events)
+    }
+
+    fn call(self: &Rc<Self>, owner: Owner) {
+        match Target::from(owner) {
+            Target::Seat(seat) => self.poll_seat(seat),
+            Target::Parked(place) => self.unpark(place),
+            Target::Acceptor(door) => {
+                let accepted = self.doors.borrow_mut().accept(self, door);
+                accepted.into_iter().for_each(|client| self.park_first(client));
+            }
+            Target::Pool(slot) => {
+                if let Some(service) = self.slots.find(slot) {
+                    service.sweep();
+                }
+            }
+            Target::Refusal(index) => self.doors.borrow_mut().drain_refusal(self, index),
+        }
+    }
+
+    /// Something happened on a silent connection: it has a request, has ended, or was silent too long.
+    fn unpark(self: &Rc<Self>, place: u32) {
+        let mut parked = self.parked.borrow_mut();
+        let Some(client) = parked.peek(place) else { return };
+        if client.socket.is_readable() {
+            let Some(client) = parked.remove(place) else { return };
+            drop(parked);
+            self.seat(client);
+        } else if client.socket.expired() {
+            let ended = parked.remove(place);
+            drop(parked);
+            drop(ended);
+        }
+    }
+
+    fn seat(self: &Rc<Self>, client: Client) {
+        let seat = self.seats.occupy(client, |index, seat| self.staff(index, seat));
+        self.poll_seat(seat);
+    }
+
+    /// The future of a seat: one conversation after the other.
+    fn staff(self: &Rc<Self>, index: u32, seat: Rc<Seat<Client>>) -> SeatFuture {
+        let worker = self.clone();
+        Box::pin(async move {
+            let owner = Target::Seat(index).into();
+            let mut exchange = Exchange::new(owner);
+            loop {
+                let client = seat.next().await;
+                client.socket.set_owner(owner);
+                converse(&worker, client, &mut exchange).await;
+                worker.seats.vacate(index);
+            }
+        })
+    }
+
+    fn poll_seat(&self, seat: u32) {
+        if self.seats.poll(seat).is_err() {
+            self.meters.panics.add(1);
+            self.notice(|| "a bug in the proxy ended an exchange; the message above says where".into());
+        }
+    }
+
+    /// Lets a new connection wait for its first request.
+    pub(crate) fn park_first(&self, client: Client) {
+        let head = self.view.borrow().plan.client_timeouts.head;
+        self.park_for(client, head);
+    }
+
+    /// Lets a connection wait for its next request.
+    pub(crate) fn park(&self, client: Client) {
+        if self.draining.get() {
+            return;
+        }
+        let keep_alive = self.view.borrow().plan.client_timeouts.keep_alive;
+        self.park_for(client, keep_alive);
+    }
+
+    fn park_for(&self, client: Client, time: Duration) {
+        client.socket.set_deadline(Some(time));
+        let mut parked = self.parked.borrow_mut();
+        let place = parked.insert(client);
+        if let Some(client) = parked.peek(place) {
+            client.socket.set_owner(Target::Parked(place).into());
+        }
+    }
+
+    /// The plan in force.
+    pub(crate) fn view(&self) -> Rc<PlanView> {
+        self.view.borrow().clone()
+    }
+
+    /// Whether the proxy is stopping: connections are not kept.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// A new request id.
+    pub(crate) fn next_id(&self) -> RequestId {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ms = now.as_secs() * 1000 + u64::from(now.subsec_millis());
+        RequestId::new(ms, self.random.borrow_mut().u128(..))
+    }
+
+    /// A number for choices that should differ from time to time.
+    pub(crate) fn chance(&self) -> usize {
+        self.random.borrow_mut().usize(..)
+    }
+
+    /// Keeps upstream sockets within the worker's share of descriptors: an idle one makes room.
+    pub(crate) fn make_upstream_room(&self) {
+        if self.upstream_open.current() >= self.shared.loads.places.load(Relaxed) {
+            let view = self.view();
+            let _ = view.services.iter().any(|service| service.state.evict());
+        }
+    }
+
+    /// A line for the operator, written by the control thread; dropped when it cannot keep up.
+    pub(crate) fn notice(&self, text: impl FnOnce() -> String) {
+        if let Ok(permit) = self.shared.notices.try_reserve() {
+            permit.send(text());
+        }
+    }
+
+    /// How an operator knows a member: its service and the endpoint as written.
+    pub(crate) fn name_of(&self, local: &LocalService, member: &Member) -> String {
+        let service = &local.state.service;
+        let url = service.endpoints.get(member.endpoint as usize).map_or("", |endpoint| &endpoint.url);
+        format!("service `{}`, endpoint {url}", service.name)
+    }
+
+    fn obey(self: &Rc<Self>, command: Command) {
+        match command {
+            Command::Plan(plan) => {
+                let old = self.view();
+                let names = self.names.borrow().clone();
+                let ground = Ground {
+                    worker: self.id,
+                    registry: &self.shared.registry,
+                    names: &names,
+                    slots: &self.slots,
+                };
+                self.view.replace(Rc::new(PlanView::new(plan, &ground, Some(&old))));
+            }
+            Command::Names(names) => {
+                self.view().services.iter().for_each(|service| service.state.update(&names));
+                self.names.replace(names);
+            }
+            Command::Client(arrival) => {
+                if let Some(client) = Doors::welcome(self, arrival) {
+                    self.park_first(client);
+                }
+            }
+            Command::Drain => {
+                let last = self.doors.borrow_mut().close(self);
+                last.into_iter().for_each(|client| self.park_first(client));
+                self.draining.set(true);
+                self.leave_parked();
+            }
+            Command::Stop => {}
+        }
+    }
+
+    /// Closes the silent connections, and serves those that have just spoken.
+    fn leave_parked(self: &Rc<Self>) {
+        loop {
+            let client = self.parked.borrow_mut().remove_oldest();
+            match client {
+                Some(client) if client.socket.is_readable() || client.requests == 0 => self.seat(client),
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+
+    fn heartbeat(&self, late: Duration) {
+        self.meters.lag_us.set(late.as_micros() as i64);
+        self.seats.trim();
+        if let Some(log) = &mut *self.log.borrow_mut() {
+            log.flush();
+        }
+        let idle: usize = self.view().services.iter().map(|service| service.state.idle()).sum();
+        self.meters.upstream_idle.set(idle as i64);
+        self.meters.tick(Instant::now());
+    }
+
+    fn publish(&self) {
+        let load = &self.shared.loads.workers[self.id];
+        let active = self.seats.occupied();
+        load.active.store(active, Relaxed);
+        self.meters.active_exchanges.set(active as i64);
+        self.meters.idle_connections.set(self.parked.borrow().len() as i64);
+        if self.draining.get() && active == 0 {
+            load.drained.store(true, Relaxed);
+        }
+    }
+}
+
+/// Lists that keep their memory from turn to turn.
+#[derive(Default)]
+struct Lists {
+    called: Vec<Owner>,
+    woken: Vec<u32>,
+    commands: Vec<Command>,
+}

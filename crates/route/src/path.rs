@@ -1,0 +1,289 @@
+//! Path patterns as a route states them.
+//!
+//! | written | matches |
+//! |---|---|
+//! | `/a/b` | this path only |
+//! | `/a/*` | `/a`, `/a/` and all below, by whole segments: not `/ab` |
+//! | `/*` | everything |
+//! | `/users/{id}/posts` | `{id}` is one segment, not empty |
+//! | `/users/*/posts` | the same without a name |
+//! | `/files/{rest*}` | `/files` and all below, as `/files/*`, with a name |
+//!
+//! Configuration parses them. Invariant: literal text is in the normal form that request paths are
+//! brought to before they are matched, so that both compare as bytes: unreserved characters decoded, other
+//! escapes in upper case, no dot segments (RFC 3986 §6.2.2).
+
+use std::fmt;
+
+use crate::query::hex;
+use crate::value::Regex;
+
+/// Longest path pattern, in bytes as written.
+pub const PATTERN_LENGTH: usize = 4096;
+/// Most segments of a path pattern with parameters.
+pub const PATTERN_SEGMENTS: usize = 32;
+
+/// The paths that a route serves.
+#[derive(Clone, Debug)]
+pub enum PathPattern {
+    /// This path and no other, case-sensitive.
+    Exact(String),
+    /// This path and all below it, by whole segments; without the closing `/*`; empty for everything.
+    /// A slash at the end means nothing.
+    Prefix(String),
+    /// Segments of which some are open.
+    Pattern(Pattern),
+    /// A regular expression over the whole path.
+    Regex(Regex),
+}
+
+/// A path of which some segments are open.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Pattern {
+    segments: Vec<Segment>,
+    rest: Option<String>,
+}
+
+/// One segment of a [`Pattern`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Segment {
+    /// This text.
+    Literal(String),
+    /// Any one segment that is not empty, with its name; `*` has an empty name.
+    One(String),
+}
+
+impl PathPattern {
+    /// Parses the written form (see the module).
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong and, where it can be guessed, what to write instead.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some(body) = text.strip_prefix('/') else {
+            return Err(match text {
+                "" => "a path is missing, for example `/api/*`".into(),
+                "*" => "`*` is not a path; write `/*` for everything".into(),
+                _ => format!("`{text}` must begin with `/`"),
+            });
+        };
+        if text.len() > PATTERN_LENGTH {
+            return Err(format!("a path pattern has at most {PATTERN_LENGTH} bytes"));
+        }
+        let pattern = Pattern::parse(text, body)?;
+        if pattern.literals() < pattern.segments.len()
+            || pattern.rest.as_ref().is_some_and(|name| !name.is_empty())
+        {
+            return if pattern.segments.len() > PATTERN_SEGMENTS {
+                Err(format!("`{text}`: a path with parameters has at most {PATTERN_SEGMENTS} segments"))
+            } else {
+                Ok(Self::Pattern(pattern))
+            };
+        }
+        let literal =
+            pattern.segments.iter().fold(String::new(), |path, segment| path + &format!("/{segment}"));
+        if pattern.rest.is_none() {
+            return Ok(Self::Exact(literal));
+        }
+        if literal.ends_with('/') {
+            return Err(format!("`{text}` has an empty segment before `*`"));
+        }
+        Ok(Self::Prefix(literal))
+    }
+
+    /// A regular expression over the whole path, anchored at both ends, in linear time.
+    ///
+    /// # Errors
+    /// See [`Regex::parse`].
+    pub fn regex(text: &str) -> Result<Self, String> {
+        Regex::parse(text).map(Self::Regex)
+    }
+
+    /// Whether a path in normal form fits. The table does not call it; `explain` and checks do.
+    pub fn matches(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Exact(text) => path == text.as_bytes(),
+            Self::Prefix(text) => {
+                let prefix = text.trim_end_matches('/').as_bytes();
+                prefix.is_empty()
+                    || path.strip_prefix(prefix).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+            }
+            Self::Pattern(pattern) => pattern.matches(path),
+            Self::Regex(regex) => regex.matches(path),
+        }
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(text) => f.write_str(text),
+            Self::Prefix(text) => write!(f, "{}/*", text.trim_end_matches('/')),
+            Self::Pattern(pattern) => pattern.fmt(f),
+            Self::Regex(regex) => f.write_str(regex.as_str()),
+        }
+    }
+}
+
+impl Pattern {
+    fn parse(text: &str, body: &str) -> Result<Self, String> {
+        let mut segments = Vec::new();
+        let mut pieces = body.split('/').peekable();
+        while let Some(piece) = pieces.next() {
+            let last = pieces.peek().is_none();
+            if piece == "*" && last {
+                return Ok(Self { segments, rest: Some(String::new()) });
+            }
+            if let Some(name) = piece.strip_prefix('{').and_then(|inner| inner.strip_suffix("*}")) {
+                if !last {
+                    return Err(format!("`{{{name}*}}` in `{text}` must be the last segment"));
+                }
+                let name = parameter_name(text, name, &segments)?;
+                return Ok(Self { segments, rest: Some(name) });
+            }
+            let segment = Segment::parse(text, piece, &segments)?;
+            segments.push(segment);
+        }
+        Ok(Self { segments, rest: None })
+    }
+
+    /// The segments in order, without the rest.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The name of the rest (empty for `*`), if the pattern ends in one.
+    pub fn rest(&self) -> Option<&str> {
+        self.rest.as_deref()
+    }
+
+    /// How many segments are literal: more come first.
+    pub fn literals(&self) -> usize {
+        self.segments.iter().filter(|segment| matches!(segment, Segment::Literal(_))).count()
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        let Some(body) = path.strip_prefix(b"/") else { return false };
+        let mut pieces = body.split(|byte| *byte == b'/');
+        for segment in &self.segments {
+            let fits = match (pieces.next(), segment) {
+                (Some(piece), Segment::Literal(text)) => piece == text.as_bytes(),
+                (Some(piece), Segment::One(_)) => !piece.is_empty(),
+                (None, _) => false,
+            };
+            if !fits {
+                return false;
+            }
+        }
+        self.rest.is_some() || pieces.next().is_none()
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            write!(f, "/{segment}")?;
+        }
+        match self.rest.as_deref() {
+            None => Ok(()),
+            Some("") => f.write_str("/*"),
+            Some(name) => write!(f, "/{{{name}*}}"),
+        }
+    }
+}
+
+impl Segment {
+    fn parse(text: &str, piece: &str, before: &[Self]) -> Result<Self, String> {
+        if piece == "*" {
+            return Ok(Self::One(String::new()));
+        }
+        if let Some(name) = piece.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) {
+            return parameter_name(text, name, before).map(Self::One);
+        }
+        if piece.contains(['{', '}', '*']) {
+            return Err(format!(
+                "`{piece}` in `{text}`: `{{name}}` and `*` stand for a whole segment; use `path_regex` for parts of one"
+            ));
+        }
+        if let Some(name) = piece.strip_prefix(':') {
+            return Err(format!("`{piece}` in `{text}`: a parameter is written `{{{name}}}`"));
+        }
+        normal_literal(text, piece).map(Self::Literal)
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Literal(text) => f.write_str(text),
+            Self::One(name) if name.is_empty() => f.write_str("*"),
+            Self::One(name) => write!(f, "{{{name}}}"),
+        }
+    }
+}
+
+fn parameter_name(text: &str, name: &str, before: &[Segment]) -> Result<String, String> {
+    let mut letters = name.bytes();
+    let sound = letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && letters.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !sound {
+        return Err(format!("`{name}` in `{text}` is not a parameter name; use letters, digits and `_`"));
+    }
+    if before.iter().any(|segment| matches!(segment, Segment::One(other) if other == name)) {
+        return Err(format!("`{{{name}}}` stands twice in `{text}`"));
+    }
+    Ok(name.to_owned())
+}
+
+/// The normal form of a literal segment.
+fn normal_literal(text: &str, piece: &str) -> Result<String, String> {
+    let mut normal = String::with_capacity(piece.len());
+    let mut rest = piece.as_bytes();
+    while let Some((&first, mut tail)) = rest.split_first() {
+        let mut byte = first;
+        let mut keep = is_plain(first);
+        if first == b'%' {
+            let [high, low, after @ ..] = tail else { return Err(malformed_escape(text)) };
+            let (Some(high), Some(low)) = (hex(*high), hex(*low)) else { return Err(malformed_escape(text)) };
+            byte = high << 4 | low;
+            keep = is_unreserved(byte);
+            tail = after;
+        }
+        if matches!(first, b'?' | b'#') {
+            return Err(format!("`{text}`: a path pattern ends before `{}`", char::from(first)));
+        }
+        if byte.is_ascii_control() || byte == b'\\' {
+            return Err(format!(
+                "`{text}`: requests with a control character or backslash in the path are refused"
+            ));
+        }
+        if keep {
+            normal.push(char::from(byte));
+        } else {
+            normal.push_str(&format!("%{byte:02X}"));
+        }
+        rest = tail;
+    }
+    if matches!(normal.as_str(), "." | "..") {
+        return Err(format!(
+            "`{text}`: `.` and `..` are resolved before paths are matched; write the plain path"
+        ));
+    }
+    Ok(normal)
+}
+
+fn malformed_escape(text: &str) -> String {
+    format!("`{text}` has a malformed escape; write `%25` for a percent sign")
+}
+
+/// RFC 3986 §2.3.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Bytes that stand in a path without an escape (RFC 3986 §3.3).
+fn is_plain(byte: u8) -> bool {
+    is_unreserved(byte) || b"!$&'()*+,;=:@".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Which of two routes is tried first within one host level: the order that the crate's page states.
+//!
+//! [`crate::Table::build`] sorts all routes by it once; from then on a smaller number is a better route.
+
+use std::cmp::Reverse;
+
+use crate::path::PathPattern;
+use crate::table::RouteMatch;
+
+/// The kind of a route's path condition. The order of the variants is the precedence.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum PathKind {
+    Exact,
+    Prefix,
+    Pattern,
+    Regex,
+    /// `/*` or none. Last, or else a catch-all would shadow every pattern and regex of its host.
+    Everything,
+}
+
+/// The place of a route; the order of the fields is the order of the rules.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Precedence {
+    path: PathKind,
+    /// Bytes of a prefix, literal segments of a pattern.
+    literal: Reverse<usize>,
+    takes_rest: bool,
+    any_method: bool,
+    headers: Reverse<usize>,
+    query: Reverse<usize>,
+    position: usize,
+}
+
+impl Precedence {
+    /// The place of the route at `position` in the file.
+    pub(crate) fn of(route: &RouteMatch, position: usize) -> Self {
+        let (path, literal, takes_rest) = match &route.path {
+            Some(PathPattern::Exact(_)) => (PathKind::Exact, 0, false),
+            Some(PathPattern::Prefix(prefix)) => match prefix.trim_end_matches('/').len() {
+                0 => (PathKind::Everything, 0, false),
+                length => (PathKind::Prefix, length, false),
+            },
+            Some(PathPattern::Pattern(pattern)) => {
+                (PathKind::Pattern, pattern.literals(), pattern.rest().is_some())
+            }
+            Some(PathPattern::Regex(_)) => (PathKind::Regex, 0, false),
+            None => (PathKind::Everything, 0, false),
+        };
+        Self {
+            path,
+            literal: Reverse(literal),
+            takes_rest,
+            any_method: route.methods.is_empty(),
+            headers: Reverse(route.headers.len()),
+            query: Reverse(route.query.len()),
+            position,
+        }
+    }
+}

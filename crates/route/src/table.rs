@@ -1,0 +1,141 @@
+//! The table: what a plan's routes are compiled to.
+//!
+//! Built by the plan's compiler, asked by the proxy once per exchange and by `explain`. Invariant: immutable
+//! once built; routes are held in the order of their precedence, so that a smaller number is a better route
+//! wherever two are compared.
+
+use std::fmt;
+
+use ipnet::IpNet;
+
+use crate::candidates::{Candidate, Candidates};
+use crate::conditions::Route;
+use crate::host::HostPattern;
+use crate::hosts::Hosts;
+use crate::level::Paths;
+use crate::path::PathPattern;
+use crate::precedence::Precedence;
+use crate::request::Query;
+use crate::value::FieldMatch;
+
+/// What a request must be for a route to take it. All conditions must hold; an empty list asks nothing.
+#[derive(Clone, Debug, Default)]
+pub struct RouteMatch {
+    /// Hosts, of which one must match; empty for any.
+    pub hosts: Vec<HostPattern>,
+    /// The path; `None` for any.
+    pub path: Option<PathPattern>,
+    /// Methods, of which one must be the request's, case-sensitive. `GET` does not stand for `HEAD`.
+    pub methods: Vec<String>,
+    /// Header conditions, all of which must hold.
+    pub headers: Vec<FieldMatch>,
+    /// Query conditions, all of which must hold.
+    pub query: Vec<FieldMatch>,
+    /// Networks, of which one must hold the client.
+    pub clients: Vec<IpNet>,
+    /// Listeners, by their number in the plan; empty for all.
+    pub listeners: Vec<u16>,
+}
+
+/// A route: its index in the list that the table was built from.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RouteId(pub u32);
+
+/// Why a table could not be built.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct BuildError {
+    /// The index of the route.
+    pub route: usize,
+    /// What is wrong, lower case, without full stop.
+    pub reason: String,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "route {}: {}", self.route + 1, self.reason)
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// A compiled routing table.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Best first.
+    routes: Vec<Route>,
+    hosts: Hosts,
+    paths: Paths,
+}
+
+impl Table {
+    /// Compiles routes, given in the order of the file.
+    ///
+    /// # Errors
+    /// The first route with a pattern that is not in the normal form which the `parse` functions
+    /// give, or with a name that no request can carry.
+    pub fn build(routes: &[RouteMatch]) -> Result<Self, BuildError> {
+        let mut compiled = Vec::with_capacity(routes.len());
+        for (position, route) in routes.iter().enumerate() {
+            let blame = |reason| BuildError { route: position, reason };
+            check_normal(route).map_err(blame)?;
+            let id = route_id(position).map_err(blame)?;
+            compiled.push((Precedence::of(route, position), Route::new(id, route).map_err(blame)?));
+        }
+        compiled.sort_unstable_by_key(|(precedence, _)| *precedence);
+        let mut table = Self::default();
+        for (number, (_, compiled)) in (0_u32..).zip(compiled) {
+            let route = &routes[compiled.id.0 as usize];
+            let hosts = if route.hosts.is_empty() { &[HostPattern::Any][..] } else { &route.hosts };
+            for host in hosts {
+                table.hosts.level(host).insert(&mut table.paths, route.path.as_ref(), number);
+            }
+            table.routes.push(compiled);
+        }
+        table.paths.tree.finish();
+        Ok(table)
+    }
+
+    /// The route that takes a request.
+    pub fn find(&self, request: &Query<'_>) -> Option<RouteId> {
+        self.walk(request).find(|route| route.check(request).is_ok()).map(|route| route.id)
+    }
+
+    /// Every route whose host and path match, best first, with the reason why it does not take the request;
+    /// the first without one is what [`Self::find`] gives. A route may come up once for each of its hosts.
+    pub fn candidates<'a>(&'a self, request: &'a Query<'a>) -> impl Iterator<Item = Candidate> + 'a {
+        self.walk(request).map(|route| Candidate { id: route.id, outcome: route.check(request) })
+    }
+
+    fn walk<'a>(&'a self, request: &'a Query<'_>) -> Candidates<'a> {
+        Candidates::new(&self.routes, &self.paths, self.hosts.levels(request.host), request.path)
+    }
+}
+
+fn route_id(position: usize) -> Result<RouteId, String> {
+    u32::try_from(position)
+        .ok()
+        .filter(|id| *id < u32::MAX)
+        .map(RouteId)
+        .ok_or_else(|| "there are too many routes".to_owned())
+}
+
+/// The variants are open, so a pattern may not have come through `parse`.
+fn check_normal(route: &RouteMatch) -> Result<(), String> {
+    for host in &route.hosts {
+        if HostPattern::parse(&host.to_string())? != *host {
+            return Err(format!("the host `{host}` is not in its normal form"));
+        }
+    }
+    match &route.path {
+        Some(PathPattern::Exact(path)) if !path.starts_with('/') => {
+            Err(format!("the path `{path}` must begin with `/`"))
+        }
+        Some(PathPattern::Prefix(prefix)) if !prefix.is_empty() && !prefix.starts_with('/') => {
+            Err(format!("the prefix `{prefix}` must begin with `/`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! `thalweg check [FILE]`: everything that is wrong with a configuration.
+
+use super::{complain, say};
+use clap::Args;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use thalweg_config::{Loaded, Look, Report, find, load_file, places};
+
+/// What to check.
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    /// The configuration; default: where `run` would find it
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// One line per mistake, `file:line:column: message`
+    #[arg(long)]
+    lines: bool,
+}
+
+pub(crate) fn check(args: &CheckArgs) -> ExitCode {
+    let Some(path) = locate(args.file.as_deref()) else { return ExitCode::FAILURE };
+    match load_file(&path) {
+        Ok(loaded) => {
+            show(&loaded.warnings, args.lines);
+            say(format_args!("{}: ok ({})", path.display(), summary(&loaded)));
+            ExitCode::SUCCESS
+        }
+        Err(report) => {
+            show(&report, args.lines);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The configuration file, or a message that names every place that was looked at.
+pub(crate) fn locate(explicit: Option<&Path>) -> Option<PathBuf> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let found = find(explicit, &environment, &|path| path.is_file());
+    if found.is_none() {
+        let looked: Vec<String> =
+            places(&environment).iter().map(|path| format!("  {}", path.display())).collect();
+        complain(format_args!("no configuration found; looked at\n{}", looked.join("\n")));
+        complain(
+            "help: name one with `--config FILE`, or try `thalweg run --listen :8080 --to http://127.0.0.1:9001`",
+        );
+    }
+    found
+}
+
+/// Prints a report to stderr, in colour only for a terminal.
+pub(crate) fn show(report: &Report, lines: bool) {
+    let no_color = std::env::var("NO_COLOR").ok();
+    let look = Look::choose(std::io::stderr().is_terminal(), no_color.as_deref());
+    let text = if lines { report.lines() } else { report.render(look) };
+    if !text.trim().is_empty() {
+        super::output::print_error(text.trim_end());
+    }
+}
+
+/// What a configuration holds, in a few words.
+pub(crate) fn summary(loaded: &Loaded) -> String {
+    let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    let plan = &loaded.plan;
+    [
+        count(plan.listeners.len(), "listener"),
+        count(plan.routes.len(), "route"),
+        count(plan.services.len(), "service"),
+    ]
+    .join(", ")
+}

@@ -1,0 +1,39 @@
+//! `thalweg list filters|balancers`: the explicit lists that the code is built from.
+
+use super::say;
+use clap::{Args, ValueEnum};
+use std::process::ExitCode;
+
+/// What to list.
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    what: Kind,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    /// What a route can do to a request
+    Filters,
+    /// How an endpoint can be chosen
+    Balancers,
+}
+
+pub(crate) fn list(args: &ListArgs) -> ExitCode {
+    let rows: Vec<(&str, &str)> = match args.what {
+        Kind::Filters => thalweg_filter::ALL.to_vec(),
+        Kind::Balancers => thalweg_balance::BALANCERS.iter().map(|b| (b.name, b.summary)).collect(),
+    };
+    if args.json {
+        let rows =
+            rows.iter().map(|(name, about)| format!("{{\"name\":{name:?},\"about\":{:?}}}", about.trim()));
+        say(format_args!("[{}]", rows.collect::<Vec<_>>().join(",")));
+    } else {
+        for (name, about) in rows {
+            say(format_args!("{name:<16} {}", about.trim()));
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,94 @@
+//! The command line: one file per verb.
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0 ok, 1 invalid configuration or
+//! failed start, 2 usage, 3 forced end before the drain had finished.
+
+mod check;
+mod demo;
+mod health;
+mod list;
+mod output;
+mod run;
+mod stop;
+mod version;
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use thalweg_admin::{Target, Token, known_sockets};
+
+pub(crate) use check::show;
+pub(crate) use output::{complain, say};
+
+/// A reverse proxy, load balancer and API gateway that explains itself.
+#[derive(Debug, Parser)]
+#[command(name = "thalweg", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the proxy
+    Run(run::RunArgs),
+    /// Check a configuration file and say everything that is wrong with it
+    Check(check::CheckArgs),
+    /// Try it: sample services, a proxy in front of them, and URLs to open
+    Demo(demo::DemoArgs),
+    /// Say whether the running proxy is ready for traffic
+    Health(AdminArgs),
+    /// Have the running proxy finish what it does and end
+    Stop(AdminArgs),
+    /// List what can be named in a configuration
+    List(list::ListArgs),
+    /// Print the version
+    Version(version::VersionArgs),
+}
+
+impl Cli {
+    /// Does what the verb says.
+    pub(crate) fn run(self) -> ExitCode {
+        match self.verb {
+            Verb::Run(args) => run::run(&args),
+            Verb::Check(args) => check::check(&args),
+            Verb::Demo(args) => demo::demo(&args),
+            Verb::Health(args) => health::health(&args),
+            Verb::Stop(args) => stop::stop(&args),
+            Verb::List(args) => list::list(&args),
+            Verb::Version(args) => version::version(&args),
+        }
+    }
+}
+
+/// How a verb reaches the running proxy.
+#[derive(Args, Debug)]
+pub(crate) struct AdminArgs {
+    /// Where the admin API is: `http://127.0.0.1:9900` or `unix:/path`; default: the local socket
+    #[arg(long, value_name = "URL")]
+    admin: Option<String>,
+    /// File with the token for an http address
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    token_file: Option<PathBuf>,
+}
+
+impl AdminArgs {
+    /// Calls the admin API; an error is a sentence for people.
+    fn call(&self, method: &str, path: &str) -> Result<thalweg_admin::Answer, String> {
+        let targets = match &self.admin {
+            Some(text) => vec![Target::parse(text)?],
+            None => known_sockets().into_iter().map(Target::Socket).collect(),
+        };
+        let token = self.token_file.as_deref().map(Token::from_file).transpose();
+        let token = token.map_err(|error| error.to_string())?;
+        let mut last = String::new();
+        for target in targets {
+            match thalweg_admin::call(&target, token.as_ref(), method, path) {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.nobody_there() => last = error.to_string(),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Err(last)
+    }
+}

@@ -1,0 +1,69 @@
+//! `thalweg run`: the proxy.
+
+use super::check::{locate, show};
+use super::complain;
+use crate::control::{RunOptions, start};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use thalweg_config::{Loaded, load_file, quick};
+
+/// What to run.
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// The configuration; default: $THALWEG_CONFIG, ./thalweg.yaml, the XDG configuration directory, /etc/thalweg/thalweg.yaml
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to"])]
+    config: Option<PathBuf>,
+    /// Without a file: an address to listen on, for example :8080 (may be given several times)
+    #[arg(long, value_name = "ADDRESS", requires = "to")]
+    listen: Vec<String>,
+    /// Without a file: where requests go, for example http://127.0.0.1:9001 (may be given several times)
+    #[arg(long, value_name = "URL", requires = "listen")]
+    to: Vec<String>,
+    /// Another place for the admin socket
+    #[arg(long, value_name = "PATH")]
+    admin_socket: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &RunArgs) -> ExitCode {
+    let (loaded, file) = if args.listen.is_empty() {
+        let Some(path) = locate(args.config.as_deref()) else { return ExitCode::FAILURE };
+        (load_file(&path), Some(path))
+    } else {
+        (quick(&args.listen, &args.to), None)
+    };
+    match loaded {
+        Ok(loaded) => {
+            let admin_socket = args.admin_socket.clone();
+            run_loaded(loaded, RunOptions { file, admin_socket, quiet: false })
+        }
+        Err(report) => {
+            show(&report, false);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a configuration to its end.
+pub(crate) fn run_loaded(loaded: Loaded, options: RunOptions) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            complain(format_args!("cannot start: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    runtime.block_on(async {
+        match start(loaded, options).await {
+            Ok((control, admin)) => {
+                let code = control.run().await;
+                admin.shutdown();
+                code
+            }
+            Err(text) => {
+                complain(text);
+                ExitCode::FAILURE
+            }
+        }
+    })
+}

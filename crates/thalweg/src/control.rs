@@ -1,0 +1,176 @@
+//! The control thread: everything that is not an exchange.
+//!
+//! It starts the fleet, then waits: for signals, for lines that workers want said, for names that
+//! resolve differently, for the admin API. It is the process's first thread with a small runtime of
+//! its own, so it answers while workers are saturated.
+
+mod admin;
+mod prepare;
+mod start;
+
+pub(crate) use start::{RunOptions, start};
+
+use crate::cli::{complain, show};
+use admin::Shared;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_config::{Loaded, load_file};
+use thalweg_discovery::{News, Watch, names_in};
+use thalweg_observe::LogWriter;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// How often a drain is looked at.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// How long the access log may take to write its last lines.
+const LOG_TIME: Duration = Duration::from_secs(2);
+
+/// The running proxy, as the control thread holds it.
+pub(crate) struct Control {
+    pub(crate) shared: Arc<Shared>,
+    log: Option<Arc<LogWriter>>,
+    notices: mpsc::Receiver<String>,
+    watch: Watch,
+    /// The file that the configuration came from.
+    file: Option<PathBuf>,
+}
+
+struct Signals {
+    stop: [Signal; 3],
+    reload: Signal,
+    reopen: Signal,
+    upgrade: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            stop: [
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::quit())?,
+            ],
+            reload: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+            upgrade: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    async fn stop(stop: &mut [Signal; 3]) {
+        let [terminate, interrupt, quit] = stop;
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {}, _ = quit.recv() => {} }
+    }
+}
+
+impl Control {
+    /// Runs until the proxy is to end, drains, and says how it ended.
+    pub(crate) async fn run(mut self) -> ExitCode {
+        let mut signals = match Signals::new() {
+            Ok(signals) => signals,
+            Err(error) => {
+                complain(format_args!("cannot watch for signals: {error}"));
+                return ExitCode::FAILURE;
+            }
+        };
+        let shared = self.shared.clone();
+        loop {
+            tokio::select! {
+                () = Signals::stop(&mut signals.stop) => break,
+                () = shared.stop_asked() => break,
+                _ = signals.reload.recv() => self.reload(),
+                _ = signals.reopen.recv() => self.reopen(),
+                _ = signals.upgrade.recv() => complain("SIGUSR2: upgrade is not available in this version"),
+                Some(line) = self.notices.recv() => complain(line),
+                news = self.watch.next() => self.take_over(news),
+            }
+        }
+        self.drain(&mut signals).await
+    }
+
+    async fn drain(mut self, signals: &mut Signals) -> ExitCode {
+        let shutdown = self.shared.fleet().plan().shutdown;
+        self.shared.begin_drain();
+        complain(format_args!("draining: {} exchanges under way", self.shared.fleet().active()));
+        let begun = Instant::now();
+        let deadline = begun + shutdown.delay + shutdown.grace;
+        let mut told = false;
+        let whole = loop {
+            if !told && begun.elapsed() >= shutdown.delay {
+                told = true;
+                self.shared.fleet().drain();
+            }
+            if told && self.shared.fleet().is_drained() {
+                break true;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(DRAIN_LOOK) => {}
+                () = Signals::stop(&mut signals.stop) => break false,
+                Some(line) = self.notices.recv() => complain(line),
+            }
+            if Instant::now() >= deadline {
+                break false;
+            }
+        };
+        if !whole {
+            complain(format_args!("stopped with {} exchanges under way", self.shared.fleet().active()));
+        }
+        self.shared.fleet().stop();
+        if let Some(log) = &self.log {
+            log.shutdown(LOG_TIME);
+        }
+        if whole {
+            complain("stopped");
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(3)
+        }
+    }
+
+    /// HUP: the file's routes, services and limits take over; a mistake changes nothing.
+    fn reload(&mut self) {
+        let Some(file) = &self.file else {
+            return complain("SIGHUP: there is no configuration file to reload");
+        };
+        let loaded = match load_file(file) {
+            Ok(loaded) => loaded,
+            Err(report) => {
+                show(&report, false);
+                return complain("reload refused; the old configuration keeps running");
+            }
+        };
+        let Loaded { plan, .. } = loaded;
+        let running = self.shared.fleet().plan();
+        let same = plan.listeners.len() == running.listeners.len()
+            && plan
+                .listeners
+                .iter()
+                .zip(&running.listeners)
+                .all(|(new, old)| new.name == old.name && new.address == old.address);
+        if !same {
+            complain("reload refused: changing listeners needs a restart in this version");
+            return complain("the old configuration keeps running");
+        }
+        let names = names_in(plan.services.iter());
+        let known = self.shared.fleet().names();
+        self.shared.set_plan(plan);
+        self.watch = Watch::start(&names, &known);
+        complain(format_args!("reloaded {}", file.display()));
+    }
+
+    fn reopen(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+            complain("access log reopened");
+        }
+    }
+
+    fn take_over(&self, news: News) {
+        match news {
+            News::Changed(names) => self.shared.fleet().set_names(names),
+            News::Failed(text) => complain(text),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the admin API sees of the running proxy, and what it may ask of it.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+use thalweg_admin::{ConnectionStatus, Control, DescriptorStatus, ListenerStatus, State, Status};
+use thalweg_core::limits::WORKER_SILENCE;
+use thalweg_observe::Registry;
+use thalweg_proxy::{Fleet, Plan};
+use tokio::sync::Notify;
+
+/// Shared by the control thread and the admin thread.
+pub(crate) struct Shared {
+    fleet: Fleet,
+    registry: Arc<Registry>,
+    descriptors: usize,
+    started: Instant,
+    generation: AtomicU64,
+    draining: AtomicBool,
+    stop: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(fleet: Fleet, registry: Arc<Registry>, descriptors: usize) -> Self {
+        Self {
+            fleet,
+            registry,
+            descriptors,
+            started: Instant::now(),
+            generation: AtomicU64::new(1),
+            draining: AtomicBool::new(false),
+            stop: Notify::new(),
+        }
+    }
+
+    /// All workers.
+    pub(crate) fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// Descriptors that the process may open.
+    pub(crate) fn descriptors(&self) -> usize {
+        self.descriptors
+    }
+
+    /// Waits until the admin API says stop.
+    pub(crate) async fn stop_asked(&self) {
+        self.stop.notified().await;
+    }
+
+    /// From now on the proxy is not ready.
+    pub(crate) fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// A new plan takes over.
+    pub(crate) fn set_plan(&self, plan: Plan) {
+        self.fleet.set_plan(plan);
+        self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Control for Shared {
+    fn status(&self) -> Status {
+        let draining = self.draining.load(Ordering::Relaxed);
+        let listeners = self.fleet.bound().iter().map(|bound| ListenerStatus {
+            name: bound.name.to_string(),
+            address: bound.address.clone(),
+            protocol: "http".into(),
+        });
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            state: if draining { State::Draining } else { State::Running },
+            generation: self.generation.load(Ordering::Relaxed),
+            workers: self.fleet.workers(),
+            listeners: listeners.collect(),
+            connections: ConnectionStatus {
+                active: self.fleet.clients() as u64,
+                max: self.fleet.places() as u64,
+            },
+            requests_active: self.fleet.active() as u64,
+            descriptors: DescriptorStatus {
+                used: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
+                limit: self.descriptors as u64,
+            },
+        }
+    }
+
+    fn alive(&self) -> Result<(), String> {
+        let now = Instant::now();
+        for (worker, meters) in self.registry.workers().iter().enumerate() {
+            let silence = meters.silence(now);
+            if silence > WORKER_SILENCE {
+                return Err(format!("worker {worker} has not turned for {} s", silence.as_secs()));
+            }
+        }
+        Ok(())
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err("draining".into());
+        }
+        self.alive()
+    }
+
+    fn metrics(&self) -> String {
+        self.registry.render()
+    }
+
+    fn stop(&self) {
+        self.stop.notify_one();
+    }
+}

@@ -1,0 +1,183 @@
+//! Starting: in the order in which a failure leaves nothing behind.
+//!
+//! Limits, doors, user, threads. Addresses are bound first because ports below 1024 need the
+//! privileges that `user:` gives up, and threads come last because they keep the privileges that
+//! they start with.
+
+use super::Control;
+use super::admin::Shared;
+use super::prepare::{become_user, default_state_directory};
+use crate::cli::{complain, show};
+use rustix::io::Errno;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_admin::AdminOptions;
+use thalweg_config::Loaded;
+use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings, Token};
+use thalweg_discovery::{News, Watch, names_in};
+use thalweg_net::machine;
+use thalweg_observe::{Destination, Format, LogWriter, Registry};
+use thalweg_proxy::plan::ListenAddress;
+use thalweg_proxy::{Fleet, FleetOptions, StartError, open_doors};
+use tokio::sync::mpsc;
+
+/// Lines that workers may have waiting.
+const NOTICES: usize = 256;
+/// How long the start waits for host names; afterwards they are resolved while the proxy runs.
+const FIRST_NAMES: Duration = Duration::from_secs(2);
+
+/// What the command line says beside the configuration.
+#[derive(Debug, Default)]
+pub(crate) struct RunOptions {
+    /// The file that the configuration came from.
+    pub(crate) file: Option<PathBuf>,
+    /// Another place for the admin socket.
+    pub(crate) admin_socket: Option<PathBuf>,
+    /// Say less: what is said is said by somebody else.
+    pub(crate) quiet: bool,
+}
+
+/// Starts the proxy; the caller then runs [`Control::run`]. The handle ends the admin thread when dropped.
+///
+/// # Errors
+/// A sentence for the operator, with help where there is some.
+pub(crate) async fn start(
+    loaded: Loaded,
+    options: RunOptions,
+) -> Result<(Control, thalweg_admin::Handle), String> {
+    let Loaded { plan, settings, warnings } = loaded;
+    show(&warnings, false);
+    let descriptors = machine::raise_descriptor_limit();
+    let workers = settings.workers.map_or_else(machine::cpus, usize::from);
+    let doors = open_doors(&plan, workers).map_err(|error| explain(&error))?;
+    let state = settings.state.clone().unwrap_or_else(default_state_directory);
+    let socket = options.admin_socket.clone().unwrap_or_else(thalweg_admin::default_socket);
+    if let Some(user) = &settings.user {
+        let user = user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user));
+        let directories: Vec<_> = socket.parent().into_iter().chain([state.as_path()]).collect();
+        become_user(&user, &directories)?;
+    }
+    let registry = Arc::new(Registry::new(workers));
+    let log = open_log(settings.access_log.as_ref(), &registry)?;
+    let (notices_in, notices) = mpsc::channel(NOTICES);
+    let mut watch = Watch::start(&names_in(plan.services.iter()), &Default::default());
+    let names = first_names(&mut watch).await;
+    let fleet_options = FleetOptions {
+        descriptors,
+        registry: registry.clone(),
+        log: log.clone(),
+        notices: notices_in,
+        names,
+    };
+    let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
+    let budget = registry.budget();
+    budget.descriptors.set(descriptors as i64);
+    budget.connections.set(fleet.places() as i64);
+    let shared = Arc::new(Shared::new(fleet, registry, descriptors));
+    let admin = admin_options(&settings, socket, state)?;
+    let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
+    if !options.quiet {
+        announce(&shared, &settings, &admin);
+    }
+    Ok((Control { shared, log, notices, watch, file: options.file }, admin))
+}
+
+/// Waits a little for host names, so that the first requests find their endpoints.
+async fn first_names(watch: &mut Watch) -> thalweg_upstream::Names {
+    let mut names = thalweg_upstream::Names::new();
+    let _ = tokio::time::timeout(FIRST_NAMES, async {
+        while !watch.is_complete() {
+            match watch.next().await {
+                News::Changed(changed) => names = changed,
+                News::Failed(text) => complain(text),
+            }
+        }
+    })
+    .await;
+    names
+}
+
+fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Arc<LogWriter>>, String> {
+    let Some(AccessLog { format, target }) = wanted else { return Ok(None) };
+    let format = match format {
+        LogFormat::Json => Format::Json,
+        LogFormat::Combined => Format::Combined,
+    };
+    let destination = match target {
+        LogTarget::Stdout => Destination::Stdout,
+        LogTarget::Stderr => Destination::Stderr,
+        LogTarget::File(path) => Destination::File(path.clone()),
+    };
+    let writer = LogWriter::start(destination, format, registry.log()).map_err(|error| error.to_string())?;
+    Ok(Some(Arc::new(writer)))
+}
+
+fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Result<AdminOptions, String> {
+    let token = settings.admin.as_ref().and_then(|admin| admin.token.as_ref()).map(|token| match token {
+        Token::Value(text) => thalweg_admin::Token::new(text),
+        Token::File(path) => thalweg_admin::Token::from_file(path)
+            .map_err(|error| format!("cannot read the admin token {}: {error}", path.display())),
+    });
+    Ok(AdminOptions {
+        socket,
+        address: settings.admin.as_ref().and_then(|admin| tcp(&admin.address)),
+        token: token.transpose()?,
+        state_dir,
+        names: Vec::new(),
+        metrics_address: settings.metrics.as_ref().and_then(tcp),
+    })
+}
+
+fn tcp(address: &ListenAddress) -> Option<SocketAddr> {
+    match address {
+        ListenAddress::Tcp { address, .. } => Some(*address),
+        ListenAddress::Unix(_) => None,
+    }
+}
+
+fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle) {
+    let fleet = shared.fleet();
+    let workers = fleet.workers();
+    complain(format_args!(
+        "{} with {workers} worker{}, {} client connections at once, {} descriptors",
+        env!("CARGO_PKG_VERSION"),
+        if workers == 1 { "" } else { "s" },
+        fleet.places(),
+        shared.descriptors(),
+    ));
+    if settings.access_log.is_none() {
+        complain("no access log; `access_log: { format: json }` turns it on");
+    }
+    for bound in fleet.bound() {
+        complain(format_args!("listening on {} ({})", bound.address, bound.name));
+    }
+    let addresses = admin.addresses();
+    if let Some(address) = addresses.metrics {
+        complain(format_args!("metrics on {address}"));
+    }
+    if let Some(address) = addresses.admin {
+        complain(format_args!("admin on {address}"));
+    }
+    if let Some(token) = admin.token_file() {
+        complain(format_args!("admin token in {}", token.path.display()));
+    }
+    complain(format_args!("admin on unix:{}", addresses.socket.display()));
+    complain("ready");
+}
+
+/// What the kernel said, and what to do about it.
+fn explain(error: &StartError) -> String {
+    let code = error.source.raw_os_error().map(Errno::from_raw_os_error);
+    let help = match code {
+        Some(Errno::ADDRINUSE) => "another program listens there; stop it, or choose another address",
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE: `setcap cap_net_bind_service=+ep` on the \
+             binary, or AmbientCapabilities=CAP_NET_BIND_SERVICE in its systemd unit"
+        }
+        Some(Errno::ADDRNOTAVAIL) => "this machine has no such address",
+        _ => return error.to_string(),
+    };
+    format!("{error}\n  help: {help}")
+}

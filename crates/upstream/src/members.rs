@@ -1,0 +1,192 @@
+//! The members of a service as one worker sees them now, and the choice of one.
+//!
+//! An endpoint that is a host name has one member per resolved address. A member that refused or
+//! did not accept a connection is set aside for a while that doubles up to [`ASIDE_MOST`]; when
+//! every member is aside they are all tried all the same, so a service recovers by itself.
+
+use crate::pool::Pool;
+use crate::service::{Address, Service};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg_balance::{Balance, Candidate, Pick, Seed};
+use thalweg_core::limits;
+use thalweg_net::connect::PeerAddress;
+
+/// How long a member is set aside after its first failure to accept a connection.
+const ASIDE_FIRST: Duration = Duration::from_secs(1);
+/// And at most.
+const ASIDE_MOST: Duration = Duration::from_secs(16);
+
+/// What host names stood for when they were resolved last.
+pub type Names = HashMap<Arc<str>, Vec<IpAddr>>;
+
+/// One address of a service, with what one worker knows of it.
+#[derive(Debug)]
+pub struct Member {
+    /// Its position among the members, for the list of those tried.
+    pub index: u32,
+    /// The position of its endpoint in [`Service::endpoints`].
+    pub endpoint: u32,
+    /// Where to connect.
+    pub address: PeerAddress,
+    /// Its idle connections.
+    pub pool: Pool,
+    failures: Cell<u32>,
+    aside_until: Cell<Option<Instant>>,
+}
+
+/// A service on one worker.
+pub struct ServiceState {
+    /// What the configuration says of it.
+    pub service: Arc<Service>,
+    members: RefCell<Vec<Rc<Member>>>,
+    candidates: RefCell<Vec<Candidate>>,
+    balancer: RefCell<Box<dyn Balance>>,
+    /// Whether a member may be aside: only then are the candidates looked over before a pick.
+    any_aside: Cell<bool>,
+}
+
+impl ServiceState {
+    /// The state of a service; `seed` differs from worker to worker so that they start staggered.
+    pub fn new(service: Arc<Service>, names: &Names, seed: Seed) -> Self {
+        let balancer = (service.balance.new)(seed);
+        let state = Self {
+            service,
+            members: RefCell::default(),
+            candidates: RefCell::default(),
+            balancer: RefCell::new(balancer),
+            any_aside: Cell::new(false),
+        };
+        state.update(names);
+        state
+    }
+
+    /// Takes over newly resolved addresses. Members that stay keep their connections.
+    pub fn update(&self, names: &Names) {
+        let addresses = addresses_of(&self.service, names);
+        let mut members = self.members.borrow_mut();
+        let unchanged = members.len() == addresses.len()
+            && members.iter().zip(&addresses).all(|(m, (e, a))| m.endpoint == *e && m.address == *a);
+        if unchanged && !members.is_empty() {
+            return;
+        }
+        let mut known: HashMap<(u32, PeerAddress), Rc<Member>> =
+            members.drain(..).map(|member| ((member.endpoint, member.address.clone()), member)).collect();
+        for (index, (endpoint, address)) in addresses.into_iter().enumerate() {
+            let index = index as u32;
+            let old = known.remove(&(endpoint, address.clone()));
+            members.push(match old {
+                Some(old) if old.index == index => old,
+                old => Rc::new(Member {
+                    index,
+                    endpoint,
+                    address,
+                    pool: Pool::default(),
+                    failures: Cell::new(old.as_ref().map_or(0, |old| old.failures.get())),
+                    aside_until: Cell::new(old.and_then(|old| old.aside_until.get())),
+                }),
+            });
+        }
+        let mut candidates = self.candidates.borrow_mut();
+        candidates.clear();
+        let weight = |member: &Rc<Member>| self.service.endpoints[member.endpoint as usize].weight;
+        candidates.extend(members.iter().map(|m| Candidate { weight: weight(m), ready: true }));
+        self.balancer.borrow_mut().rebuild(&candidates);
+        self.any_aside.set(true);
+    }
+
+    /// Whether no address is known: every endpoint is a name that has never been resolved.
+    pub fn is_unresolved(&self) -> bool {
+        self.members.borrow().is_empty()
+    }
+
+    /// Chooses a member that is not in `tried`; `None` when all have been.
+    pub fn pick(&self, now: Instant, tried: &[u32]) -> Option<Rc<Member>> {
+        if self.any_aside.get() {
+            self.look_over(now);
+        }
+        let members = self.members.borrow();
+        let candidates = self.candidates.borrow();
+        let pick = Pick { candidates: &candidates, tried, hash: 0 };
+        if let Some(index) = self.balancer.borrow_mut().pick(&pick) {
+            return members.get(index as usize).cloned();
+        }
+        // None is ready: rather one that was set aside than none.
+        let untried = members.iter().filter(|m| !tried.contains(&m.index));
+        let able = untried.filter(|m| self.service.endpoints[m.endpoint as usize].weight > 0);
+        able.min_by_key(|m| m.aside_until.get()).cloned()
+    }
+
+    /// The member refused or did not accept a connection. Says whether it was in good standing.
+    pub fn failed(&self, member: &Member, now: Instant) -> bool {
+        let failures = member.failures.get();
+        member.failures.set(failures.saturating_add(1));
+        let aside = ASIDE_FIRST.saturating_mul(1 << failures.min(8)).min(ASIDE_MOST);
+        member.aside_until.set(Some(now + aside));
+        self.any_aside.set(true);
+        failures == 0
+    }
+
+    /// The member accepted a connection. Says whether it had failed before.
+    pub fn accepted(&self, member: &Member) -> bool {
+        let failed = member.failures.replace(0) > 0;
+        if failed {
+            member.aside_until.set(None);
+            self.any_aside.set(true);
+        }
+        failed
+    }
+
+    /// Closes idle connections that have ended or passed their deadline.
+    pub fn sweep(&self) {
+        self.members.borrow().iter().for_each(|member| member.pool.sweep());
+    }
+
+    /// Closes one idle connection to make room; says whether there was one.
+    pub fn evict(&self) -> bool {
+        self.members.borrow().iter().any(|member| member.pool.evict())
+    }
+
+    /// Idle connections now.
+    pub fn idle(&self) -> usize {
+        self.members.borrow().iter().map(|member| member.pool.len()).sum()
+    }
+
+    fn look_over(&self, now: Instant) {
+        let mut candidates = self.candidates.borrow_mut();
+        let mut any = false;
+        for (candidate, member) in candidates.iter_mut().zip(self.members.borrow().iter()) {
+            candidate.ready = member.aside_until.get().is_none_or(|until| until <= now);
+            any |= !candidate.ready;
+        }
+        self.any_aside.set(any);
+    }
+}
+
+impl std::fmt::Debug for ServiceState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceState").field("service", &self.service.name).finish_non_exhaustive()
+    }
+}
+
+/// Every address of every endpoint, in order, each once per endpoint.
+fn addresses_of(service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
+    let mut all = Vec::with_capacity(service.endpoints.len());
+    for (index, endpoint) in service.endpoints.iter().enumerate() {
+        let index = index as u32;
+        match &endpoint.address {
+            Address::Socket(address) => all.push((index, PeerAddress::Tcp(*address))),
+            Address::Unix(path) => all.push((index, PeerAddress::Unix(path.clone()))),
+            Address::Name { host, port } => {
+                let ips = names.get(host).map(Vec::as_slice).unwrap_or_default();
+                all.extend(ips.iter().map(|ip| (index, PeerAddress::Tcp(SocketAddr::new(*ip, *port)))));
+            }
+        }
+    }
+    all.truncate(limits::ENDPOINTS);
+    all
+}

@@ -1,0 +1,114 @@
+//! Idle connections to one member, of one worker: last in, first out.
+//!
+//! The newest connection is the likeliest to be alive and warm; the oldest ones pass their idle
+//! deadline and go, so the pool sizes itself to what is in use at once. A connection that the other
+//! side closed, or that says something unasked, is noticed from readiness that epoll has already
+//! reported: taking one costs no system call.
+
+use crate::service::PoolPolicy;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+use thalweg_net::{Owner, Socket};
+
+/// Open upstream sockets of a worker.
+#[derive(Clone, Debug, Default)]
+pub struct OpenCount(Rc<Cell<usize>>);
+
+impl OpenCount {
+    /// How many are open, idle ones included.
+    pub fn current(&self) -> usize {
+        self.0.get()
+    }
+}
+
+/// A connection to an endpoint. Dropping it closes it.
+#[derive(Debug)]
+pub struct Connection {
+    /// The socket.
+    pub socket: Socket,
+    /// Requests that have been sent on it.
+    pub requests: u32,
+    opened: Instant,
+    count: OpenCount,
+}
+
+impl Connection {
+    /// A new connection, counted while it is open.
+    pub fn new(socket: Socket, now: Instant, count: &OpenCount) -> Self {
+        count.0.set(count.0.get() + 1);
+        Self { socket, requests: 0, opened: now, count: count.clone() }
+    }
+
+    /// Whether a request has been sent on it before the current one.
+    pub fn is_reused(&self) -> bool {
+        self.requests > 1
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.socket.is_readable() && !self.socket.peer_closed() && !self.socket.expired()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.count.0.set(self.count.0.get() - 1);
+    }
+}
+
+/// The idle connections.
+#[derive(Debug, Default)]
+pub struct Pool {
+    idle: RefCell<Vec<Connection>>,
+}
+
+impl Pool {
+    /// The newest usable connection; unusable ones on the way are closed.
+    pub fn take(&self, policy: &PoolPolicy, now: Instant) -> Option<Connection> {
+        let mut idle = self.idle.borrow_mut();
+        while let Some(connection) = idle.pop() {
+            let young = now.saturating_duration_since(connection.opened) < policy.max_age;
+            if young && connection.is_usable() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose last exchange ended cleanly, or closes it when the policy says so.
+    pub fn put(&self, connection: Connection, policy: &PoolPolicy, owner: Owner) {
+        let mut idle = self.idle.borrow_mut();
+        let full = policy.max_idle.is_some_and(|most| idle.len() >= most as usize);
+        if full || connection.requests >= policy.max_requests || !connection.is_usable() {
+            return;
+        }
+        connection.socket.set_owner(owner);
+        connection.socket.set_deadline(Some(policy.idle));
+        idle.push(connection);
+    }
+
+    /// Closes what the other side closed, what spoke unasked and what passed its idle deadline.
+    pub fn sweep(&self) {
+        self.idle.borrow_mut().retain(Connection::is_usable);
+    }
+
+    /// Closes the oldest idle connection; says whether there was one.
+    pub fn evict(&self) -> bool {
+        let mut idle = self.idle.borrow_mut();
+        if idle.is_empty() {
+            return false;
+        }
+        idle.remove(0);
+        true
+    }
+
+    /// Idle connections now.
+    pub fn len(&self) -> usize {
+        self.idle.borrow().len()
+    }
+
+    /// Whether none is idle.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

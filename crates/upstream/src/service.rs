@@ -1,0 +1,136 @@
+//! What the configuration says of a service: its endpoints and the policies around them.
+//!
+//! These are plan types: validated and immutable. What changes while the proxy runs (members,
+//! health, pools) lives in [`crate::members`] and [`crate::pool`].
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_balance::Balancer;
+
+/// A named set of interchangeable endpoints with its policies.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// The key under `services:`, or the route's name when the route lists URLs itself.
+    pub name: Arc<str>,
+    /// As written, in file order; at least one.
+    pub endpoints: Vec<Endpoint>,
+    /// How one endpoint is chosen.
+    pub balance: &'static Balancer,
+    /// The `Host` that is sent upstream.
+    pub host: HostRule,
+    /// When another attempt is made.
+    pub retry: RetryPolicy,
+    /// How connections are kept.
+    pub pool: PoolPolicy,
+}
+
+/// Two services are the same when everything that is configured of them is.
+impl PartialEq for Service {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { name, endpoints, balance, host, retry, pool } = self;
+        *name == other.name
+            && *endpoints == other.endpoints
+            && balance.name == other.balance.name
+            && *host == other.host
+            && *retry == other.retry
+            && *pool == other.pool
+    }
+}
+
+/// One endpoint as written: an address or a host name, and a weight.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Endpoint {
+    /// The URL as the user wrote it, for names in logs and metrics, and the `Host` of [`HostRule::Endpoint`].
+    pub url: Arc<str>,
+    /// Where to connect.
+    pub address: Address,
+    /// The share of the traffic, 0 (none) to 1000; default 1.
+    pub weight: u32,
+}
+
+impl Endpoint {
+    /// The authority of the URL: what follows `http://`; `localhost` for a unix socket.
+    pub fn authority(&self) -> &str {
+        self.url.strip_prefix("http://").map_or("localhost", |rest| rest.trim_end_matches('/'))
+    }
+}
+
+/// Where an endpoint is.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Address {
+    /// An IP address and a port: `http://10.0.0.1:8080`.
+    Socket(SocketAddr),
+    /// A host name, resolved by the control thread; every address becomes a member.
+    Name {
+        /// Lower case, without a trailing dot.
+        host: Arc<str>,
+        /// 1–65535.
+        port: u16,
+    },
+    /// `unix:/run/app.sock`.
+    Unix(Arc<PathBuf>),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(address) => address.fmt(f),
+            Self::Name { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The `Host` field of the request that is sent upstream (`services.<name>.host`).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum HostRule {
+    /// `keep`: the client's, in normal form. The default.
+    #[default]
+    Keep,
+    /// `endpoint`: the authority of the endpoint's URL.
+    Endpoint,
+    /// Any other text: this name.
+    Fixed(Arc<str>),
+}
+
+/// When another attempt is made (`services.<name>.retry`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RetryPolicy {
+    /// Attempts in all, 1–10; default 2. The replay on a fresh connection of a request that met a
+    /// dead reused one is not counted.
+    pub attempts: u32,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { attempts: 2 }
+    }
+}
+
+/// How connections to an endpoint are kept (`services.<name>.pool`). Per worker.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PoolPolicy {
+    /// Idle connections kept per endpoint and worker; `None` (the default, `auto`): as many as were
+    /// in use at once, bounded by the descriptor budget.
+    pub max_idle: Option<u32>,
+    /// An idle connection is closed after this time; default 60 s.
+    pub idle: Duration,
+    /// A connection is not reused after this time; default 1 h.
+    pub max_age: Duration,
+    /// A connection is not reused after this many requests; default none (`u32::MAX`).
+    pub max_requests: u32,
+}
+
+impl Default for PoolPolicy {
+    fn default() -> Self {
+        Self {
+            max_idle: None,
+            idle: Duration::from_secs(60),
+            max_age: Duration::from_secs(3600),
+            max_requests: u32::MAX,
+        }
+    }
+}

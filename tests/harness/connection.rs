@@ -1,0 +1,185 @@
+//! One TCP connection of a test: reads with deadlines, writes that never stop the script.
+//!
+//! Writes go through a thread of their own, so that a script which sends a megabyte to a peer that does not read
+//! it goes on to what it expects next.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::set_socket_linger;
+
+use crate::STEP;
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// Bytes were added to what was seen.
+    Bytes,
+    /// The peer ended its side.
+    End,
+    /// The peer broke the connection off.
+    Reset,
+    /// Nothing came before the deadline.
+    Late,
+}
+
+enum Order {
+    Send(Vec<u8>, Duration),
+    HalfClose,
+}
+
+/// One connection, from either end.
+#[derive(Debug)]
+pub struct Connection {
+    stream: Arc<TcpStream>,
+    orders: Option<Sender<Order>>,
+    writer: Option<JoinHandle<()>>,
+    seen: Vec<u8>,
+    end: Option<Event>,
+}
+
+impl Connection {
+    /// Connects to `address`.
+    ///
+    /// # Errors
+    /// What the kernel says, within [`STEP`].
+    pub fn open(address: SocketAddr) -> io::Result<Self> {
+        TcpStream::connect_timeout(&address, STEP).map(Self::new)
+    }
+
+    /// Takes over a connection.
+    pub fn new(stream: TcpStream) -> Self {
+        let _ = stream.set_nodelay(true);
+        let _ = stream.set_write_timeout(Some(STEP));
+        let stream = Arc::new(stream);
+        let (orders, queue) = mpsc::channel();
+        let shared = Arc::clone(&stream);
+        let writer = thread::spawn(move || write(&shared, &queue));
+        Self { stream, orders: Some(orders), writer: Some(writer), seen: Vec::new(), end: None }
+    }
+
+    /// Queues bytes to be sent at once.
+    pub fn send(&self, bytes: impl Into<Vec<u8>>) {
+        self.order(Order::Send(bytes.into(), Duration::ZERO));
+    }
+
+    /// Queues bytes to be sent one by one, with `pace` between them.
+    pub fn trickle(&self, bytes: impl Into<Vec<u8>>, pace: Duration) {
+        self.order(Order::Send(bytes.into(), pace));
+    }
+
+    /// Ends our side once what is queued has been sent.
+    pub fn half_close(&self) {
+        self.order(Order::HalfClose);
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            let _ = orders.send(order);
+        }
+    }
+
+    /// What was received and not taken yet.
+    pub fn seen(&self) -> &[u8] {
+        &self.seen
+    }
+
+    /// How the connection ended, if it has.
+    pub fn end(&self) -> Option<Event> {
+        self.end
+    }
+
+    /// Takes the first `len` bytes of what was received.
+    pub fn take(&mut self, len: usize) -> Vec<u8> {
+        self.seen.drain(..len).collect()
+    }
+
+    /// Waits until `deadline` for something to happen.
+    pub fn read(&mut self, deadline: Instant) -> Event {
+        if let Some(end) = self.end {
+            return end;
+        }
+        let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        else {
+            return Event::Late;
+        };
+        let _ = self.stream.set_read_timeout(Some(left));
+        let mut bytes = [0; 64 * 1024];
+        match (&*self.stream).read(&mut bytes) {
+            Ok(0) => *self.end.insert(Event::End),
+            Ok(len) => {
+                self.seen.extend_from_slice(&bytes[..len]);
+                Event::Bytes
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Event::Late,
+            Err(error) if error.kind() == ErrorKind::Interrupted => Event::Bytes,
+            Err(_) => *self.end.insert(Event::Reset),
+        }
+    }
+
+    /// Reads until the other side ends the connection; `Late` when it does not.
+    pub fn read_to_end(&mut self, deadline: Instant) -> Event {
+        loop {
+            match self.read(deadline) {
+                Event::Bytes => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Sends what is queued, then closes both directions.
+    pub fn close(mut self) {
+        self.finish_writing();
+    }
+
+    /// Breaks the connection off: the peer gets a reset, what is under way is lost.
+    pub fn reset(mut self) {
+        self.finish_writing();
+        let _ = set_socket_linger(&*self.stream, Some(Duration::ZERO));
+    }
+
+    fn finish_writing(&mut self) {
+        self.orders = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.writer.is_some() {
+            // Wakes a writer that waits for a peer which does not read.
+            let _ = self.stream.shutdown(Shutdown::Both);
+            self.finish_writing();
+        }
+    }
+}
+
+/// Carries out orders; errors are the peer's right (it may refuse and close) and show on the reading side.
+fn write(mut stream: &TcpStream, queue: &Receiver<Order>) {
+    for order in queue {
+        match order {
+            Order::Send(bytes, Duration::ZERO) => {
+                if stream.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+            Order::Send(bytes, pace) => {
+                for byte in bytes {
+                    if stream.write_all(&[byte]).is_err() {
+                        return;
+                    }
+                    thread::sleep(pace);
+                }
+            }
+            Order::HalfClose => {
+                let _ = stream.shutdown(Shutdown::Write);
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The harness of the black-box tests: the real binary, scripted peers, real programs.
+//!
+//! Modules stand in the order in which a test uses them. Nothing here sleeps to wait for something:
+//! every wait is for an event (a byte, a line, the end of a process) and has a deadline. Ports come from the
+//! kernel, files live in a directory of the test's own, so every test runs beside every other.
+//!
+//! This crate is test code: a broken expectation is a panic, which is why `unwrap` is allowed in it.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+pub mod binary;
+pub mod connection;
+pub mod directory;
+pub mod load;
+pub mod message;
+pub mod port;
+pub mod process;
+pub mod program;
+pub mod proxy;
+pub mod upstream;
+pub mod watchdog;
+pub mod wire;
+
+pub use connection::Connection;
+pub use directory::Directory;
+pub use load::Load;
+pub use message::Message;
+pub use process::Process;
+pub use proxy::Proxy;
+pub use upstream::Upstream;
+pub use watchdog::Watchdog;
+
+use std::time::Duration;
+
+/// How long a single step may wait for its event: long enough for two busy cores and a debug build.
+pub const STEP: Duration = Duration::from_secs(8);

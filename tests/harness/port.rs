@@ -1,0 +1,70 @@
+//! Addresses that behave badly on purpose: one that refuses, one that never answers.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
+
+/// A port that is taken, by a socket that does not listen: connecting to it is refused.
+#[derive(Debug)]
+pub struct Refusing {
+    socket: OwnedFd,
+    address: SocketAddr,
+}
+
+impl Refusing {
+    /// Takes a port of the kernel's choice.
+    pub fn new() -> Self {
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+        Self { socket, address }
+    }
+
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Default for Refusing {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A port whose queue of connections is full: connecting to it gets no answer at all.
+#[derive(Debug)]
+pub struct Silent {
+    port: Refusing,
+    _queued: Vec<TcpStream>,
+}
+
+impl Silent {
+    /// Takes a port and fills its queue.
+    pub fn new() -> Self {
+        let port = Refusing::new();
+        listen(&port.socket, 0).unwrap();
+        // A backlog of 0 holds one connection; those behind it are dropped without an answer. Fill until
+        // one is not taken.
+        let mut queued = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&port.address, Duration::from_millis(100)) {
+            queued.push(stream);
+            assert!(queued.len() < 16, "the queue of a silent port does not fill");
+        }
+        Self { port, _queued: queued }
+    }
+
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address
+    }
+}
+
+impl Default for Silent {
+    fn default() -> Self {
+        Self::new()
+    }
+}

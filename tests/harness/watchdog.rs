@@ -1,0 +1,33 @@
+//! The last line of defence against a hanging test.
+//!
+//! Every wait of the harness has its own deadline; this one catches the sum of them, and loops.
+
+use std::process;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use crate::process as children;
+
+/// Ends the whole test process when it is not dropped in time.
+#[derive(Debug)]
+pub struct Watchdog {
+    _alive: Sender<()>,
+}
+
+impl Watchdog {
+    /// Gives the test called `name` the time `limit`.
+    pub fn new(name: &str, limit: Duration) -> Self {
+        let (alive, gone) = mpsc::channel();
+        let name = name.to_owned();
+        thread::spawn(move || {
+            if gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("watchdog: {name} did not finish within {limit:?}");
+                // Exit runs no destructors: without this, proxies would outlive the tests.
+                children::kill_all();
+                process::exit(101);
+            }
+        });
+        Self { _alive: alive }
+    }
+}

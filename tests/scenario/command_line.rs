@@ -1,0 +1,120 @@
+//! The verbs that need no running proxy, and start-ups that fail: texts and exit codes.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use thalweg_tests::message::get;
+use thalweg_tests::program::{Finished, run};
+use thalweg_tests::proxy::command;
+use thalweg_tests::{Directory, Process, STEP, Upstream};
+
+use super::{config, watchdog};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn thalweg(directory: &Directory, arguments: &[&str]) -> Finished {
+    run(command(directory.path()).args(arguments), LIMIT)
+}
+
+#[test]
+fn check_ends_with_0_for_a_good_file() {
+    let _watchdog = watchdog("check_ends_with_0_for_a_good_file");
+    let directory = Directory::new();
+    let text = config(&["http://127.0.0.1:9001"], "").replace("{log}", "stdout");
+    let file = directory.write("good.yaml", &text);
+    let finished = thalweg(&directory, &["check", &file.to_string_lossy()]);
+    assert_eq!(finished.code, 0, "{}{}", finished.stdout, finished.stderr);
+}
+
+#[test]
+fn check_ends_with_1_and_names_every_mistake() {
+    let _watchdog = watchdog("check_ends_with_1_and_names_every_mistake");
+    let directory = Directory::new();
+    let text = "listeners: { web: { address: \":8080\" } }\nrouts: []\nroutes:\n  - to: nowhere\n";
+    let file = directory.write("bad.yaml", text);
+    let finished = thalweg(&directory, &["check", &file.to_string_lossy()]);
+    let said = finished.stdout + &finished.stderr;
+    assert_eq!(finished.code, 1, "{said}");
+    assert!(said.contains("bad.yaml:2:1") && said.contains("bad.yaml:4:9"), "{said}");
+    assert!(said.contains("help:") && said.contains("routes"), "did you mean: {said}");
+}
+
+#[test]
+fn check_ends_with_1_when_there_is_no_file() {
+    let _watchdog = watchdog("check_ends_with_1_when_there_is_no_file");
+    let finished = thalweg(&Directory::new(), &["check", "missing.yaml"]);
+    assert_eq!(finished.code, 1);
+    assert!(finished.stderr.contains("missing.yaml"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    let _watchdog = watchdog("a_wrong_command_line_ends_with_2");
+    let directory = Directory::new();
+    for arguments in [&["fly"][..], &["run", "--nonsense"], &["run", "--listen"]] {
+        assert_eq!(thalweg(&directory, arguments).code, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn version_and_list_print_on_stdout() {
+    let _watchdog = watchdog("version_and_list_print_on_stdout");
+    let directory = Directory::new();
+    let version = thalweg(&directory, &["version"]);
+    assert_eq!(version.code, 0);
+    assert!(version.stdout.contains("thalweg") && version.stderr.is_empty(), "{version:?}");
+    let list = thalweg(&directory, &["list", "balancers"]);
+    assert_eq!(list.code, 0);
+    assert!(list.stdout.contains("round_robin"), "{list:?}");
+}
+
+#[test]
+fn run_with_a_bad_file_ends_with_1_like_check() {
+    let _watchdog = watchdog("run_with_a_bad_file_ends_with_1_like_check");
+    let directory = Directory::new();
+    let file = directory.write("bad.yaml", "listeners: { web: { address: nonsense } }\nroutes: []\n");
+    let finished = thalweg(&directory, &["run", "--config", &file.to_string_lossy()]);
+    assert_eq!(finished.code, 1);
+    assert!(finished.stderr.contains("bad.yaml:1:"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_port_in_use_is_named_and_ends_with_1() {
+    let _watchdog = watchdog("a_port_in_use_is_named_and_ends_with_1");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let directory = Directory::new();
+    let text = config(&["http://127.0.0.1:9001"], "").replace("{log}", "stdout");
+    let listener = format!("web: {{ address: \"{address}\" }}");
+    let text = text.replace("web: { address: \"127.0.0.1:0\" }", &listener);
+    let file = directory.write("thalweg.yaml", &text);
+    let finished = thalweg(&directory, &["run", "--config", &file.to_string_lossy()]);
+    assert_eq!(finished.code, 1, "{}", finished.stderr);
+    let said = finished.stderr;
+    assert!(said.contains(&address) && said.contains("in use"), "{said}");
+    assert!(said.contains("web"), "the listener is named: {said}");
+}
+
+#[test]
+fn quick_mode_needs_no_file() {
+    let _watchdog = watchdog("quick_mode_needs_no_file");
+    let (first, second) = (Upstream::saying("hello"), Upstream::saying("hello"));
+    let directory = Directory::new();
+    let process = Process::start(command(directory.path()).args([
+        "run",
+        "--listen",
+        "127.0.0.1:0",
+        "--to",
+        &first.url(),
+        "--to",
+        &second.url(),
+    ]));
+    let address = process.wait_line("listening on", STEP, |line| {
+        line.strip_prefix("thalweg: listening on ")?.split(' ').next()?.parse().ok()
+    });
+    process.wait_line("ready", STEP, |line| (line == "thalweg: ready").then_some(()));
+    for _ in 0..10 {
+        assert_eq!(get(address, "/").unwrap().text(), "hello");
+    }
+    assert!(first.served() > 0 && second.served() > 0, "both endpoints are used");
+}

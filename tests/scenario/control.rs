@@ -1,0 +1,105 @@
+//! Verbs and signals against a running proxy.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use thalweg_tests::message::{fetch, get};
+use thalweg_tests::process::Signal;
+use thalweg_tests::program::{Finished, run};
+use thalweg_tests::proxy::{command, read_log};
+use thalweg_tests::{Directory, Proxy, STEP, Upstream};
+
+use super::{proxy, watchdog};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn verb(proxy: &Proxy, arguments: &[&str]) -> Finished {
+    run(command(proxy.directory()).args(arguments), LIMIT)
+}
+
+#[test]
+fn health_tells_whether_a_proxy_runs() {
+    let _watchdog = watchdog("health_tells_whether_a_proxy_runs");
+    let upstream = Upstream::saying("hello");
+    let proxy = proxy(&[&upstream.url()]);
+    let healthy = verb(&proxy, &["health"]);
+    assert_eq!(healthy.code, 0, "{}{}", healthy.stdout, healthy.stderr);
+    let alone = Directory::new();
+    let missing = run(command(alone.path()).arg("health"), LIMIT);
+    assert_eq!(missing.code, 1, "{}{}", missing.stdout, missing.stderr);
+}
+
+#[test]
+fn stop_ends_the_proxy_with_0() {
+    let _watchdog = watchdog("stop_ends_the_proxy_with_0");
+    let upstream = Upstream::saying("hello");
+    let proxy = proxy(&[&upstream.url()]);
+    assert_eq!(get(proxy.web(), "/").unwrap().status(), 200);
+    let stopped = verb(&proxy, &["stop"]);
+    assert_eq!(stopped.code, 0, "{}{}", stopped.stdout, stopped.stderr);
+    assert_eq!(proxy.ended(STEP).status.code(), Some(0));
+}
+
+#[test]
+fn usr1_reopens_the_access_log() {
+    let _watchdog = watchdog("usr1_reopens_the_access_log");
+    let upstream = Upstream::saying("hello");
+    let proxy = proxy(&[&upstream.url()]);
+    let (log, old) = (proxy.log_path(), proxy.directory().join("access.log.1"));
+    assert_eq!(get(proxy.web(), "/before").unwrap().status(), 200);
+    fs::rename(&log, &old).unwrap();
+    proxy.process().signal(Signal::USR1);
+    let end = Instant::now() + STEP;
+    let mut asked = 1;
+    while !log.exists() {
+        assert!(Instant::now() < end, "the log is not reopened");
+        assert_eq!(get(proxy.web(), "/between").unwrap().status(), 200);
+        asked += 1;
+    }
+    assert_eq!(get(proxy.web(), "/after").unwrap().status(), 200);
+    asked += 1;
+    proxy.stop();
+    let (old, new) = (read_log(&old), read_log(&log));
+    assert_eq!(old.len() + new.len(), asked, "no record is lost");
+    assert_eq!(new.last().unwrap()["path"], "/after");
+}
+
+#[test]
+fn metrics_count_requests() {
+    let _watchdog = watchdog("metrics_count_requests");
+    let upstream = Upstream::saying("hello");
+    let proxy = proxy(&[&upstream.url()]);
+    for _ in 0..5 {
+        assert_eq!(get(proxy.web(), "/").unwrap().status(), 200);
+    }
+    let answer = get(proxy.metrics(), "/metrics").unwrap();
+    assert!(answer.value("content-type").unwrap().starts_with("text/plain"), "{answer:?}");
+    let counted = answer
+        .text()
+        .lines()
+        .filter(|line| line.starts_with("thalweg_requests_total{") && line.contains("code=\"200\""))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum::<f64>();
+    assert!((counted - 5.0).abs() < 0.5, "{counted} in\n{}", answer.text());
+    assert_eq!(get(proxy.metrics(), "/healthz").unwrap().status(), 200);
+    assert_eq!(get(proxy.metrics(), "/api/v1/status").unwrap().status(), 404, "only metrics and health here");
+}
+
+#[test]
+fn what_strangers_send_adds_no_metric_series() {
+    let _watchdog = watchdog("what_strangers_send_adds_no_metric_series");
+    let upstream = Upstream::saying("hello");
+    let proxy = proxy(&[&upstream.url()]);
+    let series = || {
+        let text = get(proxy.metrics(), "/metrics").unwrap().text();
+        text.lines().filter(|line| !line.starts_with('#')).count()
+    };
+    let ask = |number: usize| {
+        let request = format!("M{number} /p{number} HTTP/1.1\r\nHost: h{number}.test\r\n\r\n");
+        assert_eq!(fetch(proxy.web(), &request).unwrap().status(), 200);
+    };
+    ask(0);
+    let before = series();
+    (1..100).for_each(ask);
+    assert_eq!(series(), before);
+}

@@ -1,0 +1,117 @@
+//! How the process ends: running exchanges finish, new ones are told, nobody waits for ever.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use thalweg_tests::connection::Event;
+use thalweg_tests::message::{Kind, get};
+use thalweg_tests::process::Signal;
+use thalweg_tests::upstream::ok;
+use thalweg_tests::{Connection, Message, Proxy, STEP, Upstream};
+
+use super::{config, watchdog};
+
+/// An upstream that answers when the test says so; the receiver tells when it was asked.
+fn patient() -> (Upstream, Receiver<()>, Sender<()>) {
+    let ((asked, was_asked), (go, wait)) = (mpsc::channel(), mpsc::channel());
+    let (asked, wait) = (Mutex::new(asked), Mutex::new(wait));
+    let upstream = Upstream::start(move |request| {
+        if request.target() == "/slow" {
+            let _ = asked.lock().unwrap_or_else(PoisonError::into_inner).send(());
+            wait.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()?;
+        }
+        Some(ok("done"))
+    });
+    (upstream, was_asked, go)
+}
+
+/// A request that the upstream has and has not answered yet.
+fn in_flight(proxy: &Proxy, asked: &Receiver<()>) -> Connection {
+    let client = Connection::open(proxy.web()).unwrap();
+    client.send("GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    asked.recv_timeout(STEP).unwrap();
+    client
+}
+
+/// Asks until `/readyz` says that the proxy is not ready.
+fn wait_unready(metrics: SocketAddr) {
+    let end = Instant::now() + STEP;
+    while get(metrics, "/readyz").is_ok_and(|answer| answer.status() != 503) {
+        assert!(Instant::now() < end, "/readyz stays 200 while the proxy drains");
+    }
+}
+
+#[test]
+fn term_lets_running_exchanges_finish_and_ends_with_0() {
+    let _watchdog = watchdog("term_lets_running_exchanges_finish_and_ends_with_0");
+    let (upstream, asked, go) = patient();
+    let proxy = Proxy::start(&config(&[&upstream.url()], ""));
+    assert_eq!(get(proxy.metrics(), "/readyz").unwrap().status(), 200);
+    assert_eq!(get(proxy.metrics(), "/livez").unwrap().status(), 200);
+    let mut idle = Connection::open(proxy.web()).unwrap();
+    idle.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    let deadline = Instant::now() + STEP;
+    assert_eq!(Message::read(&mut idle, Kind::Response, deadline).unwrap().status(), 200);
+    let mut client = in_flight(&proxy, &asked);
+
+    proxy.process().signal(Signal::TERM);
+    wait_unready(proxy.metrics());
+    assert_eq!(idle.read_to_end(Instant::now() + STEP), Event::End, "an idle connection is closed");
+    go.send(()).unwrap();
+    let answer = Message::read(&mut client, Kind::Response, Instant::now() + STEP).unwrap();
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "done"));
+    assert_eq!(answer.value("connection"), Some("close"));
+    assert_eq!(client.read_to_end(Instant::now() + STEP), Event::End);
+    let ended = proxy.ended(STEP);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(ended.log.len(), 2, "every exchange is in the log");
+}
+
+#[test]
+fn new_connections_are_served_during_the_shutdown_delay() {
+    let _watchdog = watchdog("new_connections_are_served_during_the_shutdown_delay");
+    let upstream = Upstream::saying("hello");
+    let proxy = Proxy::start(&config(&[&upstream.url()], "shutdown: { delay: 1500ms, grace: 5s }"));
+    proxy.process().signal(Signal::TERM);
+    wait_unready(proxy.metrics());
+    assert_eq!(get(proxy.web(), "/").unwrap().status(), 200, "load balancers still send traffic for a while");
+    assert_eq!(proxy.ended(STEP).status.code(), Some(0));
+}
+
+#[test]
+fn a_second_term_ends_at_once_with_3() {
+    let _watchdog = watchdog("a_second_term_ends_at_once_with_3");
+    let (upstream, asked, _go) = patient();
+    let proxy = Proxy::start(&config(&[&upstream.url()], "shutdown: { delay: 0s, grace: 30s }"));
+    let _client = in_flight(&proxy, &asked);
+    proxy.process().signal(Signal::TERM);
+    wait_unready(proxy.metrics());
+    proxy.process().signal(Signal::TERM);
+    assert_eq!(proxy.ended(STEP).status.code(), Some(3));
+}
+
+#[test]
+fn the_grace_has_an_end() {
+    let _watchdog = watchdog("the_grace_has_an_end");
+    let (upstream, asked, _go) = patient();
+    let proxy = Proxy::start(&config(&[&upstream.url()], "shutdown: { delay: 0s, grace: 300ms }"));
+    let mut client = in_flight(&proxy, &asked);
+    proxy.process().signal(Signal::TERM);
+    assert_eq!(proxy.ended(STEP).status.code(), Some(3));
+    assert_ne!(client.read_to_end(Instant::now() + STEP), Event::Late);
+}
+
+#[test]
+fn interrupt_drains_like_term() {
+    let _watchdog = watchdog("interrupt_drains_like_term");
+    let (upstream, asked, go) = patient();
+    let proxy = Proxy::start(&config(&[&upstream.url()], ""));
+    let mut client = in_flight(&proxy, &asked);
+    proxy.process().signal(Signal::INT);
+    wait_unready(proxy.metrics());
+    go.send(()).unwrap();
+    assert_eq!(Message::read(&mut client, Kind::Response, Instant::now() + STEP).unwrap().status(), 200);
+    assert_eq!(proxy.ended(STEP).status.code(), Some(0));
+}

@@ -1,0 +1,164 @@
+//! `cargo xtask bench`: the product side by side with others, on this machine, in one run.
+//!
+//! `small` is the yardstick of small kept-alive exchanges: interleaved rounds, the proxy pinned to one CPU,
+//! load and backend to another, CPU time per exchange as the figure that is judged. Order of a run: build or
+//! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
+//! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
+//! generator in [`load`].
+
+mod configs;
+mod contestant;
+mod load;
+mod machine;
+mod process;
+mod report;
+mod rounds;
+mod single;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use crate::command::{exists, output, root};
+use contestant::{Kind, Place};
+use report::Report;
+
+/// The CPU of the proxy under test.
+const PROXY_CPU: &str = "0";
+/// The CPU of the backend and the load generator.
+const LOAD_CPU: &str = "1";
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Bench {
+    /// Small kept-alive HTTP/1.1 exchanges: CPU, latency, memory, system calls
+    Small(Small),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Small {
+    /// Rounds that count; one more runs before them and is dropped
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds of load per contestant and round
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Numbers of client connections, each measured on its own
+    #[arg(long, value_delimiter = ',', default_value = "50,500")]
+    connections: Vec<usize>,
+    /// Who takes part; ratios are those of the first one that is there
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "thalweg,nginx,haproxy,floor")]
+    peers: Vec<Kind>,
+    /// The product's binary (default: built with the profile dist)
+    #[arg(long)]
+    thalweg: Option<PathBuf>,
+    /// The floor's binary (default: built with the profile dist)
+    #[arg(long)]
+    floor: Option<PathBuf>,
+    /// The nginx to measure (default: the one in the search path); it is the backend too
+    #[arg(long, default_value = "nginx")]
+    nginx: PathBuf,
+    /// The HAProxy to measure (default: the one in the search path)
+    #[arg(long, default_value = "haproxy")]
+    haproxy: PathBuf,
+    /// Idle connections for the measurement of memory; 0 skips it
+    #[arg(long, default_value_t = 7000)]
+    idle: usize,
+    /// Only the rounds: no start, idle, system-call and route measurements
+    #[arg(long)]
+    only_rounds: bool,
+    /// Fail when a gate is missed
+    #[arg(long)]
+    gate: bool,
+}
+
+/// Runs what the command line asks for.
+pub(crate) fn run(bench: &Bench) -> Result<()> {
+    match bench {
+        Bench::Small(args) => small(args),
+    }
+}
+
+fn small(args: &Small) -> Result<()> {
+    for program in ["taskset", "wrk", &args.nginx.to_string_lossy()] {
+        if !exists(program) {
+            bail!(
+                "{program} is not installed\nhelp: apt-get install util-linux wrk nginx-light haproxy strace"
+            );
+        }
+    }
+    if args.rounds == 0 || args.connections.is_empty() || std::thread::available_parallelism()?.get() < 2 {
+        bail!("the bench needs at least one round, one number of connections and two CPUs");
+    }
+    let descriptors = process::raise_descriptors()?;
+    if args.idle as u64 * 2 + 1000 > descriptors {
+        bail!("{} idle connections need a descriptor limit of {}", args.idle, args.idle * 2 + 1000);
+    }
+    let folder = Folder::new()?;
+    let mut place = Place::new(folder.0.clone())?;
+    let backend = contestant::backend(&args.nginx, &mut place)?;
+    place.backend = backend.address;
+    let contestants = contestant::find(args)?;
+    if contestants.is_empty() {
+        bail!("none of the contestants is there");
+    }
+    let load = machine::load_average();
+    println!("bench: load average before the run: {load:.2}");
+    let before = process::Steal::now()?;
+    let rounds = rounds::interleaved(args, &contestants, &mut place)?;
+    let single = if args.only_rounds {
+        single::Single::default()
+    } else {
+        single::measure(args, &contestants, &mut place)?
+    };
+    let steal = before.share_until(&process::Steal::now()?);
+    drop(backend);
+    let report = Report { args, contestants: &contestants, rounds: &rounds, single: &single, steal, load };
+    let text = report.markdown()?;
+    println!("{text}");
+    // A partial run must not replace the day's result.
+    let whole = !args.only_rounds && args.idle > 0 && contestants.len() == Kind::value_variants().len();
+    if whole {
+        write_result(&text)?;
+    }
+    if args.gate && !report.passes() {
+        bail!("a gate was missed");
+    }
+    Ok(())
+}
+
+fn write_result(text: &str) -> Result<()> {
+    let date = output(Command::new("date").arg("+%F"))?;
+    let name = format!("bench/results/small-{}.md", date.trim());
+    let path = root().join(&name);
+    fs::create_dir_all(path.parent().context("no folder for results")?)?;
+    fs::write(&path, text)?;
+    println!("bench: written to {name}");
+    Ok(())
+}
+
+impl Small {
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
+/// A folder for configurations, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

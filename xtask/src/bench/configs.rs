@@ -1,0 +1,119 @@
+//! The configurations of the contestants: equal work for all.
+//!
+//! Keep-alive on both sides, no access log, and the same five fields added to the upstream request:
+//! `X-Forwarded-For`, `-Proto`, `-Host`, `Via`, `X-Request-Id`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// The backend's answer: 67 bytes.
+pub(crate) const BODY: &str = "The quick brown fox jumps over the lazy dog, then it does so again.";
+/// Connections that a contestant is set up for: memory that is set aside for more would count against it.
+const CONNECTIONS: usize = 9000;
+
+fn nginx(folder: &Path, http: &str) -> String {
+    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    let folder = folder.display();
+    format!(
+        "daemon off; worker_processes 1; {user} pid {folder}/nginx.pid; error_log stderr crit;\n\
+         events {{ worker_connections {CONNECTIONS}; }}\n\
+         http {{\n  access_log off; tcp_nodelay on; default_type text/plain;\n  \
+         keepalive_timeout 1h; keepalive_requests 1000000000;\n  \
+         client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;\n  \
+         uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;\n{http}}}\n"
+    )
+}
+
+/// nginx as the backend: the answer comes from memory.
+pub(crate) fn nginx_backend(folder: &Path, port: u16) -> String {
+    let server = format!(
+        "  server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ return 200 \"{BODY}\"; }} }}\n"
+    );
+    nginx(folder, &server)
+}
+
+/// nginx as a contestant.
+pub(crate) fn nginx_proxy(folder: &Path, port: u16, backend: SocketAddr) -> String {
+    let server = format!(
+        "  upstream backend {{\n    server {backend};\n    keepalive 1024; keepalive_requests 1000000000; \
+         keepalive_timeout 1h;\n  }}\n  server {{\n    listen 127.0.0.1:{port} backlog=4096;\n    location / {{\n      \
+         proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection \"\";\n      \
+         proxy_set_header Host $http_host;\n      \
+         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n      \
+         proxy_set_header X-Forwarded-Proto $scheme;\n      proxy_set_header X-Forwarded-Host $http_host;\n      \
+         proxy_set_header Via \"1.1 thalweg\";\n      proxy_set_header X-Request-Id $request_id;\n    }}\n  }}\n"
+    );
+    nginx(folder, &server)
+}
+
+/// HAProxy.
+pub(crate) fn haproxy(port: u16, backend: SocketAddr) -> String {
+    format!(
+        "global\n  nbthread 1\n  maxconn {CONNECTIONS}\n\
+         defaults\n  mode http\n  no log\n  option http-keep-alive\n  http-reuse always\n  timeout connect 5s\n  \
+         timeout client 1h\n  timeout server 1h\n  timeout http-keep-alive 1h\n\
+         frontend web\n  bind 127.0.0.1:{port} backlog 4096\n  option forwardfor\n  \
+         http-request set-header X-Forwarded-Proto http\n  \
+         http-request set-header X-Forwarded-Host %[req.hdr(host)]\n  \
+         http-request add-header Via \"1.1 thalweg\"\n  http-request set-header X-Request-Id %[uuid()]\n  \
+         default_backend all\n\
+         backend all\n  server one {backend} pool-max-conn -1 pool-purge-delay 1h\n"
+    )
+}
+
+/// The product: one listener, one service, one route.
+pub(crate) fn thalweg(port: u16, backend: SocketAddr) -> String {
+    format!("{}routes:\n  - to: one\n", thalweg_head(port, backend))
+}
+
+fn thalweg_head(port: u16, backend: SocketAddr) -> String {
+    format!(
+        "listeners: {{ web: {{ address: \"127.0.0.1:{port}\" }} }}\n\
+         services: {{ one: {{ endpoints: [ \"http://{backend}\" ] }} }}\n"
+    )
+}
+
+/// Routes of one host in [`thalweg_routes`].
+const PATHS: usize = 10;
+
+/// The product with `count` routes, spread over hosts and paths.
+pub(crate) fn thalweg_routes(port: u16, backend: SocketAddr, count: usize) -> String {
+    let mut text = thalweg_head(port, backend) + "routes:\n";
+    for i in 0..count {
+        let (host, path) = (route_host(i), i % PATHS);
+        text +=
+            &format!("  - {{ name: r{i}, match: {{ host: \"{host}\", path: \"/p{path}/*\" }}, to: one }}\n");
+    }
+    text
+}
+
+/// Host and path of a request that hits the route in the middle of `count`.
+pub(crate) fn middle_route(count: usize) -> (String, String) {
+    let i = count / 2;
+    (route_host(i), format!("/p{}/item", i % PATHS))
+}
+
+fn route_host(i: usize) -> String {
+    format!("h{:04}.example.com", i / PATHS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_has_the_size_of_the_yardstick() {
+        assert_eq!(BODY.len(), 67);
+    }
+
+    #[test]
+    fn the_middle_request_hits_a_route_of_the_file() {
+        for count in [10, 10_000] {
+            let (host, path) = middle_route(count);
+            let text = thalweg_routes(1, SocketAddr::from(([127, 0, 0, 1], 2)), count);
+            let path = path.replace("item", "*");
+            assert_eq!(text.matches(&format!("host: \"{host}\", path: \"{path}\"")).count(), 1);
+            assert_eq!(text.lines().count(), count + 3);
+        }
+    }
+}

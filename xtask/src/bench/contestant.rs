@@ -1,0 +1,234 @@
+//! The contestants: who they are, how they are built or found, how they are started.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::MetadataCommand;
+
+use super::process::Program;
+use super::{LOAD_CPU, PROXY_CPU, Small, configs};
+use crate::command::{cargo, locate, output, root, run};
+
+/// Time in which a program must give its first answer.
+const START: Duration = Duration::from_secs(10);
+
+/// What can take part.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    Thalweg,
+    Nginx,
+    Haproxy,
+    Floor,
+}
+
+impl Kind {
+    /// The name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Thalweg => "thalweg",
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+            Self::Floor => "floor",
+        }
+    }
+}
+
+/// A program that takes part.
+pub(crate) struct Contestant {
+    pub(crate) kind: Kind,
+    pub(crate) program: PathBuf,
+    pub(crate) version: String,
+}
+
+/// Where contestants run: a folder for their files and the backend that they forward to.
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    pub(crate) backend: SocketAddr,
+    starts: usize,
+}
+
+/// A contestant (or the backend) that runs.
+pub(crate) struct Running {
+    pub(crate) program: Program,
+    pub(crate) address: SocketAddr,
+    /// From the start of the process to the end of the first answer.
+    pub(crate) started_in: Duration,
+}
+
+impl Place {
+    pub(crate) fn new(folder: PathBuf) -> Result<Self> {
+        Ok(Self { folder, backend: SocketAddr::from(([127, 0, 0, 1], 0)), starts: 0 })
+    }
+
+    /// An address that nobody listens on now.
+    fn address() -> Result<SocketAddr> {
+        Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    }
+
+    /// A folder of its own for each start.
+    fn next_folder(&mut self) -> Result<PathBuf> {
+        self.starts += 1;
+        let folder = self.folder.join(self.starts.to_string());
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+}
+
+/// Starts the backend.
+pub(crate) fn backend(nginx: &Path, place: &mut Place) -> Result<Running> {
+    let (address, folder) = (Place::address()?, place.next_folder()?);
+    let file = folder.join("backend.conf");
+    fs::write(&file, configs::nginx_backend(&folder, address.port()))?;
+    let mut command = pinned(LOAD_CPU, &locate(nginx).context("nginx is not here")?);
+    command.arg("-p").arg(&folder).arg("-c").arg(&file);
+    start(command, &folder, address, ("bench", "/")).context("the backend does not start")
+}
+
+/// Builds or finds those that the command line names; says which are missing.
+pub(crate) fn find(args: &Small) -> Result<Vec<Contestant>> {
+    let mut found = Vec::new();
+    for kind in args.peers.iter().copied() {
+        let program = match kind {
+            Kind::Thalweg => built("thalweg", args.thalweg.as_deref())?,
+            Kind::Floor => built("floor", args.floor.as_deref())?,
+            Kind::Nginx => args.nginx.clone(),
+            Kind::Haproxy => args.haproxy.clone(),
+        };
+        let Some(program) = locate(&program) else {
+            println!("bench: {} is not here, left out", program.display());
+            continue;
+        };
+        match version(kind, &program) {
+            Ok(version) => found.push(Contestant { kind, program, version }),
+            Err(error) => println!("bench: {} left out: {error:#}", kind.name()),
+        }
+    }
+    Ok(found)
+}
+
+fn built(package: &str, given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = given {
+        return Ok(path.to_owned());
+    }
+    run(cargo("build --profile dist --package").arg(package))?;
+    let metadata = MetadataCommand::new().current_dir(root()).no_deps().exec()?;
+    Ok(metadata.target_directory.join("dist").join(package).into_std_path_buf())
+}
+
+fn version(kind: Kind, program: &Path) -> Result<String> {
+    let mut command = Command::new(program);
+    let text = match kind {
+        Kind::Thalweg => output(command.arg("version"))?,
+        Kind::Nginx | Kind::Haproxy => output(command.arg("-v"))?,
+        Kind::Floor => return Ok("floor of this tree".to_owned()),
+    };
+    match text.lines().next() {
+        Some(line) => Ok(line.trim_start_matches("nginx version: ").to_owned()),
+        None => bail!("it says no version"),
+    }
+}
+
+impl Contestant {
+    /// Starts it in front of the backend and waits for its first answer.
+    pub(crate) fn start(&self, place: &mut Place) -> Result<Running> {
+        let (address, folder) = (Place::address()?, place.next_folder()?);
+        let (port, backend) = (address.port(), place.backend);
+        let file = folder.join(format!("{}.conf", self.kind.name()));
+        let mut command = pinned(PROXY_CPU, &self.program);
+        match self.kind {
+            Kind::Thalweg => {
+                fs::write(&file, configs::thalweg(port, backend))?;
+                command.args(["run", "--config"]).arg(&file);
+            }
+            Kind::Nginx => {
+                fs::write(&file, configs::nginx_proxy(&folder, port, backend))?;
+                command.arg("-p").arg(&folder).arg("-c").arg(&file);
+            }
+            Kind::Haproxy => {
+                fs::write(&file, configs::haproxy(port, backend))?;
+                command.args(["-db", "-f"]).arg(&file);
+            }
+            Kind::Floor => {
+                command.arg(address.to_string()).arg(backend.to_string());
+            }
+        }
+        let running = start(command, &folder, address, ("bench", "/"));
+        running.with_context(|| format!("{} does not start", self.kind.name()))
+    }
+
+    /// Starts the product with `count` routes.
+    pub(crate) fn start_with_routes(&self, place: &mut Place, count: usize) -> Result<Running> {
+        let (address, folder) = (Place::address()?, place.next_folder()?);
+        let file = folder.join("routes.yaml");
+        fs::write(&file, configs::thalweg_routes(address.port(), place.backend, count))?;
+        let mut command = pinned(PROXY_CPU, &self.program);
+        command.args(["run", "--config"]).arg(&file);
+        let (host, path) = configs::middle_route(count);
+        start(command, &folder, address, (&host, &path)).with_context(|| format!("with {count} routes"))
+    }
+}
+
+fn pinned(cpu: &str, program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", cpu]).arg(program);
+    // What the product reads or writes for its user stays out of the measurement.
+    for name in ["THALWEG_CONFIG", "RUST_LOG"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Starts a command and asks until it answers.
+fn start(
+    mut command: Command,
+    folder: &Path,
+    address: SocketAddr,
+    (host, path): (&str, &str),
+) -> Result<Running> {
+    let log = folder.join("output");
+    let file = fs::File::create(&log)?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    // A runtime folder and a state folder of its own, so that several can run.
+    command.env("XDG_RUNTIME_DIR", folder).env("XDG_STATE_HOME", folder).current_dir(folder);
+    let begin = Instant::now();
+    let mut program = Program::new(command.spawn()?);
+    loop {
+        let answer = ask(address, host, path);
+        if answer.as_ref().is_ok_and(|status| *status == 200) {
+            return Ok(Running { program, address, started_in: begin.elapsed() });
+        }
+        if program.has_ended() || begin.elapsed() > START {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            bail!("last answer: {answer:?}; it said:\n{text}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn ask(address: SocketAddr, host: &str, path: &str) -> std::io::Result<u16> {
+    let mut stream = TcpStream::connect(address)?;
+    exchange(&mut stream, host, path)
+}
+
+/// One small exchange on a kept-alive connection; the status of the answer.
+pub(crate) fn exchange(stream: &mut TcpStream, host: &str, path: &str) -> std::io::Result<u16> {
+    stream.set_read_timeout(Some(START))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    let mut buf = [0; 4096];
+    loop {
+        let received = stream.read(&mut buf)?;
+        answer.extend_from_slice(&buf[..received]);
+        let whole = answer.ends_with(configs::BODY.as_bytes());
+        if whole || received == 0 {
+            let text = String::from_utf8_lossy(&answer);
+            let status = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+            return status.ok_or_else(|| std::io::Error::other("no status in the answer"));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `cargo xtask tidy`: the rules of the house that the compiler does not check.
+//!
+//! Reads `cargo metadata` and the sources, collects every finding, and fails when there is one. Each rule is
+//! one function; the tables that they consult stand beside them.
+
+mod edges;
+mod licences;
+mod manifests;
+mod sources;
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{Metadata, MetadataCommand};
+
+use crate::command::root;
+
+/// Third-party packages present in more than one version, each with the reason why that is borne.
+const DUPLICATES: &[(&str, &str)] =
+    &[("getrandom", "0.2 stands in the lock for ring, an option of hickory-proto that is not built")];
+
+/// Checks every rule and prints each finding on a line of its own.
+pub(crate) fn run() -> Result<()> {
+    let metadata = MetadataCommand::new()
+        .current_dir(root())
+        // The product runs on Linux only: what other platforms would need is not shipped.
+        .other_options(["--filter-platform".to_owned(), "x86_64-unknown-linux-gnu".to_owned()])
+        .exec()
+        .context("cargo metadata")?;
+    let mut findings = Vec::new();
+    edges::check(&metadata, &mut findings);
+    licences::check(&metadata, &mut findings);
+    duplicates(&metadata, &mut findings);
+    manifests::check(&metadata, &mut findings)?;
+    sources::check(&metadata, &mut findings)?;
+    if findings.is_empty() {
+        println!("tidy: {} packages, no findings", metadata.packages.len());
+        return Ok(());
+    }
+    findings.sort();
+    for finding in &findings {
+        println!("tidy: {finding}");
+    }
+    bail!("{} findings", findings.len())
+}
+
+fn duplicates(metadata: &Metadata, findings: &mut Vec<String>) {
+    let mut packages: Vec<_> = metadata.packages.iter().map(|p| (p.name.as_str(), &p.version)).collect();
+    packages.sort();
+    let is_double = |name: &str| packages.iter().filter(|(other, _)| *other == name).count() > 1;
+    for pair in packages.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        let (name, first, second) = (pair[0].0, pair[0].1, pair[1].1);
+        if !DUPLICATES.iter().any(|(known, _)| *known == name) {
+            findings.push(format!(
+                "{name} is here as {first} and {second}; help: align them, or add a line with the reason to \
+                 DUPLICATES in xtask/src/tidy.rs"
+            ));
+        }
+    }
+    for (name, _) in DUPLICATES.iter().filter(|(name, _)| !is_double(name)) {
+        findings.push(format!("{name} stands in DUPLICATES (xtask/src/tidy.rs) but has one version only"));
+    }
+}
