@@ -6,15 +6,23 @@
 //! The data plane never names this crate: it gets the finished plan.
 #![forbid(unsafe_code)]
 
-mod compile;
-pub mod diagnose;
-pub mod interpolate;
+// The stages, in order.
 pub mod load;
+
 pub mod parse;
+
+pub mod interpolate;
+
+pub mod spec;
+
+mod validate;
+
+mod compile;
+
+// What they share and what they make.
+pub mod diagnose;
 pub mod settings;
 pub mod source;
-pub mod spec;
-mod validate;
 
 pub use diagnose::{Class, Look, Report, SpecError};
 pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};

@@ -3,6 +3,8 @@
 //!
 //! `UPDATE_GOLDENS=1` writes the diagnostics anew.
 
+#![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
+
 use std::path::{Path, PathBuf};
 use thalweg_config::{Look, Report, check_bytes};
 

@@ -3,7 +3,7 @@
 use rustix::process::{Resource, Rlimit};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// CPUs that this process may use: the affinity mask, limited by the cgroup's CPU quota (v1 and v2,
 /// the smallest along the path, rounded up). At least 1.
@@ -40,7 +40,7 @@ fn cgroup_quota(root: &Path, membership: &str) -> Option<usize> {
     smallest
 }
 
-fn quota_of(dir: &PathBuf) -> Option<usize> {
+fn quota_of(dir: &Path) -> Option<usize> {
     let read = |name| fs::read_to_string(dir.join(name)).ok();
     let (quota, period) = if let Some(text) = read("cpu.max") {
         let mut words = text.split_whitespace();

@@ -28,6 +28,11 @@ impl WakeQueue {
         }
     }
 
+    /// Moves the woken seats into `seats`.
+    pub fn drain(&self, seats: &mut Vec<u32>) {
+        seats.append(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).seats);
+    }
+
     fn push(&self, seat: u32) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if !inner.seats.contains(&seat) {

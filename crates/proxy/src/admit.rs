@@ -66,6 +66,8 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
             Err(_) => return Err(Fault::new(FaultKind::ClientGone, "the client left within a request head")),
         }
     }
+    // Whatever deadline the connection brought along was for other waits.
+    client.socket.set_deadline(None);
     client.requests += 1;
     x.consumed = x.request.len;
     check(worker, client, x)?;

@@ -88,7 +88,7 @@ async fn open(
                 "no answer to the connect in time",
             )));
         }
-        if client.socket.peer_closed() && x.received.len() >= x.consumed && x.framing.is_empty() {
+        if client.socket.peer_closed() && x.framing.is_empty() {
             return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, "the client left while connecting")));
         }
         Poll::Pending

@@ -210,8 +210,14 @@ impl Fleet {
     pub fn stop(&self) {
         self.tell(|| Command::Stop);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if threads.is_empty() {
+            return;
+        }
         for thread in threads {
             let _ = thread.join();
+        }
+        for path in self.bound.iter().filter_map(|bound| bound.address.strip_prefix("unix:")) {
+            let _ = std::fs::remove_file(path);
         }
     }
 

@@ -76,7 +76,7 @@ mod tests {
     fn hands_on_only_when_well_above_the_mean() {
         assert_eq!(loads(&[100]).hand_off(0, 7), None);
         assert_eq!(loads(&[100, 100]).hand_off(0, 7), None);
-        assert_eq!(loads(&[20, 0]).hand_off(0, 7), Some(1));
+        assert_eq!(loads(&[40, 0]).hand_off(0, 7), Some(1));
         assert_eq!(loads(&[10, 0]).hand_off(0, 7), None, "a handful is no imbalance");
         assert_eq!(loads(&[300, 90, 10]).hand_off(0, 0), Some(2));
         assert_eq!(loads(&[10, 300, 90]).hand_off(0, 0), None);

@@ -38,6 +38,8 @@ pub(crate) struct Flow {
     reader: BodyReader,
     /// Whether what is sent is framed in chunks.
     chunked: bool,
+    /// Whether only the close tells the receiver where the message ends.
+    open_ended: bool,
     /// Bytes to be sent, of which `sent` are gone.
     pending: Vec<u8>,
     sent: usize,
@@ -53,6 +55,7 @@ impl Default for Flow {
         Self {
             reader: BodyReader::new(Framing::Empty, Side::Downstream),
             chunked: false,
+            open_ended: false,
             pending: Vec::new(),
             sent: 0,
             bytes: 0,
@@ -78,6 +81,7 @@ impl Flow {
         debug_assert!(!chunked || framing != Framing::Empty, "a body that is empty is not sent in chunks");
         self.reader = BodyReader::new(framing, side);
         self.chunked = chunked;
+        self.open_ended = !chunked && matches!(framing, Framing::Chunked | Framing::UntilClose);
         self.ended = self.reader.is_complete();
         &mut self.pending
     }
@@ -100,6 +104,11 @@ impl Flow {
     /// Whether the receiver keeps bytes waiting.
     pub(crate) fn is_stalled(&self) -> bool {
         self.sent < self.pending.len()
+    }
+
+    /// Whether only the close tells the receiver where the message ends.
+    pub(crate) fn is_open_ended(&self) -> bool {
+        self.open_ended
     }
 
     /// Whether everything has been received and handed to the kernel.

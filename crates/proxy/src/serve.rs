@@ -66,9 +66,12 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
     Ok(respond(worker, client, x, upstream).await)
 }
 
-/// A response that breaks off must look broken: a reset cannot be taken for an end.
+/// A response that breaks off must look broken. A length that is not reached and a last chunk that
+/// does not come do; where only the close tells the end, a reset does.
 fn broken(client: &Client, x: &mut Exchange, fault: Fault) -> Next {
     x.fault = Some(fault);
-    client.socket.reset_on_close();
+    if x.downward.is_open_ended() {
+        client.socket.reset_on_close();
+    }
     Next::Close
 }

@@ -22,7 +22,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::{RequestId, limits};
 use thalweg_net::{Owner, Reactor};
@@ -161,7 +161,7 @@ impl Worker {
         for owner in lists.called.drain(..) {
             self.call(owner);
         }
-        self.seats.take_woken(&mut lists.woken, Waker::noop());
+        self.seats.drain_woken(&mut lists.woken);
         for seat in lists.woken.drain(..) {
             self.poll_seat(seat);
         }

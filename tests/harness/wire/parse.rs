@@ -44,6 +44,8 @@ pub(super) struct Transcript {
     pub steps: Vec<Step>,
     /// One entry per expected log record: keys and values as text, `-` for null or absent.
     pub log: Option<Vec<Vec<(String, String)>>>,
+    /// Performed with whole sections only: the outcome depends on what arrives together.
+    pub(super) whole: bool,
     /// What the upstream sees beyond the steps may only be the beginning of a request.
     pub incomplete: bool,
     /// The fault that the last record names; `none` for none.
@@ -87,6 +89,7 @@ impl Transcript {
         let has_text = lines.iter().any(|line| !line.is_empty());
         match words.as_slice() {
             ["config"] => self.config.push_str(&(lines.join("\n") + "\n")),
+            ["whole"] if !has_text => self.whole = true,
             ["upstream", "never", "completes"] if !has_text => self.incomplete = true,
             ["log"] => self.log = Some(log_records(lines)?),
             _ => {

@@ -24,6 +24,7 @@ const PROBE: &str = "/still-open";
 /// # Errors
 /// What went otherwise than written.
 pub(super) fn perform(transcript: &Transcript, delivery: Delivery) -> Result<(), String> {
+    let delivery = if transcript.whole { Delivery::Whole } else { delivery };
     let mut stage = Stage::set(transcript, delivery);
     for (number, step) in transcript.steps.iter().enumerate() {
         stage.step(step).map_err(|error| {
