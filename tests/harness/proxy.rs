@@ -24,6 +24,8 @@ pub struct Ended {
     pub stderr: String,
     /// The access log, a record per line; empty when none was configured.
     pub log: Vec<Value>,
+    /// What it wrote, until this is dropped.
+    pub directory: Directory,
 }
 
 /// A running `thalweg run`; killed on drop.
@@ -69,7 +71,7 @@ impl Proxy {
     pub fn start_with_descriptors(descriptors: u32, config: &str) -> Self {
         let directory = Directory::new();
         let mut command = wrapped(directory.path(), OsStr::new("sh"));
-        let script = format!("ulimit -Hn {descriptors}; ulimit -Sn {descriptors}; exec \"$0\" \"$@\"");
+        let script = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
         command.args(["-c", &script]).arg(binary::path());
         Self::spawn(directory, config, &mut command)
     }
@@ -130,7 +132,8 @@ impl Proxy {
         let status = self.process.wait_exit(limit);
         let stderr = self.process.stderr();
         assert!(!stderr.contains("panicked"), "the proxy panicked:\n{stderr}");
-        Ended { status, stderr, log: read_log(&self.log_path()) }
+        let log = read_log(&self.log_path());
+        Ended { status, stderr, log, directory: self.directory }
     }
 }
 

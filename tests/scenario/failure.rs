@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use thalweg_tests::message::get;
 use thalweg_tests::program::find_or_skip;
-use thalweg_tests::proxy::read_log;
 use thalweg_tests::{Load, Process, Proxy, STEP, Upstream};
 
-use super::{config, proxy, watchdog};
+use super::{config, proxy, wait_counted, watchdog};
 
 /// A keep-alive server in a process of its own, which can be killed as servers are.
 fn server() -> Option<(Process, String)> {
@@ -118,16 +117,8 @@ fn faults_are_counted_and_logged_with_the_same_word() {
         assert_eq!(answer.status(), 400);
         assert!(answer.value("proxy-status").unwrap().contains("http_request_error"));
     }
-    let metrics = get(proxy.metrics(), "/metrics").unwrap().text();
-    let counted = metrics
-        .lines()
-        .filter(|line| line.starts_with("thalweg_faults_total{") && line.contains("\"http_request_error\""))
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum::<f64>();
-    assert!((counted - 3.0).abs() < 0.5, "{counted} in\n{metrics}");
-    let log = proxy.log_path();
-    proxy.stop();
-    let records = read_log(&log);
+    wait_counted(&proxy, "thalweg_faults_total", "\"http_request_error\"", 3);
+    let records = proxy.stop().log;
     assert_eq!(
         records.iter().filter(|record| record["fault"] == "http_request_error").count(),
         3,

@@ -9,9 +9,10 @@ mod drain;
 mod failure;
 mod servers;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use thalweg_tests::{Proxy, Watchdog};
+use thalweg_tests::message::get;
+use thalweg_tests::{Proxy, STEP, Watchdog};
 
 /// Most that a scenario may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -38,4 +39,20 @@ fn config(endpoints: &[&str], more: &str) -> String {
 /// A proxy before these endpoints.
 fn proxy(endpoints: &[&str]) -> Proxy {
     Proxy::start(&config(endpoints, ""))
+}
+
+/// Waits until the samples of a metric that have this label add up to `expected`: an exchange is counted when
+/// it is over, which may be a moment after the client has its answer.
+fn wait_counted(proxy: &Proxy, metric: &str, label: &str, expected: u32) {
+    let (start, end) = (format!("{metric}{{"), Instant::now() + STEP);
+    loop {
+        let text = get(proxy.metrics(), "/metrics").unwrap().text();
+        let samples = text.lines().filter(|line| line.starts_with(&start) && line.contains(label));
+        let values = samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        let counted = values.sum::<f64>();
+        if (counted - f64::from(expected)).abs() < 0.5 {
+            return;
+        }
+        assert!(Instant::now() < end, "{metric} with {label} is {counted}, not {expected}, in\n{text}");
+    }
 }

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -139,13 +139,10 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
     let at = options.socket.display();
     let (unix, socket_file) =
         socket::bind(&options.socket).map_err(failed(format!("the admin socket {at} cannot be opened")))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed("the admin runtime cannot be started".into()))?;
+    // Plain sockets: the caller may be inside a runtime of its own, which allows no other here.
     let bind = |name: &str, address: Option<SocketAddr>| {
         let text = |address| failed(format!("the {name} address {address} cannot be opened"));
-        address.map(|address| runtime.block_on(TcpListener::bind(address)).map_err(text(address))).transpose()
+        address.map(|address| StdTcpListener::bind(address).map_err(text(address))).transpose()
     };
     let (admin, metrics) = (bind("admin", options.address)?, bind("metrics", options.metrics_address)?);
     let (token, token_file) = match (&admin, options.token) {
@@ -158,24 +155,42 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
             (Some(file.token.clone()), Some(file))
         }
     };
-    let local = |listener: &Option<TcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
+    let local = |listener: &Option<StdTcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
     let addresses = Addresses { socket: options.socket, admin: local(&admin), metrics: local(&metrics) };
     let names = options.names.iter().map(|name| name.to_ascii_lowercase()).collect();
     let admin = admin.zip(token).map(|(listener, token)| (listener, Gate::Token { token, names }));
     let (stop, stopped) = watch::channel(false);
     let listeners = Listeners { unix, admin, metrics };
+    let (started, outcome) = std::sync::mpsc::sync_channel(1);
     let thread = thread::Builder::new()
         .name("thalweg-admin".into())
-        .spawn(move || listeners.run(&runtime, &control, &stopped))
+        .spawn(move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => {
+                let _ = started.send(Ok(()));
+                listeners.run(&runtime, &control, &stopped);
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
+        })
         .map_err(failed("the admin thread cannot be started".into()))?;
+    outcome
+        .recv()
+        .unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
+        .map_err(failed("the admin runtime cannot be started".into()))?;
     Ok(Handle { addresses, token_file, stop, thread: Some(thread), _socket_file: socket_file })
+}
+
+fn into_tokio(listener: StdTcpListener) -> io::Result<TcpListener> {
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 /// What the thread serves.
 struct Listeners {
     unix: StdUnixListener,
-    admin: Option<(TcpListener, Gate)>,
-    metrics: Option<TcpListener>,
+    admin: Option<(StdTcpListener, Gate)>,
+    metrics: Option<StdTcpListener>,
 }
 
 impl Listeners {
@@ -191,11 +206,13 @@ impl Listeners {
                 let closed = routes::admin(Arc::clone(control), Gate::Closed);
                 tasks.push(tokio::spawn(serve_unix(unix, open, closed, stopped.clone())));
             }
-            if let Some((listener, gate)) = self.admin {
+            if let Some((listener, gate)) = self.admin
+                && let Ok(listener) = into_tokio(listener)
+            {
                 let router = routes::admin(Arc::clone(control), gate);
                 tasks.push(tokio::spawn(serve_tcp(listener, router, stopped.clone())));
             }
-            if let Some(listener) = self.metrics {
+            if let Some(Ok(listener)) = self.metrics.map(into_tokio) {
                 let router = routes::metrics_only(Arc::clone(control), Gate::Open);
                 tasks.push(tokio::spawn(serve_tcp(listener, router, stopped.clone())));
             }

@@ -2,6 +2,22 @@
 
 use std::fmt;
 
+/// Where the two digits of each byte stand in the text.
+const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+/// The two digits of every byte.
+static HEX: [[u8; 2]; 256] = hex_pairs();
+
+const fn hex_pairs() -> [[u8; 2]; 256] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut i = 0;
+    while i < 256 {
+        pairs[i] = [DIGITS[i >> 4], DIGITS[i & 15]];
+        i += 1;
+    }
+    pairs
+}
+
 /// The id of one exchange, sent upstream as `X-Request-Id` and written to the log.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct RequestId([u8; 36]);
@@ -18,16 +34,9 @@ impl RequestId {
             | (0b10 << 62)
             | (random & 0x3fff_ffff_ffff_ffff))
             .to_be_bytes();
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut text = [b'-'; 36];
-        let mut at = 0;
-        for (i, byte) in bytes.iter().enumerate() {
-            if matches!(i, 4 | 6 | 8 | 10) {
-                at += 1;
-            }
-            text[at] = HEX[usize::from(byte >> 4)];
-            text[at + 1] = HEX[usize::from(byte & 15)];
-            at += 2;
+        for (byte, at) in bytes.iter().zip(PLACES) {
+            text[at..at + 2].copy_from_slice(&HEX[usize::from(*byte)]);
         }
         Self(text)
     }

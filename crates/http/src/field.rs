@@ -139,6 +139,54 @@ const fn table() -> [FieldId; TABLE_LEN] {
     table
 }
 
+/// The known names with the case bit set, and their lengths, by id.
+static FOLDED: [([u8; MAX_NAME], usize); 64] = folded();
+
+const fn folded() -> [([u8; MAX_NAME], usize); 64] {
+    let mut names = [([0; MAX_NAME], 0); 64];
+    let mut i = 0;
+    while i < FieldId::KNOWN.len() {
+        let id = FieldId::KNOWN[i];
+        let name = id.name().as_bytes();
+        let mut at = 0;
+        while at < name.len() {
+            names[id as usize].0[at] = name[at] | 0x20;
+            at += 1;
+        }
+        names[id as usize].1 = name.len();
+        i += 1;
+    }
+    names
+}
+
+/// Whether `name`, of token or value bytes, is the name of `id` in some case: eight bytes at a time,
+/// the last eight over again where the length is odd. Known names are letters, digits and `-`; for
+/// those, setting the case bit makes nothing equal that differs in more than case, because bytes
+/// below 0x20 do not reach this place.
+#[inline]
+fn is_name(name: &[u8], id: FieldId) -> bool {
+    const CASE: u64 = 0x2020_2020_2020_2020;
+    let (known, len) = &FOLDED[id as usize & 63];
+    if name.len() != *len {
+        return false;
+    }
+    if name.len() < 8 {
+        return name.iter().zip(known).all(|(a, b)| a | 0x20 == *b);
+    }
+    let word = |bytes: &[u8], at: usize| {
+        bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |chunk| u64::from_le_bytes(*chunk))
+    };
+    let last = name.len() - 8;
+    let mut at = 0;
+    while at < last {
+        if word(name, at) | CASE != word(known, at) {
+            return false;
+        }
+        at += 8;
+    }
+    word(name, last) | CASE == word(known, last)
+}
+
 impl FieldId {
     /// The id of a name, whatever its case. Looks at each byte at most a few times, allocates nothing.
     #[inline]
@@ -147,7 +195,7 @@ impl FieldId {
             return Self::Other;
         }
         let id = TABLE[hash(name)];
-        if id != Self::Other && name.eq_ignore_ascii_case(id.name().as_bytes()) {
+        if id != Self::Other && is_name(name, id) {
             return id;
         }
         if name.get(..X_FORWARDED.len()).is_some_and(|start| start.eq_ignore_ascii_case(X_FORWARDED)) {
@@ -318,6 +366,27 @@ pub(crate) fn lists(fields: &[Field], bytes: &[u8], id: FieldId, element: &[u8])
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_wide_comparison_agrees_with_the_plain_one() {
+        for id in FieldId::KNOWN {
+            let name = id.name().as_bytes();
+            for other in FieldId::KNOWN {
+                assert_eq!(is_name(name, *other), id == other, "{id:?} {other:?}");
+            }
+            for at in 0..name.len() {
+                for byte in 0x20..=0xff_u8 {
+                    let mut changed = name.to_vec();
+                    changed[at] = byte;
+                    assert_eq!(
+                        is_name(&changed, *id),
+                        changed.eq_ignore_ascii_case(name),
+                        "{id:?} {at} {byte}"
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn knows_every_name_in_any_case_and_nothing_near_it() {

@@ -103,9 +103,15 @@ fn strip(fields: &mut [Field], bytes: &[u8], present: FieldSet, dropped: FieldSe
     if present.intersects(dropped) {
         fields.iter_mut().filter(|field| dropped.contains(field.id)).for_each(|field| field.keep = false);
     }
-    if present.contains(FieldId::Connection) {
+    if present.contains(FieldId::Connection) && !field::all(fields, bytes, FieldId::Connection).all(is_plain)
+    {
         strip_nominated(fields, bytes);
     }
+}
+
+/// Whether a `Connection` value names no field but the commonest, which is dropped anyway.
+fn is_plain(value: &[u8]) -> bool {
+    value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close")
 }
 
 /// Takes out the fields that `Connection` names, unless they are protected.

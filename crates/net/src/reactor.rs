@@ -17,8 +17,6 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 use thalweg_core::limits::EVENTS_PER_TURN;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// Who is called when a source is ready or its deadline has passed: a number of the worker's choice.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -79,16 +77,13 @@ impl Reactor {
         })
     }
 
-    /// Has the current tokio runtime watch this reactor: readable when [`Self::wait`] has something to give.
+    /// Watches a descriptor that rings: every write to it calls the owner once, nothing is read.
     ///
     /// # Errors
-    /// When descriptors have run out.
-    #[expect(unsafe_code, reason = "tokio cannot know that the descriptor stays open while it is registered")]
-    pub fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
-        let epoll = rustix::io::fcntl_dupfd_cloexec(&self.epoll, 3)?;
-        // SAFETY: the AsyncFd owns the descriptor, `OwnedFd` gives the same one for its whole life,
-        // and nobody else closes it; so it is open until the AsyncFd has deregistered and dropped it.
-        unsafe { AsyncFd::register_with_interest(epoll, Interest::READABLE) }.map_err(Into::into)
+    /// When the kernel cannot watch it.
+    pub fn watch(&self, fd: BorrowedFd<'_>, owner: Owner) -> io::Result<()> {
+        self.register(fd, owner, 0, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        Ok(())
     }
 
     /// The time of the last [`Self::wait`].
@@ -96,16 +91,19 @@ impl Reactor {
         self.now.get()
     }
 
-    /// Takes what is ready, without blocking, and puts the owners to call into `called`.
-    /// Says how many events there were.
+    /// Waits until something is ready, at most `timeout` (`None`: for ever), and puts the owners to
+    /// call into `called`. Says how many events there were.
     ///
     /// # Errors
     /// When epoll fails, which it only does for a bug of ours.
-    pub fn wait(&self, called: &mut Vec<Owner>) -> io::Result<usize> {
+    pub fn wait(&self, timeout: Option<Duration>, called: &mut Vec<Owner>) -> io::Result<usize> {
         let mut events = self.events.borrow_mut();
         events.clear();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
+        let timeout = timeout.map(|time| Timespec {
+            tv_sec: time.as_secs().min(3600) as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -11,6 +11,7 @@ use std::io;
 use std::net::IpAddr;
 use std::task::Poll;
 use thalweg_core::{Fault, FaultKind, RequestId};
+use thalweg_http::h1::encode::write_decimal;
 use thalweg_http::h1::framing::{request_framing, request_keeps_alive};
 use thalweg_http::rules::{expects_continue, host_of, strip_request, wants_upgrade};
 use thalweg_http::{
@@ -100,6 +101,7 @@ async fn receive(
 }
 
 fn check(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
+    x.id = Some(worker.next_id());
     let bytes = &x.received[..];
     let request = &x.request;
     x.framing = request_framing(request, bytes)?;
@@ -115,13 +117,13 @@ fn check(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault
         TargetForm::Absolute => Some(target.authority),
         _ => named,
     };
-    if let Some(span) = authority.filter(|span| !span.is_empty()) {
+    if let Some(span) = authority {
         let authority = parse_authority(bytes, span)?;
         write_normal_host(authority.host.of(bytes), &mut x.authority);
         x.host_len = x.authority.len();
         if let Some(port) = authority.port.filter(|port| *port != 80) {
             x.authority.push(b':');
-            x.authority.extend_from_slice(port.to_string().as_bytes());
+            write_decimal(&mut x.authority, u64::from(port));
         }
     }
     if x.framing == Framing::Empty && request.version == Version::Http11 {
@@ -132,11 +134,17 @@ fn check(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault
     normal_path(bytes, target.path, target.form, &mut x.path)?;
     x.trusted_peer = x.view().plan.trusts(client.peer);
     x.client_ip = if x.trusted_peer { seen_through(x, client.peer) } else { client.peer };
-    x.id = Some(request_id(worker, x));
+    if let Some(given) = given_id(x) {
+        x.id = Some(given);
+    }
     let keep_upgrade = matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other);
     let rules = RequestRules { trusted_peer: x.trusted_peer, keep_upgrade };
     strip_request(&mut x.request, &x.received, &rules);
     x.request.strip(FieldId::XRequestId);
+    if x.request.version == Version::Http10 {
+        // HTTP/1.0 has no expectations; the upstream, spoken to in 1.1, must not answer one (RFC 9110 §10.1.1).
+        x.request.strip(FieldId::Expect);
+    }
     Ok(())
 }
 
@@ -183,10 +191,12 @@ fn address_in(text: &str) -> Option<IpAddr> {
     Some(address.ok()?.to_canonical())
 }
 
-/// The id that a trusted peer gave, when it is ours in form; else a new one.
-fn request_id(worker: &Worker, x: &Exchange) -> RequestId {
-    let given = if x.trusted_peer { x.request.value(&x.received, FieldId::XRequestId) } else { None };
-    given.and_then(RequestId::from_bytes).unwrap_or_else(|| worker.next_id())
+/// The id that a trusted peer gave, when it has the form of ours.
+fn given_id(x: &Exchange) -> Option<RequestId> {
+    if !x.trusted_peer {
+        return None;
+    }
+    RequestId::from_bytes(x.request.value(&x.received, FieldId::XRequestId)?)
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ const SEND_TIME: Duration = Duration::from_secs(5);
 /// Answers an exchange that failed before its response began.
 pub(crate) async fn answer_fault(client: &Client, x: &mut Exchange, fault: Fault) -> Next {
     x.fault = Some(fault);
-    if fault.kind == FaultKind::ClientGone {
+    if fault.kind == FaultKind::ClientGone || x.downward.is_stalled() {
+        // Nobody reads, or half of an interim response is on its way: no answer can follow it.
         x.status = fault.status;
         return Next::Close;
     }
@@ -45,6 +46,7 @@ fn write_answer(x: &mut Exchange, fault: Fault) {
     let (keep_alive, version) = (x.keep_alive, x.request.version);
     let headless = x.request.method == Method::Head;
     x.status = fault.status;
+    let id = x.id;
     x.downward.reset();
     let length = if headless { 0 } else { body.len() as u64 };
     let out = x.downward.start(Framing::Length(length), Side::Upstream, false);
@@ -53,6 +55,11 @@ fn write_answer(x: &mut Exchange, fault: Fault) {
         write!(out, "Proxy-Status: thalweg; error={}; details=\"{}\"\r\n", fault.kind.name(), fault.detail);
     let _ = write!(out, "Content-Type: {}\r\n", form.media_type());
     write_content_length(out, body.len() as u64);
+    if let Some(id) = &id {
+        out.extend_from_slice(b"X-Request-Id: ");
+        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
     if fault.status == 503 {
         out.extend_from_slice(b"Retry-After: 1\r\n");
     }

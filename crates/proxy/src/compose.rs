@@ -48,7 +48,7 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     let bytes = &x.received[..];
     out.extend_from_slice(x.request.method_text.of(bytes));
     out.push(b' ');
-    out.extend_from_slice(&x.path);
+    out.extend_from_slice(x.upstream_path());
     if let Some(query) = x.query {
         out.push(b'?');
         out.extend_from_slice(query.of(bytes));

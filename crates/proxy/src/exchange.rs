@@ -66,8 +66,10 @@ pub(crate) struct Exchange {
     pub(crate) authority: Vec<u8>,
     /// How much of `authority` is the host.
     pub(crate) host_len: usize,
-    /// The path in normal form; filters change it.
+    /// The path in normal form: what is matched and logged.
     pub(crate) path: Vec<u8>,
+    /// The path that goes upstream, where filters of the route may have made another of it.
+    pub(crate) filtered_path: Option<Vec<u8>>,
     /// The query, without its question mark, in `received`.
     pub(crate) query: Option<Span>,
     /// The client's address, seen through trusted proxies.
@@ -116,6 +118,7 @@ impl Exchange {
             authority: Vec::new(),
             host_len: 0,
             path: Vec::new(),
+            filtered_path: None,
             query: None,
             client_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             trusted_peer: false,
@@ -148,6 +151,7 @@ impl Exchange {
         self.authority.clear();
         self.host_len = 0;
         self.path.clear();
+        self.filtered_path = None;
         self.query = None;
         self.upgrade = Upgrade::None;
         self.keep_alive = false;
@@ -190,6 +194,11 @@ impl Exchange {
     pub(crate) fn service(&self) -> Option<&LocalService> {
         let service = self.route()?.service;
         self.view.as_ref()?.services.get(service.0 as usize)
+    }
+
+    /// The path that goes upstream.
+    pub(crate) fn upstream_path(&self) -> &[u8] {
+        self.filtered_path.as_deref().unwrap_or(&self.path)
     }
 
     /// The host that the client named, in normal form, without a port.

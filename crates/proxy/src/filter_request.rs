@@ -8,8 +8,12 @@ use thalweg_filter::RequestEdit;
 pub(crate) fn filter_request(x: &mut Exchange) -> Result<(), Fault> {
     let view = x.view().clone();
     let Some(route) = x.route.and_then(|route| view.plan.routes.get(route.0 as usize)) else { return Ok(()) };
+    if route.filters.is_empty() {
+        return Ok(());
+    }
+    let path = x.filtered_path.insert(x.path.clone());
     for filter in &route.filters {
-        filter.on_request(&mut RequestEdit { path: &mut x.path })?;
+        filter.on_request(&mut RequestEdit { path })?;
     }
     Ok(())
 }

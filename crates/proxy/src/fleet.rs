@@ -1,6 +1,6 @@
 //! All workers together: starting them, telling them things, stopping them.
 //!
-//! The control thread holds a [`Fleet`]. It speaks to workers through one channel each; workers
+//! The control thread holds a [`Fleet`]. It speaks to workers through their mailboxes; workers
 //! never wait for it.
 
 use crate::load::Loads;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use thalweg_core::limits::{DESCRIPTOR_RESERVE, REFUSALS};
-use thalweg_net::listen;
+use thalweg_net::{Mailbox, listen};
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_upstream::Names;
 use tokio::sync::mpsc;
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) log: Option<Arc<LogWriter>>,
     pub(crate) notices: mpsc::Sender<String>,
-    workers: Vec<mpsc::UnboundedSender<Command>>,
+    mailboxes: Vec<Arc<Mailbox<Command>>>,
     current: Mutex<(Arc<Plan>, Arc<Names>)>,
 }
 
@@ -64,11 +64,15 @@ impl Shared {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
-    /// Tells a worker something. Connections in the channel are bounded by the places counted for
-    /// them; everything else is rare.
+    /// Tells a worker something. Connections under way are bounded by the places counted for them;
+    /// everything else is rare.
     pub(crate) fn hand(&self, worker: usize, command: Command) {
-        // A worker that is gone takes its connections with it.
-        let _ = self.workers[worker].send(command);
+        self.mailboxes[worker].send(command);
+    }
+
+    /// A worker's mailbox.
+    pub(crate) fn mailbox(&self, worker: usize) -> &Arc<Mailbox<Command>> {
+        &self.mailboxes[worker]
     }
 }
 
@@ -133,20 +137,20 @@ impl Fleet {
         let OpenDoors { bound, sockets } = doors;
         let workers = sockets.len();
         let places = places(&plan, options.descriptors, workers);
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+        let mailboxes: Result<Vec<_>, _> = (0..workers).map(|_| Mailbox::new().map(Arc::new)).collect();
         let shared = Arc::new(Shared {
             loads: Arc::new(Loads::new(workers, places)),
             registry: options.registry,
             log: options.log,
             notices: options.notices,
-            workers: senders,
+            mailboxes: mailboxes.map_err(thread_error)?,
             current: Mutex::new((Arc::new(plan), Arc::new(options.names))),
         });
         let mut threads = Vec::with_capacity(workers);
-        for (id, (sockets, commands)) in sockets.into_iter().zip(receivers).enumerate() {
+        for (id, sockets) in sockets.into_iter().enumerate() {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("worker-{id}"));
-            let started = thread.spawn(move || run_worker(id, shared, sockets, commands));
+            let started = thread.spawn(move || run_worker(id, shared, sockets));
             threads.push(started.map_err(thread_error)?);
         }
         Ok(Self { shared, threads: Mutex::new(threads), bound })
@@ -159,7 +163,7 @@ impl Fleet {
 
     /// How many workers there are.
     pub fn workers(&self) -> usize {
-        self.shared.workers.len()
+        self.shared.mailboxes.len()
     }
 
     /// Client connections that the whole proxy takes at once.
@@ -227,7 +231,7 @@ impl Fleet {
     }
 
     fn tell(&self, command: impl Fn() -> Command) {
-        (0..self.shared.workers.len()).for_each(|worker| self.shared.hand(worker, command()));
+        (0..self.shared.mailboxes.len()).for_each(|worker| self.shared.hand(worker, command()));
     }
 }
 
@@ -289,20 +293,9 @@ fn places(plan: &Plan, descriptors: usize, workers: usize) -> usize {
     (wanted / workers).max(1)
 }
 
-fn run_worker(
-    id: usize,
-    shared: Arc<Shared>,
-    sockets: Vec<OwnedFd>,
-    commands: mpsc::UnboundedReceiver<Command>,
-) {
+fn run_worker(id: usize, shared: Arc<Shared>, sockets: Vec<OwnedFd>) {
     let notices = shared.notices.clone();
-    let run = move || -> io::Result<()> {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
-        let worker = Worker::new(id, shared, sockets)?;
-        runtime.block_on(worker.run(commands))
-    };
-    if let Err(error) = run() {
+    if let Err(error) = Worker::new(id, shared, sockets).and_then(Worker::run) {
         let _ = notices.try_send(format!("worker {id} ended: {error}"));
     }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Target {
     Pool(u32),
     /// A connection that was refused and drains.
     Refusal(u32),
+    /// The worker's mailbox.
+    Bell,
 }
 
 impl From<Target> for Owner {
@@ -25,6 +27,7 @@ impl From<Target> for Owner {
             Target::Seat(index) => (2, index),
             Target::Pool(index) => (3, index),
             Target::Refusal(index) => (4, index),
+            Target::Bell => (5, 0),
         };
         Self(kind << 32 | u64::from(index))
     }
@@ -38,7 +41,8 @@ impl From<Owner> for Target {
             1 => Self::Parked(index),
             2 => Self::Seat(index),
             3 => Self::Pool(index),
-            _ => Self::Refusal(index),
+            4 => Self::Refusal(index),
+            _ => Self::Bell,
         }
     }
 }
@@ -56,5 +60,6 @@ mod tests {
                 assert_eq!(Target::from(Owner::from(target)), target);
             }
         }
+        assert_eq!(Target::from(Owner::from(Target::Bell)), Target::Bell);
     }
 }

@@ -12,9 +12,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use thalweg_net::{SeatWaker, WakeQueue};
 
 /// Vacant seats kept beyond those in use.
 const SPARE: usize = 64;
@@ -39,22 +37,13 @@ impl<T> Seat<T> {
 pub(crate) struct Seats<T> {
     seats: RefCell<Vec<Rc<Seat<T>>>>,
     vacant: RefCell<Vec<u32>>,
-    queue: Arc<WakeQueue>,
+    /// Makes the waker of a seat, for what is no socket of the reactor.
+    waker: Box<dyn Fn(u32) -> Waker>,
 }
 
 impl<T> Seats<T> {
-    pub(crate) fn new() -> Self {
-        Self { seats: RefCell::default(), vacant: RefCell::default(), queue: Arc::default() }
-    }
-
-    /// Seats that were woken by something else than the reactor's sockets.
-    pub(crate) fn take_woken(&self, woken: &mut Vec<u32>, worker: &Waker) {
-        self.queue.take(woken, worker);
-    }
-
-    /// The same, where the worker's loop is running already.
-    pub(crate) fn drain_woken(&self, woken: &mut Vec<u32>) {
-        self.queue.drain(woken);
+    pub(crate) fn new(waker: impl Fn(u32) -> Waker + 'static) -> Self {
+        Self { seats: RefCell::default(), vacant: RefCell::default(), waker: Box::new(waker) }
     }
 
     /// Puts `guest` into a vacant seat and says which; the caller polls it. `staff` makes a seat's
@@ -110,7 +99,7 @@ impl<T> Seats<T> {
     fn add(&self) -> u32 {
         let mut seats = self.seats.borrow_mut();
         let index = seats.len() as u32;
-        let waker = SeatWaker::waker(index, self.queue.clone());
+        let waker = (self.waker)(index);
         seats.push(Rc::new(Seat { mailbox: Cell::new(None), future: Cell::new(None), waker }));
         index
     }
@@ -137,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_seat_serves_one_guest_after_the_other() {
-        let (log, seats) = (Log::default(), Rc::new(Seats::new()));
+        let (log, seats) = (Log::default(), Rc::new(Seats::new(|_| Waker::noop().clone())));
         for guest in [1, 2, 3] {
             let index = seats.occupy(guest, staff(log.clone(), seats.clone()));
             assert_eq!((index, seats.occupied()), (0, 1));
@@ -149,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_panic_costs_the_guest_and_not_the_seat() {
-        let (log, seats) = (Log::default(), Rc::new(Seats::new()));
+        let (log, seats) = (Log::default(), Rc::new(Seats::new(|_| Waker::noop().clone())));
         for (guest, outcome) in [(1, Ok(())), (13, Err(())), (2, Ok(()))] {
             let index = seats.occupy(guest, staff(log.clone(), seats.clone()));
             assert_eq!(seats.poll(index), outcome);
@@ -160,7 +149,7 @@ mod tests {
 
     #[test]
     fn trimming_leaves_seats_usable() {
-        let (log, seats) = (Log::default(), Rc::new(Seats::new()));
+        let (log, seats) = (Log::default(), Rc::new(Seats::new(|_| Waker::noop().clone())));
         let all: Vec<_> = (100..300).map(|g| seats.occupy(g, staff(log.clone(), seats.clone()))).collect();
         all.iter().for_each(|index| seats.poll(*index).unwrap());
         seats.trim();

@@ -50,7 +50,10 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
         },
         Ok(Admitted::Silence) => return Next::Again,
         Ok(Admitted::End) => return Next::Close,
-        Err(fault) => answer_fault(client, x, fault).await,
+        Err(fault) => {
+            x.id.get_or_insert_with(|| worker.next_id());
+            answer_fault(client, x, fault).await
+        }
     };
     record(worker, client, x);
     next

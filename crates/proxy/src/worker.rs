@@ -1,8 +1,7 @@
 //! A worker: one thread that accepts connections and serves their exchanges from first to last byte.
 //!
-//! It runs one tokio `LocalRuntime`; the loop below is one task on it. A turn takes what the
-//! reactor has, calls the owners, polls woken seats and meets deadlines. Everything here belongs
-//! to this thread: `Rc`, `Cell` and `RefCell`, no lock and no atomic per exchange but the meters'
+//! A turn takes what the reactor has, calls the owners, polls woken seats and meets deadlines.
+//! Everything here belongs to this thread: `Rc`, `Cell` and `RefCell`, no lock and no atomic per exchange but the meters'
 //! plain stores.
 
 use crate::converse::converse;
@@ -14,30 +13,22 @@ use crate::parked::Parked;
 use crate::plan::ListenAddress;
 use crate::seats::{Seat, SeatFuture, Seats};
 use crate::view::{Ground, LocalService, PlanView, Slots};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::{RequestId, limits};
-use thalweg_net::{Owner, Reactor};
+use thalweg_net::{Mailbox, Owner, Reactor, SeatWaker};
 use thalweg_observe::{LogBatch, WorkerMeters};
-use thalweg_upstream::{Member, Names, OpenCount};
-use tokio::sync::mpsc;
+use thalweg_upstream::{Member, Names, OpenCount, PeerAddress};
 
 /// Bytes taken from a socket at once.
 const SCRATCH: usize = 64 * 1024;
 /// How often a worker says that it lives, flushes its log and trims its memory.
 const HEARTBEAT: Duration = Duration::from_millis(250);
-/// Turns in a row without asking the runtime, while there is much to do.
-const TURNS: usize = 8;
-/// Events in a turn that make it "much".
-const BUSY: usize = 8;
 
 /// What belongs to one worker.
 pub(crate) struct Worker {
@@ -56,6 +47,8 @@ pub(crate) struct Worker {
     slots: Slots,
     seats: Seats<Client>,
     random: RefCell<fastrand::Rng>,
+    /// Milliseconds since the Unix epoch, at the last turn.
+    unix_ms: Cell<u64>,
     draining: Cell<bool>,
 }
 
@@ -63,6 +56,7 @@ impl Worker {
     /// A worker with its listening sockets.
     pub(crate) fn new(id: usize, shared: Arc<Shared>, sockets: Vec<OwnedFd>) -> io::Result<Rc<Self>> {
         let reactor = Rc::new(Reactor::new()?);
+        let mailbox = shared.mailbox(id).clone();
         let plan = shared.plan();
         let names = shared.names();
         let slots = Slots::default();
@@ -84,90 +78,65 @@ impl Worker {
             view: RefCell::new(Rc::new(view)),
             names: RefCell::new(names),
             slots,
-            seats: Seats::new(),
+            seats: Seats::new(move |seat| SeatWaker::waker(seat, mailbox.clone())),
             random: RefCell::new(fastrand::Rng::new()),
+            unix_ms: Cell::new(0),
             draining: Cell::new(false),
             shared,
         }))
     }
 
     /// Runs until the fleet says stop.
-    pub(crate) async fn run(
-        self: Rc<Self>,
-        mut commands: mpsc::UnboundedReceiver<Command>,
-    ) -> io::Result<()> {
-        let ready = self.reactor.watch()?;
-        let mut sleep = pin!(tokio::time::sleep(HEARTBEAT));
-        let mut beat = self.reactor.now() + HEARTBEAT;
+    pub(crate) fn run(self: Rc<Self>) -> io::Result<()> {
+        self.reactor.watch(self.mailbox().as_fd(), Target::Bell.into())?;
         let mut lists = Lists::default();
+        let mut beat = self.reactor.now() + HEARTBEAT;
+        let mut full = false;
         loop {
-            let mut stop = false;
-            let mut guard = poll_fn(|context| {
-                while let Poll::Ready(command) = commands.poll_recv(context) {
-                    lists.commands.push(command.unwrap_or(Command::Stop));
-                    if matches!(lists.commands.last(), Some(Command::Stop)) {
-                        stop = true;
-                        break;
-                    }
-                }
-                self.seats.take_woken(&mut lists.woken, context.waker());
-                let timer = sleep.as_mut().poll(context).is_ready();
-                match ready.poll_read_ready(context) {
-                    Poll::Ready(guard) => Poll::Ready(Some(guard)),
-                    Poll::Pending if timer || !lists.commands.is_empty() || !lists.woken.is_empty() => {
-                        Poll::Ready(None)
-                    }
-                    Poll::Pending => Poll::Pending,
-                }
-            })
-            .await
-            .transpose()?;
-            lists.commands.drain(..).for_each(|command| self.obey(command));
-            if stop {
+            let sleeps = !full && self.mailbox().may_sleep();
+            let next = self.reactor.next_deadline().map_or(beat, |deadline| deadline.min(beat));
+            let timeout =
+                if sleeps { next.saturating_duration_since(self.reactor.now()) } else { Duration::ZERO };
+            let events = self.reactor.wait(Some(timeout), &mut lists.called)?;
+            self.mailbox().awake();
+            full = events == limits::EVENTS_PER_TURN;
+            if self.turn(&mut lists) {
+                self.heartbeat(Duration::ZERO);
                 return Ok(());
-            }
-            let mut exhausted = true;
-            for _ in 0..TURNS {
-                let events = self.turn(&mut lists)?;
-                exhausted = events < limits::EVENTS_PER_TURN;
-                if events < BUSY {
-                    break;
-                }
-            }
-            if let Some(guard) = &mut guard
-                && exhausted
-            {
-                guard.clear_ready();
             }
             let now = self.reactor.now();
             if now >= beat {
                 self.heartbeat(now.saturating_duration_since(beat));
                 beat = now + HEARTBEAT;
             }
-            let next = self.reactor.next_deadline().map_or(beat, |deadline| deadline.min(beat));
-            if sleep.deadline().into_std() != next {
-                sleep.as_mut().reset(next.into());
-            }
-            if !exhausted {
-                tokio::task::yield_now().await;
-            }
         }
     }
 
-    /// Serves what is ready now; says how many events there were.
-    fn turn(self: &Rc<Self>, lists: &mut Lists) -> io::Result<usize> {
-        let events = self.reactor.wait(&mut lists.called)?;
+    /// Serves what is ready now; says whether the worker is to end.
+    fn turn(self: &Rc<Self>, lists: &mut Lists) -> bool {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.unix_ms.set(unix.as_secs() * 1000 + u64::from(unix.subsec_millis()));
         self.reactor.expire(&mut lists.called);
         for owner in lists.called.drain(..) {
             self.call(owner);
         }
-        self.seats.drain_woken(&mut lists.woken);
+        self.mailbox().take(&mut lists.commands, &mut lists.woken);
         for seat in lists.woken.drain(..) {
             self.poll_seat(seat);
         }
+        for command in lists.commands.drain(..) {
+            if matches!(command, Command::Stop) {
+                return true;
+            }
+            self.obey(command);
+        }
         self.doors.borrow_mut().reopen(self);
         self.publish();
-        Ok(events)
+        false
+    }
+
+    fn mailbox(&self) -> &Arc<Mailbox<Command>> {
+        self.shared.mailbox(self.id)
     }
 
     fn call(self: &Rc<Self>, owner: Owner) {
@@ -183,6 +152,7 @@ impl Worker {
                     service.sweep();
                 }
             }
+            Target::Bell => {}
             Target::Refusal(index) => self.doors.borrow_mut().drain_refusal(self, index),
         }
     }
@@ -263,11 +233,9 @@ impl Worker {
         self.draining.get()
     }
 
-    /// A new request id.
+    /// A new request id; its time is that of the turn.
     pub(crate) fn next_id(&self) -> RequestId {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ms = now.as_secs() * 1000 + u64::from(now.subsec_millis());
-        RequestId::new(ms, self.random.borrow_mut().u128(..))
+        RequestId::new(self.unix_ms.get(), self.random.borrow_mut().u128(..))
     }
 
     /// A number for choices that should differ from time to time.
@@ -294,7 +262,10 @@ impl Worker {
     pub(crate) fn name_of(&self, local: &LocalService, member: &Member) -> String {
         let service = &local.state.service;
         let url = service.endpoints.get(member.endpoint as usize).map_or("", |endpoint| &endpoint.url);
-        format!("service `{}`, endpoint {url}", service.name)
+        match &member.address {
+            PeerAddress::Tcp(address) => format!("service `{}`, endpoint {url} at {address}", service.name),
+            PeerAddress::Unix(_) => format!("service `{}`, endpoint {url}", service.name),
+        }
     }
 
     fn obey(self: &Rc<Self>, command: Command) {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_config::{Loaded, load_file};
+use thalweg_config::{Loaded, Settings, load_file};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_observe::LogWriter;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -36,6 +36,9 @@ pub(crate) struct Control {
     watch: Watch,
     /// The file that the configuration came from.
     file: Option<PathBuf>,
+    /// What was said around the plan at the start.
+    settings: Settings,
+    signals: Signals,
 }
 
 struct Signals {
@@ -68,29 +71,22 @@ impl Signals {
 impl Control {
     /// Runs until the proxy is to end, drains, and says how it ended.
     pub(crate) async fn run(mut self) -> ExitCode {
-        let mut signals = match Signals::new() {
-            Ok(signals) => signals,
-            Err(error) => {
-                complain(format_args!("cannot watch for signals: {error}"));
-                return ExitCode::FAILURE;
-            }
-        };
         let shared = self.shared.clone();
         loop {
             tokio::select! {
-                () = Signals::stop(&mut signals.stop) => break,
+                () = Signals::stop(&mut self.signals.stop) => break,
                 () = shared.stop_asked() => break,
-                _ = signals.reload.recv() => self.reload(),
-                _ = signals.reopen.recv() => self.reopen(),
-                _ = signals.upgrade.recv() => complain("SIGUSR2: upgrade is not available in this version"),
+                _ = self.signals.reload.recv() => self.reload(),
+                _ = self.signals.reopen.recv() => self.reopen(),
+                _ = self.signals.upgrade.recv() => complain("SIGUSR2: upgrade is not available in this version"),
                 Some(line) = self.notices.recv() => complain(line),
                 news = self.watch.next() => self.take_over(news),
             }
         }
-        self.drain(&mut signals).await
+        self.drain().await
     }
 
-    async fn drain(mut self, signals: &mut Signals) -> ExitCode {
+    async fn drain(mut self) -> ExitCode {
         let shutdown = self.shared.fleet().plan().shutdown;
         self.shared.begin_drain();
         complain(format_args!("draining: {} exchanges under way", self.shared.fleet().active()));
@@ -107,7 +103,7 @@ impl Control {
             }
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_LOOK) => {}
-                () = Signals::stop(&mut signals.stop) => break false,
+                () = Signals::stop(&mut self.signals.stop) => break false,
                 Some(line) = self.notices.recv() => complain(line),
             }
             if Instant::now() >= deadline {
@@ -141,7 +137,8 @@ impl Control {
                 return complain("reload refused; the old configuration keeps running");
             }
         };
-        let Loaded { plan, .. } = loaded;
+        let Loaded { plan, settings, warnings } = loaded;
+        show(&warnings, false);
         let running = self.shared.fleet().plan();
         let same = plan.listeners.len() == running.listeners.len()
             && plan
@@ -153,11 +150,17 @@ impl Control {
             complain("reload refused: changing listeners needs a restart in this version");
             return complain("the old configuration keeps running");
         }
+        let max_connections = plan.limits.max_connections;
         let names = names_in(plan.services.iter());
         let known = self.shared.fleet().names();
         self.shared.set_plan(plan);
         self.watch = Watch::start(&names, &known);
         complain(format_args!("reloaded {}", file.display()));
+        if settings != self.settings || max_connections != running.limits.max_connections {
+            complain(
+                "changes of workers, user, state, admin, metrics, access_log and limits.max_connections wait for a restart",
+            );
+        }
     }
 
     fn reopen(&self) {

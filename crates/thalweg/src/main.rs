@@ -1,4 +1,5 @@
 //! The `thalweg` binary: a verb, a file, an exit code.
+#![forbid(unsafe_code)]
 
 mod cli;
 mod control;

@@ -214,7 +214,7 @@ impl Stage {
             }
             client.close();
         }
-        let Ended { status, stderr, log } = self.proxy.stop();
+        let Ended { status, stderr, log, .. } = self.proxy.stop();
         if status.code() != Some(0) {
             return Err(format!("the proxy ended with {status}; it said:\n{}", indent(&stderr)));
         }

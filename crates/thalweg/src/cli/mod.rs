@@ -81,14 +81,14 @@ impl AdminArgs {
         };
         let token = self.token_file.as_deref().map(Token::from_file).transpose();
         let token = token.map_err(|error| error.to_string())?;
-        let mut last = String::new();
+        let mut nobody = Vec::new();
         for target in targets {
             match thalweg_admin::call(&target, token.as_ref(), method, path) {
                 Ok(answer) => return Ok(answer),
-                Err(error) if error.nobody_there() => last = error.to_string(),
+                Err(error) if error.nobody_there() => nobody.push(error.to_string()),
                 Err(error) => return Err(error.to_string()),
             }
         }
-        Err(last)
+        Err(nobody.join("; "))
     }
 }

@@ -4,9 +4,9 @@
 //! privileges that `user:` gives up, and threads come last because they keep the privileges that
 //! they start with.
 
-use super::Control;
 use super::admin::Shared;
 use super::prepare::{become_user, default_state_directory};
+use super::{Control, Signals};
 use crate::cli::{complain, show};
 use rustix::io::Errno;
 use std::net::SocketAddr;
@@ -49,6 +49,8 @@ pub(crate) async fn start(
 ) -> Result<(Control, thalweg_admin::Handle), String> {
     let Loaded { plan, settings, warnings } = loaded;
     show(&warnings, false);
+    // From here on a signal means a drain, not the end.
+    let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let descriptors = machine::raise_descriptor_limit();
     let workers = settings.workers.map_or_else(machine::cpus, usize::from);
     let doors = open_doors(&plan, workers).map_err(|error| explain(&error))?;
@@ -81,7 +83,7 @@ pub(crate) async fn start(
     if !options.quiet {
         announce(&shared, &settings, &admin);
     }
-    Ok((Control { shared, log, notices, watch, file: options.file }, admin))
+    Ok((Control { shared, log, notices, watch, file: options.file, settings, signals }, admin))
 }
 
 /// Waits a little for host names, so that the first requests find their endpoints.
