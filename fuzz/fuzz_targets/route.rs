@@ -44,7 +44,7 @@ fn route(line: &str) -> Option<RouteMatch> {
     let mut words = line.split(' ');
     let hosts = match words.next()? {
         "-" => Vec::new(),
-        list => list.split(',').filter_map(|text| host(text)).collect(),
+        list => list.split(',').filter_map(host).collect(),
     };
     let path = match words.next().unwrap_or("-") {
         "-" => None,

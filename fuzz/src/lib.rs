@@ -4,7 +4,6 @@
 //! of the wire (or of a file), so that a seed or a finding can be read and sent as it is; everything
 //! else a target needs, such as the places of cuts, is drawn from a hash of the input.
 #![forbid(unsafe_code)]
-#![allow(clippy::panic, reason = "a finding is a panic")]
 
 pub mod pieces;
 

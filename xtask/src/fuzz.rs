@@ -35,7 +35,7 @@ const SEEDS: &[(&str, &[&str])] = &[
     ("response_head", &["fuzz/seeds/responses"]),
 ];
 /// Lines of a target's output that are shown with a finding.
-const SHOWN: usize = 40;
+const SHOWN: usize = 30;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -129,7 +129,9 @@ fn one(target: &str, binary: &Path, time: Duration) -> Result<Outcome> {
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
     command.arg(format!("-max_total_time={}", time.as_secs())).arg(format!("-max_len={bytes}"));
     command.arg(format!("-rss_limit_mb={MEMORY_MIB}")).arg(format!("-timeout={INPUT_SECONDS}"));
-    command.args(["-print_final_stats=1", "-reload=0"]).stdout(output.try_clone()?).stderr(output);
+    // The panic says what was found; the backtrace comes when the finding is run again.
+    command.args(["-print_final_stats=1", "-reload=0"]).env("RUST_BACKTRACE", "0");
+    command.stdout(output.try_clone()?).stderr(output);
     let status = command.status().with_context(|| format!("cannot run {}", binary.display()))?;
     let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
     let executions = text.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
@@ -172,4 +174,27 @@ fn build(targets: &[String]) -> Result<PathBuf> {
 fn install() -> Result<()> {
     let found = exists("cargo-fuzz") || cargo("fuzz --version").output().is_ok_and(|o| o.status.success());
     if found { Ok(()) } else { run_command(&mut cargo("install cargo-fuzz --locked")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_has_seeds_and_a_dictionary() {
+        for target in targets().unwrap() {
+            let some = seeds(&target).iter().any(|folder| fs::read_dir(folder).unwrap().next().is_some());
+            assert!(some, "{target} has no seeds");
+            assert!(dictionary(&target).is_file(), "{target} has no dictionary");
+        }
+    }
+
+    #[test]
+    fn every_exception_names_a_target() {
+        let known = targets().unwrap();
+        let named = SEEDS.iter().map(|(name, _)| name).chain(LONGER.iter().map(|(name, _)| name));
+        for name in named {
+            assert!(known.iter().any(|target| target == name), "{name} is no target");
+        }
+    }
 }

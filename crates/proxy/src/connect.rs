@@ -100,17 +100,22 @@ async fn open(
 
 fn count(worker: &Worker, local: &LocalService, member: &Member, opened: &Result<Connection, Fault>) {
     let meters = local.meters.get(member.endpoint as usize);
+    let up = |value| {
+        local.up.get(member.endpoint as usize).inspect(|gauge| gauge.set(value));
+    };
     let now = worker.reactor.now();
     match opened {
         Ok(_) => {
             meters.inspect(|meters| meters.connects.add(1));
             if local.state.accepted(member) {
+                up(1);
                 worker.notice(|| format!("{}: it accepts connections again", worker.name_of(local, member)));
             }
         }
         Err(fault) if fault.kind.rule().hurts_endpoint => {
             meters.inspect(|meters| meters.connect_failures.add(1));
             if local.state.failed(member, now) {
+                up(0);
                 worker.notice(|| format!("{}: {fault}; set aside", worker.name_of(local, member)));
             }
         }

@@ -3,7 +3,8 @@
 use crate::exchange::{Client, Exchange};
 use crate::worker::Worker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use thalweg_observe::{LogRecord, Timers};
+use thalweg_core::fault::Level;
+use thalweg_observe::{Limit, LogRecord, Timers};
 
 /// Records a finished exchange.
 pub(crate) fn record(worker: &Worker, client: &Client, x: &Exchange) {
@@ -14,8 +15,14 @@ pub(crate) fn record(worker: &Worker, client: &Client, x: &Exchange) {
     meters.duration.record(duration);
     meters.bytes_in.add(x.request.len as u64 + x.upward.body());
     meters.bytes_out.add(x.downward.bytes());
-    if let Some(fault) = x.fault {
+    if let Some(fault) = &x.fault {
         worker.meters.fault(fault.kind);
+        if matches!(fault.status, 414 | 431) {
+            worker.meters.limit(Limit::Head);
+        }
+        if fault.kind.rule().level != Level::Debug {
+            worker.report(fault, x.route().map_or("", |route| &route.name), x.id.as_ref());
+        }
     }
     if let (Some(service), Some(last)) = (x.service(), x.attempts.last())
         && let (None, Some(endpoint)) = (last.fault, service.meters.get(last.endpoint as usize))

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thalweg_balance::Seed;
 use thalweg_core::limits;
 use thalweg_http::HeadLimits;
-use thalweg_observe::{EndpointMeters, ListenerMeters, Registry, RouteMeters};
+use thalweg_observe::{EndpointMeters, Gauge, ListenerMeters, Registry, RouteMeters};
 use thalweg_upstream::{Names, ServiceState};
 
 /// A service with its number in the worker's [`Slots`] and its meters.
@@ -20,6 +20,8 @@ pub(crate) struct LocalService {
     pub(crate) slot: u32,
     /// By endpoint.
     pub(crate) meters: Vec<Arc<EndpointMeters>>,
+    /// By endpoint: 1 while it accepts connections, as far as is known.
+    pub(crate) up: Vec<Arc<Gauge>>,
 }
 
 /// A plan on one worker.
@@ -57,7 +59,12 @@ impl PlanView {
                 }
             };
             let meters = service.endpoints.iter().map(|e| registry.endpoint(worker, &service.name, &e.url));
-            LocalService { state, slot, meters: meters.collect() }
+            let up = service.endpoints.iter().map(|e| registry.endpoint_up(&service.name, &e.url));
+            let up: Vec<_> = up.collect();
+            if kept.is_none() {
+                up.iter().for_each(|gauge| gauge.set(1));
+            }
+            LocalService { state, slot, meters: meters.collect(), up }
         });
         Self {
             services: services.collect(),

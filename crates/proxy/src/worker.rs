@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use thalweg_core::{RequestId, limits};
+use thalweg_core::{Fault, FaultKind, RequestId, limits};
 use thalweg_net::{Mailbox, Owner, Reactor, SeatWaker};
 use thalweg_observe::{LogBatch, WorkerMeters};
 use thalweg_upstream::{Member, Names, OpenCount, PeerAddress};
@@ -29,6 +29,9 @@ use thalweg_upstream::{Member, Names, OpenCount, PeerAddress};
 const SCRATCH: usize = 64 * 1024;
 /// How often a worker says that it lives, flushes its log and trims its memory.
 const HEARTBEAT: Duration = Duration::from_millis(250);
+
+/// The same kind of fault is reported to the operator once in this time.
+const REPORTS: Duration = Duration::from_secs(1);
 
 /// What belongs to one worker.
 pub(crate) struct Worker {
@@ -49,6 +52,8 @@ pub(crate) struct Worker {
     random: RefCell<fastrand::Rng>,
     /// Milliseconds since the Unix epoch, at the last turn.
     unix_ms: Cell<u64>,
+    /// By kind of fault: when it may be reported again, and how many were not.
+    reports: RefCell<[(Option<Instant>, u64); FaultKind::ALL.len()]>,
     draining: Cell<bool>,
 }
 
@@ -81,6 +86,7 @@ impl Worker {
             seats: Seats::new(move |seat| SeatWaker::waker(seat, mailbox.clone())),
             random: RefCell::new(fastrand::Rng::new()),
             unix_ms: Cell::new(0),
+            reports: RefCell::new([(None, 0); FaultKind::ALL.len()]),
             draining: Cell::new(false),
             shared,
         }))
@@ -256,6 +262,24 @@ impl Worker {
         if let Ok(permit) = self.shared.notices.try_reserve() {
             permit.send(text());
         }
+    }
+
+    /// Tells the operator of a fault that may need a hand; each kind at most once in [`REPORTS`].
+    pub(crate) fn report(&self, fault: &Fault, route: &str, id: Option<&RequestId>) {
+        let mut reports = self.reports.borrow_mut();
+        let Some((next, left_out)) = reports.get_mut(fault.kind as usize) else { return };
+        let now = self.reactor.now();
+        if next.is_some_and(|next| now < next) {
+            *left_out += 1;
+            return;
+        }
+        let more = std::mem::take(left_out);
+        *next = Some(now + REPORTS);
+        self.notice(|| {
+            let id = id.map_or("", RequestId::as_str);
+            let more = if more > 0 { format!(" (and {more} more of this kind)") } else { String::new() };
+            format!("route `{route}`: {fault}; request {id}{more}")
+        });
     }
 
     /// How an operator knows a member: its service and the endpoint as written.

@@ -22,7 +22,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("config", &["core", "route", "filter", "balance", "upstream", "proxy"]),
     ("discovery", &["core", "upstream"]),
     ("admin", &["core", "observe", "proxy"]),
-    ("thalweg", &["core", "net", "observe", "proxy", "config", "discovery", "admin"]),
+    (
+        "thalweg",
+        &["core", "net", "filter", "balance", "upstream", "observe", "proxy", "config", "discovery", "admin"],
+    ),
 ];
 
 /// The layers, lowest first: an edge of the table above goes from a higher layer to a lower one.
