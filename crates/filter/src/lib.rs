@@ -1,13 +1,11 @@
 //! 5 filters: what a route does to a request or a response on its way.
 //!
-//! One file per filter and one line in [`filters!`] below: the list makes the configuration's
+//! One file per filter and one line in the `filters!` list below: the list makes the configuration's
 //! `filters:` entries ([`FilterSpec`]), `thalweg list filters` and the property suite. Filters of
 //! this crate never wait: they are plain function calls on the request's path.
 #![forbid(unsafe_code)]
 
 mod strip_prefix;
-
-pub use strip_prefix::StripPrefixSpec;
 
 use serde::Deserialize;
 use std::fmt::Debug;
@@ -57,5 +55,5 @@ macro_rules! filters {
 
 filters! {
     /// Removes a prefix of whole segments from the path before it goes upstream.
-    strip_prefix: StripPrefixSpec,
+    strip_prefix: strip_prefix::StripPrefixSpec,
 }

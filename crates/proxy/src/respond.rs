@@ -30,7 +30,7 @@ pub(crate) fn begin(worker: &Worker, x: &mut Exchange, head: &[u8]) -> Result<()
     let http11 = x.request.version == Version::Http11;
     let open_ended = matches!(framing, Framing::Chunked | Framing::UntilClose);
     let chunked = open_ended && http11;
-    x.keep_alive &= !(open_ended && !http11);
+    x.keep_alive &= !open_ended || http11;
     let mut flow = std::mem::take(&mut x.downward);
     let framing = if status == 101 { Framing::Empty } else { framing };
     let out = flow.start(framing, Side::Upstream, chunked);

@@ -1,8 +1,8 @@
 //! Wire transcripts: bytes in, bytes out, and what the upstream saw, as text files.
 //!
-//! `tests/wire/README.md` describes the format. A file is read ([`parse`]) into steps, its texts into patterns
-//! ([`text`], [`pattern`]), and performed ([`perform`]) against a proxy of its own with a configuration of its
-//! own ([`config`]). The order of the sections in the file is the order in time: a step begins when the one before
+//! `tests/wire/README.md` describes the format. A file is read `parse` into steps, its texts into patterns
+//! `text`, `pattern`, and performed `perform` against a proxy of its own with a configuration of its
+//! own `config`. The order of the sections in the file is the order in time: a step begins when the one before
 //! it has come true.
 
 mod config;
