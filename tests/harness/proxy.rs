@@ -76,6 +76,15 @@ impl Proxy {
         Self::spawn(directory, config, &mut command)
     }
 
+    /// Like [`Proxy::start`], as the command that `tracer` is given as its last arguments; `tracer` must leave the
+    /// proxy its own process id, so that signals reach it.
+    pub fn start_under(tracer: &Path, arguments: &[&str], config: &str) -> Self {
+        let directory = Directory::new();
+        let mut command = wrapped(directory.path(), tracer.as_os_str());
+        command.args(arguments).arg(binary::path());
+        Self::spawn(directory, config, &mut command)
+    }
+
     fn spawn(directory: Directory, config: &str, command: &mut Command) -> Self {
         let log = directory.path().join("access.log");
         let config = directory.write("thalweg.yaml", &config.replace("{log}", &log.to_string_lossy()));

@@ -7,7 +7,9 @@ mod control;
 mod descriptors;
 mod drain;
 mod failure;
+mod flood;
 mod servers;
+mod syscalls;
 
 use std::time::{Duration, Instant};
 

@@ -47,6 +47,18 @@ fn good_files_compile_without_a_warning() {
 }
 
 #[test]
+fn the_examples_compile_without_a_warning() {
+    let files = files("../../examples");
+    assert!(files.len() >= 6);
+    for path in files {
+        match check(&path) {
+            Ok(warnings) => assert!(warnings.errors.is_empty(), "{warnings}"),
+            Err(report) => panic!("{report}"),
+        }
+    }
+}
+
+#[test]
 fn bad_files_give_the_diagnostic_beside_them() {
     let files = files("bad");
     assert!(files.len() >= 40, "{}", files.len());

@@ -91,6 +91,11 @@ impl Reactor {
         self.now.get()
     }
 
+    /// The time from the reactor's start to the last [`Self::wait`].
+    pub fn elapsed(&self) -> Duration {
+        self.now.get().saturating_duration_since(self.started)
+    }
+
     /// Waits until something is ready, at most `timeout` (`None`: for ever), and puts the owners to
     /// call into `called`. Says how many events there were.
     ///

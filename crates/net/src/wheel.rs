@@ -11,6 +11,8 @@ pub(crate) const TICK_MS: u64 = 16;
 /// The same as a duration.
 pub(crate) const TICK: Duration = Duration::from_millis(TICK_MS);
 const BUCKETS: u32 = 1024;
+/// Entries that an empty bucket keeps room for: 1 MiB in all buckets together.
+const KEEP: usize = 64;
 const WORDS: usize = (BUCKETS / 64) as usize;
 
 /// "No deadline".
@@ -64,7 +66,7 @@ impl Wheel {
     pub(crate) fn recycle(&mut self, mut entries: Vec<Entry>) {
         entries.clear();
         let bucket = (self.done % BUCKETS) as usize;
-        if self.buckets[bucket].is_empty() && entries.capacity() <= 1024 {
+        if self.buckets[bucket].is_empty() && entries.capacity() <= KEEP {
             self.buckets[bucket] = entries;
         }
     }

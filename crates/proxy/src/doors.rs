@@ -85,7 +85,8 @@ impl Doors {
         let own = &loads.workers[worker.id].clients;
         let full = own.load(Relaxed) >= loads.places.load(Relaxed);
         let other = loads.hand_off(worker.id, worker.chance());
-        if full && other.is_none() && worker.parked.borrow().len() == 0 && self.refusals.len() >= REFUSALS {
+        let room = if full { worker.parked.borrow().dispensable(worker.now_ms()) } else { None };
+        if full && other.is_none() && room.is_none() && self.refusals.len() >= REFUSALS {
             self.shut_for_now();
             return false;
         }
@@ -108,9 +109,13 @@ impl Doors {
             worker.shared.hand(other, Command::Client(arrival));
             return true;
         }
-        if full && !make_room(worker) {
-            self.refuse(worker, arrival);
-            return true;
+        if full {
+            // The connection that has been silent longest makes room.
+            let Some(silent) = room.and_then(|place| worker.parked.borrow_mut().remove(place)) else {
+                self.refuse(worker, arrival);
+                return true;
+            };
+            drop(silent);
         }
         own.fetch_add(1, Relaxed);
         stay.extend(Self::welcome(worker, arrival));
@@ -176,7 +181,8 @@ impl Doors {
         }
         let loads = &worker.shared.loads;
         let room = loads.workers[worker.id].clients.load(Relaxed) < loads.places.load(Relaxed)
-            || self.refusals.len() < REFUSALS;
+            || self.refusals.len() < REFUSALS
+            || worker.parked.borrow().dispensable(worker.now_ms()).is_some();
         if room && self.rest_until.is_none_or(|until| until <= worker.reactor.now()) {
             self.rest_until = None;
             self.shut = false;
@@ -199,10 +205,4 @@ impl Doors {
         self.shut = true;
         self.acceptors.iter_mut().for_each(Acceptor::pause);
     }
-}
-
-/// The connection that has been silent longest makes room for a new one.
-fn make_room(worker: &Worker) -> bool {
-    let oldest = worker.parked.borrow_mut().remove_oldest();
-    oldest.is_some()
 }

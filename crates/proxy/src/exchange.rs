@@ -68,8 +68,9 @@ pub(crate) struct Exchange {
     pub(crate) host_len: usize,
     /// The path in normal form: what is matched and logged.
     pub(crate) path: Vec<u8>,
-    /// The path that goes upstream, where filters of the route may have made another of it.
-    pub(crate) filtered_path: Option<Vec<u8>>,
+    /// The path that goes upstream, where the route has filters.
+    pub(crate) filtered_path: Vec<u8>,
+    pub(crate) is_filtered: bool,
     /// The query, without its question mark, in `received`.
     pub(crate) query: Option<Span>,
     /// The client's address, seen through trusted proxies.
@@ -118,7 +119,8 @@ impl Exchange {
             authority: Vec::new(),
             host_len: 0,
             path: Vec::new(),
-            filtered_path: None,
+            filtered_path: Vec::new(),
+            is_filtered: false,
             query: None,
             client_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             trusted_peer: false,
@@ -151,7 +153,7 @@ impl Exchange {
         self.authority.clear();
         self.host_len = 0;
         self.path.clear();
-        self.filtered_path = None;
+        self.is_filtered = false;
         self.query = None;
         self.upgrade = Upgrade::None;
         self.keep_alive = false;
@@ -198,7 +200,7 @@ impl Exchange {
 
     /// The path that goes upstream.
     pub(crate) fn upstream_path(&self) -> &[u8] {
-        self.filtered_path.as_deref().unwrap_or(&self.path)
+        if self.is_filtered { &self.filtered_path } else { &self.path }
     }
 
     /// The host that the client named, in normal form, without a port.

@@ -11,9 +11,11 @@ pub(crate) fn filter_request(x: &mut Exchange) -> Result<(), Fault> {
     if route.filters.is_empty() {
         return Ok(());
     }
-    let path = x.filtered_path.insert(x.path.clone());
+    x.is_filtered = true;
+    x.filtered_path.clear();
+    x.filtered_path.extend_from_slice(&x.path);
     for filter in &route.filters {
-        filter.on_request(&mut RequestEdit { path })?;
+        filter.on_request(&mut RequestEdit { path: &mut x.filtered_path })?;
     }
     Ok(())
 }

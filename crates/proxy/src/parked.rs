@@ -1,41 +1,60 @@
 //! Client connections between exchanges: nothing is kept of them but the socket and the peer.
 //!
-//! They stand in the order in which they were parked, so that the one that has been silent longest
-//! can make room for a new connection.
+//! They stand in two queues, in the order in which they were parked: those that have been served,
+//! and fresh ones whose first request has not come. When every place is taken, the connection that
+//! has been silent longest makes room for a new one: first a served one; a fresh one only when it
+//! has had a second to speak. One that has spoken, and only waits for its turn, is never sent away.
 
 use crate::exchange::Client;
 use slab::Slab;
 
 const NONE: u32 = u32::MAX;
+/// Time in which a fresh connection may begin to speak before it can be sent away, in milliseconds.
+const FRESH_MS: u64 = 1000;
+/// Connections looked at, from the oldest on, to find one to send away.
+const LOOKED_AT: usize = 16;
 
 #[derive(Debug)]
 struct Place {
     client: Client,
     older: u32,
     newer: u32,
+    /// When it was parked, in milliseconds of the worker's clock.
+    since: u64,
+}
+
+/// The ends of a queue.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    oldest: u32,
+    newest: u32,
 }
 
 /// The parked connections of a worker.
 #[derive(Debug)]
 pub(crate) struct Parked {
     places: Slab<Place>,
-    oldest: u32,
-    newest: u32,
+    served: Queue,
+    fresh: Queue,
 }
 
 impl Parked {
     pub(crate) fn new() -> Self {
-        Self { places: Slab::new(), oldest: NONE, newest: NONE }
+        let empty = Queue { oldest: NONE, newest: NONE };
+        Self { places: Slab::new(), served: empty, fresh: empty }
     }
 
     /// Parks a connection as the newest and says where.
-    pub(crate) fn insert(&mut self, client: Client) -> u32 {
-        let index = self.places.insert(Place { client, older: self.newest, newer: NONE }) as u32;
-        match self.places.get_mut(self.newest as usize) {
+    pub(crate) fn insert(&mut self, client: Client, now_ms: u64) -> u32 {
+        let Self { places, served, fresh } = self;
+        let queue = if client.requests == 0 { fresh } else { served };
+        let place = Place { client, older: queue.newest, newer: NONE, since: now_ms };
+        let index = places.insert(place) as u32;
+        match places.get_mut(queue.newest as usize) {
             Some(newest) => newest.newer = index,
-            None => self.oldest = index,
+            None => queue.oldest = index,
         }
-        self.newest = index;
+        queue.newest = index;
         index
     }
 
@@ -46,25 +65,47 @@ impl Parked {
 
     /// Takes the connection at a place.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Client> {
-        let Place { client, older, newer } = self.places.try_remove(index as usize)?;
-        match self.places.get_mut(older as usize) {
+        let Self { places, served, fresh } = self;
+        let Place { client, older, newer, .. } = places.try_remove(index as usize)?;
+        let queue = if client.requests == 0 { fresh } else { served };
+        match places.get_mut(older as usize) {
             Some(place) => place.newer = newer,
-            None => self.oldest = newer,
+            None => queue.oldest = newer,
         }
-        match self.places.get_mut(newer as usize) {
+        match places.get_mut(newer as usize) {
             Some(place) => place.older = older,
-            None => self.newest = older,
+            None => queue.newest = older,
         }
         Some(client)
     }
 
-    /// Takes the connection that has been parked longest.
-    pub(crate) fn remove_oldest(&mut self) -> Option<Client> {
-        self.remove(self.oldest)
+    /// The place of the connection that can best be sent away, if there is one.
+    pub(crate) fn dispensable(&self, now_ms: u64) -> Option<u32> {
+        let old = |place: &Place| now_ms.saturating_sub(place.since) >= FRESH_MS;
+        self.silent(self.served, |_| true).or_else(|| self.silent(self.fresh, old))
+    }
+
+    /// Takes any connection.
+    pub(crate) fn remove_any(&mut self) -> Option<Client> {
+        let oldest = if self.served.oldest == NONE { self.fresh.oldest } else { self.served.oldest };
+        self.remove(oldest)
     }
 
     /// Connections parked now.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
+    }
+
+    /// The oldest of a queue that has not spoken and passes the test.
+    fn silent(&self, queue: Queue, test: impl Fn(&Place) -> bool) -> Option<u32> {
+        let mut index = queue.oldest;
+        for _ in 0..LOOKED_AT {
+            let place = self.places.get(index as usize)?;
+            if !place.client.socket.is_readable() {
+                return test(place).then_some(index);
+            }
+            index = place.newer;
+        }
+        None
     }
 }

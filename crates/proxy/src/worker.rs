@@ -223,7 +223,7 @@ impl Worker {
     fn park_for(&self, client: Client, time: Duration) {
         client.socket.set_deadline(Some(time));
         let mut parked = self.parked.borrow_mut();
-        let place = parked.insert(client);
+        let place = parked.insert(client, self.now_ms());
         if let Some(client) = parked.peek(place) {
             client.socket.set_owner(Target::Parked(place).into());
         }
@@ -237,6 +237,11 @@ impl Worker {
     /// Whether the proxy is stopping: connections are not kept.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.get()
+    }
+
+    /// Milliseconds of the worker's own clock, at the last turn.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.reactor.elapsed().as_millis() as u64
     }
 
     /// A new request id; its time is that of the turn.
@@ -327,7 +332,7 @@ impl Worker {
     /// Closes the silent connections, and serves those that have just spoken.
     fn leave_parked(self: &Rc<Self>) {
         loop {
-            let client = self.parked.borrow_mut().remove_oldest();
+            let client = self.parked.borrow_mut().remove_any();
             match client {
                 Some(client) if client.socket.is_readable() || client.requests == 0 => self.seat(client),
                 Some(_) => {}

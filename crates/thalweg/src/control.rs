@@ -103,7 +103,8 @@ impl Control {
             }
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_LOOK) => {}
-                () = Signals::stop(&mut self.signals.stop) => break false,
+                // Now: but with nothing under way there is nothing to cut.
+                () = Signals::stop(&mut self.signals.stop) => break self.shared.fleet().active() == 0,
                 Some(line) = self.notices.recv() => complain(line),
             }
             if Instant::now() >= deadline {

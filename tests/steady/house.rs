@@ -1,0 +1,114 @@
+//! A proxy of one worker within the test process, with its upstream: what `thalweg run` starts, less its control
+//! thread.
+//!
+//! Metrics are on and the access log is off, as they are without a word in the configuration. The worker enlists
+//! itself into a [`Tally`] by a filter on `/enlist`; the route of all other paths has only the filters that a
+//! test gives it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thalweg_core::Fault;
+use thalweg_filter::{Filter, RequestEdit};
+use thalweg_net::machine;
+use thalweg_observe::{Registry, WorkerMeters};
+use thalweg_proxy::{Fleet, FleetOptions, open_doors};
+use thalweg_tests::{STEP, Upstream};
+use tokio::sync::mpsc;
+
+use super::client::{Client, get};
+use super::counting::Tally;
+
+/// Puts the thread that it runs on into a tally.
+#[derive(Debug)]
+struct Enlist(Tally);
+
+impl Filter for Enlist {
+    fn name(&self) -> &'static str {
+        "enlist"
+    }
+
+    fn on_request(&self, _: &mut RequestEdit<'_>) -> Result<(), Fault> {
+        self.0.enlist();
+        Ok(())
+    }
+}
+
+/// A running fleet of one worker; stopped on drop.
+pub(crate) struct House {
+    pub(crate) fleet: Fleet,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) notices: mpsc::Receiver<String>,
+    pub(crate) tally: Tally,
+    /// Descriptors that this process may open.
+    pub(crate) descriptors: usize,
+    _upstream: Upstream,
+}
+
+impl House {
+    /// Starts a fleet before `upstream`; `filters` stand on the route of every path but `/enlist`.
+    pub(crate) fn start(upstream: Upstream, filters: Vec<Box<dyn Filter>>) -> Self {
+        let config = format!(
+            "listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\n\
+             services: {{ s: {{ endpoints: [ \"{}\" ] }} }}\n\
+             routes:\n\
+             - {{ name: enlist, match: {{ path: /enlist }}, to: s }}\n\
+             - {{ name: rest, to: s }}\n",
+            upstream.url()
+        );
+        let mut plan = thalweg_config::check_text("house.yaml", &config, &|_| None).unwrap().plan;
+        let (tally, mut filters) = (Tally::new(), Some(filters));
+        for route in &mut plan.routes {
+            route.filters = match &*route.name {
+                "enlist" => vec![Box::new(Enlist(tally))],
+                _ => filters.take().unwrap_or_default(),
+            };
+        }
+        let descriptors = machine::raise_descriptor_limit();
+        let doors = open_doors(&plan, 1).unwrap();
+        let registry = Arc::new(Registry::new(1));
+        let (notices_in, notices) = mpsc::channel(256);
+        let options = FleetOptions {
+            descriptors,
+            registry: registry.clone(),
+            log: None,
+            notices: notices_in,
+            names: Default::default(),
+        };
+        let fleet = Fleet::start(plan, doors, options).unwrap();
+        let house = Self { fleet, registry, notices, tally, descriptors, _upstream: upstream };
+        Client::open(house.address()).ask(&get("/enlist"));
+        assert!(house.tally.is_in_use(), "the worker is not counted");
+        house
+    }
+
+    /// The address of its listener.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.fleet.bound()[0].address.parse().unwrap()
+    }
+
+    /// What its worker counts.
+    pub(crate) fn meters(&self) -> Arc<WorkerMeters> {
+        self.registry.worker(0)
+    }
+
+    /// Waits until something is true of the worker: it publishes at the end of a turn, which may be a moment
+    /// after a client has its answer.
+    ///
+    /// # Panics
+    /// When it does not become true within [`STEP`].
+    pub(crate) fn settles(&self, what: &str, is_true: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + STEP;
+        while !is_true(self) {
+            assert!(Instant::now() < end, "not within {STEP:?}: {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.fleet.stop();
+    }
+}

@@ -1,0 +1,8 @@
+//! The parts of the executable in the order in which a test uses them, then the tests.
+
+mod client;
+mod counting;
+mod house;
+
+mod allocations;
+mod panics;
