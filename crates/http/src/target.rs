@@ -177,7 +177,12 @@ fn write_normal_path(path: &[u8], out: &mut Vec<u8>, base: usize) -> Result<Path
             out.push(b'/');
         }
     }
-    if begins_like_an_authority(&out[base..]) { Err(DOUBLE_SLASH) } else { Ok(traits) }
+    if begins_like_an_authority(&out[base..]) {
+        return Err(DOUBLE_SLASH);
+    }
+    // A segment with an encoded slash may have gone with `..`.
+    traits.encoded_slash = traits.encoded_slash && memchr::memmem::find(&out[base..], b"%2F").is_some();
+    Ok(traits)
 }
 
 /// Appends one segment with its escapes in normal form; true if one of them is a slash.
@@ -230,21 +235,18 @@ fn is_overlong(lead: u8, next: u8) -> bool {
 /// Refuses segments that become dot segments in servers which cut parameters off (`..;x`) or
 /// decode slashes (`..%2Fx`).
 fn check_hidden_dots(segment: &[u8], has_slash: bool) -> Result<(), Fault> {
-    let dots = segment.iter().take(3).take_while(|byte| **byte == b'.').count();
-    if matches!(dots, 1 | 2) {
-        let after = &segment[dots..];
-        if after.starts_with(b";") || after.starts_with(b"%3B") {
-            return Err(DOT_PARAMETER);
-        }
-    }
-    if !has_slash {
-        return Ok(());
-    }
     let mut rest = segment;
     loop {
+        // A gateway may decode the slash first and cut parameters then, so every piece counts.
         let len = memchr::memmem::find(rest, b"%2F").unwrap_or(rest.len());
-        if matches!(&rest[..len], b"." | b"..") {
-            return Err(DOT_BESIDE_SLASH);
+        let piece = &rest[..len];
+        let dots = piece.iter().take(3).take_while(|byte| **byte == b'.').count();
+        if matches!(dots, 1 | 2) {
+            match &piece[dots..] {
+                [b';', ..] | [b'%', b'3', b'B', ..] => return Err(DOT_PARAMETER),
+                [] if has_slash => return Err(DOT_BESIDE_SLASH),
+                _ => {}
+            }
         }
         match rest.get(len + 3..) {
             Some(next) => rest = next,

@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::Destination;
 use crate::meters::LogMeters;
@@ -81,8 +82,12 @@ impl Drain {
                 Ok(written) => return Ok(written),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
-                    poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], Some(&PATIENCE))?;
-                    waited = true;
+                    match poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], Some(&PATIENCE)) {
+                        Ok(_) => waited = true,
+                        // A signal is no reason to give the batch up.
+                        Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
                 }
                 Err(error) => return Err(error),
             }
