@@ -30,9 +30,20 @@ pub trait Filter: Debug + Send + Sync {
     fn on_request(&self, edit: &mut RequestEdit<'_>) -> Result<(), Fault>;
 }
 
-/// Declares every filter: the key in the configuration, its Spec, and one sentence.
+/// A filter as people see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The key in the configuration.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// An argument that works, in YAML.
+    pub example: &'static str,
+}
+
+/// Declares every filter: the key in the configuration, its Spec, one sentence, and an example.
 macro_rules! filters {
-    ($( $(#[doc = $doc:literal])+ $key:ident: $spec:ty, )*) => {
+    ($( $(#[doc = $doc:literal])+ $key:ident: $spec:ty = $example:literal, )*) => {
         /// One entry of a route's `filters:` list, keyed by the filter's name.
         #[derive(Clone, Debug, Deserialize)]
         #[expect(non_camel_case_types, reason = "the variant is the key that users write")]
@@ -48,12 +59,16 @@ macro_rules! filters {
             }
         }
 
-        /// Every filter: its name and what it does.
-        pub const ALL: &[(&str, &str)] = &[ $( (stringify!($key), concat!($($doc),+)), )* ];
+        /// Every filter, in the order of the documentation.
+        pub const ALL: &[Entry] = &[ $( Entry {
+            name: stringify!($key),
+            about: concat!($($doc),+),
+            example: $example,
+        }, )* ];
     };
 }
 
 filters! {
     /// Removes a prefix of whole segments from the path before it goes upstream.
-    strip_prefix: strip_prefix::StripPrefixSpec,
+    strip_prefix: strip_prefix::StripPrefixSpec = "/products",
 }

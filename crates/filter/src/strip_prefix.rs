@@ -4,7 +4,8 @@ use crate::{Filter, RequestEdit};
 use serde::Deserialize;
 use thalweg_core::Fault;
 
-/// The prefix to remove: a path of whole segments that starts with `/`.
+/// The prefix to remove: a path of whole segments that starts with `/`. What is left begins with
+/// exactly one slash.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
 pub struct StripPrefixSpec(String);
@@ -35,10 +36,15 @@ impl Filter for StripPrefix {
     }
 
     fn on_request(&self, edit: &mut RequestEdit<'_>) -> Result<(), Fault> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
         let Some(rest) = edit.path.strip_prefix(&*self.0) else { return Ok(()) };
         match rest.first() {
             Some(b'/') => {
-                edit.path.drain(..self.0.len());
+                // `//x` could be taken for an authority by who reads it next: one slash is left.
+                let extra = rest.iter().take_while(|byte| **byte == b'/').count() - 1;
+                edit.path.drain(..self.0.len() + extra);
             }
             None => {
                 edit.path.clear();
@@ -67,6 +73,7 @@ mod tests {
         assert_eq!(strip("/products/", "/products/42"), "/42");
         assert_eq!(strip("/products", "/products"), "/");
         assert_eq!(strip("/products", "/products/"), "/");
+        assert_eq!(strip("/products", "/products//admin"), "/admin");
         assert_eq!(strip("/products", "/productsale"), "/productsale");
         assert_eq!(strip("/products", "/other"), "/other");
         assert_eq!(strip("/", "/other"), "/other");

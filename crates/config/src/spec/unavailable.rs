@@ -107,7 +107,7 @@ impl Search<'_> {
 /// Filters and balancers land by a line in their own lists.
 fn has_landed(path: &[&str], kind: &Kind) -> bool {
     match (path, kind) {
-        ([.., "filters", "*", name], _) => thalweg_filter::ALL.iter().any(|(filter, _)| filter == name),
+        ([.., "filters", "*", name], _) => thalweg_filter::ALL.iter().any(|filter| filter.name == *name),
         ([.., "balance"], Kind::Str(name)) => thalweg_balance::balancer(name).is_some(),
         _ => false,
     }

@@ -23,7 +23,7 @@ enum Kind {
 
 pub(crate) fn list(args: &ListArgs) -> ExitCode {
     let rows: Vec<(&str, &str)> = match args.what {
-        Kind::Filters => thalweg_filter::ALL.to_vec(),
+        Kind::Filters => thalweg_filter::ALL.iter().map(|filter| (filter.name, filter.about)).collect(),
         Kind::Balancers => thalweg_balance::BALANCERS.iter().map(|b| (b.name, b.summary)).collect(),
     };
     if args.json {
