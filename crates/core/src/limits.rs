@@ -34,6 +34,8 @@ pub const DESCRIPTOR_RESERVE: usize = 64;
 pub const REFUSALS: usize = 16;
 /// Time a refused connection gets to read its answer.
 pub const REFUSAL_TIME: Duration = Duration::from_millis(100);
+/// Time that a connection which was accepted but not served yet has to speak once the proxy stops.
+pub const FIRST_WORD_TIME: Duration = Duration::from_millis(1000);
 /// Silence after which `/livez` calls a worker dead.
 pub const WORKER_SILENCE: Duration = Duration::from_secs(10);
 /// Shortest time between two resolutions of one host name.

@@ -2,6 +2,7 @@
 
 use crate::reactor::{Owner, Reactor};
 use crate::socket::Socket;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use std::io;
@@ -9,9 +10,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Unacknowledged data or keep-alive probes for this long end a connection (TCP_USER_TIMEOUT).
-const USER_TIMEOUT_MS: u32 = 30_000;
+/// What TCP_USER_TIMEOUT has beyond the longest silence that the configuration allows: it also ends
+/// a connection whose peer reads nothing for so long, and that is for the idle deadline to judge.
+const USER_TIMEOUT_BEYOND: Duration = Duration::from_secs(30);
 
 /// A resolved address of an endpoint.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -22,19 +25,18 @@ pub enum PeerAddress {
     Unix(Arc<PathBuf>),
 }
 
-/// Starts a connect; await [`Socket::poll_connected`] before anything else.
+/// Starts a connect; await [`Socket::poll_connected`] before anything else. `silence` is the longest
+/// time without a byte that the connection may have to bear.
 ///
 /// # Errors
 /// What the kernel says at once: no route, no descriptors, no such socket file.
-pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner) -> io::Result<Socket> {
+pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner, silence: Duration) -> io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (fd, started) = match to {
         PeerAddress::Tcp(address) => {
             let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
             let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-            sockopt::set_tcp_nodelay(&fd, true)?;
-            sockopt::set_socket_keepalive(&fd, true)?;
-            sockopt::set_tcp_user_timeout(&fd, USER_TIMEOUT_MS)?;
+            set_options(&fd, silence)?;
             let started = rustix::net::connect(&fd, address);
             (fd, started)
         }
@@ -51,10 +53,11 @@ pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner) -> io::Resul
     }
 }
 
-/// Sets on a listening socket what accepted connections inherit: no delay, keep-alive, user timeout.
-pub(crate) fn set_client_options(fd: &rustix::fd::OwnedFd) -> io::Result<()> {
+/// No delay, keep-alive, user timeout. Accepted connections inherit them from their listening socket.
+pub(crate) fn set_options(fd: &OwnedFd, silence: Duration) -> io::Result<()> {
     sockopt::set_tcp_nodelay(fd, true)?;
     sockopt::set_socket_keepalive(fd, true)?;
-    sockopt::set_tcp_user_timeout(fd, USER_TIMEOUT_MS)?;
+    let limit = silence.saturating_add(USER_TIMEOUT_BEYOND).as_millis();
+    sockopt::set_tcp_user_timeout(fd, u32::try_from(limit).unwrap_or(i32::MAX as u32).min(i32::MAX as u32))?;
     Ok(())
 }

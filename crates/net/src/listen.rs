@@ -1,6 +1,6 @@
 //! Listening sockets: one per worker with SO_REUSEPORT, or one shared by all for unix sockets.
 
-use crate::connect::set_client_options;
+use crate::connect::set_options;
 use crate::reactor::{Owner, Reactor};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -10,17 +10,24 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Connections that the kernel keeps for us until they are accepted; it caps this at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
 /// Binds `count` TCP sockets to one address. Port 0: the kernel chooses, for all of them the same.
-/// Returns the address with its real port.
+/// Returns the address with its real port. `silence` is the longest time without a byte that a
+/// connection may have to bear.
 ///
 /// # Errors
 /// `AddrInUse` also when another program of the same user listens there with SO_REUSEPORT:
 /// sharing its port would silently split the traffic.
-pub fn tcp(address: SocketAddr, dual_stack: bool, count: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+pub fn tcp(
+    address: SocketAddr,
+    dual_stack: bool,
+    count: usize,
+    silence: Duration,
+) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
     let probe = tcp_socket(address, dual_stack, false)?;
     rustix::net::bind(&probe, &address)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&probe)?)?;
@@ -33,7 +40,7 @@ pub fn tcp(address: SocketAddr, dual_stack: bool, count: usize) -> io::Result<(S
     }
     // Listening starts when all are bound, so that a failure leaves no half-open door.
     for fd in &sockets {
-        set_client_options(fd)?;
+        set_options(fd, silence)?;
         rustix::net::listen(fd, BACKLOG)?;
     }
     Ok((bound, sockets))

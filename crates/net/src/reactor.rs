@@ -8,7 +8,7 @@
 //! Invariant (the lost edge is the classic bug of edge-triggered code): only [`Reactor::wait`] sets
 //! READ and WRITE, only a call that met EAGAIN or moved less than asked clears them.
 
-use crate::wheel::{Entry, NEVER, TICK, TICK_MS, Wheel};
+use crate::wheel::{Entry, NEVER, TICK_MS, Wheel};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,15 +34,17 @@ pub(crate) mod ready {
     pub(crate) const GONE: u8 = 8;
     /// The deadline has passed and nobody has asked yet.
     pub(crate) const EXPIRED: u8 = 16;
+    /// Urgent data has come: a receive stops at its mark, so a short one empties nothing.
+    pub(crate) const URGENT: u8 = 32;
 }
 
 #[derive(Debug)]
 struct Source {
     readiness: Cell<u8>,
     generation: Cell<u32>,
-    deadline: Cell<u32>,
+    deadline: Cell<u64>,
     /// The tick for which an entry stands in the wheel, [`NEVER`] for none.
-    armed: Cell<u32>,
+    armed: Cell<u64>,
     owner: Cell<Owner>,
 }
 
@@ -55,7 +57,7 @@ pub struct Reactor {
     events: RefCell<Vec<epoll::Event>>,
     started: Instant,
     now: Cell<Instant>,
-    now_tick: Cell<u32>,
+    now_tick: Cell<u64>,
 }
 
 impl Reactor {
@@ -154,13 +156,13 @@ impl Reactor {
     /// When [`Self::expire`] has something to do next; `None`: not before something is set.
     pub fn next_deadline(&self) -> Option<Instant> {
         let tick = self.wheel.borrow().next_occupied()?;
-        Some(self.started + TICK * tick)
+        Some(self.started + Duration::from_millis(TICK_MS.saturating_mul(tick)))
     }
 
     /// Registers a descriptor, edge-triggered for both directions.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>, owner: Owner, readiness: u8) -> io::Result<u32> {
         use epoll::EventFlags as F;
-        self.register(fd, owner, readiness, F::IN | F::OUT | F::RDHUP | F::ET)
+        self.register(fd, owner, readiness, F::IN | F::OUT | F::RDHUP | F::PRI | F::ET)
     }
 
     /// Registers a listening descriptor: level-triggered, so that what is left waits for the next turn.
@@ -230,7 +232,7 @@ impl Reactor {
         let source = &sources[id as usize];
         source.readiness.set(source.readiness.get() & !ready::EXPIRED);
         let Some(after) = after else { return source.deadline.set(NEVER) };
-        let tick = self.now_tick.get().saturating_add(ticks(after) + 2).min(NEVER - 1);
+        let tick = (self.now_tick.get() + 2).saturating_add(ticks(after)).min(NEVER - 1);
         source.deadline.set(tick);
         if tick < source.armed.get() {
             let key = key_of(id, source.generation.get());
@@ -251,10 +253,9 @@ impl AsFd for Reactor {
     }
 }
 
-/// Whole ticks in a time; at most what a `u32` holds, less a little.
-fn ticks(time: Duration) -> u32 {
-    let ms = time.as_secs().saturating_mul(1000) + u64::from(time.subsec_millis());
-    u32::try_from(ms / TICK_MS).unwrap_or(NEVER - 8).min(NEVER - 8)
+/// Whole ticks in a time.
+fn ticks(time: Duration) -> u64 {
+    (time.as_secs().saturating_mul(1000) + u64::from(time.subsec_millis())) / TICK_MS
 }
 
 fn key_of(id: u32, generation: u32) -> u64 {
@@ -280,6 +281,9 @@ fn readiness_of(flags: epoll::EventFlags) -> u8 {
     }
     if flags.intersects(F::HUP | F::ERR) {
         bits |= ready::GONE;
+    }
+    if flags.intersects(F::PRI) {
+        bits |= ready::URGENT | ready::READ;
     }
     bits
 }

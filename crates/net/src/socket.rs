@@ -64,8 +64,9 @@ impl Socket {
             }
             match rustix::net::recv(&self.fd, &mut *buffer, rustix::net::RecvFlags::empty()) {
                 Ok((n, _)) => {
-                    // A short read has emptied the queue, unless an end or an error stands behind it.
-                    if n < buffer.len() && readiness & ready::PEER_CLOSED == 0 {
+                    // A short read has emptied the queue, unless an end, an error or urgent data
+                    // stands behind it.
+                    if n < buffer.len() && readiness & (ready::PEER_CLOSED | ready::URGENT) == 0 {
                         self.reactor.clear(self.id, ready::READ);
                     }
                     return Poll::Ready(Ok(n));

@@ -4,25 +4,21 @@
 //! wheel stays where it is and is put further when its bucket comes up. Deadlines are met at most
 //! two ticks of [`TICK_MS`] late and never early.
 
-use std::time::Duration;
-
-/// The grain of every deadline.
+/// The grain of every deadline, in milliseconds.
 pub(crate) const TICK_MS: u64 = 16;
-/// The same as a duration.
-pub(crate) const TICK: Duration = Duration::from_millis(TICK_MS);
-const BUCKETS: u32 = 1024;
+const BUCKETS: u64 = 1024;
 /// Entries that an empty bucket keeps room for: 1 MiB in all buckets together.
 const KEEP: usize = 64;
 const WORDS: usize = (BUCKETS / 64) as usize;
 
-/// "No deadline".
-pub(crate) const NEVER: u32 = u32::MAX;
+/// "No deadline". Ticks are 64 bits wide: 32 would wrap after two years.
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// An entry: the key of a source and the tick for which it was put here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: u64,
-    pub(crate) tick: u32,
+    pub(crate) tick: u64,
 }
 
 /// Buckets of entries, one per tick, wrapping around.
@@ -31,7 +27,7 @@ pub(crate) struct Wheel {
     buckets: Vec<Vec<Entry>>,
     occupied: [u64; WORDS],
     /// Every bucket up to this tick has been taken.
-    done: u32,
+    done: u64,
 }
 
 impl Wheel {
@@ -40,7 +36,7 @@ impl Wheel {
     }
 
     /// Puts an entry as near to `tick` as the wheel reaches and says for which tick it was put.
-    pub(crate) fn push(&mut self, key: u64, tick: u32) -> u32 {
+    pub(crate) fn push(&mut self, key: u64, tick: u64) -> u64 {
         let tick = tick.clamp(self.done + 1, self.done + BUCKETS - 1);
         let bucket = (tick % BUCKETS) as usize;
         self.buckets[bucket].push(Entry { key, tick });
@@ -49,7 +45,7 @@ impl Wheel {
     }
 
     /// Takes the next bucket that is due at `now`; `None` when all are taken.
-    pub(crate) fn take_due(&mut self, now: u32) -> Option<Vec<Entry>> {
+    pub(crate) fn take_due(&mut self, now: u64) -> Option<Vec<Entry>> {
         while self.done < now {
             let next = self.next_occupied()?.min(now);
             self.done = next;
@@ -72,21 +68,21 @@ impl Wheel {
     }
 
     /// Without entries the wheel follows the clock, so that ticks stay within its reach.
-    pub(crate) fn follow(&mut self, now: u32) {
+    pub(crate) fn follow(&mut self, now: u64) {
         if self.next_occupied().is_none() {
             self.done = self.done.max(now);
         }
     }
 
     /// The tick of the nearest bucket with entries, `None` when there is none.
-    pub(crate) fn next_occupied(&self) -> Option<u32> {
+    pub(crate) fn next_occupied(&self) -> Option<u64> {
         let start = self.done + 1;
         let first = (start % BUCKETS) as usize;
         let mut word = first / 64;
         let mut bits = self.occupied[word] & (!0 << (first % 64));
         for _ in 0..=WORDS {
             if bits != 0 {
-                let bucket = (word * 64) as u32 + bits.trailing_zeros();
+                let bucket = word as u64 * 64 + u64::from(bits.trailing_zeros());
                 return Some(start + (bucket + BUCKETS - start % BUCKETS) % BUCKETS);
             }
             word = (word + 1) % WORDS;
@@ -100,7 +96,7 @@ impl Wheel {
 mod tests {
     use super::*;
 
-    fn due(wheel: &mut Wheel, now: u32) -> Vec<(u64, u32)> {
+    fn due(wheel: &mut Wheel, now: u64) -> Vec<(u64, u64)> {
         let mut out = Vec::new();
         while let Some(entries) = wheel.take_due(now) {
             out.extend(entries.iter().map(|e| (e.key, e.tick)));

@@ -22,6 +22,10 @@ use thalweg_http::{
 /// Addresses of a forwarded chain that are looked at; a longer chain is not believed further.
 const CHAIN: usize = 64;
 
+/// Bytes received at once while a head is awaited; what is pipelined behind it is moved up once per
+/// request, so it should not be much.
+const AT_ONCE: usize = 16 * 1024;
+
 /// What came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Admitted {
@@ -36,6 +40,7 @@ pub(crate) enum Admitted {
 /// Receives a request head and checks it.
 pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Admitted, Fault> {
     x.begin(worker.view(), worker.reactor.now());
+    (x.client_ip, x.trusted_peer) = (client.peer, false);
     let mut waited = false;
     loop {
         if !x.received.is_empty() {
@@ -52,6 +57,11 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
             }
             Ok(Some(_)) => {}
             Ok(None) if x.received.is_empty() => return Ok(Admitted::Silence),
+            Ok(None) if x.received == b"\r\n" => {
+                // Some clients end a body with an empty line; no request begins with it (RFC 9112 §2.2).
+                x.received.clear();
+                return Ok(Admitted::Silence);
+            }
             Ok(None) => {
                 // The head has begun and is not whole: from here its deadline runs.
                 client.socket.set_deadline(Some(x.view().plan.client_timeouts.head));
@@ -84,7 +94,7 @@ async fn receive(
 ) -> io::Result<Option<usize>> {
     poll_fn(|_| {
         let mut scratch = worker.scratch.borrow_mut();
-        match client.socket.poll_recv(&mut scratch) {
+        match client.socket.poll_recv(&mut scratch[..AT_ONCE]) {
             Poll::Ready(Ok(n)) => {
                 x.received.extend_from_slice(&scratch[..n]);
                 Poll::Ready(Ok(Some(n)))

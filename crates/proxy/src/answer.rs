@@ -5,6 +5,7 @@
 
 use crate::exchange::{Client, Exchange};
 use crate::serve::Next;
+use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io::Write;
 use std::task::Poll;
@@ -17,7 +18,7 @@ use thalweg_http::{FieldId, Framing, Method, Version};
 const SEND_TIME: Duration = Duration::from_secs(5);
 
 /// Answers an exchange that failed before its response began.
-pub(crate) async fn answer_fault(client: &Client, x: &mut Exchange, fault: Fault) -> Next {
+pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault) -> Next {
     x.fault = Some(fault);
     if fault.kind == FaultKind::ClientGone || x.downward.is_stalled() {
         // Nobody reads, or half of an interim response is on its way: no answer can follow it.
@@ -25,7 +26,7 @@ pub(crate) async fn answer_fault(client: &Client, x: &mut Exchange, fault: Fault
         return Next::Close;
     }
     let read_whole = x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received());
-    x.keep_alive &= read_whole && !fault.closes();
+    x.keep_alive &= read_whole && !fault.closes() && !worker.is_draining();
     write_answer(x, fault);
     client.socket.set_deadline(Some(SEND_TIME));
     let sent = poll_fn(|_| match x.downward.poll_flush(&client.socket) {

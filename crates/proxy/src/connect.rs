@@ -74,9 +74,11 @@ async fn open(
     member: &Rc<Member>,
 ) -> Result<Connection, Fault> {
     worker.make_upstream_room();
-    let timeout = x.route().map_or(Duration::from_secs(2), |route| route.timeouts.connect);
-    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner).map_err(fault_of)?;
-    client.socket.set_deadline(Some(timeout));
+    let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
+    let silence = timeouts.idle.max(timeouts.first_byte);
+    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, silence);
+    let socket = socket.map_err(fault_of)?;
+    client.socket.set_deadline(Some(timeouts.connect));
     let connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
     let connected = poll_fn(|_| {
         if let Poll::Ready(done) = connection.socket.poll_connected() {
@@ -129,9 +131,10 @@ fn fault_of(error: io::Error) -> Fault {
             Fault::new(FaultKind::ConnectionRefused, "the endpoint refused the connection")
         }
         Some(Errno::TIMEDOUT) => Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time"),
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-            Fault::new(FaultKind::ConnectionLimitReached, "no descriptor for another upstream connection")
-        }
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL) => Fault::new(
+            FaultKind::ConnectionLimitReached,
+            "no descriptor or local port for another connection",
+        ),
         _ => Fault::new(FaultKind::DestinationIpUnroutable, "there is no way to the endpoint"),
     }
 }

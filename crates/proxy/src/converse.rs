@@ -7,9 +7,17 @@ use std::future::poll_fn;
 use std::task::Poll;
 use thalweg_core::limits::{DRAIN_BYTES, DRAIN_TIME};
 
+/// Pipelined requests served before other connections get their turn.
+const EXCHANGES_PER_TURN: u32 = 32;
+
 /// Serves what the client asks, then parks its connection or closes it.
 pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchange) {
+    let mut turns = 0;
     loop {
+        turns += 1;
+        if turns % EXCHANGES_PER_TURN == 0 {
+            give_way().await;
+        }
         match serve(worker, &mut client, x).await {
             Next::Again if x.received.len() > x.consumed || client.socket.is_readable() => {}
             Next::Again => {
@@ -27,6 +35,19 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
         }
     }
     x.leave();
+}
+
+/// Goes on in the worker's next turn.
+async fn give_way() {
+    let mut given = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Lets the client read the answer: closing while it still sends would reset the connection and

@@ -24,21 +24,27 @@ use thalweg_net::listen::{Accepted, Acceptor};
 use thalweg_net::{Reactor, Socket};
 use thalweg_observe::{Limit, ListenerMeters};
 
+/// Receives from a refused connection before it is closed all the same.
+const REFUSAL_READS: usize = 16;
 /// How long a worker does not accept after the kernel had no descriptor for it.
 const REST: Duration = Duration::from_millis(50);
 
-/// A place for a client connection, counted while it is taken.
+/// Where the connections of a listener are counted, on one worker.
 #[derive(Debug)]
-pub(crate) struct Place {
-    loads: Arc<Loads>,
-    worker: usize,
-    meters: Arc<ListenerMeters>,
+pub(crate) struct Door {
+    pub(crate) loads: Arc<Loads>,
+    pub(crate) worker: usize,
+    pub(crate) meters: Arc<ListenerMeters>,
 }
+
+/// A place for a client connection, counted while it is taken. One pointer: every connection has one.
+#[derive(Debug)]
+pub(crate) struct Place(Rc<Door>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.loads.workers[self.worker].clients.fetch_sub(1, Relaxed);
-        self.meters.active.sub(1);
+        self.0.loads.workers[self.0.worker].clients.fetch_sub(1, Relaxed);
+        self.0.meters.active.sub(1);
     }
 }
 
@@ -50,6 +56,8 @@ pub(crate) struct Doors {
     /// Accepting rests until then.
     rest_until: Option<Instant>,
     shut: bool,
+    /// These are the last connections: nobody else is asked to take them.
+    closing: bool,
 }
 
 impl Doors {
@@ -66,6 +74,7 @@ impl Doors {
             refusals: Slab::with_capacity(REFUSALS),
             rest_until: None,
             shut: false,
+            closing: false,
         })
     }
 
@@ -84,7 +93,7 @@ impl Doors {
         let loads = &worker.shared.loads;
         let own = &loads.workers[worker.id].clients;
         let full = own.load(Relaxed) >= loads.places.load(Relaxed);
-        let other = loads.hand_off(worker.id, worker.chance());
+        let other = if self.closing { None } else { loads.hand_off(worker.id, worker.chance()) };
         let room = if full { worker.parked.borrow().dispensable(worker.now_ms()) } else { None };
         if full && other.is_none() && room.is_none() && self.refusals.len() >= REFUSALS {
             self.shut_for_now();
@@ -125,13 +134,13 @@ impl Doors {
     /// Makes a client of a connection whose place is counted already.
     pub(crate) fn welcome(worker: &Worker, arrival: Arrival) -> Option<Client> {
         let view = worker.view();
-        let Some(meters) = view.listeners.get(arrival.listener as usize).cloned() else {
+        let Some(door) = view.listeners.get(arrival.listener as usize).cloned() else {
             worker.shared.loads.workers[worker.id].clients.fetch_sub(1, Relaxed);
             return None;
         };
-        meters.connections.add(1);
-        meters.active.add(1);
-        let place = Place { loads: worker.shared.loads.clone(), worker: worker.id, meters };
+        door.meters.connections.add(1);
+        door.meters.active.add(1);
+        let place = Place(door);
         // The owner is set when it is parked or seated, before the reactor is asked again.
         let socket = Socket::accepted(&worker.reactor, arrival.fd, Target::Parked(u32::MAX).into()).ok()?;
         Some(Client {
@@ -146,8 +155,8 @@ impl Doors {
 
     fn refuse(&mut self, worker: &Worker, arrival: Arrival) {
         worker.meters.limit(Limit::Connections);
-        if let Some(meters) = worker.view().listeners.get(arrival.listener as usize) {
-            meters.refused.add(1);
+        if let Some(door) = worker.view().listeners.get(arrival.listener as usize) {
+            door.meters.refused.add(1);
         }
         let entry = self.refusals.vacant_entry();
         let owner = Target::Refusal(entry.key() as u32).into();
@@ -162,13 +171,17 @@ impl Doors {
     pub(crate) fn drain_refusal(&mut self, worker: &Worker, index: u32) {
         let Some(socket) = self.refusals.get(index as usize) else { return };
         let mut scratch = worker.scratch.borrow_mut();
-        let over = loop {
+        let mut over = true;
+        for _ in 0..REFUSAL_READS {
             match socket.poll_recv(&mut scratch) {
                 Poll::Ready(Ok(n)) if n > 0 && !socket.expired() => {}
-                Poll::Ready(_) => break true,
-                Poll::Pending => break socket.expired(),
+                Poll::Ready(_) => break,
+                Poll::Pending => {
+                    over = socket.expired();
+                    break;
+                }
             }
-        };
+        }
         if over {
             self.refusals.remove(index as usize);
         }
@@ -194,8 +207,9 @@ impl Doors {
     /// resets the connections in its queue.
     pub(crate) fn close(&mut self, worker: &Worker) -> Vec<Client> {
         let mut last = Vec::new();
+        self.closing = true;
         for door in 0..self.acceptors.len() as u32 {
-            while !self.shut && self.accept_one(worker, door, &mut last) {}
+            while self.accept_one(worker, door, &mut last) {}
         }
         self.acceptors.clear();
         last

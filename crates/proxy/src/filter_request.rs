@@ -17,5 +17,9 @@ pub(crate) fn filter_request(x: &mut Exchange) -> Result<(), Fault> {
     for filter in &route.filters {
         filter.on_request(&mut RequestEdit { path: &mut x.filtered_path })?;
     }
+    if x.filtered_path.starts_with(b"//") {
+        // As in a request target: who reads it next could take it for an authority.
+        return Err(Fault::request(400, "a path that begins with two slashes after the filters"));
+    }
     Ok(())
 }

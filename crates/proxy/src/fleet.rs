@@ -10,9 +10,11 @@ use rustix::fd::OwnedFd;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use thalweg_core::limits::{DESCRIPTOR_RESERVE, REFUSALS};
 use thalweg_net::{Mailbox, listen};
 use thalweg_observe::{LogWriter, Registry};
@@ -257,7 +259,8 @@ pub fn open_doors(plan: &Plan, workers: usize) -> Result<OpenDoors, StartError> 
             |source| StartError { listener: Some(listener.name.clone()), address: text.clone(), source };
         let (address, fds) = match &listener.address {
             ListenAddress::Tcp { address, dual_stack } => {
-                let (address, fds) = bind_tcp(*address, *dual_stack, workers).map_err(failed)?;
+                let (address, fds) =
+                    bind_tcp(*address, *dual_stack, workers, plan.longest_silence()).map_err(failed)?;
                 (address.to_string(), fds)
             }
             ListenAddress::Unix(path) => (text.clone(), listen::unix(path, workers).map_err(failed)?),
@@ -269,10 +272,15 @@ pub fn open_doors(plan: &Plan, workers: usize) -> Result<OpenDoors, StartError> 
 }
 
 /// `:8080` means every address; where the kernel has no IPv6, every IPv4 address.
-fn bind_tcp(address: SocketAddr, dual_stack: bool, workers: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    match listen::tcp(address, dual_stack, workers) {
+fn bind_tcp(
+    address: SocketAddr,
+    dual_stack: bool,
+    workers: usize,
+    silence: Duration,
+) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    match listen::tcp(address, dual_stack, workers, silence) {
         Err(error) if dual_stack && is_no_ipv6(&error) => {
-            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers)
+            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers, silence)
         }
         other => other,
     }
@@ -294,10 +302,14 @@ fn places(plan: &Plan, descriptors: usize, workers: usize) -> usize {
 }
 
 fn run_worker(id: usize, shared: Arc<Shared>, sockets: Vec<OwnedFd>) {
-    let notices = shared.notices.clone();
-    if let Err(error) = Worker::new(id, shared, sockets).and_then(Worker::run) {
-        let _ = notices.try_send(format!("worker {id} ended: {error}"));
-    }
+    let run = || Worker::new(id, shared.clone(), sockets).and_then(Worker::run);
+    let error = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "a bug in the proxy; the message above says where".into(),
+    };
+    shared.loads.workers[id].dead.store(true, Relaxed);
+    let _ = shared.notices.try_send(format!("worker {id} ended: {error}"));
 }
 
 fn thread_error(source: io::Error) -> StartError {

@@ -68,13 +68,14 @@ async fn attempt(
     member: &Rc<Member>,
     fresh: bool,
 ) -> Result<Upstream, Fault> {
-    let mut upstream = connect(worker, client, x, member, fresh).await?;
     let view = x.view().clone();
     let local = service(&view, x)?;
+    // Before the connection is there: a malformed body must not cost one.
     compose(x, client, &local.state.service, member.endpoint);
     let head = x.request.len;
     x.consumed = head + x.upward.feed(&x.received[head..])?;
     x.replayable = x.upward.is_received();
+    let mut upstream = connect(worker, client, x, member, fresh).await?;
     if let Some(meters) = local.meters.get(member.endpoint as usize) {
         meters.requests.add(1);
         meters.reused.add(u64::from(upstream.connection.is_reused()));
@@ -89,8 +90,9 @@ fn may_retry(x: &Exchange, fault: &Fault) -> bool {
         Retry::Always => true,
         Retry::Never | Retry::IfReused => false,
         Retry::IfIdempotent => {
+            // Nothing is read of the body beyond what is kept until all of that has been sent.
             let unsent = x.upward.bytes() == 0;
-            x.replayable && x.answered.is_empty() && (unsent || x.request.method.is_idempotent())
+            x.answered.is_empty() && (unsent || (x.replayable && x.request.method.is_idempotent()))
         }
     }
 }

@@ -10,8 +10,10 @@ pub(crate) struct Load {
     pub(crate) clients: AtomicUsize,
     /// Exchanges and tunnels under way.
     pub(crate) active: AtomicUsize,
-    /// Its listening sockets are closed and its last exchange has ended.
+    /// Its listening sockets are closed and nothing is under way.
     pub(crate) drained: AtomicBool,
+    /// Its thread has ended, which only a bug does: nothing is handed to it any more.
+    pub(crate) dead: AtomicBool,
 }
 
 /// The numbers of all workers.
@@ -28,15 +30,20 @@ impl Loads {
     }
 
     pub(crate) fn clients(&self) -> usize {
-        self.workers.iter().map(|load| load.clients.load(Relaxed)).sum()
+        self.alive().map(|load| load.clients.load(Relaxed)).sum()
     }
 
     pub(crate) fn active(&self) -> usize {
-        self.workers.iter().map(|load| load.active.load(Relaxed)).sum()
+        self.alive().map(|load| load.active.load(Relaxed)).sum()
     }
 
+    /// Whether every worker has nothing left, and no connection is on its way from one to another.
     pub(crate) fn drained(&self) -> bool {
-        self.workers.iter().all(|load| load.drained.load(Relaxed))
+        self.alive().all(|load| load.drained.load(Relaxed)) && self.clients() == 0
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &Load> {
+        self.workers.iter().filter(|load| !load.dead.load(Relaxed))
     }
 
     /// To which worker `from` should hand a new connection: nobody, unless it holds well above the
@@ -46,7 +53,10 @@ impl Loads {
         if count < 2 {
             return None;
         }
-        let clients = |worker: usize| self.workers[worker].clients.load(Relaxed);
+        let clients = |worker: usize| match &self.workers[worker] {
+            load if load.dead.load(Relaxed) => usize::MAX,
+            load => load.clients.load(Relaxed),
+        };
         let mine = clients(from);
         let places = self.places.load(Relaxed);
         let full = mine >= places;

@@ -85,10 +85,20 @@ impl Parked {
         self.silent(self.served, |_| true).or_else(|| self.silent(self.fresh, old))
     }
 
-    /// Takes any connection.
-    pub(crate) fn remove_any(&mut self) -> Option<Client> {
-        let oldest = if self.served.oldest == NONE { self.fresh.oldest } else { self.served.oldest };
-        self.remove(oldest)
+    /// Takes the oldest of the served connections.
+    pub(crate) fn remove_served(&mut self) -> Option<Client> {
+        self.remove(self.served.oldest)
+    }
+
+    /// The places of the fresh connections.
+    pub(crate) fn fresh_places(&self) -> Vec<u32> {
+        let mut places = Vec::new();
+        let mut index = self.fresh.oldest;
+        while let Some(place) = self.places.get(index as usize) {
+            places.push(index);
+            index = place.newer;
+        }
+        places
     }
 
     /// Connections parked now.

@@ -47,6 +47,14 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The longest time without a byte that any connection may have to bear.
+    pub fn longest_silence(&self) -> Duration {
+        let routes = self.routes.iter().flat_map(|route| [route.timeouts.idle, route.timeouts.first_byte]);
+        routes.fold(self.client_timeouts.keep_alive, Duration::max)
+    }
+}
+
 /// An address that the proxy accepts on.
 #[derive(Clone, Debug)]
 pub struct Listener {

@@ -180,7 +180,7 @@ impl Flow {
     }
 
     /// Decodes `input`; sends payload at once when nothing waits before it, keeps the rest.
-    fn take(&mut self, input: &[u8], to: Option<&Socket>) -> Result<usize, Fault> {
+    fn take(&mut self, input: &[u8], mut to: Option<&Socket>) -> Result<usize, Fault> {
         let mut at = 0;
         while !self.ended {
             match self.reader.read(&input[at..])? {
@@ -188,7 +188,8 @@ impl Flow {
                     let payload = &input[at + skip..at + skip + len];
                     self.body += len as u64;
                     at += skip + len;
-                    self.put(payload, to);
+                    // Only the first piece goes out at once: many small ones are sent together.
+                    self.put(payload, to.take());
                     if self.reader.is_complete() {
                         self.end();
                     }

@@ -34,6 +34,7 @@ pub(crate) fn begin(worker: &Worker, x: &mut Exchange, head: &[u8]) -> Result<()
     let mut flow = std::mem::take(&mut x.downward);
     let framing = if status == 101 { Framing::Empty } else { framing };
     let out = flow.start(framing, Side::Upstream, chunked);
+    let composed_from = out.len();
     write_status_line(out, status, x.response.reason.of(head));
     write_fields(out, head, &x.response.fields);
     if chunked {
@@ -53,6 +54,10 @@ pub(crate) fn begin(worker: &Worker, x: &mut Exchange, head: &[u8]) -> Result<()
         x.downward = flow;
     } else {
         let fed = flow.feed(rest);
+        if fed.is_err() {
+            // Nothing of this response has been sent: it gives way to an answer that says why.
+            flow.buffer().truncate(composed_from);
+        }
         x.downward = flow;
         // Bytes behind the end belong to nobody: they are dropped, and the connection with them.
         x.upstream_reusable &= fed? == rest.len();

@@ -46,13 +46,13 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
             Ok(Served::Whole) if x.keep_alive => Next::Again,
             Ok(Served::Whole) => Next::Drain,
             Ok(Served::Broken(fault)) => broken(client, x, fault),
-            Err(fault) => answer_fault(client, x, fault).await,
+            Err(fault) => answer_fault(worker, client, x, fault).await,
         },
         Ok(Admitted::Silence) => return Next::Again,
         Ok(Admitted::End) => return Next::Close,
         Err(fault) => {
             x.id.get_or_insert_with(|| worker.next_id());
-            answer_fault(client, x, fault).await
+            answer_fault(worker, client, x, fault).await
         }
     };
     record(worker, client, x);

@@ -3,6 +3,8 @@
 //! Workers and exchanges hold it by a local pointer, so using a plan costs no atomic operation. An
 //! exchange keeps the view it began with until it ends.
 
+use crate::doors::Door;
+use crate::load::Loads;
 use crate::plan::Plan;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use thalweg_balance::Seed;
 use thalweg_core::limits;
 use thalweg_http::HeadLimits;
-use thalweg_observe::{EndpointMeters, Gauge, ListenerMeters, Registry, RouteMeters};
+use thalweg_observe::{EndpointMeters, Gauge, Registry, RouteMeters};
 use thalweg_upstream::{Names, ServiceState};
 
 /// A service with its number in the worker's [`Slots`] and its meters.
@@ -32,7 +34,7 @@ pub(crate) struct PlanView {
     pub(crate) routes: Vec<Arc<RouteMeters>>,
     /// For requests that no route takes.
     pub(crate) no_route: Arc<RouteMeters>,
-    pub(crate) listeners: Vec<Arc<ListenerMeters>>,
+    pub(crate) listeners: Vec<Rc<Door>>,
     pub(crate) head_limits: HeadLimits,
 }
 
@@ -40,6 +42,7 @@ pub(crate) struct PlanView {
 pub(crate) struct Ground<'a> {
     pub(crate) worker: usize,
     pub(crate) registry: &'a Registry,
+    pub(crate) loads: &'a Arc<Loads>,
     pub(crate) names: &'a Names,
     pub(crate) slots: &'a Slots,
 }
@@ -47,7 +50,10 @@ pub(crate) struct Ground<'a> {
 impl PlanView {
     /// The view of `plan`; services that `old` has in the same form keep their state.
     pub(crate) fn new(plan: Arc<Plan>, ground: &Ground<'_>, old: Option<&Self>) -> Self {
-        let Ground { worker, registry, names, slots } = *ground;
+        let Ground { worker, registry, loads, names, slots } = *ground;
+        let door = |name: &str| {
+            Rc::new(Door { loads: loads.clone(), worker, meters: registry.listener(worker, name) })
+        };
         let services = plan.services.iter().map(|service| {
             let kept = old.and_then(|old| old.services.iter().find(|known| known.state.service == *service));
             let (state, slot) = match kept {
@@ -70,7 +76,7 @@ impl PlanView {
             services: services.collect(),
             routes: plan.routes.iter().map(|route| registry.route(worker, &route.name)).collect(),
             no_route: registry.route(worker, ""),
-            listeners: plan.listeners.iter().map(|l| registry.listener(worker, &l.name)).collect(),
+            listeners: plan.listeners.iter().map(|listener| door(&listener.name)).collect(),
             head_limits: HeadLimits {
                 line: limits::REQUEST_LINE.min(plan.limits.max_head),
                 head: plan.limits.max_head,

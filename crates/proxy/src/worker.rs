@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_core::{Fault, FaultKind, RequestId, limits};
 use thalweg_net::{Mailbox, Owner, Reactor, SeatWaker};
 use thalweg_observe::{LogBatch, WorkerMeters};
@@ -65,7 +66,13 @@ impl Worker {
         let plan = shared.plan();
         let names = shared.names();
         let slots = Slots::default();
-        let ground = Ground { worker: id, registry: &shared.registry, names: &names, slots: &slots };
+        let ground = Ground {
+            worker: id,
+            registry: &shared.registry,
+            loads: &shared.loads,
+            names: &names,
+            slots: &slots,
+        };
         let view = PlanView::new(plan, &ground, None);
         let shared_sockets = view.plan.listeners.iter().map(|l| matches!(l.address, ListenAddress::Unix(_)));
         let doors = Doors::new(&reactor, sockets.into_iter().zip(shared_sockets))?;
@@ -213,11 +220,13 @@ impl Worker {
 
     /// Lets a connection wait for its next request.
     pub(crate) fn park(&self, client: Client) {
-        if self.draining.get() {
-            return;
-        }
         let keep_alive = self.view.borrow().plan.client_timeouts.keep_alive;
-        self.park_for(client, keep_alive);
+        match self.draining.get() {
+            false => self.park_for(client, keep_alive),
+            // A client that has not been served yet may just be about to speak.
+            true if client.requests == 0 => self.park_for(client, FIRST_WORD_TIME),
+            true => {}
+        }
     }
 
     fn park_for(&self, client: Client, time: Duration) {
@@ -305,6 +314,7 @@ impl Worker {
                 let ground = Ground {
                     worker: self.id,
                     registry: &self.shared.registry,
+                    loads: &self.shared.loads,
                     names: &names,
                     slots: &self.slots,
                 };
@@ -329,12 +339,19 @@ impl Worker {
         }
     }
 
-    /// Closes the silent connections, and serves those that have just spoken.
+    /// Closes the silent connections, and serves those that have just spoken. Who has been accepted
+    /// and not served gets a moment to speak.
     fn leave_parked(self: &Rc<Self>) {
+        for place in self.parked.borrow().fresh_places() {
+            if let Some(client) = self.parked.borrow().peek(place) {
+                client.socket.set_deadline(Some(FIRST_WORD_TIME));
+            }
+            self.unpark(place);
+        }
         loop {
-            let client = self.parked.borrow_mut().remove_any();
-            match client {
-                Some(client) if client.socket.is_readable() || client.requests == 0 => self.seat(client),
+            let served = self.parked.borrow_mut().remove_served();
+            match served {
+                Some(client) if client.socket.is_readable() => self.seat(client),
                 Some(_) => {}
                 None => break,
             }
@@ -358,9 +375,8 @@ impl Worker {
         load.active.store(active, Relaxed);
         self.meters.active_exchanges.set(active as i64);
         self.meters.idle_connections.set(self.parked.borrow().len() as i64);
-        if self.draining.get() && active == 0 {
-            load.drained.store(true, Relaxed);
-        }
+        let drained = self.draining.get() && active == 0 && self.parked.borrow().len() == 0;
+        load.drained.store(drained, Relaxed);
     }
 }
 

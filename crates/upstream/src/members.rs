@@ -34,7 +34,7 @@ pub struct Member {
     /// Where to connect.
     pub address: PeerAddress,
     /// Its idle connections.
-    pub pool: Pool,
+    pub pool: Rc<Pool>,
     failures: Cell<u32>,
     aside_until: Cell<Option<Instant>>,
 }
@@ -85,7 +85,7 @@ impl ServiceState {
                     index,
                     endpoint,
                     address,
-                    pool: Pool::default(),
+                    pool: old.as_ref().map_or_else(Rc::default, |old| old.pool.clone()),
                     failures: Cell::new(old.as_ref().map_or(0, |old| old.failures.get())),
                     aside_until: Cell::new(old.and_then(|old| old.aside_until.get())),
                 }),
@@ -123,6 +123,10 @@ impl ServiceState {
 
     /// The member refused or did not accept a connection. Says whether it was in good standing.
     pub fn failed(&self, member: &Member, now: Instant) -> bool {
+        if member.aside_until.get().is_some_and(|until| until > now) {
+            // One bad moment that several exchanges met, not several bad moments.
+            return false;
+        }
         let failures = member.failures.get();
         member.failures.set(failures.saturating_add(1));
         let aside = ASIDE_FIRST.saturating_mul(1 << failures.min(8)).min(ASIDE_MOST);

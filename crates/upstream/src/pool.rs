@@ -69,6 +69,7 @@ impl Pool {
         while let Some(connection) = idle.pop() {
             let young = now.saturating_duration_since(connection.opened) < policy.max_age;
             if young && connection.is_usable() {
+                connection.socket.set_deadline(None);
                 return Some(connection);
             }
         }
