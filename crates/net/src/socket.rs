@@ -107,6 +107,13 @@ impl Socket {
         self.reactor.readiness(self.id) & ready::READ != 0
     }
 
+    /// Asks the kernel, beyond what events have told so far, whether nothing has come: no byte, no end,
+    /// no error. One system call.
+    pub fn is_quiet(&self) -> bool {
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        matches!(rustix::net::recv(&self.fd, &mut [0; 1], flags), Err(Errno::AGAIN))
+    }
+
     /// Whether the peer has said that it sends no more, or is gone. Bytes may still wait to be read.
     pub fn peer_closed(&self) -> bool {
         self.reactor.readiness(self.id) & ready::PEER_CLOSED != 0

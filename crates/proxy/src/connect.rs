@@ -32,7 +32,9 @@ pub(crate) async fn connect(
     let local = service(&view, x)?;
     let mut attempt =
         Attempt { endpoint: member.endpoint, reused: false, connect: Duration::ZERO, fault: None };
-    let pooled = if fresh { None } else { member.pool.take(&local.state.service.pool, worker.reactor.now()) };
+    let sure = !x.request.method.is_idempotent();
+    let policy = &local.state.service.pool;
+    let pooled = if fresh { None } else { member.pool.take(policy, worker.reactor.now(), sure) };
     let mut connection = match pooled {
         Some(connection) => {
             attempt.reused = true;

@@ -63,12 +63,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The newest usable connection; unusable ones on the way are closed.
-    pub fn take(&self, policy: &PoolPolicy, now: Instant) -> Option<Connection> {
+    /// The newest usable connection; unusable ones on the way are closed. `sure` asks the kernel once
+    /// more, for requests that could not be sent again.
+    pub fn take(&self, policy: &PoolPolicy, now: Instant, sure: bool) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
         while let Some(connection) = idle.pop() {
             let young = now.saturating_duration_since(connection.opened) < policy.max_age;
-            if young && connection.is_usable() {
+            if young && connection.is_usable() && (!sure || connection.socket.is_quiet()) {
                 connection.socket.set_deadline(None);
                 return Some(connection);
             }
