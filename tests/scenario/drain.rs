@@ -1,6 +1,6 @@
 //! How the process ends: running exchanges finish, new ones are told, nobody waits for ever.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -11,7 +11,10 @@ use thalweg_tests::process::Signal;
 use thalweg_tests::upstream::ok;
 use thalweg_tests::{Connection, Message, Proxy, STEP, Upstream};
 
-use super::{config, watchdog};
+use super::{config, frozen, spoken, wait_counted, watchdog};
+
+/// Connections that wait to be accepted: more than a worker takes in one turn.
+const WAITING: usize = 240;
 
 /// An upstream that answers when the test says so; the receiver tells when it was asked.
 fn patient() -> (Upstream, Receiver<()>, Sender<()>) {
@@ -41,6 +44,87 @@ fn wait_unready(metrics: SocketAddr) {
     while get(metrics, "/readyz").is_ok_and(|answer| answer.status() != 503) {
         assert!(Instant::now() < end, "/readyz stays 200 while the proxy drains");
     }
+}
+
+/// Connects until every worker has closed its door; from then on every worker drains.
+fn wait_closed(proxy: &Proxy) {
+    let (web, end) = (proxy.web(), Instant::now() + STEP);
+    while TcpStream::connect(web).is_ok() {
+        assert!(Instant::now() < end, "the proxy accepts while it drains");
+    }
+}
+
+/// A proxy that finds `WAITING` connections with a request in the queues of its doors, and a TERM.
+fn surprised(workers: usize, upstream: &Upstream) -> (Proxy, Vec<Connection>) {
+    let workers = format!("workers: {workers}\n");
+    let proxy = Proxy::start(&config(&[&upstream.url()], "").replace("workers: 2\n", &workers));
+    let request = "GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let clients = frozen(&proxy, || {
+        let clients = (0..WAITING).map(|_| spoken(proxy.web(), request)).collect();
+        proxy.process().signal(Signal::TERM);
+        clients
+    });
+    (proxy, clients)
+}
+
+/// Every client has its answer, the log has every exchange, and the proxy ends with 0.
+fn nothing_is_cut(proxy: Proxy, clients: &mut [Connection]) {
+    let deadline = Instant::now() + STEP;
+    let answers = clients.iter_mut().map(|client| Message::read(client, Kind::Response, deadline));
+    let cut: Vec<_> = answers.filter(|answer| answer.as_ref().map_or(0, Message::status) != 200).collect();
+    assert!(cut.is_empty(), "{} of {WAITING} are cut: {:?}", cut.len(), cut.first());
+    let ended = proxy.ended(STEP);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(ended.log.len(), WAITING, "every exchange is in the log");
+}
+
+#[test]
+fn requests_that_wait_to_be_accepted_when_term_comes_are_answered() {
+    let _watchdog = watchdog("requests_that_wait_to_be_accepted_when_term_comes_are_answered");
+    let upstream = Upstream::saying("done");
+    let (proxy, mut clients) = surprised(1, &upstream);
+    nothing_is_cut(proxy, &mut clients);
+}
+
+#[test]
+fn nothing_is_cut_when_term_comes_while_two_workers_share_out_connections() {
+    let _watchdog = watchdog("nothing_is_cut_when_term_comes_while_two_workers_share_out_connections");
+    let (upstream, _asked, go) = patient();
+    let (proxy, mut clients) = surprised(2, &upstream);
+    // No exchange ends before both workers drain: one that counts too little would end here.
+    wait_closed(&proxy);
+    (0..WAITING).for_each(|_| go.send(()).unwrap());
+    nothing_is_cut(proxy, &mut clients);
+}
+
+#[test]
+fn a_connection_that_was_silent_when_term_came_is_answered_when_it_speaks() {
+    let _watchdog = watchdog("a_connection_that_was_silent_when_term_came_is_answered_when_it_speaks");
+    let upstream = Upstream::saying("hello");
+    let proxy = Proxy::start(&config(&[&upstream.url()], ""));
+    let mut client = Connection::open(proxy.web()).unwrap();
+    wait_counted(&proxy, "thalweg_connections_total", "listener=\"web\"", 1);
+    proxy.process().signal(Signal::TERM);
+    wait_closed(&proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    let answer = Message::read(&mut client, Kind::Response, Instant::now() + STEP).unwrap();
+    assert_eq!((answer.status(), answer.value("connection")), (200, Some("close")));
+    let ended = proxy.ended(STEP);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(ended.log.len(), 1, "the exchange is in the log");
+}
+
+#[test]
+fn a_connection_that_stays_silent_does_not_hold_the_end() {
+    let _watchdog = watchdog("a_connection_that_stays_silent_does_not_hold_the_end");
+    let upstream = Upstream::saying("hello");
+    let proxy = Proxy::start(&config(&[&upstream.url()], "shutdown: { delay: 0s, grace: 30s }"));
+    let mut client = Connection::open(proxy.web()).unwrap();
+    wait_counted(&proxy, "thalweg_connections_total", "listener=\"web\"", 1);
+    proxy.process().signal(Signal::TERM);
+    assert_eq!(client.read_to_end(Instant::now() + STEP), Event::End);
+    let ended = proxy.ended(STEP);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
 }
 
 #[test]

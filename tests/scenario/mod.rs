@@ -8,13 +8,19 @@ mod descriptors;
 mod drain;
 mod failure;
 mod flood;
+mod regressions;
 mod servers;
 mod syscalls;
 
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_tests::message::get;
-use thalweg_tests::{Proxy, STEP, Watchdog};
+use thalweg_tests::process::Signal;
+use thalweg_tests::{Connection, Proxy, STEP, Watchdog};
 
 /// Most that a scenario may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -57,4 +63,34 @@ fn wait_counted(proxy: &Proxy, metric: &str, label: &str, expected: u32) {
         }
         assert!(Instant::now() < end, "{metric} with {label} is {counted}, not {expected}, in\n{text}");
     }
+}
+
+/// Stops every thread of the proxy, does `work`, and lets the proxy go on: what `work` sends is all there, in this
+/// order, when the proxy looks for the first time.
+fn frozen<T>(proxy: &Proxy, work: impl FnOnce() -> T) -> T {
+    proxy.process().signal(Signal::STOP);
+    let end = Instant::now() + STEP;
+    while !all_stopped(proxy.process().pid()) {
+        assert!(Instant::now() < end, "the proxy does not stop");
+        thread::yield_now();
+    }
+    let done = work();
+    proxy.process().signal(Signal::CONT);
+    done
+}
+
+/// A connection on which the request is with the kernel already: it is there when a frozen proxy goes on.
+fn spoken(address: SocketAddr, request: &str) -> Connection {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    Connection::new(stream)
+}
+
+/// Whether the kernel calls every thread of the process stopped (proc(5): the state behind the name is `T`).
+fn all_stopped(pid: i32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|behind| behind.starts_with('T'))
+    })
 }

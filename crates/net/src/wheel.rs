@@ -141,6 +141,24 @@ mod tests {
     }
 
     #[test]
+    fn works_across_and_beyond_two_to_the_32_ticks() {
+        const WRAP: u64 = 1 << 32;
+        for start in [WRAP - 3, WRAP, 3 * WRAP - 700, 1 << 50] {
+            let mut wheel = Wheel::new();
+            wheel.follow(start);
+            assert_eq!(wheel.push(1, start + 5), start + 5);
+            assert_eq!(wheel.push(2, start + 700), start + 700);
+            assert_eq!(wheel.push(3, NEVER - 1), start + BUCKETS - 1, "as far as it reaches");
+            assert_eq!(wheel.next_occupied(), Some(start + 5));
+            assert_eq!(due(&mut wheel, start + 4), []);
+            assert_eq!(due(&mut wheel, start + 5), [(1, start + 5)]);
+            assert_eq!(due(&mut wheel, start + 699), []);
+            assert_eq!(due(&mut wheel, start + 5000), [(2, start + 700), (3, start + BUCKETS - 1)]);
+            assert_eq!(wheel.next_occupied(), None);
+        }
+    }
+
+    #[test]
     fn never_puts_an_entry_into_the_past() {
         let mut wheel = Wheel::new();
         wheel.follow(100);

@@ -43,6 +43,11 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     (x.client_ip, x.trusted_peer) = (client.peer, false);
     let mut waited = false;
     loop {
+        if client.empty_line && x.received.starts_with(b"\r\n") {
+            return Err(Fault::request(400, "more than one empty line before the request line"));
+        }
+        // Some clients end a body with an empty line: between requests it is no beginning of one.
+        let only_line = client.requests > 0 && x.received == b"\r\n";
         if !x.received.is_empty() {
             let limits = x.view().head_limits;
             match x.request.parse(&x.received, &limits)? {
@@ -50,15 +55,15 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
                 Progress::Partial => {}
             }
         }
-        match receive(worker, client, x, waited).await {
+        match receive(worker, client, x, waited && !only_line).await {
             Ok(Some(0)) if x.received.is_empty() => return Ok(Admitted::End),
             Ok(Some(0)) => {
                 return Err(Fault::new(FaultKind::ClientGone, "the client left within a request head"));
             }
             Ok(Some(_)) => {}
             Ok(None) if x.received.is_empty() => return Ok(Admitted::Silence),
-            Ok(None) if x.received == b"\r\n" => {
-                // Some clients end a body with an empty line; no request begins with it (RFC 9112 §2.2).
+            Ok(None) if only_line => {
+                client.empty_line = true;
                 x.received.clear();
                 return Ok(Admitted::Silence);
             }
@@ -80,6 +85,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     // Whatever deadline the connection brought along was for other waits.
     client.socket.set_deadline(None);
     client.requests += 1;
+    client.empty_line = false;
     x.consumed = x.request.len;
     check(worker, client, x)?;
     Ok(Admitted::Request)

@@ -149,6 +149,7 @@ impl Doors {
             port: arrival.port,
             listener: arrival.listener,
             requests: 0,
+            empty_line: false,
             _place: place,
         })
     }

@@ -29,6 +29,8 @@ pub(crate) struct Client {
     pub(crate) listener: u16,
     /// Requests begun on it.
     pub(crate) requests: u32,
+    /// An empty line has come since the last request: a second one is too many.
+    pub(crate) empty_line: bool,
     /// Counted while the connection is open.
     pub(crate) _place: Place,
 }

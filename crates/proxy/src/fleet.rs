@@ -212,6 +212,11 @@ impl Fleet {
         self.shared.loads.drained()
     }
 
+    /// Whether a worker has ended by itself: a bug, and what it had under way is lost.
+    pub fn has_lost_a_worker(&self) -> bool {
+        self.shared.loads.any_dead()
+    }
+
     /// Ends the workers, whatever they do. May be called again.
     pub fn stop(&self) {
         self.tell(|| Command::Stop);

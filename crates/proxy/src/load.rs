@@ -42,6 +42,11 @@ impl Loads {
         self.alive().all(|load| load.drained.load(Relaxed)) && self.clients() == 0
     }
 
+    /// Whether a worker's thread has ended.
+    pub(crate) fn any_dead(&self) -> bool {
+        self.workers.iter().any(|load| load.dead.load(Relaxed))
+    }
+
     fn alive(&self) -> impl Iterator<Item = &Load> {
         self.workers.iter().filter(|load| !load.dead.load(Relaxed))
     }

@@ -342,7 +342,8 @@ impl Worker {
     /// Closes the silent connections, and serves those that have just spoken. Who has been accepted
     /// and not served gets a moment to speak.
     fn leave_parked(self: &Rc<Self>) {
-        for place in self.parked.borrow().fresh_places() {
+        let fresh = self.parked.borrow().fresh_places();
+        for place in fresh {
             if let Some(client) = self.parked.borrow().peek(place) {
                 client.socket.set_deadline(Some(FIRST_WORD_TIME));
             }

@@ -111,6 +111,7 @@ impl Control {
                 break false;
             }
         };
+        let whole = whole && !self.shared.fleet().has_lost_a_worker();
         if !whole {
             complain(format_args!("stopped with {} exchanges under way", self.shared.fleet().active()));
         }

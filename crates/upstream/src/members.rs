@@ -194,3 +194,130 @@ fn addresses_of(service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
     all.truncate(limits::ENDPOINTS);
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::{Connection, OpenCount};
+    use crate::service::{Endpoint, HostRule, PoolPolicy, RetryPolicy};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use thalweg_net::{Owner, Reactor, Socket};
+
+    const HOST: &str = "app.test";
+
+    /// A service of one host name.
+    fn service() -> Arc<Service> {
+        let endpoint = Endpoint {
+            url: "http://app.test:80".into(),
+            address: Address::Name { host: HOST.into(), port: 80 },
+            weight: 1,
+        };
+        Arc::new(Service {
+            name: "s".into(),
+            endpoints: vec![endpoint],
+            balance: thalweg_balance::balancer("round_robin").unwrap(),
+            host: HostRule::Keep,
+            retry: RetryPolicy::default(),
+            pool: PoolPolicy::default(),
+        })
+    }
+
+    /// What the host name stands for: 192.0.2.x for every x.
+    fn names(last: &[u8]) -> Names {
+        let ips = last.iter().map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, *last))).collect();
+        Names::from([(HOST.into(), ips)])
+    }
+
+    fn state(last: &[u8]) -> ServiceState {
+        ServiceState::new(service(), &names(last), Seed(0))
+    }
+
+    fn member(state: &ServiceState, last: u8) -> Rc<Member> {
+        let address = PeerAddress::Tcp(SocketAddr::from(([192, 0, 2, last], 80)));
+        state.members.borrow().iter().find(|member| member.address == address).unwrap().clone()
+    }
+
+    /// How often each of so many picks takes the member.
+    fn picks(state: &ServiceState, now: Instant, of: &Member) -> usize {
+        (0..8).filter(|_| state.pick(now, &[]).unwrap().address == of.address).count()
+    }
+
+    /// An open connection, and its other end.
+    fn connection() -> (Connection, TcpStream) {
+        let reactor = Rc::new(Reactor::new().unwrap());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Socket::accepted(&reactor, listener.accept().unwrap().0.into(), Owner(0)).unwrap();
+        (Connection::new(socket, Instant::now(), &OpenCount::default()), other)
+    }
+
+    #[test]
+    fn a_member_that_stays_keeps_its_idle_connections_when_the_list_shifts() {
+        let state = state(&[1, 2, 3]);
+        let (idle, _other) = connection();
+        member(&state, 2).pool.put(idle, &state.service.pool, Owner(0));
+        for shifted in [&[2, 3][..], &[4, 1, 2], &[5, 6, 7, 8, 2]] {
+            state.update(&names(shifted));
+            assert_eq!((state.idle(), member(&state, 2).pool.len()), (1, 1), "{shifted:?}");
+            let indices: Vec<_> = state.members.borrow().iter().map(|member| member.index).collect();
+            assert_eq!(indices, (0..shifted.len() as u32).collect::<Vec<_>>(), "{shifted:?}");
+        }
+        assert!(member(&state, 2).pool.take(&state.service.pool, Instant::now(), true).is_some());
+    }
+
+    #[test]
+    fn a_connection_comes_back_to_its_member_although_the_list_has_shifted_meanwhile() {
+        let state = state(&[1, 2]);
+        // An exchange under way holds the member as it was when it was picked.
+        let (held, (busy, _other)) = (member(&state, 2), connection());
+        state.update(&names(&[3, 1, 2]));
+        held.pool.put(busy, &state.service.pool, Owner(0));
+        assert_eq!(member(&state, 2).pool.len(), 1);
+    }
+
+    #[test]
+    fn the_connections_of_a_member_that_goes_are_closed() {
+        let state = state(&[1, 2]);
+        let (idle, _other) = connection();
+        member(&state, 2).pool.put(idle, &state.service.pool, Owner(0));
+        state.update(&names(&[1]));
+        assert_eq!(state.idle(), 0);
+    }
+
+    #[test]
+    fn several_failures_at_once_set_a_member_aside_for_the_first_time_only_once() {
+        let state = state(&[1, 2]);
+        let (bad, now) = (member(&state, 1), Instant::now());
+        assert!(state.failed(&bad, now), "it was in good standing");
+        for _ in 0..5 {
+            assert!(!state.failed(&bad, now), "one bad moment");
+        }
+        let almost = now + ASIDE_FIRST - Duration::from_millis(1);
+        assert_eq!(picks(&state, almost, &bad), 0);
+        assert_eq!(picks(&state, now + ASIDE_FIRST, &bad), 4, "aside for longer than the first time");
+    }
+
+    #[test]
+    fn a_member_that_fails_again_afterwards_is_set_aside_for_twice_as_long_up_to_a_bound() {
+        let state = state(&[1, 2]);
+        let (bad, mut now, mut aside) = (member(&state, 1), Instant::now(), ASIDE_FIRST);
+        for _ in 0..8 {
+            state.failed(&bad, now);
+            assert_eq!(picks(&state, now + aside - Duration::from_millis(1), &bad), 0, "{aside:?}");
+            now += aside;
+            assert_eq!(picks(&state, now, &bad), 4, "{aside:?}");
+            aside = (aside * 2).min(ASIDE_MOST);
+        }
+        assert!(state.accepted(&bad), "it had failed before");
+        assert!(state.failed(&bad, now), "it was in good standing again");
+    }
+
+    #[test]
+    fn a_member_set_aside_stays_so_when_the_list_shifts() {
+        let state = state(&[1, 2]);
+        let now = Instant::now();
+        state.failed(&member(&state, 2), now);
+        state.update(&names(&[3, 1, 2]));
+        assert_eq!(picks(&state, now, &member(&state, 2)), 0);
+    }
+}
