@@ -27,6 +27,7 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
     }
     let read_whole = x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received());
     x.keep_alive &= read_whole && !fault.closes() && !worker.is_draining();
+    worker.warm.buffers.lend(x.downward.buffer());
     write_answer(x, fault);
     client.socket.set_deadline(Some(SEND_TIME));
     let sent = poll_fn(|_| match x.downward.poll_flush(&client.socket) {

@@ -51,6 +51,8 @@ pub(crate) async fn await_response(
         }
         if (x.upward.is_done() || wait.refused) && !wait.timed {
             wait.timed = true;
+            // An exchange that waits holds no more than it must.
+            x.upward.cool(&worker.warm.buffers);
             client.socket.set_deadline(Some(timeouts.first_byte));
         }
         if client.socket.peer_closed() && x.upward.is_received() {
@@ -140,6 +142,7 @@ fn read_heads(
     }
     let input = if continued { &kept[..] } else { bytes };
     let limits = x.view().head_limits;
+    worker.warm.fields.lend(&mut x.response.fields);
     let mut at = 0;
     let done = loop {
         let head = &input[at..];
@@ -160,6 +163,7 @@ fn read_heads(
             check_switch(x, head)?;
         }
         respond::begin(worker, x, head)?;
+        worker.warm.fields.take_back(&mut x.response.fields);
         break true;
     };
     match (done, continued) {

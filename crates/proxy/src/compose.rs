@@ -2,6 +2,7 @@
 //! that are for this hop only, and what a proxy has to say.
 
 use crate::exchange::{Client, Exchange};
+use crate::worker::Worker;
 use std::io::Write;
 use std::net::IpAddr;
 use thalweg_core::{Fault, FaultKind, Side};
@@ -36,9 +37,10 @@ fn is_ours(hop: &[u8]) -> bool {
 }
 
 /// Starts the upward flow with the request head for an endpoint of `service`.
-pub(crate) fn compose(x: &mut Exchange, client: &Client, service: &Service, endpoint: u32) {
+pub(crate) fn compose(worker: &Worker, client: &Client, x: &mut Exchange, service: &Service, endpoint: u32) {
     let mut flow = std::mem::take(&mut x.upward);
     flow.reset();
+    worker.warm.buffers.lend(flow.buffer());
     let out = flow.start(x.framing, Side::Downstream, x.framing == Framing::Chunked);
     write_head(out, x, client, service, endpoint);
     x.upward = flow;

@@ -34,6 +34,7 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
             Next::Close => break,
         }
     }
+    x.downward.cool(&worker.warm.buffers);
     x.leave();
 }
 

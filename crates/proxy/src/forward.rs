@@ -71,7 +71,7 @@ async fn attempt(
     let view = x.view().clone();
     let local = service(&view, x)?;
     // Before the connection is there: a malformed body must not cost one.
-    compose(x, client, &local.state.service, member.endpoint);
+    compose(worker, client, x, &local.state.service, member.endpoint);
     let head = x.request.len;
     x.consumed = head + x.upward.feed(&x.received[head..])?;
     x.replayable = x.upward.is_received();

@@ -13,6 +13,7 @@ mod owner;
 mod parked;
 mod seats;
 mod view;
+mod warm;
 mod worker;
 
 mod converse;

@@ -4,6 +4,7 @@
 //! has not taken yet. It reads only when it holds nothing, so it never holds more than one receive
 //! buffer, and a receiver that stops reading stops the sender through TCP.
 
+use crate::warm::Stack;
 use std::io::{self, IoSlice};
 use std::task::{Poll, ready};
 use thalweg_core::limits::TURN_BYTES;
@@ -84,6 +85,14 @@ impl Flow {
         self.open_ended = !chunked && matches!(framing, Framing::Chunked | Framing::UntilClose);
         self.ended = self.reader.is_complete();
         &mut self.pending
+    }
+
+    /// Gives up the memory of the buffer, when nothing waits in it.
+    pub(crate) fn cool(&mut self, warm: &Stack<u8>) {
+        if !self.is_stalled() {
+            self.sent = 0;
+            warm.take_back(&mut self.pending);
+        }
     }
 
     /// The buffer that is sent next, for what stands outside of a message's own framing.

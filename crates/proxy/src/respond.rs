@@ -32,6 +32,7 @@ pub(crate) fn begin(worker: &Worker, x: &mut Exchange, head: &[u8]) -> Result<()
     let chunked = open_ended && http11;
     x.keep_alive &= !open_ended || http11;
     let mut flow = std::mem::take(&mut x.downward);
+    worker.warm.buffers.lend(flow.buffer());
     let framing = if status == 101 { Framing::Empty } else { framing };
     let out = flow.start(framing, Side::Upstream, chunked);
     let composed_from = out.len();
@@ -105,7 +106,9 @@ pub(crate) async fn respond(
         }
         Poll::Pending
     });
-    match outcome.await {
+    let outcome = outcome.await;
+    x.downward.cool(&worker.warm.buffers);
+    match outcome {
         Ok(()) => {
             if x.upstream_reusable && surplus.is_empty() && x.upward.is_done() {
                 put_back(x, upstream);

@@ -13,6 +13,7 @@ use crate::parked::Parked;
 use crate::plan::ListenAddress;
 use crate::seats::{Seat, SeatFuture, Seats};
 use crate::view::{Ground, LocalService, PlanView, Slots};
+use crate::warm::Warm;
 use rustix::fd::{AsFd, OwnedFd};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -42,6 +43,7 @@ pub(crate) struct Worker {
     pub(crate) meters: Arc<WorkerMeters>,
     /// Where sockets are received into; what must last is copied out.
     pub(crate) scratch: RefCell<Box<[u8]>>,
+    pub(crate) warm: Warm,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
     pub(crate) doors: RefCell<Doors>,
@@ -83,6 +85,7 @@ impl Worker {
             reactor,
             meters,
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
+            warm: Warm::default(),
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
             doors: RefCell::new(doors),
