@@ -13,5 +13,8 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::Cli::parse().run()
+    // nginx's `-t` is what many hands type.
+    let arguments = std::env::args_os().enumerate();
+    let arguments = arguments.map(|(at, word)| if at == 1 && word == "-t" { "check".into() } else { word });
+    cli::Cli::parse_from(arguments).run()
 }
