@@ -162,7 +162,7 @@ fault_kinds! {
     HttpProtocolError "http_protocol_error" 502 Upstream Never false false Warn
         "the endpoint's response is not valid HTTP";
     ProxyLoopDetected "proxy_loop_detected" 508 Proxy Never false false Warn
-        "the request has already passed through this proxy";
+        "the request has passed through this proxy too often";
     ProxyInternalError "proxy_internal_error" 500 Proxy Never true false Error
         "a bug in the proxy; the exchange was given up";
 }

@@ -55,11 +55,9 @@ pub(crate) async fn connect(
     Ok(Upstream { connection, member: member.clone() })
 }
 
-/// The service of the exchange's route.
+/// The service of the exchange's route, borrowed from the view so that the exchange stays free.
 pub(crate) fn service<'a>(view: &'a PlanView, x: &Exchange) -> Result<&'a LocalService, Fault> {
-    let route = x.route.and_then(|route| view.plan.routes.get(route.0 as usize));
-    let service = route.and_then(|route| view.services.get(route.service.0 as usize));
-    service.ok_or(Fault::new(FaultKind::ProxyInternalError, "the route has no service"))
+    view.service(x.route).ok_or(Fault::new(FaultKind::ProxyInternalError, "the route has no service"))
 }
 
 /// Gives a connection back to its pool.

@@ -190,14 +190,12 @@ impl Exchange {
 
     /// The route that takes the request, once it is found.
     pub(crate) fn route(&self) -> Option<&Route> {
-        let route = self.route?;
-        self.view.as_ref()?.plan.routes.get(route.0 as usize)
+        self.view.as_ref()?.route(self.route)
     }
 
     /// The service of the route, once it is found.
     pub(crate) fn service(&self) -> Option<&LocalService> {
-        let service = self.route()?.service;
-        self.view.as_ref()?.services.get(service.0 as usize)
+        self.view.as_ref()?.service(self.route)
     }
 
     /// The path that goes upstream.

@@ -7,7 +7,7 @@ use thalweg_filter::RequestEdit;
 /// Runs every filter of the route on the request.
 pub(crate) fn filter_request(x: &mut Exchange) -> Result<(), Fault> {
     let view = x.view().clone();
-    let Some(route) = x.route.and_then(|route| view.plan.routes.get(route.0 as usize)) else { return Ok(()) };
+    let Some(route) = view.route(x.route) else { return Ok(()) };
     if route.filters.is_empty() {
         return Ok(());
     }

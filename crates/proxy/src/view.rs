@@ -5,7 +5,7 @@
 
 use crate::doors::Door;
 use crate::load::Loads;
-use crate::plan::Plan;
+use crate::plan::{Plan, Route};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use thalweg_balance::Seed;
 use thalweg_core::limits;
 use thalweg_http::HeadLimits;
 use thalweg_observe::{EndpointMeters, Gauge, Registry, RouteMeters};
+use thalweg_route::RouteId;
 use thalweg_upstream::{Names, ServiceState};
 
 /// A service with its number in the worker's [`Slots`] and its meters.
@@ -84,6 +85,18 @@ impl PlanView {
             },
             plan,
         }
+    }
+}
+
+impl PlanView {
+    /// The route that was found, with what the plan says of it.
+    pub(crate) fn route(&self, found: Option<RouteId>) -> Option<&Route> {
+        self.plan.routes.get(found?.0 as usize)
+    }
+
+    /// The service of the route that was found.
+    pub(crate) fn service(&self, found: Option<RouteId>) -> Option<&LocalService> {
+        self.services.get(self.route(found)?.service.0 as usize)
     }
 }
 
