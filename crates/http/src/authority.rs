@@ -23,6 +23,9 @@ pub struct Authority {
     pub port: Option<u16>,
     /// Whether the host is an IPv6 address in brackets.
     pub is_ipv6: bool,
+    /// Whether the text as it stands is the normal form, host and port, which nearly all are. True
+    /// promises that [`write_normal_host`] would write the same host; false promises nothing.
+    pub is_normal: bool,
 }
 
 /// Reads an authority.
@@ -43,7 +46,10 @@ pub fn parse_authority(bytes: &[u8], span: Span) -> Result<Authority, Fault> {
         return Err(host_fault(text));
     }
     let start = span.start as usize;
-    Ok(Authority { host: Span::new(start, start + len), port: parse_port(rest)?, is_ipv6 })
+    let port = parse_port(rest)?;
+    let lower = !is_ipv6 && !host.ends_with(b".") && !host.iter().any(u8::is_ascii_uppercase);
+    let is_normal = lower && (port.is_none() || (port != Some(80) && rest[1] != b'0'));
+    Ok(Authority { host: Span::new(start, start + len), port, is_ipv6, is_normal })
 }
 
 /// Appends the normal form of a host that [`parse_authority`] accepted: lower case, without one last

@@ -159,45 +159,67 @@ const fn folded() -> [([u8; MAX_NAME], usize); 64] {
     names
 }
 
-/// Whether `name`, of token or value bytes, is the name of `id` in some case: eight bytes at a time,
-/// the last eight over again where the length is odd. Known names are letters, digits and `-`; for
-/// those, setting the case bit makes nothing equal that differs in more than case, because bytes
-/// below 0x20 do not reach this place.
+/// Whether the first `len` of `bytes` are the name of `id` in some case: eight bytes at a time, the last
+/// eight over again where the length is odd. Known names are letters, digits and `-`; the case bit
+/// is free only where a letter stands.
 #[inline]
-fn is_name(name: &[u8], id: FieldId) -> bool {
-    const CASE: u64 = 0x2020_2020_2020_2020;
-    let (known, len) = &FOLDED[id as usize & 63];
-    if name.len() != *len {
+fn is_name(bytes: &[u8], len: usize, id: FieldId) -> bool {
+    let (known, known_len) = &FOLDED[id as usize & 63];
+    if len != *known_len {
         return false;
     }
-    if name.len() < 8 {
-        return name.iter().zip(known).all(|(a, b)| a | 0x20 == *b);
-    }
     let word = |bytes: &[u8], at: usize| {
-        bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |chunk| u64::from_le_bytes(*chunk))
+        bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|chunk| u64::from_le_bytes(*chunk))
     };
-    let last = name.len() - 8;
+    let differ = |at: usize| match (word(bytes, at), word(known, at)) {
+        (Some(given), Some(known)) => (given ^ known) & !((known & LETTERS) >> 1),
+        _ => !0,
+    };
+    if len < 8 {
+        return match bytes.len() {
+            8.. => differ(0) << (64 - 8 * len) == 0,
+            _ => bytes[..len].eq_ignore_ascii_case(id.name().as_bytes()),
+        };
+    }
+    let last = len - 8;
     let mut at = 0;
     while at < last {
-        if word(name, at) | CASE != word(known, at) {
+        if differ(at) != 0 {
             return false;
         }
         at += 8;
     }
-    word(name, last) | CASE == word(known, last)
+    differ(last) == 0
 }
+
+/// The bit that letters have, and neither digits nor `-`, in every byte of a word.
+const LETTERS: u64 = 0x4040_4040_4040_4040;
 
 impl FieldId {
     /// The id of a name, whatever its case. Looks at each byte at most a few times, allocates nothing.
     #[inline]
     pub fn classify(name: &[u8]) -> Self {
+        match Self::known(name, name.len()) {
+            Self::Other => Self::unknown(name),
+            id => id,
+        }
+    }
+
+    /// The id of the name that the first `len` of `bytes` are, if it is a known one, else
+    /// [`FieldId::Other`]. What follows the name may be anything.
+    #[inline]
+    pub(crate) fn known(bytes: &[u8], len: usize) -> Self {
+        let name = &bytes[..len];
         if name.is_empty() {
             return Self::Other;
         }
         let id = TABLE[hash(name)];
-        if id != Self::Other && is_name(name, id) {
-            return id;
-        }
+        if id != Self::Other && is_name(bytes, len, id) { id } else { Self::Other }
+    }
+
+    /// The id of a name that is not a known one.
+    #[inline]
+    pub(crate) fn unknown(name: &[u8]) -> Self {
         if name.get(..X_FORWARDED.len()).is_some_and(|start| start.eq_ignore_ascii_case(X_FORWARDED)) {
             return Self::XForwardedOther;
         }
@@ -360,7 +382,10 @@ pub(crate) fn all<'f, 'b>(
 
 /// Whether one of the comma-separated values of a field has this element, whatever its case.
 pub(crate) fn lists(fields: &[Field], bytes: &[u8], id: FieldId, element: &[u8]) -> bool {
-    all(fields, bytes, id).any(|value| octet::list(value).any(|item| item.eq_ignore_ascii_case(element)))
+    all(fields, bytes, id).any(|value| match memchr::memchr(b',', value) {
+        None => value.eq_ignore_ascii_case(element),
+        Some(_) => octet::list(value).any(|item| item.eq_ignore_ascii_case(element)),
+    })
 }
 
 #[cfg(test)]
@@ -372,17 +397,16 @@ mod tests {
         for id in FieldId::KNOWN {
             let name = id.name().as_bytes();
             for other in FieldId::KNOWN {
-                assert_eq!(is_name(name, *other), id == other, "{id:?} {other:?}");
+                assert_eq!(is_name(name, name.len(), *other), id == other, "{id:?} {other:?}");
             }
             for at in 0..name.len() {
-                for byte in 0x20..=0xff_u8 {
+                for byte in 0..=0xff_u8 {
                     let mut changed = name.to_vec();
                     changed[at] = byte;
-                    assert_eq!(
-                        is_name(&changed, *id),
-                        changed.eq_ignore_ascii_case(name),
-                        "{id:?} {at} {byte}"
-                    );
+                    let same = changed.eq_ignore_ascii_case(name);
+                    assert_eq!(is_name(&changed, name.len(), *id), same, "{id:?} {at} {byte}");
+                    changed.extend_from_slice(b": some value");
+                    assert_eq!(is_name(&changed, name.len(), *id), same, "{id:?} {at} {byte} in a line");
                 }
             }
         }

@@ -9,6 +9,10 @@ const TARGET: u8 = 1 << 2;
 const UNRESERVED: u8 = 1 << 3;
 const HOST: u8 = 1 << 4;
 
+/// One in every byte of a word, and the highest bit of each.
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = ONES << 7;
+
 /// The classes of every byte.
 static CLASS: [u8; 256] = classes();
 
@@ -104,6 +108,22 @@ pub fn token_len(bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| !is_token(byte)).unwrap_or(bytes.len())
 }
 
+/// Where the first colon stands, eight bytes at a time.
+#[inline]
+pub(crate) fn colon(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let other = u64::from_le_bytes(*block) ^ (ONES * b':' as u64);
+        // A borrow only runs upwards, so the lowest flag is exact.
+        let hits = other.wrapping_sub(ONES) & !other & HIGH;
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    bytes[at..].iter().position(|&byte| byte == b':').map(|place| at + place)
+}
+
 /// The number of target bytes in front.
 #[inline]
 pub fn target_len(bytes: &[u8]) -> usize {
@@ -113,8 +133,6 @@ pub fn target_len(bytes: &[u8]) -> usize {
 /// The number of field-value bytes in front, eight at a time.
 #[inline]
 pub fn value_len(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = ONES << 7;
     let mut at = 0;
     while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let word = u64::from_le_bytes(*block);
@@ -193,6 +211,18 @@ mod tests {
                     let expected = bytes.iter().position(|&b| !is_value(b)).unwrap_or(21);
                     assert_eq!(value_len(&bytes), expected, "{byte} at {place} in {fill}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_colon_is_found_at_every_place() {
+        for len in 0..20 {
+            let mut bytes = vec![b';'; len];
+            assert_eq!(colon(&bytes), None);
+            for place in (0..len).rev() {
+                bytes[place] = b':';
+                assert_eq!(colon(&bytes), Some(place), "{len}");
             }
         }
     }

@@ -3,16 +3,18 @@
 //! A worker has one [`Reactor`]. It watches every socket of the worker edge-triggered through one
 //! epoll instance, registered once per socket, and keeps the deadlines. What other threads have to
 //! say comes through a [`Mailbox`] (why no tokio here: `docs/decisions/0002-own-reactor.md`).
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod connect;
 pub mod listen;
 pub mod machine;
 mod mailbox;
+mod prefetch;
 mod reactor;
 mod socket;
 mod wheel;
 
 pub use mailbox::{Mailbox, SeatWaker};
+pub use prefetch::prefetch;
 pub use reactor::{Owner, Reactor};
 pub use socket::Socket;

@@ -4,7 +4,7 @@
 //! the log and the upstream see; nobody looks at the raw target again. The rules and their
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
-use crate::exchange::{Client, Exchange};
+use crate::exchange::{Client, Exchange, Normal};
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
@@ -15,8 +15,8 @@ use thalweg_http::h1::encode::write_decimal;
 use thalweg_http::h1::framing::{request_framing, request_keeps_alive};
 use thalweg_http::rules::{expects_continue, host_of, strip_request, wants_upgrade};
 use thalweg_http::{
-    FieldId, Framing, Method, Progress, RequestRules, Span, TargetForm, Upgrade, Version, normalize_path,
-    parse_authority, parse_target, path_is_normal, write_normal_host,
+    Authority, FieldId, Framing, Method, Progress, RequestRules, Span, TargetForm, Upgrade, Version,
+    normalize_path, parse_authority, parse_target, path_is_normal, write_normal_host,
 };
 
 /// Addresses of a forwarded chain that are looked at; a longer chain is not believed further.
@@ -135,19 +135,20 @@ fn check(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault
     };
     if let Some(span) = authority {
         let authority = parse_authority(bytes, span)?;
-        write_normal_host(authority.host.of(bytes), &mut x.authority);
-        x.host_len = x.authority.len();
-        if let Some(port) = authority.port.filter(|port| *port != 80) {
-            x.authority.push(b':');
-            write_decimal(&mut x.authority, u64::from(port));
-        }
+        x.host_len = match authority.is_normal {
+            true => {
+                x.authority.is_at(span);
+                authority.host.len()
+            }
+            false => write_normal_authority(&authority, bytes, x.authority.write()),
+        };
     }
     if x.framing == Framing::Empty && request.version == Version::Http11 {
         x.upgrade = wants_upgrade(request, bytes);
     }
     expects_continue(request, bytes)?;
     x.query = target.query;
-    normal_path(bytes, target.path, target.form, &mut x.path)?;
+    find_normal_path(bytes, target.path, target.form, &mut x.path)?;
     x.trusted_peer = x.view().plan.trusts(client.peer);
     x.client_ip = if x.trusted_peer { seen_through(x, client.peer) } else { client.peer };
     if let Some(given) = given_id(x) {
@@ -164,14 +165,25 @@ fn check(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault
     Ok(())
 }
 
-fn normal_path(bytes: &[u8], path: Span, form: TargetForm, out: &mut Vec<u8>) -> Result<(), Fault> {
+/// Writes host and port in normal form, the port of the scheme left out; says how long the host is.
+fn write_normal_authority(authority: &Authority, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+    write_normal_host(authority.host.of(bytes), out);
+    let host_len = out.len();
+    if let Some(port) = authority.port.filter(|port| *port != 80) {
+        out.push(b':');
+        write_decimal(out, u64::from(port));
+    }
+    host_len
+}
+
+fn find_normal_path(bytes: &[u8], path: Span, form: TargetForm, normal: &mut Normal) -> Result<(), Fault> {
     let raw = path.of(bytes);
     match form {
-        TargetForm::Asterisk => out.push(b'*'),
-        _ if raw.is_empty() => out.push(b'/'),
-        _ if path_is_normal(raw) => out.extend_from_slice(raw),
+        TargetForm::Asterisk => normal.write().push(b'*'),
+        _ if raw.is_empty() => normal.write().push(b'/'),
+        _ if path_is_normal(raw) => normal.is_at(path),
         _ => {
-            normalize_path(raw, out)?;
+            normalize_path(raw, normal.write())?;
         }
     }
     Ok(())

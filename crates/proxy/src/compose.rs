@@ -57,7 +57,7 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     }
     out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
     match &service.host {
-        HostRule::Keep => out.extend_from_slice(&x.authority),
+        HostRule::Keep => out.extend_from_slice(x.authority()),
         HostRule::Endpoint => {
             out.extend_from_slice(service.endpoints[endpoint as usize].authority().as_bytes());
         }
@@ -105,7 +105,7 @@ fn write_forwarded(out: &mut Vec<u8>, x: &Exchange, client: &Client) {
     out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
     out.extend_from_slice(said(FieldId::XForwardedProto).unwrap_or(b"http"));
     out.extend_from_slice(b"\r\n");
-    let host = said(FieldId::XForwardedHost).unwrap_or(&x.authority);
+    let host = said(FieldId::XForwardedHost).unwrap_or(x.authority());
     if !host.is_empty() {
         out.extend_from_slice(b"X-Forwarded-Host: ");
         out.extend_from_slice(host);

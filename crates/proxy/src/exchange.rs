@@ -13,11 +13,20 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, RequestId};
 use thalweg_http::{Framing, RequestHead, ResponseHead, Span, Upgrade};
-use thalweg_net::{Owner, Socket};
+use thalweg_net::{Owner, Socket, prefetch};
 use thalweg_route::RouteId;
+
+/// Bytes of a head, and of its list of fields, that are asked for ahead.
+const EXPECTED: usize = 256;
 
 /// Buffers larger than this are given back when their exchange is over.
 const KEEP_CAPACITY: usize = 16 * 1024;
+
+/// Asks for the memory that an empty list uses first.
+fn expect<T>(list: &mut Vec<T>) {
+    let room = list.spare_capacity_mut();
+    prefetch(&room[..room.len().min(EXPECTED / size_of::<T>())]);
+}
 
 /// A client connection.
 #[derive(Debug)]
@@ -48,6 +57,73 @@ pub(crate) struct Attempt {
     pub(crate) fault: Option<Fault>,
 }
 
+/// The tries of an exchange. One is the rule: it has its place here.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    failed: Vec<Attempt>,
+    last: Option<Attempt>,
+}
+
+impl Attempts {
+    /// Adds a try.
+    pub(crate) fn push(&mut self, attempt: Attempt) {
+        self.failed.extend(self.last.replace(attempt));
+    }
+
+    /// The try that is under way, or ended the exchange.
+    pub(crate) fn last(&self) -> Option<&Attempt> {
+        self.last.as_ref()
+    }
+
+    /// Says why the last try failed; whether it was on a connection used before.
+    pub(crate) fn fail(&mut self, fault: Fault) -> bool {
+        self.last.as_mut().is_some_and(|attempt| {
+            attempt.fault = Some(fault);
+            attempt.reused
+        })
+    }
+
+    /// How many there were.
+    pub(crate) fn len(&self) -> usize {
+        self.failed.len() + usize::from(self.last.is_some())
+    }
+
+    fn clear(&mut self) {
+        self.failed.clear();
+        self.last = None;
+    }
+}
+
+/// A part of the request in its normal form. Where it was received so, it is only pointed at.
+#[derive(Debug, Default)]
+pub(crate) struct Normal {
+    place: Option<Span>,
+    written: Vec<u8>,
+}
+
+impl Normal {
+    /// It stands in `received`.
+    pub(crate) fn is_at(&mut self, place: Span) {
+        self.place = Some(place);
+    }
+
+    /// Where it is written, when it does not.
+    pub(crate) fn write(&mut self) -> &mut Vec<u8> {
+        self.place = None;
+        &mut self.written
+    }
+
+    /// The text; empty before it is known.
+    pub(crate) fn of<'a>(&'a self, received: &'a [u8]) -> &'a [u8] {
+        self.place.map_or(&self.written, |place| place.of(received))
+    }
+
+    fn clear(&mut self) {
+        self.place = None;
+        self.written.clear();
+    }
+}
+
 /// One request with its response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -65,11 +141,11 @@ pub(crate) struct Exchange {
     pub(crate) framing: Framing,
     pub(crate) id: Option<RequestId>,
     /// The host and port that the client named, in normal form.
-    pub(crate) authority: Vec<u8>,
+    pub(crate) authority: Normal,
     /// How much of `authority` is the host.
     pub(crate) host_len: usize,
     /// The path in normal form: what is matched and logged.
-    pub(crate) path: Vec<u8>,
+    pub(crate) path: Normal,
     /// The path that goes upstream, where the route has filters.
     pub(crate) filtered_path: Vec<u8>,
     pub(crate) is_filtered: bool,
@@ -83,7 +159,7 @@ pub(crate) struct Exchange {
     pub(crate) keep_alive: bool,
 
     pub(crate) route: Option<RouteId>,
-    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) attempts: Attempts,
     /// Members tried, by their index.
     pub(crate) tried: Vec<u32>,
 
@@ -118,9 +194,9 @@ impl Exchange {
             request: RequestHead::new(),
             framing: Framing::Empty,
             id: None,
-            authority: Vec::new(),
+            authority: Normal::default(),
             host_len: 0,
-            path: Vec::new(),
+            path: Normal::default(),
             filtered_path: Vec::new(),
             is_filtered: false,
             query: None,
@@ -129,7 +205,7 @@ impl Exchange {
             upgrade: Upgrade::None,
             keep_alive: false,
             route: None,
-            attempts: Vec::new(),
+            attempts: Attempts::default(),
             tried: Vec::new(),
             replayable: false,
             upstream_reusable: false,
@@ -176,11 +252,21 @@ impl Exchange {
         self.view = None;
         self.consumed = 0;
         self.received.clear();
-        for buffer in [&mut self.received, &mut self.answered, &mut self.authority, &mut self.path] {
+        self.request.clear();
+        for buffer in [
+            &mut self.received,
+            &mut self.answered,
+            &mut self.authority.written,
+            &mut self.path.written,
+            &mut self.filtered_path,
+        ] {
             buffer.shrink_to(KEEP_CAPACITY);
         }
         self.upward.shrink_to(KEEP_CAPACITY);
         self.downward.shrink_to(KEEP_CAPACITY);
+        // The seat vacated last is occupied first, and begins with these.
+        expect(&mut self.received);
+        expect(&mut self.request.fields);
     }
 
     /// The plan in force for this exchange.
@@ -200,11 +286,16 @@ impl Exchange {
 
     /// The path that goes upstream.
     pub(crate) fn upstream_path(&self) -> &[u8] {
-        if self.is_filtered { &self.filtered_path } else { &self.path }
+        if self.is_filtered { &self.filtered_path } else { self.path.of(&self.received) }
+    }
+
+    /// The host and port that the client named, in normal form; empty for none.
+    pub(crate) fn authority(&self) -> &[u8] {
+        self.authority.of(&self.received)
     }
 
     /// The host that the client named, in normal form, without a port.
     pub(crate) fn host(&self) -> &[u8] {
-        &self.authority[..self.host_len]
+        &self.authority()[..self.host_len]
     }
 }

@@ -13,7 +13,7 @@ pub(crate) fn filter_request(x: &mut Exchange) -> Result<(), Fault> {
     }
     x.is_filtered = true;
     x.filtered_path.clear();
-    x.filtered_path.extend_from_slice(&x.path);
+    x.filtered_path.extend_from_slice(x.path.of(&x.received));
     for filter in &route.filters {
         filter.on_request(&mut RequestEdit { path: &mut x.filtered_path })?;
     }

@@ -11,7 +11,7 @@ pub(crate) fn find_route(client: &Client, x: &mut Exchange) -> Result<(), Fault>
     let query = Query {
         listener: client.listener,
         host: x.host(),
-        path: &x.path,
+        path: x.path.of(&x.received),
         query: x.query.map(|span| span.of(&x.received)).unwrap_or_default(),
         method: x.request.method_text.of(&x.received),
         client: x.client_ip,

@@ -34,10 +34,7 @@ pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) 
             Ok(upstream) => return Ok(upstream),
             Err(fault) => fault,
         };
-        let reused = x.attempts.last_mut().is_some_and(|attempt| {
-            attempt.fault = Some(fault);
-            attempt.reused
-        });
+        let reused = x.attempts.fail(fault);
         if !may_retry(x, &fault) || x.attempts.len() >= TRIES {
             return Err(fault);
         }

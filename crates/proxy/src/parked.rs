@@ -7,6 +7,7 @@
 
 use crate::exchange::Client;
 use slab::Slab;
+use thalweg_net::prefetch;
 
 const NONE: u32 = u32::MAX;
 /// Time in which a fresh connection may begin to speak before it can be sent away, in milliseconds.
@@ -61,6 +62,19 @@ impl Parked {
     /// The connection at a place, still parked.
     pub(crate) fn peek(&self, index: u32) -> Option<&Client> {
         self.places.get(index as usize).map(|place| &place.client)
+    }
+
+    /// Asks for the memory of a place that is taken soon.
+    pub(crate) fn expect_soon(&self, index: u32) {
+        self.places.get(index as usize).inspect(|place| prefetch(*place));
+    }
+
+    /// Asks for the memory of the neighbours of a place that is taken next.
+    pub(crate) fn expect_next(&self, index: u32) {
+        if let Some(place) = self.places.get(index as usize) {
+            self.expect_soon(place.older);
+            self.expect_soon(place.newer);
+        }
     }
 
     /// Takes the connection at a place.

@@ -13,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use thalweg_net::prefetch;
 
 /// Vacant seats kept beyond those in use.
 const SPARE: usize = 64;
@@ -79,6 +80,24 @@ impl<T> Seats<T> {
                 self.vacate(index);
                 Err(())
             }
+        }
+    }
+
+    /// Asks for the memory of a seat that is polled soon: first for what leads to its future.
+    pub(crate) fn expect_soon(&self, index: u32) {
+        if let Some(seat) = self.seats.borrow().get(index as usize) {
+            prefetch(&**seat);
+        }
+    }
+
+    /// Asks for the memory of a seat that is polled next: its future.
+    pub(crate) fn expect_next(&self, index: u32) {
+        if let Some(seat) = self.seats.borrow().get(index as usize) {
+            let future = seat.future.take();
+            if let Some(future) = &future {
+                prefetch(&**future);
+            }
+            seat.future.set(future);
         }
     }
 

@@ -32,6 +32,10 @@ const SCRATCH: usize = 64 * 1024;
 /// How often a worker says that it lives, flushes its log and trims its memory.
 const HEARTBEAT: Duration = Duration::from_millis(250);
 
+/// How many calls ahead memory is asked for, in two steps.
+const SOON: usize = 4;
+const NEXT: usize = 2;
+
 /// The same kind of fault is reported to the operator once in this time.
 const REPORTS: Duration = Duration::from_secs(1);
 
@@ -133,9 +137,12 @@ impl Worker {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.unix_ms.set(unix.as_secs() * 1000 + u64::from(unix.subsec_millis()));
         self.reactor.expire(&mut lists.called);
-        for owner in lists.called.drain(..) {
-            self.call(owner);
+        for i in 0..lists.called.len() {
+            lists.called.get(i + SOON).inspect(|owner| self.expect_soon(**owner));
+            lists.called.get(i + NEXT).inspect(|owner| self.expect_next(**owner));
+            self.call(lists.called[i]);
         }
+        lists.called.clear();
         self.mailbox().take(&mut lists.commands, &mut lists.woken);
         for seat in lists.woken.drain(..) {
             self.poll_seat(seat);
@@ -153,6 +160,24 @@ impl Worker {
 
     fn mailbox(&self) -> &Arc<Mailbox<Command>> {
         self.shared.mailbox(self.id)
+    }
+
+    /// Asks for memory that a call of this owner needs: the first step, a few calls before.
+    fn expect_soon(&self, owner: Owner) {
+        match Target::from(owner) {
+            Target::Seat(seat) => self.seats.expect_soon(seat),
+            Target::Parked(place) => self.parked.borrow().expect_soon(place),
+            _ => {}
+        }
+    }
+
+    /// The second step: what the first one leads to.
+    fn expect_next(&self, owner: Owner) {
+        match Target::from(owner) {
+            Target::Seat(seat) => self.seats.expect_next(seat),
+            Target::Parked(place) => self.parked.borrow().expect_next(place),
+            _ => {}
+        }
     }
 
     fn call(self: &Rc<Self>, owner: Owner) {

@@ -1,7 +1,7 @@
 //! The field section: the part that requests, responses and trailers share (RFC 9112 §5).
 //!
-//! Called by the two heads and by the body reader. It can be resumed at any byte, never looks at a
-//! byte twice (but for a CR that waits for its LF), and refuses the first byte that cannot belong
+//! Called by the two heads and by the body reader. It can be resumed at any byte, looks at
+//! no byte more than twice (but for a CR that waits for its LF), and refuses the first byte that cannot belong
 //! to a field, however much of the line is still missing.
 
 use crate::field::{Field, FieldId, FieldSet};
@@ -60,6 +60,14 @@ impl FieldScan {
     ) -> Result<Progress, Flaw> {
         loop {
             if self.state == State::LineStart {
+                // Nearly every line is whole and sound; what is not is told apart below.
+                while let Some((field, next)) = whole_line(input, self.at)
+                    && fields.len() < max
+                {
+                    fields.push(field);
+                    present.insert(field.id);
+                    self.at = next;
+                }
                 match input.get(self.at..).unwrap_or_default() {
                     [] | [b'\r'] => return Ok(Progress::Partial),
                     [b'\r', b'\n', ..] => {
@@ -99,6 +107,25 @@ impl FieldScan {
             self.state = State::LineStart;
         }
     }
+}
+
+/// The field of the line at `at` and where the next line begins, if the line is whole and sound.
+#[inline]
+fn whole_line(input: &[u8], at: usize) -> Option<(Field, usize)> {
+    let line = input.get(at..)?;
+    let name_len = octet::colon(line)?;
+    let id = FieldId::known(line, name_len);
+    if id == FieldId::Other && octet::token_len(&line[..name_len]) < name_len {
+        return None;
+    }
+    let name = Span::new(at, at + name_len);
+    let mark = name_len + 1;
+    let end = mark + octet::value_len(&line[mark..]);
+    if !line[end..].starts_with(b"\r\n") || name_len == 0 {
+        return None;
+    }
+    let id = if id == FieldId::Other { FieldId::unknown(&line[..name_len]) } else { id };
+    Some((Field { name, value: trimmed(input, at + mark, at + end), id, keep: true }, at + end + 2))
 }
 
 /// The span `start..end` without whitespace around it.
