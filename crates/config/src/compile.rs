@@ -10,7 +10,7 @@ use crate::spec::{Declared, FileSpec};
 use crate::validate::{self, Deadlines, Names, Target};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use thalweg_proxy::plan::{Plan, Route, ServiceId};
+use thalweg_proxy::plan::{Plan, Route, RouteLimits, ServiceId};
 use thalweg_route::Table;
 use thalweg_upstream::Service;
 
@@ -106,7 +106,13 @@ impl Routes {
             deadlines.push(self.defaults);
             self.matches.push(checked.matches);
             let timeouts = Deadlines::resolve(&deadlines);
-            self.routes.push(Route { name, filters: checked.filters, service: ServiceId(service), timeouts });
+            self.routes.push(Route {
+                name,
+                filters: checked.filters,
+                service: ServiceId(service),
+                timeouts,
+                limits: RouteLimits::default(),
+            });
         }
     }
 }

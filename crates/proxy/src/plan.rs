@@ -99,6 +99,24 @@ pub struct Route {
     pub service: ServiceId,
     /// Deadlines towards the service.
     pub timeouts: Timeouts,
+    /// Bounds on its exchanges.
+    pub limits: RouteLimits,
+}
+
+/// Bounds on the exchanges of a route (`routes[].limits`, then `defaults.limits`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RouteLimits {
+    /// Bytes of a request body, chunked or not; longer is answered 413. Default: no bound.
+    pub max_body: Option<u64>,
+    /// Bytes per second that a request body must bring, and that a client must take of a response that
+    /// waits for it, as a mean over the idle deadline; 0: no bound. Default 128.
+    pub min_rate: u64,
+}
+
+impl Default for RouteLimits {
+    fn default() -> Self {
+        Self { max_body: None, min_rate: 128 }
+    }
 }
 
 /// Deadlines towards a service, resolved from the route, its service and `defaults`.
@@ -110,6 +128,9 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Without a byte in either direction of a body or tunnel; default 60 s.
     pub idle: Duration,
+    /// For the whole exchange, from the request's head to the response's last byte; default none. Not
+    /// for tunnels.
+    pub request: Option<Duration>,
 }
 
 impl Default for Timeouts {
@@ -118,6 +139,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(2),
             first_byte: Duration::from_secs(60),
             idle: Duration::from_secs(60),
+            request: None,
         }
     }
 }

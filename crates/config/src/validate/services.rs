@@ -55,6 +55,7 @@ impl Deadlines {
             connect: pick(|d| d.connect).unwrap_or(built_in.connect),
             first_byte: pick(|d| d.first_byte).unwrap_or(built_in.first_byte),
             idle: pick(|d| d.idle).unwrap_or(built_in.idle),
+            request: built_in.request,
         }
     }
 }
