@@ -92,7 +92,7 @@ fn send(
         }
         Poll::Ready(Err(Broken::ReceiverGone)) => wait.refused = true,
     }
-    if x.upward.is_done() || !(moved || !wait.timed) {
+    if x.upward.is_done() || (!moved && wait.pace.is_some()) {
         return Ok(());
     }
     let (now, rate, bytes) = (worker.reactor.now(), x.rate(), x.upward.body());
