@@ -5,7 +5,6 @@ use crate::socket::Socket;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
-use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -54,15 +53,11 @@ pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner, silence: Dur
     }
 }
 
-/// Bytes that the kernel holds unsent before it takes no more: what a slow reader costs beyond what is
-/// on its way to it. What is on its way is not bounded by this, so long fat links stay full.
-const NOT_SENT: u32 = 128 * 1024;
-
-/// No delay, keep-alive, user timeout, little unsent. Accepted connections inherit them from their listening socket.
+/// No delay, keep-alive, user timeout. Accepted connections inherit them from their listening socket.
 pub(crate) fn set_options(fd: &OwnedFd, silence: Duration) -> io::Result<()> {
     sockopt::set_tcp_nodelay(fd, true)?;
     sockopt::set_socket_keepalive(fd, true)?;
     let limit = silence.saturating_add(USER_TIMEOUT_BEYOND).as_millis();
     sockopt::set_tcp_user_timeout(fd, u32::try_from(limit).unwrap_or(i32::MAX as u32).min(i32::MAX as u32))?;
-    SockRef::from(fd).set_tcp_notsent_lowat(NOT_SENT)
+    Ok(())
 }

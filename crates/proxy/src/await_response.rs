@@ -81,7 +81,8 @@ fn send(
     let most = REPLAY.min(worker.chunks.high_mark());
     let (received, consumed, whole) = (&mut x.received, &mut x.consumed, &mut x.replayable);
     let keep = Keep::Replay { received, consumed, whole, most };
-    let mut means = Means { scratch: &mut worker.scratch.borrow_mut(), chunks: &worker.chunks };
+    let mut scratch = worker.scratch.borrow_mut();
+    let mut means = Means::of(&mut scratch, &worker.chunks);
     let pumped = x.upward.poll_pump(&ends, &mut means, keep, &mut moved);
     match pumped {
         Poll::Ready(Ok(Pumped::Share)) => context.waker().wake_by_ref(),

@@ -10,7 +10,7 @@ use crate::warm::Stack;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Poll, ready};
-use thalweg_core::limits::TURN_BYTES;
+use thalweg_core::limits::{TURN_BYTES, TURN_BYTES_CROWDED};
 use thalweg_core::{Fault, Side};
 use thalweg_http::h1::encode::{CHUNK_END, write_chunk_head, write_last_chunk};
 use thalweg_http::{BodyReader, BodyStep, Framing};
@@ -67,8 +67,18 @@ pub(crate) enum Pumped {
 pub(crate) struct Means<'a> {
     /// Where is received into.
     pub(crate) scratch: &'a mut [u8],
+    /// Bytes that may be received before others get their turn.
+    pub(crate) share: usize,
     /// For what must wait.
     pub(crate) chunks: &'a Rc<Chunks>,
+}
+
+impl<'a> Means<'a> {
+    /// What a flow may use in one turn; less where many receivers are slow.
+    pub(crate) fn of(scratch: &'a mut [u8], chunks: &'a Rc<Chunks>) -> Self {
+        let share = if chunks.is_crowded() { TURN_BYTES_CROWDED } else { TURN_BYTES };
+        Self { scratch, share, chunks }
+    }
 }
 
 /// What is kept of received bytes, beside what the flow itself passes on.
@@ -221,6 +231,11 @@ impl Flow {
         self.bytes
     }
 
+    /// Whether it has stopped reading because the receiver takes too little.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
     /// Bytes of body taken from the sender.
     pub(crate) fn body(&self) -> u64 {
         self.body
@@ -252,7 +267,6 @@ impl Flow {
         mut keep: Keep<'_>,
         moved: &mut bool,
     ) -> Poll<Result<Pumped, Broken>> {
-        let mut share = TURN_BYTES;
         loop {
             let before = self.bytes;
             let flushed = self.poll_flush(ends.to);
@@ -265,7 +279,7 @@ impl Flow {
                 Poll::Pending => {}
             }
             let Some(room) = self.room(means.chunks.high_mark()) else { return Poll::Pending };
-            if share == 0 {
+            if means.share == 0 {
                 return Poll::Ready(Ok(Pumped::Share));
             }
             let room = room.min(means.scratch.len());
@@ -277,7 +291,7 @@ impl Flow {
                 self.end(means.chunks);
                 continue;
             }
-            share = share.saturating_sub(n);
+            means.share = means.share.saturating_sub(n);
             let read = &means.scratch[..n];
             let used = self.take(read, Some(ends.to), means.chunks).map_err(Broken::Sender)?;
             keep.record(read, used);

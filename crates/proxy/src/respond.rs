@@ -80,14 +80,15 @@ pub(crate) async fn respond(
     upstream: Upstream,
 ) -> Served {
     let mut surplus = Vec::new();
-    let mut watch = Watch { upward_open: !x.upward.is_done(), pace: None };
+    let mut watch = Watch { upward_open: !x.upward.is_done(), pace: None, narrow: (false, false) };
     let outcome = poll_fn(|context| {
         if watch.pace.is_some() && client.socket.expired() {
             return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or_else(|| late(x))));
         }
         let ends = Ends { from: &upstream.connection.socket, to: &client.socket };
         let mut moved = false;
-        let mut means = Means { scratch: &mut worker.scratch.borrow_mut(), chunks: &worker.chunks };
+        let mut scratch = worker.scratch.borrow_mut();
+        let mut means = Means::of(&mut scratch, &worker.chunks);
         match x.downward.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved) {
             Poll::Ready(Ok(Pumped::All)) => return Poll::Ready(Ok(())),
             Poll::Ready(Ok(Pumped::Share)) => context.waker().wake_by_ref(),
@@ -102,6 +103,9 @@ pub(crate) async fn respond(
                 FaultKind::ClientGone,
                 "the client left within the response",
             )));
+        }
+        if worker.chunks.is_crowded() {
+            watch.narrow(client, x, &upstream);
         }
         if moved || watch.pace.is_none() {
             watch.keep(worker, client, x)?;
@@ -127,9 +131,24 @@ struct Watch {
     upward_open: bool,
     /// Of the client, with what it sends and takes.
     pace: Option<Pace>,
+    /// The kernel has been told to hold little for the client, and for the upstream.
+    narrow: (bool, bool),
 }
 
 impl Watch {
+    /// Where many clients read slowly, the kernel is to hold little for each: unsent bytes at once, before
+    /// they have become many; unread ones when the client has proved to be slow, for such a
+    /// connection is of no use to others.
+    fn narrow(&mut self, client: &Client, x: &mut Exchange, upstream: &Upstream) {
+        if !std::mem::replace(&mut self.narrow.0, true) {
+            client.socket.hold_little_unsent();
+        }
+        if x.downward.is_paused() && !std::mem::replace(&mut self.narrow.1, true) {
+            upstream.connection.socket.hold_little_unread();
+            x.upstream_reusable = false;
+        }
+    }
+
     /// Moves the deadline on, and refuses a client that keeps the exchange alive with next to nothing.
     fn keep(&mut self, worker: &Worker, client: &Client, x: &Exchange) -> Result<(), Fault> {
         let (now, rate) = (worker.reactor.now(), x.rate());

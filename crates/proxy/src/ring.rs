@@ -1,8 +1,8 @@
 //! Bytes that wait for a receiver: rings of chunks from the worker's pool.
 //!
-//! A flow whose receiver keeps up never touches this. One that stalls holds chunks up to the mark
-//! that the budget allows at the moment ([`Chunks::high_mark`]); they go back to the pool as they
-//! are sent, so memory follows what really waits.
+//! A flow whose receiver keeps up never touches this. One that stalls holds chunks up to a mark:
+//! a share of what the worker has left ([`Chunks::high_mark`]), so that few slow receivers get much, many
+//! get little, and all together stay within the limit but for a chunk each. Chunks go back to the pool as they are sent.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,6 +13,12 @@ use std::rc::Rc;
 pub(crate) const CHUNK: usize = 16 * 1024;
 /// What one direction of an exchange may hold while memory is plentiful, in bytes.
 pub(crate) const HIGH_MARK: usize = 128 * 1024;
+/// The mark is this part of what is left (the dynamic threshold of shared-buffer switches).
+const PART: usize = 8;
+/// What the flows of a worker may hold together, unless a budget says otherwise, in bytes.
+const LIMIT: usize = 64 * 1024 * 1024;
+/// From this part of the limit on, slow receivers are many.
+const CROWD: usize = 8;
 /// Free chunks kept; more are given back to the allocator.
 const KEPT: usize = 64;
 
@@ -21,23 +27,29 @@ const KEPT: usize = 64;
 pub(crate) struct Chunks {
     free: RefCell<Vec<Vec<u8>>>,
     lent: Cell<usize>,
-    high_mark: Cell<usize>,
+    limit: Cell<usize>,
 }
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self { free: RefCell::default(), lent: Cell::new(0), high_mark: Cell::new(HIGH_MARK) }
+        Self { free: RefCell::default(), lent: Cell::new(0), limit: Cell::new(LIMIT) }
     }
 }
 
 impl Chunks {
-    /// Bytes that one direction of an exchange may hold now, before it stops reading.
+    /// Bytes that one direction of an exchange may hold now, before it stops reading. Never less than a
+    /// chunk: every exchange goes on.
     pub(crate) fn high_mark(&self) -> usize {
-        self.high_mark.get()
+        let left = self.limit.get().saturating_sub(self.held());
+        (left / PART).clamp(CHUNK, HIGH_MARK)
+    }
+
+    /// Whether so much is held that the kernel is to hold little for slow receivers too.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.held() > self.limit.get() / CROWD
     }
 
     /// Bytes in chunks that are lent.
-    #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.lent.get() * CHUNK
     }
@@ -143,6 +155,23 @@ mod tests {
         let mut slices = [IoSlice::new(&[]); 64];
         let count = ring.fill(&mut slices);
         slices[..count].iter().flat_map(|slice| slice.to_vec()).collect()
+    }
+
+    #[test]
+    fn many_slow_receivers_get_little_each_and_fit_but_for_a_chunk() {
+        let pool = Rc::new(Chunks::default());
+        assert_eq!((pool.high_mark(), pool.is_crowded()), (HIGH_MARK, false));
+        let mut rings: Vec<Ring> = (0..1000).map(|_| Ring::default()).collect();
+        for ring in &mut rings {
+            while ring.len() < pool.high_mark() {
+                ring.push(&[0; CHUNK], &pool);
+            }
+        }
+        assert!(pool.is_crowded() && pool.held() <= LIMIT + rings.len() * CHUNK, "{}", pool.held());
+        assert!(rings[0].len() > rings[999].len(), "the later ones got less");
+        assert!(rings[999].len() >= CHUNK, "everybody got something");
+        drop(rings);
+        assert_eq!((pool.high_mark(), pool.held()), (HIGH_MARK, 0));
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub(crate) async fn tunnel(worker: &Worker, client: &Client, x: &mut Exchange, u
         }
         let (down, up) = (&client.socket, &upstream.connection.socket);
         let mut moved = false;
-        let mut means = Means { scratch: &mut worker.scratch.borrow_mut(), chunks: &worker.chunks };
+        let mut scratch = worker.scratch.borrow_mut();
+        let mut means = Means::of(&mut scratch, &worker.chunks);
         for (flow, ends, open) in [
             (&mut x.upward, Ends { from: down, to: up }, &mut up_open),
             (&mut x.downward, Ends { from: up, to: down }, &mut down_open),

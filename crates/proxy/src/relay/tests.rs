@@ -156,7 +156,7 @@ fn run(seed: u64) {
         turns += 1;
         assert!(turns < 1_000_000, "it goes on for ever");
         let mut moved = false;
-        let mut means = Means { scratch: &mut scratch, chunks: &chunks };
+        let mut means = Means::of(&mut scratch, &chunks);
         let before = (from.read.get(), to.outgoing.borrow().len());
         let pumped = flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved);
         let after = (from.read.get(), to.outgoing.borrow().len());
@@ -213,7 +213,7 @@ fn a_receiver_that_takes_nothing_stops_the_reading_at_the_mark() {
     flow.reset();
     flow.start(Framing::UntilClose, Side::Upstream, false);
     for _ in 0..100 {
-        let mut means = Means { scratch: &mut scratch, chunks: &chunks };
+        let mut means = Means::of(&mut scratch, &chunks);
         let ends = Ends { from: &from, to: &to };
         let pumped = flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved);
         assert!(pumped.is_pending());
