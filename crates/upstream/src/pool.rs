@@ -5,6 +5,7 @@
 //! side closed, or that says something unasked, is noticed from readiness that epoll has already
 //! reported: taking one costs no system call.
 
+use crate::gate::Permit;
 use crate::service::PoolPolicy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -31,13 +32,35 @@ pub struct Connection {
     pub requests: u32,
     opened: Instant,
     count: OpenCount,
+    permits: ConnectionPermits,
+}
+
+/// The places that a connection takes at the gates of its endpoint and its service.
+#[derive(Debug, Default)]
+pub struct ConnectionPermits {
+    /// At that of the endpoint, if it has one.
+    pub endpoint: Option<Permit>,
+    /// At that of the service, if it has one.
+    pub service: Option<Permit>,
+}
+
+impl ConnectionPermits {
+    fn are_wanted(&self) -> bool {
+        [&self.endpoint, &self.service].into_iter().flatten().any(Permit::is_wanted)
+    }
 }
 
 impl Connection {
     /// A new connection, counted while it is open.
     pub fn new(socket: Socket, now: Instant, count: &OpenCount) -> Self {
         count.0.set(count.0.get() + 1);
-        Self { socket, requests: 0, opened: now, count: count.clone() }
+        Self { socket, requests: 0, opened: now, count: count.clone(), permits: ConnectionPermits::default() }
+    }
+
+    /// Gives it the places that it takes; they are left when it is closed.
+    pub fn with(mut self, permits: ConnectionPermits) -> Self {
+        self.permits = permits;
+        self
     }
 
     /// Whether a request has been sent on it before the current one.
@@ -77,11 +100,15 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection whose last exchange ended cleanly, or closes it when the policy says so.
+    /// Keeps a connection whose last exchange ended cleanly, or closes it when the policy says so or
+    /// when somebody waits for its place.
     pub fn put(&self, connection: Connection, policy: &PoolPolicy, owner: Owner) {
         let mut idle = self.idle.borrow_mut();
         let full = policy.max_idle.is_some_and(|most| idle.len() >= most as usize);
         if full || connection.requests >= policy.max_requests || !connection.is_usable() {
+            return;
+        }
+        if connection.permits.are_wanted() {
             return;
         }
         connection.socket.set_owner(owner);
