@@ -1,5 +1,7 @@
-//! Part of phase 4: a connection to a member, from its pool or new.
+//! Part of phase 5: a connection to a member, from its pool or new.
 
+use crate::choose::{Chosen, shun};
+use crate::connection_place::connection_place;
 use crate::exchange::{Attempt, Client, Exchange};
 use crate::owner::Target;
 use crate::view::{LocalService, PlanView};
@@ -11,13 +13,15 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
-use thalweg_upstream::{Connection, Member};
+use thalweg_upstream::{Connection, Member, Permit};
 
 /// A connection on which the exchange's request travels, and where it goes back to.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) connection: Connection,
     pub(crate) member: Rc<Member>,
+    /// The place at its endpoint, where that has a bound; left when the exchange is done with it.
+    pub(crate) _place: Option<Permit>,
 }
 
 /// Takes an idle connection of the member (unless `fresh`) or opens one.
@@ -25,9 +29,10 @@ pub(crate) async fn connect(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
-    member: &Rc<Member>,
+    chosen: Chosen,
     fresh: bool,
 ) -> Result<Upstream, Fault> {
+    let Chosen { member, place } = chosen;
     let view = x.view().clone();
     let local = service(&view, x)?;
     let mut attempt =
@@ -43,16 +48,20 @@ pub(crate) async fn connect(
             connection
         }
         None => {
+            let permits = connection_place(worker, client, x, local, member.endpoint).await;
             let began = Instant::now();
-            let opened = open(worker, client, x, member).await;
+            let opened = match permits {
+                Ok(permits) => open(worker, client, x, &member).await.map(|opened| opened.with(permits)),
+                Err(fault) => Err(fault),
+            };
             attempt.connect = began.elapsed();
             x.attempts.push(attempt);
-            count(worker, local, member, &opened);
+            count(worker, local, &member, &opened);
             opened?
         }
     };
     connection.requests += 1;
-    Ok(Upstream { connection, member: member.clone() })
+    Ok(Upstream { connection, member, _place: place })
 }
 
 /// The service of the exchange's route, borrowed from the view so that the exchange stays free.
@@ -116,6 +125,7 @@ fn count(worker: &Worker, local: &LocalService, member: &Member, opened: &Result
         }
         Err(fault) if fault.kind.rule().hurts_endpoint => {
             meters.inspect(|meters| meters.connect_failures.add(1));
+            shun(local, member);
             if local.state.failed(member, now) {
                 up(0);
                 worker.notice(|| format!("{}: {fault}; set aside", worker.name_of(local, member)));
