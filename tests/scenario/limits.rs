@@ -356,6 +356,28 @@ fn connections_never_pass_their_limit_under_load() {
     assert!(clients.iter_mut().all(|client| answer_of(client).status() == 200));
 }
 
+#[test]
+fn a_connection_goes_on_to_who_waits_on_the_same_worker() {
+    let _watchdog = watchdog("a_connection_goes_on_to_who_waits_on_the_same_worker");
+    let desk = Desk::open();
+    let service = format!(
+        "endpoints: [ \"{}\" ], limits: {{ max_connections: 2, queue: {{ timeout: 5m }} }}",
+        desk.upstream.url()
+    );
+    let proxy = Proxy::start(&text(&service, "{ to: s }").replace("workers: 2", "workers: 1"));
+    let _two = [asking(proxy.web(), "/1"), asking(proxy.web(), "/2")];
+    let _asked = [desk.next(), desk.next()];
+    let paths = ["/3", "/4", "/5", "/6", "/7", "/8"];
+    let mut waiting = queue(&proxy, &paths);
+    for path in paths {
+        desk.answer();
+        assert_eq!(desk.next(), path);
+    }
+    (0..2).for_each(|_| desk.answer());
+    assert!(waiting.iter_mut().all(|client| answer_of(client).status() == 200));
+    assert_eq!(desk.upstream.connections(), 2);
+}
+
 /// Writes another configuration, with the addresses that the running one has, and waits until it is in force.
 fn reload(proxy: &Proxy, text: &str, times: usize) {
     let log = proxy.log_path();

@@ -45,9 +45,11 @@ pub(crate) struct Queue<'a> {
     pub(crate) bound: Bound,
     /// Called once in line: what has become free before goes to the first there.
     pub(crate) offer: &'a dyn Fn(),
+    /// What would do instead of a place (`Line::join_for`); 0: nothing.
+    pub(crate) wants: usize,
 }
 
-/// Waits in line. Cancel-safe.
+/// Waits in line for a place. Cancel-safe.
 pub(crate) async fn await_place(
     worker: &Worker,
     client: &Client,
@@ -55,7 +57,19 @@ pub(crate) async fn await_place(
     local: &LocalService,
     queue: Queue<'_>,
 ) -> Result<Permit, Fault> {
-    let Queue { line, bound, offer } = queue;
+    let place = await_turn(worker, client, x, local, queue).await?;
+    place.ok_or(Fault::new(FaultKind::ProxyInternalError, "served with what nobody wanted"))
+}
+
+/// Waits in line for a place, or (`None`) for what would do instead. Cancel-safe.
+pub(crate) async fn await_turn(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    local: &LocalService,
+    queue: Queue<'_>,
+) -> Result<Option<Permit>, Fault> {
+    let Queue { line, bound, offer, wants } = queue;
     let priority = x.route().map(|route| route.limits.priority).unwrap_or_default();
     let began = Instant::now();
     let tally = local.queued();
@@ -64,7 +78,7 @@ pub(crate) async fn await_place(
     let outcome = poll_fn(|context| {
         let wait = match &mut wait {
             Some(wait) => wait,
-            none => match line.join(priority, context.waker()) {
+            none => match line.join_for(wants, priority, context.waker()) {
                 Ok(joined) => {
                     let wait = none.insert(joined);
                     offer();
@@ -74,7 +88,8 @@ pub(crate) async fn await_place(
             },
         };
         match wait.poll(context) {
-            Poll::Ready(Ok(permit)) => return Poll::Ready(Ok(permit)),
+            Poll::Ready(Ok(permit)) => return Poll::Ready(Ok(Some(permit))),
+            Poll::Ready(Err(Turned::Served)) => return Poll::Ready(Ok(None)),
             Poll::Ready(Err(Turned::Full | Turned::Displaced)) => {
                 return Poll::Ready(Err(refusal(worker, bound, Reason::Displaced)));
             }

@@ -50,7 +50,7 @@ pub(crate) async fn choose(
         let gate = free.and_then(|member| entrance(local, &member));
         gate.inspect(|gate| gate.offer());
     };
-    let queue = Queue { line: any.gate().line(), bound: Bound::Endpoints, offer: &offer };
+    let queue = Queue { line: any.gate().line(), bound: Bound::Endpoints, offer: &offer, wants: 0 };
     let place = await_place(worker, client, x, local, queue).await;
     x.tried = tried;
     let place = place?;

@@ -1,7 +1,7 @@
 //! Part of phase 5: a connection to a member, from its pool or new.
 
 use crate::choose::{Chosen, shun};
-use crate::connection_place::connection_place;
+use crate::connection_place::{Room, connection_place};
 use crate::exchange::{Attempt, Client, Exchange};
 use crate::owner::Target;
 use crate::view::{LocalService, PlanView};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
-use thalweg_upstream::{Connection, Member, Permit};
+use thalweg_upstream::{Connection, ConnectionPermits, Member, Permit};
 
 /// A connection on which the exchange's request travels, and where it goes back to.
 #[derive(Debug)]
@@ -37,31 +37,56 @@ pub(crate) async fn connect(
     let local = service(&view, x)?;
     let mut attempt =
         Attempt { endpoint: member.endpoint, reused: false, connect: Duration::ZERO, fault: None };
-    let sure = !x.request.method.is_idempotent();
-    let policy = &local.state.service.pool;
-    let pooled = if fresh { None } else { member.pool.take(policy, worker.reactor.now(), sure) };
-    let mut connection = match pooled {
-        Some(connection) => {
+    let mut connection = match find(worker, client, x, local, (&member, fresh)).await {
+        Ok(Found::Idle(connection)) => {
             attempt.reused = true;
             x.attempts.push(attempt);
             connection.socket.set_owner(x.owner);
             connection
         }
-        None => {
-            let permits = connection_place(worker, client, x, local, member.endpoint).await;
+        Ok(Found::Room(permits)) => {
             let began = Instant::now();
-            let opened = match permits {
-                Ok(permits) => open(worker, client, x, &member).await.map(|opened| opened.with(permits)),
-                Err(fault) => Err(fault),
-            };
+            let opened = open(worker, client, x, &member).await;
             attempt.connect = began.elapsed();
             x.attempts.push(attempt);
             count(worker, local, &member, &opened);
-            opened?
+            opened?.with(permits)
+        }
+        Err(fault) => {
+            x.attempts.push(attempt);
+            return Err(fault);
         }
     };
     connection.requests += 1;
     Ok(Upstream { connection, member, _place: place })
+}
+
+/// A connection, or the places for one.
+enum Found {
+    Idle(Connection),
+    Room(ConnectionPermits),
+}
+
+/// Looks into the pool, unless `fresh`; for a new connection, takes the places that it needs.
+async fn find(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    local: &LocalService,
+    (member, fresh): (&Member, bool),
+) -> Result<Found, Fault> {
+    let (policy, sure) = (&local.state.service.pool, !x.request.method.is_idempotent());
+    let mut idle = if fresh { None } else { member.pool.take(policy, worker.reactor.now(), sure) };
+    loop {
+        if let Some(connection) = idle {
+            return Ok(Found::Idle(connection));
+        }
+        match connection_place(worker, client, x, local, (member, !fresh)).await? {
+            Room::ToOpen(permits) => return Ok(Found::Room(permits)),
+            // It may have died on the way; then the wait begins anew.
+            Room::InPool => idle = member.pool.take_promised(policy, worker.reactor.now(), sure),
+        }
+    }
 }
 
 /// The service of the exchange's route, borrowed from the view so that the exchange stays free.

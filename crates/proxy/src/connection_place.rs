@@ -1,18 +1,29 @@
 //! Part of phase 5: a place for a new connection within the bounds of its endpoint and its service.
 //!
 //! Idle connections take places too. When none is left, one of them goes: here at once, on another
-//! worker by a command. As long as somebody waits, no pool keeps a connection (`Pool::put`).
+//! worker by a command. As long as somebody waits, no pool keeps a connection for later (`Pool::put`):
+//! it goes to somebody who waits for one of the same worker and member, or is closed.
 
-use crate::await_place::{Bound, Queue, await_place};
+use crate::await_place::{Bound, Queue, await_turn};
 use crate::exchange::{Client, Exchange};
 use crate::fleet::{Command, Eviction};
 use crate::view::LocalService;
 use crate::worker::Worker;
 use std::sync::Arc;
 use thalweg_core::Fault;
-use thalweg_upstream::{ConnectionPermits, Entrance, Permit};
+use thalweg_upstream::{ConnectionPermits, Entrance, Member, Permit};
 
-/// Takes the places that a new connection to the endpoint needs. Cancel-safe.
+/// How a connection is to be had.
+#[derive(Debug)]
+pub(crate) enum Room {
+    /// A new one may be opened.
+    ToOpen(ConnectionPermits),
+    /// One has been put into the member's pool for this exchange.
+    InPool,
+}
+
+/// Takes the places that a new connection to the member needs; with `reuse`, one that another exchange
+/// is done with does too. Cancel-safe.
 ///
 /// # Errors
 /// When none became free in time, or the client left.
@@ -21,44 +32,56 @@ pub(crate) async fn connection_place(
     client: &Client,
     x: &mut Exchange,
     local: &LocalService,
-    endpoint: u32,
-) -> Result<ConnectionPermits, Fault> {
-    let gates = local.gates.endpoints.get(endpoint as usize);
+    (member, reuse): (&Member, bool),
+) -> Result<Room, Fault> {
+    let gates = local.gates.endpoints.get(member.endpoint as usize);
+    let wants = if reuse { member.pool.key() } else { 0 };
     let mut permits = ConnectionPermits::default();
     // Who has the place of the endpoint and waits for that of the service is in nobody's way: without
     // the latter nobody can connect to the endpoint.
     if let Some(gate) = gates.and_then(|gates| gates.connections.as_ref()) {
-        permits.endpoint = Some(place(worker, client, x, local, (gate, Some(endpoint))).await?);
+        let endpoint = Some(member.endpoint);
+        permits.endpoint = place(worker, client, x, local, (gate, endpoint, wants)).await?;
+        if permits.endpoint.is_none() {
+            return Ok(Room::InPool);
+        }
     }
     if let Some(gate) = &local.gates.connections {
-        permits.service = Some(place(worker, client, x, local, (gate, None)).await?);
+        permits.service = place(worker, client, x, local, (gate, None, wants)).await?;
+        if permits.service.is_none() {
+            return Ok(Room::InPool);
+        }
     }
-    Ok(permits)
+    Ok(Room::ToOpen(permits))
 }
 
+/// A place at one gate, or `None`: a connection is in the pool.
 async fn place(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
     local: &LocalService,
-    (gate, endpoint): (&Entrance, Option<u32>),
-) -> Result<Permit, Fault> {
+    (gate, endpoint, wants): (&Entrance, Option<u32>, usize),
+) -> Result<Option<Permit>, Fault> {
     if let Some(permit) = gate.enter() {
-        return Ok(permit);
+        return Ok(Some(permit));
     }
-    // An idle one of our own goes; its place is ours, unless somebody came before.
-    if evict_here(local, endpoint)
+    // An idle one of our own goes, and its place is ours.
+    if gate.gate().line().waiting() == 0
+        && evict_here(local, endpoint)
         && let Some(permit) = gate.enter()
     {
-        return Ok(permit);
+        return Ok(Some(permit));
     }
     let bound = if endpoint.is_some() { Bound::EndpointConnections } else { Bound::ServiceConnections };
     let offer = || {
         gate.offer();
-        evict_elsewhere(worker, local, endpoint);
+        if gate.gate().line().waiting() > 0 && !evict_here(local, endpoint) {
+            evict_elsewhere(worker, local, endpoint);
+        }
     };
-    let queue = Queue { line: gate.gate().line(), bound, offer: &offer };
-    await_place(worker, client, x, local, queue).await
+    let queue = Queue { line: gate.gate().line(), bound, offer: &offer, wants };
+    await_turn(worker, client, x, local, queue).await
 }
 
 fn evict_here(local: &LocalService, endpoint: Option<u32>) -> bool {

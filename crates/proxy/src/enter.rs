@@ -45,6 +45,6 @@ async fn pass(
     if let Some(permit) = gate.enter() {
         return Ok(permit);
     }
-    let queue = Queue { line: gate.gate().line(), bound, offer: &|| gate.offer() };
+    let queue = Queue { line: gate.gate().line(), bound, offer: &|| gate.offer(), wants: 0 };
     await_place(worker, client, x, local, queue).await
 }

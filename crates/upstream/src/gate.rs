@@ -39,6 +39,12 @@ pub enum Priority {
 /// How many priorities there are.
 const PRIORITIES: usize = 3;
 
+/// How often in a row the first in line may be passed over by one who can be served with the thing
+/// itself; then it is its turn.
+const PASSED_OVER: u32 = 16;
+/// How far down the line one who can be served is looked for.
+const LOOKED_AT: usize = 64;
+
 /// How many may wait at a gate, and for how long (`limits.queue`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QueuePolicy {
@@ -61,6 +67,8 @@ pub enum Turned {
     Full,
     /// The line was full, and somebody with a higher priority came.
     Displaced,
+    /// It needs none: what it wanted a place for is there for it ([`Line::serve`]).
+    Served,
 }
 
 /// Those who wait at one gate, or at several of which any will do.
@@ -82,12 +90,15 @@ struct Queue {
     /// Those who wait, by priority; tickets ascend.
     ranks: [VecDeque<Entry>; PRIORITIES],
     next: u64,
+    /// How often in a row the first has been passed over.
+    passed: u32,
 }
 
 #[derive(Debug)]
 struct Entry {
     ticket: u64,
     waker: Waker,
+    wants: usize,
     outcome: Arc<Outcome>,
 }
 
@@ -101,6 +112,7 @@ struct Outcome {
 const PENDING: u8 = 0;
 const GRANTED: u8 = 1;
 const DISPLACED: u8 = 2;
+const SERVED: u8 = 3;
 
 impl Queue {
     fn len(&self) -> usize {
@@ -108,6 +120,7 @@ impl Queue {
     }
 
     fn pop_first(&mut self) -> Option<Entry> {
+        self.passed = 0;
         self.ranks.iter_mut().find_map(VecDeque::pop_front)
     }
 
@@ -151,12 +164,25 @@ impl Line {
         self.waiting.0.load(SeqCst)
     }
 
-    /// Waits in line. The caller then has to look whether a place is free ([`Entrance::offer`]):
+    /// As [`Self::join_for`], for a place and nothing else.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn join(self: &Arc<Self>, priority: Priority, waker: &Waker) -> Result<Wait, Turned> {
+        self.join_for(0, priority, waker)
+    }
+
+    /// Waits in line. `wants` is what else would do, as far as [`Self::serve`] is told; 0: nothing. The caller then has to look whether a place is free ([`Entrance::offer`]):
     /// only those that are left from now on come to the line by themselves.
     ///
     /// # Errors
     /// [`Turned::Full`] when as many wait as may and none of them has a lower priority.
-    pub fn join(self: &Arc<Self>, priority: Priority, waker: &Waker) -> Result<Wait, Turned> {
+    pub fn join_for(
+        self: &Arc<Self>,
+        wants: usize,
+        priority: Priority,
+        waker: &Waker,
+    ) -> Result<Wait, Turned> {
         let mut queue = self.lock();
         let mut displaced = None;
         if queue.len() >= self.size.load(Relaxed) as usize {
@@ -165,7 +191,7 @@ impl Line {
         let ticket = queue.next;
         queue.next += 1;
         let outcome = Arc::<Outcome>::default();
-        let entry = Entry { ticket, waker: waker.clone(), outcome: outcome.clone() };
+        let entry = Entry { ticket, waker: waker.clone(), wants, outcome: outcome.clone() };
         queue.ranks[priority as usize].push_back(entry);
         self.tell(&queue);
         if let Some(entry) = &displaced {
@@ -176,6 +202,23 @@ impl Line {
             entry.waker.wake();
         }
         Ok(Wait { line: self.clone(), priority, ticket, waker: waker.clone(), outcome, over: false })
+    }
+
+    /// Takes the first who wants this very thing out of the line: it is there for them now, and its place
+    /// with it. Says whether there was somebody. Nobody of a higher priority is passed over, and the first
+    /// in line not more than [`PASSED_OVER`] times in a row: who wants the thing elsewhere gets a turn too.
+    pub fn serve(&self, wants: usize) -> bool {
+        let mut queue = self.lock();
+        let Some(rank) = queue.ranks.iter().position(|rank| !rank.is_empty()) else { return false };
+        let looked_at = if queue.passed < PASSED_OVER { LOOKED_AT } else { 1 };
+        let found = queue.ranks[rank].iter().take(looked_at).position(|entry| entry.wants == wants);
+        let Some(entry) = found.and_then(|at| queue.ranks[rank].remove(at)) else { return false };
+        queue.passed = if found == Some(0) { 0 } else { queue.passed + 1 };
+        self.tell(&queue);
+        entry.outcome.state.store(SERVED, Release);
+        drop(queue);
+        entry.waker.wake();
+        true
     }
 
     fn tell(&self, queue: &Queue) {
@@ -322,6 +365,11 @@ impl Permit {
     pub fn is_wanted(&self) -> bool {
         self.0.line.waiting() > 0
     }
+
+    /// [`Line::serve`] of its line.
+    pub fn serve(&self, wants: usize) -> bool {
+        self.is_wanted() && self.0.line.serve(wants)
+    }
 }
 
 impl Drop for Permit {
@@ -346,7 +394,8 @@ impl Wait {
     /// The place, once it is granted. Cancel-safe.
     ///
     /// # Errors
-    /// [`Turned::Displaced`] when somebody with a higher priority came to a full line.
+    /// [`Turned::Displaced`] when somebody with a higher priority came to a full line, [`Turned::Served`]
+    /// when no place is needed any more.
     pub fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Permit, Turned>> {
         if self.outcome.state.load(Acquire) == PENDING && !self.waker.will_wake(context.waker()) {
             self.waker.clone_from(context.waker());
@@ -361,6 +410,10 @@ impl Wait {
                 self.over = true;
                 let gate = self.outcome.gate.get().cloned();
                 Poll::Ready(gate.map(|gate| Permit(Rc::new(gate))).ok_or(Turned::Displaced))
+            }
+            SERVED => {
+                self.over = true;
+                Poll::Ready(Err(Turned::Served))
             }
             _ => {
                 self.over = true;

@@ -106,6 +106,31 @@ fn the_places_of_a_gate_that_is_shunned_go_to_those_who_wait_only_by_an_offer() 
     assert!(granted(&mut a));
 }
 
+fn served(wait: &mut Wait) -> bool {
+    matches!(poll(wait), Poll::Ready(Err(Turned::Served)))
+}
+
+#[test]
+fn who_wants_the_thing_itself_is_served_before_others_of_its_priority_but_not_for_ever() {
+    let gate = entrance(1, 1000);
+    let held = gate.enter().unwrap();
+    let line = gate.gate().line();
+    let mut first = line.join_for(1, Priority::Normal, Waker::noop()).unwrap();
+    let mut others: Vec<_> =
+        (0..20).map(|_| line.join_for(2, Priority::Normal, Waker::noop()).unwrap()).collect();
+    let mut high = line.join_for(3, Priority::High, Waker::noop()).unwrap();
+    assert!(!held.serve(2), "somebody with a higher priority waits");
+    assert!(held.serve(3) && served(&mut high));
+    let passed = (0..20).filter(|_| held.serve(2)).count();
+    assert_eq!(passed, PASSED_OVER as usize);
+    assert_eq!(others.iter_mut().filter_map(|wait| served(wait).then_some(())).count(), passed);
+    assert!(!held.serve(2), "now it is the turn of the first");
+    drop(held);
+    assert!(granted(&mut first));
+    drop(others);
+    assert_eq!((gate.gate().taken(), gate.gate().line().waiting()), (0, 0));
+}
+
 /// One step of a random history.
 #[derive(Clone, Debug)]
 enum Step {
