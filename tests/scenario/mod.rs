@@ -8,6 +8,7 @@ mod descriptors;
 mod drain;
 mod failure;
 mod flood;
+mod limits;
 mod regressions;
 mod servers;
 mod syscalls;
