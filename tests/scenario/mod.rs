@@ -10,8 +10,10 @@ mod failure;
 mod flood;
 mod regressions;
 mod servers;
+mod streaming;
 mod syscalls;
 
+use std::env;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -24,6 +26,18 @@ use thalweg_tests::{Connection, Proxy, STEP, Watchdog};
 
 /// Most that a scenario may take.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whether the figures of the project's targets are asserted too (`THALWEG_MEASURE=1`): on a quiet machine, with a
+/// release binary. Otherwise the bounds are those that a busy machine and a debug build keep.
+fn measuring() -> bool {
+    env::var("THALWEG_MEASURE").as_deref() == Ok("1")
+}
+
+/// The smallest of `sorted` that is not below this share of them.
+fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
 
 fn watchdog(name: &str) -> Watchdog {
     Watchdog::new(name, LIMIT)
