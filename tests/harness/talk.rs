@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::message::Kind;
@@ -216,4 +217,10 @@ pub fn chunk(bytes: &[u8]) -> Vec<u8> {
     chunk.extend_from_slice(bytes);
     chunk.extend_from_slice(b"\r\n");
     chunk
+}
+
+/// Waits, without reading anything, until the peer has closed or broken off the connection, or `limit` has passed.
+pub fn wait_hang_up(stream: &TcpStream, limit: Duration) {
+    let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: 0 };
+    let _ = poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], Some(&limit));
 }

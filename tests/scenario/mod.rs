@@ -6,12 +6,14 @@ mod command_line;
 mod control;
 mod descriptors;
 mod drain;
+mod early_response;
 mod failure;
 mod flood;
 mod regressions;
 mod servers;
 mod streaming;
 mod syscalls;
+mod websocket;
 
 use std::env;
 use std::fs;
