@@ -103,6 +103,24 @@ impl Talk {
         Ok(bytes)
     }
 
+    /// Sends what the buffers on the way take at once, without waiting for more room.
+    pub fn stuff(&self, bytes: &[u8]) {
+        let _ = self.stream().set_nonblocking(true);
+        let _ = self.stream().write(bytes);
+        let _ = self.stream().set_nonblocking(false);
+    }
+
+    /// Reads what still comes and waits for the other side to end the connection, orderly or not.
+    ///
+    /// # Panics
+    /// When it stays open; `case` says which.
+    pub fn assert_ends(&mut self, case: &str) {
+        if let Err(error) = self.rest() {
+            let ended = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+            assert!(ended, "{case}: the other side stays open: {error}");
+        }
+    }
+
     /// Ends our side.
     pub fn half_close(&self) {
         let _ = self.stream().shutdown(Shutdown::Write);

@@ -9,10 +9,12 @@ mod drain;
 mod early_response;
 mod failure;
 mod flood;
+mod leaks;
 mod regressions;
 mod servers;
 mod streaming;
 mod syscalls;
+mod tunnels;
 mod websocket;
 
 use std::env;
