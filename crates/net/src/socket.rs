@@ -7,10 +7,14 @@
 use crate::reactor::{Owner, Reactor, ready};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+
+/// What the kernel holds for a peer that has been told to be held little for, in bytes.
+const LITTLE: u32 = 16 * 1024;
 
 /// A non-blocking stream socket with its readiness and its one deadline. Dropping it closes it.
 #[derive(Debug)]
@@ -132,6 +136,18 @@ impl Socket {
     /// Whether the deadline set last has passed.
     pub fn expired(&self) -> bool {
         self.reactor.readiness(self.id) & ready::EXPIRED != 0
+    }
+
+    /// Lets the kernel hold little that is not on its way yet: for a peer that reads slowly, where many
+    /// do. What is on its way is not bounded by this.
+    pub fn hold_little_unsent(&self) {
+        let _ = SockRef::from(&self.fd).set_tcp_notsent_lowat(LITTLE);
+    }
+
+    /// Lets the kernel hold little that is not received yet. It switches the tuning of the receive
+    /// window off for good: the connection is slow from here on.
+    pub fn hold_little_unread(&self) {
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&self.fd, LITTLE as usize);
     }
 
     /// Says to the peer that no more bytes will come.

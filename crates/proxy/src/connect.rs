@@ -78,17 +78,15 @@ async fn open(
     let silence = timeouts.idle.max(timeouts.first_byte);
     let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, silence);
     let socket = socket.map_err(fault_of)?;
-    client.socket.set_deadline(Some(timeouts.connect));
+    x.set_deadline(client, worker.reactor.now(), timeouts.connect);
     let connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
     let connected = poll_fn(|_| {
         if let Poll::Ready(done) = connection.socket.poll_connected() {
             return Poll::Ready(done.map_err(fault_of));
         }
         if client.socket.expired() {
-            return Poll::Ready(Err(Fault::new(
-                FaultKind::ConnectionTimeout,
-                "no answer to the connect in time",
-            )));
+            let late = Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time");
+            return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or(late)));
         }
         if client.socket.peer_closed() && x.framing.is_empty() {
             return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, "the client left while connecting")));

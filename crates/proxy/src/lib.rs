@@ -10,6 +10,7 @@ pub mod plan;
 mod fleet;
 mod load;
 mod owner;
+mod pace;
 mod parked;
 mod seats;
 mod view;
@@ -32,6 +33,7 @@ mod forward;
 mod record;
 mod relay;
 mod respond;
+mod ring;
 mod tunnel;
 
 pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};

@@ -11,6 +11,7 @@ use crate::fleet::{Command, Shared};
 use crate::owner::Target;
 use crate::parked::Parked;
 use crate::plan::ListenAddress;
+use crate::ring::Chunks;
 use crate::seats::{Seat, SeatFuture, Seats};
 use crate::view::{Ground, LocalService, PlanView, Slots};
 use crate::warm::Warm;
@@ -48,6 +49,8 @@ pub(crate) struct Worker {
     /// Where sockets are received into; what must last is copied out.
     pub(crate) scratch: RefCell<Box<[u8]>>,
     pub(crate) warm: Warm,
+    /// For what stalled receivers keep waiting.
+    pub(crate) chunks: Rc<Chunks>,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
     pub(crate) doors: RefCell<Doors>,
@@ -90,6 +93,7 @@ impl Worker {
             meters,
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             warm: Warm::default(),
+            chunks: Rc::default(),
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
             doors: RefCell::new(doors),
