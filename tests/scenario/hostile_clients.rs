@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::message::get;
 use thalweg_tests::program::find_or_skip;
-use thalweg_tests::upstream::ok;
-use thalweg_tests::{Process, Proxy, STEP, Upstream, Vitals};
+use thalweg_tests::{Bare, Process, Proxy, STEP, Vitals};
 
 use super::{config, measuring, watchdog};
 
@@ -31,8 +30,8 @@ const SLOW_READS: &[&str] = &["-X", "-w", "1", "-y", "64", "-n", "1", "-z", "1",
 const EVERY: Duration = Duration::from_millis(100);
 /// Most that one of them may take, beside every other test, and when measuring.
 const SOON: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(1));
-/// Bytes of what the attackers ask for.
-const BODY: usize = 256 * 1024;
+/// What the attackers ask for: more than the kernel takes for a client that does not read.
+static BODY: [u8; 2 << 20] = [b'x'; 2 << 20];
 
 /// Asks until the attacker has ended; tells of every request that was not answered well and soon.
 fn ask_meanwhile(attacker: &Process, web: SocketAddr) -> (usize, Vec<String>) {
@@ -55,9 +54,17 @@ fn ask_meanwhile(attacker: &Process, web: SocketAddr) -> (usize, Vec<String>) {
 
 /// Attacks a proxy in one mode, and says what was wrong with its service.
 fn attack(program: &Path, mode: &[&str], attackers: &str) {
-    let body: &'static str = "x".repeat(BODY).leak();
-    let upstream =
-        Upstream::start(move |request| Some(ok(if request.target() == "/good" { "good" } else { body })));
+    let upstream = Bare::start(|talk| {
+        loop {
+            let head = talk.head()?;
+            talk.body(&head).each(|_| {})?;
+            let body = if head.target() == "/good" { b"good" } else { &BODY[..] };
+            talk.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()))?;
+            if !head.start.starts_with("HEAD ") {
+                talk.send(body)?;
+            }
+        }
+    });
     let limits = format!("limits: {{ max_connections: {PLACES} }}");
     let proxy = Proxy::start(&config(&[&upstream.url()], &limits));
     let before = Vitals::of(&proxy);
