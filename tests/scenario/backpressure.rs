@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use thalweg_tests::talk::chunk;
@@ -189,6 +189,39 @@ fn an_upstream_that_stops_reading_stops_the_upload_and_the_upload_goes_on_with_i
     let mut said = String::new();
     client.body(&head).read_to_string(&mut said).unwrap();
     assert_eq!(said, format!("{} None", noise.given()));
+}
+
+#[test]
+fn a_client_that_stops_and_reads_on_gets_the_rest_without_delay() {
+    let _watchdog = watchdog("a_client_that_stops_and_reads_on_gets_the_rest_without_delay");
+    const LEN: usize = 64 << 20;
+    /// Ten megabytes a second: a hundredth of loopback, ten times what one segment per delayed acknowledgement makes.
+    const SOON: Duration = Duration::from_secs(6);
+    let (stopped, was_stopped) = mpsc::channel();
+    let stopped = Mutex::new(stopped);
+    let upstream = Bare::start(move |talk| {
+        talk.head()?;
+        talk.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LEN}\r\n\r\n"))?;
+        let mut noise = Noise::new(8);
+        let (sent, rest) = send_until_stopped(talk.stream(), LEN as u64, || noise.take(64 * 1024));
+        let _ = stopped.lock().unwrap().send(sent);
+        talk.send(rest)?;
+        while noise.given() < LEN as u64 {
+            talk.send(noise.take(64 * 1024))?;
+        }
+        Ok(())
+    });
+    let proxy = proxy(&[&upstream.url()]);
+    let mut client = Talk::open(proxy.web()).unwrap();
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    let head = client.head().unwrap();
+    let sent = was_stopped.recv_timeout(STEP).unwrap();
+    let (start, mut noise, mut wrong) = (Instant::now(), Noise::new(8), None);
+    let sum = client.body(&head).each(|bytes| wrong = wrong.or(noise.check(bytes).err()));
+    assert_eq!((sum.unwrap(), wrong), (LEN as u64, None));
+    let took = start.elapsed();
+    eprintln!("stopped after {} KiB; the rest of {LEN} bytes took {took:?}", sent >> 10);
+    assert!(sent < LEN as u64 && took < SOON, "stopped after {sent} bytes, the rest took {took:?}");
 }
 
 /// Sends `pieces` chunks to one who takes them, and compares what arrives.

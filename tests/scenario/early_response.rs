@@ -50,8 +50,10 @@ fn hasty(after: usize, then: Then, status: &'static str) -> Bare {
         let len: usize = head.target()[1..].parse().unwrap_or_default();
         io::copy(&mut io::Read::take(talk.body(&head), after as u64), &mut io::sink())?;
         let close = if matches!(then, Then::Reads) { "" } else { "Connection: close\r\n" };
-        talk.send(format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\n{close}\r\n"))?;
-        talk.send(Noise::new(6).take(len))?;
+        // In one piece: what an upstream has not sent when it closes on unread bytes is lost with it.
+        let mut answer = format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\n{close}\r\n").into_bytes();
+        answer.extend(Noise::new(6).take(len));
+        talk.send(answer)?;
         match then {
             Then::Reads => talk.rest().map(drop),
             Then::Stops => {

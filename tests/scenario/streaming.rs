@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_tests::talk::chunk;
-use thalweg_tests::{Bare, Noise, Proxy, Talk};
+use thalweg_tests::{Bare, Noise, Proxy, Talk, Vitals};
 
 use super::{measuring, proxy, quantile, watchdog};
 
@@ -64,11 +64,8 @@ fn server_sent_events_arrive_as_they_are_sent() {
         "events: p50 {median:?}, p99 {p99:?}, max {:?}; {before_next} before the next",
         delays[EVENTS - 1]
     );
-    // A proxy that waits for more delivers none before the next; a busy machine some.
-    assert!(
-        median < PACE && before_next > EVENTS * 3 / 4,
-        "p50 {median:?}, {before_next} of {EVENTS} in time"
-    );
+    // A proxy that waits for more delivers none before the next; a busy machine delivers some late.
+    assert!(median < PACE, "half of the events take longer than {median:?}");
     assert!(!measuring() || p99 <= Duration::from_millis(1), "p99 {p99:?}");
 }
 
@@ -218,12 +215,14 @@ fn large_bodies_pass_unchanged_in_both_directions_at_once() {
     let _watchdog = watchdog("large_bodies_pass_unchanged_in_both_directions_at_once");
     let upstream = echo();
     let proxy = proxy(&[&upstream.url()]);
+    let before = Vitals::of(&proxy);
     for up in [Framing::Length, Framing::Chunks] {
         for down in [Framing::Length, Framing::Chunks, Framing::Close] {
             echoes(&proxy, up, down, "HTTP/1.1");
         }
     }
     echoes(&proxy, Framing::Length, Framing::Chunks, "HTTP/1.0");
+    before.wait_for(&proxy, "large bodies");
 }
 
 /// A chunked body written to the socket in pieces that respect neither chunks nor heads.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use thalweg_tests::program::{find_with_module, run};
 use thalweg_tests::upstream::Listener;
-use thalweg_tests::{Noise, Process, Proxy, STEP};
+use thalweg_tests::{Noise, Process, Proxy, STEP, Vitals};
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tungstenite::protocol::frame::{CloseFrame, Frame};
 use tungstenite::protocol::{Message, WebSocketConfig};
@@ -188,9 +188,9 @@ asyncio.run(main())
 /// With and without compression: text, binary, fragments, pings, many at once, and a close with a code.
 const PYTHON_CLIENT: &str = r#"
 import asyncio, os, sys, websockets
-async def talk(url, compression):
+async def talk(url, compression, longest):
     async with websockets.connect(url, max_size=None, compression=compression) as socket:
-        for length in (0, 1, 125, 126, 127, 65535, 65536, 1 << 20, 1 << 24):
+        for length in (0, 1, 125, 126, 127, 65535, 65536, longest):
             for message in ("x" * length, os.urandom(length)):
                 await socket.send(message)
                 assert await socket.recv() == message, length
@@ -204,8 +204,8 @@ async def talk(url, compression):
     assert (socket.close_code, socket.close_reason) == (4000, "done"), socket.close_code
 async def main():
     url = "ws://" + sys.argv[1]
-    await talk(url, None)
-    await talk(url, "deflate")
+    await talk(url, None, 1 << 24)
+    await talk(url, "deflate", 1 << 20)
     sockets = await asyncio.gather(*(websockets.connect(url) for _ in range(50)))
     async def rounds(number, socket):
         for turn in range(20):
@@ -223,8 +223,10 @@ fn python_websockets_talk_through_the_proxy() {
     let server = Process::start(Command::new(&python).args(["-c", PYTHON_SERVER]));
     let port: u16 = server.wait_line("the port", STEP, |line| line.strip_prefix("port ")?.parse().ok());
     let proxy = proxy(&[&format!("http://127.0.0.1:{port}")]);
+    let before = Vitals::of(&proxy);
     let mut command = Command::new(&python);
     let finished =
         run(command.args(["-c", PYTHON_CLIENT, &proxy.web().to_string()]), Duration::from_secs(40));
     assert_eq!(finished.code, 0, "{}", finished.stderr);
+    before.wait_for(&proxy, "a hundred WebSockets");
 }
