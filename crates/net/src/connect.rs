@@ -25,18 +25,32 @@ pub enum PeerAddress {
     Unix(Arc<PathBuf>),
 }
 
-/// Starts a connect; await [`Socket::poll_connected`] before anything else. `silence` is the longest
-/// time without a byte that the connection may have to bear.
+/// What a TCP socket is told before it connects or listens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SocketOptions {
+    /// The longest time without a byte that the connection may have to bear.
+    pub silence: Duration,
+    /// Bytes for SO_SNDBUF and SO_RCVBUF each, of which the kernel makes twice as much; `None`: it sizes
+    /// them by itself, from what the link can take. Setting them switches that off for good.
+    pub buffers: Option<u32>,
+}
+
+/// Starts a connect; await [`Socket::poll_connected`] before anything else.
 ///
 /// # Errors
 /// What the kernel says at once: no route, no descriptors, no such socket file.
-pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner, silence: Duration) -> io::Result<Socket> {
+pub fn start(
+    reactor: &Rc<Reactor>,
+    to: &PeerAddress,
+    owner: Owner,
+    options: SocketOptions,
+) -> io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (fd, started) = match to {
         PeerAddress::Tcp(address) => {
             let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
             let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-            set_options(&fd, silence)?;
+            set_options(&fd, options)?;
             let started = rustix::net::connect(&fd, address);
             (fd, started)
         }
@@ -53,11 +67,18 @@ pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner, silence: Dur
     }
 }
 
-/// No delay, keep-alive, user timeout. Accepted connections inherit them from their listening socket.
-pub(crate) fn set_options(fd: &OwnedFd, silence: Duration) -> io::Result<()> {
+/// No delay, keep-alive, user timeout, and buffers where they are bounded: before the connection is
+/// there, because the window that a peer is offered follows from them. Accepted connections inherit
+/// all of it from their listening socket.
+pub(crate) fn set_options(fd: &OwnedFd, options: SocketOptions) -> io::Result<()> {
+    let SocketOptions { silence, buffers } = options;
     sockopt::set_tcp_nodelay(fd, true)?;
     sockopt::set_socket_keepalive(fd, true)?;
     let limit = silence.saturating_add(USER_TIMEOUT_BEYOND).as_millis();
     sockopt::set_tcp_user_timeout(fd, u32::try_from(limit).unwrap_or(i32::MAX as u32).min(i32::MAX as u32))?;
+    if let Some(bytes) = buffers {
+        sockopt::set_socket_send_buffer_size(fd, bytes as usize)?;
+        sockopt::set_socket_recv_buffer_size(fd, bytes as usize)?;
+    }
     Ok(())
 }

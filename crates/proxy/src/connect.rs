@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
+use thalweg_net::connect::SocketOptions;
 use thalweg_upstream::{Connection, Member};
 
 /// A connection on which the exchange's request travels, and where it goes back to.
@@ -76,7 +77,8 @@ async fn open(
     worker.make_upstream_room();
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
     let silence = timeouts.idle.max(timeouts.first_byte);
-    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, silence);
+    let options = SocketOptions { silence, buffers: worker.shared.loads.budget.socket_buffers };
+    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, options);
     let socket = socket.map_err(fault_of)?;
     client.socket.set_deadline(Some(timeouts.connect));
     let connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);

@@ -5,12 +5,15 @@
 //! the thread that runs exchanges, `fleet` all workers together.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod plan;
 
+mod clients;
 mod fleet;
 mod load;
 mod owner;
 mod parked;
+mod pressure;
 mod seats;
 mod view;
 mod warm;
@@ -34,5 +37,6 @@ mod relay;
 mod respond;
 mod tunnel;
 
+pub use budget::{Allowance, Budget};
 pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};
 pub use plan::Plan;

@@ -93,10 +93,17 @@ impl Parked {
         Some(client)
     }
 
-    /// The place of the connection that can best be sent away, if there is one.
-    pub(crate) fn dispensable(&self, now_ms: u64) -> Option<u32> {
+    /// The place of the connection that can best be sent away, of any listener or of one, if there is one.
+    pub(crate) fn dispensable(&self, now_ms: u64, listener: Option<u16>) -> Option<u32> {
+        let of_listener = |place: &Place| listener.is_none_or(|wanted| place.client.listener == wanted);
         let old = |place: &Place| now_ms.saturating_sub(place.since) >= FRESH_MS;
-        self.silent(self.served, |_| true).or_else(|| self.silent(self.fresh, old))
+        let served = self.silent(self.served, of_listener);
+        served.or_else(|| self.silent(self.fresh, |place| of_listener(place) && old(place)))
+    }
+
+    /// The place of the served connection that has been silent longest, if there is one.
+    pub(crate) fn idle(&self) -> Option<u32> {
+        self.silent(self.served, |_| true)
     }
 
     /// Takes the oldest of the served connections.
@@ -120,13 +127,13 @@ impl Parked {
         self.places.len()
     }
 
-    /// The oldest of a queue that has not spoken and passes the test.
+    /// The oldest of a queue that has not spoken and passes the test; only so many are looked at.
     fn silent(&self, queue: Queue, test: impl Fn(&Place) -> bool) -> Option<u32> {
         let mut index = queue.oldest;
         for _ in 0..LOOKED_AT {
             let place = self.places.get(index as usize)?;
-            if !place.client.socket.is_readable() {
-                return test(place).then_some(index);
+            if !place.client.socket.is_readable() && test(place) {
+                return Some(index);
             }
             index = place.newer;
         }

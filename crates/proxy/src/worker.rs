@@ -11,6 +11,7 @@ use crate::fleet::{Command, Shared};
 use crate::owner::Target;
 use crate::parked::Parked;
 use crate::plan::ListenAddress;
+use crate::pressure::Pressure;
 use crate::seats::{Seat, SeatFuture, Seats};
 use crate::view::{Ground, LocalService, PlanView, Slots};
 use crate::warm::Warm;
@@ -50,6 +51,9 @@ pub(crate) struct Worker {
     pub(crate) warm: Warm,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
+    /// Bytes that exchanges hold of bodies.
+    pub(crate) held: Cell<usize>,
+    pub(crate) pressure: Pressure,
     pub(crate) doors: RefCell<Doors>,
     pub(crate) parked: RefCell<Parked>,
     view: RefCell<Rc<PlanView>>,
@@ -92,6 +96,8 @@ impl Worker {
             warm: Warm::default(),
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
+            held: Cell::new(0),
+            pressure: Pressure::default(),
             doors: RefCell::new(doors),
             parked: RefCell::new(Parked::new()),
             view: RefCell::new(Rc::new(view)),
@@ -114,7 +120,8 @@ impl Worker {
         let mut full = false;
         loop {
             let sleeps = !full && self.mailbox().may_sleep();
-            let next = self.reactor.next_deadline().map_or(beat, |deadline| deadline.min(beat));
+            let look = self.pressure.next_look(self.reactor.now(), beat);
+            let next = self.reactor.next_deadline().map_or(look, |deadline| deadline.min(look));
             let timeout =
                 if sleeps { next.saturating_duration_since(self.reactor.now()) } else { Duration::ZERO };
             let events = self.reactor.wait(Some(timeout), &mut lists.called)?;
@@ -153,8 +160,9 @@ impl Worker {
             }
             self.obey(command);
         }
-        self.doors.borrow_mut().reopen(self);
         self.publish();
+        self.watch_budget();
+        self.doors.borrow_mut().reopen(self);
         false
     }
 
@@ -293,7 +301,7 @@ impl Worker {
 
     /// Keeps upstream sockets within the worker's share of descriptors: an idle one makes room.
     pub(crate) fn make_upstream_room(&self) {
-        if self.upstream_open.current() >= self.shared.loads.places.load(Relaxed) {
+        if self.upstream_open.current() >= self.shared.loads.budget.upstream_places() {
             let view = self.view();
             let _ = view.services.iter().any(|service| service.state.evict());
         }
@@ -390,6 +398,7 @@ impl Worker {
     fn heartbeat(&self, late: Duration) {
         self.meters.lag_us.set(late.as_micros() as i64);
         self.seats.trim();
+        self.return_credits();
         if let Some(log) = &mut *self.log.borrow_mut() {
             log.flush();
         }
@@ -402,6 +411,8 @@ impl Worker {
         let load = &self.shared.loads.workers[self.id];
         let active = self.seats.occupied();
         load.active.store(active, Relaxed);
+        load.upstream.store(self.upstream_open.current(), Relaxed);
+        load.held.store(self.held.get(), Relaxed);
         self.meters.active_exchanges.set(active as i64);
         self.meters.idle_connections.set(self.parked.borrow().len() as i64);
         let drained = self.draining.get() && active == 0 && self.parked.borrow().len() == 0;
