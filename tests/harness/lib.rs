@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 pub mod binary;
+pub mod cgroup;
 pub mod connection;
 pub mod directory;
 pub mod load;
@@ -21,6 +22,7 @@ pub mod upstream;
 pub mod watchdog;
 pub mod wire;
 
+pub use cgroup::Cgroup;
 pub use connection::Connection;
 pub use directory::Directory;
 pub use load::Load;

@@ -1,6 +1,7 @@
 //! Scenarios: real clients, real servers, bad days and the life of the process.
 
 mod addresses;
+mod budget;
 mod clients;
 mod command_line;
 mod control;
