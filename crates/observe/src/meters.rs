@@ -180,6 +180,8 @@ pub struct BudgetMeters {
     pub upstream_connections: Gauge,
     /// Exchanges that may be under way.
     pub requests: Gauge,
+    /// Exchanges with a large request body that may be under way.
+    pub bodies: Gauge,
     /// Bytes of buffers.
     pub buffer_bytes: Gauge,
     /// Bytes that the process and its sockets may use.

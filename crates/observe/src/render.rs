@@ -115,6 +115,7 @@ impl Registry {
             (&names::BUDGET_CONNECTIONS, &budget.connections),
             (&names::BUDGET_UPSTREAM_CONNECTIONS, &budget.upstream_connections),
             (&names::BUDGET_REQUESTS, &budget.requests),
+            (&names::BUDGET_BODIES, &budget.bodies),
             (&names::BUDGET_BUFFER_BYTES, &budget.buffer_bytes),
             (&names::BUDGET_MEMORY, &budget.memory_bytes),
         ];

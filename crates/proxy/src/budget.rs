@@ -2,9 +2,10 @@
 //!
 //! Computed once, before the listeners are bound, because the buffers of their sockets follow from it.
 //! Pure: numbers in, numbers out. `pressure.rs` holds it against what workers use; `doors.rs` and
-//! `serve.rs` ask before they take something on. Invariant: with bounded socket buffers
-//! ([`Budget::socket_buffers`]), all places taken and all exchanges under way with every buffer full
-//! together stay within the memory. The reasons of the shares: `docs/decisions/0013-budget.md`.
+//! `serve.rs` ask before they take something on. A third of the memory is for connections, a third for
+//! exchanges, a third for request bodies. Invariant: with bounded socket buffers
+//! ([`Budget::socket_buffers`]), as many as are taken on of each, with the buffers of their requests
+//! full, together stay within the memory. The reasons: `docs/decisions/0013-budget.md`.
 
 use crate::plan::Limits;
 use thalweg_core::limits::{DESCRIPTOR_RESERVE, REFUSALS};
@@ -21,22 +22,22 @@ const WORKER: u64 = 3 * MIB;
 const SHARED_MIN: u64 = 2 * MIB;
 /// What a silent connection costs: the kernel's socket, file and epoll entry, and our own place for it.
 const SOCKET: u64 = 6 * KIB;
-/// What an exchange costs besides its bodies: its seat, its heads, the allocator's slack.
-const EXCHANGE: u64 = 20 * KIB;
-/// What an exchange is taken to have in its sockets where the kernel sizes their buffers.
+/// What an exchange costs on top of its client's connection: the upstream's, its seat, its heads.
+const EXCHANGE: u64 = SOCKET + 20 * KIB;
+/// What a request body is taken to have in the kernel where it sizes the buffers of sockets.
 const KERNEL_BUFFERS: u64 = 64 * KIB;
-/// Buffers of an exchange's two sockets, counted in socket options: the kernel takes each of the four twice.
-const BUFFERS_OF_SOCKET: u64 = 4;
-/// Socket buffers are bounded when there is less memory than this for an exchange …
-const PLENTY: u64 = 2 * MIB;
-/// … if so many are under way, or fewer where fewer can be.
-const TYPICAL_EXCHANGES: u64 = 256;
-/// The part of an exchange's memory that one socket option gets: four of them count twice, two flows once,
-/// and there is the rest of the exchange.
-const PARTS: u64 = 12;
-/// Least and most bytes of a bounded socket buffer.
+/// What a request body has of bounded socket buffers: a receive queue and a send queue, each of which the
+/// kernel takes twice, and as much held between the two.
+const BUFFERS_OF_BODY: u64 = 5;
+/// Socket buffers are bounded when so many request bodies (or fewer, where fewer can be) would not have
+/// [`BUFFER_MAX`] for each of them.
+const TYPICAL_BODIES: u64 = 512;
+/// Least bytes of a bounded socket buffer; and most, from which on the kernel sizes them.
 const BUFFER_MIN: u64 = 16 * KIB;
 const BUFFER_MAX: u64 = 256 * KIB;
+
+/// A request body of known length up to this is part of what an exchange costs anyway, in bytes.
+pub(crate) const SMALL_BODY: u64 = 16 * KIB;
 
 /// Bytes that one direction of an exchange may hold, by state.
 const HIGH_MARKS: [usize; 3] = [256 * 1024, 64 * 1024, 16 * 1024];
@@ -71,6 +72,8 @@ pub struct Budget {
     pub upstream_connections: usize,
     /// Exchanges at once.
     pub in_flight: usize,
+    /// Exchanges at once whose request has a large body.
+    pub bodies: usize,
     /// Bytes for SO_SNDBUF and SO_RCVBUF of client and upstream sockets; `None`: the kernel sizes them.
     pub socket_buffers: Option<u32>,
 }
@@ -80,10 +83,14 @@ pub struct Budget {
 pub(crate) struct Used {
     /// Client connections.
     pub(crate) clients: usize,
+    /// Those of them that have not spoken yet: their first request may be waiting in the kernel.
+    pub(crate) fresh: usize,
     /// Upstream connections, idle ones included.
     pub(crate) upstream: usize,
     /// Exchanges and tunnels under way.
     pub(crate) active: usize,
+    /// Those whose request has a large body.
+    pub(crate) bodies: usize,
     /// Bytes that exchanges hold of bodies.
     pub(crate) held: usize,
 }
@@ -101,25 +108,23 @@ impl Budget {
         let wanted = limits.max_connections.unwrap_or(possible).min(possible).max(workers);
         let exchanges = limits.max_in_flight.unwrap_or(wanted).min(wanted);
         let shared = memory.saturating_sub(PROCESS + WORKER * workers as u64).max(SHARED_MIN);
+        let third = shared / 3;
+        let connections = (wanted.min(saturating(third / SOCKET)) / workers).max(1) * workers;
+        let in_flight = exchanges.min(saturating(third / EXCHANGE)).clamp(1, connections);
+        let socket_buffers = socket_buffers(third, in_flight as u64);
         let mut budget = Self {
             workers,
             descriptors: allowance.descriptors,
             own_descriptors,
             memory,
             shared,
-            connections: 0,
-            upstream_connections: 0,
-            in_flight: 0,
-            socket_buffers: socket_buffers(shared / 2, exchanges as u64),
+            connections,
+            upstream_connections: in_flight.max(workers),
+            in_flight,
+            bodies: 0,
+            socket_buffers,
         };
-        // Half of the memory is for connections, so that many silent ones leave room for exchanges;
-        // what they cannot use goes to exchanges too.
-        let affordable = saturating(shared / 2 / budget.connection_cost());
-        budget.connections = (wanted.min(affordable) / workers).max(1) * workers;
-        let rest = shared.saturating_sub(budget.connections as u64 * budget.connection_cost());
-        let affordable = saturating(rest / budget.exchange_cost());
-        budget.in_flight = exchanges.min(affordable).clamp(1, budget.connections);
-        budget.upstream_connections = budget.in_flight.max(workers);
+        budget.bodies = in_flight.min(saturating(third / budget.body_cost())).max(1);
         budget
     }
 
@@ -133,9 +138,10 @@ impl Budget {
         (self.upstream_connections / self.workers).max(1)
     }
 
-    /// Whether exchanges have a bound that connections do not give them already.
-    pub(crate) fn bounds_exchanges(&self) -> bool {
-        self.in_flight < self.connections
+    /// Whether there is memory for one more connection that has not spoken yet.
+    pub(crate) fn has_room_for_a_client(&self, used: &Used) -> bool {
+        let more = Used { clients: used.clients + 1, fresh: used.fresh + 1, ..*used };
+        self.memory_of_connections(&more) <= self.shared / 3
     }
 
     /// Bytes that one direction of an exchange may hold now.
@@ -144,19 +150,27 @@ impl Budget {
         HIGH_MARKS[state as usize].min(most)
     }
 
-    /// Bytes that may be in buffers of exchanges.
+    /// Bytes that may be in buffers of bodies.
     pub(crate) fn buffer_bytes(&self) -> u64 {
-        self.shared.saturating_sub(self.connections as u64 * self.connection_cost())
+        self.shared / 3
     }
 
     /// Bytes of the shared part that are in use, as far as counting tells.
     pub(crate) fn memory_used(&self, used: &Used) -> u64 {
-        // Bodies are counted as they are held, not as they might be.
-        let exchange = self.exchange_cost() - 2 * self.flow_cost();
-        used.clients as u64 * self.connection_cost()
-            + used.active as u64 * exchange
+        // What is held was received faster than it is taken: the queues on both sides of it are full.
+        let (in_kernel, times) = match self.socket_buffers {
+            Some(bytes) => (2 * u64::from(bytes), BUFFERS_OF_BODY),
+            None => (KERNEL_BUFFERS, 1),
+        };
+        self.memory_of_connections(used)
+            + used.active as u64 * EXCHANGE
             + used.upstream.saturating_sub(used.active) as u64 * SOCKET
-            + used.held as u64
+            + (used.bodies as u64 * in_kernel).max(used.held as u64 * times)
+    }
+
+    fn memory_of_connections(&self, used: &Used) -> u64 {
+        let queue = self.socket_buffers.map_or(0, |bytes| 2 * u64::from(bytes));
+        used.clients as u64 * SOCKET + used.fresh as u64 * queue
     }
 
     /// The largest of the shares in use, 0–1: connections, descriptors, memory, exchanges.
@@ -168,6 +182,7 @@ impl Budget {
             share(used.clients, self.connections),
             share(descriptors, self.descriptors),
             share(used.active, self.in_flight),
+            share(used.bodies, self.bodies),
             memory,
         ]
         .into_iter()
@@ -175,32 +190,17 @@ impl Budget {
         .min(1.0)
     }
 
-    /// A connection with a full receive queue.
-    fn connection_cost(&self) -> u64 {
-        SOCKET + self.socket_buffers.map_or(0, |bytes| 2 * u64::from(bytes))
-    }
-
-    /// What comes on top when an exchange is under way: the other three queues and both flows.
-    fn exchange_cost(&self) -> u64 {
-        let queues = self
-            .socket_buffers
-            .map_or(KERNEL_BUFFERS, |bytes| 2 * (BUFFERS_OF_SOCKET - 1) * u64::from(bytes));
-        SOCKET + EXCHANGE + queues + 2 * self.flow_cost()
-    }
-
-    /// What one direction of an exchange holds at most while it can be relied upon: where sockets are
-    /// bounded, the normal mark; else the lowest, to which marks go down under pressure.
-    fn flow_cost(&self) -> u64 {
-        let state = if self.socket_buffers.is_some() { State::Normal } else { State::Full };
-        self.high_mark(state) as u64
+    /// A large request body on its way, with every buffer full.
+    fn body_cost(&self) -> u64 {
+        let least = KERNEL_BUFFERS + self.high_mark(State::Full) as u64;
+        self.socket_buffers.map_or(least, |bytes| BUFFERS_OF_BODY * u64::from(bytes))
     }
 }
 
-/// The socket option for buffers, when so many bytes are for so many exchanges.
+/// The socket option for buffers, when so many bytes are for the bodies of so many exchanges.
 fn socket_buffers(bytes: u64, exchanges: u64) -> Option<u32> {
-    let each = bytes / exchanges.clamp(1, TYPICAL_EXCHANGES);
-    let buffer = (each / PARTS / KIB * KIB).clamp(BUFFER_MIN, BUFFER_MAX);
-    (each < PLENTY).then_some(buffer as u32)
+    let buffer = bytes / exchanges.clamp(1, TYPICAL_BODIES) / BUFFERS_OF_BODY / KIB * KIB;
+    (buffer < BUFFER_MAX).then_some(buffer.max(BUFFER_MIN) as u32)
 }
 
 fn saturating(n: u64) -> usize {

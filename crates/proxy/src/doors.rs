@@ -81,6 +81,8 @@ enum Room {
     At(usize),
     /// The connection at this place, silent for longest.
     Of(u32),
+    /// Nobody yet, but idle connections are about to make room.
+    Soon,
     /// Nobody. When only its own listener is crowded, the others stay open.
     Nowhere { crowded: bool },
 }
@@ -135,9 +137,21 @@ impl Doors {
             return silent(Some(listener)).map_or(Room::Nowhere { crowded: true }, Room::Of);
         }
         // Memory is everybody's: when it is full, others have no room either.
-        let no_memory = worker.pressure.is_full();
-        let other = if self.closing || no_memory { None } else { loads.hand_off(worker.id, worker.chance()) };
-        let full = no_memory || loads.workers[worker.id].clients.load(Relaxed) >= loads.places.load(Relaxed);
+        let is_full = worker.pressure.is_full();
+        if is_full || !loads.budget.has_room_for_a_client(&loads.used()) {
+            let parked = worker.parked.borrow();
+            return match parked.speechless(worker.now_ms()) {
+                Some(place) if !is_full => Room::Of(place),
+                // One idle connection is not enough for one that may bring a full queue.
+                _ if parked.idle().is_some() => {
+                    worker.pressure.ask_for_room();
+                    Room::Soon
+                }
+                _ => Room::Nowhere { crowded: false },
+            };
+        }
+        let other = if self.closing { None } else { loads.hand_off(worker.id, worker.chance()) };
+        let full = loads.workers[worker.id].clients.load(Relaxed) >= loads.places.load(Relaxed);
         match (other, full) {
             (Some(other), _) => Room::At(other),
             (None, false) => Room::Here,
@@ -146,7 +160,14 @@ impl Doors {
     }
 
     fn accept_one(&mut self, worker: &Worker, door: u32, stay: &mut Vec<Client>) -> bool {
+        // What has been accepted in this turn is not parked yet.
+        let fresh = worker.parked.borrow().fresh() + stay.len();
+        worker.shared.loads.workers[worker.id].fresh.store(fresh, Relaxed);
         let room = self.find_room(worker, door as u16);
+        if matches!(room, Room::Soon) && !self.closing {
+            self.shut_for_now();
+            return false;
+        }
         if let Room::Nowhere { crowded } = room
             && self.refusals.len() >= REFUSALS
         {
@@ -273,8 +294,11 @@ impl Doors {
         self.rest_until = None;
         self.shut = false;
         for door in 0..self.acceptors.len() {
-            let can_refuse = self.refusals.len() < REFUSALS;
-            let room = can_refuse || !matches!(self.find_room(worker, door as u16), Room::Nowhere { .. });
+            let room = match self.find_room(worker, door as u16) {
+                Room::Nowhere { .. } => self.refusals.len() < REFUSALS,
+                Room::Soon => false,
+                Room::Here | Room::At(_) | Room::Of(_) => true,
+            };
             let acceptor = &mut self.acceptors[door];
             self.shut |= if room { acceptor.resume().is_err() } else { acceptor.is_paused() };
         }

@@ -11,10 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 pub(crate) struct Load {
     /// Client connections open on the worker.
     pub(crate) clients: AtomicUsize,
+    /// Those of them that have not spoken yet.
+    pub(crate) fresh: AtomicUsize,
     /// Exchanges and tunnels under way.
     pub(crate) active: AtomicUsize,
     /// Upstream connections open, idle ones included.
     pub(crate) upstream: AtomicUsize,
+    /// Exchanges whose request has a large body.
+    pub(crate) bodies: AtomicUsize,
     /// Bytes that its exchanges hold of bodies.
     pub(crate) held: AtomicUsize,
     /// What state memory is in for the worker: a [`crate::budget::State`].
@@ -34,7 +38,9 @@ pub(crate) struct Loads {
     /// What all of this is held against.
     pub(crate) budget: Budget,
     /// Exchanges that may still begin.
-    pub(crate) credits: Credits,
+    pub(crate) exchanges: Credits,
+    /// Exchanges that may still begin and whose request has a large body.
+    pub(crate) bodies: Credits,
     /// Client connections open, by listener.
     pub(crate) listeners: Vec<AtomicUsize>,
     /// Client connections open, by client.
@@ -47,7 +53,8 @@ impl Loads {
             workers: (0..budget.workers).map(|_| Load::default()).collect(),
             places: AtomicUsize::new(budget.places()),
             budget,
-            credits: Credits::new(&budget),
+            exchanges: Credits::new(budget.in_flight, &budget),
+            bodies: Credits::new(budget.bodies, &budget),
             listeners: (0..listeners).map(|_| AtomicUsize::new(0)).collect(),
             by_client: ClientCounts::default(),
         }
@@ -57,6 +64,8 @@ impl Loads {
     pub(crate) fn used(&self) -> Used {
         self.alive().fold(Used::default(), |sum, load| Used {
             clients: sum.clients + load.clients.load(Relaxed),
+            fresh: sum.fresh + load.fresh.load(Relaxed),
+            bodies: sum.bodies + load.bodies.load(Relaxed),
             upstream: sum.upstream + load.upstream.load(Relaxed),
             active: sum.active + load.active.load(Relaxed),
             held: sum.held + load.held.load(Relaxed),

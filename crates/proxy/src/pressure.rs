@@ -7,13 +7,15 @@
 //! of their own, `serve.rs` asks for a place before each; workers take these in batches, so that asking is
 //! plain arithmetic.
 
-use crate::budget::{Budget, State};
+use crate::budget::{Budget, SMALL_BODY, State};
+use crate::exchange::Exchange;
 use crate::load::Loads;
 use crate::worker::Worker;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
+use thalweg_http::Framing;
 use thalweg_observe::{BudgetMeters, Limit};
 
 /// Time between two looks at what all workers use.
@@ -22,24 +24,22 @@ const CHECKS: Duration = Duration::from_millis(1);
 const SOON: Duration = Duration::from_millis(5);
 /// Idle connections given up at one look, upstream and client each.
 const GIVEN_UP: usize = 8;
-/// A worker's batch of exchanges is this part of its even share.
+/// A worker's batch of places is this part of its even share.
 const BATCHES: usize = 32;
 
-/// Exchanges that may still begin, in the whole process.
+/// Places that are left in the whole process, of one kind.
 #[derive(Debug)]
 pub(crate) struct Credits {
     free: AtomicUsize,
-    /// How many a worker takes at once; 0: exchanges have no bound.
+    /// How many a worker takes at once; 0: there is no bound.
     batch: usize,
 }
 
 impl Credits {
-    pub(crate) fn new(budget: &Budget) -> Self {
-        let batch = (budget.in_flight / budget.workers / BATCHES).max(1);
-        Self {
-            free: AtomicUsize::new(budget.in_flight),
-            batch: if budget.bounds_exchanges() { batch } else { 0 },
-        }
+    /// So many places. They are not counted when connections are bounded as much.
+    pub(crate) fn new(places: usize, budget: &Budget) -> Self {
+        let batch = (places / budget.workers / BATCHES).max(1);
+        Self { free: AtomicUsize::new(places), batch: if places < budget.connections { batch } else { 0 } }
     }
 
     /// Takes a batch, or what is left of one.
@@ -54,13 +54,60 @@ impl Credits {
     }
 }
 
+/// One worker's part of some [`Credits`].
+#[derive(Debug, Default)]
+pub(crate) struct Purse {
+    /// Places that it may take without asking the others.
+    left: Cell<usize>,
+    taken: Cell<usize>,
+}
+
+impl Purse {
+    /// Places that are taken now.
+    pub(crate) fn in_use(&self) -> usize {
+        self.taken.get()
+    }
+
+    fn take(&self, all: &Credits) -> bool {
+        if all.batch > 0 {
+            let left = if self.left.get() == 0 { all.take() } else { self.left.get() };
+            let Some(rest) = left.checked_sub(1) else { return false };
+            self.left.set(rest);
+        }
+        self.taken.set(self.taken.get() + 1);
+        true
+    }
+
+    fn put_back(&self, all: &Credits) {
+        self.taken.set(self.taken.get() - 1);
+        if all.batch == 0 {
+            return;
+        }
+        self.left.set(self.left.get() + 1);
+        // A single one is not kept: where there are few places, another worker may need it.
+        if all.batch == 1 || self.left.get() > 2 * all.batch {
+            all.give_back(self.left.get() - (all.batch - 1));
+            self.left.set(all.batch - 1);
+        }
+    }
+
+    /// Gives back what is not in use.
+    fn empty(&self, all: &Credits) {
+        if self.left.get() > 0 {
+            all.give_back(self.left.take());
+        }
+    }
+}
+
 /// What one worker knows of the budget.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     state: Cell<State>,
     checked: Cell<Option<Instant>>,
-    /// Exchanges that this worker may begin without asking the others.
-    credits: Cell<usize>,
+    /// Somebody waits at a door until idle connections have made room.
+    is_asked: Cell<bool>,
+    exchanges: Purse,
+    pub(crate) bodies: Purse,
 }
 
 impl Pressure {
@@ -69,57 +116,67 @@ impl Pressure {
         self.state.get() == State::Full
     }
 
+    /// Lets idle connections make room, from the next look on.
+    pub(crate) fn ask_for_room(&self) {
+        self.is_asked.set(true);
+    }
+
     /// When the worker should look again, at the latest, when it would otherwise sleep until `beat`.
     pub(crate) fn next_look(&self, now: Instant, beat: Instant) -> Instant {
-        if self.state.get() == State::Normal { beat } else { beat.min(now + SOON) }
+        let is_needed = self.is_asked.get() || self.state.get() > State::Normal;
+        if is_needed { beat.min(now + SOON) } else { beat }
     }
 }
 
 /// A place among the exchanges under way, taken while it lives.
-pub(crate) struct Underway<'a>(Option<&'a Worker>);
+pub(crate) struct Underway<'a> {
+    worker: &'a Worker,
+    has_body: bool,
+}
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        let Some(worker) = self.0 else { return };
-        let (own, all) = (&worker.pressure.credits, &worker.shared.loads.credits);
-        own.set(own.get() + 1);
-        // A single one is not kept: where there are few places, another worker may need it.
-        if all.batch == 1 || own.get() > 2 * all.batch {
-            all.give_back(own.get() - (all.batch - 1));
-            own.set(all.batch - 1);
+        let (own, all) = (&self.worker.pressure, &self.worker.shared.loads);
+        own.exchanges.put_back(&all.exchanges);
+        if self.has_body {
+            own.bodies.put_back(&all.bodies);
         }
     }
 }
 
 impl Worker {
-    /// Takes a place for an exchange; a fault when every one is taken.
-    pub(crate) fn take_on(&self) -> Result<Underway<'_>, Fault> {
-        let all = &self.shared.loads.credits;
-        if all.batch == 0 {
-            return Ok(Underway(None));
+    /// Takes a place for an exchange whose head is there; a fault when every one is taken. An exchange
+    /// whose request has a large body, or one of unknown length, needs one of those that memory has for
+    /// bodies too.
+    pub(crate) fn take_on(&self, x: &Exchange) -> Result<Underway<'_>, Fault> {
+        let (own, all) = (&self.pressure, &self.shared.loads);
+        let refused = |limit, detail| {
+            self.meters.limit(limit);
+            Err(Fault::new(FaultKind::ConnectionLimitReached, detail))
+        };
+        if own.is_full() {
+            return refused(Limit::Memory, "there is no memory for another exchange");
         }
-        let own = &self.pressure.credits;
-        if own.get() == 0 {
-            own.set(all.take());
+        if !own.exchanges.take(&all.exchanges) {
+            return refused(Limit::Requests, "every place for exchanges is taken");
         }
-        match own.get().checked_sub(1) {
-            Some(rest) => {
-                own.set(rest);
-                Ok(Underway(Some(self)))
-            }
-            None => {
-                self.meters.limit(Limit::Requests);
-                Err(Fault::new(FaultKind::ConnectionLimitReached, "every place for exchanges is taken"))
-            }
+        let has_body = match x.framing {
+            Framing::Empty => false,
+            Framing::Length(bytes) => bytes > SMALL_BODY,
+            Framing::Chunked | Framing::UntilClose => true,
+        };
+        if has_body && !own.bodies.take(&all.bodies) {
+            own.exchanges.put_back(&all.exchanges);
+            return refused(Limit::Buffers, "there is no memory for another request body");
         }
+        Ok(Underway { worker: self, has_body })
     }
 
-    /// Gives places for exchanges that are not in use back to all workers.
+    /// Gives places that are not in use back to all workers.
     pub(crate) fn return_credits(&self) {
-        match self.pressure.credits.take() {
-            0 => {}
-            credits => self.shared.loads.credits.give_back(credits),
-        }
+        let (own, all) = (&self.pressure, &self.shared.loads);
+        own.exchanges.empty(&all.exchanges);
+        own.bodies.empty(&all.bodies);
     }
 
     /// Bytes that one direction of an exchange may hold now.
@@ -143,7 +200,7 @@ impl Worker {
         if state > before {
             self.meters.limit(Limit::Memory);
         }
-        if state > State::Normal {
+        if self.pressure.is_asked.take() || state > State::Normal {
             self.give_up_idle();
         }
     }
@@ -175,6 +232,7 @@ impl Loads {
         meters.connections.set(budget.connections as i64);
         meters.upstream_connections.set(budget.upstream_connections as i64);
         meters.requests.set(budget.in_flight as i64);
+        meters.bodies.set(budget.bodies as i64);
         meters.buffer_bytes.set(budget.buffer_bytes() as i64);
         meters.memory_bytes.set(budget.memory as i64);
         meters.memory_used.set((budget.memory.saturating_sub(budget.shared) + memory) as i64);
@@ -198,5 +256,28 @@ mod tests {
         assert_eq!([credits.take(), credits.take(), credits.take(), credits.take()], [3, 3, 1, 0]);
         credits.give_back(2);
         assert_eq!([credits.take(), credits.take()], [2, 0]);
+    }
+
+    #[test]
+    fn few_places_are_never_kept_from_another_worker() {
+        let (all, one, other) = (credits(2, 1), Purse::default(), Purse::default());
+        for _ in 0..10 {
+            assert!(one.take(&all) && one.take(&all) && !other.take(&all));
+            one.put_back(&all);
+            assert!(other.take(&all) && !one.take(&all));
+            other.put_back(&all);
+            one.put_back(&all);
+        }
+        assert_eq!(all.free.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn what_a_worker_keeps_is_bounded_and_given_back_when_it_is_idle() {
+        let (all, one) = (credits(100, 4), Purse::default());
+        (0..50).for_each(|_| assert!(one.take(&all)));
+        (0..50).for_each(|_| one.put_back(&all));
+        assert!(one.left.get() <= 8 && one.in_use() == 0);
+        one.empty(&all);
+        assert_eq!(all.free.load(Relaxed), 100);
     }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
 }
 
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
-    let _place = worker.take_on()?;
+    let _place = worker.take_on(x)?;
     find_route(client, x)?;
     filter_request(x)?;
     let upstream = forward(worker, client, x).await?;

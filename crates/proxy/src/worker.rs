@@ -412,6 +412,8 @@ impl Worker {
         let active = self.seats.occupied();
         load.active.store(active, Relaxed);
         load.upstream.store(self.upstream_open.current(), Relaxed);
+        load.fresh.store(self.parked.borrow().fresh(), Relaxed);
+        load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
         load.held.store(self.held.get(), Relaxed);
         self.meters.active_exchanges.set(active as i64);
         self.meters.idle_connections.set(self.parked.borrow().len() as i64);

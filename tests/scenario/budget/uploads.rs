@@ -205,7 +205,7 @@ fn uploads_beyond_the_memory_are_refused_and_the_others_arrive_whole() {
     // By then as many are under way as fit, their buffers are full, and the others have been refused.
     generator.wait_line("half", TIME, |line| (line == "half").then_some(()));
     assert!(metric(&proxy, "thalweg_saturation") > 0.9, "the house is full, and it does not say so");
-    let admitted = metric(&proxy, "thalweg_budget_requests");
+    let admitted = metric(&proxy, "thalweg_budget_bodies");
     upstream.signal(Signal::USR1);
     let status = generator.wait_exit(TIME + STEP);
     assert!(status.success(), "{}", generator.stderr());

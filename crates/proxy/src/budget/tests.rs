@@ -10,9 +10,14 @@ fn with_memory(memory: u64) -> Limits {
     Limits { memory: Some(memory), ..Limits::default() }
 }
 
-/// Everything that can be taken on at once, with every buffer full.
+/// Everything that can be taken on at once, with the buffers of every request full.
 fn worst(budget: &Budget) -> u64 {
-    budget.connections as u64 * budget.connection_cost() + budget.in_flight as u64 * budget.exchange_cost()
+    let mut used = Used { upstream: budget.upstream_connections, ..Used::default() };
+    while budget.has_room_for_a_client(&used) && used.clients < budget.connections {
+        (used.clients, used.fresh) = (used.clients + 1, used.fresh + 1);
+    }
+    used.active = budget.in_flight;
+    budget.memory_used(&used) + budget.bodies as u64 * budget.body_cost()
 }
 
 #[test]
@@ -21,7 +26,7 @@ fn a_usual_machine_is_bounded_by_its_descriptors_and_leaves_sockets_to_the_kerne
     assert_eq!(budget.memory, 12 * GIB);
     assert_eq!(budget.connections, (20_000 - DESCRIPTOR_RESERVE - 2 * (REFUSALS + 9)) / 2 / 2 * 2);
     assert_eq!(budget.in_flight, budget.connections);
-    assert!(!budget.bounds_exchanges(), "nothing is counted for nothing");
+    assert_eq!(budget.bodies, budget.connections, "nothing is counted for nothing");
     assert_eq!(budget.socket_buffers, None);
     assert_eq!(budget.high_mark(State::Normal), 256 * 1024);
 }
@@ -44,10 +49,23 @@ fn what_is_taken_on_fits_into_little_memory_with_every_buffer_full() {
                 assert!(worst(&budget) <= budget.shared, "{mib} MiB, {max_connections:?}: {budget:?}");
             }
             assert!(budget.connections >= 2 && budget.in_flight >= 1, "{budget:?}");
-            assert!(budget.in_flight <= budget.connections, "{budget:?}");
+            assert!(
+                budget.bodies <= budget.in_flight && budget.in_flight <= budget.connections,
+                "{budget:?}"
+            );
         }
     }
-    assert!(budget(with_memory(64 * MIB), 20_000, GIB).socket_buffers.is_some());
+}
+
+#[test]
+fn little_memory_is_enough_for_many_silent_clients_and_fewer_bodies() {
+    let budget = budget(with_memory(64 * MIB), 20_000, GIB);
+    assert_eq!(budget.socket_buffers, Some(BUFFER_MIN as u32));
+    assert!(budget.connections > 2_500 && budget.in_flight > 500 && budget.bodies > 150, "{budget:?}");
+    let silent = Used { clients: budget.connections - 1, ..Used::default() };
+    assert!(budget.memory_used(&silent) * 3 <= budget.shared);
+    let fresh = Used { clients: 500, fresh: 500, ..Used::default() };
+    assert!(!budget.has_room_for_a_client(&fresh), "what they may have sent does not fit");
 }
 
 #[test]
@@ -55,7 +73,6 @@ fn bounds_that_are_configured_hold() {
     let limits = Limits { max_connections: Some(100), max_in_flight: Some(7), ..Limits::default() };
     let budget = budget(limits, 20_000, 24 * GIB);
     assert_eq!((budget.connections, budget.in_flight), (100, 7));
-    assert!(budget.bounds_exchanges());
     assert_eq!(budget.upstream_connections, 7);
 }
 

@@ -144,8 +144,9 @@ fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle)
         budget.descriptors,
     ));
     complain(format_args!(
-        "at most {} exchanges at once, {} MiB of memory, {}",
+        "at most {} exchanges at once, {} with large request bodies, {} MiB of memory, {}",
         budget.in_flight,
+        budget.bodies,
         budget.memory >> 20,
         match budget.socket_buffers {
             Some(bytes) => format!("socket buffers of {} KiB", bytes >> 10),
