@@ -8,6 +8,7 @@
 //! full, together stay within the memory. The reasons: `docs/decisions/0013-budget.md`.
 
 use crate::plan::Limits;
+use crate::ring::{CHUNK, LIMIT};
 use thalweg_core::limits::{DESCRIPTOR_RESERVE, REFUSALS};
 use thalweg_net::machine::Memory;
 
@@ -39,8 +40,8 @@ const BUFFER_MAX: u64 = 256 * KIB;
 /// A request body of known length up to this is part of what an exchange costs anyway, in bytes.
 pub(crate) const SMALL_BODY: u64 = 16 * KIB;
 
-/// Bytes that one direction of an exchange may hold, by state.
-const HIGH_MARKS: [usize; 3] = [256 * 1024, 64 * 1024, 16 * 1024];
+/// The part of what flows may hold that is left to them under pressure.
+const PART_UNDER_PRESSURE: usize = 4;
 
 /// What the machine gives.
 #[derive(Clone, Copy, Debug)]
@@ -144,28 +145,34 @@ impl Budget {
         self.memory_of_connections(&more) <= self.shared / 3
     }
 
-    /// Bytes that one direction of an exchange may hold now.
-    pub(crate) fn high_mark(&self, state: State) -> usize {
-        let most = self.socket_buffers.map_or(usize::MAX, |bytes| bytes as usize);
-        HIGH_MARKS[state as usize].min(most)
+    /// Bytes that the flows of one worker may hold together in this state, but for a chunk each.
+    pub(crate) fn held_limit(&self, state: State) -> usize {
+        let most = saturating(self.buffer_bytes() / self.workers as u64).min(LIMIT);
+        match state {
+            State::Normal => most,
+            State::Pressure => most / PART_UNDER_PRESSURE,
+            State::Full => 0,
+        }
     }
 
-    /// Bytes that may be in buffers of bodies.
+    /// Bytes that may be held of bodies.
     pub(crate) fn buffer_bytes(&self) -> u64 {
-        self.shared / 3
+        self.shared / 3 / self.kernel_factor()
+    }
+
+    /// For each byte that is held, so many are in use: it was received faster than it is taken, so the
+    /// queues on both sides of it are full.
+    fn kernel_factor(&self) -> u64 {
+        if self.socket_buffers.is_some() { BUFFERS_OF_BODY } else { 1 }
     }
 
     /// Bytes of the shared part that are in use, as far as counting tells.
     pub(crate) fn memory_used(&self, used: &Used) -> u64 {
-        // What is held was received faster than it is taken: the queues on both sides of it are full.
-        let (in_kernel, times) = match self.socket_buffers {
-            Some(bytes) => (2 * u64::from(bytes), BUFFERS_OF_BODY),
-            None => (KERNEL_BUFFERS, 1),
-        };
+        let in_kernel = self.socket_buffers.map_or(KERNEL_BUFFERS, |bytes| 2 * u64::from(bytes));
         self.memory_of_connections(used)
             + used.active as u64 * EXCHANGE
             + used.upstream.saturating_sub(used.active) as u64 * SOCKET
-            + (used.bodies as u64 * in_kernel).max(used.held as u64 * times)
+            + (used.bodies as u64 * in_kernel).max(used.held as u64 * self.kernel_factor())
     }
 
     fn memory_of_connections(&self, used: &Used) -> u64 {
@@ -192,7 +199,7 @@ impl Budget {
 
     /// A large request body on its way, with every buffer full.
     fn body_cost(&self) -> u64 {
-        let least = KERNEL_BUFFERS + self.high_mark(State::Full) as u64;
+        let least = KERNEL_BUFFERS + CHUNK as u64;
         self.socket_buffers.map_or(least, |bytes| BUFFERS_OF_BODY * u64::from(bytes))
     }
 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
-use thalweg_net::connect::SocketOptions;
+use thalweg_net::connect::Manner;
 use thalweg_upstream::{Connection, Member};
 
 /// A connection on which the exchange's request travels, and where it goes back to.
@@ -62,8 +62,11 @@ pub(crate) fn service<'a>(view: &'a PlanView, x: &Exchange) -> Result<&'a LocalS
 }
 
 /// Gives a connection back to its pool.
-pub(crate) fn put_back(x: &Exchange, upstream: Upstream) {
+pub(crate) fn put_back(worker: &Worker, x: &Exchange, upstream: Upstream) {
     let Some(local) = x.service() else { return };
+    if upstream.connection.narrow && !worker.chunks.is_crowded() {
+        return;
+    }
     let owner = Target::Pool(local.slot).into();
     upstream.member.pool.put(upstream.connection, &local.state.service.pool, owner);
 }
@@ -77,20 +80,20 @@ async fn open(
     worker.make_upstream_room();
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
     let silence = timeouts.idle.max(timeouts.first_byte);
-    let options = SocketOptions { silence, buffers: worker.shared.loads.budget.socket_buffers };
-    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, options);
+    let buffers = worker.shared.loads.budget.socket_buffers;
+    let manner = Manner { silence, narrow: worker.chunks.is_crowded(), buffers };
+    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, manner);
     let socket = socket.map_err(fault_of)?;
-    client.socket.set_deadline(Some(timeouts.connect));
-    let connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
+    x.set_deadline(client, worker.reactor.now(), timeouts.connect);
+    let mut connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
+    connection.narrow = manner.narrow;
     let connected = poll_fn(|_| {
         if let Poll::Ready(done) = connection.socket.poll_connected() {
             return Poll::Ready(done.map_err(fault_of));
         }
         if client.socket.expired() {
-            return Poll::Ready(Err(Fault::new(
-                FaultKind::ConnectionTimeout,
-                "no answer to the connect in time",
-            )));
+            let late = Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time");
+            return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or(late)));
         }
         if client.socket.peer_closed() && x.framing.is_empty() {
             return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, "the client left while connecting")));

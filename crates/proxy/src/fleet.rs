@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use thalweg_net::connect::SocketOptions;
+use thalweg_net::connect::Manner;
 use thalweg_net::{Mailbox, listen};
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_upstream::Names;
@@ -263,7 +263,7 @@ pub struct OpenDoors {
 /// When an address cannot be bound; nothing is left open then.
 pub fn open_doors(plan: &Plan, budget: Budget) -> Result<OpenDoors, StartError> {
     let workers = budget.workers;
-    let options = SocketOptions { silence: plan.longest_silence(), buffers: budget.socket_buffers };
+    let manner = Manner { silence: plan.longest_silence(), narrow: false, buffers: budget.socket_buffers };
     let mut bound = Vec::new();
     let mut sockets: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
     for listener in &plan.listeners {
@@ -272,7 +272,7 @@ pub fn open_doors(plan: &Plan, budget: Budget) -> Result<OpenDoors, StartError> 
             |source| StartError { listener: Some(listener.name.clone()), address: text.clone(), source };
         let (address, fds) = match &listener.address {
             ListenAddress::Tcp { address, dual_stack } => {
-                let (address, fds) = bind_tcp(*address, *dual_stack, workers, options).map_err(failed)?;
+                let (address, fds) = bind_tcp(*address, *dual_stack, workers, manner).map_err(failed)?;
                 (address.to_string(), fds)
             }
             ListenAddress::Unix(path) => (text.clone(), listen::unix(path, workers).map_err(failed)?),
@@ -288,11 +288,11 @@ fn bind_tcp(
     address: SocketAddr,
     dual_stack: bool,
     workers: usize,
-    options: SocketOptions,
+    manner: Manner,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    match listen::tcp(address, dual_stack, workers, options) {
+    match listen::tcp(address, dual_stack, workers, manner) {
         Err(error) if dual_stack && is_no_ipv6(&error) => {
-            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers, options)
+            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers, manner)
         }
         other => other,
     }

@@ -70,8 +70,8 @@ async fn attempt(
     // Before the connection is there: a malformed body must not cost one.
     compose(worker, client, x, &local.state.service, member.endpoint);
     let head = x.request.len;
-    x.consumed = head + x.upward.feed(&x.received[head..])?;
-    x.replayable = x.upward.is_received();
+    x.consumed = head + x.upward.feed(&x.received[head..], None, &worker.chunks)?;
+    x.replayable = true;
     let mut upstream = connect(worker, client, x, member, fresh).await?;
     if let Some(meters) = local.meters.get(member.endpoint as usize) {
         meters.requests.add(1);
@@ -87,9 +87,8 @@ fn may_retry(x: &Exchange, fault: &Fault) -> bool {
         Retry::Always => true,
         Retry::Never | Retry::IfReused => false,
         Retry::IfIdempotent => {
-            // Nothing is read of the body beyond what is kept until all of that has been sent.
             let unsent = x.upward.bytes() == 0;
-            x.answered.is_empty() && (unsent || (x.replayable && x.request.method.is_idempotent()))
+            x.answered.is_empty() && x.replayable && (unsent || x.request.method.is_idempotent())
         }
     }
 }

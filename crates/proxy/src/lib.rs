@@ -12,6 +12,7 @@ mod clients;
 mod fleet;
 mod load;
 mod owner;
+mod pace;
 mod parked;
 mod pressure;
 mod seats;
@@ -35,6 +36,7 @@ mod forward;
 mod record;
 mod relay;
 mod respond;
+mod ring;
 mod tunnel;
 
 pub use budget::{Allowance, Budget};

@@ -2,8 +2,8 @@
 //!
 //! Once per turn, but not more often than [`CHECKS`], the worker holds what all workers have published
 //! against the budget. Under pressure it gives up, a few at a time, what only makes things faster: idle
-//! upstream connections, and clients that have been silent longest; exchanges hold less
-//! ([`Worker::high_mark`]). When memory is full, `doors.rs` takes nobody on. Where exchanges have a bound
+//! upstream connections, and clients that have been silent longest; flows may hold
+//! less ([`Budget::held_limit`]). When memory is full, `doors.rs` takes nobody on. Where exchanges have a bound
 //! of their own, `serve.rs` asks for a place before each; workers take these in batches, so that asking is
 //! plain arithmetic.
 
@@ -102,7 +102,8 @@ impl Purse {
 /// What one worker knows of the budget.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
-    state: Cell<State>,
+    /// `None` before the first look.
+    state: Cell<Option<State>>,
     checked: Cell<Option<Instant>>,
     /// Somebody waits at a door until idle connections have made room.
     is_asked: Cell<bool>,
@@ -113,7 +114,7 @@ pub(crate) struct Pressure {
 impl Pressure {
     /// Whether nothing more may be taken on.
     pub(crate) fn is_full(&self) -> bool {
-        self.state.get() == State::Full
+        self.state.get() == Some(State::Full)
     }
 
     /// Lets idle connections make room, from the next look on.
@@ -123,7 +124,7 @@ impl Pressure {
 
     /// When the worker should look again, at the latest, when it would otherwise sleep until `beat`.
     pub(crate) fn next_look(&self, now: Instant, beat: Instant) -> Instant {
-        let is_needed = self.is_asked.get() || self.state.get() > State::Normal;
+        let is_needed = self.is_asked.get() || self.state.get() > Some(State::Normal);
         if is_needed { beat.min(now + SOON) } else { beat }
     }
 }
@@ -179,12 +180,6 @@ impl Worker {
         own.bodies.empty(&all.bodies);
     }
 
-    /// Bytes that one direction of an exchange may hold now.
-    #[allow(dead_code)]
-    pub(crate) fn high_mark(&self) -> usize {
-        self.shared.loads.budget.high_mark(self.pressure.state.get())
-    }
-
     /// Looks at what all workers use, and gives things up when that is too much.
     pub(crate) fn watch_budget(&self) {
         let now = self.reactor.now();
@@ -192,10 +187,12 @@ impl Worker {
             return;
         }
         self.pressure.checked.set(Some(now));
-        let (loads, before) = (&self.shared.loads, self.pressure.state.get());
+        let (loads, before) = (&self.shared.loads, self.pressure.state.get().unwrap_or_default());
         let used = loads.budget.memory_used(&loads.used());
         let state = before.next(used, loads.budget.shared);
-        self.pressure.state.set(state);
+        if self.pressure.state.replace(Some(state)) != Some(state) {
+            self.chunks.set_limit(loads.budget.held_limit(state));
+        }
         loads.workers[self.id].state.store(state as usize, Relaxed);
         if state > before {
             self.meters.limit(Limit::Memory);

@@ -12,6 +12,7 @@ use crate::owner::Target;
 use crate::parked::Parked;
 use crate::plan::ListenAddress;
 use crate::pressure::Pressure;
+use crate::ring::Chunks;
 use crate::seats::{Seat, SeatFuture, Seats};
 use crate::view::{Ground, LocalService, PlanView, Slots};
 use crate::warm::Warm;
@@ -49,10 +50,10 @@ pub(crate) struct Worker {
     /// Where sockets are received into; what must last is copied out.
     pub(crate) scratch: RefCell<Box<[u8]>>,
     pub(crate) warm: Warm,
+    /// For what stalled receivers keep waiting.
+    pub(crate) chunks: Rc<Chunks>,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
-    /// Bytes that exchanges hold of bodies.
-    pub(crate) held: Cell<usize>,
     pub(crate) pressure: Pressure,
     pub(crate) doors: RefCell<Doors>,
     pub(crate) parked: RefCell<Parked>,
@@ -94,9 +95,9 @@ impl Worker {
             meters,
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             warm: Warm::default(),
+            chunks: Rc::default(),
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
-            held: Cell::new(0),
             pressure: Pressure::default(),
             doors: RefCell::new(doors),
             parked: RefCell::new(Parked::new()),
@@ -414,7 +415,7 @@ impl Worker {
         load.upstream.store(self.upstream_open.current(), Relaxed);
         load.fresh.store(self.parked.borrow().fresh(), Relaxed);
         load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
-        load.held.store(self.held.get(), Relaxed);
+        load.held.store(self.chunks.held(), Relaxed);
         self.meters.active_exchanges.set(active as i64);
         self.meters.idle_connections.set(self.parked.borrow().len() as i64);
         let drained = self.draining.get() && active == 0 && self.parked.borrow().len() == 0;

@@ -29,6 +29,8 @@ pub struct Connection {
     pub socket: Socket,
     /// Requests that have been sent on it.
     pub requests: u32,
+    /// It was opened while many receivers were slow, with a small receive window.
+    pub narrow: bool,
     opened: Instant,
     count: OpenCount,
 }
@@ -37,7 +39,7 @@ impl Connection {
     /// A new connection, counted while it is open.
     pub fn new(socket: Socket, now: Instant, count: &OpenCount) -> Self {
         count.0.set(count.0.get() + 1);
-        Self { socket, requests: 0, opened: now, count: count.clone() }
+        Self { socket, requests: 0, narrow: false, opened: now, count: count.clone() }
     }
 
     /// Whether a request has been sent on it before the current one.

@@ -28,7 +28,7 @@ fn a_usual_machine_is_bounded_by_its_descriptors_and_leaves_sockets_to_the_kerne
     assert_eq!(budget.in_flight, budget.connections);
     assert_eq!(budget.bodies, budget.connections, "nothing is counted for nothing");
     assert_eq!(budget.socket_buffers, None);
-    assert_eq!(budget.high_mark(State::Normal), 256 * 1024);
+    assert_eq!(budget.held_limit(State::Normal), LIMIT);
 }
 
 #[test]
@@ -86,13 +86,16 @@ fn descriptors_are_enough_for_all_that_is_taken_on() {
 }
 
 #[test]
-fn marks_go_down_with_the_state_and_never_above_the_socket_buffers() {
+fn flows_may_hold_less_from_state_to_state() {
     let small = budget(with_memory(64 * MIB), 20_000, GIB);
     let large = budget(with_memory(8 * GIB), 20_000, GIB);
-    for (budget, first) in [(small, BUFFER_MIN as usize), (large, 256 * 1024)] {
-        let marks = [State::Normal, State::Pressure, State::Full].map(|state| budget.high_mark(state));
-        assert!(marks[0] == first && marks.is_sorted_by(|a, b| a >= b) && marks[2] == 16 * 1024, "{marks:?}");
+    for budget in [small, large] {
+        let limits = [State::Normal, State::Pressure, State::Full].map(|state| budget.held_limit(state));
+        assert!(limits[0] > limits[1] && limits[1] > limits[2] && limits[2] == 0, "{limits:?}");
     }
+    assert_eq!(large.held_limit(State::Normal), LIMIT);
+    let held = 2 * small.held_limit(State::Normal);
+    assert!(small.memory_used(&Used { held, ..Used::default() }) <= small.shared / 3);
 }
 
 #[test]
