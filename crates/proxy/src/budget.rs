@@ -155,6 +155,11 @@ impl Budget {
         }
     }
 
+    /// Bytes that one flow may hold at most: where sockets have bounded buffers, as much as one of these.
+    pub(crate) fn held_by_one(&self) -> usize {
+        self.socket_buffers.map_or(usize::MAX, |bytes| bytes as usize)
+    }
+
     /// Bytes that may be held of bodies.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         self.shared / 3 / self.kernel_factor()

@@ -191,7 +191,7 @@ impl Worker {
         let used = loads.budget.memory_used(&loads.used());
         let state = before.next(used, loads.budget.shared);
         if self.pressure.state.replace(Some(state)) != Some(state) {
-            self.chunks.set_limit(loads.budget.held_limit(state));
+            self.chunks.set_limits(loads.budget.held_limit(state), loads.budget.held_by_one());
         }
         loads.workers[self.id].state.store(state as usize, Relaxed);
         if state > before {
