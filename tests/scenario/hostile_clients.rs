@@ -107,13 +107,11 @@ fn attack_by_many(name: &str, mode: &[&str]) {
 }
 
 #[test]
-#[ignore = "exchanges that make no progress hold every place until their deadlines; others are refused"]
 fn slow_heads_do_not_keep_a_client_from_being_served() {
     attack_by_many("slow_heads_do_not_keep_a_client_from_being_served", SLOW_HEADS);
 }
 
 #[test]
-#[ignore = "exchanges that make no progress hold every place until their deadlines; others are refused"]
 fn slow_bodies_do_not_keep_a_client_from_being_served() {
     attack_by_many("slow_bodies_do_not_keep_a_client_from_being_served", SLOW_BODIES);
 }
@@ -124,7 +122,6 @@ fn many_ranges_do_not_keep_a_client_from_being_served() {
 }
 
 #[test]
-#[ignore = "exchanges that make no progress hold every place until their deadlines; others are refused"]
 fn slow_reads_do_not_keep_a_client_from_being_served() {
     attack_by_many("slow_reads_do_not_keep_a_client_from_being_served", SLOW_READS);
 }

@@ -18,10 +18,10 @@ pub const CHUNK_EXTENSIONS: usize = 16 * 1024;
 pub const TRAILERS: usize = 16 * 1024;
 /// Interim (1xx) responses passed on before one final response.
 pub const INTERIM_RESPONSES: u32 = 16;
-/// Bytes of an unread request body that are drained before a connection is closed.
-pub const DRAIN_BYTES: u64 = 256 * 1024;
-/// Time given to that drain.
-pub const DRAIN_TIME: Duration = Duration::from_millis(1000);
+/// Time for which an unread request body is drained before a connection is closed, in all.
+pub const DRAIN_TIME: Duration = Duration::from_secs(30);
+/// The same without a byte.
+pub const DRAIN_SILENCE: Duration = Duration::from_secs(2);
 /// Bytes read from one socket before another connection gets its turn.
 pub const TURN_BYTES: usize = 256 * 1024;
 /// The same while many receivers are slow.

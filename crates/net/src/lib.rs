@@ -17,4 +17,4 @@ mod wheel;
 pub use mailbox::{Mailbox, SeatWaker};
 pub use prefetch::prefetch;
 pub use reactor::{Owner, Reactor};
-pub use socket::Socket;
+pub use socket::{Socket, SocketId};

@@ -8,6 +8,7 @@
 //! Invariant (the lost edge is the classic bug of edge-triggered code): only [`Reactor::wait`] sets
 //! READ and WRITE, only a call that met EAGAIN or moved less than asked clears them.
 
+use crate::socket::SocketId;
 use crate::wheel::{Entry, NEVER, TICK_MS, Wheel};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -151,6 +152,14 @@ impl Reactor {
             wheel.recycle(entries);
         }
         wheel.follow(now);
+    }
+
+    /// Makes the deadline of a socket pass now. Its owner is not called: that is for the caller to see to.
+    pub fn expire_now(&self, socket: SocketId) {
+        if let Some(source) = self.sources.borrow().get(socket.0 as usize) {
+            source.deadline.set(NEVER);
+            source.readiness.set(source.readiness.get() | ready::EXPIRED);
+        }
     }
 
     /// When [`Self::expire`] has something to do next; `None`: not before something is set.

@@ -16,6 +16,10 @@ use std::time::Duration;
 /// What the kernel is told to hold where it is to hold little, in bytes.
 pub(crate) const LITTLE: u32 = 32 * 1024;
 
+/// A socket's number on its reactor, good as long as it is open.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SocketId(pub(crate) u32);
+
 /// A non-blocking stream socket with its readiness and its one deadline. Dropping it closes it.
 #[derive(Debug)]
 pub struct Socket {
@@ -131,6 +135,11 @@ impl Socket {
     /// Sets (or with `None` takes away) the deadline, from now on; its owner is called when it passes.
     pub fn set_deadline(&self, after: Option<Duration>) {
         self.reactor.set_deadline(self.id, after);
+    }
+
+    /// Its number.
+    pub fn id(&self) -> SocketId {
+        SocketId(self.id)
     }
 
     /// Whether the deadline set last has passed.

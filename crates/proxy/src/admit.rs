@@ -60,6 +60,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
             Ok(Some(0)) => {
                 return Err(Fault::new(FaultKind::ClientGone, "the client left within a request head"));
             }
+            Ok(Some(_)) if waited => worker.note_lag(client, x, x.received.len() as u64),
             Ok(Some(_)) => {}
             Ok(None) if x.received.is_empty() => return Ok(Admitted::Silence),
             Ok(None) if only_line => {
@@ -70,6 +71,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
             Ok(None) => {
                 // The head has begun and is not whole: from here its deadline runs.
                 client.socket.set_deadline(Some(x.view().plan.client_timeouts.head));
+                worker.note_lag(client, x, x.received.len() as u64);
                 waited = true;
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -84,6 +86,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     }
     // Whatever deadline the connection brought along was for other waits.
     client.socket.set_deadline(None);
+    worker.forget_lag(x);
     client.requests += 1;
     client.empty_line = false;
     x.consumed = x.request.len;

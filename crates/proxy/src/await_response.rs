@@ -53,6 +53,7 @@ pub(crate) async fn await_response(
         }
         if (x.upward.is_done() || wait.refused) && !wait.timed {
             wait.timed = true;
+            worker.forget_lag(x);
             // An exchange that waits holds no more than it must.
             x.upward.cool(&worker.warm.buffers);
             x.set_deadline(client, worker.reactor.now(), timeouts.first_byte);
@@ -100,8 +101,11 @@ fn send(
     let pace = wait.pace.get_or_insert_with(|| Pace::new(now, bytes));
     if x.upward.is_stalled() {
         pace.restart(now, bytes);
+        worker.forget_lag(x);
     } else if pace.is_too_slow(now, bytes, rate) {
         return Err(Fault::new(FaultKind::ClientTimeout, "the request body comes too slowly"));
+    } else {
+        worker.note_lag(client, x, bytes);
     }
     x.set_deadline(client, now, rate.window);
     Ok(())

@@ -5,7 +5,7 @@ use crate::serve::{Next, serve};
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
-use thalweg_core::limits::{DRAIN_BYTES, DRAIN_TIME};
+use thalweg_core::limits::{DRAIN_SILENCE, DRAIN_TIME, TURN_BYTES};
 
 /// Pipelined requests served before other connections get their turn.
 const EXCHANGES_PER_TURN: u32 = 32;
@@ -27,6 +27,7 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
             Next::Drain => {
                 let all_read = x.request.len > 0 && x.upward.is_received() && x.received.len() == x.consumed;
                 if !all_read || (client.socket.is_readable() && !client.socket.peer_closed()) {
+                    worker.note_lag(&client, x, 0);
                     drain(worker, &client).await;
                 }
                 break;
@@ -34,6 +35,7 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
             Next::Close => break,
         }
     }
+    worker.forget_lag(x);
     x.downward.cool(&worker.warm.buffers);
     x.leave();
 }
@@ -52,21 +54,28 @@ async fn give_way() {
 }
 
 /// Lets the client read the answer: closing while it still sends would reset the connection and
-/// could destroy the answer on its way (RFC 9112 §9.6). Bounded in bytes and time.
+/// destroy what of the answer is still on its way (RFC 9112 §9.6). Bounded in time, and more tightly in the
+/// time without a byte; where every place is taken, others need this one ([`crate::laggards`]).
 async fn drain(worker: &Worker, client: &Client) {
     client.socket.shutdown_write();
-    client.socket.set_deadline(Some(DRAIN_TIME));
-    let mut left = DRAIN_BYTES;
-    poll_fn(|_| {
+    client.socket.set_deadline(Some(DRAIN_SILENCE));
+    let end = worker.reactor.now() + DRAIN_TIME;
+    poll_fn(|context| {
+        let mut share = TURN_BYTES;
         loop {
-            if client.socket.expired() || left == 0 {
+            if client.socket.expired() || worker.reactor.now() >= end {
                 return Poll::Ready(());
+            }
+            if share == 0 {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
             match client.socket.poll_recv(&mut worker.scratch.borrow_mut()) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(n)) => left = left.saturating_sub(n as u64),
+                Poll::Ready(Ok(n)) => share = share.saturating_sub(n),
             }
+            client.socket.set_deadline(Some(DRAIN_SILENCE));
         }
     })
     .await;

@@ -168,6 +168,11 @@ impl Doors {
             self.shut_for_now();
             return false;
         }
+        let room = match room {
+            // The slowest client has gone by the end of this turn.
+            Room::Nowhere { .. } if worker.call_off_laggard() => Room::Here,
+            room => room,
+        };
         if let Room::Nowhere { crowded } = room
             && self.refusals.len() >= REFUSALS
         {

@@ -158,6 +158,8 @@ pub(crate) struct Exchange {
     pub(crate) upgrade: Upgrade,
     /// Whether the client's connection may be used for another request.
     pub(crate) keep_alive: bool,
+    /// It is noted that the exchange waits for its client.
+    pub(crate) lags: bool,
 
     pub(crate) route: Option<RouteId>,
     /// Time spent waiting for places.
@@ -209,6 +211,7 @@ impl Exchange {
             trusted_peer: false,
             upgrade: Upgrade::None,
             keep_alive: false,
+            lags: false,
             route: None,
             waited: Duration::ZERO,
             attempts: Attempts::default(),

@@ -10,6 +10,7 @@ pub mod plan;
 
 mod clients;
 mod fleet;
+mod laggards;
 mod load;
 mod owner;
 mod pace;

@@ -142,15 +142,18 @@ struct Watch {
 
 impl Watch {
     /// Moves the deadline on, and refuses a client that keeps the exchange alive with next to nothing.
-    fn keep(&mut self, worker: &Worker, client: &Client, x: &Exchange) -> Result<(), Fault> {
+    fn keep(&mut self, worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
         let (now, rate) = (worker.reactor.now(), x.rate());
         let bytes = x.downward.bytes() + x.upward.body();
         let pace = self.pace.get_or_insert_with(|| Pace::new(now, bytes));
         if !x.downward.is_stalled() {
             // The endpoint has sent no more: an event stream may be as slow as it likes.
             pace.restart(now, bytes);
+            worker.forget_lag(x);
         } else if pace.is_too_slow(now, bytes, rate) {
             return Err(Fault::new(FaultKind::ClientTimeout, "the client reads too slowly"));
+        } else {
+            worker.note_lag(client, x, bytes);
         }
         x.set_deadline(client, now, rate.window);
         Ok(())

@@ -8,6 +8,7 @@ use crate::converse::converse;
 use crate::doors::Doors;
 use crate::exchange::{Client, Exchange};
 use crate::fleet::{Command, Shared};
+use crate::laggards::Laggards;
 use crate::owner::Target;
 use crate::parked::Parked;
 use crate::plan::ListenAddress;
@@ -57,6 +58,7 @@ pub(crate) struct Worker {
     pub(crate) pressure: Pressure,
     pub(crate) doors: RefCell<Doors>,
     pub(crate) parked: RefCell<Parked>,
+    pub(crate) laggards: Laggards,
     view: RefCell<Rc<PlanView>>,
     names: RefCell<Arc<Names>>,
     slots: Slots,
@@ -102,6 +104,7 @@ impl Worker {
             pressure: Pressure::default(),
             doors: RefCell::new(doors),
             parked: RefCell::new(Parked::new()),
+            laggards: Laggards::default(),
             view: RefCell::new(Rc::new(view)),
             names: RefCell::new(names),
             slots,
@@ -152,6 +155,9 @@ impl Worker {
             self.call(lists.called[i]);
         }
         lists.called.clear();
+        for seat in self.laggards.take_called_off() {
+            self.poll_seat(seat);
+        }
         self.mailbox().take(&mut lists.commands, &mut lists.woken);
         for seat in lists.woken.drain(..) {
             self.poll_seat(seat);
@@ -245,6 +251,7 @@ impl Worker {
 
     fn poll_seat(&self, seat: u32) {
         if self.seats.poll(seat).is_err() {
+            self.laggards.forget(seat);
             self.meters.panics.add(1);
             self.notice(|| "a bug in the proxy ended an exchange; the message above says where".into());
         }
