@@ -91,7 +91,7 @@ pub(crate) fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("the long link needs root, for namespaces and TUN devices".to_owned());
     }
-    let programs = ["unshare", "nsenter", "ip"];
+    let programs = ["unshare", "nsenter", "chrt", "ip"];
     if let Some(program) = programs.iter().find(|program| !crate::command::exists(program)) {
         return Some(format!("{program} is not installed\nhelp: apt-get install util-linux iproute2"));
     }

@@ -114,12 +114,32 @@ fn device(name: &str) -> io::Result<Tun> {
     devices.into_iter().next().ok_or_else(|| io::Error::other("no device came of it"))
 }
 
+/// One direction of the line, one packet after the other.
+struct Pace {
+    /// Bits per second.
+    rate: u64,
+    /// When the last packet that was admitted has left.
+    free: Instant,
+}
+
+impl Pace {
+    /// When a packet that comes now has left; `None` when too many wait before it.
+    fn admit(&mut self, now: Instant, length: usize) -> Option<Instant> {
+        let begin = self.free.max(now);
+        if begin - now > QUEUE {
+            return None;
+        }
+        self.free = begin + Duration::from_nanos(length as u64 * 8 * 1_000_000_000 / self.rate);
+        Some(self.free)
+    }
+}
+
 /// Takes packets in: decides about each, and when it arrives.
 async fn enter(line: &Line, from: &Tun, sender: &SyncSender<Stamped>, way: u64) {
     let mut buf = vec![0; MTU];
     let mut random = fastrand::Rng::with_seed(way);
     let mut seeded = 0;
-    let mut free = Instant::now();
+    let mut pace = Pace { rate: line.rate, free: Instant::now() };
     loop {
         let Ok(length) = from.recv(&mut buf).await else {
             // Down, or on its way to another namespace.
@@ -136,14 +156,11 @@ async fn enter(line: &Line, from: &Tun, sender: &SyncSender<Stamped>, way: u64) 
             line.counts.dropped.fetch_add(1, Relaxed);
             continue;
         }
-        let begin = free.max(now);
-        let end = begin + Duration::from_nanos(length as u64 * 8 * 1_000_000_000 / line.rate);
-        let packet = Stamped { due: end + line.delay, packet: buf[..length].to_vec() };
-        if begin - now > QUEUE || sender.try_send(packet).is_err() {
+        let packet = |end| Stamped { due: end + line.delay, packet: buf[..length].to_vec() };
+        if pace.admit(now, length).is_none_or(|end| sender.try_send(packet(end)).is_err()) {
             line.counts.overflowed.fetch_add(1, Relaxed);
             continue;
         }
-        free = end;
         line.counts.passed.fetch_add(1, Relaxed);
     }
 }
@@ -157,5 +174,32 @@ fn leave(receiver: &Receiver<Stamped>, to: &Tun) {
         }
         // A device that is down loses the packet, as a cable would.
         let _ = to.try_send(&packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At this rate a full packet takes a millisecond.
+    const RATE: u64 = 12_000_000;
+
+    #[test]
+    fn packets_leave_one_after_the_other_at_the_rate() {
+        let now = Instant::now();
+        let mut pace = Pace { rate: RATE, free: now };
+        assert_eq!(pace.admit(now, MTU), Some(now + Duration::from_millis(1)));
+        assert_eq!(pace.admit(now, MTU / 2), Some(now + Duration::from_micros(1500)));
+        let later = now + Duration::from_secs(1);
+        assert_eq!(pace.admit(later, MTU), Some(later + Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn a_packet_behind_a_full_queue_is_lost_and_a_later_one_is_not() {
+        let now = Instant::now();
+        let mut pace = Pace { rate: RATE, free: now };
+        let admitted = std::iter::repeat_with(|| pace.admit(now, MTU)).take_while(Option::is_some).count();
+        assert_eq!(admitted as u128, QUEUE.as_millis() + 1);
+        assert!(pace.admit(now + Duration::from_millis(2), MTU).is_some());
     }
 }

@@ -24,6 +24,9 @@ const NEAR: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
 /// Packets that a device holds for the line: enough that none is lost before it.
 const DEVICE_QUEUE: usize = 10_000;
 
+/// Priority of the line among real-time processes: any is above all others.
+const PRIORITY: &str = "1";
+
 /// The link, up.
 pub(crate) struct Line {
     child: Child,
@@ -53,7 +56,9 @@ impl Line {
             }
         }
         let place = Place::within(folder.join("line"), far.clone())?;
-        let mut command = place.command(&format!("{PROXY_CPU},{LOAD_CPU}"), program);
+        // Like hardware, the line does not wait for a CPU that others are busy on.
+        let mut command = place.command(&format!("{PROXY_CPU},{LOAD_CPU}"), "chrt".as_ref());
+        command.args(["--fifo", PRIORITY]).arg(program);
         command.args(["far", "near"]).args([args.delay, args.rate].map(|number| number.to_string()));
         let command = command.arg(drop.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;

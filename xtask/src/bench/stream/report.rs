@@ -107,11 +107,21 @@ impl Report<'_> {
                 let name = format!("CPU, × nginx, {}", table.traffic.name);
                 gates.push(Gate { name, most: CPU_GATE, measured: ratio });
             }
-            let bad = own.map(|own| own.samples.iter().map(|sample| sample.bad).sum::<u64>() as f64);
-            let name = format!("failed exchanges, {}", table.traffic.name);
-            gates.push(Gate { name, most: 0.0, measured: bad });
         }
+        gates.push(Gate { name: "failed exchanges".to_owned(), most: 0.0, measured: self.failed() });
         gates
+    }
+
+    /// Exchanges of the product that failed, on the link and on loopback; `None` when it did not take part.
+    fn failed(&self) -> Option<f64> {
+        let own = |peer| peer == Peer::Thalweg;
+        let downloads = self.links.iter().flat_map(|link| &link.proxied).filter(|s| own(s.peer));
+        let turns = self.loopback.iter().flat_map(|table| &table.turns).filter(|turns| own(turns.peer));
+        let downloads: Vec<_> = downloads.flat_map(|seconds| &seconds.rounds).collect();
+        let samples: Vec<_> = turns.flat_map(|turns| &turns.samples).collect();
+        let broken = downloads.iter().filter(|seconds| seconds.is_infinite()).count() as u64;
+        let bad = broken + samples.iter().map(|sample| sample.bad).sum::<u64>();
+        (!downloads.is_empty() || !samples.is_empty()).then_some(bad as f64)
     }
 
     fn method(&self, text: &mut String) -> Result<()> {
@@ -152,7 +162,7 @@ impl Report<'_> {
             "- long link: two network namespaces, a TUN device in each, `bench/peers/delay_line` between them: {} ms \
              each way,\n  {} Mbit/s, a queue of 140 ms, packets of 1,500 bytes; lost packets are drawn per packet in \
              both directions from\n  a seed, the same for all in a round, another one each round; twice as many rounds \
-             with loss",
+             with loss; the line has real-time priority",
             args.delay, args.rate
         )?;
         writeln!(
