@@ -1,7 +1,7 @@
 //! `cargo xtask bench stream`: large bodies. Over a long link, how much longer than directly; on loopback, how much
 //! CPU per gigabyte; and what a relay without any thought, or one that splices, would need.
 //!
-//! Order of a run: build or find the entrants ([`entrant`]) → [`link`] (over [`line`]) → [`loopback`], which measures
+//! Order of a run: build or find the entrants ([`entrant`]) → [`link`] (over [`mod@line`]) → [`loopback`], which measures
 //! the floors too → [`report`]. Both ends are `bench/peers/ends`, which checks every byte.
 
 mod entrant;

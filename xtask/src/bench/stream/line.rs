@@ -52,7 +52,8 @@ impl Line {
         let (far, near) = (Rc::new(Namespace::new()?), Rc::new(Namespace::new()?));
         if let Some(name) = &args.congestion {
             for side in [&far, &near] {
-                side.set("tcp_congestion_control", name).with_context(|| format!("no {name} here"))?;
+                side.set("tcp_congestion_control", name)
+                    .with_context(|| format!("{name} is not in tcp_allowed_congestion_control"))?;
             }
         }
         let place = Place::within(folder.join("line"), far.clone())?;
