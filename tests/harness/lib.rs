@@ -8,26 +8,34 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+pub mod bare;
 pub mod binary;
 pub mod connection;
 pub mod directory;
 pub mod load;
 pub mod message;
+pub mod noise;
 pub mod port;
 pub mod process;
 pub mod program;
 pub mod proxy;
+pub mod talk;
 pub mod upstream;
+pub mod vitals;
 pub mod watchdog;
 pub mod wire;
 
+pub use bare::Bare;
 pub use connection::Connection;
 pub use directory::Directory;
 pub use load::Load;
 pub use message::Message;
+pub use noise::Noise;
 pub use process::Process;
 pub use proxy::Proxy;
+pub use talk::Talk;
 pub use upstream::Upstream;
+pub use vitals::Vitals;
 pub use watchdog::Watchdog;
 
 use std::time::Duration;

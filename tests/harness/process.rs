@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use rustix::process::Signal;
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, Resource, getrlimit, kill_process, setrlimit};
 
 /// Every child that runs now, so that the watchdog can end them all.
 static RUNNING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
@@ -21,6 +21,13 @@ pub fn kill_all() {
     for pid in lock(&RUNNING).iter() {
         let _ = Pid::from_raw(*pid).map(|pid| kill_process(pid, Signal::KILL));
     }
+}
+
+/// Raises the soft limit of descriptors to the hard one: for tests that hold both ends of many connections.
+pub fn raise_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -47,3 +47,23 @@ pub fn run(command: &mut Command, limit: Duration) -> Finished {
     let status = process.wait_exit(limit);
     Finished { code: status.code().unwrap_or(-1), stdout: process.stdout(), stderr: process.stderr() }
 }
+
+/// An interpreter called `name` that has `module`: the one on `$PATH`, else the system's. A missing one is told, and in
+/// CI (`CI=true`) fails the test.
+///
+/// # Panics
+/// When there is none and `CI=true`.
+pub fn find_with_module(name: &str, module: &str) -> Option<PathBuf> {
+    let candidates = [find(name), Some(PathBuf::from("/usr/bin").join(name))];
+    let has = |program: &PathBuf| {
+        let mut command = Command::new(program);
+        program.is_file()
+            && run(command.args(["-c", &format!("import {module}")]), Duration::from_secs(20)).code == 0
+    };
+    let found = candidates.into_iter().flatten().find(has);
+    if found.is_none() {
+        assert_ne!(env::var("CI").as_deref(), Ok("true"), "{name} has no {module}, and CI runs every test");
+        eprintln!("skipped: {name} has no module {module}");
+    }
+    found
+}

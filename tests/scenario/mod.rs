@@ -1,17 +1,27 @@
 //! Scenarios: real clients, real servers, bad days and the life of the process.
 
 mod addresses;
+mod backpressure;
 mod clients;
 mod command_line;
 mod control;
 mod descriptors;
 mod drain;
+mod early_response;
 mod failure;
+mod fairness;
 mod flood;
+mod limits;
+mod hostile_clients;
+mod leaks;
 mod regressions;
 mod servers;
+mod streaming;
 mod syscalls;
+mod tunnels;
+mod websocket;
 
+use std::env;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -24,6 +34,18 @@ use thalweg_tests::{Connection, Proxy, STEP, Watchdog};
 
 /// Most that a scenario may take.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whether the figures of the project's targets are asserted too (`THALWEG_MEASURE=1`): on a quiet machine, with a
+/// release binary. Otherwise the bounds are those that a busy machine and a debug build keep.
+fn measuring() -> bool {
+    env::var("THALWEG_MEASURE").as_deref() == Ok("1")
+}
+
+/// The smallest of `sorted` that is not below this share of them.
+fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
 
 fn watchdog(name: &str) -> Watchdog {
     Watchdog::new(name, LIMIT)

@@ -24,6 +24,10 @@ pub const DRAIN_BYTES: u64 = 256 * 1024;
 pub const DRAIN_TIME: Duration = Duration::from_millis(1000);
 /// Bytes read from one socket before another connection gets its turn.
 pub const TURN_BYTES: usize = 256 * 1024;
+/// The same while many receivers are slow.
+pub const TURN_BYTES_CROWDED: usize = 64 * 1024;
+/// Bytes of a request that are kept, head and body, so that it can be sent again.
+pub const REPLAY: usize = 64 * 1024;
 /// Connections accepted by a worker in one turn.
 pub const ACCEPTS_PER_TURN: usize = 64;
 /// Events taken from the kernel in one turn.

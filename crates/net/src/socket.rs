@@ -7,10 +7,14 @@
 use crate::reactor::{Owner, Reactor, ready};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+
+/// What the kernel is told to hold where it is to hold little, in bytes.
+pub(crate) const LITTLE: u32 = 32 * 1024;
 
 /// A non-blocking stream socket with its readiness and its one deadline. Dropping it closes it.
 #[derive(Debug)]
@@ -132,6 +136,12 @@ impl Socket {
     /// Whether the deadline set last has passed.
     pub fn expired(&self) -> bool {
         self.reactor.readiness(self.id) & ready::EXPIRED != 0
+    }
+
+    /// Lets the kernel hold little that is not on its way yet: for a peer that reads slowly, where many
+    /// do. What is on its way is not bounded by this.
+    pub fn hold_little_unsent(&self) {
+        let _ = SockRef::from(&self.fd).set_tcp_notsent_lowat(LITTLE);
     }
 
     /// Says to the peer that no more bytes will come.

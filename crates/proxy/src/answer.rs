@@ -28,7 +28,7 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
     let read_whole = x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received());
     x.keep_alive &= read_whole && !fault.closes() && !worker.is_draining();
     worker.warm.buffers.lend(x.downward.buffer());
-    write_answer(x, fault);
+    write_answer(worker, x, fault);
     client.socket.set_deadline(Some(SEND_TIME));
     let sent = poll_fn(|_| match x.downward.poll_flush(&client.socket) {
         Poll::Pending if client.socket.expired() => Poll::Ready(false),
@@ -42,7 +42,7 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
     }
 }
 
-fn write_answer(x: &mut Exchange, fault: Fault) {
+fn write_answer(worker: &Worker, x: &mut Exchange, fault: Fault) {
     let form = Form::wanted(x.request.value(&x.received, FieldId::Accept));
     let body = form.body(fault);
     let (keep_alive, version) = (x.keep_alive, x.request.version);
@@ -75,7 +75,7 @@ fn write_answer(x: &mut Exchange, fault: Fault) {
     }
     out.extend_from_slice(b"\r\n");
     if !headless {
-        let fed = x.downward.feed(body.as_bytes());
+        let fed = x.downward.feed(body.as_bytes(), None, &worker.chunks);
         debug_assert_eq!(fed, Ok(body.len()));
     }
 }

@@ -5,13 +5,13 @@
 
 use crate::connect::Upstream;
 use crate::exchange::{Client, Exchange};
-use crate::relay::{Broken, Ends, Pumped};
+use crate::pace::Pace;
+use crate::relay::{Broken, Ends, Keep, Means, Pumped};
 use crate::respond;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use thalweg_core::limits::INTERIM_RESPONSES;
+use thalweg_core::limits::{INTERIM_RESPONSES, REPLAY};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::h1::encode::{write_fields, write_status_line};
 use thalweg_http::rules::strip_response;
@@ -25,6 +25,8 @@ struct Wait {
     refused: bool,
     /// The deadline for the first byte runs.
     timed: bool,
+    /// Of the client, with its request body.
+    pace: Option<Pace>,
 }
 
 /// Sends the request (head, body) and returns when the final response's head has been composed.
@@ -40,10 +42,10 @@ pub(crate) async fn await_response(
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
     poll_fn(|context| {
         if client.socket.expired() {
-            return Poll::Ready(Err(late(x)));
+            return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or_else(|| late(x))));
         }
         if !x.upward.is_done() && !wait.refused {
-            send(worker, client, x, upstream, (&mut wait, context, timeouts.idle))?;
+            send(worker, client, x, upstream, (&mut wait, context))?;
         }
         if x.downward.is_stalled() {
             // An interim response that the client was slow to take.
@@ -53,7 +55,7 @@ pub(crate) async fn await_response(
             wait.timed = true;
             // An exchange that waits holds no more than it must.
             x.upward.cool(&worker.warm.buffers);
-            client.socket.set_deadline(Some(timeouts.first_byte));
+            x.set_deadline(client, worker.reactor.now(), timeouts.first_byte);
         }
         if client.socket.peer_closed() && x.upward.is_received() {
             return Poll::Ready(Err(Fault::new(
@@ -72,11 +74,16 @@ fn send(
     client: &Client,
     x: &mut Exchange,
     upstream: &Upstream,
-    (wait, context, idle): (&mut Wait, &mut Context<'_>, Duration),
+    (wait, context): (&mut Wait, &mut Context<'_>),
 ) -> Result<(), Fault> {
     let ends = Ends { from: &client.socket, to: &upstream.connection.socket };
     let mut moved = false;
-    let pumped = x.upward.poll_pump(&ends, &mut worker.scratch.borrow_mut(), &mut x.received, &mut moved);
+    let most = REPLAY.min(worker.chunks.high_mark());
+    let (received, consumed, whole) = (&mut x.received, &mut x.consumed, &mut x.replayable);
+    let keep = Keep::Replay { received, consumed, whole, most };
+    let mut scratch = worker.scratch.borrow_mut();
+    let mut means = Means::of(&mut scratch, &worker.chunks);
+    let pumped = x.upward.poll_pump(&ends, &mut means, keep, &mut moved);
     match pumped {
         Poll::Ready(Ok(Pumped::Share)) => context.waker().wake_by_ref(),
         Poll::Ready(Ok(Pumped::All)) | Poll::Pending => {}
@@ -86,9 +93,17 @@ fn send(
         }
         Poll::Ready(Err(Broken::ReceiverGone)) => wait.refused = true,
     }
-    if !x.upward.is_done() && (moved || !wait.timed) {
-        client.socket.set_deadline(Some(idle));
+    if x.upward.is_done() || (!moved && wait.pace.is_some()) {
+        return Ok(());
     }
+    let (now, rate, bytes) = (worker.reactor.now(), x.rate(), x.upward.body());
+    let pace = wait.pace.get_or_insert_with(|| Pace::new(now, bytes));
+    if x.upward.is_stalled() {
+        pace.restart(now, bytes);
+    } else if pace.is_too_slow(now, bytes, rate) {
+        return Err(Fault::new(FaultKind::ClientTimeout, "the request body comes too slowly"));
+    }
+    x.set_deadline(client, now, rate.window);
     Ok(())
 }
 
@@ -162,7 +177,7 @@ fn read_heads(
         if x.response.status == 101 {
             check_switch(x, head)?;
         }
-        respond::begin(worker, x, head)?;
+        respond::begin(worker, client, x, head)?;
         worker.warm.fields.take_back(&mut x.response.fields);
         break true;
     };

@@ -41,6 +41,7 @@ pub(crate) fn compose(worker: &Worker, client: &Client, x: &mut Exchange, servic
     let mut flow = std::mem::take(&mut x.upward);
     flow.reset();
     worker.warm.buffers.lend(flow.buffer());
+    flow.bound(x.route().and_then(|route| route.limits.max_body));
     let out = flow.start(x.framing, Side::Downstream, x.framing == Framing::Chunked);
     write_head(out, x, client, service, endpoint);
     x.upward = flow;

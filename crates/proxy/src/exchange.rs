@@ -5,13 +5,14 @@
 //! earlier phases wrote here and adds its own.
 
 use crate::doors::Place;
+use crate::pace::Rate;
 use crate::plan::Route;
 use crate::relay::Flow;
 use crate::view::{LocalService, PlanView};
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use thalweg_core::{Fault, RequestId};
+use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_http::{Framing, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
 use thalweg_route::RouteId;
@@ -159,12 +160,16 @@ pub(crate) struct Exchange {
     pub(crate) keep_alive: bool,
 
     pub(crate) route: Option<RouteId>,
+    /// Time spent waiting for places.
+    pub(crate) waited: Duration,
     pub(crate) attempts: Attempts,
     /// Members tried, by their index.
     pub(crate) tried: Vec<u32>,
 
-    /// Whether the whole request is in `received`, so that it can be sent again.
+    /// Whether all that came of the request is in `received`, so that it can be sent again.
     pub(crate) replayable: bool,
+    /// When the exchange must be over (`timeouts.request`).
+    pub(crate) ends_at: Option<Instant>,
     /// Whether the upstream connection may carry another request after this response.
     pub(crate) upstream_reusable: bool,
 
@@ -205,9 +210,11 @@ impl Exchange {
             upgrade: Upgrade::None,
             keep_alive: false,
             route: None,
+            waited: Duration::ZERO,
             attempts: Attempts::default(),
             tried: Vec::new(),
             replayable: false,
+            ends_at: None,
             upstream_reusable: false,
             upward: Flow::default(),
             answered: Vec::new(),
@@ -236,9 +243,11 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.keep_alive = false;
         self.route = None;
+        self.waited = Duration::ZERO;
         self.attempts.clear();
         self.tried.clear();
         self.replayable = false;
+        self.ends_at = None;
         self.upstream_reusable = false;
         self.upward.reset();
         self.downward.reset();
@@ -282,6 +291,24 @@ impl Exchange {
     /// The service of the route, once it is found.
     pub(crate) fn service(&self) -> Option<&LocalService> {
         self.view.as_ref()?.service(self.route)
+    }
+
+    /// Sets the client's deadline: `after` from now on, or sooner where the whole exchange must end.
+    pub(crate) fn set_deadline(&self, client: &Client, now: Instant, after: Duration) {
+        let left = self.ends_at.map_or(after, |end| after.min(end.saturating_duration_since(now)));
+        client.socket.set_deadline(Some(left));
+    }
+
+    /// The fault of a passed deadline, when it is the one of the whole exchange.
+    pub(crate) fn overdue(&self, now: Instant) -> Option<Fault> {
+        self.ends_at.filter(|end| *end <= now)?;
+        Some(Fault::new(FaultKind::HttpResponseTimeout, "the exchange took longer than the route allows"))
+    }
+
+    /// What the route asks of the client's pace.
+    pub(crate) fn rate(&self) -> Rate {
+        let (timeouts, limits) = self.route().map(|route| (route.timeouts, route.limits)).unwrap_or_default();
+        Rate { window: timeouts.idle, least: limits.min_rate }
     }
 
     /// The path that goes upstream.

@@ -2,10 +2,10 @@
 
 use crate::exchange::{Client, Exchange};
 use thalweg_core::{Fault, FaultKind};
-use thalweg_http::RequestHead;
+use thalweg_http::{Framing, RequestHead};
 use thalweg_route::{FieldLookup, Query};
 
-/// Finds the route by host, path, method, fields, query and client address.
+/// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
 pub(crate) fn find_route(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let fields = Fields { head: &x.request, bytes: &x.received };
     let query = Query {
@@ -20,8 +20,22 @@ pub(crate) fn find_route(client: &Client, x: &mut Exchange) -> Result<(), Fault>
     let found = x.view().plan.table.find(&query);
     x.route = found;
     match found {
-        Some(_) => Ok(()),
+        Some(_) => bound(x),
         None => Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request")),
+    }
+}
+
+/// What the route allows: time for the whole exchange, and bytes of body where they are declared.
+fn bound(x: &mut Exchange) -> Result<(), Fault> {
+    let Some((timeouts, limits)) = x.route().map(|route| (route.timeouts, route.limits)) else {
+        return Ok(());
+    };
+    x.ends_at = timeouts.request.and_then(|time| x.started.checked_add(time));
+    match (x.framing, limits.max_body) {
+        (Framing::Length(length), Some(most)) if length > most => {
+            Err(Fault::request(413, "the request body is larger than allowed"))
+        }
+        _ => Ok(()),
     }
 }
 

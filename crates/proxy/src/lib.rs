@@ -10,6 +10,7 @@ pub mod plan;
 mod fleet;
 mod load;
 mod owner;
+mod pace;
 mod parked;
 mod seats;
 mod view;
@@ -23,15 +24,20 @@ pub mod serve;
 
 mod admit;
 mod answer;
+mod await_place;
 mod await_response;
+mod choose;
 mod compose;
 mod connect;
+mod connection_place;
+mod enter;
 mod filter_request;
 mod find_route;
 mod forward;
 mod record;
 mod relay;
 mod respond;
+mod ring;
 mod tunnel;
 
 pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};

@@ -1,17 +1,46 @@
 //! One direction of an exchange's bytes: from the socket of one side to the socket of the other.
 //!
 //! A flow decodes the framing it receives, writes the framing it sends, and holds what the receiver
-//! has not taken yet. It reads only when it holds nothing, so it never holds more than one receive
-//! buffer, and a receiver that stops reading stops the sender through TCP.
+//! has not taken yet. Reading and writing are decoupled: what arrives is sent at once, and while the
+//! receiver stalls the flow reads on until it holds the high mark; then it stops, so that TCP slows
+//! the sender, and goes on below half of the mark.
 
+use crate::ring::{CHUNK, Chunks, Ring};
 use crate::warm::Stack;
 use std::io::{self, IoSlice};
+use std::rc::Rc;
 use std::task::{Poll, ready};
-use thalweg_core::limits::TURN_BYTES;
+use thalweg_core::limits::{TURN_BYTES, TURN_BYTES_CROWDED};
 use thalweg_core::{Fault, Side};
 use thalweg_http::h1::encode::{CHUNK_END, write_chunk_head, write_last_chunk};
 use thalweg_http::{BodyReader, BodyStep, Framing};
 use thalweg_net::Socket;
+
+/// Payload from this size on is sent from where it was received; less is copied beside what waits,
+/// which is cheaper than a slice of its own.
+const DIRECT: usize = 4 * 1024;
+/// Pieces of memory handed to the kernel at once.
+const SLICES: usize = 10;
+
+/// A stream of bytes in both directions, as flows use it: a socket, or its simulation.
+pub(crate) trait Stream {
+    /// As [`Socket::poll_recv`].
+    fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+    /// As [`Socket::poll_send`].
+    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+}
+
+impl Stream for Socket {
+    #[inline]
+    fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.poll_recv(buffer)
+    }
+
+    #[inline]
+    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.poll_send(slices)
+    }
+}
 
 /// Why a flow cannot go on.
 #[derive(Debug)]
@@ -33,6 +62,57 @@ pub(crate) enum Pumped {
     Share,
 }
 
+/// What the worker lends to a flow while it moves.
+#[derive(Debug)]
+pub(crate) struct Means<'a> {
+    /// Where is received into.
+    pub(crate) scratch: &'a mut [u8],
+    /// Bytes that may be received before others get their turn.
+    pub(crate) share: usize,
+    /// For what must wait.
+    pub(crate) chunks: &'a Rc<Chunks>,
+}
+
+impl<'a> Means<'a> {
+    /// What a flow may use in one turn; less where many receivers are slow.
+    pub(crate) fn of(scratch: &'a mut [u8], chunks: &'a Rc<Chunks>) -> Self {
+        let share = if chunks.is_crowded() { TURN_BYTES_CROWDED } else { TURN_BYTES };
+        Self { scratch, share, chunks }
+    }
+}
+
+/// What is kept of received bytes, beside what the flow itself passes on.
+#[derive(Debug)]
+pub(crate) enum Keep<'a> {
+    /// What stands behind the message.
+    Surplus(&'a mut Vec<u8>),
+    /// Also the message, while it is small enough to be sent again.
+    Replay {
+        /// All bytes since the request's first one, as long as `whole`.
+        received: &'a mut Vec<u8>,
+        /// How many of them belong to the message.
+        consumed: &'a mut usize,
+        /// Whether everything has been kept so far.
+        whole: &'a mut bool,
+        /// Bytes that may be kept.
+        most: usize,
+    },
+}
+
+impl Keep<'_> {
+    fn record(&mut self, read: &[u8], used: usize) {
+        match self {
+            Keep::Surplus(surplus) => surplus.extend_from_slice(&read[used..]),
+            Keep::Replay { received, consumed, whole, most } => {
+                **whole &= received.len() + read.len() <= *most;
+                let from = if **whole { 0 } else { used };
+                **consumed += used - from;
+                received.extend_from_slice(&read[from..]);
+            }
+        }
+    }
+}
+
 /// One direction of bytes.
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -41,14 +121,20 @@ pub(crate) struct Flow {
     chunked: bool,
     /// Whether only the close tells the receiver where the message ends.
     open_ended: bool,
-    /// Bytes to be sent, of which `sent` are gone.
+    ended: bool,
+    /// It holds the high mark and does not read until it holds half of it.
+    paused: bool,
+    /// Bytes to be sent first, of which `sent` are gone: heads, and payload while it is little.
     pending: Vec<u8>,
     sent: usize,
+    /// Bytes to be sent after `pending`.
+    ring: Ring,
     /// Bytes handed to the kernel, heads and framing included.
     bytes: u64,
     /// Bytes of body taken from the sender.
     body: u64,
-    ended: bool,
+    /// Most bytes of body.
+    max_body: u64,
 }
 
 impl Default for Flow {
@@ -57,11 +143,14 @@ impl Default for Flow {
             reader: BodyReader::new(Framing::Empty, Side::Downstream),
             chunked: false,
             open_ended: false,
+            ended: true,
+            paused: false,
             pending: Vec::new(),
             sent: 0,
+            ring: Ring::default(),
             bytes: 0,
             body: 0,
-            ended: true,
+            max_body: u64::MAX,
         }
     }
 }
@@ -69,11 +158,12 @@ impl Default for Flow {
 impl Flow {
     /// Forgets the last message, whatever became of it.
     pub(crate) fn reset(&mut self) {
-        self.pending.clear();
-        self.sent = 0;
+        self.forget();
         self.bytes = 0;
         self.body = 0;
+        self.max_body = u64::MAX;
         self.ended = false;
+        self.paused = false;
     }
 
     /// Starts a message and gives the buffer to which its head is appended. Interim responses that
@@ -85,6 +175,11 @@ impl Flow {
         self.open_ended = !chunked && matches!(framing, Framing::Chunked | Framing::UntilClose);
         self.ended = self.reader.is_complete();
         &mut self.pending
+    }
+
+    /// Refuses a body of more bytes with 413.
+    pub(crate) fn bound(&mut self, max_body: Option<u64>) {
+        self.max_body = max_body.unwrap_or(u64::MAX);
     }
 
     /// Gives up the memory of the buffer, when nothing waits in it.
@@ -100,9 +195,15 @@ impl Flow {
         &mut self.pending
     }
 
-    /// Takes received bytes and says how many belonged to this message.
-    pub(crate) fn feed(&mut self, input: &[u8]) -> Result<usize, Fault> {
-        self.take(input, None)
+    /// Takes received bytes and says how many belonged to this message. With `to` a large payload is
+    /// sent on the spot, behind what waits.
+    pub(crate) fn feed(
+        &mut self,
+        input: &[u8],
+        to: Option<&Socket>,
+        chunks: &Rc<Chunks>,
+    ) -> Result<usize, Fault> {
+        self.take(input, to, chunks)
     }
 
     /// Whether the sender's whole message has been received.
@@ -112,7 +213,7 @@ impl Flow {
 
     /// Whether the receiver keeps bytes waiting.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.sent < self.pending.len()
+        self.queued() > 0
     }
 
     /// Whether only the close tells the receiver where the message ends.
@@ -136,116 +237,196 @@ impl Flow {
     }
 
     /// Sends what is held. Cancel-safe.
-    pub(crate) fn poll_flush(&mut self, to: &Socket) -> Poll<io::Result<()>> {
-        while self.sent < self.pending.len() {
-            let n = ready!(to.poll_send(&[IoSlice::new(&self.pending[self.sent..])]))?;
-            self.sent += n;
-            self.bytes += n as u64;
+    pub(crate) fn poll_flush(&mut self, to: &impl Stream) -> Poll<io::Result<()>> {
+        while self.is_stalled() {
+            let waiting = &self.pending[self.sent..];
+            let n = if self.ring.is_empty() {
+                ready!(to.poll_send(&[IoSlice::new(waiting)]))?
+            } else {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                slices[0] = IoSlice::new(waiting);
+                let count = 1 + self.ring.fill(&mut slices[1..]);
+                let first = usize::from(waiting.is_empty());
+                ready!(to.poll_send(&slices[first..count]))?
+            };
+            self.advance(n);
         }
-        self.pending.clear();
-        self.sent = 0;
         Poll::Ready(Ok(()))
     }
 
-    /// Moves what can be moved. What the sender sent beyond its message goes to `surplus`.
-    /// `moved` is set when bytes went anywhere. Cancel-safe.
-    pub(crate) fn poll_pump(
+    /// Moves what can be moved; `moved` is set when bytes went anywhere. Cancel-safe.
+    pub(crate) fn poll_pump<S: Stream>(
         &mut self,
-        ends: &Ends<'_>,
-        scratch: &mut [u8],
-        surplus: &mut Vec<u8>,
+        ends: &Ends<'_, S>,
+        means: &mut Means<'_>,
+        mut keep: Keep<'_>,
         moved: &mut bool,
     ) -> Poll<Result<Pumped, Broken>> {
-        let mut share = TURN_BYTES;
         loop {
             let before = self.bytes;
             let flushed = self.poll_flush(ends.to);
             *moved |= self.bytes != before;
-            ready!(flushed).map_err(|_| Broken::ReceiverGone)?;
-            if self.ended {
-                return Poll::Ready(Ok(Pumped::All));
+            match flushed {
+                Poll::Ready(Ok(())) if self.ended => return Poll::Ready(Ok(Pumped::All)),
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(Broken::ReceiverGone)),
+                Poll::Pending if self.ended => return Poll::Pending,
+                Poll::Pending => {}
             }
-            if share == 0 {
+            let Some(room) = self.room(means.chunks.high_mark()) else { return Poll::Pending };
+            if means.share == 0 {
                 return Poll::Ready(Ok(Pumped::Share));
             }
-            let n = ready!(ends.from.poll_recv(scratch)).map_err(|_| Broken::SenderGone)?;
+            let room = room.min(means.scratch.len());
+            let n =
+                ready!(ends.from.poll_recv(&mut means.scratch[..room])).map_err(|_| Broken::SenderGone)?;
             *moved = true;
             if n == 0 {
                 self.reader.end_of_input().map_err(Broken::Sender)?;
-                self.end();
+                self.end(means.chunks);
                 continue;
             }
-            share = share.saturating_sub(n);
-            let used = self.take(&scratch[..n], Some(ends.to)).map_err(Broken::Sender)?;
-            surplus.extend_from_slice(&scratch[used..n]);
+            means.share = means.share.saturating_sub(n);
+            let read = &means.scratch[..n];
+            let used = self.take(read, Some(ends.to), means.chunks).map_err(Broken::Sender)?;
+            keep.record(read, used);
         }
     }
 
     /// Gives memory beyond `capacity` back.
     pub(crate) fn shrink_to(&mut self, capacity: usize) {
-        self.pending.clear();
-        self.sent = 0;
+        self.forget();
         self.pending.shrink_to(capacity);
     }
 
-    /// Decodes `input`; sends payload at once when nothing waits before it, keeps the rest.
-    fn take(&mut self, input: &[u8], mut to: Option<&Socket>) -> Result<usize, Fault> {
+    fn forget(&mut self) {
+        self.pending.clear();
+        self.sent = 0;
+        if !self.ring.is_empty() {
+            self.ring.clear();
+        }
+    }
+
+    /// Bytes held for the receiver.
+    fn queued(&self) -> usize {
+        self.pending.len() - self.sent + self.ring.len()
+    }
+
+    /// Bytes that may be read now; `None`: not before the receiver has taken some.
+    fn room(&mut self, mark: usize) -> Option<usize> {
+        let queued = self.queued();
+        self.paused = queued >= mark || (self.paused && queued > mark / 2);
+        (!self.paused).then(|| mark - queued)
+    }
+
+    /// Decodes `input`; sends what it can at once, keeps the rest.
+    fn take<S: Stream>(&mut self, input: &[u8], to: Option<&S>, chunks: &Rc<Chunks>) -> Result<usize, Fault> {
         let mut at = 0;
         while !self.ended {
             match self.reader.read(&input[at..])? {
                 BodyStep::Data { skip, len } => {
                     let payload = &input[at + skip..at + skip + len];
                     self.body += len as u64;
+                    if self.body > self.max_body {
+                        return Err(Fault::request(413, "the request body is larger than allowed"));
+                    }
                     at += skip + len;
-                    // Only the first piece goes out at once: many small ones are sent together.
-                    self.put(payload, to.take());
+                    self.put(payload, to, chunks);
                     if self.reader.is_complete() {
-                        self.end();
+                        self.end(chunks);
                     }
                 }
                 BodyStep::More { consumed } => return Ok(at + consumed),
                 BodyStep::End { consumed } => {
                     at += consumed;
-                    self.end();
+                    self.end(chunks);
                 }
             }
         }
         Ok(at)
     }
 
-    fn put(&mut self, payload: &[u8], to: Option<&Socket>) {
+    /// Sends payload behind what waits, or lets it wait too.
+    fn put<S: Stream>(&mut self, payload: &[u8], to: Option<&S>, chunks: &Rc<Chunks>) {
+        let mut tail: &[u8] = &[];
         if self.chunked {
-            write_chunk_head(&mut self.pending, payload.len());
-            self.pending.extend_from_slice(payload);
-            self.pending.extend_from_slice(CHUNK_END);
-            return;
+            let mut head = Vec::new();
+            let into = if self.ring.is_empty() { &mut self.pending } else { &mut head };
+            write_chunk_head(into, payload.len());
+            if !head.is_empty() {
+                self.ring.push(&head, chunks);
+            }
+            tail = CHUNK_END;
         }
-        let mut rest = payload;
+        let mut gone = 0;
         if let Some(to) = to
-            && self.pending.is_empty()
-            // An error is met again, and reported, when the rest is flushed.
-            && let Poll::Ready(Ok(n)) = to.poll_send(&[IoSlice::new(payload)])
+            && self.ring.is_empty()
+            && (payload.len() >= DIRECT || (self.pending.is_empty() && tail.is_empty()))
         {
-            self.bytes += n as u64;
-            rest = &payload[n..];
+            gone = self.send_with(payload, tail, to);
         }
-        self.pending.extend_from_slice(rest);
+        for part in [payload, tail] {
+            let rest = part.get(gone..).unwrap_or_default();
+            gone = gone.saturating_sub(part.len());
+            if self.ring.is_empty() && self.pending.len() + rest.len() <= CHUNK {
+                self.pending.extend_from_slice(rest);
+            } else {
+                self.ring.push(rest, chunks);
+            }
+        }
     }
 
-    fn end(&mut self) {
+    /// Sends what waits in `pending`, and payload behind it from where it is; says how much of the latter
+    /// is gone. An error is met again, and reported, when the rest is flushed.
+    fn send_with(&mut self, payload: &[u8], tail: &[u8], to: &impl Stream) -> usize {
+        let waiting = self.pending.len() - self.sent;
+        let slices = [&self.pending[self.sent..], payload, tail].map(IoSlice::new);
+        let first = usize::from(waiting == 0);
+        let last = if tail.is_empty() { 2 } else { 3 };
+        let Poll::Ready(Ok(n)) = to.poll_send(&slices[first..last]) else { return 0 };
+        let beyond = n.saturating_sub(waiting);
+        self.bytes += beyond as u64;
+        self.advance(n - beyond);
+        beyond
+    }
+
+    /// The first `n` of the bytes that wait have been handed to the kernel.
+    fn advance(&mut self, n: usize) {
+        self.bytes += n as u64;
+        let first = n.min(self.pending.len() - self.sent);
+        self.sent += first;
+        if self.sent == self.pending.len() {
+            self.pending.clear();
+            self.sent = 0;
+        }
+        if n > first {
+            self.ring.advance(n - first);
+        }
+    }
+
+    fn end(&mut self, chunks: &Rc<Chunks>) {
         if self.ended {
             return;
         }
         self.ended = true;
         if self.chunked {
-            write_last_chunk(&mut self.pending, self.reader.trailers());
+            if self.ring.is_empty() {
+                write_last_chunk(&mut self.pending, self.reader.trailers());
+            } else {
+                let mut last = Vec::new();
+                write_last_chunk(&mut last, self.reader.trailers());
+                self.ring.push(&last, chunks);
+            }
         }
     }
 }
 
 /// The two sockets of a flow.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends<'a> {
-    pub(crate) from: &'a Socket,
-    pub(crate) to: &'a Socket,
+#[derive(Debug)]
+pub(crate) struct Ends<'a, S = Socket> {
+    pub(crate) from: &'a S,
+    pub(crate) to: &'a S,
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,9 @@
 
 use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};
-use crate::relay::{Broken, Ends, Pumped};
+use crate::pace::Pace;
+use crate::relay::{Broken, Ends, Keep, Means, Pumped};
+use crate::ring::Long;
 use crate::serve::Served;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -13,9 +15,14 @@ use thalweg_http::h1::framing::{response_framing, response_keeps_alive};
 use thalweg_http::rules::strip_response;
 use thalweg_http::{FieldId, Framing, Version};
 
+/// A body below this size is small: the kernel may hold all of it, however many clients are slow.
+const SMALL: u64 = 32 * 1024;
+/// A piece of a body from this size on is sent from where it was received.
+const LARGE: usize = 8 * 1024;
+
 /// Composes the head of the final response, of which `head` is the start, and takes what came of
-/// its body. Nothing is sent yet.
-pub(crate) fn begin(worker: &Worker, x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
+/// its body. Nothing is sent yet, but for a large piece of a body in which no fault can come.
+pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
     let framing = response_framing(x.request.method, &x.response, head)?;
     let status = x.response.status;
     x.upstream_reusable = status != 101 && response_keeps_alive(&x.response, head, framing);
@@ -24,6 +31,9 @@ pub(crate) fn begin(worker: &Worker, x: &mut Exchange, head: &[u8]) -> Result<()
         // The length is true for the client too (for HEAD and 304 it is information): it stays in its place.
         let fields = x.response.fields.iter_mut();
         fields.filter(|field| field.id == FieldId::ContentLength).for_each(|field| field.keep = true);
+    }
+    if worker.chunks.is_crowded() && !matches!(framing, Framing::Empty | Framing::Length(..SMALL)) {
+        client.socket.hold_little_unsent();
     }
     // The rest of an unfinished request could not be told from the next one.
     x.keep_alive &= x.upward.is_done() && !worker.is_draining();
@@ -54,7 +64,8 @@ pub(crate) fn begin(worker: &Worker, x: &mut Exchange, head: &[u8]) -> Result<()
         out.extend_from_slice(rest);
         x.downward = flow;
     } else {
-        let fed = flow.feed(rest);
+        let to = (framing != Framing::Chunked).then_some(&client.socket);
+        let fed = flow.feed(rest, to.filter(|_| rest.len() >= LARGE), &worker.chunks);
         if fed.is_err() {
             // Nothing of this response has been sent: it gives way to an answer that says why.
             flow.buffer().truncate(composed_from);
@@ -75,24 +86,23 @@ pub(crate) async fn respond(
     upstream: Upstream,
 ) -> Served {
     let mut surplus = Vec::new();
-    let mut upward_open = !x.upward.is_done();
-    let mut timed = false;
-    let idle = x.route().map(|route| route.timeouts).unwrap_or_default().idle;
+    let mut watch = Watch { upward_open: !x.upward.is_done(), pace: None, long_counted: None };
     let outcome = poll_fn(|context| {
-        if timed && client.socket.expired() {
-            return Poll::Ready(Err(late(x)));
+        if watch.pace.is_some() && client.socket.expired() {
+            return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or_else(|| late(x))));
         }
         let ends = Ends { from: &upstream.connection.socket, to: &client.socket };
         let mut moved = false;
-        let pumped = x.downward.poll_pump(&ends, &mut worker.scratch.borrow_mut(), &mut surplus, &mut moved);
-        match pumped {
+        let mut scratch = worker.scratch.borrow_mut();
+        let mut means = Means::of(&mut scratch, &worker.chunks);
+        match x.downward.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved) {
             Poll::Ready(Ok(Pumped::All)) => return Poll::Ready(Ok(())),
             Poll::Ready(Ok(Pumped::Share)) => context.waker().wake_by_ref(),
             Poll::Ready(Err(broken)) => return Poll::Ready(Err(fault_of(broken))),
             Poll::Pending => {}
         }
-        if upward_open {
-            upward_open = send_rest(worker, client, x, &upstream, (context, &mut moved))?;
+        if watch.upward_open {
+            watch.upward_open = send_rest(&mut means, client, x, &upstream, (context, &mut moved))?;
         }
         if client.socket.is_gone() || (client.socket.peer_closed() && x.upward.is_received()) {
             return Poll::Ready(Err(Fault::new(
@@ -100,9 +110,11 @@ pub(crate) async fn respond(
                 "the client left within the response",
             )));
         }
-        if moved || !timed {
-            timed = true;
-            client.socket.set_deadline(Some(idle));
+        if watch.pace.is_none() {
+            watch.long_counted = Some(worker.chunks.count_long());
+        }
+        if moved || watch.pace.is_none() {
+            watch.keep(worker, client, x)?;
         }
         Poll::Pending
     });
@@ -111,7 +123,7 @@ pub(crate) async fn respond(
     match outcome {
         Ok(()) => {
             if x.upstream_reusable && surplus.is_empty() && x.upward.is_done() {
-                put_back(x, upstream);
+                put_back(worker, x, upstream);
             }
             Served::Whole
         }
@@ -119,17 +131,42 @@ pub(crate) async fn respond(
     }
 }
 
+/// What is watched while a response takes more than one turn.
+struct Watch {
+    /// There may be more of the request.
+    upward_open: bool,
+    /// Of the client, with what it sends and takes.
+    pace: Option<Pace>,
+    long_counted: Option<Long>,
+}
+
+impl Watch {
+    /// Moves the deadline on, and refuses a client that keeps the exchange alive with next to nothing.
+    fn keep(&mut self, worker: &Worker, client: &Client, x: &Exchange) -> Result<(), Fault> {
+        let (now, rate) = (worker.reactor.now(), x.rate());
+        let bytes = x.downward.bytes() + x.upward.body();
+        let pace = self.pace.get_or_insert_with(|| Pace::new(now, bytes));
+        if !x.downward.is_stalled() {
+            // The endpoint has sent no more: an event stream may be as slow as it likes.
+            pace.restart(now, bytes);
+        } else if pace.is_too_slow(now, bytes, rate) {
+            return Err(Fault::new(FaultKind::ClientTimeout, "the client reads too slowly"));
+        }
+        x.set_deadline(client, now, rate.window);
+        Ok(())
+    }
+}
+
 /// Moves what can be moved of a request whose response has begun; says whether there may be more.
 fn send_rest(
-    worker: &Worker,
+    means: &mut Means<'_>,
     client: &Client,
     x: &mut Exchange,
     upstream: &Upstream,
     (context, moved): (&mut Context<'_>, &mut bool),
 ) -> Result<bool, Fault> {
     let ends = Ends { from: &client.socket, to: &upstream.connection.socket };
-    let pumped = x.upward.poll_pump(&ends, &mut worker.scratch.borrow_mut(), &mut x.received, moved);
-    match pumped {
+    match x.upward.poll_pump(&ends, means, Keep::Surplus(&mut x.received), moved) {
         Poll::Pending => Ok(true),
         Poll::Ready(Ok(Pumped::Share)) => {
             context.waker().wake_by_ref();

@@ -2,7 +2,7 @@
 
 use crate::connect::Upstream;
 use crate::exchange::{Client, Exchange};
-use crate::relay::{Broken, Ends, Pumped};
+use crate::relay::{Broken, Ends, Keep, Means, Pumped};
 use crate::serve::Served;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -13,6 +13,7 @@ use thalweg_http::Framing;
 /// Relays a switched connection. What the client sent right behind its request goes first.
 pub(crate) async fn tunnel(worker: &Worker, client: &Client, x: &mut Exchange, upstream: Upstream) -> Served {
     x.keep_alive = false;
+    x.ends_at = None;
     let early = x.received.split_off(x.consumed);
     x.upward.reset();
     x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&early);
@@ -31,6 +32,8 @@ pub(crate) async fn tunnel(worker: &Worker, client: &Client, x: &mut Exchange, u
         }
         let (down, up) = (&client.socket, &upstream.connection.socket);
         let mut moved = false;
+        let mut scratch = worker.scratch.borrow_mut();
+        let mut means = Means::of(&mut scratch, &worker.chunks);
         for (flow, ends, open) in [
             (&mut x.upward, Ends { from: down, to: up }, &mut up_open),
             (&mut x.downward, Ends { from: up, to: down }, &mut down_open),
@@ -38,7 +41,7 @@ pub(crate) async fn tunnel(worker: &Worker, client: &Client, x: &mut Exchange, u
             if !*open {
                 continue;
             }
-            match flow.poll_pump(&ends, &mut worker.scratch.borrow_mut(), &mut none, &mut moved) {
+            match flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut none), &mut moved) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(Pumped::Share)) => context.waker().wake_by_ref(),
                 Poll::Ready(Ok(Pumped::All)) => {

@@ -11,6 +11,7 @@ use crate::fleet::{Command, Shared};
 use crate::owner::Target;
 use crate::parked::Parked;
 use crate::plan::ListenAddress;
+use crate::ring::Chunks;
 use crate::seats::{Seat, SeatFuture, Seats};
 use crate::view::{Ground, LocalService, PlanView, Slots};
 use crate::warm::Warm;
@@ -48,6 +49,8 @@ pub(crate) struct Worker {
     /// Where sockets are received into; what must last is copied out.
     pub(crate) scratch: RefCell<Box<[u8]>>,
     pub(crate) warm: Warm,
+    /// For what stalled receivers keep waiting.
+    pub(crate) chunks: Rc<Chunks>,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
     pub(crate) doors: RefCell<Doors>,
@@ -75,6 +78,7 @@ impl Worker {
         let ground = Ground {
             worker: id,
             registry: &shared.registry,
+            gates: &shared.gates,
             loads: &shared.loads,
             names: &names,
             slots: &slots,
@@ -90,6 +94,7 @@ impl Worker {
             meters,
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             warm: Warm::default(),
+            chunks: Rc::default(),
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
             doors: RefCell::new(doors),
@@ -342,6 +347,7 @@ impl Worker {
                 let ground = Ground {
                     worker: self.id,
                     registry: &self.shared.registry,
+                    gates: &self.shared.gates,
                     loads: &self.shared.loads,
                     names: &names,
                     slots: &self.slots,
@@ -357,6 +363,7 @@ impl Worker {
                     self.park_first(client);
                 }
             }
+            Command::Evict(eviction) => self.slots.evict(&eviction),
             Command::Drain => {
                 let last = self.doors.borrow_mut().close(self);
                 last.into_iter().for_each(|client| self.park_first(client));

@@ -1,0 +1,236 @@
+//! The relay under a deterministic simulation: two streams that read short, write short, refuse and
+//! break off wherever the seed says. A failure names its seed; `SEED=n` runs that one alone.
+
+use super::*;
+use crate::ring::HIGH_MARK;
+use std::cell::{Cell, RefCell};
+
+/// A stream whose kernel is a random number generator.
+struct Simulated {
+    random: RefCell<fastrand::Rng>,
+    /// What its peer sends, of which `read` bytes are gone.
+    incoming: Vec<u8>,
+    read: Cell<usize>,
+    /// What its peer has been given.
+    outgoing: RefCell<Vec<u8>>,
+    /// Bytes after which it breaks, in either direction.
+    breaks_at: usize,
+    /// How often it refuses, of 10.
+    reluctance: u32,
+}
+
+impl Simulated {
+    fn new(random: &mut fastrand::Rng, incoming: Vec<u8>, breaks_at: usize) -> Self {
+        let reluctance = random.u32(..10);
+        let random = RefCell::new(random.fork());
+        Self { random, incoming, read: Cell::new(0), outgoing: RefCell::default(), breaks_at, reluctance }
+    }
+
+    fn refuses(&self) -> bool {
+        self.random.borrow_mut().u32(..10) < self.reluctance
+    }
+
+    /// Some of what is possible, mostly much.
+    fn some(&self, most: usize) -> usize {
+        let mut random = self.random.borrow_mut();
+        if random.bool() { most } else { random.usize(1..=most) }
+    }
+}
+
+impl Stream for Simulated {
+    fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.refuses() {
+            return Poll::Pending;
+        }
+        let read = self.read.get();
+        if read >= self.breaks_at {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        let left = self.incoming.len().min(self.breaks_at) - read;
+        let most = left.min(buffer.len());
+        let n = if most == 0 { 0 } else { self.some(most) };
+        buffer[..n].copy_from_slice(&self.incoming[read..read + n]);
+        self.read.set(read + n);
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if self.refuses() {
+            return Poll::Pending;
+        }
+        let mut outgoing = self.outgoing.borrow_mut();
+        if outgoing.len() >= self.breaks_at {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let all: usize = slices.iter().map(|slice| slice.len()).sum();
+        assert!(all > 0, "an empty send");
+        let n = self.some(all);
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(n).collect();
+        outgoing.extend_from_slice(&bytes);
+        Poll::Ready(Ok(n))
+    }
+}
+
+/// A message: its payload, and how it is framed on the way in.
+struct Message {
+    payload: Vec<u8>,
+    framing: Framing,
+    wire: Vec<u8>,
+}
+
+impl Message {
+    fn new(random: &mut fastrand::Rng) -> Self {
+        let len = match random.u32(..4) {
+            0 => random.usize(1..100),
+            1 => random.usize(1..CHUNK),
+            _ => random.usize(1..1_000_000),
+        };
+        let payload: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+        match random.u32(..3) {
+            0 => Self { framing: Framing::Length(len as u64), wire: payload.clone(), payload },
+            1 => Self { framing: Framing::UntilClose, wire: payload.clone(), payload },
+            _ => Self { framing: Framing::Chunked, wire: in_chunks(&payload, random), payload },
+        }
+    }
+}
+
+fn in_chunks(payload: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut wire = Vec::new();
+    let mut rest = payload;
+    let most = if random.bool() { 300 } else { 200_000 };
+    while !rest.is_empty() {
+        let (chunk, after) = rest.split_at(random.usize(1..=most).min(rest.len()));
+        write_chunk_head(&mut wire, chunk.len());
+        wire.extend_from_slice(chunk);
+        wire.extend_from_slice(CHUNK_END);
+        rest = after;
+    }
+    write_last_chunk(&mut wire, b"");
+    wire
+}
+
+/// The payload of what was sent, as far as it goes, and whether it is whole.
+fn decoded(sent: &[u8], chunked: bool) -> (Vec<u8>, bool) {
+    let framing = if chunked { Framing::Chunked } else { Framing::UntilClose };
+    let mut reader = BodyReader::new(framing, Side::Upstream);
+    let (mut at, mut payload) = (0, Vec::new());
+    loop {
+        match reader.read(&sent[at..]).expect("what the relay writes is valid") {
+            BodyStep::Data { skip, len } => {
+                payload.extend_from_slice(&sent[at + skip..at + skip + len]);
+                at += skip + len;
+            }
+            BodyStep::More { .. } => return (payload, false),
+            BodyStep::End { consumed } => return (payload, at + consumed == sent.len()),
+        }
+    }
+}
+
+const HEAD: &[u8] = b"the head of the message\r\n\r\n";
+const BEHIND: &[u8] = b"the next message";
+
+fn run(seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let message = Message::new(&mut random);
+    let mut wire = message.wire.clone();
+    if message.framing != Framing::UntilClose && random.bool() {
+        wire.extend_from_slice(BEHIND);
+    }
+    let breaks = |random: &mut fastrand::Rng| match random.u32(..4) {
+        0 => random.usize(..message.wire.len() + 100),
+        _ => usize::MAX,
+    };
+    let (sender_breaks, receiver_breaks) = (breaks(&mut random), breaks(&mut random));
+    let from = Simulated::new(&mut random, wire, sender_breaks);
+    let to = Simulated::new(&mut random, Vec::new(), receiver_breaks);
+    let chunked = random.bool();
+    let chunks = Rc::new(Chunks::default());
+    let mut scratch = vec![0; 64 * 1024];
+    let mut surplus = Vec::new();
+    let mut flow = Flow::default();
+    flow.reset();
+    flow.start(message.framing, Side::Upstream, chunked).extend_from_slice(HEAD);
+    let ends = Ends { from: &from, to: &to };
+    let mut turns = 0;
+    let end = loop {
+        turns += 1;
+        assert!(turns < 1_000_000, "it goes on for ever");
+        let mut moved = false;
+        let mut means = Means::of(&mut scratch, &chunks);
+        let before = (from.read.get(), to.outgoing.borrow().len());
+        let pumped = flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved);
+        let after = (from.read.get(), to.outgoing.borrow().len());
+        assert!(before == after || moved, "bytes went somewhere unseen");
+        assert!(flow.queued() <= HIGH_MARK + scratch.len(), "it holds {} bytes", flow.queued());
+        match pumped {
+            Poll::Pending | Poll::Ready(Ok(Pumped::Share)) => {}
+            Poll::Ready(Ok(Pumped::All)) => break None,
+            Poll::Ready(Err(broken)) => break Some(broken),
+        }
+    };
+    let sent = to.outgoing.borrow();
+    assert_eq!(flow.bytes(), sent.len() as u64, "what is counted is what was sent");
+    let body = sent.strip_prefix(HEAD).unwrap_or_default();
+    let (payload, whole) = decoded(body, chunked);
+    assert!(message.payload.starts_with(&payload), "bytes are lost, doubled or out of order");
+    match end {
+        None => {
+            assert_eq!(payload.len(), message.payload.len(), "the end came too early");
+            assert!(whole || !chunked, "the last chunk is missing");
+            assert!(BEHIND.starts_with(&surplus), "the surplus is what stands behind the message");
+            assert!(flow.is_done());
+        }
+        Some(Broken::SenderGone) => assert!(sender_breaks < usize::MAX),
+        Some(Broken::Sender(_)) => assert!(sender_breaks < message.wire.len()),
+        Some(Broken::ReceiverGone) => assert!(receiver_breaks < usize::MAX),
+    }
+    flow.reset();
+    assert_eq!(chunks.held(), 0, "chunks are kept back");
+}
+
+#[test]
+fn bytes_arrive_whole_and_in_order_or_the_break_is_seen() {
+    if let Some(seed) = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+        return run(seed);
+    }
+    let seeds = if std::env::var_os("THALWEG_LONG").is_some() { 20_000 } else { 300 };
+    for seed in 0..seeds {
+        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+            eprintln!("the relay fails with SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_takes_nothing_stops_the_reading_at_the_mark() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let from = Simulated { reluctance: 0, ..Simulated::new(&mut random, vec![7; 10_000_000], usize::MAX) };
+    let to = Simulated { reluctance: 10, ..Simulated::new(&mut random, Vec::new(), usize::MAX) };
+    let chunks = Rc::new(Chunks::default());
+    let mut scratch = vec![0; 64 * 1024];
+    let (mut flow, mut surplus, mut moved) = (Flow::default(), Vec::new(), false);
+    flow.reset();
+    flow.start(Framing::UntilClose, Side::Upstream, false);
+    for _ in 0..100 {
+        let mut means = Means::of(&mut scratch, &chunks);
+        let ends = Ends { from: &from, to: &to };
+        let pumped = flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved);
+        assert!(pumped.is_pending());
+    }
+    let read = from.read.get();
+    assert!((HIGH_MARK..HIGH_MARK + CHUNK).contains(&read), "{read}");
+}
+
+#[test]
+fn a_body_is_kept_for_another_attempt_until_it_is_too_large() {
+    let (mut received, mut consumed, mut whole) = (b"head".to_vec(), 4, true);
+    let mut record = |read: &[u8], used: usize| {
+        let keep = (&mut received, &mut consumed, &mut whole);
+        Keep::Replay { received: keep.0, consumed: keep.1, whole: keep.2, most: 10 }.record(read, used);
+    };
+    record(b"12345", 5);
+    record(b"67", 2);
+    record(b"89next", 2);
+    assert_eq!((&received[..], consumed, whole), (&b"head12345next"[..], 9, false));
+}

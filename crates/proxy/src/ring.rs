@@ -1,0 +1,220 @@
+//! Bytes that wait for a receiver: rings of chunks from the worker's pool.
+//!
+//! A flow whose receiver keeps up never touches this. One that stalls holds chunks up to a mark:
+//! a share of what the worker has left ([`Chunks::high_mark`]), so that few slow receivers get much, many
+//! get little, and all together stay within the limit but for a chunk each. Chunks go back to the pool as they are sent.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::rc::Rc;
+
+/// Bytes of a chunk.
+pub(crate) const CHUNK: usize = 16 * 1024;
+/// What one direction of an exchange may hold while memory is plentiful, in bytes.
+pub(crate) const HIGH_MARK: usize = 128 * 1024;
+/// The mark is this part of what is left (the dynamic threshold of shared-buffer switches).
+const PART: usize = 8;
+/// What the flows of a worker may hold together, unless a budget says otherwise, in bytes.
+const LIMIT: usize = 64 * 1024 * 1024;
+/// From this part of the limit on, slow receivers are many.
+const CROWD: usize = 8;
+/// So are more responses than this that take more than a turn.
+const LONG: usize = 32;
+/// Free chunks kept; more are given back to the allocator.
+const KEPT: usize = 64;
+
+/// The chunks of a worker.
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    free: RefCell<Vec<Vec<u8>>>,
+    lent: Cell<usize>,
+    limit: Cell<usize>,
+    long: Cell<usize>,
+}
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self { free: RefCell::default(), lent: Cell::new(0), limit: Cell::new(LIMIT), long: Cell::new(0) }
+    }
+}
+
+impl Chunks {
+    /// Bytes that one direction of an exchange may hold now, before it stops reading. Never less than a
+    /// chunk: every exchange goes on.
+    pub(crate) fn high_mark(&self) -> usize {
+        let left = self.limit.get().saturating_sub(self.held());
+        (left / PART).clamp(CHUNK, HIGH_MARK)
+    }
+
+    /// Whether receivers that are slow are so many that the kernel is to hold little for each of them too.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.long.get() > LONG || self.held() > self.limit.get() / CROWD
+    }
+
+    /// Counts a response that takes more than a turn, as long as it is kept.
+    pub(crate) fn count_long(self: &Rc<Self>) -> Long {
+        self.long.set(self.long.get() + 1);
+        Long(self.clone())
+    }
+
+    /// Bytes in chunks that are lent.
+    pub(crate) fn held(&self) -> usize {
+        self.lent.get() * CHUNK
+    }
+
+    fn take(self: &Rc<Self>) -> Chunk {
+        self.lent.set(self.lent.get() + 1);
+        let bytes = self.free.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(CHUNK));
+        Chunk { bytes, pool: self.clone() }
+    }
+}
+
+/// A response that takes more than a turn.
+#[derive(Debug)]
+pub(crate) struct Long(Rc<Chunks>);
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        self.0.long.set(self.0.long.get() - 1);
+    }
+}
+
+/// A chunk on loan; dropping it gives it back.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Vec<u8>,
+    pool: Rc<Chunks>,
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.pool.lent.set(self.pool.lent.get() - 1);
+        let mut free = self.pool.free.borrow_mut();
+        if free.len() < KEPT {
+            self.bytes.clear();
+            free.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+/// Bytes in the order in which they came, in chunks.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    chunks: VecDeque<Chunk>,
+    /// How much of the first chunk is gone.
+    gone: usize,
+    len: usize,
+}
+
+impl Ring {
+    /// Bytes that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends bytes.
+    pub(crate) fn push(&mut self, mut bytes: &[u8], pool: &Rc<Chunks>) {
+        self.len += bytes.len();
+        while !bytes.is_empty() {
+            if self.chunks.back().is_none_or(|chunk| chunk.bytes.len() == CHUNK) {
+                self.chunks.push_back(pool.take());
+            }
+            let Some(last) = self.chunks.back_mut() else { return };
+            let (now, rest) = bytes.split_at(bytes.len().min(CHUNK - last.bytes.len()));
+            last.bytes.extend_from_slice(now);
+            bytes = rest;
+        }
+    }
+
+    /// Points at the first bytes, as far as `slices` reaches; says how many slices were set.
+    pub(crate) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut gone = self.gone;
+        let mut count = 0;
+        for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
+            *slice = IoSlice::new(&chunk.bytes[std::mem::take(&mut gone)..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// Forgets the first `n` bytes.
+    pub(crate) fn advance(&mut self, mut n: usize) {
+        n = n.min(self.len);
+        self.len -= n;
+        while let Some(first) = self.chunks.front() {
+            let left = first.bytes.len() - self.gone;
+            if n < left {
+                self.gone += n;
+                return;
+            }
+            n -= left;
+            self.gone = 0;
+            self.chunks.pop_front();
+        }
+    }
+
+    /// Forgets everything and gives the memory back.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the ring holds, through slices as a send sees them.
+    fn content(ring: &Ring) -> Vec<u8> {
+        let mut slices = [IoSlice::new(&[]); 64];
+        let count = ring.fill(&mut slices);
+        slices[..count].iter().flat_map(|slice| slice.to_vec()).collect()
+    }
+
+    #[test]
+    fn many_slow_receivers_get_little_each_and_fit_but_for_a_chunk() {
+        let pool = Rc::new(Chunks::default());
+        assert_eq!((pool.high_mark(), pool.is_crowded()), (HIGH_MARK, false));
+        let mut rings: Vec<Ring> = (0..1000).map(|_| Ring::default()).collect();
+        for ring in &mut rings {
+            while ring.len() < pool.high_mark() {
+                ring.push(&[0; CHUNK], &pool);
+            }
+        }
+        assert!(pool.is_crowded() && pool.held() <= LIMIT + rings.len() * CHUNK, "{}", pool.held());
+        assert!(rings[0].len() > rings[999].len(), "the later ones got less");
+        assert!(rings[999].len() >= CHUNK, "everybody got something");
+        drop(rings);
+        assert_eq!((pool.high_mark(), pool.held()), (HIGH_MARK, 0));
+    }
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_and_the_chunks_go_back() {
+        let pool = Rc::new(Chunks::default());
+        let (mut ring, mut model) = (Ring::default(), Vec::new());
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..2000 {
+            let bytes: Vec<u8> = (0..random.usize(..CHUNK / 2)).map(|_| random.u8(..)).collect();
+            ring.push(&bytes, &pool);
+            model.extend_from_slice(&bytes);
+            let n = random.usize(..=model.len().min(CHUNK));
+            ring.advance(n);
+            model.drain(..n);
+            assert_eq!((ring.len(), ring.is_empty()), (model.len(), model.is_empty()));
+            if model.len() > 20 * CHUNK {
+                assert_eq!(content(&ring), model);
+                ring.advance(model.len());
+                model.clear();
+                assert_eq!(pool.held(), 0, "an empty ring holds nothing");
+            }
+        }
+        ring.push(b"rest", &pool);
+        drop(ring);
+        assert_eq!(pool.held(), 0);
+    }
+}
