@@ -4,16 +4,19 @@
 //! load and backend to another, CPU time per exchange as the figure that is judged. Order of a run: build or
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
-//! generator in [`load`].
+//! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds.
 
 mod configs;
 mod contestant;
+mod figures;
 mod load;
 mod machine;
+mod namespace;
 mod process;
 mod report;
 mod rounds;
 mod single;
+mod stream;
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,6 +39,8 @@ const LOAD_CPU: &str = "1";
 pub(crate) enum Bench {
     /// Small kept-alive HTTP/1.1 exchanges: CPU, latency, memory, system calls
     Small(Small),
+    /// Large bodies: downloads over a long link, CPU per gigabyte on loopback
+    Stream(stream::Stream),
 }
 
 #[derive(clap::Args)]
@@ -79,11 +84,12 @@ pub(crate) struct Small {
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Small(args) => small(args),
+        Bench::Stream(args) => stream::run(args),
     }
 }
 
 fn small(args: &Small) -> Result<()> {
-    for program in ["taskset", "wrk", &args.nginx.to_string_lossy()] {
+    for program in ["taskset", "setpriv", "wrk", &args.nginx.to_string_lossy()] {
         if !exists(program) {
             bail!(
                 "{program} is not installed\nhelp: apt-get install util-linux wrk nginx-light haproxy strace"
@@ -122,7 +128,7 @@ fn small(args: &Small) -> Result<()> {
     // A partial run must not replace the day's result.
     let whole = !args.only_rounds && args.idle > 0 && contestants.len() == Kind::value_variants().len();
     if whole {
-        write_result(&text)?;
+        write_result("small", &text)?;
     }
     if args.gate && !report.passes() {
         bail!("a gate was missed");
@@ -130,9 +136,10 @@ fn small(args: &Small) -> Result<()> {
     Ok(())
 }
 
-fn write_result(text: &str) -> Result<()> {
+/// Writes a report into the folder of results, under the name of the bench and the date.
+fn write_result(bench: &str, text: &str) -> Result<()> {
     let date = output(Command::new("date").arg("+%F"))?;
-    let name = format!("bench/results/small-{}.md", date.trim());
+    let name = format!("bench/results/{bench}-{}.md", date.trim());
     let path = root().join(&name);
     fs::create_dir_all(path.parent().context("no folder for results")?)?;
     fs::write(&path, text)?;

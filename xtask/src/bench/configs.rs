@@ -32,11 +32,11 @@ pub(crate) fn nginx_backend(folder: &Path, port: u16) -> String {
     nginx(folder, &server)
 }
 
-/// nginx as a contestant.
-pub(crate) fn nginx_proxy(folder: &Path, port: u16, backend: SocketAddr) -> String {
+/// nginx as a contestant; `more` are directives for its one location.
+pub(crate) fn nginx_proxy(folder: &Path, listen: SocketAddr, backend: SocketAddr, more: &str) -> String {
     let server = format!(
         "  upstream backend {{\n    server {backend};\n    keepalive 1024; keepalive_requests 1000000000; \
-         keepalive_timeout 1h;\n  }}\n  server {{\n    listen 127.0.0.1:{port} backlog=4096;\n    location / {{\n      \
+         keepalive_timeout 1h;\n  }}\n  server {{\n    listen {listen} backlog=4096;\n    location / {{\n      {more}\
          proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection \"\";\n      \
          proxy_set_header Host $http_host;\n      \
          proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n      \
@@ -47,12 +47,12 @@ pub(crate) fn nginx_proxy(folder: &Path, port: u16, backend: SocketAddr) -> Stri
 }
 
 /// HAProxy.
-pub(crate) fn haproxy(port: u16, backend: SocketAddr) -> String {
+pub(crate) fn haproxy(listen: SocketAddr, backend: SocketAddr) -> String {
     format!(
         "global\n  nbthread 1\n  maxconn {CONNECTIONS}\n\
          defaults\n  mode http\n  no log\n  option http-keep-alive\n  http-reuse always\n  timeout connect 5s\n  \
          timeout client 1h\n  timeout server 1h\n  timeout http-keep-alive 1h\n\
-         frontend web\n  bind 127.0.0.1:{port} backlog 4096\n  option forwardfor\n  \
+         frontend web\n  bind {listen} backlog 4096\n  option forwardfor\n  \
          http-request set-header X-Forwarded-Proto http\n  \
          http-request set-header X-Forwarded-Host %[req.hdr(host)]\n  \
          http-request add-header Via \"1.1 thalweg\"\n  http-request set-header X-Request-Id %[uuid()]\n  \
@@ -62,13 +62,13 @@ pub(crate) fn haproxy(port: u16, backend: SocketAddr) -> String {
 }
 
 /// The product: one listener, one service, one route.
-pub(crate) fn thalweg(port: u16, backend: SocketAddr) -> String {
-    format!("{}routes:\n  - to: one\n", thalweg_head(port, backend))
+pub(crate) fn thalweg(listen: SocketAddr, backend: SocketAddr) -> String {
+    format!("{}routes:\n  - to: one\n", thalweg_head(listen, backend))
 }
 
-fn thalweg_head(port: u16, backend: SocketAddr) -> String {
+fn thalweg_head(listen: SocketAddr, backend: SocketAddr) -> String {
     format!(
-        "listeners: {{ web: {{ address: \"127.0.0.1:{port}\" }} }}\n\
+        "listeners: {{ web: {{ address: \"{listen}\" }} }}\n\
          services: {{ one: {{ endpoints: [ \"http://{backend}\" ] }} }}\n"
     )
 }
@@ -77,8 +77,8 @@ fn thalweg_head(port: u16, backend: SocketAddr) -> String {
 const PATHS: usize = 10;
 
 /// The product with `count` routes, spread over hosts and paths.
-pub(crate) fn thalweg_routes(port: u16, backend: SocketAddr, count: usize) -> String {
-    let mut text = thalweg_head(port, backend) + "routes:\n";
+pub(crate) fn thalweg_routes(listen: SocketAddr, backend: SocketAddr, count: usize) -> String {
+    let mut text = thalweg_head(listen, backend) + "routes:\n";
     for i in 0..count {
         let (host, path) = (route_host(i), i % PATHS);
         text +=
@@ -110,7 +110,8 @@ mod tests {
     fn the_middle_request_hits_a_route_of_the_file() {
         for count in [10, 10_000] {
             let (host, path) = middle_route(count);
-            let text = thalweg_routes(1, SocketAddr::from(([127, 0, 0, 1], 2)), count);
+            let [listen, backend] = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+            let text = thalweg_routes(listen, backend, count);
             let path = path.replace("item", "*");
             assert_eq!(text.matches(&format!("host: \"{host}\", path: \"{path}\"")).count(), 1);
             assert_eq!(text.lines().count(), count + 3);

@@ -5,11 +5,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 
+use super::namespace::Namespace;
 use super::process::Program;
 use super::{LOAD_CPU, PROXY_CPU, Small, configs};
 use crate::command::{cargo, locate, output, root, run};
@@ -45,10 +47,12 @@ pub(crate) struct Contestant {
     pub(crate) version: String,
 }
 
-/// Where contestants run: a folder for their files and the backend that they forward to.
+/// Where contestants run: a folder for their files, the backend that they forward to, and a network of their own
+/// when it is not that of everybody.
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) backend: SocketAddr,
+    namespace: Option<Rc<Namespace>>,
     starts: usize,
 }
 
@@ -62,16 +66,77 @@ pub(crate) struct Running {
 
 impl Place {
     pub(crate) fn new(folder: PathBuf) -> Result<Self> {
-        Ok(Self { folder, backend: SocketAddr::from(([127, 0, 0, 1], 0)), starts: 0 })
+        Ok(Self { folder, backend: SocketAddr::from(([127, 0, 0, 1], 0)), namespace: None, starts: 0 })
+    }
+
+    /// A place inside a namespace.
+    pub(crate) fn within(folder: PathBuf, namespace: Rc<Namespace>) -> Result<Self> {
+        fs::create_dir_all(&folder)?;
+        Ok(Self { namespace: Some(namespace), ..Self::new(folder)? })
     }
 
     /// An address that nobody listens on now.
-    fn address() -> Result<SocketAddr> {
-        Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
+        let find = || Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?);
+        match &self.namespace {
+            None => find(),
+            Some(namespace) => namespace.within(find),
+        }
+    }
+
+    /// Whether it has a network of its own.
+    pub(crate) fn is_within(&self) -> bool {
+        self.namespace.is_some()
+    }
+
+    /// A program on a CPU, here; it is stopped when we die, so that nothing of a broken run stays behind.
+    pub(crate) fn command(&self, cpu: &str, program: &Path) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM"]);
+        if let Some(namespace) = &self.namespace {
+            command.args(namespace.enter());
+        }
+        command.args(["taskset", "-c", cpu]).arg(program);
+        // What the product reads or writes for its user stays out of the measurement.
+        for name in ["THALWEG_CONFIG", "RUST_LOG"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Starts a command with a folder of its own and asks until it answers.
+    pub(crate) fn start(
+        &self,
+        mut command: Command,
+        folder: &Path,
+        address: SocketAddr,
+        (host, path): (&str, &str),
+    ) -> Result<Running> {
+        let log = folder.join("output");
+        let file = fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        // A runtime folder and a state folder of its own, so that several can run.
+        command.env("XDG_RUNTIME_DIR", folder).env("XDG_STATE_HOME", folder).current_dir(folder);
+        let begin = Instant::now();
+        let mut program = Program::new(command.spawn()?);
+        loop {
+            let answer = match &self.namespace {
+                None => ask(address, host, path),
+                Some(namespace) => namespace.within(|| ask(address, host, path)),
+            };
+            if answer.as_ref().is_ok_and(|status| *status == 200) {
+                return Ok(Running { program, address, started_in: begin.elapsed() });
+            }
+            if program.has_ended() || begin.elapsed() > START {
+                let text = fs::read_to_string(&log).unwrap_or_default();
+                bail!("last answer: {answer:?}; it said:\n{text}");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// A folder of its own for each start.
-    fn next_folder(&mut self) -> Result<PathBuf> {
+    pub(crate) fn next_folder(&mut self) -> Result<PathBuf> {
         self.starts += 1;
         let folder = self.folder.join(self.starts.to_string());
         fs::create_dir_all(&folder)?;
@@ -81,12 +146,12 @@ impl Place {
 
 /// Starts the backend.
 pub(crate) fn backend(nginx: &Path, place: &mut Place) -> Result<Running> {
-    let (address, folder) = (Place::address()?, place.next_folder()?);
+    let (address, folder) = (place.address()?, place.next_folder()?);
     let file = folder.join("backend.conf");
     fs::write(&file, configs::nginx_backend(&folder, address.port()))?;
-    let mut command = pinned(LOAD_CPU, &locate(nginx).context("nginx is not here")?);
+    let mut command = place.command(LOAD_CPU, &locate(nginx).context("nginx is not here")?);
     command.arg("-p").arg(&folder).arg("-c").arg(&file);
-    start(command, &folder, address, ("bench", "/")).context("the backend does not start")
+    place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
 }
 
 /// Builds or finds those that the command line names; says which are missing.
@@ -111,7 +176,8 @@ pub(crate) fn find(args: &Small) -> Result<Vec<Contestant>> {
     Ok(found)
 }
 
-fn built(package: &str, given: Option<&Path>) -> Result<PathBuf> {
+/// The binary of a package of this workspace: the one that was given, or built now with the profile dist.
+pub(crate) fn built(package: &str, given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
         return Ok(path.to_owned());
     }
@@ -120,7 +186,8 @@ fn built(package: &str, given: Option<&Path>) -> Result<PathBuf> {
     Ok(metadata.target_directory.join("dist").join(package).into_std_path_buf())
 }
 
-fn version(kind: Kind, program: &Path) -> Result<String> {
+/// What a program says about its version.
+pub(crate) fn version(kind: Kind, program: &Path) -> Result<String> {
     let mut command = Command::new(program);
     let text = match kind {
         Kind::Thalweg => output(command.arg("version"))?,
@@ -136,83 +203,47 @@ fn version(kind: Kind, program: &Path) -> Result<String> {
 impl Contestant {
     /// Starts it in front of the backend and waits for its first answer.
     pub(crate) fn start(&self, place: &mut Place) -> Result<Running> {
-        let (address, folder) = (Place::address()?, place.next_folder()?);
-        let (port, backend) = (address.port(), place.backend);
+        let (address, folder) = (place.address()?, place.next_folder()?);
+        let backend = place.backend;
         let file = folder.join(format!("{}.conf", self.kind.name()));
-        let mut command = pinned(PROXY_CPU, &self.program);
+        let mut command = place.command(PROXY_CPU, &self.program);
         match self.kind {
             Kind::Thalweg => {
-                fs::write(&file, configs::thalweg(port, backend))?;
+                fs::write(&file, configs::thalweg(address, backend))?;
                 command.args(["run", "--config"]).arg(&file);
             }
             Kind::Nginx => {
-                fs::write(&file, configs::nginx_proxy(&folder, port, backend))?;
+                fs::write(&file, configs::nginx_proxy(&folder, address, backend, ""))?;
                 command.arg("-p").arg(&folder).arg("-c").arg(&file);
             }
             Kind::Haproxy => {
-                fs::write(&file, configs::haproxy(port, backend))?;
+                fs::write(&file, configs::haproxy(address, backend))?;
                 command.args(["-db", "-f"]).arg(&file);
             }
             Kind::Floor => {
                 command.arg(address.to_string()).arg(backend.to_string());
             }
         }
-        let running = start(command, &folder, address, ("bench", "/"));
+        let running = place.start(command, &folder, address, ("bench", "/"));
         running.with_context(|| format!("{} does not start", self.kind.name()))
     }
 
     /// Starts the product with `count` routes.
     pub(crate) fn start_with_routes(&self, place: &mut Place, count: usize) -> Result<Running> {
-        let (address, folder) = (Place::address()?, place.next_folder()?);
+        let (address, folder) = (place.address()?, place.next_folder()?);
         let file = folder.join("routes.yaml");
-        fs::write(&file, configs::thalweg_routes(address.port(), place.backend, count))?;
-        let mut command = pinned(PROXY_CPU, &self.program);
+        fs::write(&file, configs::thalweg_routes(address, place.backend, count))?;
+        let mut command = place.command(PROXY_CPU, &self.program);
         command.args(["run", "--config"]).arg(&file);
         let (host, path) = configs::middle_route(count);
-        start(command, &folder, address, (&host, &path)).with_context(|| format!("with {count} routes"))
+        let running = place.start(command, &folder, address, (&host, &path));
+        running.with_context(|| format!("with {count} routes"))
     }
 }
 
-fn pinned(cpu: &str, program: &Path) -> Command {
-    let mut command = Command::new("taskset");
-    command.args(["-c", cpu]).arg(program);
-    // What the product reads or writes for its user stays out of the measurement.
-    for name in ["THALWEG_CONFIG", "RUST_LOG"] {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// Starts a command and asks until it answers.
-fn start(
-    mut command: Command,
-    folder: &Path,
-    address: SocketAddr,
-    (host, path): (&str, &str),
-) -> Result<Running> {
-    let log = folder.join("output");
-    let file = fs::File::create(&log)?;
-    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-    // A runtime folder and a state folder of its own, so that several can run.
-    command.env("XDG_RUNTIME_DIR", folder).env("XDG_STATE_HOME", folder).current_dir(folder);
-    let begin = Instant::now();
-    let mut program = Program::new(command.spawn()?);
-    loop {
-        let answer = ask(address, host, path);
-        if answer.as_ref().is_ok_and(|status| *status == 200) {
-            return Ok(Running { program, address, started_in: begin.elapsed() });
-        }
-        if program.has_ended() || begin.elapsed() > START {
-            let text = fs::read_to_string(&log).unwrap_or_default();
-            bail!("last answer: {answer:?}; it said:\n{text}");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn ask(address: SocketAddr, host: &str, path: &str) -> std::io::Result<u16> {
+fn ask(address: SocketAddr, host: &str, path: &str) -> Result<u16> {
     let mut stream = TcpStream::connect(address)?;
-    exchange(&mut stream, host, path)
+    Ok(exchange(&mut stream, host, path)?)
 }
 
 /// One small exchange on a kept-alive connection; the status of the answer.

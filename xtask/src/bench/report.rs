@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::contestant::{Contestant, Kind};
+use super::figures::{Gate, row, spread, write_gates};
 use super::rounds::{Interleaved, Rounds, Sample};
 use super::single::{ROUTES, Single};
 use super::{LOAD_CPU, PROXY_CPU, Small, configs, machine};
@@ -31,19 +32,6 @@ pub(crate) struct Report<'a> {
     pub(crate) load: f64,
 }
 
-/// A bound and what was measured; `None` when it was not.
-struct Gate {
-    name: String,
-    most: f64,
-    measured: Option<f64>,
-}
-
-impl Gate {
-    fn passes(&self) -> bool {
-        self.measured.is_some_and(|measured| measured <= self.most)
-    }
-}
-
 impl Report<'_> {
     /// Whether every gate is met; one that was not measured is not.
     pub(crate) fn passes(&self) -> bool {
@@ -58,7 +46,7 @@ impl Report<'_> {
             self.table(&mut text, rounds)?;
         }
         self.once(&mut text)?;
-        self.write_gates(&mut text)?;
+        write_gates(&self.gates(), &mut text)?;
         self.method(&mut text)?;
         Ok(text)
     }
@@ -185,16 +173,6 @@ impl Report<'_> {
         gates
     }
 
-    fn write_gates(&self, text: &mut String) -> Result<()> {
-        writeln!(text, "\n## Gates\n\n| thalweg | at most | measured | |\n|---|---|---|---|")?;
-        for gate in self.gates() {
-            let measured = gate.measured.map_or("not measured".to_owned(), |value| format!("{value:.2}"));
-            let word = if gate.passes() { "met" } else { "**missed**" };
-            writeln!(text, "| {} | {} | {measured} | {word} |", gate.name, gate.most)?;
-        }
-        Ok(())
-    }
-
     fn method(&self, text: &mut String) -> Result<()> {
         let args = self.args;
         writeln!(text, "\n## Method\n")?;
@@ -232,14 +210,6 @@ impl Report<'_> {
     }
 }
 
-fn row(text: &mut String, name: &str, cells: impl Iterator<Item = String>) -> Result<()> {
-    let cells: Vec<_> = cells.collect();
-    if !cells.is_empty() {
-        writeln!(text, "| {name} | {} |", cells.join(" | "))?;
-    }
-    Ok(())
-}
-
 /// The calls that make up a steady-state exchange: those of at least one in a hundred exchanges.
 fn most_frequent(calls: &std::collections::BTreeMap<String, f64>) -> String {
     let mut calls: Vec<_> = calls.iter().filter(|(_, per)| **per >= 0.01).collect();
@@ -254,36 +224,4 @@ fn micros(time: Duration) -> f64 {
 /// CPU per exchange of one as a multiple of the other's, round by round.
 fn ratios(of: &[Sample], to: &[Sample]) -> Vec<f64> {
     of.iter().zip(to).map(|(a, b)| a.cpu_us / b.cpu_us).collect()
-}
-
-/// Least, median and most; zeros when there is nothing.
-fn spread(values: &[f64]) -> (f64, f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (Some(&least), Some(&most)) = (sorted.first(), sorted.last()) else { return (0.0, 0.0, 0.0) };
-    let middle = sorted.len() / 2;
-    let median = if sorted.len() % 2 == 1 {
-        sorted[middle]
-    } else {
-        f64::midpoint(sorted[middle - 1], sorted[middle])
-    };
-    (least, median, most)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        assert_eq!(spread(&[4.0, 1.0, 2.0, 3.0]), (1.0, 2.5, 4.0));
-        assert_eq!(spread(&[3.0, 1.0, 2.0]), (1.0, 2.0, 3.0));
-        assert_eq!(spread(&[]), (0.0, 0.0, 0.0));
-    }
-
-    #[test]
-    fn what_was_not_measured_is_missed() {
-        let gate = |measured| Gate { name: String::new(), most: 1.0, measured }.passes();
-        assert!(gate(Some(1.0)) && !gate(Some(1.01)) && !gate(None));
-    }
 }

@@ -1,0 +1,79 @@
+//! The load: `ends get` or `ends put`, pinned, and what it reports.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::bench::LOAD_CPU;
+use crate::bench::contestant::Place;
+use crate::command::output;
+
+/// What to ask for.
+#[derive(Clone, Copy)]
+pub(crate) struct Load<'a> {
+    pub(crate) ends: &'a Path,
+    /// `get` or `put`.
+    pub(crate) verb: &'static str,
+    /// `length` or `chunked`.
+    pub(crate) framing: &'static str,
+    pub(crate) bytes: u64,
+    /// The origin closes after each exchange.
+    pub(crate) close: bool,
+    pub(crate) connections: usize,
+    /// Zero for one exchange on each connection.
+    pub(crate) time: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Outcome {
+    /// Bytes of bodies that arrived whole and right.
+    pub(crate) bytes: u64,
+    pub(crate) time: Duration,
+    pub(crate) exchanges: u64,
+    pub(crate) bad: u64,
+}
+
+impl Load<'_> {
+    /// The command, to be run in a place.
+    pub(crate) fn command(&self, place: &Place, address: SocketAddr) -> Command {
+        let mut command = place.command(LOAD_CPU, self.ends);
+        let close = if self.close { "/close" } else { "" };
+        command.args([self.verb, &address.to_string(), self.framing]);
+        command.arg(format!("{}{close}", self.bytes));
+        command.args([self.connections.to_string(), self.time.as_secs().to_string()]);
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self, place: &Place, address: SocketAddr) -> Result<Outcome> {
+        parse(&output(&mut self.command(place, address))?)
+    }
+}
+
+/// Reads what the client reports.
+pub(crate) fn parse(text: &str) -> Result<Outcome> {
+    let line = text.lines().find_map(|line| line.strip_prefix("RESULT "));
+    let words = line.unwrap_or_default().split_whitespace();
+    let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+    let &[bytes, micros, exchanges, bad] = numbers.as_slice() else {
+        return Err(anyhow::anyhow!("{text}")).context("the client reports nothing");
+    };
+    Ok(Outcome { bytes, time: Duration::from_micros(micros), exchanges, bad })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_client_is_read_between_others() {
+        let outcome = parse("ends: broken\nRESULT 50000000 1500000 1 2\n").unwrap();
+        let expected = Outcome { bytes: 50_000_000, time: Duration::from_millis(1500), exchanges: 1, bad: 2 };
+        assert_eq!(outcome, expected);
+        assert!(parse("ends: broken\n").is_err() && parse("RESULT 1 2 3\n").is_err());
+    }
+}
