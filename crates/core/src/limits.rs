@@ -23,7 +23,7 @@ pub const DRAIN_TIME: Duration = Duration::from_secs(30);
 /// The same without a byte.
 pub const DRAIN_SILENCE: Duration = Duration::from_secs(2);
 /// Bytes read from one socket before another connection gets its turn.
-pub const TURN_BYTES: usize = 256 * 1024;
+pub const TURN_BYTES: usize = 512 * 1024;
 /// The same while many receivers are slow.
 pub const TURN_BYTES_CROWDED: usize = 64 * 1024;
 /// Bytes of a request that are kept, head and body, so that it can be sent again.

@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// Bytes of a chunk.
 pub(crate) const CHUNK: usize = 16 * 1024;
 /// What one direction of an exchange may hold while memory is plentiful, in bytes.
-pub(crate) const HIGH_MARK: usize = 128 * 1024;
+pub(crate) const HIGH_MARK: usize = 256 * 1024;
 /// The mark is this part of what is left (the dynamic threshold of shared-buffer switches).
 const PART: usize = 8;
 /// What the flows of a worker may hold together at most, in bytes; the budget may say less.

@@ -31,7 +31,7 @@ use thalweg_observe::{LogBatch, WorkerMeters};
 use thalweg_upstream::{Member, Names, OpenCount, PeerAddress};
 
 /// Bytes taken from a socket at once.
-const SCRATCH: usize = 64 * 1024;
+const SCRATCH: usize = 256 * 1024;
 /// How often a worker says that it lives, flushes its log and trims its memory.
 const HEARTBEAT: Duration = Duration::from_millis(250);
 
