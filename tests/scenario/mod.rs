@@ -11,6 +11,7 @@ mod early_response;
 mod failure;
 mod fairness;
 mod flood;
+mod limits;
 mod hostile_clients;
 mod leaks;
 mod regressions;

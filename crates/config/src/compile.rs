@@ -7,10 +7,10 @@ use crate::interpolate::Environment;
 use crate::settings::Settings;
 use crate::source::Span;
 use crate::spec::{Declared, FileSpec};
-use crate::validate::{self, Deadlines, Names, Target};
+use crate::validate::{self, Bounds, Deadlines, Names, Target};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use thalweg_proxy::plan::{Plan, Route, RouteLimits, ServiceId};
+use thalweg_proxy::plan::{Plan, Route, ServiceId};
 use thalweg_route::Table;
 use thalweg_upstream::Service;
 
@@ -26,6 +26,7 @@ pub(crate) fn compile(
     let settings = validate::settings(spec, &mut taken, environment, problems);
     let named = validate::services(&spec.services, problems);
     let defaults = Deadlines::read(&spec.defaults.timeouts, true, problems);
+    let bounds = Bounds::read(&spec.defaults.limits, problems);
     let client_timeouts = validate::client_timeouts(&spec.defaults.timeouts, problems);
     let limits = validate::limits(&spec.limits, problems);
     let trusted_proxies = validate::trusted_proxies(&spec.trusted_proxies, problems);
@@ -39,7 +40,7 @@ pub(crate) fn compile(
         routes: HashMap::new(),
     };
     names.take_route_names(&spec.routes, problems);
-    let mut joined = Routes { defaults, ..Routes::default() };
+    let mut joined = Routes { defaults, bounds, ..Routes::default() };
     joined.add(spec, &names, &named, problems);
     warn_of_unused(spec, &joined.used, problems);
     let table = match Table::build(&joined.matches) {
@@ -67,6 +68,8 @@ pub(crate) fn compile(
 #[derive(Default)]
 struct Routes {
     defaults: Deadlines,
+    /// Of the defaults.
+    bounds: Bounds,
     matches: Vec<thalweg_route::RouteMatch>,
     routes: Vec<Route>,
     /// Services of routes that list URLs; they follow the named ones.
@@ -111,7 +114,7 @@ impl Routes {
                 filters: checked.filters,
                 service: ServiceId(service),
                 timeouts,
-                limits: RouteLimits::default(),
+                limits: checked.bounds.resolve(self.bounds),
             });
         }
     }

@@ -133,6 +133,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
         filters: ListSpec::default(),
         to,
         timeouts: crate::spec::TimeoutsSpec::default(),
+        limits: crate::spec::RouteLimitsSpec::default(),
     };
     let routes = ListSpec { items: vec![Spanned::new(span, route)], written: 1 };
     let spec = FileSpec { listeners, routes, ..FileSpec::default() };

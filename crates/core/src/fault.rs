@@ -141,8 +141,8 @@ fault_kinds! {
         "the endpoint did not accept the connection in time";
     DestinationIpUnroutable "destination_ip_unroutable" 502 Upstream Always false true Warn
         "there is no way to the endpoint's address";
-    ConnectionLimitReached "connection_limit_reached" 503 Proxy Never true false Warn
-        "a bound on connections or descriptors was reached";
+    ConnectionLimitReached "connection_limit_reached" 503 Proxy Never false false Warn
+        "a bound on connections, descriptors or exchanges under way was reached";
     ConnectionTerminated "connection_terminated" 502 Upstream IfIdempotent false true Warn
         "the upstream connection ended before the response began";
     ConnectionWriteTimeout "connection_write_timeout" 504 Upstream Never true true Warn

@@ -1,7 +1,7 @@
 //! Starting connections to endpoints.
 
 use crate::reactor::{Owner, Reactor};
-use crate::socket::Socket;
+use crate::socket::{LITTLE, Socket};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
@@ -25,18 +25,30 @@ pub enum PeerAddress {
     Unix(Arc<PathBuf>),
 }
 
-/// Starts a connect; await [`Socket::poll_connected`] before anything else. `silence` is the longest
-/// time without a byte that the connection may have to bear.
+/// How a connection is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// The longest time without a byte that it may have to bear.
+    pub silence: Duration,
+    /// The kernel is to hold little of what has been received and not read. It switches the tuning of the
+    /// receive window off for good: the connection is slow.
+    pub narrow: bool,
+}
+
+/// Starts a connect; await [`Socket::poll_connected`] before anything else.
 ///
 /// # Errors
 /// What the kernel says at once: no route, no descriptors, no such socket file.
-pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner, silence: Duration) -> io::Result<Socket> {
+pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner, manner: Manner) -> io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (fd, started) = match to {
         PeerAddress::Tcp(address) => {
             let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
             let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-            set_options(&fd, silence)?;
+            set_options(&fd, manner.silence)?;
+            if manner.narrow {
+                sockopt::set_socket_recv_buffer_size(&fd, LITTLE as usize)?;
+            }
             let started = rustix::net::connect(&fd, address);
             (fd, started)
         }

@@ -13,8 +13,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What the kernel holds for a peer that has been told to be held little for, in bytes.
-const LITTLE: u32 = 16 * 1024;
+/// What the kernel is told to hold where it is to hold little, in bytes.
+pub(crate) const LITTLE: u32 = 32 * 1024;
 
 /// A non-blocking stream socket with its readiness and its one deadline. Dropping it closes it.
 #[derive(Debug)]
@@ -142,12 +142,6 @@ impl Socket {
     /// do. What is on its way is not bounded by this.
     pub fn hold_little_unsent(&self) {
         let _ = SockRef::from(&self.fd).set_tcp_notsent_lowat(LITTLE);
-    }
-
-    /// Lets the kernel hold little that is not received yet. It switches the tuning of the receive
-    /// window off for good: the connection is slow from here on.
-    pub fn hold_little_unread(&self) {
-        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&self.fd, LITTLE as usize);
     }
 
     /// Says to the peer that no more bytes will come.

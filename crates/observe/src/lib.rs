@@ -28,7 +28,9 @@ mod redact;
 mod stamp;
 
 pub use meter::{Codes, Counter, Gauge, Histogram};
-pub use meters::{BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, WorkerMeters};
+pub use meters::{
+    BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, ServiceMeters, WorkerMeters,
+};
 pub use record::{Format, LogRecord, Timers};
 pub use registry::{Registry, Series};
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

@@ -45,6 +45,18 @@ pub struct EndpointMeters {
     pub response: Histogram,
 }
 
+/// What one worker counts about one service as a whole.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct ServiceMeters {
+    /// Exchanges and tunnels under way.
+    pub active: Gauge,
+    /// Exchanges that wait for a place.
+    pub queued: Gauge,
+    /// How long those that had to wait did, whatever came of it.
+    pub wait: Histogram,
+}
+
 /// What one worker counts about one listener.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -92,6 +104,11 @@ limits! {
     Head "head" "bytes or fields in the head of a message";
     Body "body" "bytes of a body";
     Queue "queue" "exchanges that wait for a place";
+    RouteInFlight "route_in_flight" "`max_in_flight` of a route";
+    ServiceInFlight "service_in_flight" "`max_in_flight` of a service";
+    EndpointInFlight "endpoint_in_flight" "`max_in_flight` of every endpoint of a service";
+    ServiceConnections "service_connections" "`max_connections` of a service";
+    EndpointConnections "endpoint_connections" "`max_connections` of an endpoint";
     Retries "retries" "the retry budget of a service";
     Rate "rate" "requests in a span of time";
     Refusals "refusals" "refusals answered at once; past it connections are closed without an answer";

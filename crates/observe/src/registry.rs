@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::meter::Gauge;
-use crate::meters::{BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, RouteMeters, WorkerMeters};
+use crate::meters::{
+    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, RouteMeters, ServiceMeters, WorkerMeters,
+};
 
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
 /// whose labels all say [`OTHER`].
@@ -27,6 +29,8 @@ pub enum Series<'a> {
     Listener(&'a str),
     /// A route, by name.
     Route(&'a str),
+    /// A service, by name.
+    Service(&'a str),
     /// An endpoint of a service.
     Endpoint {
         /// The service's name.
@@ -45,6 +49,7 @@ pub struct Registry {
     refused_names: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
     pub(crate) routes: Family<RouteMeters, 1>,
+    pub(crate) services: Family<ServiceMeters, 1>,
     pub(crate) endpoints: Family<EndpointMeters, 2>,
     pub(crate) ups: Family<Gauge, 2>,
 }
@@ -60,6 +65,7 @@ impl Registry {
             refused_names: AtomicU64::new(0),
             listeners: Family::new(workers),
             routes: Family::new(workers),
+            services: Family::new(workers),
             endpoints: Family::new(workers),
             ups: Family::new(1),
         }
@@ -85,6 +91,11 @@ impl Registry {
     /// What `worker` counts about the route `name`: made at the first call, the same afterwards.
     pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMeters> {
         self.routes.group(worker, [name], &self.refused_names)
+    }
+
+    /// What `worker` counts about the service `name`: made at the first call, the same afterwards.
+    pub fn service(&self, worker: usize, name: &str) -> Arc<ServiceMeters> {
+        self.services.group(worker, [name], &self.refused_names)
     }
 
     /// What `worker` counts about one endpoint: made at the first call, the same afterwards.
@@ -113,6 +124,7 @@ impl Registry {
     pub fn retain(&self, keep: impl Fn(Series<'_>) -> bool) {
         self.listeners.retain(|[name]| keep(Series::Listener(name)));
         self.routes.retain(|[name]| keep(Series::Route(name)));
+        self.services.retain(|[name]| keep(Series::Service(name)));
         let endpoint = |[service, endpoint]: &[String; 2]| keep(Series::Endpoint { service, endpoint });
         self.endpoints.retain(endpoint);
         self.ups.retain(endpoint);
@@ -127,6 +139,7 @@ impl Registry {
     pub(crate) fn prune(&self) {
         self.listeners.prune();
         self.routes.prune();
+        self.services.prune();
         self.endpoints.prune();
         self.ups.prune();
     }

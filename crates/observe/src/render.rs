@@ -24,6 +24,7 @@ impl Registry {
         self.render_listeners(&mut page);
         self.render_routes(&mut page);
         self.render_endpoints(&mut page);
+        self.render_services(&mut page);
         self.render_workers(&mut page);
         self.render_budget(&mut page);
         ProcessFigures::read().render(&mut page);
@@ -73,6 +74,13 @@ impl Registry {
         counters(page, &names::UPSTREAM_RETRIES, &endpoints, |meters| &meters.retries);
         histograms(page, &names::UPSTREAM_RESPONSE, &endpoints, |meters| &meters.response);
         gauges(page, &names::ENDPOINT_UP, &self.ups.snapshot(), |up| up);
+    }
+
+    fn render_services(&self, page: &mut Exposition) {
+        let services = self.services.snapshot();
+        gauges(page, &names::SERVICE_ACTIVE, &services, |meters| &meters.active);
+        gauges(page, &names::SERVICE_QUEUED, &services, |meters| &meters.queued);
+        histograms(page, &names::QUEUE_WAIT, &services, |meters| &meters.wait);
     }
 
     fn render_workers(&self, page: &mut Exposition) {

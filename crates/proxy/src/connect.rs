@@ -1,5 +1,7 @@
-//! Part of phase 4: a connection to a member, from its pool or new.
+//! Part of phase 5: a connection to a member, from its pool or new.
 
+use crate::choose::{Chosen, shun};
+use crate::connection_place::{Room, connection_place};
 use crate::exchange::{Attempt, Client, Exchange};
 use crate::owner::Target;
 use crate::view::{LocalService, PlanView};
@@ -11,13 +13,16 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
-use thalweg_upstream::{Connection, Member};
+use thalweg_net::connect::Manner;
+use thalweg_upstream::{Connection, ConnectionPermits, Member, Permit};
 
 /// A connection on which the exchange's request travels, and where it goes back to.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) connection: Connection,
     pub(crate) member: Rc<Member>,
+    /// The place at its endpoint, where that has a bound; left when the exchange is done with it.
+    pub(crate) _place: Option<Permit>,
 }
 
 /// Takes an idle connection of the member (unless `fresh`) or opens one.
@@ -25,34 +30,64 @@ pub(crate) async fn connect(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
-    member: &Rc<Member>,
+    chosen: Chosen,
     fresh: bool,
 ) -> Result<Upstream, Fault> {
+    let Chosen { member, place } = chosen;
     let view = x.view().clone();
     let local = service(&view, x)?;
     let mut attempt =
         Attempt { endpoint: member.endpoint, reused: false, connect: Duration::ZERO, fault: None };
-    let sure = !x.request.method.is_idempotent();
-    let policy = &local.state.service.pool;
-    let pooled = if fresh { None } else { member.pool.take(policy, worker.reactor.now(), sure) };
-    let mut connection = match pooled {
-        Some(connection) => {
+    let mut connection = match find(worker, client, x, local, (&member, fresh)).await {
+        Ok(Found::Idle(connection)) => {
             attempt.reused = true;
             x.attempts.push(attempt);
             connection.socket.set_owner(x.owner);
             connection
         }
-        None => {
+        Ok(Found::Room(permits)) => {
             let began = Instant::now();
-            let opened = open(worker, client, x, member).await;
+            let opened = open(worker, client, x, &member).await;
             attempt.connect = began.elapsed();
             x.attempts.push(attempt);
-            count(worker, local, member, &opened);
-            opened?
+            count(worker, local, &member, &opened);
+            opened?.with(permits)
+        }
+        Err(fault) => {
+            x.attempts.push(attempt);
+            return Err(fault);
         }
     };
     connection.requests += 1;
-    Ok(Upstream { connection, member: member.clone() })
+    Ok(Upstream { connection, member, _place: place })
+}
+
+/// A connection, or the places for one.
+enum Found {
+    Idle(Connection),
+    Room(ConnectionPermits),
+}
+
+/// Looks into the pool, unless `fresh`; for a new connection, takes the places that it needs.
+async fn find(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    local: &LocalService,
+    (member, fresh): (&Member, bool),
+) -> Result<Found, Fault> {
+    let (policy, sure) = (&local.state.service.pool, !x.request.method.is_idempotent());
+    let mut idle = if fresh { None } else { member.pool.take(policy, worker.reactor.now(), sure) };
+    loop {
+        if let Some(connection) = idle {
+            return Ok(Found::Idle(connection));
+        }
+        match connection_place(worker, client, x, local, (member, !fresh)).await? {
+            Room::ToOpen(permits) => return Ok(Found::Room(permits)),
+            // It may have died on the way; then the wait begins anew.
+            Room::InPool => idle = member.pool.take_promised(policy, worker.reactor.now(), sure),
+        }
+    }
 }
 
 /// The service of the exchange's route, borrowed from the view so that the exchange stays free.
@@ -61,8 +96,11 @@ pub(crate) fn service<'a>(view: &'a PlanView, x: &Exchange) -> Result<&'a LocalS
 }
 
 /// Gives a connection back to its pool.
-pub(crate) fn put_back(x: &Exchange, upstream: Upstream) {
+pub(crate) fn put_back(worker: &Worker, x: &Exchange, upstream: Upstream) {
     let Some(local) = x.service() else { return };
+    if upstream.connection.narrow && !worker.chunks.is_crowded() {
+        return;
+    }
     let owner = Target::Pool(local.slot).into();
     upstream.member.pool.put(upstream.connection, &local.state.service.pool, owner);
 }
@@ -76,10 +114,12 @@ async fn open(
     worker.make_upstream_room();
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
     let silence = timeouts.idle.max(timeouts.first_byte);
-    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, silence);
+    let manner = Manner { silence, narrow: worker.chunks.is_crowded() };
+    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, manner);
     let socket = socket.map_err(fault_of)?;
     x.set_deadline(client, worker.reactor.now(), timeouts.connect);
-    let connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
+    let mut connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
+    connection.narrow = manner.narrow;
     let connected = poll_fn(|_| {
         if let Poll::Ready(done) = connection.socket.poll_connected() {
             return Poll::Ready(done.map_err(fault_of));
@@ -114,6 +154,7 @@ fn count(worker: &Worker, local: &LocalService, member: &Member, opened: &Result
         }
         Err(fault) if fault.kind.rule().hurts_endpoint => {
             meters.inspect(|meters| meters.connect_failures.add(1));
+            shun(local, member);
             if local.state.failed(member, now) {
                 up(0);
                 worker.notice(|| format!("{}: {fault}; set aside", worker.name_of(local, member)));

@@ -160,6 +160,8 @@ pub(crate) struct Exchange {
     pub(crate) keep_alive: bool,
 
     pub(crate) route: Option<RouteId>,
+    /// Time spent waiting for places.
+    pub(crate) waited: Duration,
     pub(crate) attempts: Attempts,
     /// Members tried, by their index.
     pub(crate) tried: Vec<u32>,
@@ -208,6 +210,7 @@ impl Exchange {
             upgrade: Upgrade::None,
             keep_alive: false,
             route: None,
+            waited: Duration::ZERO,
             attempts: Attempts::default(),
             tried: Vec::new(),
             replayable: false,
@@ -240,6 +243,7 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.keep_alive = false;
         self.route = None;
+        self.waited = Duration::ZERO;
         self.attempts.clear();
         self.tried.clear();
         self.replayable = false;

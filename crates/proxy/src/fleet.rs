@@ -18,7 +18,7 @@ use std::time::Duration;
 use thalweg_core::limits::{DESCRIPTOR_RESERVE, REFUSALS};
 use thalweg_net::{Mailbox, listen};
 use thalweg_observe::{LogWriter, Registry};
-use thalweg_upstream::Names;
+use thalweg_upstream::{Gates, Names, RouteBound};
 use tokio::sync::mpsc;
 
 /// What a worker can be told.
@@ -30,10 +30,20 @@ pub(crate) enum Command {
     Names(Arc<Names>),
     /// A connection that another worker accepted.
     Client(Arrival),
+    /// Close an idle upstream connection: somebody waits for its place.
+    Evict(Arc<Eviction>),
     /// Accept no more, end what is under way.
     Drain,
     /// End the thread.
     Stop,
+}
+
+/// Whose place is needed.
+#[derive(Debug)]
+pub(crate) struct Eviction {
+    pub(crate) service: Arc<str>,
+    /// Its URL; `None`: whichever endpoint.
+    pub(crate) endpoint: Option<Arc<str>>,
 }
 
 /// A connection that was just accepted.
@@ -51,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) log: Option<Arc<LogWriter>>,
     pub(crate) notices: mpsc::Sender<String>,
+    /// The bounds on what is under way.
+    pub(crate) gates: Gates,
     mailboxes: Vec<Arc<Mailbox<Command>>>,
     current: Mutex<(Arc<Plan>, Arc<Names>)>,
 }
@@ -70,6 +82,16 @@ impl Shared {
     /// everything else is rare.
     pub(crate) fn hand(&self, worker: usize, command: Command) {
         self.mailboxes[worker].send(command);
+    }
+
+    /// The plan's bounds hold from now on: told before the workers hear of the plan.
+    fn adopt_bounds(&self, plan: &Plan) {
+        let routes = plan.routes.iter().map(|route| RouteBound {
+            name: route.name.clone(),
+            max_in_flight: route.limits.max_in_flight,
+            queue: route.limits.queue,
+        });
+        self.gates.adopt(routes, plan.services.iter().map(|service| &**service));
     }
 
     /// A worker's mailbox.
@@ -145,9 +167,11 @@ impl Fleet {
             registry: options.registry,
             log: options.log,
             notices: options.notices,
+            gates: Gates::default(),
             mailboxes: mailboxes.map_err(thread_error)?,
             current: Mutex::new((Arc::new(plan), Arc::new(options.names))),
         });
+        shared.adopt_bounds(&shared.plan());
         let mut threads = Vec::with_capacity(workers);
         for (id, sockets) in sockets.into_iter().enumerate() {
             let shared = shared.clone();
@@ -191,6 +215,7 @@ impl Fleet {
     /// Exchanges that begin from now on follow `plan`. Its listeners must be those of the plan in force.
     pub fn set_plan(&self, plan: Plan) {
         let plan = Arc::new(plan);
+        self.shared.adopt_bounds(&plan);
         self.shared.current.lock().unwrap_or_else(PoisonError::into_inner).0 = plan.clone();
         self.tell(|| Command::Plan(plan.clone()));
     }

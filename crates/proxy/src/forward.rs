@@ -1,4 +1,4 @@
-//! Phase 4: have the request answered by an endpoint; on failure, where it is safe, by another.
+//! Phase 5: have the request answered by an endpoint; on failure, where it is safe, by another.
 //!
 //! What is safe: a request that was never sent may always be tried again. One that was sent may be
 //! when it is idempotent (RFC 9110 §9.2.2), its body can be sent again, and no byte of a response
@@ -6,14 +6,14 @@
 //! closed it in the same moment): it costs no attempt.
 
 use crate::await_response::await_response;
+use crate::choose::{Chosen, choose};
 use crate::compose::{check_loop, compose};
 use crate::connect::{Upstream, connect, service};
 use crate::exchange::{Client, Exchange};
 use crate::worker::Worker;
-use std::rc::Rc;
 use thalweg_core::fault::Retry;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_upstream::{Member, ServiceState};
+use thalweg_upstream::ServiceState;
 
 /// Tries of one exchange in all, whatever they count for.
 const TRIES: usize = 16;
@@ -22,15 +22,17 @@ const TRIES: usize = 16;
 pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Upstream, Fault> {
     check_loop(x)?;
     let view = x.view().clone();
-    let state = service(&view, x)?.state.clone();
+    let local = service(&view, x)?;
+    let state = &local.state;
     let mut left = state.service.retry.attempts;
     let mut fresh = false;
     let mut last = None;
     loop {
-        let Some(member) = state.pick(worker.reactor.now(), &x.tried) else {
-            return Err(none_left(&state, last));
+        let Some(chosen) = choose(worker, client, x, local).await? else {
+            return Err(none_left(state, last));
         };
-        let fault = match attempt(worker, client, x, &member, fresh).await {
+        let member = chosen.member.clone();
+        let fault = match attempt(worker, client, x, chosen, fresh).await {
             Ok(upstream) => return Ok(upstream),
             Err(fault) => fault,
         };
@@ -52,7 +54,7 @@ pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) 
             }
         }
         last = Some(fault);
-        if let Some(meters) = service(&view, x)?.meters.get(member.endpoint as usize) {
+        if let Some(meters) = local.meters.get(member.endpoint as usize) {
             meters.retries.add(1);
         }
     }
@@ -62,18 +64,19 @@ async fn attempt(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
-    member: &Rc<Member>,
+    chosen: Chosen,
     fresh: bool,
 ) -> Result<Upstream, Fault> {
     let view = x.view().clone();
     let local = service(&view, x)?;
     // Before the connection is there: a malformed body must not cost one.
-    compose(worker, client, x, &local.state.service, member.endpoint);
+    let endpoint = chosen.member.endpoint;
+    compose(worker, client, x, &local.state.service, endpoint);
     let head = x.request.len;
     x.consumed = head + x.upward.feed(&x.received[head..], None, &worker.chunks)?;
     x.replayable = true;
-    let mut upstream = connect(worker, client, x, member, fresh).await?;
-    if let Some(meters) = local.meters.get(member.endpoint as usize) {
+    let mut upstream = connect(worker, client, x, chosen, fresh).await?;
+    if let Some(meters) = local.meters.get(endpoint as usize) {
         meters.requests.add(1);
         meters.reused.add(u64::from(upstream.connection.is_reused()));
     }

@@ -24,9 +24,13 @@ pub mod serve;
 
 mod admit;
 mod answer;
+mod await_place;
 mod await_response;
+mod choose;
 mod compose;
 mod connect;
+mod connection_place;
+mod enter;
 mod filter_request;
 mod find_route;
 mod forward;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use thalweg_core::limits;
 use thalweg_filter::Filter;
 use thalweg_route::Table;
-use thalweg_upstream::Service;
+use thalweg_upstream::{Priority, QueuePolicy, Service};
 
 /// The position of a service in [`Plan::services`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -111,11 +111,23 @@ pub struct RouteLimits {
     /// Bytes per second that a request body must bring, and that a client must take of a response that
     /// waits for it, as a mean over the idle deadline; 0: no bound. Default 128.
     pub min_rate: u64,
+    /// Exchanges and tunnels under way, 1–1,000,000; default no bound.
+    pub max_in_flight: Option<u32>,
+    /// Who may wait for a place of the route.
+    pub queue: QueuePolicy,
+    /// Who goes first in every queue that an exchange of the route waits in.
+    pub priority: Priority,
 }
 
 impl Default for RouteLimits {
     fn default() -> Self {
-        Self { max_body: None, min_rate: 128 }
+        Self {
+            max_body: None,
+            min_rate: 128,
+            max_in_flight: None,
+            queue: QueuePolicy::default(),
+            priority: Priority::default(),
+        }
     }
 }
 

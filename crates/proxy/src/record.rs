@@ -28,7 +28,7 @@ pub(crate) fn record(worker: &Worker, client: &Client, x: &Exchange) {
         && let (None, Some(endpoint)) = (last.fault, service.meters.get(last.endpoint as usize))
         && let Some(first_byte) = x.first_byte
     {
-        endpoint.response.record(first_byte);
+        endpoint.response.record(first_byte.saturating_sub(x.waited));
     }
     if let Some(log) = &mut *worker.log.borrow_mut() {
         log.push(&line(client, x, duration));
@@ -66,6 +66,7 @@ fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecor
         attempts: x.attempts.len() as u32,
         reused: last.is_some_and(|last| last.reused),
         timers: Timers {
+            wait: (!x.waited.is_zero()).then_some(x.waited.as_micros() as u64),
             connect: last.map(|last| last.connect.as_micros() as u64),
             first_byte: x.first_byte.map(|time| time.as_micros() as u64),
             total: duration.as_micros() as u64,

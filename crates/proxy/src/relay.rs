@@ -231,11 +231,6 @@ impl Flow {
         self.bytes
     }
 
-    /// Whether it has stopped reading because the receiver takes too little.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused
-    }
-
     /// Bytes of body taken from the sender.
     pub(crate) fn body(&self) -> u64 {
         self.body
@@ -321,7 +316,7 @@ impl Flow {
     fn room(&mut self, mark: usize) -> Option<usize> {
         let queued = self.queued();
         self.paused = queued >= mark || (self.paused && queued > mark / 2);
-        (!self.paused).then(|| (mark - queued).max(CHUNK))
+        (!self.paused).then(|| mark - queued)
     }
 
     /// Decodes `input`; sends what it can at once, keeps the rest.

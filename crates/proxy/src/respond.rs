@@ -4,6 +4,7 @@ use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};
 use crate::pace::Pace;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
+use crate::ring::Long;
 use crate::serve::Served;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -14,6 +15,8 @@ use thalweg_http::h1::framing::{response_framing, response_keeps_alive};
 use thalweg_http::rules::strip_response;
 use thalweg_http::{FieldId, Framing, Version};
 
+/// A body below this size is small: the kernel may hold all of it, however many clients are slow.
+const SMALL: u64 = 32 * 1024;
 /// A piece of a body from this size on is sent from where it was received.
 const LARGE: usize = 8 * 1024;
 
@@ -28,6 +31,9 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         // The length is true for the client too (for HEAD and 304 it is information): it stays in its place.
         let fields = x.response.fields.iter_mut();
         fields.filter(|field| field.id == FieldId::ContentLength).for_each(|field| field.keep = true);
+    }
+    if worker.chunks.is_crowded() && !matches!(framing, Framing::Empty | Framing::Length(..SMALL)) {
+        client.socket.hold_little_unsent();
     }
     // The rest of an unfinished request could not be told from the next one.
     x.keep_alive &= x.upward.is_done() && !worker.is_draining();
@@ -80,7 +86,7 @@ pub(crate) async fn respond(
     upstream: Upstream,
 ) -> Served {
     let mut surplus = Vec::new();
-    let mut watch = Watch { upward_open: !x.upward.is_done(), pace: None, narrow: (false, false) };
+    let mut watch = Watch { upward_open: !x.upward.is_done(), pace: None, long_counted: None };
     let outcome = poll_fn(|context| {
         if watch.pace.is_some() && client.socket.expired() {
             return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or_else(|| late(x))));
@@ -104,8 +110,8 @@ pub(crate) async fn respond(
                 "the client left within the response",
             )));
         }
-        if worker.chunks.is_crowded() {
-            watch.narrow(client, x, &upstream);
+        if watch.pace.is_none() {
+            watch.long_counted = Some(worker.chunks.count_long());
         }
         if moved || watch.pace.is_none() {
             watch.keep(worker, client, x)?;
@@ -117,7 +123,7 @@ pub(crate) async fn respond(
     match outcome {
         Ok(()) => {
             if x.upstream_reusable && surplus.is_empty() && x.upward.is_done() {
-                put_back(x, upstream);
+                put_back(worker, x, upstream);
             }
             Served::Whole
         }
@@ -131,24 +137,10 @@ struct Watch {
     upward_open: bool,
     /// Of the client, with what it sends and takes.
     pace: Option<Pace>,
-    /// The kernel has been told to hold little for the client, and for the upstream.
-    narrow: (bool, bool),
+    long_counted: Option<Long>,
 }
 
 impl Watch {
-    /// Where many clients read slowly, the kernel is to hold little for each: unsent bytes at once, before
-    /// they have become many; unread ones when the client has proved to be slow, for such a
-    /// connection is of no use to others.
-    fn narrow(&mut self, client: &Client, x: &mut Exchange, upstream: &Upstream) {
-        if !std::mem::replace(&mut self.narrow.0, true) {
-            client.socket.hold_little_unsent();
-        }
-        if x.downward.is_paused() && !std::mem::replace(&mut self.narrow.1, true) {
-            upstream.connection.socket.hold_little_unread();
-            x.upstream_reusable = false;
-        }
-    }
-
     /// Moves the deadline on, and refuses a client that keeps the exchange alive with next to nothing.
     fn keep(&mut self, worker: &Worker, client: &Client, x: &Exchange) -> Result<(), Fault> {
         let (now, rate) = (worker.reactor.now(), x.rate());

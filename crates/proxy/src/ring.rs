@@ -19,6 +19,8 @@ const PART: usize = 8;
 const LIMIT: usize = 64 * 1024 * 1024;
 /// From this part of the limit on, slow receivers are many.
 const CROWD: usize = 8;
+/// So are more responses than this that take more than a turn.
+const LONG: usize = 32;
 /// Free chunks kept; more are given back to the allocator.
 const KEPT: usize = 64;
 
@@ -28,11 +30,12 @@ pub(crate) struct Chunks {
     free: RefCell<Vec<Vec<u8>>>,
     lent: Cell<usize>,
     limit: Cell<usize>,
+    long: Cell<usize>,
 }
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self { free: RefCell::default(), lent: Cell::new(0), limit: Cell::new(LIMIT) }
+        Self { free: RefCell::default(), lent: Cell::new(0), limit: Cell::new(LIMIT), long: Cell::new(0) }
     }
 }
 
@@ -44,9 +47,15 @@ impl Chunks {
         (left / PART).clamp(CHUNK, HIGH_MARK)
     }
 
-    /// Whether so much is held that the kernel is to hold little for slow receivers too.
+    /// Whether receivers that are slow are so many that the kernel is to hold little for each of them too.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.held() > self.limit.get() / CROWD
+        self.long.get() > LONG || self.held() > self.limit.get() / CROWD
+    }
+
+    /// Counts a response that takes more than a turn, as long as it is kept.
+    pub(crate) fn count_long(self: &Rc<Self>) -> Long {
+        self.long.set(self.long.get() + 1);
+        Long(self.clone())
     }
 
     /// Bytes in chunks that are lent.
@@ -58,6 +67,16 @@ impl Chunks {
         self.lent.set(self.lent.get() + 1);
         let bytes = self.free.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(CHUNK));
         Chunk { bytes, pool: self.clone() }
+    }
+}
+
+/// A response that takes more than a turn.
+#[derive(Debug)]
+pub(crate) struct Long(Rc<Chunks>);
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        self.0.long.set(self.0.long.get() - 1);
     }
 }
 

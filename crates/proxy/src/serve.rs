@@ -1,7 +1,7 @@
 //! The path of a request, phase by phase: the table of contents of the product.
 //!
 //! ```text
-//! admit → find_route → filter_request → forward (connect, send, await) → respond → record
+//! admit → find_route → filter_request → enter → forward (choose, connect, send, await) → respond → record
 //! ```
 //!
 //! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
@@ -9,6 +9,7 @@
 
 use crate::admit::{Admitted, admit};
 use crate::answer::answer_fault;
+use crate::enter::enter;
 use crate::exchange::{Client, Exchange};
 use crate::filter_request::filter_request;
 use crate::find_route::find_route;
@@ -62,6 +63,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
     find_route(client, x)?;
     filter_request(x)?;
+    let _places = enter(worker, client, x).await?;
     let upstream = forward(worker, client, x).await?;
     if x.status == 101 {
         return Ok(tunnel(worker, client, x, upstream).await);

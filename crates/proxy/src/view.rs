@@ -4,6 +4,7 @@
 //! exchange keeps the view it began with until it ends.
 
 use crate::doors::Door;
+use crate::fleet::Eviction;
 use crate::load::Loads;
 use crate::plan::{Plan, Route};
 use std::cell::RefCell;
@@ -12,9 +13,9 @@ use std::sync::Arc;
 use thalweg_balance::Seed;
 use thalweg_core::limits;
 use thalweg_http::HeadLimits;
-use thalweg_observe::{EndpointMeters, Gauge, Registry, RouteMeters};
+use thalweg_observe::{EndpointMeters, Gauge, Registry, RouteMeters, ServiceMeters};
 use thalweg_route::RouteId;
-use thalweg_upstream::{Names, ServiceState};
+use thalweg_upstream::{Entrance, Gates, Names, ServiceGates, ServiceState};
 
 /// A service with its number in the worker's [`Slots`] and its meters.
 #[derive(Debug)]
@@ -25,6 +26,50 @@ pub(crate) struct LocalService {
     pub(crate) meters: Vec<Arc<EndpointMeters>>,
     /// By endpoint: 1 while it accepts connections, as far as is known.
     pub(crate) up: Vec<Arc<Gauge>>,
+    pub(crate) gates: ServiceGates,
+    /// Of the service as a whole.
+    totals: Rc<Totals>,
+}
+
+impl LocalService {
+    /// Counts an exchange under way.
+    pub(crate) fn under_way(&self) -> Tally {
+        Tally::new(&self.totals, |meters| &meters.active)
+    }
+
+    /// Counts an exchange that waits.
+    pub(crate) fn queued(&self) -> Tally {
+        Tally::new(&self.totals, |meters| &meters.queued)
+    }
+}
+
+/// The meters of a service, pointed at without an atomic step.
+#[derive(Debug)]
+struct Totals(Arc<ServiceMeters>);
+
+/// One more in a gauge of a service, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    totals: Rc<Totals>,
+    gauge: fn(&ServiceMeters) -> &Gauge,
+}
+
+impl Tally {
+    fn new(totals: &Rc<Totals>, gauge: fn(&ServiceMeters) -> &Gauge) -> Self {
+        gauge(&totals.0).add(1);
+        Self { totals: totals.clone(), gauge }
+    }
+
+    /// The meters that the gauge belongs to.
+    pub(crate) fn meters(&self) -> &ServiceMeters {
+        &self.totals.0
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        (self.gauge)(&self.totals.0).sub(1);
+    }
 }
 
 /// A plan on one worker.
@@ -33,6 +78,8 @@ pub(crate) struct PlanView {
     pub(crate) plan: Arc<Plan>,
     pub(crate) services: Vec<LocalService>,
     pub(crate) routes: Vec<Arc<RouteMeters>>,
+    /// By route; empty when none has a bound.
+    route_gates: Vec<Option<Entrance>>,
     /// For requests that no route takes.
     pub(crate) no_route: Arc<RouteMeters>,
     pub(crate) listeners: Vec<Rc<Door>>,
@@ -43,6 +90,7 @@ pub(crate) struct PlanView {
 pub(crate) struct Ground<'a> {
     pub(crate) worker: usize,
     pub(crate) registry: &'a Registry,
+    pub(crate) gates: &'a Gates,
     pub(crate) loads: &'a Arc<Loads>,
     pub(crate) names: &'a Names,
     pub(crate) slots: &'a Slots,
@@ -51,7 +99,7 @@ pub(crate) struct Ground<'a> {
 impl PlanView {
     /// The view of `plan`; services that `old` has in the same form keep their state.
     pub(crate) fn new(plan: Arc<Plan>, ground: &Ground<'_>, old: Option<&Self>) -> Self {
-        let Ground { worker, registry, loads, names, slots } = *ground;
+        let Ground { worker, registry, gates, loads, names, slots } = *ground;
         let door = |name: &str| {
             Rc::new(Door { loads: loads.clone(), worker, meters: registry.listener(worker, name) })
         };
@@ -71,11 +119,19 @@ impl PlanView {
             if kept.is_none() {
                 up.iter().for_each(|gauge| gauge.set(1));
             }
-            LocalService { state, slot, meters: meters.collect(), up }
+            let totals = Rc::new(Totals(registry.service(worker, &service.name)));
+            let gates = gates.service(service);
+            LocalService { state, slot, meters: meters.collect(), up, gates, totals }
         });
+        let bounded = plan.routes.iter().any(|route| route.limits.max_in_flight.is_some());
+        let route_gates = plan.routes.iter().filter(|_| bounded);
+        let route_gates = route_gates
+            .map(|route| route.limits.max_in_flight.and_then(|_| gates.route(&route.name)))
+            .collect();
         Self {
             services: services.collect(),
             routes: plan.routes.iter().map(|route| registry.route(worker, &route.name)).collect(),
+            route_gates,
             no_route: registry.route(worker, ""),
             listeners: plan.listeners.iter().map(|listener| door(&listener.name)).collect(),
             head_limits: HeadLimits {
@@ -94,6 +150,11 @@ impl PlanView {
         self.plan.routes.get(found?.0 as usize)
     }
 
+    /// The gate of the route that was found, if it has a bound.
+    pub(crate) fn route_gate(&self, found: Option<RouteId>) -> Option<&Entrance> {
+        self.route_gates.get(found?.0 as usize)?.as_ref()
+    }
+
     /// The service of the route that was found.
     pub(crate) fn service(&self, found: Option<RouteId>) -> Option<&LocalService> {
         self.services.get(self.route(found)?.service.0 as usize)
@@ -108,6 +169,20 @@ impl Slots {
     /// The state with this number, unless it is gone.
     pub(crate) fn find(&self, slot: u32) -> Option<Rc<ServiceState>> {
         self.0.borrow().get(slot as usize)?.upgrade()
+    }
+
+    /// Closes an idle connection of the service, or of the one endpoint, in whichever plan it is.
+    pub(crate) fn evict(&self, eviction: &Eviction) {
+        let slots = self.0.borrow();
+        let states = slots.iter().filter_map(Weak::upgrade);
+        let mut states = states.filter(|state| state.service.name == eviction.service);
+        states.any(|state| match &eviction.endpoint {
+            None => state.evict(),
+            Some(url) => {
+                let at = state.service.endpoints.iter().position(|endpoint| endpoint.url == *url);
+                at.is_some_and(|at| state.evict_from(at as u32))
+            }
+        });
     }
 
     fn add(&self, state: &Rc<ServiceState>) -> u32 {

@@ -78,6 +78,7 @@ impl Worker {
         let ground = Ground {
             worker: id,
             registry: &shared.registry,
+            gates: &shared.gates,
             loads: &shared.loads,
             names: &names,
             slots: &slots,
@@ -346,6 +347,7 @@ impl Worker {
                 let ground = Ground {
                     worker: self.id,
                     registry: &self.shared.registry,
+                    gates: &self.shared.gates,
                     loads: &self.shared.loads,
                     names: &names,
                     slots: &self.slots,
@@ -361,6 +363,7 @@ impl Worker {
                     self.park_first(client);
                 }
             }
+            Command::Evict(eviction) => self.slots.evict(&eviction),
             Command::Drain => {
                 let last = self.doors.borrow_mut().close(self);
                 last.into_iter().for_each(|client| self.park_first(client));

@@ -1,15 +1,21 @@
 //! 8 upstream: services, their members, pools of connections.
 //!
 //! [`Service`] is what the configuration says; [`ServiceState`] is what one worker knows of it now:
-//! the resolved members, who is set aside, and the idle connections. Nothing here is shared
-//! between workers, so nothing here locks.
+//! the resolved members, who is set aside, and the idle connections. Only [`Gate`]s are shared between
+//! workers; they lock only when somebody has to wait.
 #![forbid(unsafe_code)]
 
+mod gate;
+mod gates;
 mod members;
 mod pool;
 mod service;
 
+pub use gate::{Entrance, Gate, Line, Permit, Priority, QueuePolicy, Turned, Wait};
+pub use gates::{EndpointGates, Gates, RouteBound, ServiceGates};
 pub use members::{Member, Names, ServiceState};
-pub use pool::{Connection, OpenCount, Pool};
-pub use service::{Address, Endpoint, HostRule, PoolPolicy, RetryPolicy, Service};
+pub use pool::{Connection, ConnectionPermits, OpenCount, Pool};
+pub use service::{
+    Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, Service, ServiceLimits,
+};
 pub use thalweg_net::connect::PeerAddress;

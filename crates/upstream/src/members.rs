@@ -121,6 +121,41 @@ impl ServiceState {
         able.min_by_key(|m| m.aside_until.get()).cloned()
     }
 
+    /// As [`Self::pick`], among members that have room; `None` also when those in good standing have none:
+    /// one that was set aside is chosen only when all are. Looks at every member.
+    pub fn pick_with_room(
+        &self,
+        now: Instant,
+        tried: &[u32],
+        room: impl Fn(&Member) -> bool,
+    ) -> Option<Rc<Member>> {
+        let members = self.members.borrow();
+        let mut candidates = self.candidates.borrow_mut();
+        for (candidate, member) in candidates.iter_mut().zip(members.iter()) {
+            candidate.ready = member.aside_until.get().is_none_or(|until| until <= now) && room(member);
+        }
+        // What was noted here holds for this pick only.
+        self.any_aside.set(true);
+        let pick = Pick { candidates: &candidates, tried, hash: 0 };
+        if let Some(index) = self.balancer.borrow_mut().pick(&pick) {
+            return members.get(index as usize).cloned();
+        }
+        let untried = members.iter().filter(|m| !tried.contains(&m.index));
+        let able = untried.filter(|m| self.service.endpoints[m.endpoint as usize].weight > 0);
+        if able.clone().any(|m| m.aside_until.get().is_none_or(|until| until <= now)) {
+            return None;
+        }
+        able.filter(|m| room(m)).min_by_key(|m| m.aside_until.get()).cloned()
+    }
+
+    /// The member of this endpoint that has been in good standing longest, if it takes requests at all.
+    pub fn member_of(&self, endpoint: u32) -> Option<Rc<Member>> {
+        let weight = self.service.endpoints.get(endpoint as usize)?.weight;
+        let members = self.members.borrow();
+        let of = members.iter().filter(|member| member.endpoint == endpoint && weight > 0);
+        of.min_by_key(|member| member.aside_until.get()).cloned()
+    }
+
     /// The member refused or did not accept a connection. Says whether it was in good standing.
     pub fn failed(&self, member: &Member, now: Instant) -> bool {
         if member.aside_until.get().is_some_and(|until| until > now) {
@@ -153,6 +188,12 @@ impl ServiceState {
     /// Closes one idle connection to make room; says whether there was one.
     pub fn evict(&self) -> bool {
         self.members.borrow().iter().any(|member| member.pool.evict())
+    }
+
+    /// Closes one idle connection to this endpoint; says whether there was one.
+    pub fn evict_from(&self, endpoint: u32) -> bool {
+        let members = self.members.borrow();
+        members.iter().any(|member| member.endpoint == endpoint && member.pool.evict())
     }
 
     /// Idle connections now.
@@ -199,7 +240,7 @@ fn addresses_of(service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
 mod tests {
     use super::*;
     use crate::pool::{Connection, OpenCount};
-    use crate::service::{Endpoint, HostRule, PoolPolicy, RetryPolicy};
+    use crate::service::{Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, ServiceLimits};
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use thalweg_net::{Owner, Reactor, Socket};
 
@@ -211,6 +252,7 @@ mod tests {
             url: "http://app.test:80".into(),
             address: Address::Name { host: HOST.into(), port: 80 },
             weight: 1,
+            limits: EndpointLimits::default(),
         };
         Arc::new(Service {
             name: "s".into(),
@@ -219,6 +261,7 @@ mod tests {
             host: HostRule::Keep,
             retry: RetryPolicy::default(),
             pool: PoolPolicy::default(),
+            limits: ServiceLimits::default(),
         })
     }
 
@@ -310,6 +353,17 @@ mod tests {
         }
         assert!(state.accepted(&bad), "it had failed before");
         assert!(state.failed(&bad, now), "it was in good standing again");
+    }
+
+    #[test]
+    fn a_member_set_aside_is_not_chosen_because_the_others_are_full() {
+        let state = state(&[1, 2]);
+        let (bad, good, now) = (member(&state, 1), member(&state, 2), Instant::now());
+        state.failed(&bad, now);
+        assert!(state.pick_with_room(now, &[], |m| m.index == bad.index).is_none());
+        assert!(state.pick_with_room(now, &[], |_| true).is_some_and(|m| m.index == good.index));
+        let rest = state.pick_with_room(now, &[good.index], |_| true);
+        assert!(rest.is_some_and(|m| m.index == bad.index), "rather one that was set aside than none");
     }
 
     #[test]

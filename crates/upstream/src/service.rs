@@ -3,6 +3,7 @@
 //! These are plan types: validated and immutable. What changes while the proxy runs (members,
 //! health, pools) lives in [`crate::members`] and [`crate::pool`].
 
+use crate::gate::QueuePolicy;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,13 +26,25 @@ pub struct Service {
     pub retry: RetryPolicy,
     /// How connections are kept.
     pub pool: PoolPolicy,
+    /// How much it takes at once.
+    pub limits: ServiceLimits,
 }
 
-/// Two services are the same when everything that is configured of them is.
+impl Service {
+    /// Whether an endpoint has a bound of its own.
+    pub fn bounds_endpoints(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.limits != EndpointLimits::default())
+    }
+}
+
+/// Two services are the same when everything that is configured of them is. The numbers of bounds do
+/// not count: they live in gates, which outlast a reload, so that changing one closes no connection. A
+/// bound on connections that was not there before does: those open already are not counted in it.
 impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
-        let Self { name, endpoints, balance, host, retry, pool } = self;
+        let Self { name, endpoints, balance, host, retry, pool, limits } = self;
         *name == other.name
+            && limits.max_connections.is_some() == other.limits.max_connections.is_some()
             && *endpoints == other.endpoints
             && balance.name == other.balance.name
             && *host == other.host
@@ -41,7 +54,7 @@ impl PartialEq for Service {
 }
 
 /// One endpoint as written: an address or a host name, and a weight.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Endpoint {
     /// The URL as the user wrote it, for names in logs and metrics, and the `Host` of [`HostRule::Endpoint`].
     pub url: Arc<str>,
@@ -49,6 +62,39 @@ pub struct Endpoint {
     pub address: Address,
     /// The share of the traffic, 0 (none) to 1000; default 1.
     pub weight: u32,
+    /// How much it takes at once.
+    pub limits: EndpointLimits,
+}
+
+/// As for [`Service`]: the numbers of bounds do not count.
+impl PartialEq for Endpoint {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { url, address, weight, limits } = self;
+        *url == other.url
+            && *address == other.address
+            && *weight == other.weight
+            && limits.max_connections.is_some() == other.limits.max_connections.is_some()
+    }
+}
+
+/// Bounds on what an endpoint takes at once, all its addresses together (`services.<name>.endpoints[]`).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct EndpointLimits {
+    /// Connections open to it, idle ones included, 1–1,000,000; default no bound.
+    pub max_connections: Option<u32>,
+    /// Exchanges and tunnels under way to it, 1–1,000,000; default no bound.
+    pub max_in_flight: Option<u32>,
+}
+
+/// Bounds on what a service takes at once (`services.<name>.limits`).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ServiceLimits {
+    /// Connections open to it, idle ones included, 1–1,000,000; default no bound.
+    pub max_connections: Option<u32>,
+    /// Exchanges and tunnels under way to it, 1–1,000,000; default no bound.
+    pub max_in_flight: Option<u32>,
+    /// Who may wait at each of its gates and those of its endpoints.
+    pub queue: QueuePolicy,
 }
 
 impl Endpoint {

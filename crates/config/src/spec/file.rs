@@ -1,5 +1,6 @@
 //! The top of a configuration file.
 
+use super::limits::RouteLimitsSpec;
 use super::route::RouteSpec;
 use super::service::{ServiceSpec, TimeoutsSpec};
 use super::spanned::{ListSpec, NamedSpec, Spanned};
@@ -95,10 +96,12 @@ pub struct ShutdownSpec {
 
 /// `defaults:`
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default, expecting = "a map with `timeouts`")]
+#[serde(deny_unknown_fields, default, expecting = "a map with `timeouts` and `limits`")]
 pub struct DefaultsSpec {
     /// Deadlines towards clients, and those that routes and services inherit.
     pub timeouts: TimeoutsSpec,
+    /// Bounds that routes inherit, each for itself.
+    pub limits: RouteLimitsSpec,
 }
 
 /// `metrics:`

@@ -6,6 +6,7 @@
 
 mod cursor;
 mod file;
+mod limits;
 mod mistake;
 mod route;
 mod service;
@@ -17,6 +18,7 @@ pub use file::{
     AccessLogSpec, AdminSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerSpec, LogFormatSpec, MetricsSpec,
     ProtocolSpec, ShutdownSpec, StateSpec, TokenSpec,
 };
+pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
 pub use route::{FieldSpec, MatchSpec, RouteSpec, ToSpec};
 pub use service::{EndpointSpec, LongEndpointSpec, PoolSpec, RetrySpec, ServiceSpec, TimeoutsSpec};
 pub use spanned::{ListSpec, NamedSpec, Spanned};

@@ -1,5 +1,6 @@
 //! `routes[]`: which requests, what is done to them, where they go.
 
+use super::limits::RouteLimitsSpec;
 use super::service::TimeoutsSpec;
 use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::values::OneOrMoreSpec;
@@ -28,6 +29,9 @@ pub struct RouteSpec {
     /// Deadlines of this route.
     #[serde(default)]
     pub timeouts: TimeoutsSpec,
+    /// Bounds on its exchanges.
+    #[serde(default)]
+    pub limits: RouteLimitsSpec,
 }
 
 /// `routes[].match:` every condition that is written must hold.

@@ -1,5 +1,6 @@
 //! `services.<name>:` endpoints and the policies around them.
 
+use super::limits::ServiceLimitsSpec;
 use super::spanned::{ListSpec, Spanned};
 use super::values::{AutoSpec, DurationSpec};
 use serde::Deserialize;
@@ -26,9 +27,12 @@ pub struct ServiceSpec {
     /// How connections are kept.
     #[serde(default)]
     pub pool: PoolSpec,
+    /// How much it takes at once.
+    #[serde(default)]
+    pub limits: ServiceLimitsSpec,
 }
 
-/// One endpoint: a URL, `http://host:port` or `unix:/path`, alone or with a weight.
+/// One endpoint: a URL, `http://host:port` or `unix:/path`, alone or with a weight and bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndpointSpec {
     /// `"http://10.0.0.1:8080"`
@@ -45,6 +49,10 @@ pub struct LongEndpointSpec {
     pub url: Spanned<String>,
     /// Its share, 0–1000; default 1.
     pub weight: Option<Spanned<u64>>,
+    /// Connections open, idle ones included, 1–1000000; default: no bound.
+    pub max_connections: Option<Spanned<u64>>,
+    /// Exchanges under way, 1–1000000; default: no bound.
+    pub max_in_flight: Option<Spanned<u64>>,
 }
 
 impl<'de> Deserialize<'de> for EndpointSpec {
@@ -89,6 +97,8 @@ pub struct TimeoutsSpec {
     pub first_byte: Option<Spanned<DurationSpec>>,
     /// Between two bytes of a response or tunnel; default 60s.
     pub idle: Option<Spanned<DurationSpec>>,
+    /// For the whole exchange, tunnels excepted; default: no bound.
+    pub request: Option<Spanned<DurationSpec>>,
     /// For the head of a client's request, only in `defaults`; default 10s.
     pub head: Option<Spanned<DurationSpec>>,
     /// For an idle client connection, only in `defaults`; default 75s.

@@ -31,7 +31,6 @@ const ROWS: &[Row] = rows! {
     "limits"."memory";
     "limits"."max_connections_per_client";
     "defaults"."retry";
-    "defaults"."limits";
     "listeners"."*"."tls";
     "listeners"."*"."http3";
     "listeners"."*"."h2c";
@@ -39,7 +38,6 @@ const ROWS: &[Row] = rows! {
     "listeners"."*"."to";
     "listeners"."*"."protocol" = "tcp" | "udp" | "tls_passthrough";
     "routes"."*"."retry";
-    "routes"."*"."limits";
     "routes"."*"."filters"."*"."rate_limit", above 1;
     "routes"."*"."filters"."*"."cache", above 1;
     "routes"."*"."filters"."*"."request_id", above 1;
@@ -47,7 +45,6 @@ const ROWS: &[Row] = rows! {
     "routes"."*"."to"."*"."service", above 2;
     "services"."*"."health";
     "services"."*"."discover";
-    "services"."*"."limits";
     "services"."*"."retry"."budget";
     "services"."*"."balance" = "random" | "least_requests" | "peak_ewma";
     "services"."*"."balance"."hash", above 1;

@@ -4,11 +4,13 @@
 //! could still be understood, so that later sections are checked too.
 
 mod address;
+mod limits;
 mod listeners;
 mod routes;
 mod services;
 mod settings;
 
+pub(crate) use limits::Bounds;
 pub(crate) use listeners::listeners;
 pub(crate) use routes::{Names, Target, route};
 pub(crate) use services::{Deadlines, inline, services};

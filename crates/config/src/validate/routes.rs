@@ -1,5 +1,6 @@
 //! `routes:` matches, filters and targets.
 
+use super::limits::Bounds;
 use super::services::Deadlines;
 use super::{cause, check_name, is_token, network};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
@@ -43,6 +44,7 @@ pub(crate) struct Checked<'a> {
     pub(crate) filters: Vec<Box<dyn Filter>>,
     pub(crate) target: Target<'a>,
     pub(crate) deadlines: Deadlines,
+    pub(crate) bounds: Bounds,
 }
 
 impl Names<'_> {
@@ -87,7 +89,8 @@ pub(crate) fn route<'a>(spec: &'a RouteSpec, names: &Names<'_>, problems: &mut P
         }
     }
     let deadlines = Deadlines::read(&spec.timeouts, false, problems);
-    Checked { matches, filters, target: target(&spec.to, names, problems), deadlines }
+    let bounds = Bounds::read(&spec.limits, problems);
+    Checked { matches, filters, target: target(&spec.to, names, problems), deadlines, bounds }
 }
 
 fn listeners(list: &ListSpec<String>, names: &Names<'_>, problems: &mut Problems) -> Vec<u16> {

@@ -1,5 +1,6 @@
 //! `services:` endpoints and the policies around them.
 
+use super::limits::{endpoint_limits, service_limits};
 use super::{address, bounded, check_name, deadline};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::source::Span;
@@ -12,7 +13,9 @@ use std::time::Duration;
 use thalweg_balance::{BALANCERS, Balancer, balancer};
 use thalweg_core::limits::ENDPOINTS;
 use thalweg_proxy::plan::Timeouts;
-use thalweg_upstream::{Address, Endpoint, HostRule, PoolPolicy, RetryPolicy, Service};
+use thalweg_upstream::{
+    Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, Service, ServiceLimits,
+};
 
 /// Largest weight of an endpoint.
 const WEIGHT: u64 = 1000;
@@ -27,6 +30,7 @@ pub(crate) struct Deadlines {
     connect: Option<Duration>,
     first_byte: Option<Duration>,
     idle: Option<Duration>,
+    request: Option<Duration>,
 }
 
 impl Deadlines {
@@ -44,6 +48,7 @@ impl Deadlines {
             connect: deadline(spec.connect.as_ref(), problems),
             first_byte: deadline(spec.first_byte.as_ref(), problems),
             idle: deadline(spec.idle.as_ref(), problems),
+            request: deadline(spec.request.as_ref(), problems),
         }
     }
 
@@ -55,7 +60,7 @@ impl Deadlines {
             connect: pick(|d| d.connect).unwrap_or(built_in.connect),
             first_byte: pick(|d| d.first_byte).unwrap_or(built_in.first_byte),
             idle: pick(|d| d.idle).unwrap_or(built_in.idle),
-            request: built_in.request,
+            request: pick(|d| d.request).or(built_in.request),
         }
     }
 }
@@ -76,11 +81,15 @@ fn service(name: &Spanned<String>, spec: &ServiceSpec, problems: &mut Problems) 
     let mut endpoints = Endpoints::default();
     for item in &spec.endpoints.items {
         match &item.value {
-            EndpointSpec::Short(url) => endpoints.add(url, item.span, 1, problems),
+            EndpointSpec::Short(url) => {
+                endpoints.add(url, item.span, (1, EndpointLimits::default()), problems);
+            }
             EndpointSpec::Long(long) => {
                 let weight = long.weight.as_ref().map_or(Some(1), |n| bounded(n, 0, WEIGHT, problems));
                 let weight = weight.and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
-                endpoints.add(&long.url, long.url.span, weight, problems);
+                let (connections, in_flight) = (long.max_connections.as_ref(), long.max_in_flight.as_ref());
+                let limits = endpoint_limits(connections, in_flight, problems);
+                endpoints.add(&long.url, long.url.span, (weight, limits), problems);
             }
         }
     }
@@ -95,6 +104,7 @@ fn service(name: &Spanned<String>, spec: &ServiceSpec, problems: &mut Problems) 
         host: host_rule(spec.host.as_ref(), problems),
         retry,
         pool: pool(&spec.pool, problems),
+        limits: service_limits(&spec.limits, problems),
     };
     (service, Deadlines::read(&spec.timeouts, false, problems))
 }
@@ -113,7 +123,7 @@ pub(crate) fn inline(
     }
     let mut endpoints = Endpoints::default();
     for url in &urls.items {
-        endpoints.add(&url.value, url.span, 1, problems);
+        endpoints.add(&url.value, url.span, (1, EndpointLimits::default()), problems);
     }
     Service {
         name: Arc::clone(name),
@@ -122,6 +132,7 @@ pub(crate) fn inline(
         host: HostRule::default(),
         retry: RetryPolicy::default(),
         pool: PoolPolicy::default(),
+        limits: ServiceLimits::default(),
     }
 }
 
@@ -132,7 +143,13 @@ struct Endpoints {
 }
 
 impl Endpoints {
-    fn add(&mut self, url: &str, span: Span, weight: u32, problems: &mut Problems) {
+    fn add(
+        &mut self,
+        url: &str,
+        span: Span,
+        (weight, limits): (u32, EndpointLimits),
+        problems: &mut Problems,
+    ) {
         let (url, address) = match address::endpoint(url) {
             Ok(read) => read,
             Err(flaw) => return problems.push(flaw.at(span, "endpoint URL")),
@@ -149,7 +166,7 @@ impl Endpoints {
             return problems.push(SpecError::new(Class::Invalid, span, message));
         }
         self.seen.insert(address.clone(), span);
-        self.list.push(Endpoint { url, address, weight });
+        self.list.push(Endpoint { url, address, weight, limits });
     }
 }
 

@@ -21,6 +21,10 @@ fn busy() -> Registry {
         endpoint.requests.add(4);
         endpoint.connects.add(1);
         endpoint.response.record(Duration::from_millis(2));
+        let service = registry.service(number, "products");
+        service.active.add(3);
+        service.queued.add(2);
+        service.wait.record(Duration::from_millis(2));
         let listener = registry.listener(number, "web");
         listener.connections.add(3);
         listener.active.add(2);
@@ -50,6 +54,9 @@ fn sums_over_workers() {
         "thalweg_upstream_connects_total{service=\"products\",endpoint=\"10.0.0.1:8080\",result=\"ok\"} 2",
         "thalweg_upstream_connects_total{service=\"products\",endpoint=\"10.0.0.1:8080\",result=\"failed\"} 0",
         "thalweg_upstream_response_seconds_count{service=\"products\",endpoint=\"10.0.0.1:8080\"} 2",
+        "thalweg_service_requests_active{service=\"products\"} 6",
+        "thalweg_service_requests_queued{service=\"products\"} 4",
+        "thalweg_queue_wait_seconds_count{service=\"products\"} 2",
         "thalweg_endpoint_up{service=\"products\",endpoint=\"10.0.0.1:8080\"} 1",
         "thalweg_faults_total{fault=\"connection_refused\",side=\"upstream\"} 2",
         "thalweg_limit_hits_total{limit=\"connections\"} 2",

@@ -1,0 +1,113 @@
+//! Part of phase 5: which member of the service, with a place at its endpoint.
+//!
+//! An endpoint whose bound is reached is passed over. When all are that could be used, the exchange
+//! waits for whichever has a place first. One that does not accept connections hands on no places
+//! until it is worth a try again.
+
+use crate::await_place::{Bound, Queue, await_place};
+use crate::exchange::{Client, Exchange};
+use crate::view::LocalService;
+use crate::worker::Worker;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use thalweg_core::Fault;
+use thalweg_upstream::{Entrance, Member, Permit};
+
+/// Looks at all members before it counts as full: another worker may take the place just seen.
+const LOOKS: usize = 3;
+
+/// A member, and the place at its endpoint where that has a bound.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) member: Rc<Member>,
+    pub(crate) place: Option<Permit>,
+}
+
+/// Chooses a member that is not in `x.tried`; `None` when there is none left. Cancel-safe.
+///
+/// # Errors
+/// When every endpoint stayed full, or the client left.
+pub(crate) async fn choose(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    local: &LocalService,
+) -> Result<Option<Chosen>, Fault> {
+    let now = worker.reactor.now();
+    let Some(member) = local.state.pick(now, &x.tried) else { return Ok(None) };
+    if local.gates.endpoints.is_empty() {
+        return Ok(Some(Chosen { member, place: None }));
+    }
+    if let Some(chosen) = look(local, now, &x.tried, member) {
+        return Ok(Some(chosen));
+    }
+    let in_flight = local.gates.endpoints.iter().find_map(|endpoint| endpoint.in_flight.as_ref());
+    let Some(any) = in_flight else { return Ok(None) };
+    let tried = std::mem::take(&mut x.tried);
+    let offer = || {
+        let free = local.state.pick_with_room(now, &tried, |member| has_place(local, member));
+        let gate = free.and_then(|member| entrance(local, &member));
+        gate.inspect(|gate| gate.offer());
+    };
+    let queue = Queue { line: any.gate().line(), bound: Bound::Endpoints, offer: &offer, wants: 0 };
+    let place = await_place(worker, client, x, local, queue).await;
+    x.tried = tried;
+    let place = place?;
+    let is_it = |gate: &Entrance| Arc::ptr_eq(gate.gate(), place.gate());
+    let mut endpoints = local.gates.endpoints.iter();
+    let endpoint = endpoints.position(|endpoint| endpoint.in_flight.as_ref().is_some_and(is_it));
+    let member = endpoint.and_then(|endpoint| local.state.member_of(endpoint as u32));
+    Ok(member.map(|member| Chosen { member, place: Some(place) }))
+}
+
+/// A member with a place: the one picked, else any; rather one to which a connection is to be had.
+fn look(local: &LocalService, now: Instant, tried: &[u32], first: Rc<Member>) -> Option<Chosen> {
+    if has_connection(local, &first)
+        && let Ok(chosen) = take(local, first)
+    {
+        return Some(chosen);
+    }
+    for connection in [true, false] {
+        let room =
+            |member: &Member| has_place(local, member) && (!connection || has_connection(local, member));
+        for _ in 0..LOOKS {
+            let Some(member) = local.state.pick_with_room(now, tried, room) else { break };
+            if let Ok(chosen) = take(local, member) {
+                return Some(chosen);
+            }
+        }
+    }
+    None
+}
+
+/// Takes a place at the member's endpoint, or gives the member back.
+fn take(local: &LocalService, member: Rc<Member>) -> Result<Chosen, Rc<Member>> {
+    let Some(gate) = entrance(local, &member) else { return Ok(Chosen { member, place: None }) };
+    match gate.enter() {
+        Some(permit) => Ok(Chosen { member, place: Some(permit) }),
+        None => Err(member),
+    }
+}
+
+/// The member does not accept connections: who waits is not sent to it.
+pub(crate) fn shun(local: &LocalService, member: &Member) {
+    if let Some(gate) = entrance(local, member) {
+        gate.gate().shun();
+    }
+}
+
+fn entrance<'a>(local: &'a LocalService, member: &Member) -> Option<&'a Entrance> {
+    local.gates.endpoints.get(member.endpoint as usize)?.in_flight.as_ref()
+}
+
+fn has_place(local: &LocalService, member: &Member) -> bool {
+    entrance(local, member).is_none_or(|gate| !gate.gate().is_full())
+}
+
+/// Whether a connection is idle here or may be opened.
+fn has_connection(local: &LocalService, member: &Member) -> bool {
+    let gates = local.gates.endpoints.get(member.endpoint as usize);
+    let gate = gates.and_then(|gates| gates.connections.as_ref());
+    gate.is_none_or(|gate| !gate.gate().is_full() || !member.pool.is_empty())
+}

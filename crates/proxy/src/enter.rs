@@ -1,0 +1,50 @@
+//! Phase 4: a place within the bounds of the route and of its service, kept until the exchange or its
+//! tunnel has ended.
+//!
+//! Where nothing is configured this is one plain addition. Where places are free it is one atomic step
+//! for each bound. Where none is free the exchange waits (`await_place.rs`), its client's bytes unread.
+
+use crate::await_place::{Bound, Queue, await_place};
+use crate::connect::service;
+use crate::exchange::{Client, Exchange};
+use crate::view::{LocalService, Tally};
+use crate::worker::Worker;
+use thalweg_core::Fault;
+use thalweg_upstream::{Entrance, Permit};
+
+/// The places of an exchange. Dropping them leaves them to those who wait.
+#[derive(Debug)]
+pub(crate) struct Places {
+    _route: Option<Permit>,
+    _service: Option<Permit>,
+    _tally: Tally,
+}
+
+/// Takes a place at the gate of the route, then at that of the service. Cancel-safe.
+pub(crate) async fn enter(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Places, Fault> {
+    let view = x.view().clone();
+    let local = service(&view, x)?;
+    let route = match view.route_gate(x.route) {
+        Some(gate) => Some(pass(worker, client, x, local, (gate, Bound::Route)).await?),
+        None => None,
+    };
+    let service = match &local.gates.in_flight {
+        Some(gate) => Some(pass(worker, client, x, local, (gate, Bound::Service)).await?),
+        None => None,
+    };
+    Ok(Places { _route: route, _service: service, _tally: local.under_way() })
+}
+
+async fn pass(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    local: &LocalService,
+    (gate, bound): (&Entrance, Bound),
+) -> Result<Permit, Fault> {
+    if let Some(permit) = gate.enter() {
+        return Ok(permit);
+    }
+    let queue = Queue { line: gate.gate().line(), bound, offer: &|| gate.offer(), wants: 0 };
+    await_place(worker, client, x, local, queue).await
+}

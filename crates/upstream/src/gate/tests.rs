@@ -1,0 +1,359 @@
+//! The gate against a plain model over random histories, and under the feet of several threads.
+
+use super::*;
+use proptest::prelude::*;
+use std::sync::Condvar;
+use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::task::Wake;
+use std::thread;
+
+fn policy(size: u32) -> QueuePolicy {
+    QueuePolicy { size, timeout: Duration::from_secs(1) }
+}
+
+fn entrance(limit: u32, size: u32) -> Entrance {
+    Entrance::new(Gate::new(limit, Arc::new(Line::new(policy(size)))))
+}
+
+fn wait(entrance: &Entrance, priority: Priority) -> Result<Wait, Turned> {
+    let wait = entrance.gate().line().join(priority, Waker::noop())?;
+    entrance.offer();
+    Ok(wait)
+}
+
+fn poll(wait: &mut Wait) -> Poll<Result<Permit, Turned>> {
+    wait.poll(&Context::from_waker(Waker::noop()))
+}
+
+fn granted(wait: &mut Wait) -> bool {
+    match poll(wait) {
+        Poll::Ready(Ok(permit)) => {
+            drop(permit);
+            true
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn a_place_that_is_left_goes_to_the_first_in_line_and_to_nobody_else() {
+    let gate = entrance(1, 10);
+    let first = gate.enter().unwrap();
+    let (mut a, mut b) = (wait(&gate, Priority::Normal).unwrap(), wait(&gate, Priority::Normal).unwrap());
+    drop(first);
+    assert!(gate.enter().is_none(), "who comes now does not overtake");
+    assert!(poll(&mut b).is_pending());
+    assert!(granted(&mut a));
+    assert!(granted(&mut b));
+    assert_eq!((gate.gate().taken(), gate.gate().line().waiting()), (0, 0));
+}
+
+#[test]
+fn a_higher_priority_goes_first_and_takes_the_last_place_in_a_full_line() {
+    let gate = entrance(1, 2);
+    let held = gate.enter().unwrap();
+    let mut low = wait(&gate, Priority::Low).unwrap();
+    let mut later = wait(&gate, Priority::Low).unwrap();
+    assert_eq!(wait(&gate, Priority::Low).err(), Some(Turned::Full));
+    let mut high = wait(&gate, Priority::High).unwrap();
+    assert_eq!(poll(&mut later).map(Result::err), Poll::Ready(Some(Turned::Displaced)));
+    drop(held);
+    assert!(poll(&mut low).is_pending());
+    assert!(granted(&mut high));
+    assert!(granted(&mut low));
+}
+
+#[test]
+fn a_place_granted_to_somebody_who_gives_up_goes_on() {
+    let gate = entrance(1, 10);
+    let held = gate.enter().unwrap();
+    let a = wait(&gate, Priority::Normal).unwrap();
+    let mut b = wait(&gate, Priority::Normal).unwrap();
+    drop(held);
+    drop(a);
+    assert!(granted(&mut b));
+}
+
+#[test]
+fn a_line_of_no_size_turns_everybody_away() {
+    let gate = entrance(1, 0);
+    let _held = gate.enter().unwrap();
+    assert_eq!(wait(&gate, Priority::High).err(), Some(Turned::Full));
+}
+
+#[test]
+fn any_gate_of_a_line_serves_who_waits_in_it() {
+    let line = Arc::new(Line::new(policy(10)));
+    let gates = [1, 1].map(|limit| Entrance::new(Gate::new(limit, line.clone())));
+    let [first, second] = gates.each_ref().map(|gate| gate.enter().unwrap());
+    let mut a = line.join(Priority::Normal, Waker::noop()).unwrap();
+    drop(second);
+    let Poll::Ready(Ok(permit)) = poll(&mut a) else { panic!("the place was not handed over") };
+    assert!(Arc::ptr_eq(permit.gate(), gates[1].gate()));
+    drop((first, permit));
+    assert_eq!(gates.map(|gate| gate.gate().taken()), [0, 0]);
+}
+
+#[test]
+fn the_places_of_a_gate_that_is_shunned_go_to_those_who_wait_only_by_an_offer() {
+    let gate = entrance(1, 10);
+    let held = gate.enter().unwrap();
+    let mut a = wait(&gate, Priority::Normal).unwrap();
+    gate.gate().shun();
+    drop(held);
+    assert!(poll(&mut a).is_pending());
+    gate.offer();
+    assert!(granted(&mut a));
+}
+
+fn served(wait: &mut Wait) -> bool {
+    matches!(poll(wait), Poll::Ready(Err(Turned::Served)))
+}
+
+#[test]
+fn who_wants_the_thing_itself_is_served_before_others_of_its_priority_but_not_for_ever() {
+    let gate = entrance(1, 1000);
+    let held = gate.enter().unwrap();
+    let line = gate.gate().line();
+    let mut first = line.join_for(1, Priority::Normal, Waker::noop()).unwrap();
+    let mut others: Vec<_> =
+        (0..20).map(|_| line.join_for(2, Priority::Normal, Waker::noop()).unwrap()).collect();
+    let mut high = line.join_for(3, Priority::High, Waker::noop()).unwrap();
+    assert!(!held.serve(2), "somebody with a higher priority waits");
+    assert!(held.serve(3) && served(&mut high));
+    let passed = (0..20).filter(|_| held.serve(2)).count();
+    assert_eq!(passed, PASSED_OVER as usize);
+    assert_eq!(others.iter_mut().filter_map(|wait| served(wait).then_some(())).count(), passed);
+    assert!(!held.serve(2), "now it is the turn of the first");
+    drop(held);
+    assert!(granted(&mut first));
+    drop(others);
+    assert_eq!((gate.gate().taken(), gate.gate().line().waiting()), (0, 0));
+}
+
+/// One step of a random history.
+#[derive(Clone, Debug)]
+enum Step {
+    Enter(Priority),
+    Leave(usize),
+    GiveUp(usize),
+    Claim(usize),
+    Limit(u32),
+    Size(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let priority = prop_oneof![Just(Priority::High), Just(Priority::Normal), Just(Priority::Low)];
+    prop_oneof![
+        6 => priority.prop_map(Step::Enter),
+        4 => any::<usize>().prop_map(Step::Leave),
+        2 => any::<usize>().prop_map(Step::GiveUp),
+        3 => any::<usize>().prop_map(Step::Claim),
+        1 => (0..6_u32).prop_map(Step::Limit),
+        1 => (0..6_u32).prop_map(Step::Size),
+    ]
+}
+
+/// What the gate should do, told plainly.
+struct Model {
+    limit: u32,
+    size: u32,
+    taken: u32,
+    /// Who waits, in the order in which they will go.
+    line: Vec<(Priority, usize)>,
+    granted: Vec<usize>,
+    displaced: Vec<usize>,
+}
+
+impl Model {
+    fn hand_out(&mut self) {
+        while self.taken < self.limit && !self.line.is_empty() {
+            self.taken += 1;
+            self.granted.push(self.line.remove(0).1);
+        }
+    }
+
+    /// Whether somebody who comes gets in line.
+    fn join(&mut self, priority: Priority, who: usize) -> bool {
+        if self.line.len() >= self.size as usize {
+            match self.line.last() {
+                Some((last, _)) if *last > priority => self.displaced.extend(self.line.pop().map(|l| l.1)),
+                _ => return false,
+            }
+        }
+        let behind = self.line.iter().position(|(other, _)| *other > priority).unwrap_or(self.line.len());
+        self.line.insert(behind, (priority, who));
+        self.hand_out();
+        true
+    }
+}
+
+struct History {
+    gate: Entrance,
+    model: Model,
+    inside: Vec<Permit>,
+    waits: Vec<(usize, Wait)>,
+    next: usize,
+}
+
+impl History {
+    fn perform(&mut self, step: &Step) {
+        match *step {
+            Step::Enter(priority) => self.enter(priority),
+            Step::Leave(at) if !self.inside.is_empty() => {
+                drop(self.inside.swap_remove(at % self.inside.len()));
+                self.model.taken -= 1;
+                self.model.hand_out();
+            }
+            Step::GiveUp(at) if !self.waits.is_empty() => {
+                let (who, wait) = self.waits.swap_remove(at % self.waits.len());
+                drop(wait);
+                self.model.line.retain(|(_, other)| *other != who);
+                if let Some(at) = self.model.granted.iter().position(|other| *other == who) {
+                    self.model.granted.remove(at);
+                    self.model.taken -= 1;
+                    self.model.hand_out();
+                }
+                self.model.displaced.retain(|other| *other != who);
+            }
+            Step::Claim(at) if !self.waits.is_empty() => self.claim(at % self.waits.len()),
+            Step::Limit(limit) => {
+                self.gate.gate().set_limit(limit);
+                self.model.limit = limit;
+                self.model.hand_out();
+            }
+            Step::Size(size) => {
+                self.gate.gate().line().set_policy(policy(size));
+                self.model.size = size;
+            }
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, priority: Priority) {
+        let free = self.model.line.is_empty() && self.model.taken < self.model.limit;
+        let permit = self.gate.enter();
+        assert_eq!(permit.is_some(), free);
+        if let Some(permit) = permit {
+            self.inside.push(permit);
+            self.model.taken += 1;
+            return;
+        }
+        let joined = wait(&self.gate, priority);
+        assert_eq!(joined.is_ok(), self.model.join(priority, self.next));
+        self.waits.extend(joined.ok().map(|wait| (self.next, wait)));
+        self.next += 1;
+    }
+
+    fn claim(&mut self, at: usize) {
+        let who = self.waits[at].0;
+        match poll(&mut self.waits[at].1) {
+            Poll::Pending => assert!(self.model.line.iter().any(|(_, other)| *other == who)),
+            Poll::Ready(Ok(permit)) => {
+                let at_model = self.model.granted.iter().position(|other| *other == who).unwrap();
+                self.model.granted.remove(at_model);
+                self.inside.push(permit);
+                self.waits.swap_remove(at);
+            }
+            Poll::Ready(Err(_)) => {
+                assert!(self.model.displaced.contains(&who));
+                self.waits.swap_remove(at);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let gate = self.gate.gate();
+        assert_eq!(gate.taken(), self.model.taken);
+        assert_eq!(gate.taken() as usize, self.inside.len() + self.model.granted.len());
+        assert_eq!(gate.line().waiting(), self.model.line.len());
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_history_goes_as_the_model_says(steps in prop::collection::vec(step(), 1..200)) {
+        let model = Model {
+            limit: 2, size: 3, taken: 0, line: Vec::new(), granted: Vec::new(), displaced: Vec::new(),
+        };
+        let mut history =
+            History { gate: entrance(2, 3), model, inside: Vec::new(), waits: Vec::new(), next: 0 };
+        for step in &steps {
+            history.perform(step);
+            history.check();
+        }
+        let gate = history.gate.gate().clone();
+        drop(history);
+        prop_assert_eq!((gate.taken(), gate.line().waiting()), (0, 0));
+    }
+}
+
+/// Wakes a thread.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    /// Waits for a ring; whether one came in time.
+    fn hear(&self, limit: Duration) -> bool {
+        let guard = self.rung.lock().unwrap();
+        let (mut rung, timeout) = self.changed.wait_timeout_while(guard, limit, |rung| !*rung).unwrap();
+        *rung = false;
+        !timeout.timed_out()
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+/// Longest that a thread of the stress may wait: only a lost wake-up takes so long.
+const LOST: Duration = Duration::from_secs(30);
+
+/// One thread's part of the stress: comes in, waits where it must, sometimes gives up.
+fn come_and_go(gate: &Entrance, seed: u64, inside: &AtomicI64, over: &AtomicBool) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    for _ in 0..3_000 {
+        let permit = gate.enter().or_else(|| {
+            let mut wait = gate.gate().line().join(Priority::Normal, &waker).ok()?;
+            gate.offer();
+            if random.u8(..) < 40 {
+                return None;
+            }
+            loop {
+                match wait.poll(&Context::from_waker(&waker)) {
+                    Poll::Ready(outcome) => return outcome.ok(),
+                    Poll::Pending => assert!(bell.hear(LOST), "a wake-up was lost, seed {seed}"),
+                }
+            }
+        });
+        if permit.is_some() {
+            over.fetch_or(inside.fetch_add(1, SeqCst) >= 2, SeqCst);
+            if random.u8(..) < 30 {
+                thread::yield_now();
+            }
+            inside.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+#[test]
+fn threads_that_come_go_and_give_up_never_pass_the_limit_and_are_never_forgotten() {
+    let shared = Gate::new(2, Arc::new(Line::new(policy(8))));
+    let (inside, over) = (AtomicI64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for seed in 0..5 {
+            let (shared, inside, over) = (shared.clone(), &inside, &over);
+            scope.spawn(move || come_and_go(&Entrance::new(shared), seed, inside, over));
+        }
+    });
+    assert!(!over.load(SeqCst), "more were inside than the limit allows");
+    assert_eq!((shared.taken(), shared.line().waiting()), (0, 0));
+}

@@ -1,0 +1,214 @@
+//! The gates of the running configuration, by what they guard.
+//!
+//! One per process. The control thread takes a plan over with [`Gates::adopt`] before workers hear of
+//! it; every worker then asks for the gates of its view. So all workers share one gate per bound, and
+//! a reload keeps who is inside and who waits: only the numbers change.
+
+use crate::gate::{Entrance, Gate, Line, QueuePolicy};
+use crate::service::Service;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The gates of all routes, services and endpoints that have bounds.
+#[derive(Debug, Default)]
+pub struct Gates(Mutex<Book>);
+
+#[derive(Debug, Default)]
+struct Book {
+    gates: HashMap<Guarded, Arc<Gate>>,
+    /// Where one waits for any endpoint of a service.
+    lines: HashMap<Arc<str>, Arc<Line>>,
+}
+
+/// What a gate guards.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum Guarded {
+    Route(Arc<str>),
+    Service(Arc<str>),
+    ServiceConnections(Arc<str>),
+    Endpoint(Arc<str>, Arc<str>),
+    EndpointConnections(Arc<str>, Arc<str>),
+}
+
+/// The bound of a route as a plan has it.
+#[derive(Clone, Debug)]
+pub struct RouteBound {
+    /// The route's name.
+    pub name: Arc<str>,
+    /// Exchanges under way; `None`: no bound.
+    pub max_in_flight: Option<u32>,
+    /// Who may wait for a place.
+    pub queue: QueuePolicy,
+}
+
+/// A worker's entrances to the gates of a service; each is `None` where nothing is configured.
+#[derive(Debug, Default)]
+pub struct ServiceGates {
+    /// Exchanges under way to the service.
+    pub in_flight: Option<Entrance>,
+    /// Connections open to the service.
+    pub connections: Option<Entrance>,
+    /// By endpoint; empty when no endpoint has a bound.
+    pub endpoints: Vec<EndpointGates>,
+}
+
+/// A worker's entrances to the gates of an endpoint.
+#[derive(Debug, Default)]
+pub struct EndpointGates {
+    /// Exchanges under way to the endpoint, all its addresses together.
+    pub in_flight: Option<Entrance>,
+    /// Connections open to the endpoint, all its addresses together.
+    pub connections: Option<Entrance>,
+}
+
+impl Gates {
+    /// The bounds of these routes and services hold from now on. A bound that is gone holds nobody
+    /// any more; its gate is kept while somebody is inside.
+    pub fn adopt<'a>(
+        &self,
+        routes: impl Iterator<Item = RouteBound>,
+        services: impl Iterator<Item = &'a Service>,
+    ) {
+        let mut book = self.lock();
+        let mut current = HashSet::new();
+        for RouteBound { name, max_in_flight, queue } in routes {
+            book.set(Guarded::Route(name), max_in_flight, (queue, None), &mut current);
+        }
+        let mut lines = HashMap::new();
+        for service in services {
+            book.adopt_service(service, &mut current, &mut lines);
+        }
+        book.lines = lines;
+        book.gates.retain(|guarded, gate| {
+            if current.contains(guarded) {
+                return true;
+            }
+            gate.set_limit(u32::MAX);
+            Arc::strong_count(gate) > 1
+        });
+    }
+
+    /// The gate of a route, if its bound was adopted.
+    pub fn route(&self, name: &Arc<str>) -> Option<Entrance> {
+        self.lock().entrance(Guarded::Route(name.clone()))
+    }
+
+    /// The gates of a service, as far as they were adopted.
+    pub fn service(&self, service: &Service) -> ServiceGates {
+        let book = self.lock();
+        let name = &service.name;
+        let bounded = |bound: Option<u32>, guarded| bound.and_then(|_| book.entrance(guarded));
+        let limits = &service.limits;
+        let endpoints = service.endpoints.iter().map(|endpoint| {
+            let (limits, url) = (endpoint.limits, &endpoint.url);
+            let guarded = Guarded::EndpointConnections(name.clone(), url.clone());
+            EndpointGates {
+                in_flight: bounded(limits.max_in_flight, Guarded::Endpoint(name.clone(), url.clone())),
+                connections: bounded(limits.max_connections, guarded),
+            }
+        });
+        ServiceGates {
+            in_flight: bounded(limits.max_in_flight, Guarded::Service(name.clone())),
+            connections: bounded(limits.max_connections, Guarded::ServiceConnections(name.clone())),
+            endpoints: if service.bounds_endpoints() { endpoints.collect() } else { Vec::new() },
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn adopt_service(
+        &mut self,
+        service: &Service,
+        current: &mut HashSet<Guarded>,
+        lines: &mut HashMap<Arc<str>, Arc<Line>>,
+    ) {
+        let (name, limits) = (&service.name, &service.limits);
+        let own = (limits.queue, None);
+        self.set(Guarded::Service(name.clone()), limits.max_in_flight, own, current);
+        self.set(Guarded::ServiceConnections(name.clone()), limits.max_connections, own, current);
+        if !service.bounds_endpoints() {
+            return;
+        }
+        let line = self.lines.remove(name).unwrap_or_else(|| Arc::new(Line::new(limits.queue)));
+        for endpoint in &service.endpoints {
+            let (limits, url) = (endpoint.limits, &endpoint.url);
+            let shared = (service.limits.queue, Some(&line));
+            self.set(Guarded::Endpoint(name.clone(), url.clone()), limits.max_in_flight, shared, current);
+            let guarded = Guarded::EndpointConnections(name.clone(), url.clone());
+            self.set(guarded, limits.max_connections, own, current);
+        }
+        lines.insert(name.clone(), line);
+    }
+
+    /// Makes a gate with this bound, or gives the bound to the one there is.
+    fn set(
+        &mut self,
+        guarded: Guarded,
+        limit: Option<u32>,
+        (queue, line): (QueuePolicy, Option<&Arc<Line>>),
+        current: &mut HashSet<Guarded>,
+    ) {
+        let Some(limit) = limit else { return };
+        let new = || Gate::new(limit, line.cloned().unwrap_or_else(|| Arc::new(Line::new(queue))));
+        let gate = self.gates.entry(guarded.clone()).or_insert_with(new);
+        gate.line().set_policy(queue);
+        gate.set_limit(limit);
+        current.insert(guarded);
+    }
+
+    fn entrance(&self, guarded: Guarded) -> Option<Entrance> {
+        self.gates.get(&guarded).cloned().map(Entrance::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Priority;
+    use std::task::{Context, Poll, Waker};
+
+    fn adopt(gates: &Gates, max_in_flight: Option<u32>) -> Option<Entrance> {
+        let queue = QueuePolicy::default();
+        let bound = RouteBound { name: "r".into(), max_in_flight, queue };
+        gates.adopt([bound].into_iter(), [].into_iter());
+        gates.route(&"r".into())
+    }
+
+    #[test]
+    fn every_worker_gets_the_same_gate() {
+        let gates = Gates::default();
+        let one = adopt(&gates, Some(1)).unwrap();
+        let other = gates.route(&"r".into()).unwrap();
+        let _held = one.enter().unwrap();
+        assert!(other.enter().is_none());
+    }
+
+    #[test]
+    fn a_reload_keeps_who_is_inside_and_lets_those_who_wait_have_the_new_places() {
+        let gates = Gates::default();
+        let gate = adopt(&gates, Some(1)).unwrap();
+        let _held = gate.enter().unwrap();
+        let mut wait = gate.gate().line().join(Priority::Normal, Waker::noop()).unwrap();
+        let after = adopt(&gates, Some(2)).unwrap();
+        let Poll::Ready(Ok(_permit)) = wait.poll(&Context::from_waker(Waker::noop())) else {
+            panic!("the new place was not given to who waited")
+        };
+        assert_eq!(after.gate().taken(), 2);
+        assert!(after.enter().is_none());
+    }
+
+    #[test]
+    fn a_bound_that_is_gone_holds_nobody_and_its_gate_goes_with_the_last_inside() {
+        let gates = Gates::default();
+        let gate = adopt(&gates, Some(1)).unwrap();
+        let held = gate.enter().unwrap();
+        assert!(adopt(&gates, None).is_some(), "kept for those inside");
+        assert!(gate.enter().is_some(), "no bound any more");
+        drop((gate, held));
+        assert!(adopt(&gates, None).is_none());
+    }
+}
