@@ -10,6 +10,7 @@
 
 pub mod bare;
 pub mod binary;
+pub mod cgroup;
 pub mod connection;
 pub mod directory;
 pub mod load;
@@ -26,6 +27,7 @@ pub mod watchdog;
 pub mod wire;
 
 pub use bare::Bare;
+pub use cgroup::Cgroup;
 pub use connection::Connection;
 pub use directory::Directory;
 pub use load::Load;

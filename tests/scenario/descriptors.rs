@@ -24,10 +24,10 @@ struct Outcomes {
 
 /// Holds back the answers of an upstream until it is opened.
 #[derive(Clone, Debug, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
+pub(super) struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
-    fn open(&self) {
+    pub(super) fn open(&self) {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.0.1.notify_all();
     }
@@ -39,7 +39,7 @@ impl Gate {
 }
 
 /// An upstream that tells of each request and answers when the gate is open.
-fn gated() -> (Upstream, Gate, Receiver<()>) {
+pub(super) fn gated() -> (Upstream, Gate, Receiver<()>) {
     let (gate, (asked, was_asked)) = (Gate::default(), mpsc::channel());
     let (held, asked) = (gate.clone(), Mutex::new(asked));
     let upstream = Upstream::start(move |_| {

@@ -1,9 +1,9 @@
-//! Proves that a flood costs the proxy nothing but refusals: with 1,024 descriptors and many thousands of connections
-//! from other processes, none is left without an answer, no exchange that runs is lost, descriptors never run out,
-//! and afterwards all is as before.
+//! Proves that a flood costs the proxy nothing but refusals: with 1,024 descriptors, or 256, and many thousands of
+//! connections from other processes, none is left without an answer, no exchange that runs is lost, descriptors never
+//! run out, and afterwards all is as before.
 //!
-//! 6,000 connections, or 20,000 with `THALWEG_LONG=1`. Upstream and generators are processes of their own, because
-//! their descriptors count against a limit too.
+//! 6,000 connections, or 20,000 with `THALWEG_LONG=1`; 1,500 or 5,000 with few descriptors. Upstream and generators are
+//! processes of their own, because their descriptors count against a limit too.
 
 use std::env;
 use std::net::SocketAddr;
@@ -20,14 +20,15 @@ use thalweg_tests::{Process, Proxy, STEP};
 
 use super::{config, watchdog};
 
-/// Descriptors of the proxy.
-const DESCRIPTORS: u32 = 1024;
+/// A flood: descriptors of the proxy, connections in all, and those with `THALWEG_LONG=1`.
+struct Flood(u32, u64, u64);
+
+const LARGE: Flood = Flood(1024, 6_000, 20_000);
+const SMALL: Flood = Flood(256, 1_500, 5_000);
 /// Generators; each has a source address of its own, so that ports do not run out.
 const GENERATORS: u64 = 2;
-/// Connections in all.
-const CONNECTIONS: (u64, u64) = (6_000, 20_000);
 /// Time for the generators, after which they say what became of their connections until then.
-const FLOOD: Duration = Duration::from_secs(20);
+const TIME: Duration = Duration::from_secs(20);
 /// Descriptors of a generator that are no connections.
 const OWN: u64 = 200;
 /// "At once", on a busy machine with a debug build.
@@ -134,14 +135,14 @@ fn start_generator(python: &Path, number: u64, target: SocketAddr, connections: 
         target.port().to_string(),
         format!("127.0.0.{}", number + 2),
         connections.to_string(),
-        FLOOD.as_secs_f32().to_string(),
+        TIME.as_secs_f32().to_string(),
     ]))
 }
 
 /// Connections of one generator, within what this machine lets a process open.
-fn connections() -> u64 {
+fn connections(flood: &Flood) -> u64 {
     let long = env::var("THALWEG_LONG").as_deref() == Ok("1");
-    let wanted = if long { CONNECTIONS.1 } else { CONNECTIONS.0 } / GENERATORS;
+    let wanted = if long { flood.2 } else { flood.1 } / GENERATORS;
     let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let possible = wanted.min(hard.saturating_sub(OWN));
     if possible < wanted {
@@ -153,20 +154,30 @@ fn connections() -> u64 {
 #[test]
 fn a_flood_of_connections_is_served_or_refused_and_leaves_nothing_behind() {
     let _watchdog = watchdog("a_flood_of_connections_is_served_or_refused_and_leaves_nothing_behind");
+    survives(&LARGE);
+}
+
+#[test]
+fn so_is_a_flood_where_there_are_few_descriptors() {
+    let _watchdog = watchdog("so_is_a_flood_where_there_are_few_descriptors");
+    survives(&SMALL);
+}
+
+fn survives(flood: &Flood) {
     let Some(python) = find_or_skip("python3") else { return };
     let (upstream, address) = start_upstream(&python);
-    let proxy = Proxy::start_with_descriptors(DESCRIPTORS, &config(&[&format!("http://{address}")], ""));
-    let (target, each) = (proxy.web(), connections());
+    let proxy = Proxy::start_with_descriptors(flood.0, &config(&[&format!("http://{address}")], ""));
+    let (target, each) = (proxy.web(), connections(flood));
     let generators: Vec<Process> =
         (0..GENERATORS).map(|number| start_generator(&python, number, target, each)).collect();
     // By then exchanges that are held have every place that there is, and whoever comes is refused.
     for generator in &generators {
-        generator.wait_line("half", FLOOD, |line| (line == "half").then_some(()));
+        generator.wait_line("half", TIME, |line| (line == "half").then_some(()));
     }
     upstream.signal(Signal::USR1);
     let mut ends: Vec<(String, u64)> = Vec::new();
     for generator in &generators {
-        let status = generator.wait_exit(FLOOD + STEP);
+        let status = generator.wait_exit(TIME + STEP);
         assert!(status.success(), "{}", generator.stderr());
         let said: Value = serde_json::from_str(&generator.stdout()).unwrap();
         let said = said.as_object().unwrap().iter();

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod backpressure;
+mod budget;
 mod clients;
 mod command_line;
 mod control;
@@ -11,9 +12,9 @@ mod early_response;
 mod failure;
 mod fairness;
 mod flood;
-mod limits;
 mod hostile_clients;
 mod leaks;
+mod limits;
 mod regressions;
 mod servers;
 mod streaming;

@@ -13,7 +13,7 @@ use thalweg_core::Fault;
 use thalweg_filter::{Filter, RequestEdit};
 use thalweg_net::machine;
 use thalweg_observe::{Registry, WorkerMeters};
-use thalweg_proxy::{Fleet, FleetOptions, open_doors};
+use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, open_doors};
 use thalweg_tests::{STEP, Upstream};
 use tokio::sync::mpsc;
 
@@ -66,11 +66,12 @@ impl House {
             };
         }
         let descriptors = machine::raise_descriptor_limit();
-        let doors = open_doors(&plan, 1).unwrap();
+        let allowance = Allowance { descriptors, memory: machine::memory(), workers: 1 };
+        let budget = Budget::new(&plan.limits, plan.listeners.len(), allowance);
+        let doors = open_doors(&plan, budget).unwrap();
         let registry = Arc::new(Registry::new(1));
         let (notices_in, notices) = mpsc::channel(256);
         let options = FleetOptions {
-            descriptors,
             registry: registry.clone(),
             log: None,
             notices: notices_in,

@@ -7,7 +7,8 @@ use crate::parse::{FILE, Format, decode, parse};
 use crate::settings::{Settings, Token};
 use crate::source::{Sources, Span};
 use crate::spec::{
-    Declared, FileSpec, ListSpec, ListenerSpec, NamedSpec, ProtocolSpec, RouteSpec, Spanned, ToSpec,
+    Declared, FileSpec, ListSpec, ListenerLimitsSpec, ListenerSpec, NamedSpec, ProtocolSpec, RouteSpec,
+    Spanned, ToSpec,
 };
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -117,7 +118,10 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
     let urls = spans.split_off(listen.len());
     let listeners = spans.into_iter().enumerate().map(|(at, address)| {
         let name = if at == 0 { "web".to_owned() } else { format!("web-{}", at + 1) };
-        (Spanned::new(address.span, name), ListenerSpec { address, protocol: ProtocolSpec::Http })
+        (
+            Spanned::new(address.span, name),
+            ListenerSpec { address, protocol: ProtocolSpec::Http, limits: ListenerLimitsSpec::default() },
+        )
     });
     let listeners = NamedSpec(listeners.collect());
     let declared = Declared {

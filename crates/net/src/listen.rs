@@ -1,6 +1,6 @@
 //! Listening sockets: one per worker with SO_REUSEPORT, or one shared by all for unix sockets.
 
-use crate::connect::set_options;
+use crate::connect::{Manner, set_options};
 use crate::reactor::{Owner, Reactor};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -10,14 +10,12 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Connections that the kernel keeps for us until they are accepted; it caps this at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
 /// Binds `count` TCP sockets to one address. Port 0: the kernel chooses, for all of them the same.
-/// Returns the address with its real port. `silence` is the longest time without a byte that a
-/// connection may have to bear.
+/// Returns the address with its real port. Accepted connections inherit `manner`.
 ///
 /// # Errors
 /// `AddrInUse` also when another program of the same user listens there with SO_REUSEPORT:
@@ -26,7 +24,7 @@ pub fn tcp(
     address: SocketAddr,
     dual_stack: bool,
     count: usize,
-    silence: Duration,
+    manner: Manner,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
     let probe = tcp_socket(address, dual_stack, false)?;
     rustix::net::bind(&probe, &address)?;
@@ -40,7 +38,7 @@ pub fn tcp(
     }
     // Listening starts when all are bound, so that a failure leaves no half-open door.
     for fd in &sockets {
-        set_options(fd, silence)?;
+        set_options(fd, manner)?;
         rustix::net::listen(fd, BACKLOG)?;
     }
     Ok((bound, sockets))

@@ -1,22 +1,56 @@
-//! What the machine allows: CPUs, descriptors, users.
+//! What the machine allows: CPUs, memory, descriptors, users. Asked once, when the process starts.
 
 use rustix::process::{Resource, Rlimit};
 use std::fs;
 use std::io;
 use std::path::Path;
 
+/// Where cgroups are mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
+/// Memory that is assumed where the kernel does not tell.
+const UNKNOWN_MEMORY: u64 = 1 << 30;
+
 /// CPUs that this process may use: the affinity mask, limited by the cgroup's CPU quota (v1 and v2,
 /// the smallest along the path, rounded up). At least 1.
 pub fn cpus() -> usize {
     let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
-    let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let quota = cgroup_quota(Path::new("/sys/fs/cgroup"), &membership);
+    let quota = smallest_in_cgroups(Path::new(CGROUPS), &membership(), "cpu", quota_of);
     quota.map_or(allowed, |quota| allowed.min(quota)).max(1)
 }
 
-/// The smallest CPU quota of the cgroups that `membership` (the text of `/proc/self/cgroup`) names.
-fn cgroup_quota(root: &Path, membership: &str) -> Option<usize> {
-    let mut smallest = None;
+/// Memory in bytes, and whose bound that is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Memory {
+    /// A cgroup's limit: it is for this process and what runs beside it in the cgroup.
+    Cgroup(u64),
+    /// All that the machine has.
+    Machine(u64),
+}
+
+/// Memory that this process may use at most: the smallest cgroup limit along the path (v1 and v2), or
+/// the machine's memory where that is less or there is no limit.
+pub fn memory() -> Memory {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = total_memory(&text).unwrap_or(UNKNOWN_MEMORY);
+    match smallest_in_cgroups(Path::new(CGROUPS), &membership(), "memory", memory_limit_of) {
+        Some(limit) if limit < machine => Memory::Cgroup(limit),
+        _ => Memory::Machine(machine),
+    }
+}
+
+fn membership() -> String {
+    fs::read_to_string("/proc/self/cgroup").unwrap_or_default()
+}
+
+/// The smallest value that `read` finds in the cgroups of a controller that `membership` (the text of
+/// `/proc/self/cgroup`) names, and in those above them.
+fn smallest_in_cgroups<T: Ord>(
+    root: &Path,
+    membership: &str,
+    controller: &str,
+    read: impl Fn(&Path) -> Option<T>,
+) -> Option<T> {
+    let mut smallest: Option<T> = None;
     for line in membership.lines() {
         let mut parts = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
@@ -24,14 +58,12 @@ fn cgroup_quota(root: &Path, membership: &str) -> Option<usize> {
         };
         let base = match controllers {
             "" => root.to_path_buf(),
-            list if list.split(',').any(|name| name == "cpu") => root.join(list),
+            list if list.split(',').any(|name| name == controller) => root.join(list),
             _ => continue,
         };
         let mut dir = base.join(path.trim_start_matches('/'));
         loop {
-            if let Some(quota) = quota_of(&dir) {
-                smallest = Some(smallest.map_or(quota, |known: usize| known.min(quota)));
-            }
+            smallest = smallest.into_iter().chain(read(&dir)).min();
             if dir == base || !dir.pop() {
                 break;
             }
@@ -50,6 +82,19 @@ fn quota_of(dir: &Path) -> Option<usize> {
         (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
     };
     (quota > 0.0 && period > 0.0).then(|| ((quota / period).ceil() as usize).max(1))
+}
+
+/// v2: `memory.max` ends the process, `memory.high` slows it down before; v1 has one limit. No limit is
+/// the word `max` there and a number larger than any machine here.
+fn memory_limit_of(dir: &Path) -> Option<u64> {
+    let read = |name| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();
+    ["memory.max", "memory.high", "memory.limit_in_bytes"].into_iter().filter_map(read).min()
+}
+
+/// `MemTotal` of the text of `/proc/meminfo`, in bytes.
+fn total_memory(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Raises the soft descriptor limit to the hard one and returns what holds now.
@@ -120,19 +165,45 @@ mod tests {
 
     #[test]
     fn takes_the_smallest_quota_along_the_path() {
+        let quota = |root: &Path, text: &str| smallest_in_cgroups(root, text, "cpu", quota_of);
         let root = std::env::temp_dir().join(format!("thalweg-cgroup-{}", std::process::id()));
         fs::create_dir_all(root.join("a/b")).unwrap();
         fs::write(root.join("a/cpu.max"), "150000 100000\n").unwrap();
         fs::write(root.join("a/b/cpu.max"), "max 100000\n").unwrap();
-        assert_eq!(cgroup_quota(&root, "0::/a/b\n"), Some(2));
+        assert_eq!(quota(&root, "0::/a/b\n"), Some(2));
         fs::write(root.join("a/b/cpu.max"), "20000 100000\n").unwrap();
-        assert_eq!(cgroup_quota(&root, "0::/a/b\n"), Some(1));
-        assert_eq!(cgroup_quota(&root, "0::/elsewhere\n"), None);
+        assert_eq!(quota(&root, "0::/a/b\n"), Some(1));
+        assert_eq!(quota(&root, "0::/elsewhere\n"), None);
         fs::create_dir_all(root.join("cpu,cpuacct/x")).unwrap();
         fs::write(root.join("cpu,cpuacct/x/cpu.cfs_quota_us"), "300000").unwrap();
         fs::write(root.join("cpu,cpuacct/x/cpu.cfs_period_us"), "100000").unwrap();
-        assert_eq!(cgroup_quota(&root, "4:cpu,cpuacct:/x\n3:memory:/y\n"), Some(3));
+        assert_eq!(quota(&root, "4:cpu,cpuacct:/x\n3:memory:/y\n"), Some(3));
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn takes_the_smallest_memory_limit_along_the_path() {
+        let limit = |root: &Path, text: &str| smallest_in_cgroups(root, text, "memory", memory_limit_of);
+        let root = std::env::temp_dir().join(format!("thalweg-memory-{}", std::process::id()));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/memory.max"), "1000000\n").unwrap();
+        fs::write(root.join("a/b/memory.max"), "max\n").unwrap();
+        assert_eq!(limit(&root, "0::/a/b\n"), Some(1_000_000));
+        fs::write(root.join("a/b/memory.high"), "900000\n").unwrap();
+        assert_eq!(limit(&root, "0::/a/b\n"), Some(900_000));
+        fs::create_dir_all(root.join("memory/x")).unwrap();
+        fs::write(root.join("memory/memory.limit_in_bytes"), "9223372036854771712\n").unwrap();
+        fs::write(root.join("memory/x/memory.limit_in_bytes"), "67108864\n").unwrap();
+        assert_eq!(limit(&root, "8:pids:/\n4:memory:/x\n"), Some(64 << 20));
+        assert_eq!(limit(&root, "4:memory:/not/mounted/here\n"), Some(9_223_372_036_854_771_712));
+        assert_eq!(limit(&root, "0::/elsewhere\n"), None);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn reads_what_the_machine_has() {
+        assert_eq!(total_memory("MemTotal:       24684416 kB\nMemFree: 1 kB\n"), Some(24_684_416 * 1024));
+        assert_eq!(total_memory(""), None);
     }
 
     #[test]

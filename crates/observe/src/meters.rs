@@ -185,8 +185,8 @@ impl WorkerMeters {
     }
 }
 
-/// The budget of the process, as computed at start. Written by the control thread; 0 is "not set"
-/// and is not shown.
+/// The budget of the process, as computed at start, and what is used of it. Written by whoever asks for
+/// the metrics; what is allowed is not shown while it is 0, "not set".
 #[derive(Debug, Default)]
 pub struct BudgetMeters {
     /// File descriptors that may be open.
@@ -197,8 +197,20 @@ pub struct BudgetMeters {
     pub upstream_connections: Gauge,
     /// Exchanges that may be under way.
     pub requests: Gauge,
+    /// Exchanges with a large request body that may be under way.
+    pub bodies: Gauge,
     /// Bytes of buffers.
     pub buffer_bytes: Gauge,
+    /// Bytes that the process and its sockets may use.
+    pub memory_bytes: Gauge,
+    /// Bytes of those that are in use, as counted.
+    pub memory_used: Gauge,
+    /// Bytes of bodies that exchanges hold.
+    pub held_bytes: Gauge,
+    /// What state memory is in: 0 normal, 1 pressure, 2 full.
+    pub state: Gauge,
+    /// The largest of the shares in use, in millionths.
+    pub saturation_ppm: Gauge,
 }
 
 /// What the thread that writes the access log counts. Its last error is kept for the control thread.

@@ -93,7 +93,16 @@ metrics! {
     BUDGET_CONNECTIONS "thalweg_budget_connections" Gauge [] "Client connections that may be open.";
     BUDGET_UPSTREAM_CONNECTIONS "thalweg_budget_upstream_connections" Gauge [] "Upstream connections that may be open.";
     BUDGET_REQUESTS "thalweg_budget_requests" Gauge [] "Exchanges that may be under way.";
+    BUDGET_BODIES "thalweg_budget_bodies" Gauge [] "Exchanges with a large request body that may be under way.";
     BUDGET_BUFFER_BYTES "thalweg_budget_buffer_bytes" Gauge [] "Bytes of buffers that may be in use.";
+    BUDGET_MEMORY "thalweg_budget_memory_bytes" Gauge [] "Memory that the process and its sockets may use.";
+    MEMORY_USED "thalweg_memory_used_bytes" Gauge []
+        "Memory in use, counted: what the process needs at least, what connections and exchanges may need in the kernel, and bodies held.";
+    HELD_BYTES "thalweg_held_bytes" Gauge [] "Bytes of bodies in the buffers of exchanges.";
+    BUDGET_STATE "thalweg_budget_state" Gauge []
+        "What state memory is in: 0 normal, 1 pressure (idle connections give way), 2 full (nobody is taken on).";
+    SATURATION "thalweg_saturation" Gauge []
+        "0 to 1: the largest of the shares in use of connections, descriptors, memory, exchanges and request bodies.";
     PROCESS_CPU "process_cpu_seconds_total" Counter [] "CPU time of the process, user and system.";
     PROCESS_OPEN_FDS "process_open_fds" Gauge [] "Open file descriptors.";
     PROCESS_MAX_FDS "process_max_fds" Gauge [] "Most file descriptors that may be open (soft limit).";

@@ -123,11 +123,17 @@ impl Registry {
             (&names::BUDGET_CONNECTIONS, &budget.connections),
             (&names::BUDGET_UPSTREAM_CONNECTIONS, &budget.upstream_connections),
             (&names::BUDGET_REQUESTS, &budget.requests),
+            (&names::BUDGET_BODIES, &budget.bodies),
             (&names::BUDGET_BUFFER_BYTES, &budget.buffer_bytes),
+            (&names::BUDGET_MEMORY, &budget.memory_bytes),
         ];
         for (metric, gauge) in figures.into_iter().filter(|(_, gauge)| gauge.value() != 0) {
             page.single(metric, gauge.value());
         }
+        page.single(&names::MEMORY_USED, budget.memory_used.value());
+        page.single(&names::HELD_BYTES, budget.held_bytes.value());
+        page.single(&names::BUDGET_STATE, budget.state.value());
+        page.single(&names::SATURATION, budget.saturation_ppm.value() as f64 / 1e6);
     }
 }
 

@@ -133,6 +133,11 @@ pub(crate) const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 Proxy-Status: thalweg; error=connection_limit_reached; details=\"every place for connections is taken\"\r\n\
 Retry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
+/// What a connection gets when its client has as many as it may.
+pub(crate) const REFUSAL_OF_CLIENT: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\n\
+Proxy-Status: thalweg; error=connection_limit_reached; details=\"too many connections from this address\"\r\n\
+Retry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -114,7 +114,8 @@ async fn open(
     worker.make_upstream_room();
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
     let silence = timeouts.idle.max(timeouts.first_byte);
-    let manner = Manner { silence, narrow: worker.chunks.is_crowded() };
+    let buffers = worker.shared.loads.budget.socket_buffers;
+    let manner = Manner { silence, narrow: worker.chunks.is_crowded(), buffers };
     let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, manner);
     let socket = socket.map_err(fault_of)?;
     x.set_deadline(client, worker.reactor.now(), timeouts.connect);

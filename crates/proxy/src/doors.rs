@@ -1,10 +1,13 @@
 //! The doors of a worker: its listening sockets, and what happens to a connection that arrives.
 //!
 //! A connection gets a place here, or is handed to a worker that has fewer, or takes the place of
-//! the connection that has been silent longest. When there is no place at all it is answered 503 at
-//! once; only [`REFUSALS`] connections can be in that state, the rest wait in the kernel's queue.
+//! the connection that has been silent longest. When there is no place at all, in the process or for
+//! its listener, it is answered 503 at once; only [`REFUSALS`] connections can be in that state, the
+//! rest wait in the kernel's queue. A client that has too many is answered 429, and past those
+//! connections is closed without an answer: it must not keep others waiting.
 
-use crate::answer::REFUSAL;
+use crate::answer::{REFUSAL, REFUSAL_OF_CLIENT};
+use crate::clients::Prefix;
 use crate::exchange::Client;
 use crate::fleet::{Arrival, Command};
 use crate::load::Loads;
@@ -34,18 +37,54 @@ const REST: Duration = Duration::from_millis(50);
 pub(crate) struct Door {
     pub(crate) loads: Arc<Loads>,
     pub(crate) worker: usize,
+    /// Its position in the plan.
+    pub(crate) listener: u16,
     pub(crate) meters: Arc<ListenerMeters>,
 }
 
-/// A place for a client connection, counted while it is taken. One pointer: every connection has one.
+/// A place for a client connection, counted while it is taken. Two pointers: every connection has one.
 #[derive(Debug)]
-pub(crate) struct Place(Rc<Door>);
+pub(crate) struct Place {
+    door: Rc<Door>,
+    /// The client among whose connections it is counted, where these have a bound.
+    client: Option<Box<Prefix>>,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.loads.workers[self.0.worker].clients.fetch_sub(1, Relaxed);
-        self.0.meters.active.sub(1);
+        let loads = &self.door.loads;
+        loads.workers[self.door.worker].clients.fetch_sub(1, Relaxed);
+        if let Some(open) = loads.listeners.get(self.door.listener as usize) {
+            open.fetch_sub(1, Relaxed);
+        }
+        if let Some(client) = self.client.take() {
+            loads.by_client.give_back(*client);
+        }
+        self.door.meters.active.sub(1);
     }
+}
+
+/// Why a connection is refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Refusal {
+    /// Every place is taken, in the process or for the listener.
+    NoPlace,
+    /// The client has as many connections as it may.
+    OfClient,
+}
+
+/// Who makes room for a new connection, or why none can be taken.
+enum Room {
+    /// There is a place here.
+    Here,
+    /// This worker takes it.
+    At(usize),
+    /// The connection at this place, silent for longest.
+    Of(u32),
+    /// Nobody yet, but idle connections are about to make room.
+    Soon,
+    /// Nobody. When only its own listener is crowded, the others stay open.
+    Nowhere { crowded: bool },
 }
 
 /// The listening sockets of a worker.
@@ -89,14 +128,56 @@ impl Doors {
         stay
     }
 
-    fn accept_one(&mut self, worker: &Worker, door: u32, stay: &mut Vec<Client>) -> bool {
-        let loads = &worker.shared.loads;
-        let own = &loads.workers[worker.id].clients;
-        let full = own.load(Relaxed) >= loads.places.load(Relaxed);
+    /// Where the next connection of a listener would go.
+    fn find_room(&self, worker: &Worker, listener: u16) -> Room {
+        let (loads, view) = (&worker.shared.loads, worker.view());
+        let most = view.plan.listeners.get(listener as usize).and_then(|listener| listener.max_connections);
+        let silent = |of: Option<u16>| worker.parked.borrow().dispensable(worker.now_ms(), of);
+        if loads.is_crowded(listener, most) {
+            return silent(Some(listener)).map_or(Room::Nowhere { crowded: true }, Room::Of);
+        }
+        // Memory is everybody's: when it is full, others have no room either.
+        let is_full = worker.pressure.is_full();
+        if is_full || !loads.budget.has_room_for_a_client(&loads.used()) {
+            let parked = worker.parked.borrow();
+            return match parked.speechless(worker.now_ms()) {
+                Some(place) if !is_full => Room::Of(place),
+                // One idle connection is not enough for one that may bring a full queue.
+                _ if parked.idle().is_some() => {
+                    worker.pressure.ask_for_room();
+                    Room::Soon
+                }
+                _ => Room::Nowhere { crowded: false },
+            };
+        }
         let other = if self.closing { None } else { loads.hand_off(worker.id, worker.chance()) };
-        let room = if full { worker.parked.borrow().dispensable(worker.now_ms()) } else { None };
-        if full && other.is_none() && room.is_none() && self.refusals.len() >= REFUSALS {
+        let full = loads.workers[worker.id].clients.load(Relaxed) >= loads.places.load(Relaxed);
+        match (other, full) {
+            (Some(other), _) => Room::At(other),
+            (None, false) => Room::Here,
+            (None, true) => silent(None).map_or(Room::Nowhere { crowded: false }, Room::Of),
+        }
+    }
+
+    fn accept_one(&mut self, worker: &Worker, door: u32, stay: &mut Vec<Client>) -> bool {
+        // What has been accepted in this turn is not parked yet.
+        let fresh = worker.parked.borrow().fresh() + stay.len();
+        worker.shared.loads.workers[worker.id].fresh.store(fresh, Relaxed);
+        let room = self.find_room(worker, door as u16);
+        if matches!(room, Room::Soon) && !self.closing {
             self.shut_for_now();
+            return false;
+        }
+        if let Room::Nowhere { crowded } = room
+            && self.refusals.len() >= REFUSALS
+        {
+            match self.acceptors.get_mut(door as usize) {
+                Some(acceptor) if crowded => {
+                    self.shut = true;
+                    acceptor.pause();
+                }
+                _ => self.shut_for_now(),
+            }
             return false;
         }
         let Some(acceptor) = self.acceptors.get(door as usize) else { return false };
@@ -110,37 +191,44 @@ impl Doors {
                 return false;
             }
         };
+        let client = peer.map(|peer| peer.ip().to_canonical());
         // A peer on a unix socket is on this machine.
         let peer = peer.map_or((IpAddr::V4(Ipv4Addr::LOCALHOST), 0), |a| (a.ip().to_canonical(), a.port()));
-        let arrival = Arrival { fd, peer: peer.0, port: peer.1, listener: door as u16 };
-        if let Some(other) = other {
-            loads.workers[other].clients.fetch_add(1, Relaxed);
-            worker.shared.hand(other, Command::Client(arrival));
+        let arrival = Arrival { fd, peer: peer.0, port: peer.1, listener: door as u16, client: None };
+        if let Room::Nowhere { .. } = room {
+            self.refuse(worker, arrival, Refusal::NoPlace);
             return true;
         }
-        if full {
-            // The connection that has been silent longest makes room.
-            let Some(silent) = room.and_then(|place| worker.parked.borrow_mut().remove(place)) else {
-                self.refuse(worker, arrival);
-                return true;
-            };
+        match enter(worker, arrival, client) {
+            Ok(arrival) => self.place(worker, arrival, &room, stay),
+            Err((arrival, refusal)) => self.refuse(worker, arrival, refusal),
+        }
+        true
+    }
+
+    /// Brings a connection that has entered to its place.
+    fn place(&self, worker: &Worker, arrival: Arrival, room: &Room, stay: &mut Vec<Client>) {
+        let loads = &worker.shared.loads;
+        if let Room::At(other) = room {
+            loads.workers[*other].clients.fetch_add(1, Relaxed);
+            return worker.shared.hand(*other, Command::Client(arrival));
+        }
+        if let Room::Of(silent) = room {
+            let silent = worker.parked.borrow_mut().remove(*silent);
             drop(silent);
         }
-        own.fetch_add(1, Relaxed);
+        loads.workers[worker.id].clients.fetch_add(1, Relaxed);
         stay.extend(Self::welcome(worker, arrival));
-        true
     }
 
     /// Makes a client of a connection whose place is counted already.
     pub(crate) fn welcome(worker: &Worker, arrival: Arrival) -> Option<Client> {
         let view = worker.view();
-        let Some(door) = view.listeners.get(arrival.listener as usize).cloned() else {
-            worker.shared.loads.workers[worker.id].clients.fetch_sub(1, Relaxed);
-            return None;
-        };
+        // Every plan has the listeners of the first one.
+        let door = view.listeners.get(arrival.listener as usize)?.clone();
         door.meters.connections.add(1);
         door.meters.active.add(1);
-        let place = Place(door);
+        let place = Place { door, client: arrival.client };
         // The owner is set when it is parked or seated, before the reactor is asked again.
         let socket = Socket::accepted(&worker.reactor, arrival.fd, Target::Parked(u32::MAX).into()).ok()?;
         Some(Client {
@@ -154,15 +242,22 @@ impl Doors {
         })
     }
 
-    fn refuse(&mut self, worker: &Worker, arrival: Arrival) {
-        worker.meters.limit(Limit::Connections);
+    fn refuse(&mut self, worker: &Worker, arrival: Arrival, refusal: Refusal) {
+        let (limit, answer) = match refusal {
+            Refusal::NoPlace => (Limit::Connections, REFUSAL),
+            Refusal::OfClient => (Limit::ConnectionsPerClient, REFUSAL_OF_CLIENT),
+        };
+        worker.meters.limit(limit);
         if let Some(door) = worker.view().listeners.get(arrival.listener as usize) {
             door.meters.refused.add(1);
+        }
+        if self.refusals.len() >= REFUSALS {
+            return worker.meters.limit(Limit::Refusals);
         }
         let entry = self.refusals.vacant_entry();
         let owner = Target::Refusal(entry.key() as u32).into();
         let Ok(socket) = Socket::accepted(&worker.reactor, arrival.fd, owner) else { return };
-        let _ = socket.poll_send(&[IoSlice::new(REFUSAL)]);
+        let _ = socket.poll_send(&[IoSlice::new(answer)]);
         socket.shutdown_write();
         socket.set_deadline(Some(REFUSAL_TIME));
         entry.insert(socket);
@@ -193,14 +288,19 @@ impl Doors {
         if !self.shut {
             return;
         }
-        let loads = &worker.shared.loads;
-        let room = loads.workers[worker.id].clients.load(Relaxed) < loads.places.load(Relaxed)
-            || self.refusals.len() < REFUSALS
-            || worker.parked.borrow().dispensable(worker.now_ms()).is_some();
-        if room && self.rest_until.is_none_or(|until| until <= worker.reactor.now()) {
-            self.rest_until = None;
-            self.shut = false;
-            self.acceptors.iter_mut().for_each(|acceptor| self.shut |= acceptor.resume().is_err());
+        if self.rest_until.is_some_and(|until| until > worker.reactor.now()) {
+            return;
+        }
+        self.rest_until = None;
+        self.shut = false;
+        for door in 0..self.acceptors.len() {
+            let room = match self.find_room(worker, door as u16) {
+                Room::Nowhere { .. } => self.refusals.len() < REFUSALS,
+                Room::Soon => false,
+                Room::Here | Room::At(_) | Room::Of(_) => true,
+            };
+            let acceptor = &mut self.acceptors[door];
+            self.shut |= if room { acceptor.resume().is_err() } else { acceptor.is_paused() };
         }
     }
 
@@ -220,4 +320,31 @@ impl Doors {
         self.shut = true;
         self.acceptors.iter_mut().for_each(Acceptor::pause);
     }
+}
+
+/// Counts a connection for its listener and its client, unless one of them has as many as it may.
+/// Proxies that are trusted bring the connections of many clients, and are not counted.
+fn enter(
+    worker: &Worker,
+    mut arrival: Arrival,
+    client: Option<IpAddr>,
+) -> Result<Arrival, (Arrival, Refusal)> {
+    let (loads, view) = (&worker.shared.loads, worker.view());
+    let most = view.plan.listeners.get(arrival.listener as usize).and_then(|l| l.max_connections);
+    let per_client = view.plan.limits.max_connections_per_client;
+    if per_client > 0
+        && let Some(client) = client.filter(|client| !view.plan.trusts(*client)).map(Prefix::from)
+    {
+        if !loads.by_client.take(client, per_client) {
+            return Err((arrival, Refusal::OfClient));
+        }
+        arrival.client = Some(Box::new(client));
+    }
+    if loads.take_place_at(arrival.listener, most) {
+        return Ok(arrival);
+    }
+    if let Some(client) = arrival.client.take() {
+        loads.by_client.give_back(*client);
+    }
+    Err((arrival, Refusal::NoPlace))
 }

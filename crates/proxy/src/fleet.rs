@@ -3,6 +3,8 @@
 //! The control thread holds a [`Fleet`]. It speaks to workers through their mailboxes; workers
 //! never wait for it.
 
+use crate::budget::Budget;
+use crate::clients::Prefix;
 use crate::load::Loads;
 use crate::plan::{ListenAddress, Plan};
 use crate::worker::Worker;
@@ -14,8 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
-use thalweg_core::limits::{DESCRIPTOR_RESERVE, REFUSALS};
+use thalweg_net::connect::Manner;
 use thalweg_net::{Mailbox, listen};
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_upstream::{Gates, Names, RouteBound};
@@ -53,6 +54,8 @@ pub(crate) struct Arrival {
     pub(crate) peer: IpAddr,
     pub(crate) port: u16,
     pub(crate) listener: u16,
+    /// The client among whose connections it has been counted.
+    pub(crate) client: Option<Box<Prefix>>,
 }
 
 /// What workers and the control thread share.
@@ -102,8 +105,6 @@ impl Shared {
 
 /// What a fleet is started with.
 pub struct FleetOptions {
-    /// Descriptors that the process may open.
-    pub descriptors: usize,
     /// Where meters are kept.
     pub registry: Arc<Registry>,
     /// The access log, unless it is off.
@@ -158,12 +159,10 @@ impl Fleet {
     /// # Errors
     /// When a thread cannot be started.
     pub fn start(plan: Plan, doors: OpenDoors, options: FleetOptions) -> Result<Self, StartError> {
-        let OpenDoors { bound, sockets } = doors;
-        let workers = sockets.len();
-        let places = places(&plan, options.descriptors, workers);
-        let mailboxes: Result<Vec<_>, _> = (0..workers).map(|_| Mailbox::new().map(Arc::new)).collect();
+        let OpenDoors { budget, bound, sockets } = doors;
+        let mailboxes: Result<Vec<_>, _> = (0..sockets.len()).map(|_| Mailbox::new().map(Arc::new)).collect();
         let shared = Arc::new(Shared {
-            loads: Arc::new(Loads::new(workers, places)),
+            loads: Arc::new(Loads::new(budget, plan.listeners.len())),
             registry: options.registry,
             log: options.log,
             notices: options.notices,
@@ -172,14 +171,16 @@ impl Fleet {
             current: Mutex::new((Arc::new(plan), Arc::new(options.names))),
         });
         shared.adopt_bounds(&shared.plan());
-        let mut threads = Vec::with_capacity(workers);
+        let mut threads = Vec::with_capacity(sockets.len());
         for (id, sockets) in sockets.into_iter().enumerate() {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("worker-{id}"));
             let started = thread.spawn(move || run_worker(id, shared, sockets));
             threads.push(started.map_err(thread_error)?);
         }
-        Ok(Self { shared, threads: Mutex::new(threads), bound })
+        let fleet = Self { shared, threads: Mutex::new(threads), bound };
+        fleet.measure();
+        Ok(fleet)
     }
 
     /// The listeners with their real addresses.
@@ -192,9 +193,14 @@ impl Fleet {
         self.shared.mailboxes.len()
     }
 
-    /// Client connections that the whole proxy takes at once.
-    pub fn places(&self) -> usize {
-        self.shared.loads.places.load(Relaxed) * self.shared.loads.workers.len()
+    /// What the process may use and take on.
+    pub fn budget(&self) -> &Budget {
+        &self.shared.loads.budget
+    }
+
+    /// Brings what metrics say of the budget up to date.
+    pub fn measure(&self) {
+        self.shared.loads.measure(self.shared.registry.budget());
     }
 
     /// Client connections open now.
@@ -270,17 +276,19 @@ impl Fleet {
 /// The listening sockets of a plan, bound but not served yet.
 #[derive(Debug)]
 pub struct OpenDoors {
+    budget: Budget,
     bound: Vec<Bound>,
     /// By worker, then by listener.
     sockets: Vec<Vec<OwnedFd>>,
 }
 
-/// Binds the plan's listeners, once per worker.
+/// Binds the plan's listeners, once per worker of the budget.
 ///
 /// # Errors
 /// When an address cannot be bound; nothing is left open then.
-pub fn open_doors(plan: &Plan, workers: usize) -> Result<OpenDoors, StartError> {
-    let workers = workers.max(1);
+pub fn open_doors(plan: &Plan, budget: Budget) -> Result<OpenDoors, StartError> {
+    let workers = budget.workers;
+    let manner = Manner { silence: plan.longest_silence(), narrow: false, buffers: budget.socket_buffers };
     let mut bound = Vec::new();
     let mut sockets: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
     for listener in &plan.listeners {
@@ -289,8 +297,7 @@ pub fn open_doors(plan: &Plan, workers: usize) -> Result<OpenDoors, StartError> 
             |source| StartError { listener: Some(listener.name.clone()), address: text.clone(), source };
         let (address, fds) = match &listener.address {
             ListenAddress::Tcp { address, dual_stack } => {
-                let (address, fds) =
-                    bind_tcp(*address, *dual_stack, workers, plan.longest_silence()).map_err(failed)?;
+                let (address, fds) = bind_tcp(*address, *dual_stack, workers, manner).map_err(failed)?;
                 (address.to_string(), fds)
             }
             ListenAddress::Unix(path) => (text.clone(), listen::unix(path, workers).map_err(failed)?),
@@ -298,7 +305,7 @@ pub fn open_doors(plan: &Plan, workers: usize) -> Result<OpenDoors, StartError> 
         bound.push(Bound { name: listener.name.clone(), address });
         sockets.iter_mut().zip(fds).for_each(|(sockets, fd)| sockets.push(fd));
     }
-    Ok(OpenDoors { bound, sockets })
+    Ok(OpenDoors { budget, bound, sockets })
 }
 
 /// `:8080` means every address; where the kernel has no IPv6, every IPv4 address.
@@ -306,11 +313,11 @@ fn bind_tcp(
     address: SocketAddr,
     dual_stack: bool,
     workers: usize,
-    silence: Duration,
+    manner: Manner,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    match listen::tcp(address, dual_stack, workers, silence) {
+    match listen::tcp(address, dual_stack, workers, manner) {
         Err(error) if dual_stack && is_no_ipv6(&error) => {
-            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers, silence)
+            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers, manner)
         }
         other => other,
     }
@@ -320,15 +327,6 @@ fn is_no_ipv6(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
-}
-
-/// Client connections per worker. A connection may need a second descriptor, for its upstream; the
-/// rest is for listeners, refusals and the control thread.
-fn places(plan: &Plan, descriptors: usize, workers: usize) -> usize {
-    let own = DESCRIPTOR_RESERVE + workers * (REFUSALS + 8 + plan.listeners.len());
-    let possible = descriptors.saturating_sub(own) / 2;
-    let wanted = plan.limits.max_connections.unwrap_or(possible).min(possible);
-    (wanted / workers).max(1)
 }
 
 fn run_worker(id: usize, shared: Arc<Shared>, sockets: Vec<OwnedFd>) {

@@ -5,13 +5,16 @@
 //! the thread that runs exchanges, `fleet` all workers together.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod plan;
 
+mod clients;
 mod fleet;
 mod load;
 mod owner;
 mod pace;
 mod parked;
+mod pressure;
 mod seats;
 mod view;
 mod warm;
@@ -40,5 +43,6 @@ mod respond;
 mod ring;
 mod tunnel;
 
+pub use budget::{Allowance, Budget};
 pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};
 pub use plan::Plan;

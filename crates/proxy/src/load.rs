@@ -1,5 +1,8 @@
 //! What workers tell each other and the control thread: a few numbers, read without locks.
 
+use crate::budget::{Budget, Used};
+use crate::clients::ClientCounts;
+use crate::pressure::Credits;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// One worker's numbers, on a cache line of their own.
@@ -8,8 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 pub(crate) struct Load {
     /// Client connections open on the worker.
     pub(crate) clients: AtomicUsize,
+    /// Those of them that have not spoken yet.
+    pub(crate) fresh: AtomicUsize,
     /// Exchanges and tunnels under way.
     pub(crate) active: AtomicUsize,
+    /// Upstream connections open, idle ones included.
+    pub(crate) upstream: AtomicUsize,
+    /// Exchanges whose request has a large body.
+    pub(crate) bodies: AtomicUsize,
+    /// Bytes that its exchanges hold of bodies.
+    pub(crate) held: AtomicUsize,
+    /// What state memory is in for the worker: a [`crate::budget::State`].
+    pub(crate) state: AtomicUsize,
     /// Its listening sockets are closed and nothing is under way.
     pub(crate) drained: AtomicBool,
     /// Its thread has ended, which only a bug does: nothing is handed to it any more.
@@ -22,11 +35,58 @@ pub(crate) struct Loads {
     pub(crate) workers: Vec<Load>,
     /// Client connections that one worker may hold.
     pub(crate) places: AtomicUsize,
+    /// What all of this is held against.
+    pub(crate) budget: Budget,
+    /// Exchanges that may still begin.
+    pub(crate) exchanges: Credits,
+    /// Exchanges that may still begin and whose request has a large body.
+    pub(crate) bodies: Credits,
+    /// Client connections open, by listener.
+    pub(crate) listeners: Vec<AtomicUsize>,
+    /// Client connections open, by client.
+    pub(crate) by_client: ClientCounts,
 }
 
 impl Loads {
-    pub(crate) fn new(workers: usize, places: usize) -> Self {
-        Self { workers: (0..workers).map(|_| Load::default()).collect(), places: AtomicUsize::new(places) }
+    pub(crate) fn new(budget: Budget, listeners: usize) -> Self {
+        Self {
+            workers: (0..budget.workers).map(|_| Load::default()).collect(),
+            places: AtomicUsize::new(budget.places()),
+            budget,
+            exchanges: Credits::new(budget.in_flight, &budget),
+            bodies: Credits::new(budget.bodies, &budget),
+            listeners: (0..listeners).map(|_| AtomicUsize::new(0)).collect(),
+            by_client: ClientCounts::default(),
+        }
+    }
+
+    /// What is used of the budget, as far as workers have published.
+    pub(crate) fn used(&self) -> Used {
+        self.alive().fold(Used::default(), |sum, load| Used {
+            clients: sum.clients + load.clients.load(Relaxed),
+            fresh: sum.fresh + load.fresh.load(Relaxed),
+            bodies: sum.bodies + load.bodies.load(Relaxed),
+            upstream: sum.upstream + load.upstream.load(Relaxed),
+            active: sum.active + load.active.load(Relaxed),
+            held: sum.held + load.held.load(Relaxed),
+        })
+    }
+
+    /// Counts a connection of a listener, unless it has `most` already.
+    pub(crate) fn take_place_at(&self, listener: u16, most: Option<usize>) -> bool {
+        let Some(open) = self.listeners.get(listener as usize) else { return false };
+        let before = open.fetch_add(1, Relaxed);
+        let has_room = most.is_none_or(|most| before < most);
+        if !has_room {
+            open.fetch_sub(1, Relaxed);
+        }
+        has_room
+    }
+
+    /// Whether a listener has as many connections as it may.
+    pub(crate) fn is_crowded(&self, listener: u16, most: Option<usize>) -> bool {
+        let Some(most) = most else { return false };
+        self.listeners.get(listener as usize).is_some_and(|open| open.load(Relaxed) >= most)
     }
 
     pub(crate) fn clients(&self) -> usize {
@@ -78,9 +138,15 @@ impl Loads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Allowance;
+    use crate::plan::Limits;
+    use thalweg_net::machine::Memory;
 
     fn loads(clients: &[usize]) -> Loads {
-        let loads = Loads::new(clients.len(), 1000);
+        let limits = Limits { max_connections: Some(1000 * clients.len()), ..Limits::default() };
+        let allowance =
+            Allowance { descriptors: 1 << 20, memory: Memory::Machine(1 << 40), workers: clients.len() };
+        let loads = Loads::new(Budget::new(&limits, 1, allowance), 1);
         for (load, n) in loads.workers.iter().zip(clients) {
             load.clients.store(*n, Relaxed);
         }
@@ -95,6 +161,15 @@ mod tests {
         assert_eq!(loads(&[10, 0]).hand_off(0, 7), None, "a handful is no imbalance");
         assert_eq!(loads(&[300, 90, 10]).hand_off(0, 0), Some(2));
         assert_eq!(loads(&[10, 300, 90]).hand_off(0, 0), None);
+    }
+
+    #[test]
+    fn a_listener_has_as_many_connections_as_it_may() {
+        let loads = loads(&[0]);
+        assert!(loads.take_place_at(0, Some(1)) && loads.is_crowded(0, Some(1)));
+        assert!(!loads.take_place_at(0, Some(1)));
+        assert!(loads.take_place_at(0, None) && !loads.is_crowded(0, None));
+        assert_eq!(loads.listeners[0].load(Relaxed), 2, "who was refused is not counted");
     }
 
     #[test]

@@ -24,6 +24,13 @@ struct Place {
     since: u64,
 }
 
+impl Place {
+    /// Whether it has been parked for as long as a fresh connection may be silent.
+    fn has_had_time(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.since) >= FRESH_MS
+    }
+}
+
 /// The ends of a queue.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
@@ -37,17 +44,20 @@ pub(crate) struct Parked {
     places: Slab<Place>,
     served: Queue,
     fresh: Queue,
+    /// Those in the second queue.
+    fresh_len: usize,
 }
 
 impl Parked {
     pub(crate) fn new() -> Self {
         let empty = Queue { oldest: NONE, newest: NONE };
-        Self { places: Slab::new(), served: empty, fresh: empty }
+        Self { places: Slab::new(), served: empty, fresh: empty, fresh_len: 0 }
     }
 
     /// Parks a connection as the newest and says where.
     pub(crate) fn insert(&mut self, client: Client, now_ms: u64) -> u32 {
-        let Self { places, served, fresh } = self;
+        let Self { places, served, fresh, fresh_len } = self;
+        *fresh_len += usize::from(client.requests == 0);
         let queue = if client.requests == 0 { fresh } else { served };
         let place = Place { client, older: queue.newest, newer: NONE, since: now_ms };
         let index = places.insert(place) as u32;
@@ -79,8 +89,9 @@ impl Parked {
 
     /// Takes the connection at a place.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Client> {
-        let Self { places, served, fresh } = self;
+        let Self { places, served, fresh, fresh_len } = self;
         let Place { client, older, newer, .. } = places.try_remove(index as usize)?;
+        *fresh_len -= usize::from(client.requests == 0);
         let queue = if client.requests == 0 { fresh } else { served };
         match places.get_mut(older as usize) {
             Some(place) => place.newer = newer,
@@ -93,10 +104,22 @@ impl Parked {
         Some(client)
     }
 
-    /// The place of the connection that can best be sent away, if there is one.
-    pub(crate) fn dispensable(&self, now_ms: u64) -> Option<u32> {
-        let old = |place: &Place| now_ms.saturating_sub(place.since) >= FRESH_MS;
-        self.silent(self.served, |_| true).or_else(|| self.silent(self.fresh, old))
+    /// The place of the connection that can best be sent away, of any listener or of one, if there is one.
+    pub(crate) fn dispensable(&self, now_ms: u64, listener: Option<u16>) -> Option<u32> {
+        let of_listener = |place: &Place| listener.is_none_or(|wanted| place.client.listener == wanted);
+        let old = |place: &Place| place.has_had_time(now_ms);
+        let served = self.silent(self.served, of_listener);
+        served.or_else(|| self.silent(self.fresh, |place| of_listener(place) && old(place)))
+    }
+
+    /// The place of the fresh connection that has been silent longest, and long enough, if there is one.
+    pub(crate) fn speechless(&self, now_ms: u64) -> Option<u32> {
+        self.silent(self.fresh, |place| place.has_had_time(now_ms))
+    }
+
+    /// The place of the served connection that has been silent longest, if there is one.
+    pub(crate) fn idle(&self) -> Option<u32> {
+        self.silent(self.served, |_| true)
     }
 
     /// Takes the oldest of the served connections.
@@ -120,13 +143,18 @@ impl Parked {
         self.places.len()
     }
 
-    /// The oldest of a queue that has not spoken and passes the test.
+    /// Those of them that have not spoken yet.
+    pub(crate) fn fresh(&self) -> usize {
+        self.fresh_len
+    }
+
+    /// The oldest of a queue that has not spoken and passes the test; only so many are looked at.
     fn silent(&self, queue: Queue, test: impl Fn(&Place) -> bool) -> Option<u32> {
         let mut index = queue.oldest;
         for _ in 0..LOOKED_AT {
             let place = self.places.get(index as usize)?;
-            if !place.client.socket.is_readable() {
-                return test(place).then_some(index);
+            if !place.client.socket.is_readable() && test(place) {
+                return Some(index);
             }
             index = place.newer;
         }

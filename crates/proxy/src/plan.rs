@@ -62,6 +62,8 @@ pub struct Listener {
     pub name: Arc<str>,
     /// Where.
     pub address: ListenAddress,
+    /// Its client connections at the same time; `None`: no bound of its own.
+    pub max_connections: Option<usize>,
 }
 
 /// Where a listener is bound.
@@ -174,8 +176,14 @@ impl Default for ClientTimeouts {
 /// Bounds (`limits:`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Client connections at the same time in the whole process; `None` (`auto`): from the descriptor limit.
+    /// Client connections at the same time in the whole process; `None` (`auto`): what the budget admits.
     pub max_connections: Option<usize>,
+    /// Connections at the same time of one client address (IPv6: of one /64); 0: no bound.
+    pub max_connections_per_client: u32,
+    /// Bytes that the process and its sockets may use; `None` (`auto`): a share of what the machine gives.
+    pub memory: Option<u64>,
+    /// Exchanges at the same time in the whole process; `None` (`auto`): what the budget admits.
+    pub max_in_flight: Option<usize>,
     /// Bytes of a head, requests and responses alike; default 64 KiB.
     pub max_head: usize,
     /// Fields of a head; default 128.
@@ -184,7 +192,14 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_connections: None, max_head: limits::HEAD, max_fields: limits::FIELDS }
+        Self {
+            max_connections: None,
+            max_connections_per_client: 0,
+            memory: None,
+            max_in_flight: None,
+            max_head: limits::HEAD,
+            max_fields: limits::FIELDS,
+        }
     }
 }
 

@@ -15,8 +15,8 @@ pub(crate) const CHUNK: usize = 16 * 1024;
 pub(crate) const HIGH_MARK: usize = 128 * 1024;
 /// The mark is this part of what is left (the dynamic threshold of shared-buffer switches).
 const PART: usize = 8;
-/// What the flows of a worker may hold together, unless a budget says otherwise, in bytes.
-const LIMIT: usize = 64 * 1024 * 1024;
+/// What the flows of a worker may hold together at most, in bytes; the budget may say less.
+pub(crate) const LIMIT: usize = 64 * 1024 * 1024;
 /// From this part of the limit on, slow receivers are many.
 const CROWD: usize = 8;
 /// So are more responses than this that take more than a turn.
@@ -30,12 +30,19 @@ pub(crate) struct Chunks {
     free: RefCell<Vec<Vec<u8>>>,
     lent: Cell<usize>,
     limit: Cell<usize>,
+    most: Cell<usize>,
     long: Cell<usize>,
 }
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self { free: RefCell::default(), lent: Cell::new(0), limit: Cell::new(LIMIT), long: Cell::new(0) }
+        Self {
+            free: RefCell::default(),
+            lent: Cell::new(0),
+            limit: Cell::new(LIMIT),
+            most: Cell::new(HIGH_MARK),
+            long: Cell::new(0),
+        }
     }
 }
 
@@ -44,7 +51,13 @@ impl Chunks {
     /// chunk: every exchange goes on.
     pub(crate) fn high_mark(&self) -> usize {
         let left = self.limit.get().saturating_sub(self.held());
-        (left / PART).clamp(CHUNK, HIGH_MARK)
+        (left / PART).clamp(CHUNK, self.most.get())
+    }
+
+    /// From now on flows may hold so many bytes together, but for a chunk each, and one of them so many.
+    pub(crate) fn set_limits(&self, together: usize, one: usize) {
+        self.limit.set(together);
+        self.most.set(one.clamp(CHUNK, HIGH_MARK));
     }
 
     /// Whether receivers that are slow are so many that the kernel is to hold little for each of them too.
@@ -216,5 +229,16 @@ mod tests {
         ring.push(b"rest", &pool);
         drop(ring);
         assert_eq!(pool.held(), 0);
+    }
+
+    #[test]
+    fn the_budget_lowers_what_flows_may_hold() {
+        let pool = Chunks::default();
+        pool.set_limits(LIMIT, 32 * 1024);
+        assert_eq!(pool.high_mark(), 32 * 1024);
+        pool.set_limits(LIMIT, usize::MAX);
+        assert_eq!(pool.high_mark(), HIGH_MARK);
+        pool.set_limits(0, usize::MAX);
+        assert_eq!(pool.high_mark(), CHUNK, "every exchange goes on");
     }
 }

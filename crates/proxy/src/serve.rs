@@ -61,6 +61,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
 }
 
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
+    let _place = worker.take_on(x)?;
     find_route(client, x)?;
     filter_request(x)?;
     let _places = enter(worker, client, x).await?;

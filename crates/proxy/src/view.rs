@@ -100,9 +100,11 @@ impl PlanView {
     /// The view of `plan`; services that `old` has in the same form keep their state.
     pub(crate) fn new(plan: Arc<Plan>, ground: &Ground<'_>, old: Option<&Self>) -> Self {
         let Ground { worker, registry, gates, loads, names, slots } = *ground;
-        let door = |name: &str| {
-            Rc::new(Door { loads: loads.clone(), worker, meters: registry.listener(worker, name) })
+        let door = |(listener, name): (usize, &str)| {
+            let (listener, meters) = (listener as u16, registry.listener(worker, name));
+            Rc::new(Door { loads: loads.clone(), worker, listener, meters })
         };
+        let listeners = plan.listeners.iter().map(|listener| &*listener.name);
         let services = plan.services.iter().map(|service| {
             let kept = old.and_then(|old| old.services.iter().find(|known| known.state.service == *service));
             let (state, slot) = match kept {
@@ -133,7 +135,7 @@ impl PlanView {
             routes: plan.routes.iter().map(|route| registry.route(worker, &route.name)).collect(),
             route_gates,
             no_route: registry.route(worker, ""),
-            listeners: plan.listeners.iter().map(|listener| door(&listener.name)).collect(),
+            listeners: listeners.enumerate().map(door).collect(),
             head_limits: HeadLimits {
                 line: limits::REQUEST_LINE.min(plan.limits.max_head),
                 head: plan.limits.max_head,

@@ -11,6 +11,7 @@ use crate::fleet::{Command, Shared};
 use crate::owner::Target;
 use crate::parked::Parked;
 use crate::plan::ListenAddress;
+use crate::pressure::Pressure;
 use crate::ring::Chunks;
 use crate::seats::{Seat, SeatFuture, Seats};
 use crate::view::{Ground, LocalService, PlanView, Slots};
@@ -53,6 +54,7 @@ pub(crate) struct Worker {
     pub(crate) chunks: Rc<Chunks>,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
+    pub(crate) pressure: Pressure,
     pub(crate) doors: RefCell<Doors>,
     pub(crate) parked: RefCell<Parked>,
     view: RefCell<Rc<PlanView>>,
@@ -97,6 +99,7 @@ impl Worker {
             chunks: Rc::default(),
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
+            pressure: Pressure::default(),
             doors: RefCell::new(doors),
             parked: RefCell::new(Parked::new()),
             view: RefCell::new(Rc::new(view)),
@@ -119,7 +122,8 @@ impl Worker {
         let mut full = false;
         loop {
             let sleeps = !full && self.mailbox().may_sleep();
-            let next = self.reactor.next_deadline().map_or(beat, |deadline| deadline.min(beat));
+            let look = self.pressure.next_look(self.reactor.now(), beat);
+            let next = self.reactor.next_deadline().map_or(look, |deadline| deadline.min(look));
             let timeout =
                 if sleeps { next.saturating_duration_since(self.reactor.now()) } else { Duration::ZERO };
             let events = self.reactor.wait(Some(timeout), &mut lists.called)?;
@@ -158,8 +162,9 @@ impl Worker {
             }
             self.obey(command);
         }
-        self.doors.borrow_mut().reopen(self);
         self.publish();
+        self.watch_budget();
+        self.doors.borrow_mut().reopen(self);
         false
     }
 
@@ -298,7 +303,7 @@ impl Worker {
 
     /// Keeps upstream sockets within the worker's share of descriptors: an idle one makes room.
     pub(crate) fn make_upstream_room(&self) {
-        if self.upstream_open.current() >= self.shared.loads.places.load(Relaxed) {
+        if self.upstream_open.current() >= self.shared.loads.budget.upstream_places() {
             let view = self.view();
             let _ = view.services.iter().any(|service| service.state.evict());
         }
@@ -397,6 +402,7 @@ impl Worker {
     fn heartbeat(&self, late: Duration) {
         self.meters.lag_us.set(late.as_micros() as i64);
         self.seats.trim();
+        self.return_credits();
         if let Some(log) = &mut *self.log.borrow_mut() {
             log.flush();
         }
@@ -409,6 +415,10 @@ impl Worker {
         let load = &self.shared.loads.workers[self.id];
         let active = self.seats.occupied();
         load.active.store(active, Relaxed);
+        load.upstream.store(self.upstream_open.current(), Relaxed);
+        load.fresh.store(self.parked.borrow().fresh(), Relaxed);
+        load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
+        load.held.store(self.chunks.held(), Relaxed);
         self.meters.active_exchanges.set(active as i64);
         self.meters.idle_connections.set(self.parked.borrow().len() as i64);
         let drained = self.draining.get() && active == 0 && self.parked.borrow().len() == 0;

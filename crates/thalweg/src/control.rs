@@ -19,6 +19,7 @@ use std::time::Duration;
 use thalweg_config::{Loaded, Settings, load_file};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_observe::LogWriter;
+use thalweg_proxy::plan::Limits;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -152,15 +153,17 @@ impl Control {
             complain("reload refused: changing listeners needs a restart in this version");
             return complain("the old configuration keeps running");
         }
-        let max_connections = plan.limits.max_connections;
+        let at_start = |limits: &Limits| (limits.max_connections, limits.memory, limits.max_in_flight);
+        let new_limits = at_start(&plan.limits);
         let names = names_in(plan.services.iter());
         let known = self.shared.fleet().names();
         self.shared.set_plan(plan);
         self.watch = Watch::start(&names, &known);
         complain(format_args!("reloaded {}", file.display()));
-        if settings != self.settings || max_connections != running.limits.max_connections {
+        if settings != self.settings || new_limits != at_start(&running.limits) {
             complain(
-                "changes of workers, user, state, admin, metrics, access_log and limits.max_connections wait for a restart",
+                "changes of workers, user, state, admin, metrics, access_log, limits.max_connections, limits.memory \
+                 and limits.max_in_flight wait for a restart",
             );
         }
     }

@@ -4,7 +4,7 @@ use super::limits::RouteLimitsSpec;
 use super::route::RouteSpec;
 use super::service::{ServiceSpec, TimeoutsSpec};
 use super::spanned::{ListSpec, NamedSpec, Spanned};
-use super::values::{AutoSpec, DurationSpec, SizeSpec};
+use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
 use serde::Deserialize;
 
 /// A configuration file.
@@ -76,8 +76,15 @@ pub struct StateSpec {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of limits")]
 pub struct LimitsSpec {
-    /// Client connections at once; `auto` (the default): from the descriptor limit.
+    /// Client connections at once; `auto` (the default): what descriptors and memory admit.
     pub max_connections: Option<Spanned<AutoSpec>>,
+    /// Connections at once of one client address, IPv6 by /64, 0–1000000; 0 (the default): no bound.
+    pub max_connections_per_client: Option<Spanned<u64>>,
+    /// Bytes that buffers and sockets may use with the process, 16MiB–1024TiB; `auto` (the default): three
+    /// quarters of the smallest cgroup limit, or half of the machine's memory.
+    pub memory: Option<Spanned<AutoSizeSpec>>,
+    /// Exchanges at once; `auto` (the default): what memory admits.
+    pub max_in_flight: Option<Spanned<AutoSpec>>,
     /// Bytes of a head, 1KiB–1MiB; default 64KiB.
     pub max_head: Option<Spanned<SizeSpec>>,
     /// Fields of a head, 1–10000; default 128.
@@ -143,6 +150,17 @@ pub struct ListenerSpec {
     /// What is spoken; default `http`.
     #[serde(default)]
     pub protocol: ProtocolSpec,
+    /// Bounds of its own.
+    #[serde(default)]
+    pub limits: ListenerLimitsSpec,
+}
+
+/// `listeners.<name>.limits:`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `max_connections`")]
+pub struct ListenerLimitsSpec {
+    /// Its client connections at once, 1–100000000; default: no bound but `limits.max_connections`.
+    pub max_connections: Option<Spanned<u64>>,
 }
 
 /// What a listener speaks.

@@ -15,14 +15,14 @@ mod unavailable;
 mod values;
 
 pub use file::{
-    AccessLogSpec, AdminSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerSpec, LogFormatSpec, MetricsSpec,
-    ProtocolSpec, ShutdownSpec, StateSpec, TokenSpec,
+    AccessLogSpec, AdminSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec, ListenerSpec,
+    LogFormatSpec, MetricsSpec, ProtocolSpec, ShutdownSpec, StateSpec, TokenSpec,
 };
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
 pub use route::{FieldSpec, MatchSpec, RouteSpec, ToSpec};
 pub use service::{EndpointSpec, LongEndpointSpec, PoolSpec, RetrySpec, ServiceSpec, TimeoutsSpec};
 pub use spanned::{ListSpec, NamedSpec, Spanned};
-pub use values::{AutoSpec, DurationSpec, OneOrMoreSpec, SizeSpec};
+pub use values::{AutoSizeSpec, AutoSpec, DurationSpec, OneOrMoreSpec, SizeSpec};
 
 use crate::diagnose::{ERRORS, Problems};
 use crate::parse::{Kind, Node};

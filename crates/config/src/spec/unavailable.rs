@@ -28,8 +28,6 @@ const ROWS: &[Row] = rows! {
     "webhooks";
     "tests";
     "admin"."tls";
-    "limits"."memory";
-    "limits"."max_connections_per_client";
     "defaults"."retry";
     "listeners"."*"."tls";
     "listeners"."*"."http3";

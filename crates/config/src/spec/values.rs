@@ -89,6 +89,50 @@ impl<'de> Deserialize<'de> for AutoSpec {
     }
 }
 
+/// `auto` or a size.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AutoSizeSpec {
+    /// The proxy chooses.
+    Auto,
+    /// This many bytes.
+    Bytes(u64),
+}
+
+impl<'de> Deserialize<'de> for AutoSizeSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Choice;
+
+        impl Visitor<'_> for Choice {
+            type Value = AutoSizeSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`auto` or a size such as `512MiB`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<AutoSizeSpec, E> {
+                match text {
+                    "auto" => Ok(AutoSizeSpec::Auto),
+                    _ => parse_size(text).map(AutoSizeSpec::Bytes).map_err(E::custom),
+                }
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<AutoSizeSpec, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<AutoSizeSpec, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<AutoSizeSpec, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_str(Choice)
+    }
+}
+
 /// A text, or a list of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OneOrMoreSpec {

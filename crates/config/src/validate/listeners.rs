@@ -1,6 +1,7 @@
 //! `listeners:` where clients connect.
 
-use super::{address, check_name};
+use super::settings::CONNECTIONS_MAX;
+use super::{address, bounded, check_name};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{ListenerSpec, NamedSpec, Spanned};
@@ -27,7 +28,10 @@ pub(crate) fn listeners(
     for (name, spec) in &specs.0 {
         check_name(name, name.span, problems);
         if let Some(address) = claim(&spec.address, taken, problems) {
-            listeners.push(Listener { name: name.value.as_str().into(), address });
+            let most = spec.limits.max_connections.as_ref();
+            let most = most.and_then(|n| bounded(n, 1, CONNECTIONS_MAX, problems));
+            let max_connections = most.and_then(|n| usize::try_from(n).ok());
+            listeners.push(Listener { name: name.value.as_str().into(), address, max_connections });
         }
     }
     listeners

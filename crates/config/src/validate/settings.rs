@@ -6,8 +6,8 @@ use crate::diagnose::{Class, Problems, SpecError};
 use crate::interpolate::Environment;
 use crate::settings::{AccessLog, Admin, LogFormat, LogTarget, Settings, Token, User};
 use crate::spec::{
-    AccessLogSpec, AdminSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, LogFormatSpec, ShutdownSpec, Spanned,
-    TimeoutsSpec, TokenSpec,
+    AccessLogSpec, AdminSpec, AutoSizeSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, LogFormatSpec,
+    ShutdownSpec, Spanned, TimeoutsSpec, TokenSpec,
 };
 use ipnet::IpNet;
 use std::path::PathBuf;
@@ -20,8 +20,13 @@ const WORKERS: u64 = 1024;
 const HEAD_MIN: usize = 1024;
 /// Largest `limits.max_fields`.
 const FIELDS_MAX: u64 = 10_000;
-/// Largest `limits.max_connections`.
-const CONNECTIONS_MAX: u64 = 100_000_000;
+/// Largest `max_connections`, of the process and of a listener, and largest `limits.max_in_flight`.
+pub(super) const CONNECTIONS_MAX: u64 = 100_000_000;
+/// Largest `limits.max_connections_per_client`.
+const PER_CLIENT_MAX: u64 = 1_000_000;
+/// Smallest and largest `limits.memory`, in bytes.
+const MEMORY_MIN: u64 = 16 << 20;
+const MEMORY_MAX: u64 = 1 << 50;
 /// Shortest admin token, in bytes.
 const TOKEN_MIN: usize = 16;
 
@@ -154,10 +159,10 @@ pub(crate) fn trusted_proxies(list: &ListSpec<String>, problems: &mut Problems) 
 /// Bounds on heads and connections.
 pub(crate) fn limits(spec: &LimitsSpec, problems: &mut Problems) -> Limits {
     let built_in = Limits::default();
-    let max_connections = spec.max_connections.as_ref().and_then(|value| match value.value {
-        AutoSpec::Auto => None,
-        AutoSpec::Number(n) => bounded(&Spanned::new(value.span, n), 1, CONNECTIONS_MAX, problems),
-    });
+    let max_connections = count(spec.max_connections.as_ref(), problems);
+    let max_in_flight = count(spec.max_in_flight.as_ref(), problems);
+    let per_client = spec.max_connections_per_client.as_ref();
+    let per_client = per_client.and_then(|n| bounded(n, 0, PER_CLIENT_MAX, problems));
     let mut max_head = HEAD;
     if let Some(size) = &spec.max_head {
         match usize::try_from(size.value.0) {
@@ -170,9 +175,36 @@ pub(crate) fn limits(spec: &LimitsSpec, problems: &mut Problems) -> Limits {
     }
     let max_fields = spec.max_fields.as_ref().and_then(|n| bounded(n, 1, FIELDS_MAX, problems));
     Limits {
-        max_connections: max_connections.and_then(|n| usize::try_from(n).ok()),
+        max_connections,
+        max_connections_per_client: per_client.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
+        memory: spec.memory.as_ref().and_then(|size| memory(size, problems)),
+        max_in_flight,
         max_head,
         max_fields: max_fields.and_then(|n| usize::try_from(n).ok()).unwrap_or(built_in.max_fields),
+    }
+}
+
+/// `auto` or a number of connections or exchanges.
+fn count(value: Option<&Spanned<AutoSpec>>, problems: &mut Problems) -> Option<usize> {
+    let value = value?;
+    match value.value {
+        AutoSpec::Auto => None,
+        AutoSpec::Number(n) => {
+            let n = bounded(&Spanned::new(value.span, n), 1, CONNECTIONS_MAX, problems)?;
+            usize::try_from(n).ok()
+        }
+    }
+}
+
+fn memory(size: &Spanned<AutoSizeSpec>, problems: &mut Problems) -> Option<u64> {
+    match size.value {
+        AutoSizeSpec::Auto => None,
+        AutoSizeSpec::Bytes(bytes) if (MEMORY_MIN..=MEMORY_MAX).contains(&bytes) => Some(bytes),
+        AutoSizeSpec::Bytes(_) => {
+            let message = "the size must be from 16MiB to 1024TiB";
+            problems.push(SpecError::new(Class::Invalid, size.span, message));
+            None
+        }
     }
 }
 

@@ -74,7 +74,9 @@ fn every_name_of_the_list_is_on_the_page_and_no_other() {
     registry.budget().connections.set(1);
     registry.budget().upstream_connections.set(1);
     registry.budget().requests.set(1);
+    registry.budget().bodies.set(1);
     registry.budget().buffer_bytes.set(1);
+    registry.budget().memory_bytes.set(1);
     let page = registry.render();
     let heads = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect::<Vec<_>>();
     let listed = names::ALL.iter().map(|m| format!("{} {}", m.name, m.kind.name())).collect::<Vec<_>>();

@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 pub(crate) struct Shared {
     fleet: Fleet,
     registry: Arc<Registry>,
-    descriptors: usize,
     started: Instant,
     generation: AtomicU64,
     draining: AtomicBool,
@@ -22,11 +21,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(fleet: Fleet, registry: Arc<Registry>, descriptors: usize) -> Self {
+    pub(crate) fn new(fleet: Fleet, registry: Arc<Registry>) -> Self {
         Self {
             fleet,
             registry,
-            descriptors,
             started: Instant::now(),
             generation: AtomicU64::new(1),
             draining: AtomicBool::new(false),
@@ -37,11 +35,6 @@ impl Shared {
     /// All workers.
     pub(crate) fn fleet(&self) -> &Fleet {
         &self.fleet
-    }
-
-    /// Descriptors that the process may open.
-    pub(crate) fn descriptors(&self) -> usize {
-        self.descriptors
     }
 
     /// Waits until the admin API says stop.
@@ -79,12 +72,12 @@ impl Control for Shared {
             listeners: listeners.collect(),
             connections: ConnectionStatus {
                 active: self.fleet.clients() as u64,
-                max: self.fleet.places() as u64,
+                max: self.fleet.budget().connections as u64,
             },
             requests_active: self.fleet.active() as u64,
             descriptors: DescriptorStatus {
                 used: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
-                limit: self.descriptors as u64,
+                limit: self.fleet.budget().descriptors as u64,
             },
         }
     }
@@ -108,6 +101,7 @@ impl Control for Shared {
     }
 
     fn metrics(&self) -> String {
+        self.fleet.measure();
         self.registry.render()
     }
 

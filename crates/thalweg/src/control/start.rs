@@ -20,7 +20,7 @@ use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
 use thalweg_proxy::plan::ListenAddress;
-use thalweg_proxy::{Fleet, FleetOptions, StartError, open_doors};
+use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, StartError, open_doors};
 use tokio::sync::mpsc;
 
 /// Lines that workers may have waiting.
@@ -53,7 +53,9 @@ pub(crate) async fn start(
     let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let descriptors = machine::raise_descriptor_limit();
     let workers = settings.workers.map_or_else(machine::cpus, usize::from);
-    let doors = open_doors(&plan, workers).map_err(|error| explain(&error))?;
+    let allowance = Allowance { descriptors, memory: machine::memory(), workers };
+    let budget = Budget::new(&plan.limits, plan.listeners.len(), allowance);
+    let doors = open_doors(&plan, budget).map_err(|error| explain(&error))?;
     let state = settings.state.clone().unwrap_or_else(default_state_directory);
     let socket = options.admin_socket.clone().unwrap_or_else(thalweg_admin::default_socket);
     if let Some(user) = &settings.user {
@@ -66,18 +68,10 @@ pub(crate) async fn start(
     let (notices_in, notices) = mpsc::channel(NOTICES);
     let mut watch = Watch::start(&names_in(plan.services.iter()), &Default::default());
     let names = first_names(&mut watch).await;
-    let fleet_options = FleetOptions {
-        descriptors,
-        registry: registry.clone(),
-        log: log.clone(),
-        notices: notices_in,
-        names,
-    };
+    let fleet_options =
+        FleetOptions { registry: registry.clone(), log: log.clone(), notices: notices_in, names };
     let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
-    let budget = registry.budget();
-    budget.descriptors.set(descriptors as i64);
-    budget.connections.set(fleet.places() as i64);
-    let shared = Arc::new(Shared::new(fleet, registry, descriptors));
+    let shared = Arc::new(Shared::new(fleet, registry));
     let admin = admin_options(&settings, socket, state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     if !options.quiet {
@@ -141,13 +135,23 @@ fn tcp(address: &ListenAddress) -> Option<SocketAddr> {
 
 fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle) {
     let fleet = shared.fleet();
-    let workers = fleet.workers();
+    let (workers, budget) = (fleet.workers(), fleet.budget());
     complain(format_args!(
         "{} with {workers} worker{}, {} client connections at once, {} descriptors",
         env!("CARGO_PKG_VERSION"),
         if workers == 1 { "" } else { "s" },
-        fleet.places(),
-        shared.descriptors(),
+        budget.connections,
+        budget.descriptors,
+    ));
+    complain(format_args!(
+        "at most {} exchanges at once, {} with large request bodies, {} MiB of memory, {}",
+        budget.in_flight,
+        budget.bodies,
+        budget.memory >> 20,
+        match budget.socket_buffers {
+            Some(bytes) => format!("socket buffers of {} KiB", bytes >> 10),
+            None => "socket buffers as the kernel sizes them".into(),
+        },
     ));
     if settings.access_log.is_none() {
         complain("no access log; `access_log: { format: json }` turns it on");

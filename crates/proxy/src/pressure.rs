@@ -1,0 +1,280 @@
+//! The budget as one worker feels it: what state memory is in, and whether another exchange may begin.
+//!
+//! Once per turn, but not more often than [`CHECKS`], the worker holds what all workers have published
+//! against the budget. Under pressure it gives up, a few at a time, what only makes things faster: idle
+//! upstream connections, and clients that have been silent longest; flows may hold
+//! less ([`Budget::held_limit`]). When memory is full, `doors.rs` takes nobody on. Where exchanges have a bound
+//! of their own, `serve.rs` asks for a place before each; workers take these in batches, so that asking is
+//! plain arithmetic.
+
+use crate::budget::{Budget, SMALL_BODY, State};
+use crate::exchange::Exchange;
+use crate::load::Loads;
+use crate::worker::Worker;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use thalweg_core::{Fault, FaultKind};
+use thalweg_http::Framing;
+use thalweg_observe::{BudgetMeters, Limit};
+
+/// Time between two looks at what all workers use.
+const CHECKS: Duration = Duration::from_millis(1);
+/// Time to the next look while something is to be given up, when nothing else happens.
+const SOON: Duration = Duration::from_millis(5);
+/// Idle connections given up at one look, upstream and client each.
+const GIVEN_UP: usize = 8;
+/// A worker's batch of places is this part of its even share.
+const BATCHES: usize = 32;
+
+/// Places that are left in the whole process, of one kind.
+#[derive(Debug)]
+pub(crate) struct Credits {
+    free: AtomicUsize,
+    /// How many a worker takes at once; 0: there is no bound.
+    batch: usize,
+}
+
+impl Credits {
+    /// So many places. They are not counted when connections are bounded as much.
+    pub(crate) fn new(places: usize, budget: &Budget) -> Self {
+        let batch = (places / budget.workers / BATCHES).max(1);
+        Self { free: AtomicUsize::new(places), batch: if places < budget.connections { batch } else { 0 } }
+    }
+
+    /// Takes a batch, or what is left of one.
+    fn take(&self) -> usize {
+        let rest = |free: usize| Some(free - free.min(self.batch));
+        let before = self.free.fetch_update(Relaxed, Relaxed, rest).unwrap_or_else(|same| same);
+        before.min(self.batch)
+    }
+
+    fn give_back(&self, credits: usize) {
+        self.free.fetch_add(credits, Relaxed);
+    }
+}
+
+/// One worker's part of some [`Credits`].
+#[derive(Debug, Default)]
+pub(crate) struct Purse {
+    /// Places that it may take without asking the others.
+    left: Cell<usize>,
+    taken: Cell<usize>,
+}
+
+impl Purse {
+    /// Places that are taken now.
+    pub(crate) fn in_use(&self) -> usize {
+        self.taken.get()
+    }
+
+    fn take(&self, all: &Credits) -> bool {
+        if all.batch > 0 {
+            let left = if self.left.get() == 0 { all.take() } else { self.left.get() };
+            let Some(rest) = left.checked_sub(1) else { return false };
+            self.left.set(rest);
+        }
+        self.taken.set(self.taken.get() + 1);
+        true
+    }
+
+    fn put_back(&self, all: &Credits) {
+        self.taken.set(self.taken.get() - 1);
+        if all.batch == 0 {
+            return;
+        }
+        self.left.set(self.left.get() + 1);
+        // A single one is not kept: where there are few places, another worker may need it.
+        if all.batch == 1 || self.left.get() > 2 * all.batch {
+            all.give_back(self.left.get() - (all.batch - 1));
+            self.left.set(all.batch - 1);
+        }
+    }
+
+    /// Gives back what is not in use.
+    fn empty(&self, all: &Credits) {
+        if self.left.get() > 0 {
+            all.give_back(self.left.take());
+        }
+    }
+}
+
+/// What one worker knows of the budget.
+#[derive(Debug, Default)]
+pub(crate) struct Pressure {
+    /// `None` before the first look.
+    state: Cell<Option<State>>,
+    checked: Cell<Option<Instant>>,
+    /// Somebody waits at a door until idle connections have made room.
+    is_asked: Cell<bool>,
+    exchanges: Purse,
+    pub(crate) bodies: Purse,
+}
+
+impl Pressure {
+    /// Whether nothing more may be taken on.
+    pub(crate) fn is_full(&self) -> bool {
+        self.state.get() == Some(State::Full)
+    }
+
+    /// Lets idle connections make room, from the next look on.
+    pub(crate) fn ask_for_room(&self) {
+        self.is_asked.set(true);
+    }
+
+    /// When the worker should look again, at the latest, when it would otherwise sleep until `beat`.
+    pub(crate) fn next_look(&self, now: Instant, beat: Instant) -> Instant {
+        let is_needed = self.is_asked.get() || self.state.get() > Some(State::Normal);
+        if is_needed { beat.min(now + SOON) } else { beat }
+    }
+}
+
+/// A place among the exchanges under way, taken while it lives.
+pub(crate) struct Underway<'a> {
+    worker: &'a Worker,
+    has_body: bool,
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let (own, all) = (&self.worker.pressure, &self.worker.shared.loads);
+        own.exchanges.put_back(&all.exchanges);
+        if self.has_body {
+            own.bodies.put_back(&all.bodies);
+        }
+    }
+}
+
+impl Worker {
+    /// Takes a place for an exchange whose head is there; a fault when every one is taken. An exchange
+    /// whose request has a large body, or one of unknown length, needs one of those that memory has for
+    /// bodies too.
+    pub(crate) fn take_on(&self, x: &Exchange) -> Result<Underway<'_>, Fault> {
+        let (own, all) = (&self.pressure, &self.shared.loads);
+        let refused = |limit, detail| {
+            self.meters.limit(limit);
+            Err(Fault::new(FaultKind::ConnectionLimitReached, detail))
+        };
+        if own.is_full() {
+            return refused(Limit::Memory, "there is no memory for another exchange");
+        }
+        if !own.exchanges.take(&all.exchanges) {
+            return refused(Limit::Requests, "every place for exchanges is taken");
+        }
+        let has_body = match x.framing {
+            Framing::Empty => false,
+            Framing::Length(bytes) => bytes > SMALL_BODY,
+            Framing::Chunked | Framing::UntilClose => true,
+        };
+        if has_body && !own.bodies.take(&all.bodies) {
+            own.exchanges.put_back(&all.exchanges);
+            return refused(Limit::Buffers, "there is no memory for another request body");
+        }
+        Ok(Underway { worker: self, has_body })
+    }
+
+    /// Gives places that are not in use back to all workers.
+    pub(crate) fn return_credits(&self) {
+        let (own, all) = (&self.pressure, &self.shared.loads);
+        own.exchanges.empty(&all.exchanges);
+        own.bodies.empty(&all.bodies);
+    }
+
+    /// Looks at what all workers use, and gives things up when that is too much.
+    pub(crate) fn watch_budget(&self) {
+        let now = self.reactor.now();
+        if self.pressure.checked.get().is_some_and(|last| now < last + CHECKS) {
+            return;
+        }
+        self.pressure.checked.set(Some(now));
+        let (loads, before) = (&self.shared.loads, self.pressure.state.get().unwrap_or_default());
+        let used = loads.budget.memory_used(&loads.used());
+        let state = before.next(used, loads.budget.shared);
+        if self.pressure.state.replace(Some(state)) != Some(state) {
+            self.chunks.set_limits(loads.budget.held_limit(state), loads.budget.held_by_one());
+        }
+        loads.workers[self.id].state.store(state as usize, Relaxed);
+        if state > before {
+            self.meters.limit(Limit::Memory);
+        }
+        if self.pressure.is_asked.take() || state > State::Normal {
+            self.give_up_idle();
+        }
+    }
+
+    fn give_up_idle(&self) {
+        let view = self.view();
+        for _ in 0..GIVEN_UP {
+            if !view.services.iter().any(|service| service.state.evict()) {
+                break;
+            }
+        }
+        for _ in 0..GIVEN_UP {
+            let mut parked = self.parked.borrow_mut();
+            // Who has not been served yet is owed an answer; the deadline of its head runs.
+            let Some(place) = parked.idle() else { break };
+            let idle = parked.remove(place);
+            drop(parked);
+            drop(idle);
+        }
+    }
+}
+
+impl Loads {
+    /// Writes what is allowed and what is used into the meters.
+    pub(crate) fn measure(&self, meters: &BudgetMeters) {
+        let (budget, used) = (&self.budget, self.used());
+        let memory = budget.memory_used(&used);
+        meters.descriptors.set(budget.descriptors as i64);
+        meters.connections.set(budget.connections as i64);
+        meters.upstream_connections.set(budget.upstream_connections as i64);
+        meters.requests.set(budget.in_flight as i64);
+        meters.bodies.set(budget.bodies as i64);
+        meters.buffer_bytes.set(budget.buffer_bytes() as i64);
+        meters.memory_bytes.set(budget.memory as i64);
+        meters.memory_used.set((budget.memory.saturating_sub(budget.shared) + memory) as i64);
+        meters.held_bytes.set(used.held as i64);
+        meters.state.set(self.workers.iter().map(|load| load.state.load(Relaxed)).max().unwrap_or(0) as i64);
+        meters.saturation_ppm.set((budget.saturation(&used) * 1e6) as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credits(free: usize, batch: usize) -> Credits {
+        Credits { free: AtomicUsize::new(free), batch }
+    }
+
+    #[test]
+    fn a_batch_is_taken_while_there_are_places_and_then_what_is_left() {
+        let credits = credits(7, 3);
+        assert_eq!([credits.take(), credits.take(), credits.take(), credits.take()], [3, 3, 1, 0]);
+        credits.give_back(2);
+        assert_eq!([credits.take(), credits.take()], [2, 0]);
+    }
+
+    #[test]
+    fn few_places_are_never_kept_from_another_worker() {
+        let (all, one, other) = (credits(2, 1), Purse::default(), Purse::default());
+        for _ in 0..10 {
+            assert!(one.take(&all) && one.take(&all) && !other.take(&all));
+            one.put_back(&all);
+            assert!(other.take(&all) && !one.take(&all));
+            other.put_back(&all);
+            one.put_back(&all);
+        }
+        assert_eq!(all.free.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn what_a_worker_keeps_is_bounded_and_given_back_when_it_is_idle() {
+        let (all, one) = (credits(100, 4), Purse::default());
+        (0..50).for_each(|_| assert!(one.take(&all)));
+        (0..50).for_each(|_| one.put_back(&all));
+        assert!(one.left.get() <= 8 && one.in_use() == 0);
+        one.empty(&all);
+        assert_eq!(all.free.load(Relaxed), 100);
+    }
+}
