@@ -13,7 +13,8 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// A look at what a proxy holds now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Vitals {
-    /// Open descriptors, those of idle upstream connections left out: a pool may grow.
+    /// Open sockets, pipes and files; those of idle upstream connections left out, as a pool may grow, and those of
+    /// pollers, as a thread that has just started opens its own.
     pub descriptors: u64,
     /// Exchanges under way.
     pub exchanges: u64,
@@ -60,24 +61,20 @@ impl Vitals {
 /// closes a little later.
 fn lowest(proxy: &Proxy) -> u64 {
     let end = Instant::now() + MOMENT;
-    let mut lowest = descriptors(proxy);
+    let mut lowest = links(proxy).len();
     while Instant::now() < end {
         thread::yield_now();
-        lowest = lowest.min(descriptors(proxy));
+        lowest = lowest.min(links(proxy).len());
     }
-    lowest
+    lowest as u64
 }
 
-/// What the descriptors of the process are.
+/// What the descriptors of the process are, pollers left out.
 fn links(proxy: &Proxy) -> Vec<String> {
     let folder = fs::read_dir(format!("/proc/{}/fd", proxy.process().pid())).unwrap();
     let targets = folder.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-    targets.map(|target| target.display().to_string()).collect()
-}
-
-/// Open descriptors of the process.
-pub fn descriptors(proxy: &Proxy) -> u64 {
-    fs::read_dir(format!("/proc/{}/fd", proxy.process().pid())).unwrap().count() as u64
+    let names = targets.map(|target| target.display().to_string());
+    names.filter(|name| !name.starts_with("anon_inode:")).collect()
 }
 
 /// Resident memory of the process, in bytes.
