@@ -73,7 +73,7 @@ pub(crate) async fn await_turn(
     let priority = x.route().map(|route| route.limits.priority).unwrap_or_default();
     let began = Instant::now();
     let tally = local.queued();
-    client.socket.set_deadline(Some(line.timeout()));
+    x.set_deadline(client, worker.reactor.now(), line.timeout());
     let mut wait: Option<Wait> = None;
     let outcome = poll_fn(|context| {
         let wait = match &mut wait {
@@ -99,7 +99,8 @@ pub(crate) async fn await_turn(
             return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, "the client left while it waited")));
         }
         if client.socket.expired() {
-            return Poll::Ready(Err(refusal(worker, bound, Reason::Late)));
+            let overdue = x.overdue(worker.reactor.now());
+            return Poll::Ready(Err(overdue.unwrap_or_else(|| refusal(worker, bound, Reason::Late))));
         }
         Poll::Pending
     });

@@ -92,3 +92,31 @@ fn policy(size: Option<u32>, timeout: Option<Duration>) -> QueuePolicy {
     let built_in = QueuePolicy::default();
     QueuePolicy { size: size.unwrap_or(built_in.size), timeout: timeout.unwrap_or(built_in.timeout) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_inherits_key_by_key() {
+        let defaults = Bounds {
+            max_body: Some(10),
+            max_in_flight: Some(5),
+            queue_size: Some(7),
+            priority: Some(Priority::Low),
+            ..Bounds::default()
+        };
+        let own =
+            Bounds { max_body: Some(20), queue_timeout: Some(Duration::from_secs(3)), ..Bounds::default() };
+        let queue = QueuePolicy { size: 7, timeout: Duration::from_secs(3) };
+        let expected = RouteLimits {
+            max_body: Some(20),
+            min_rate: RouteLimits::default().min_rate,
+            max_in_flight: Some(5),
+            queue,
+            priority: Priority::Low,
+        };
+        assert_eq!(own.resolve(defaults), expected);
+        assert_eq!(Bounds::default().resolve(Bounds::default()), RouteLimits::default());
+    }
+}
