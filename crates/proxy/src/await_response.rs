@@ -1,4 +1,4 @@
-//! Part of phase 4: send the request and wait for the response to begin.
+//! Part of phase 5: send the request and wait for the response to begin.
 //!
 //! Both directions run: the request's body goes up while interim responses (100, 103) come down,
 //! and the final response may come before the body has been sent.

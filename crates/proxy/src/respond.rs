@@ -1,4 +1,4 @@
-//! Phase 5: the response goes to the client as it comes.
+//! Phase 6: the response goes to the client as it comes.
 
 use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};

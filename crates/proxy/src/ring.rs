@@ -111,34 +111,42 @@ impl Drop for Chunk {
     }
 }
 
-/// Bytes in the order in which they came, in chunks.
+/// Bytes in the order in which they came, in chunks. A pointer while it is empty: every flow has one.
 #[derive(Debug, Default)]
-pub(crate) struct Ring {
+pub(crate) struct Ring(Option<Box<Chain>>);
+
+#[derive(Debug, Default)]
+struct Chain {
     chunks: VecDeque<Chunk>,
     /// How much of the first chunk is gone.
     gone: usize,
+    /// Bytes that wait, above 0.
     len: usize,
 }
 
 impl Ring {
     /// Bytes that wait.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.0.as_ref().map_or(0, |chain| chain.len)
     }
 
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.0.is_none()
     }
 
     /// Appends bytes.
     pub(crate) fn push(&mut self, mut bytes: &[u8], pool: &Rc<Chunks>) {
-        self.len += bytes.len();
+        if bytes.is_empty() {
+            return;
+        }
+        let chain = self.0.get_or_insert_default();
+        chain.len += bytes.len();
         while !bytes.is_empty() {
-            if self.chunks.back().is_none_or(|chunk| chunk.bytes.len() == CHUNK) {
-                self.chunks.push_back(pool.take());
+            if chain.chunks.back().is_none_or(|chunk| chunk.bytes.len() == CHUNK) {
+                chain.chunks.push_back(pool.take());
             }
-            let Some(last) = self.chunks.back_mut() else { return };
+            let Some(last) = chain.chunks.back_mut() else { return };
             let (now, rest) = bytes.split_at(bytes.len().min(CHUNK - last.bytes.len()));
             last.bytes.extend_from_slice(now);
             bytes = rest;
@@ -147,9 +155,10 @@ impl Ring {
 
     /// Points at the first bytes, as far as `slices` reaches; says how many slices were set.
     pub(crate) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let mut gone = self.gone;
+        let Some(chain) = &self.0 else { return 0 };
+        let mut gone = chain.gone;
         let mut count = 0;
-        for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
+        for (slice, chunk) in slices.iter_mut().zip(&chain.chunks) {
             *slice = IoSlice::new(&chunk.bytes[std::mem::take(&mut gone)..]);
             count += 1;
         }
@@ -158,23 +167,26 @@ impl Ring {
 
     /// Forgets the first `n` bytes.
     pub(crate) fn advance(&mut self, mut n: usize) {
-        n = n.min(self.len);
-        self.len -= n;
-        while let Some(first) = self.chunks.front() {
-            let left = first.bytes.len() - self.gone;
+        let Some(chain) = &mut self.0 else { return };
+        if n >= chain.len {
+            return self.clear();
+        }
+        chain.len -= n;
+        while let Some(first) = chain.chunks.front() {
+            let left = first.bytes.len() - chain.gone;
             if n < left {
-                self.gone += n;
+                chain.gone += n;
                 return;
             }
             n -= left;
-            self.gone = 0;
-            self.chunks.pop_front();
+            chain.gone = 0;
+            chain.chunks.pop_front();
         }
     }
 
     /// Forgets everything and gives the memory back.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        self.0 = None;
     }
 }
 
