@@ -169,8 +169,11 @@ impl Doors {
             return false;
         }
         let room = match room {
-            // The slowest client has gone by the end of this turn.
-            Room::Nowhere { .. } if worker.call_off_laggard() => Room::Here,
+            // The slowest client will have gone by the end of this turn.
+            Room::Nowhere { crowded } if !self.closing => {
+                let of = crowded.then_some(door as u16);
+                if worker.call_off_laggard(of) { Room::Here } else { room }
+            }
             room => room,
         };
         if let Room::Nowhere { crowded } = room

@@ -22,6 +22,8 @@ const LOOKED_AT: usize = 64;
 #[derive(Clone, Copy, Debug)]
 struct Laggard {
     socket: SocketId,
+    /// The position of its listener in the plan.
+    listener: u16,
     since: Instant,
     /// Bytes that it had moved then, and has moved now.
     bytes: (u64, u64),
@@ -47,7 +49,7 @@ pub(crate) struct Laggards {
 }
 
 impl Laggards {
-    fn note(&self, seat: u32, socket: SocketId, now: Instant, bytes: u64) {
+    fn note(&self, seat: u32, (socket, listener): (SocketId, u16), now: Instant, bytes: u64) {
         let mut seats = self.seats.borrow_mut();
         let index = seat as usize;
         if seats.len() <= index {
@@ -55,7 +57,7 @@ impl Laggards {
         }
         match &mut seats[index] {
             Some(laggard) => laggard.bytes.1 = bytes.max(laggard.bytes.0),
-            none => *none = Some(Laggard { socket, since: now, bytes: (bytes, bytes) }),
+            none => *none = Some(Laggard { socket, listener, since: now, bytes: (bytes, bytes) }),
         }
     }
 
@@ -66,12 +68,14 @@ impl Laggards {
         }
     }
 
-    /// Takes the slowest of the next few out, if one may be called off.
-    fn slowest(&self, now: Instant) -> Option<(u32, Laggard)> {
+    /// Takes the slowest of the next few out, of one listener or of all, if one may be called off.
+    fn slowest(&self, now: Instant, of: Option<u16>) -> Option<(u32, Laggard)> {
         let mut seats = self.seats.borrow_mut();
         let (count, hand) = (seats.len(), self.hand.get());
         let places = (0..count).map(|step| (hand + step) % count);
-        let noted = places.filter_map(|at| seats[at].and_then(|laggard| Some((laggard.pace(now)?, at))));
+        let noted = places.filter_map(|at| seats[at].map(|laggard| (laggard, at)));
+        let noted = noted.filter(|(laggard, _)| of.is_none_or(|of| laggard.listener == of));
+        let noted = noted.filter_map(|(laggard, at)| Some((laggard.pace(now)?, at)));
         let (_, at) = noted.take(LOOKED_AT).min()?;
         self.hand.set(at + 1);
         Some((at as u32, seats[at].take()?))
@@ -88,7 +92,8 @@ impl Worker {
     pub(crate) fn note_lag(&self, client: &Client, x: &mut Exchange, bytes: u64) {
         if let Target::Seat(seat) = Target::from(x.owner) {
             x.lags = true;
-            self.laggards.note(seat, client.socket.id(), self.reactor.now(), bytes);
+            let who = (client.socket.id(), client.listener);
+            self.laggards.note(seat, who, self.reactor.now(), bytes);
         }
     }
 
@@ -99,9 +104,10 @@ impl Worker {
         }
     }
 
-    /// Lets the slowest client make room, by the end of this turn; says whether there was one.
-    pub(crate) fn call_off_laggard(&self) -> bool {
-        let Some((seat, laggard)) = self.laggards.slowest(self.reactor.now()) else { return false };
+    /// Lets the slowest client make room, of one listener or of all, by the end of this turn; says
+    /// whether there was one.
+    pub(crate) fn call_off_laggard(&self, of: Option<u16>) -> bool {
+        let Some((seat, laggard)) = self.laggards.slowest(self.reactor.now(), of) else { return false };
         self.reactor.expire_now(laggard.socket);
         self.laggards.called_off.borrow_mut().push(seat);
         true
@@ -116,14 +122,17 @@ mod tests {
     fn the_slowest_goes_first_and_who_is_brisk_or_new_stays() {
         let (laggards, start) = (Laggards::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        let socket = SocketId::default();
+        let (socket, other) = ((SocketId::default(), 0), (SocketId::default(), 1));
         for (seat, moved) in [(0, 100), (1, 50), (2, 5000), (5, 70)] {
             laggards.note(seat, socket, start, 10);
             laggards.note(seat, socket, at(900), 10 + moved);
         }
         laggards.note(6, socket, at(900), 0);
-        let slowest = |ms| laggards.slowest(at(ms)).map(|(seat, _)| seat);
+        let slowest = |ms| laggards.slowest(at(ms), None).map(|(seat, _)| seat);
         assert_eq!(slowest(100), None, "nobody has had its time");
+        laggards.note(7, other, start, 0);
+        assert_eq!(laggards.slowest(at(1000), Some(1)).map(|(seat, _)| seat), Some(7), "of its listener");
+        assert!(laggards.slowest(at(1000), Some(1)).is_none());
         assert_eq!([slowest(1000), slowest(1000), slowest(1000)], [Some(1), Some(5), Some(0)]);
         assert_eq!(slowest(1000), None, "one is brisk, one is new");
         laggards.forget(2);

@@ -206,7 +206,7 @@ impl Line {
 
     /// Takes the first who wants this very thing out of the line: it is there for them now, and its place
     /// with it. Says whether there was somebody. Nobody of a higher priority is passed over, and the first
-    /// in line not more than [`PASSED_OVER`] times in a row: who wants the thing elsewhere gets a turn too.
+    /// in line not more than 16 times in a row: who wants the thing elsewhere gets a turn too.
     pub fn serve(&self, wants: usize) -> bool {
         let mut queue = self.lock();
         let Some(rank) = queue.ranks.iter().position(|rank| !rank.is_empty()) else { return false };
