@@ -69,7 +69,7 @@ pub(crate) enum Pumped {
 pub(crate) struct Means<'a> {
     /// Where is received into.
     pub(crate) scratch: &'a mut [u8],
-    /// Bytes that may be received before others get their turn.
+    /// Bytes that a flow may receive before others get their turn, the other direction among them.
     pub(crate) share: usize,
     /// For what must wait.
     pub(crate) chunks: &'a Rc<Chunks>,
@@ -264,6 +264,7 @@ impl Flow {
         mut keep: Keep<'_>,
         moved: &mut bool,
     ) -> Poll<Result<Pumped, Broken>> {
+        let mut share = means.share;
         loop {
             let before = self.bytes;
             let flushed = self.poll_flush(ends.to);
@@ -276,7 +277,7 @@ impl Flow {
                 Poll::Pending => {}
             }
             let Some(room) = self.room(means.chunks.high_mark()) else { return Poll::Pending };
-            if means.share == 0 {
+            if share == 0 {
                 return Poll::Ready(Ok(Pumped::Share));
             }
             let room = room.min(means.scratch.len());
@@ -288,7 +289,7 @@ impl Flow {
                 self.end(means.chunks);
                 continue;
             }
-            means.share = means.share.saturating_sub(n);
+            share = share.saturating_sub(n);
             let read = &means.scratch[..n];
             let used = self.take(read, Some(ends.to), means.chunks).map_err(Broken::Sender)?;
             keep.record(read, used);

@@ -223,6 +223,26 @@ fn a_receiver_that_takes_nothing_stops_the_reading_at_the_mark() {
 }
 
 #[test]
+fn a_direction_that_uses_up_its_share_leaves_the_other_one_its_own() {
+    let mut random = fastrand::Rng::with_seed(2);
+    let mut eager =
+        |len| Simulated { reluctance: 0, ..Simulated::new(&mut random, vec![7; len], usize::MAX) };
+    let (one, other) = (eager(10_000_000), eager(100));
+    let chunks = Rc::new(Chunks::default());
+    let (mut scratch, mut surplus, mut moved) = (vec![0; 64 * 1024], Vec::new(), false);
+    let mut means = Means::of(&mut scratch, &chunks);
+    for (from, to) in [(&one, &other), (&other, &one)] {
+        let mut flow = Flow::default();
+        flow.reset();
+        flow.start(Framing::UntilClose, Side::Upstream, false);
+        let keep = Keep::Surplus(&mut surplus);
+        let _ = flow.poll_pump(&Ends { from, to }, &mut means, keep, &mut moved);
+    }
+    assert!(one.read.get() < 10_000_000, "the first one has used up its share");
+    assert_eq!(one.outgoing.borrow().len(), 100, "the second one has moved all the same");
+}
+
+#[test]
 fn a_body_is_kept_for_another_attempt_until_it_is_too_large() {
     let (mut received, mut consumed, mut whole) = (b"head".to_vec(), 4, true);
     let mut record = |read: &[u8], used: usize| {
