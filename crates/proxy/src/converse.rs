@@ -5,7 +5,7 @@ use crate::serve::{Next, serve};
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
-use thalweg_core::limits::{DRAIN_SILENCE, DRAIN_TIME, TURN_BYTES};
+use thalweg_core::limits::{DRAIN_SILENCE, DRAIN_TIME, REFUSAL_TIME, TURN_BYTES};
 
 /// Pipelined requests served before other connections get their turn.
 const EXCHANGES_PER_TURN: u32 = 32;
@@ -55,11 +55,15 @@ async fn give_way() {
 
 /// Lets the client read the answer: closing while it still sends would reset the connection and
 /// destroy what of the answer is still on its way (RFC 9112 §9.6). Bounded in time, and more tightly in the
-/// time without a byte; where every place is taken, others need this one ([`crate::laggards`]).
+/// time without a byte; short where every place is taken.
 async fn drain(worker: &Worker, client: &Client) {
     client.socket.shutdown_write();
-    client.socket.set_deadline(Some(DRAIN_SILENCE));
-    let end = worker.reactor.now() + DRAIN_TIME;
+    let (silence, time) = match worker.is_short_of_places(client) {
+        true => (REFUSAL_TIME, REFUSAL_TIME),
+        false => (DRAIN_SILENCE, DRAIN_TIME),
+    };
+    client.socket.set_deadline(Some(silence));
+    let end = worker.reactor.now() + time;
     poll_fn(|context| {
         let mut share = TURN_BYTES;
         loop {
@@ -75,7 +79,7 @@ async fn drain(worker: &Worker, client: &Client) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(n)) => share = share.saturating_sub(n),
             }
-            client.socket.set_deadline(Some(DRAIN_SILENCE));
+            client.socket.set_deadline(Some(silence));
         }
     })
     .await;

@@ -83,6 +83,8 @@ enum Room {
     Of(u32),
     /// Nobody yet, but idle connections are about to make room.
     Soon,
+    /// The slowest client, of this listener or of all, by the end of the turn and a short drain.
+    OfLaggard(Option<u16>),
     /// Nobody. When only its own listener is crowded, the others stay open.
     Nowhere { crowded: bool },
 }
@@ -128,8 +130,18 @@ impl Doors {
         stay
     }
 
-    /// Where the next connection of a listener would go.
+    /// Where the next connection of a listener would go. Nothing is given up before it is there.
     fn find_room(&self, worker: &Worker, listener: u16) -> Room {
+        match self.find_place(worker, listener) {
+            Room::Nowhere { crowded } if !self.closing => {
+                let of = crowded.then_some(listener);
+                if worker.has_laggard(of) { Room::OfLaggard(of) } else { Room::Nowhere { crowded } }
+            }
+            room => room,
+        }
+    }
+
+    fn find_place(&self, worker: &Worker, listener: u16) -> Room {
         let (loads, view) = (&worker.shared.loads, worker.view());
         let most = view.plan.listeners.get(listener as usize).and_then(|listener| listener.max_connections);
         let silent = |of: Option<u16>| worker.parked.borrow().dispensable(worker.now_ms(), of);
@@ -168,14 +180,6 @@ impl Doors {
             self.shut_for_now();
             return false;
         }
-        let room = match room {
-            // The slowest client will have gone by the end of this turn.
-            Room::Nowhere { crowded } if !self.closing => {
-                let of = crowded.then_some(door as u16);
-                if worker.call_off_laggard(of) { Room::Here } else { room }
-            }
-            room => room,
-        };
         if let Room::Nowhere { crowded } = room
             && self.refusals.len() >= REFUSALS
         {
@@ -207,7 +211,7 @@ impl Doors {
             self.refuse(worker, arrival, Refusal::NoPlace);
             return true;
         }
-        match enter(worker, arrival, client) {
+        match enter(worker, arrival, client, &room) {
             Ok(arrival) => self.place(worker, arrival, &room, stay),
             Err((arrival, refusal)) => self.refuse(worker, arrival, refusal),
         }
@@ -224,6 +228,9 @@ impl Doors {
         if let Room::Of(silent) = room {
             let silent = worker.parked.borrow_mut().remove(*silent);
             drop(silent);
+        }
+        if let Room::OfLaggard(of) = room {
+            worker.call_off_laggard(*of);
         }
         loads.workers[worker.id].clients.fetch_add(1, Relaxed);
         stay.extend(Self::welcome(worker, arrival));
@@ -305,7 +312,7 @@ impl Doors {
             let room = match self.find_room(worker, door as u16) {
                 Room::Nowhere { .. } => self.refusals.len() < REFUSALS,
                 Room::Soon => false,
-                Room::Here | Room::At(_) | Room::Of(_) => true,
+                Room::Here | Room::At(_) | Room::Of(_) | Room::OfLaggard(_) => true,
             };
             let acceptor = &mut self.acceptors[door];
             self.shut |= if room { acceptor.resume().is_err() } else { acceptor.is_paused() };
@@ -336,9 +343,12 @@ fn enter(
     worker: &Worker,
     mut arrival: Arrival,
     client: Option<IpAddr>,
+    room: &Room,
 ) -> Result<Arrival, (Arrival, Refusal)> {
     let (loads, view) = (&worker.shared.loads, worker.view());
     let most = view.plan.listeners.get(arrival.listener as usize).and_then(|l| l.max_connections);
+    // A laggard that makes room is counted until it has gone.
+    let most = most.filter(|_| !matches!(room, Room::OfLaggard(_)));
     let per_client = view.plan.limits.max_connections_per_client;
     if per_client > 0
         && let Some(client) = client.filter(|client| !view.plan.trusts(*client)).map(Prefix::from)

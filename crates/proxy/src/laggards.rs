@@ -9,6 +9,7 @@ use crate::exchange::{Client, Exchange};
 use crate::owner::Target;
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use thalweg_net::SocketId;
 
@@ -16,6 +17,9 @@ use thalweg_net::SocketId;
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Nor while it moves more bytes per second than this.
 const BRISK: u64 = 1024;
+/// The pace is that of a window of this length, so that nobody lives on what it did long ago; who has
+/// not been heard of for as long moves nothing.
+const WINDOW: Duration = Duration::from_secs(2);
 /// Clients looked at for one that is called off.
 const LOOKED_AT: usize = 64;
 
@@ -24,14 +28,20 @@ struct Laggard {
     socket: SocketId,
     /// The position of its listener in the plan.
     listener: u16,
+    /// When its present window began.
     since: Instant,
-    /// Bytes that it had moved then, and has moved now.
+    /// When it was heard of last.
+    last: Instant,
+    /// Bytes that it had moved when the window began, and has moved now.
     bytes: (u64, u64),
 }
 
 impl Laggard {
     /// Bytes per second since the exchange waits for it; `None`: it is not to be called off.
     fn pace(&self, now: Instant) -> Option<u64> {
+        if now.saturating_duration_since(self.last) >= WINDOW {
+            return Some(0);
+        }
         let waited = now.saturating_duration_since(self.since);
         let pace = (self.bytes.1 - self.bytes.0).saturating_mul(1000) / (waited.as_millis() as u64).max(1);
         (waited >= PATIENCE && pace < BRISK).then_some(pace)
@@ -56,8 +66,16 @@ impl Laggards {
             seats.resize(index + 1, None);
         }
         match &mut seats[index] {
-            Some(laggard) => laggard.bytes.1 = bytes.max(laggard.bytes.0),
-            none => *none = Some(Laggard { socket, listener, since: now, bytes: (bytes, bytes) }),
+            Some(laggard) => {
+                laggard.last = now;
+                laggard.bytes.1 = bytes.max(laggard.bytes.1);
+                if now.saturating_duration_since(laggard.since) >= WINDOW {
+                    (laggard.since, laggard.bytes.0) = (now, laggard.bytes.1);
+                }
+            }
+            none => {
+                *none = Some(Laggard { socket, listener, since: now, last: now, bytes: (bytes, bytes) });
+            }
         }
     }
 
@@ -68,17 +86,22 @@ impl Laggards {
         }
     }
 
-    /// Takes the slowest of the next few out, of one listener or of all, if one may be called off.
-    fn slowest(&self, now: Instant, of: Option<u16>) -> Option<(u32, Laggard)> {
-        let mut seats = self.seats.borrow_mut();
+    /// Where the slowest of the next few sits, of one listener or of all, if one may be called off.
+    fn find_slowest(&self, now: Instant, of: Option<u16>) -> Option<usize> {
+        let seats = self.seats.borrow();
         let (count, hand) = (seats.len(), self.hand.get());
         let places = (0..count).map(|step| (hand + step) % count);
         let noted = places.filter_map(|at| seats[at].map(|laggard| (laggard, at)));
         let noted = noted.filter(|(laggard, _)| of.is_none_or(|of| laggard.listener == of));
         let noted = noted.filter_map(|(laggard, at)| Some((laggard.pace(now)?, at)));
-        let (_, at) = noted.take(LOOKED_AT).min()?;
+        noted.take(LOOKED_AT).min().map(|(_, at)| at)
+    }
+
+    /// Takes it out.
+    fn take_slowest(&self, now: Instant, of: Option<u16>) -> Option<(u32, Laggard)> {
+        let at = self.find_slowest(now, of)?;
         self.hand.set(at + 1);
-        Some((at as u32, seats[at].take()?))
+        Some((at as u32, self.seats.borrow_mut()[at].take()?))
     }
 
     /// Seats to be polled because their clients have been called off.
@@ -104,13 +127,25 @@ impl Worker {
         }
     }
 
-    /// Lets the slowest client make room, of one listener or of all, by the end of this turn; says
-    /// whether there was one.
-    pub(crate) fn call_off_laggard(&self, of: Option<u16>) -> bool {
-        let Some((seat, laggard)) = self.laggards.slowest(self.reactor.now(), of) else { return false };
-        self.reactor.expire_now(laggard.socket);
-        self.laggards.called_off.borrow_mut().push(seat);
-        true
+    /// Whether a client can be called off, of one listener or of all.
+    pub(crate) fn has_laggard(&self, of: Option<u16>) -> bool {
+        self.laggards.find_slowest(self.reactor.now(), of).is_some()
+    }
+
+    /// Lets the slowest client make room, of one listener or of all: its exchange ends in this turn.
+    pub(crate) fn call_off_laggard(&self, of: Option<u16>) {
+        if let Some((seat, laggard)) = self.laggards.take_slowest(self.reactor.now(), of) {
+            self.reactor.expire_now(laggard.socket);
+            self.laggards.called_off.borrow_mut().push(seat);
+        }
+    }
+
+    /// Whether others need the place of this client soon.
+    pub(crate) fn is_short_of_places(&self, client: &Client) -> bool {
+        let (loads, view) = (&self.shared.loads, self.view());
+        let listener = view.plan.listeners.get(client.listener as usize);
+        loads.workers[self.id].clients.load(Relaxed) >= loads.places.load(Relaxed)
+            || loads.is_crowded(client.listener, listener.and_then(|listener| listener.max_connections))
     }
 }
 
@@ -128,14 +163,32 @@ mod tests {
             laggards.note(seat, socket, at(900), 10 + moved);
         }
         laggards.note(6, socket, at(900), 0);
-        let slowest = |ms| laggards.slowest(at(ms), None).map(|(seat, _)| seat);
+        let slowest = |ms| laggards.take_slowest(at(ms), None).map(|(seat, _)| seat);
         assert_eq!(slowest(100), None, "nobody has had its time");
         laggards.note(7, other, start, 0);
-        assert_eq!(laggards.slowest(at(1000), Some(1)).map(|(seat, _)| seat), Some(7), "of its listener");
-        assert!(laggards.slowest(at(1000), Some(1)).is_none());
+        assert_eq!(
+            laggards.take_slowest(at(1000), Some(1)).map(|(seat, _)| seat),
+            Some(7),
+            "of its listener"
+        );
+        assert!(laggards.take_slowest(at(1000), Some(1)).is_none());
         assert_eq!([slowest(1000), slowest(1000), slowest(1000)], [Some(1), Some(5), Some(0)]);
         assert_eq!(slowest(1000), None, "one is brisk, one is new");
         laggards.forget(2);
         assert_eq!([slowest(1150), slowest(9000)], [Some(6), None]);
+    }
+
+    #[test]
+    fn what_was_moved_long_ago_buys_no_time() {
+        let (laggards, start) = (Laggards::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let who = (SocketId::default(), 0);
+        laggards.note(0, who, start, 0);
+        laggards.note(0, who, at(100), 1 << 30);
+        assert!(laggards.find_slowest(at(2000), None).is_none(), "it was brisk just now");
+        assert!(laggards.find_slowest(at(2100), None).is_some(), "and has not been heard of since");
+        laggards.note(0, who, at(2200), (1 << 30) + 1);
+        assert!(laggards.find_slowest(at(2300), None).is_none(), "a new window");
+        assert!(laggards.find_slowest(at(2500), None).is_some(), "in which it moved next to nothing");
     }
 }

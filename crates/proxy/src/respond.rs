@@ -4,7 +4,7 @@ use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};
 use crate::pace::Pace;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
-use crate::ring::Long;
+use crate::ring::Slow;
 use crate::serve::Served;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -86,7 +86,7 @@ pub(crate) async fn respond(
     upstream: Upstream,
 ) -> Served {
     let mut surplus = Vec::new();
-    let mut watch = Watch { upward_open: !x.upward.is_done(), pace: None, long_counted: None };
+    let mut watch = Watch { upward_open: !x.upward.is_done(), pace: None, slow: None, narrow: false };
     let outcome = poll_fn(|context| {
         if watch.pace.is_some() && client.socket.expired() {
             return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or_else(|| late(x))));
@@ -109,9 +109,6 @@ pub(crate) async fn respond(
                 FaultKind::ClientGone,
                 "the client left within the response",
             )));
-        }
-        if watch.pace.is_none() {
-            watch.long_counted = Some(worker.chunks.count_long());
         }
         if moved || watch.pace.is_none() {
             watch.keep(worker, client, x)?;
@@ -137,7 +134,10 @@ struct Watch {
     upward_open: bool,
     /// Of the client, with what it sends and takes.
     pace: Option<Pace>,
-    long_counted: Option<Long>,
+    /// Counted while the client keeps bytes waiting.
+    slow: Option<Slow>,
+    /// The kernel has been told to hold little for the client.
+    narrow: bool,
 }
 
 impl Watch {
@@ -150,10 +150,15 @@ impl Watch {
             // The endpoint has sent no more: an event stream may be as slow as it likes.
             pace.restart(now, bytes);
             worker.forget_lag(x);
+            self.slow = None;
         } else if pace.is_too_slow(now, bytes, rate) {
             return Err(Fault::new(FaultKind::ClientTimeout, "the client reads too slowly"));
         } else {
             worker.note_lag(client, x, bytes);
+            self.slow.get_or_insert_with(|| worker.chunks.count_slow());
+        }
+        if worker.chunks.is_crowded() && !std::mem::replace(&mut self.narrow, true) {
+            client.socket.hold_little_unsent();
         }
         x.set_deadline(client, now, rate.window);
         Ok(())

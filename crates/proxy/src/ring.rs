@@ -19,8 +19,8 @@ const PART: usize = 8;
 pub(crate) const LIMIT: usize = 64 * 1024 * 1024;
 /// From this part of the limit on, slow receivers are many.
 const CROWD: usize = 8;
-/// So are more responses than this that take more than a turn.
-const LONG: usize = 32;
+/// So are more than this.
+const MANY: usize = 32;
 /// Free chunks kept; more are given back to the allocator.
 const KEPT: usize = 64;
 
@@ -31,7 +31,7 @@ pub(crate) struct Chunks {
     lent: Cell<usize>,
     limit: Cell<usize>,
     most: Cell<usize>,
-    long: Cell<usize>,
+    slow: Cell<usize>,
 }
 
 impl Default for Chunks {
@@ -41,7 +41,7 @@ impl Default for Chunks {
             lent: Cell::new(0),
             limit: Cell::new(LIMIT),
             most: Cell::new(HIGH_MARK),
-            long: Cell::new(0),
+            slow: Cell::new(0),
         }
     }
 }
@@ -62,13 +62,13 @@ impl Chunks {
 
     /// Whether receivers that are slow are so many that the kernel is to hold little for each of them too.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.long.get() > LONG || self.held() > self.limit.get() / CROWD
+        self.slow.get() > MANY || self.held() > self.limit.get() / CROWD
     }
 
-    /// Counts a response that takes more than a turn, as long as it is kept.
-    pub(crate) fn count_long(self: &Rc<Self>) -> Long {
-        self.long.set(self.long.get() + 1);
-        Long(self.clone())
+    /// Counts a receiver that keeps bytes waiting, as long as it is kept.
+    pub(crate) fn count_slow(self: &Rc<Self>) -> Slow {
+        self.slow.set(self.slow.get() + 1);
+        Slow(self.clone())
     }
 
     /// Bytes in chunks that are lent.
@@ -83,13 +83,13 @@ impl Chunks {
     }
 }
 
-/// A response that takes more than a turn.
+/// A receiver that keeps bytes waiting.
 #[derive(Debug)]
-pub(crate) struct Long(Rc<Chunks>);
+pub(crate) struct Slow(Rc<Chunks>);
 
-impl Drop for Long {
+impl Drop for Slow {
     fn drop(&mut self) {
-        self.0.long.set(self.0.long.get() - 1);
+        self.0.slow.set(self.0.slow.get() - 1);
     }
 }
 
