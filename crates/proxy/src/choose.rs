@@ -51,7 +51,8 @@ pub(crate) async fn choose(
         gate.inspect(|gate| gate.offer());
     };
     let queue = Queue { line: any.gate().line(), bound: Bound::Endpoints, offer: &offer, wants: 0 };
-    let place = await_place(worker, client, x, local, queue).await;
+    // In a box because it is rare: every seat would be larger for it.
+    let place = Box::pin(await_place(worker, client, x, local, queue)).await;
     x.tried = tried;
     let place = place?;
     let is_it = |gate: &Entrance| Arc::ptr_eq(gate.gate(), place.gate());

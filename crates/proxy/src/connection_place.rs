@@ -81,7 +81,8 @@ async fn place(
         }
     };
     let queue = Queue { line: gate.gate().line(), bound, offer: &offer, wants };
-    await_turn(worker, client, x, local, queue).await
+    // In a box because it is rare: every seat would be larger for it.
+    Box::pin(await_turn(worker, client, x, local, queue)).await
 }
 
 fn evict_here(local: &LocalService, endpoint: Option<u32>) -> bool {

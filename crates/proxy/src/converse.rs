@@ -33,6 +33,11 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
                 break;
             }
             Next::Close => break,
+            Next::Tunnel(switched) => {
+                worker.forget_lag(x);
+                worker.open_tunnel(client, x, *switched);
+                break;
+            }
         }
     }
     worker.forget_lag(x);

@@ -46,5 +46,6 @@ async fn pass(
         return Ok(permit);
     }
     let queue = Queue { line: gate.gate().line(), bound, offer: &|| gate.offer(), wants: 0 };
-    await_place(worker, client, x, local, queue).await
+    // In a box because it is rare: every seat would be larger for it.
+    Box::pin(await_place(worker, client, x, local, queue)).await
 }

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind, RequestId};
-use thalweg_http::{Framing, RequestHead, ResponseHead, Span, Upgrade};
+use thalweg_http::{FieldId, Framing, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
 use thalweg_route::RouteId;
 
@@ -279,6 +279,21 @@ impl Exchange {
         // The seat vacated last is occupied first, and begins with these.
         expect(&mut self.received);
         expect(&mut self.request.fields);
+    }
+
+    /// Takes the exchange out of its seat, for the rest of a long life with little to remember: its flows, and
+    /// what the access log will want.
+    pub(crate) fn leave_seat(&mut self, owner: Owner) -> Self {
+        let mut x = std::mem::replace(self, Self::new(self.owner));
+        x.owner = owner;
+        x.request.fields.retain(|field| matches!(field.id, FieldId::UserAgent | FieldId::Referer));
+        x.request.fields.shrink_to_fit();
+        x.received.truncate(x.consumed);
+        for buffer in [&mut x.received, &mut x.authority.written, &mut x.path.written] {
+            buffer.shrink_to_fit();
+        }
+        (x.filtered_path, x.answered, x.tried) = (Vec::new(), Vec::new(), Vec::new());
+        x
     }
 
     /// The plan in force for this exchange.

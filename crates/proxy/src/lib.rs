@@ -43,6 +43,7 @@ mod relay;
 mod respond;
 mod ring;
 mod tunnel;
+mod tunnels;
 
 pub use budget::{Allowance, Budget};
 pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};

@@ -11,6 +11,8 @@ pub(crate) enum Target {
     Parked(u32),
     /// A seat in which an exchange runs.
     Seat(u32),
+    /// A tunnel.
+    Tunnel(u32),
     /// The idle upstream connections of a service.
     Pool(u32),
     /// A connection that was refused and drains.
@@ -27,7 +29,8 @@ impl From<Target> for Owner {
             Target::Seat(index) => (2, index),
             Target::Pool(index) => (3, index),
             Target::Refusal(index) => (4, index),
-            Target::Bell => (5, 0),
+            Target::Tunnel(index) => (5, index),
+            Target::Bell => (6, 0),
         };
         Self(kind << 32 | u64::from(index))
     }
@@ -42,6 +45,7 @@ impl From<Owner> for Target {
             2 => Self::Seat(index),
             3 => Self::Pool(index),
             4 => Self::Refusal(index),
+            5 => Self::Tunnel(index),
             _ => Self::Bell,
         }
     }
@@ -54,9 +58,15 @@ mod tests {
     #[test]
     fn a_target_survives_the_way_through_the_reactor() {
         for index in [0, 7, u32::MAX] {
-            for target in [Target::Acceptor, Target::Parked, Target::Seat, Target::Pool, Target::Refusal]
-                .map(|t| t(index))
-            {
+            let kinds: [fn(u32) -> Target; 6] = [
+                Target::Acceptor,
+                Target::Parked,
+                Target::Seat,
+                Target::Tunnel,
+                Target::Pool,
+                Target::Refusal,
+            ];
+            for target in kinds.map(|kind| kind(index)) {
                 assert_eq!(Target::from(Owner::from(target)), target);
             }
         }

@@ -12,6 +12,8 @@ use crate::exchange::Exchange;
 use crate::load::Loads;
 use crate::worker::Worker;
 use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
@@ -100,8 +102,9 @@ impl Purse {
 }
 
 /// What one worker knows of the budget.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pressure {
+    loads: Arc<Loads>,
     /// `None` before the first look.
     state: Cell<Option<State>>,
     checked: Cell<Option<Instant>>,
@@ -112,6 +115,18 @@ pub(crate) struct Pressure {
 }
 
 impl Pressure {
+    /// Of a worker that has not looked yet.
+    pub(crate) fn new(loads: Arc<Loads>) -> Self {
+        Self {
+            loads,
+            state: Cell::default(),
+            checked: Cell::default(),
+            is_asked: Cell::default(),
+            exchanges: Purse::default(),
+            bodies: Purse::default(),
+        }
+    }
+
     /// Whether nothing more may be taken on.
     pub(crate) fn is_full(&self) -> bool {
         self.state.get() == Some(State::Full)
@@ -130,14 +145,15 @@ impl Pressure {
 }
 
 /// A place among the exchanges under way, taken while it lives.
-pub(crate) struct Underway<'a> {
-    worker: &'a Worker,
+#[derive(Debug)]
+pub(crate) struct Underway {
+    pressure: Rc<Pressure>,
     has_body: bool,
 }
 
-impl Drop for Underway<'_> {
+impl Drop for Underway {
     fn drop(&mut self) {
-        let (own, all) = (&self.worker.pressure, &self.worker.shared.loads);
+        let (own, all) = (&self.pressure, &self.pressure.loads);
         own.exchanges.put_back(&all.exchanges);
         if self.has_body {
             own.bodies.put_back(&all.bodies);
@@ -149,7 +165,7 @@ impl Worker {
     /// Takes a place for an exchange whose head is there; a fault when every one is taken. An exchange
     /// whose request has a large body, or one of unknown length, needs one of those that memory has for
     /// bodies too.
-    pub(crate) fn take_on(&self, x: &Exchange) -> Result<Underway<'_>, Fault> {
+    pub(crate) fn take_on(&self, x: &Exchange) -> Result<Underway, Fault> {
         let (own, all) = (&self.pressure, &self.shared.loads);
         let refused = |limit, detail| {
             self.meters.limit(limit);
@@ -170,7 +186,7 @@ impl Worker {
             own.exchanges.put_back(&all.exchanges);
             return refused(Limit::Buffers, "there is no memory for another request body");
         }
-        Ok(Underway { worker: self, has_body })
+        Ok(Underway { pressure: own.clone(), has_body })
     }
 
     /// Gives places that are not in use back to all workers.

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
-//! becomes an answer in one place (`answer.rs`) and is recorded in one place (`record.rs`).
+//! becomes an answer in one place (`answer.rs`) and is recorded in one place (`record.rs`). An exchange that
+//! becomes a tunnel leaves here after `forward` (`tunnel.rs`).
 
 use crate::admit::{Admitted, admit};
 use crate::answer::answer_fault;
@@ -16,12 +17,12 @@ use crate::find_route::find_route;
 use crate::forward::forward;
 use crate::record::record;
 use crate::respond::respond;
-use crate::tunnel::tunnel;
+use crate::tunnel::Switched;
 use crate::worker::Worker;
 use thalweg_core::Fault;
 
 /// What becomes of the client's connection after an exchange.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Next {
     /// It waits for another request.
     Again,
@@ -29,15 +30,19 @@ pub(crate) enum Next {
     Drain,
     /// It is closed now.
     Close,
+    /// It is one end of a tunnel, whose exchange goes on.
+    Tunnel(Box<Switched>),
 }
 
 /// How a response that was begun came to its end.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Served {
     /// Whole.
     Whole,
     /// It broke off: the client is made to see it.
     Broken(Fault),
+    /// Both sides have switched protocols.
+    Switched(Box<Switched>),
 }
 
 /// Serves one request of a client's connection, or finds that none came.
@@ -46,7 +51,11 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
         Ok(Admitted::Request) => match exchange(worker, client, x).await {
             Ok(Served::Whole) if x.keep_alive => Next::Again,
             Ok(Served::Whole) => Next::Drain,
-            Ok(Served::Broken(fault)) => broken(client, x, fault),
+            Ok(Served::Broken(fault)) => {
+                broken(client, x, fault);
+                Next::Close
+            }
+            Ok(Served::Switched(switched)) => return Next::Tunnel(switched),
             Err(fault) => answer_fault(worker, client, x, fault).await,
         },
         Ok(Admitted::Silence) => return Next::Again,
@@ -61,23 +70,22 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
 }
 
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
-    let _place = worker.take_on(x)?;
+    let underway = worker.take_on(x)?;
     find_route(client, x)?;
     filter_request(x)?;
-    let _places = enter(worker, client, x).await?;
+    let places = enter(worker, client, x).await?;
     let upstream = forward(worker, client, x).await?;
     if x.status == 101 {
-        return Ok(tunnel(worker, client, x, upstream).await);
+        return Ok(Served::Switched(Box::new(Switched { upstream, places, underway })));
     }
     Ok(respond(worker, client, x, upstream).await)
 }
 
 /// A response that breaks off must look broken. A length that is not reached and a last chunk that
 /// does not come do; where only the close tells the end, a reset does.
-fn broken(client: &Client, x: &mut Exchange, fault: Fault) -> Next {
+pub(crate) fn broken(client: &Client, x: &mut Exchange, fault: Fault) {
     x.fault = Some(fault);
     if x.downward.is_open_ended() {
         client.socket.reset_on_close();
     }
-    Next::Close
 }

@@ -1,64 +1,129 @@
 //! After a 101: bytes go both ways, as they come, until both sides have ended.
+//!
+//! A tunnel may be silent for hours, and there may be many. So it leaves the seat in which its exchange
+//! began and keeps, in one block of memory, only what it needs to the end (`tunnels.rs`).
 
 use crate::connect::Upstream;
+use crate::enter::Places;
 use crate::exchange::{Client, Exchange};
+use crate::pressure::Underway;
+use crate::record::record;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
-use crate::serve::Served;
+use crate::serve::broken;
 use crate::worker::Worker;
-use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_http::Framing;
+use thalweg_net::Owner;
 
-/// Relays a switched connection. What the client sent right behind its request goes first.
-pub(crate) async fn tunnel(worker: &Worker, client: &Client, x: &mut Exchange, upstream: Upstream) -> Served {
-    x.keep_alive = false;
-    x.ends_at = None;
-    let early = x.received.split_off(x.consumed);
-    x.upward.reset();
-    x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&early);
-    // The 101 and what came behind it wait in the downward buffer.
-    x.downward.start(Framing::UntilClose, Side::Upstream, false);
-    let idle = x.route().map(|route| route.timeouts).unwrap_or_default().idle;
-    let (mut up_open, mut down_open) = (true, true);
-    let mut none = Vec::new();
-    client.socket.set_deadline(Some(idle));
-    let outcome = poll_fn(|context| {
+/// What an exchange has beside itself and its client when both sides have switched protocols.
+#[derive(Debug)]
+pub(crate) struct Switched {
+    pub(crate) upstream: Upstream,
+    pub(crate) places: Places,
+    pub(crate) underway: Underway,
+}
+
+/// A switched connection.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    client: Client,
+    x: Exchange,
+    upstream: Upstream,
+    idle: Duration,
+    up_open: bool,
+    down_open: bool,
+    /// Counted until the end.
+    _places: Places,
+    _underway: Underway,
+}
+
+/// How far a tunnel has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Moved {
+    /// As far as both sides let it.
+    All,
+    /// Its share of the turn is used up; it goes on in the next.
+    Share,
+}
+
+impl Tunnel {
+    /// Takes over from the exchange, whose seat is free after this. What the client sent right behind its
+    /// request goes first; the 101 and what came behind it wait in the downward flow.
+    pub(crate) fn new(client: Client, x: &mut Exchange, switched: Switched, owner: Owner) -> Box<Self> {
+        let Switched { upstream, places, underway } = switched;
+        let early = x.received.split_off(x.consumed);
+        let mut x = x.leave_seat(owner);
+        x.keep_alive = false;
+        x.ends_at = None;
+        x.upward.reset();
+        x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&early);
+        x.downward.start(Framing::UntilClose, Side::Upstream, false);
+        let idle = x.route().map(|route| route.timeouts).unwrap_or_default().idle;
+        client.socket.set_owner(owner);
+        upstream.connection.socket.set_owner(owner);
+        client.socket.set_deadline(Some(idle));
+        let (up_open, down_open) = (true, true);
+        Box::new(Self { client, x, upstream, idle, up_open, down_open, _places: places, _underway: underway })
+    }
+
+    /// Moves what can be moved; `Ready` when the tunnel has ended. Cancel-safe.
+    pub(crate) fn poll(&mut self, worker: &Worker) -> Poll<Result<(), Fault>> {
+        match self.pump(worker) {
+            Ok(_) if !self.up_open && !self.down_open => Poll::Ready(Ok(())),
+            Ok(Moved::All) => Poll::Pending,
+            Ok(Moved::Share) => {
+                worker.tunnels.go_on(self.x.owner);
+                Poll::Pending
+            }
+            Err(fault) => Poll::Ready(Err(fault)),
+        }
+    }
+
+    fn pump(&mut self, worker: &Worker) -> Result<Moved, Fault> {
+        let Self { client, x, upstream, .. } = self;
         if client.socket.expired() {
-            return Poll::Ready(Err(Fault::new(
-                FaultKind::ConnectionReadTimeout,
-                "the tunnel was idle for too long",
-            )));
+            return Err(Fault::new(FaultKind::ConnectionReadTimeout, "the tunnel was idle for too long"));
         }
         let (down, up) = (&client.socket, &upstream.connection.socket);
-        let mut moved = false;
+        let (mut moved, mut come) = (false, Moved::All);
+        let mut none = Vec::new();
         let mut scratch = worker.scratch.borrow_mut();
         let mut means = Means::of(&mut scratch, &worker.chunks);
         for (flow, ends, open) in [
-            (&mut x.upward, Ends { from: down, to: up }, &mut up_open),
-            (&mut x.downward, Ends { from: up, to: down }, &mut down_open),
+            (&mut x.upward, Ends { from: down, to: up }, &mut self.up_open),
+            (&mut x.downward, Ends { from: up, to: down }, &mut self.down_open),
         ] {
             if !*open {
                 continue;
             }
             match flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut none), &mut moved) {
                 Poll::Pending => {}
-                Poll::Ready(Ok(Pumped::Share)) => context.waker().wake_by_ref(),
+                Poll::Ready(Ok(Pumped::Share)) => come = Moved::Share,
                 Poll::Ready(Ok(Pumped::All)) => {
                     *open = false;
                     ends.to.shutdown_write();
                 }
-                Poll::Ready(Err(broken)) => return Poll::Ready(Err(fault_of(broken))),
+                Poll::Ready(Err(broken)) => return Err(fault_of(broken)),
+            }
+            if moved {
+                // Silence may be long: nothing is kept for what comes after it.
+                flow.cool(&worker.warm.buffers);
             }
         }
         if moved {
-            client.socket.set_deadline(Some(idle));
+            client.socket.set_deadline(Some(self.idle));
         }
-        if !up_open && !down_open { Poll::Ready(Ok(())) } else { Poll::Pending }
-    });
-    match outcome.await {
-        Ok(()) => Served::Whole,
-        Err(fault) => Served::Broken(fault),
+        Ok(come)
+    }
+
+    /// Records the exchange and closes both connections.
+    pub(crate) fn end(mut self, worker: &Worker, outcome: Result<(), Fault>) {
+        if let Err(fault) = outcome {
+            broken(&self.client, &mut self.x, fault);
+        }
+        record(worker, &self.client, &self.x);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::plan::ListenAddress;
 use crate::pressure::Pressure;
 use crate::ring::Chunks;
 use crate::seats::{Seat, SeatFuture, Seats};
+use crate::tunnels::Tunnels;
 use crate::view::{Ground, LocalService, PlanView, Slots};
 use crate::warm::Warm;
 use rustix::fd::{AsFd, OwnedFd};
@@ -55,10 +56,11 @@ pub(crate) struct Worker {
     pub(crate) chunks: Rc<Chunks>,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
-    pub(crate) pressure: Pressure,
+    pub(crate) pressure: Rc<Pressure>,
     pub(crate) doors: RefCell<Doors>,
     pub(crate) parked: RefCell<Parked>,
     pub(crate) laggards: Laggards,
+    pub(crate) tunnels: Tunnels,
     view: RefCell<Rc<PlanView>>,
     names: RefCell<Arc<Names>>,
     slots: Slots,
@@ -101,10 +103,11 @@ impl Worker {
             chunks: Rc::default(),
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
-            pressure: Pressure::default(),
+            pressure: Rc::new(Pressure::new(shared.loads.clone())),
             doors: RefCell::new(doors),
             parked: RefCell::new(Parked::new()),
             laggards: Laggards::default(),
+            tunnels: Tunnels::default(),
             view: RefCell::new(Rc::new(view)),
             names: RefCell::new(names),
             slots,
@@ -124,7 +127,7 @@ impl Worker {
         let mut beat = self.reactor.now() + HEARTBEAT;
         let mut full = false;
         loop {
-            let sleeps = !full && self.mailbox().may_sleep();
+            let sleeps = !full && !self.tunnels.have_more() && self.mailbox().may_sleep();
             let look = self.pressure.next_look(self.reactor.now(), beat);
             let next = self.reactor.next_deadline().map_or(look, |deadline| deadline.min(look));
             let timeout =
@@ -155,6 +158,10 @@ impl Worker {
             self.call(lists.called[i]);
         }
         lists.called.clear();
+        self.tunnels.take_more(&mut lists.tunnels);
+        for tunnel in lists.tunnels.drain(..) {
+            self.poll_tunnel(tunnel);
+        }
         for seat in self.laggards.take_called_off() {
             self.poll_seat(seat);
         }
@@ -192,6 +199,7 @@ impl Worker {
         match Target::from(owner) {
             Target::Seat(seat) => self.seats.expect_next(seat),
             Target::Parked(place) => self.parked.borrow().expect_next(place),
+            Target::Tunnel(tunnel) => self.tunnels.expect_next(tunnel),
             _ => {}
         }
     }
@@ -199,6 +207,7 @@ impl Worker {
     fn call(self: &Rc<Self>, owner: Owner) {
         match Target::from(owner) {
             Target::Seat(seat) => self.poll_seat(seat),
+            Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
             Target::Parked(place) => self.unpark(place),
             Target::Acceptor(door) => {
                 let accepted = self.doors.borrow_mut().accept(self, door);
@@ -252,9 +261,14 @@ impl Worker {
     fn poll_seat(&self, seat: u32) {
         if self.seats.poll(seat).is_err() {
             self.laggards.forget(seat);
-            self.meters.panics.add(1);
-            self.notice(|| "a bug in the proxy ended an exchange; the message above says where".into());
+            self.note_panic();
         }
+    }
+
+    /// An exchange or a tunnel has ended in a panic.
+    pub(crate) fn note_panic(&self) {
+        self.meters.panics.add(1);
+        self.notice(|| "a bug in the proxy ended an exchange; the message above says where".into());
     }
 
     /// Lets a new connection wait for its first request.
@@ -420,7 +434,7 @@ impl Worker {
 
     fn publish(&self) {
         let load = &self.shared.loads.workers[self.id];
-        let active = self.seats.occupied();
+        let active = self.seats.occupied() + self.tunnels.len();
         load.active.store(active, Relaxed);
         load.upstream.store(self.upstream_open.current(), Relaxed);
         load.fresh.store(self.parked.borrow().fresh(), Relaxed);
@@ -438,5 +452,6 @@ impl Worker {
 struct Lists {
     called: Vec<Owner>,
     woken: Vec<u32>,
+    tunnels: Vec<u32>,
     commands: Vec<Command>,
 }
