@@ -16,10 +16,9 @@ use thalweg_tests::{Noise, Proxy, STEP, Talk, Vitals};
 use super::{config, proxy, watchdog};
 
 /// Idle pairs, in CI and with `THALWEG_LONG=1`.
-const PAIRS: (usize, usize) = (300, 5_000);
-/// Most memory that an idle pair may cost: what the pages of few pairs hide is the difference to the 2 KiB that are
-/// the aim with many.
-const PAIR: u64 = 8 * 1024;
+const PAIRS: (usize, usize) = (1_000, 5_000);
+/// Most memory that an idle pair may cost.
+const PAIR: u64 = 2 * 1024;
 /// Bytes that go one way while the other is closed.
 const PAYLOAD: usize = 1 << 20;
 /// Bytes sent each way by those who do not read, or fewer when no more are taken.
