@@ -39,7 +39,7 @@ fn in_flight(proxy: &Proxy, asked: &Receiver<()>) -> Connection {
 }
 
 /// Asks until `/readyz` says that the proxy is not ready.
-fn wait_unready(metrics: SocketAddr) {
+pub(super) fn wait_unready(metrics: SocketAddr) {
     let end = Instant::now() + STEP;
     while get(metrics, "/readyz").is_ok_and(|answer| answer.status() != 503) {
         assert!(Instant::now() < end, "/readyz stays 200 while the proxy drains");

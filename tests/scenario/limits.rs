@@ -8,11 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use thalweg_tests::message::{Kind, get};
-use thalweg_tests::process::Signal;
 use thalweg_tests::upstream::ok;
 use thalweg_tests::{Connection, Message, Proxy, STEP, Upstream};
 
-use super::{wait_counted, watchdog};
+use super::{reload, wait_counted, watchdog};
 
 const ACTIVE: &str = "thalweg_service_requests_active";
 const QUEUED: &str = "thalweg_service_requests_queued";
@@ -396,19 +395,6 @@ fn a_connection_goes_on_to_who_waits_on_the_same_worker() {
     (0..2).for_each(|_| desk.answer());
     assert!(waiting.iter_mut().all(|client| answer_of(client).status() == 200));
     assert_eq!(desk.upstream.connections(), 2);
-}
-
-/// Writes another configuration, with the addresses that the running one has, and waits until it is in force.
-fn reload(proxy: &Proxy, text: &str, times: usize) {
-    let log = proxy.log_path();
-    let text = text.replace("{log}", &log.to_string_lossy());
-    fs::write(proxy.directory().join("thalweg.yaml"), text).unwrap();
-    proxy.process().signal(Signal::HUP);
-    let end = Instant::now() + STEP;
-    while proxy.process().stderr().matches("reloaded ").count() < times {
-        assert!(Instant::now() < end, "no reload in\n{}", proxy.process().stderr());
-        std::thread::yield_now();
-    }
 }
 
 #[test]

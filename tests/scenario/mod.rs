@@ -72,6 +72,19 @@ fn proxy(endpoints: &[&str]) -> Proxy {
     Proxy::start(&config(endpoints, ""))
 }
 
+/// Writes another configuration, with the addresses that the running one has, and waits until it is in force.
+fn reload(proxy: &Proxy, text: &str, times: usize) {
+    let log = proxy.log_path();
+    let text = text.replace("{log}", &log.to_string_lossy());
+    fs::write(proxy.directory().join("thalweg.yaml"), text).unwrap();
+    proxy.process().signal(Signal::HUP);
+    let end = Instant::now() + STEP;
+    while proxy.process().stderr().matches("reloaded ").count() < times {
+        assert!(Instant::now() < end, "no reload in\n{}", proxy.process().stderr());
+        thread::yield_now();
+    }
+}
+
 /// Waits until the samples of a metric that have this label add up to `expected`: an exchange is counted when
 /// it is over, which may be a moment after the client has its answer.
 fn wait_counted(proxy: &Proxy, metric: &str, label: &str, expected: u32) {

@@ -8,12 +8,14 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_tests::process::raise_descriptors;
+use serde_json::Value;
+use thalweg_tests::process::{Signal, raise_descriptors};
 use thalweg_tests::upstream::Listener;
 use thalweg_tests::vitals::resident;
 use thalweg_tests::{Noise, Proxy, STEP, Talk, Vitals};
 
-use super::{config, proxy, watchdog};
+use super::drain::wait_unready;
+use super::{config, proxy, reload, watchdog};
 
 /// Idle pairs, in CI and with `THALWEG_LONG=1`.
 const PAIRS: (usize, usize) = (1_000, 5_000);
@@ -156,6 +158,35 @@ fn a_half_closed_tunnel_delivers_the_other_direction() {
     before.wait_for(&proxy, "half-closed tunnels");
     let log = proxy.stop().log;
     assert!(log.iter().all(|record| record["fault"].is_null()), "an orderly end is no fault: {log:?}");
+}
+
+#[test]
+fn a_tunnel_goes_on_through_a_reload_and_a_drain_and_its_bytes_are_in_the_log() {
+    let _watchdog = watchdog("a_tunnel_goes_on_through_a_reload_and_a_drain_and_its_bytes_are_in_the_log");
+    let (upstream, other) = (Upstream::start(), Upstream::start());
+    let proxy = proxy(&[&upstream.url()]);
+    let mut tunnel = upstream.tunnel(&proxy);
+    reload(&proxy, &config(&[&other.url()], ""), 1);
+    carries(&mut tunnel.client, &mut tunnel.upstream, "after the reload");
+    let mut newer = other.tunnel(&proxy);
+    proxy.process().signal(Signal::TERM);
+    wait_unready(proxy.metrics());
+    carries(&mut tunnel.upstream, &mut tunnel.client, "within the drain");
+    carries(&mut newer.client, &mut newer.upstream, "this one too");
+    for mut tunnel in [tunnel, newer] {
+        tunnel.client.half_close();
+        assert_eq!(tunnel.upstream.rest().unwrap(), b"");
+        tunnel.upstream.half_close();
+        assert_eq!(tunnel.client.rest().unwrap(), b"");
+    }
+    let ended = proxy.ended(STEP);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let numbers =
+        |record: &Value| ["status", "bytes_in", "bytes_out"].map(|key| record[key].as_u64().unwrap());
+    // Two workers may have written them, in any order.
+    let mut logged: Vec<_> = ended.log.iter().map(numbers).collect();
+    logged.sort_unstable();
+    assert_eq!(logged, [[101, 12, 0], [101, 16, 16]], "{:?}", ended.log);
 }
 
 /// How a side leaves.
