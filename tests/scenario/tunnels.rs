@@ -15,7 +15,7 @@ use thalweg_tests::vitals::resident;
 use thalweg_tests::{Noise, Proxy, STEP, Talk, Vitals};
 
 use super::drain::wait_unready;
-use super::{config, proxy, reload, watchdog};
+use super::{config, proxy, reload, wait_counted, watchdog};
 
 /// Idle pairs, in CI and with `THALWEG_LONG=1`.
 const PAIRS: (usize, usize) = (1_000, 5_000);
@@ -25,6 +25,9 @@ const PAIR: u64 = 2 * 1024;
 const PAYLOAD: usize = 1 << 20;
 /// Bytes sent each way by those who do not read, or fewer when no more are taken.
 const STUFFING: usize = 512 * 1024;
+
+const REQUEST: &str = "GET /tunnel HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// An upstream whose connections the test takes one by one.
 struct Upstream {
@@ -51,9 +54,7 @@ impl Upstream {
     /// Asks for an upgrade and grants it.
     fn tunnel(&self, proxy: &Proxy) -> Tunnel {
         let mut client = Talk::open(proxy.web()).unwrap();
-        let request = "GET /tunnel HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-        client.send(request).unwrap();
+        client.send(REQUEST).unwrap();
         let mut upstream = Talk::new(self.accepted.recv_timeout(STEP).unwrap());
         upstream.head().unwrap();
         let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
@@ -168,6 +169,8 @@ fn a_tunnel_goes_on_through_a_reload_and_a_drain_and_its_bytes_are_in_the_log() 
     let mut tunnel = upstream.tunnel(&proxy);
     reload(&proxy, &config(&[&other.url()], ""), 1);
     carries(&mut tunnel.client, &mut tunnel.upstream, "after the reload");
+    // A tunnel may last for days: its bytes are counted as they pass.
+    wait_counted(&proxy, "thalweg_request_bytes_total", "route", REQUEST.len() as u32 + 16);
     let mut newer = other.tunnel(&proxy);
     proxy.process().signal(Signal::TERM);
     wait_unready(proxy.metrics());

@@ -21,9 +21,9 @@ pub struct RouteMeters {
     pub codes: Codes,
     /// From the first byte of the request to the last byte of the response.
     pub duration: Histogram,
-    /// Bytes of request bodies received.
+    /// Bytes of requests received: heads, and bodies without framing.
     pub bytes_in: Counter,
-    /// Bytes of response bodies sent.
+    /// Bytes of responses sent: heads, bodies and framing.
     pub bytes_out: Counter,
 }
 

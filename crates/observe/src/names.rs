@@ -61,8 +61,8 @@ metrics! {
     REQUESTS_TOTAL "thalweg_requests_total" Counter ["route" "code"] "Exchanges that ended, by status of the answer.";
     REQUEST_DURATION "thalweg_request_duration_seconds" Histogram ["route"]
         "From the first byte of the request to the last byte of the response.";
-    REQUEST_BYTES "thalweg_request_bytes_total" Counter ["route"] "Bytes of request bodies received.";
-    RESPONSE_BYTES "thalweg_response_bytes_total" Counter ["route"] "Bytes of response bodies sent.";
+    REQUEST_BYTES "thalweg_request_bytes_total" Counter ["route"] "Bytes of requests received: heads, and bodies without framing.";
+    RESPONSE_BYTES "thalweg_response_bytes_total" Counter ["route"] "Bytes of responses sent: heads, bodies and framing.";
     UPSTREAM_REQUESTS "thalweg_upstream_requests_total" Counter ["service" "endpoint"]
         "Requests sent to the endpoint, every attempt counted.";
     UPSTREAM_CONNECTS "thalweg_upstream_connects_total" Counter ["service" "endpoint" "result"]

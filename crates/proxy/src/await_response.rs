@@ -6,6 +6,7 @@
 use crate::connect::Upstream;
 use crate::exchange::{Client, Exchange};
 use crate::pace::Pace;
+use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
 use crate::respond;
 use crate::worker::Worker;
@@ -108,6 +109,7 @@ fn send(
         worker.note_lag(client, x, bytes);
     }
     x.set_deadline(client, now, rate.window);
+    count_bytes(x);
     Ok(())
 }
 

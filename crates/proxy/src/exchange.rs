@@ -187,6 +187,8 @@ pub(crate) struct Exchange {
     pub(crate) status: u16,
     pub(crate) first_byte: Option<Duration>,
     pub(crate) fault: Option<Fault>,
+    /// Bytes received and sent that are in the metrics already.
+    pub(crate) counted: (u64, u64),
 }
 
 impl Exchange {
@@ -226,6 +228,7 @@ impl Exchange {
             status: 0,
             first_byte: None,
             fault: None,
+            counted: (0, 0),
         }
     }
 
@@ -257,6 +260,7 @@ impl Exchange {
         self.status = 0;
         self.first_byte = None;
         self.fault = None;
+        self.counted = (0, 0);
     }
 
     /// Forgets the connection: the seat is to be vacated.

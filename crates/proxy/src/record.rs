@@ -4,17 +4,31 @@ use crate::exchange::{Client, Exchange};
 use crate::worker::Worker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_core::fault::Level;
+use thalweg_observe::RouteMeters;
 use thalweg_observe::{Limit, LogRecord, Timers};
 
-/// Records a finished exchange.
-pub(crate) fn record(worker: &Worker, client: &Client, x: &Exchange) {
-    let duration = x.started.elapsed();
+/// Counts what an exchange has moved since it was counted last: a long one does not wait for its end.
+pub(crate) fn count_bytes(x: &mut Exchange) {
+    let (bytes_in, bytes_out) = (x.request.len as u64 + x.upward.body(), x.downward.bytes());
+    let meters = meters(x);
+    // Another attempt begins anew: only what it moves beyond the last one counts.
+    meters.bytes_in.add(bytes_in.saturating_sub(x.counted.0));
+    meters.bytes_out.add(bytes_out.saturating_sub(x.counted.1));
+    x.counted = (bytes_in.max(x.counted.0), bytes_out.max(x.counted.1));
+}
+
+fn meters(x: &Exchange) -> &RouteMeters {
     let view = x.view();
-    let meters = x.route.and_then(|route| view.routes.get(route.0 as usize)).unwrap_or(&view.no_route);
+    x.route.and_then(|route| view.routes.get(route.0 as usize)).unwrap_or(&view.no_route)
+}
+
+/// Records a finished exchange.
+pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
+    let duration = x.started.elapsed();
+    count_bytes(x);
+    let meters = meters(x);
     meters.codes.add(x.status);
     meters.duration.record(duration);
-    meters.bytes_in.add(x.request.len as u64 + x.upward.body());
-    meters.bytes_out.add(x.downward.bytes());
     if let Some(fault) = &x.fault {
         worker.meters.fault(fault.kind);
         if matches!(fault.status, 414 | 431) {

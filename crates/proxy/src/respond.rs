@@ -3,6 +3,7 @@
 use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};
 use crate::pace::Pace;
+use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
 use crate::ring::Slow;
 use crate::serve::Served;
@@ -161,6 +162,7 @@ impl Watch {
             client.socket.hold_little_unsent();
         }
         x.set_deadline(client, now, rate.window);
+        count_bytes(x);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use crate::connect::Upstream;
 use crate::enter::Places;
 use crate::exchange::{Client, Exchange};
 use crate::pressure::Underway;
-use crate::record::record;
+use crate::record::{count_bytes, record};
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
 use crate::serve::broken;
 use crate::worker::Worker;
@@ -114,6 +114,7 @@ impl Tunnel {
         }
         if moved {
             client.socket.set_deadline(Some(self.idle));
+            count_bytes(x);
         }
         Ok(come)
     }
@@ -123,7 +124,7 @@ impl Tunnel {
         if let Err(fault) = outcome {
             broken(&self.client, &mut self.x, fault);
         }
-        record(worker, &self.client, &self.x);
+        record(worker, &self.client, &mut self.x);
     }
 }
 
