@@ -222,6 +222,12 @@ impl Reactor {
         self.free.borrow_mut().push(id);
     }
 
+    /// Calls nobody for a descriptor any more, although it stays open.
+    pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
+        // It can only fail for a descriptor that is not watched.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
     pub(crate) fn readiness(&self, id: u32) -> u8 {
         self.sources.borrow()[id as usize].readiness.get()
     }

@@ -23,7 +23,14 @@ pub struct SocketId(pub(crate) u32);
 /// A non-blocking stream socket with its readiness and its one deadline. Dropping it closes it.
 #[derive(Debug)]
 pub struct Socket {
+    // Before the descriptor: what is closed must not be called any more.
+    watched: Watched,
     fd: OwnedFd,
+}
+
+/// A place on a reactor.
+#[derive(Debug)]
+struct Watched {
     id: u32,
     reactor: Rc<Reactor>,
 }
@@ -35,7 +42,7 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn accepted(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
         let id = reactor.add(fd.as_fd(), owner, ready::WRITE)?;
-        Ok(Self { fd, id, reactor: reactor.clone() })
+        Ok(Self { watched: Watched { id, reactor: reactor.clone() }, fd })
     }
 
     /// Takes a socket whose connect is under way.
@@ -44,17 +51,17 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn connecting(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
         let id = reactor.add(fd.as_fd(), owner, 0)?;
-        Ok(Self { fd, id, reactor: reactor.clone() })
+        Ok(Self { watched: Watched { id, reactor: reactor.clone() }, fd })
     }
 
     /// Who is called from now on.
     pub fn set_owner(&self, owner: Owner) {
-        self.reactor.set_owner(self.id, owner);
+        self.watched.reactor.set_owner(self.watched.id, owner);
     }
 
     /// Whether the connect has ended; an error when it failed.
     pub fn poll_connected(&self) -> Poll<io::Result<()>> {
-        if self.reactor.readiness(self.id) & ready::WRITE == 0 {
+        if self.watched.readiness() & ready::WRITE == 0 {
             return Poll::Pending;
         }
         match rustix::net::sockopt::socket_error(&self.fd) {
@@ -66,7 +73,7 @@ impl Socket {
     /// Receives into `buffer` (not empty); 0 is the end of what the peer sends.
     pub fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
-            let readiness = self.reactor.readiness(self.id);
+            let readiness = self.watched.readiness();
             if readiness & ready::READ == 0 {
                 return Poll::Pending;
             }
@@ -75,12 +82,12 @@ impl Socket {
                     // A short read has emptied the queue, unless an end, an error or urgent data
                     // stands behind it.
                     if n < buffer.len() && readiness & (ready::PEER_CLOSED | ready::URGENT) == 0 {
-                        self.reactor.clear(self.id, ready::READ);
+                        self.watched.clear(ready::READ);
                     }
                     return Poll::Ready(Ok(n));
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.reactor.clear(self.id, ready::READ),
+                Err(Errno::AGAIN) => self.watched.clear(ready::READ),
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
@@ -89,7 +96,7 @@ impl Socket {
     /// Sends from `slices`; may take less than all.
     pub fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
-            if self.reactor.readiness(self.id) & ready::WRITE == 0 {
+            if self.watched.readiness() & ready::WRITE == 0 {
                 return Poll::Pending;
             }
             let sent = match slices {
@@ -99,12 +106,12 @@ impl Socket {
             match sent {
                 Ok(n) => {
                     if n < slices.iter().map(|slice| slice.len()).sum() {
-                        self.reactor.clear(self.id, ready::WRITE);
+                        self.watched.clear(ready::WRITE);
                     }
                     return Poll::Ready(Ok(n));
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.reactor.clear(self.id, ready::WRITE),
+                Err(Errno::AGAIN) => self.watched.clear(ready::WRITE),
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
@@ -112,7 +119,7 @@ impl Socket {
 
     /// Whether a receive may give something (bytes, an end or an error).
     pub fn is_readable(&self) -> bool {
-        self.reactor.readiness(self.id) & ready::READ != 0
+        self.watched.readiness() & ready::READ != 0
     }
 
     /// Asks the kernel, beyond what events have told so far, whether nothing has come: no byte, no end,
@@ -124,27 +131,34 @@ impl Socket {
 
     /// Whether the peer has said that it sends no more, or is gone. Bytes may still wait to be read.
     pub fn peer_closed(&self) -> bool {
-        self.reactor.readiness(self.id) & ready::PEER_CLOSED != 0
+        self.watched.readiness() & ready::PEER_CLOSED != 0
     }
 
     /// Whether the connection is gone in both directions (reset, or closed by both sides).
     pub fn is_gone(&self) -> bool {
-        self.reactor.readiness(self.id) & ready::GONE != 0
+        self.watched.readiness() & ready::GONE != 0
     }
 
     /// Sets (or with `None` takes away) the deadline, from now on; its owner is called when it passes.
     pub fn set_deadline(&self, after: Option<Duration>) {
-        self.reactor.set_deadline(self.id, after);
+        self.watched.reactor.set_deadline(self.watched.id, after);
+    }
+
+    /// Takes it off the reactor: only the descriptor is left, for another reactor.
+    pub fn unwatch(self) -> OwnedFd {
+        let Self { watched, fd } = self;
+        watched.reactor.unwatch(fd.as_fd());
+        fd
     }
 
     /// Its number.
     pub fn id(&self) -> SocketId {
-        SocketId(self.id)
+        SocketId(self.watched.id)
     }
 
     /// Whether the deadline set last has passed.
     pub fn expired(&self) -> bool {
-        self.reactor.readiness(self.id) & ready::EXPIRED != 0
+        self.watched.readiness() & ready::EXPIRED != 0
     }
 
     /// Lets the kernel hold little that is not on its way yet: for a peer that reads slowly, where many
@@ -170,7 +184,17 @@ impl AsFd for Socket {
     }
 }
 
-impl Drop for Socket {
+impl Watched {
+    fn readiness(&self) -> u8 {
+        self.reactor.readiness(self.id)
+    }
+
+    fn clear(&self, bits: u8) {
+        self.reactor.clear(self.id, bits);
+    }
+}
+
+impl Drop for Watched {
     fn drop(&mut self) {
         // Closing the only descriptor takes it out of the epoll set.
         self.reactor.remove(self.id, None);

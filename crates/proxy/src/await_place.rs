@@ -14,7 +14,7 @@ use std::time::Instant;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::Framing;
 use thalweg_observe::Limit;
-use thalweg_upstream::{Line, Permit, Turned, Wait};
+use thalweg_upstream::{Got, Line, Permit, Turned, Wait, Wish};
 
 /// The bound that has no free place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,8 +45,7 @@ pub(crate) struct Queue<'a> {
     pub(crate) bound: Bound,
     /// Called once in line: what has become free before goes to the first there.
     pub(crate) offer: &'a dyn Fn(),
-    /// What would do instead of a place (`Line::join_for`); 0: nothing.
-    pub(crate) wants: usize,
+    pub(crate) wish: Wish,
 }
 
 /// Waits in line for a place. Cancel-safe.
@@ -57,28 +56,31 @@ pub(crate) async fn await_place(
     local: &LocalService,
     queue: Queue<'_>,
 ) -> Result<Permit, Fault> {
-    let place = await_turn(worker, client, x, local, queue).await?;
-    place.ok_or(Fault::new(FaultKind::ProxyInternalError, "served with what nobody wanted"))
+    match await_turn(worker, client, x, local, queue).await? {
+        Got::Place(permit) => Ok(permit),
+        Got::Thing(_) => Err(Fault::new(FaultKind::ProxyInternalError, "given what nobody wanted")),
+    }
 }
 
-/// Waits in line for a place, or (`None`) for what would do instead. Cancel-safe.
+/// Waits in line for a place, or for what would do instead. Cancel-safe.
 pub(crate) async fn await_turn(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
     local: &LocalService,
     queue: Queue<'_>,
-) -> Result<Option<Permit>, Fault> {
-    let Queue { line, bound, offer, wants } = queue;
+) -> Result<Got, Fault> {
+    let Queue { line, bound, offer, wish } = queue;
     let priority = x.route().map(|route| route.limits.priority).unwrap_or_default();
     let began = Instant::now();
     let tally = local.queued();
     x.set_deadline(client, worker.reactor.now(), line.timeout());
+    let mut wish = Some(wish);
     let mut wait: Option<Wait> = None;
     let outcome = poll_fn(|context| {
         let wait = match &mut wait {
             Some(wait) => wait,
-            none => match line.join_for(wants, priority, context.waker()) {
+            none => match line.join_for(wish.take().unwrap_or_default(), priority, context.waker()) {
                 Ok(joined) => {
                     let wait = none.insert(joined);
                     offer();
@@ -88,8 +90,7 @@ pub(crate) async fn await_turn(
             },
         };
         match wait.poll(context) {
-            Poll::Ready(Ok(permit)) => return Poll::Ready(Ok(Some(permit))),
-            Poll::Ready(Err(Turned::Served)) => return Poll::Ready(Ok(None)),
+            Poll::Ready(Ok(got)) => return Poll::Ready(Ok(got)),
             Poll::Ready(Err(Turned::Full | Turned::Displaced)) => {
                 return Poll::Ready(Err(refusal(worker, bound, Reason::Displaced)));
             }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_core::Fault;
-use thalweg_upstream::{Entrance, Member, Permit};
+use thalweg_upstream::{Entrance, Member, Permit, Wish};
 
 /// Looks at all members before it counts as full: another worker may take the place just seen.
 const LOOKS: usize = 3;
@@ -50,7 +50,10 @@ pub(crate) async fn choose(
         let gate = free.and_then(|member| entrance(local, &member));
         gate.inspect(|gate| gate.offer());
     };
-    let queue = Queue { line: any.gate().line(), bound: Bound::Endpoints, offer: &offer, wants: 0 };
+    // A reload may have added endpoints since: their places are for those who know them.
+    let known = local.gates.endpoints.iter().filter_map(|endpoint| endpoint.in_flight.as_ref());
+    let wish = Wish { thing: None, gates: Some(known.map(|gate| gate.gate().key()).collect()) };
+    let queue = Queue { line: any.gate().line(), bound: Bound::Endpoints, offer: &offer, wish };
     // In a box because it is rare: every seat would be larger for it.
     let place = Box::pin(await_place(worker, client, x, local, queue)).await;
     x.tried = tried;

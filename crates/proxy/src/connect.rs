@@ -13,8 +13,9 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
+use thalweg_net::Socket;
 use thalweg_net::connect::Manner;
-use thalweg_upstream::{Connection, ConnectionPermits, Member, Permit};
+use thalweg_upstream::{Connection, ConnectionPlaces, Member, Permit};
 
 /// A connection on which the exchange's request travels, and where it goes back to.
 #[derive(Debug)]
@@ -45,13 +46,13 @@ pub(crate) async fn connect(
             connection.socket.set_owner(x.owner);
             connection
         }
-        Ok(Found::Room(permits)) => {
+        Ok(Found::Room(places)) => {
             let began = Instant::now();
             let opened = open(worker, client, x, &member).await;
             attempt.connect = began.elapsed();
             x.attempts.push(attempt);
             count(worker, local, &member, &opened);
-            opened?.with(permits)
+            opened?.with(places)
         }
         Err(fault) => {
             x.attempts.push(attempt);
@@ -65,7 +66,7 @@ pub(crate) async fn connect(
 /// A connection, or the places for one.
 enum Found {
     Idle(Connection),
-    Room(ConnectionPermits),
+    Room(ConnectionPlaces),
 }
 
 /// Looks into the pool, unless `fresh`; for a new connection, takes the places that it needs.
@@ -77,17 +78,18 @@ async fn find(
     (member, fresh): (&Member, bool),
 ) -> Result<Found, Fault> {
     let (policy, sure) = (&local.state.service.pool, !x.request.method.is_idempotent());
-    let mut idle = if fresh { None } else { member.pool.take(policy, worker.reactor.now(), sure) };
-    loop {
-        if let Some(connection) = idle {
-            return Ok(Found::Idle(connection));
-        }
-        match connection_place(worker, client, x, local, (member, !fresh)).await? {
-            Room::ToOpen(permits) => return Ok(Found::Room(permits)),
-            // It may have died on the way; then the wait begins anew.
-            Room::InPool => idle = member.pool.take_promised(policy, worker.reactor.now(), sure),
-        }
+    if !fresh && let Some(connection) = member.pool.take(policy, worker.reactor.now(), sure) {
+        return Ok(Found::Idle(connection));
     }
+    let handover = match connection_place(worker, client, x, local, (member, !fresh)).await? {
+        Room::ToOpen(places) => return Ok(Found::Room(places)),
+        Room::Given(handover) => handover,
+    };
+    worker.make_upstream_room();
+    let watch = |fd| Socket::accepted(&worker.reactor, fd, x.owner).ok();
+    // Where it has ended on the way, its places are good for another one.
+    let received = handover.receive(policy, worker.reactor.now(), &worker.upstream_open, watch);
+    Ok(received.map_or_else(Found::Room, Found::Idle))
 }
 
 /// The service of the exchange's route, borrowed from the view so that the exchange stays free.

@@ -10,7 +10,7 @@ use crate::answer::{REFUSAL, REFUSAL_OF_CLIENT};
 use crate::clients::Prefix;
 use crate::exchange::Client;
 use crate::fleet::{Arrival, Command};
-use crate::load::Loads;
+use crate::load::{Crowded, Loads};
 use crate::owner::Target;
 use crate::worker::Worker;
 use rustix::fd::OwnedFd;
@@ -52,14 +52,8 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let loads = &self.door.loads;
-        loads.workers[self.door.worker].clients.fetch_sub(1, Relaxed);
-        if let Some(open) = loads.listeners.get(self.door.listener as usize) {
-            open.fetch_sub(1, Relaxed);
-        }
-        if let Some(client) = self.client.take() {
-            loads.by_client.give_back(*client);
-        }
+        let Door { loads, worker, listener, .. } = &*self.door;
+        loads.leave(*worker, *listener, self.client.take().map(|client| *client));
         self.door.meters.active.sub(1);
     }
 }
@@ -350,19 +344,13 @@ fn enter(
     // A laggard that makes room is counted until it has gone.
     let most = most.filter(|_| !matches!(room, Room::OfLaggard(_)));
     let per_client = view.plan.limits.max_connections_per_client;
-    if per_client > 0
-        && let Some(client) = client.filter(|client| !view.plan.trusts(*client)).map(Prefix::from)
-    {
-        if !loads.by_client.take(client, per_client) {
-            return Err((arrival, Refusal::OfClient));
+    let client = client.filter(|client| per_client > 0 && !view.plan.trusts(*client)).map(Prefix::from);
+    match loads.enter((arrival.listener, most), client.map(|client| (client, per_client))) {
+        Ok(()) => {
+            arrival.client = client.map(Box::new);
+            Ok(arrival)
         }
-        arrival.client = Some(Box::new(client));
+        Err(Crowded::Client) => Err((arrival, Refusal::OfClient)),
+        Err(Crowded::Listener) => Err((arrival, Refusal::NoPlace)),
     }
-    if loads.take_place_at(arrival.listener, most) {
-        return Ok(arrival);
-    }
-    if let Some(client) = arrival.client.take() {
-        loads.by_client.give_back(*client);
-    }
-    Err((arrival, Refusal::NoPlace))
 }

@@ -10,7 +10,7 @@ use crate::exchange::{Client, Exchange};
 use crate::view::{LocalService, Tally};
 use crate::worker::Worker;
 use thalweg_core::Fault;
-use thalweg_upstream::{Entrance, Permit};
+use thalweg_upstream::{Entrance, Permit, Wish};
 
 /// The places of an exchange. Dropping them leaves them to those who wait.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ async fn pass(
     if let Some(permit) = gate.enter() {
         return Ok(permit);
     }
-    let queue = Queue { line: gate.gate().line(), bound, offer: &|| gate.offer(), wants: 0 };
+    let queue = Queue { line: gate.gate().line(), bound, offer: &|| gate.offer(), wish: Wish::default() };
     // In a box because it is rare: every seat would be larger for it.
     Box::pin(await_place(worker, client, x, local, queue)).await
 }

@@ -31,7 +31,7 @@ pub(crate) enum Command {
     Names(Arc<Names>),
     /// A connection that another worker accepted.
     Client(Arrival),
-    /// Close an idle upstream connection: somebody waits for its place.
+    /// Let idle upstream connections go: somebody waits for one, or for its place.
     Evict(Arc<Eviction>),
     /// Accept no more, end what is under way.
     Drain,

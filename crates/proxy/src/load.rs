@@ -1,7 +1,7 @@
 //! What workers tell each other and the control thread: a few numbers, read without locks.
 
 use crate::budget::{Budget, Used};
-use crate::clients::ClientCounts;
+use crate::clients::{ClientCounts, Prefix};
 use crate::pressure::Credits;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -27,6 +27,13 @@ pub(crate) struct Load {
     pub(crate) drained: AtomicBool,
     /// Its thread has ended, which only a bug does: nothing is handed to it any more.
     pub(crate) dead: AtomicBool,
+}
+
+/// Who has as many connections as it may.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Crowded {
+    Client,
+    Listener,
 }
 
 /// The numbers of all workers.
@@ -73,7 +80,7 @@ impl Loads {
     }
 
     /// Counts a connection of a listener, unless it has `most` already.
-    pub(crate) fn take_place_at(&self, listener: u16, most: Option<usize>) -> bool {
+    fn take_place_at(&self, listener: u16, most: Option<usize>) -> bool {
         let Some(open) = self.listeners.get(listener as usize) else { return false };
         let before = open.fetch_add(1, Relaxed);
         let has_room = most.is_none_or(|most| before < most);
@@ -81,6 +88,31 @@ impl Loads {
             open.fetch_sub(1, Relaxed);
         }
         has_room
+    }
+
+    /// Counts a connection for its client, where that has a bound, and for its listener; or for neither.
+    pub(crate) fn enter(
+        &self,
+        (listener, most): (u16, Option<usize>),
+        client: Option<(Prefix, u32)>,
+    ) -> Result<(), Crowded> {
+        if client.is_some_and(|(client, most)| !self.by_client.take(client, most)) {
+            return Err(Crowded::Client);
+        }
+        if self.take_place_at(listener, most) {
+            return Ok(());
+        }
+        client.inspect(|(client, _)| self.by_client.give_back(*client));
+        Err(Crowded::Listener)
+    }
+
+    /// A connection of a worker that was counted has closed.
+    pub(crate) fn leave(&self, worker: usize, listener: u16, client: Option<Prefix>) {
+        self.workers[worker].clients.fetch_sub(1, Relaxed);
+        if let Some(open) = self.listeners.get(listener as usize) {
+            open.fetch_sub(1, Relaxed);
+        }
+        client.inspect(|client| self.by_client.give_back(*client));
     }
 
     /// Whether a listener has as many connections as it may.

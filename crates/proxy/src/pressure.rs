@@ -137,6 +137,51 @@ impl Pressure {
         self.is_asked.set(true);
     }
 
+    /// Takes the places of an exchange; nothing, and the bound, when one is reached.
+    fn take(&self, has_body: bool) -> Result<(), Limit> {
+        let all = &self.loads;
+        if self.is_full() {
+            return Err(Limit::Memory);
+        }
+        if !self.exchanges.take(&all.exchanges) {
+            return Err(Limit::Requests);
+        }
+        if has_body && !self.bodies.take(&all.bodies) {
+            self.exchanges.put_back(&all.exchanges);
+            return Err(Limit::Buffers);
+        }
+        Ok(())
+    }
+
+    fn put_back(&self, has_body: bool) {
+        let all = &self.loads;
+        self.exchanges.put_back(&all.exchanges);
+        if has_body {
+            self.bodies.put_back(&all.bodies);
+        }
+    }
+
+    /// Gives back what is not in use.
+    fn return_credits(&self) {
+        let all = &self.loads;
+        self.exchanges.empty(&all.exchanges);
+        self.bodies.empty(&all.bodies);
+    }
+
+    /// Holds what all workers have published against the budget, unless that was just done. The state
+    /// before, if there was one, and that which follows.
+    fn look(&self, now: Instant) -> Option<(Option<State>, State)> {
+        let all = &self.loads;
+        if self.checked.get().is_some_and(|last| now < last + CHECKS) {
+            return None;
+        }
+        self.checked.set(Some(now));
+        let before = self.state.get();
+        let state = before.unwrap_or_default().next(all.budget.memory_used(&all.used()), all.budget.shared);
+        self.state.set(Some(state));
+        Some((before, state))
+    }
+
     /// When the worker should look again, at the latest, when it would otherwise sleep until `beat`.
     pub(crate) fn next_look(&self, now: Instant, beat: Instant) -> Instant {
         let is_needed = self.is_asked.get() || self.state.get() > Some(State::Normal);
@@ -153,11 +198,7 @@ pub(crate) struct Underway {
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        let (own, all) = (&self.pressure, &self.pressure.loads);
-        own.exchanges.put_back(&all.exchanges);
-        if self.has_body {
-            own.bodies.put_back(&all.bodies);
-        }
+        self.pressure.put_back(self.has_body);
     }
 }
 
@@ -166,51 +207,37 @@ impl Worker {
     /// whose request has a large body, or one of unknown length, needs one of those that memory has for
     /// bodies too.
     pub(crate) fn take_on(&self, x: &Exchange) -> Result<Underway, Fault> {
-        let (own, all) = (&self.pressure, &self.shared.loads);
-        let refused = |limit, detail| {
-            self.meters.limit(limit);
-            Err(Fault::new(FaultKind::ConnectionLimitReached, detail))
-        };
-        if own.is_full() {
-            return refused(Limit::Memory, "there is no memory for another exchange");
-        }
-        if !own.exchanges.take(&all.exchanges) {
-            return refused(Limit::Requests, "every place for exchanges is taken");
-        }
         let has_body = match x.framing {
             Framing::Empty => false,
             Framing::Length(bytes) => bytes > SMALL_BODY,
             Framing::Chunked | Framing::UntilClose => true,
         };
-        if has_body && !own.bodies.take(&all.bodies) {
-            own.exchanges.put_back(&all.exchanges);
-            return refused(Limit::Buffers, "there is no memory for another request body");
-        }
-        Ok(Underway { pressure: own.clone(), has_body })
+        let taken = self.pressure.take(has_body);
+        taken.map(|()| Underway { pressure: self.pressure.clone(), has_body }).map_err(|limit| {
+            self.meters.limit(limit);
+            let detail = match limit {
+                Limit::Memory => "there is no memory for another exchange",
+                Limit::Buffers => "there is no memory for another request body",
+                _ => "every place for exchanges is taken",
+            };
+            Fault::new(FaultKind::ConnectionLimitReached, detail)
+        })
     }
 
     /// Gives places that are not in use back to all workers.
     pub(crate) fn return_credits(&self) {
-        let (own, all) = (&self.pressure, &self.shared.loads);
-        own.exchanges.empty(&all.exchanges);
-        own.bodies.empty(&all.bodies);
+        self.pressure.return_credits();
     }
 
     /// Looks at what all workers use, and gives things up when that is too much.
     pub(crate) fn watch_budget(&self) {
-        let now = self.reactor.now();
-        if self.pressure.checked.get().is_some_and(|last| now < last + CHECKS) {
-            return;
-        }
-        self.pressure.checked.set(Some(now));
-        let (loads, before) = (&self.shared.loads, self.pressure.state.get().unwrap_or_default());
-        let used = loads.budget.memory_used(&loads.used());
-        let state = before.next(used, loads.budget.shared);
-        if self.pressure.state.replace(Some(state)) != Some(state) {
+        let loads = &self.shared.loads;
+        let Some((before, state)) = self.pressure.look(self.reactor.now()) else { return };
+        if before != Some(state) {
             self.chunks.set_limits(loads.budget.held_limit(state), loads.budget.held_by_one());
         }
         loads.workers[self.id].state.store(state as usize, Relaxed);
-        if state > before {
+        if state > before.unwrap_or_default() {
             self.meters.limit(Limit::Memory);
         }
         if self.pressure.is_asked.take() || state > State::Normal {
@@ -254,6 +281,9 @@ impl Loads {
         meters.saturation_ppm.set((budget.saturation(&used) * 1e6) as i64);
     }
 }
+
+#[cfg(test)]
+mod simulation;
 
 #[cfg(test)]
 mod tests {

@@ -173,16 +173,17 @@ impl Slots {
         self.0.borrow().get(slot as usize)?.upgrade()
     }
 
-    /// Closes an idle connection of the service, or of the one endpoint, in whichever plan it is.
-    pub(crate) fn evict(&self, eviction: &Eviction) {
+    /// Lets idle connections of the service, or of the one endpoint, go to those who wait for one, or else
+    /// for their places; in whichever plan the connections are.
+    pub(crate) fn give_way(&self, eviction: &Eviction) {
         let slots = self.0.borrow();
         let states = slots.iter().filter_map(Weak::upgrade);
-        let mut states = states.filter(|state| state.service.name == eviction.service);
-        states.any(|state| match &eviction.endpoint {
-            None => state.evict(),
+        let states = states.filter(|state| state.service.name == eviction.service);
+        states.for_each(|state| match &eviction.endpoint {
+            None => state.give_way(None),
             Some(url) => {
                 let at = state.service.endpoints.iter().position(|endpoint| endpoint.url == *url);
-                at.is_some_and(|at| state.evict_from(at as u32))
+                at.inspect(|at| state.give_way(Some(*at as u32)));
             }
         });
     }

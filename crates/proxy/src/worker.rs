@@ -389,7 +389,7 @@ impl Worker {
                     self.park_first(client);
                 }
             }
-            Command::Evict(eviction) => self.slots.evict(&eviction),
+            Command::Evict(eviction) => self.slots.give_way(&eviction),
             Command::Drain => {
                 let last = self.doors.borrow_mut().close(self);
                 last.into_iter().for_each(|client| self.park_first(client));

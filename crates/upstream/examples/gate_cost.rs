@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Waker;
 use std::thread;
 use std::time::Instant;
-use thalweg_upstream::{Entrance, Gate, Line, Priority, QueuePolicy};
+use thalweg_upstream::{Entrance, Gate, Got, Line, Priority, QueuePolicy};
 
 const ROUNDS: u32 = 5_000_000;
 
@@ -61,7 +61,7 @@ fn in_line() -> f64 {
         let Ok(mut wait) = entrance.gate().line().join(Priority::Normal, Waker::noop()) else { break };
         entrance.offer();
         drop(held.take());
-        if let std::task::Poll::Ready(Ok(permit)) = wait.poll(&context) {
+        if let std::task::Poll::Ready(Ok(Got::Place(permit))) = wait.poll(&context) {
             held = Some(permit);
         }
     }

@@ -4,7 +4,8 @@
 //! none, or leaves while somebody waits, touches the lock of the line. A place that is left while
 //! somebody waits belongs at once to the first in line, by priority and then by arrival, and its
 //! waker is called. Called by `proxy`: for routes and services before an endpoint is chosen, for
-//! endpoints with the choice, for connections before one is opened.
+//! endpoints with the choice, for connections before one is opened. Who waits to open a connection can
+//! be given one instead that is no longer in use, with the places that it holds ([`Line::give`]).
 //!
 //! Invariants, tested over random interleavings: never more places are taken than the limit in
 //! force allows; inside a priority the first to come is the first to go; a place that was granted
@@ -16,11 +17,13 @@
 //!
 //! Pure: no socket and no clock; how long somebody waits is the caller's matter.
 
+use crate::handover::Handover;
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -39,11 +42,17 @@ pub enum Priority {
 /// How many priorities there are.
 const PRIORITIES: usize = 3;
 
-/// How often in a row the first in line may be passed over by one who can be served with the thing
-/// itself; then it is its turn.
+/// How often in a row the first in line may be passed over by one who can be given the thing itself;
+/// then it is its turn.
 const PASSED_OVER: u32 = 16;
-/// How far down the line one who can be served is looked for.
+/// How far down the line one who wants the thing is looked for.
 const LOOKED_AT: usize = 64;
+
+/// What somebody in line can be given instead of a place, whichever worker they wait on.
+pub trait Thing: Debug + Send {
+    /// Which of them will do.
+    type Kind: Debug + PartialEq + Send;
+}
 
 /// How many may wait at a gate, and for how long (`limits.queue`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,17 +76,50 @@ pub enum Turned {
     Full,
     /// The line was full, and somebody with a higher priority came.
     Displaced,
-    /// It needs none: what it wanted a place for is there for it ([`Line::serve`]).
-    Served,
+}
+
+/// What somebody in line waits for.
+#[derive(Debug)]
+pub struct Wish<T: Thing = Handover> {
+    /// A thing of this kind would do instead of a place.
+    pub thing: Option<T::Kind>,
+    /// Only the places of these gates ([`Gate::key`]); `None`: of any gate of the line. After a reload a line
+    /// may have gates that are of no use to who came before.
+    pub gates: Option<Box<[GateKey]>>,
+}
+
+/// What tells a gate from all others that live.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct GateKey(usize);
+
+impl<T: Thing> Default for Wish<T> {
+    fn default() -> Self {
+        Self { thing: None, gates: None }
+    }
+}
+
+impl<T: Thing> Wish<T> {
+    fn accepts(&self, gate: GateKey) -> bool {
+        self.gates.as_ref().is_none_or(|gates| gates.contains(&gate))
+    }
+}
+
+/// How a wait ended well.
+#[derive(Debug)]
+pub enum Got<T: Thing = Handover> {
+    /// A place.
+    Place(Permit<T>),
+    /// No place is needed: this is what it was wanted for.
+    Thing(T),
 }
 
 /// Those who wait at one gate, or at several of which any will do.
 #[derive(Debug)]
-pub struct Line {
+pub struct Line<T: Thing = Handover> {
     waiting: Waiting,
     size: AtomicU32,
     timeout_us: AtomicU64,
-    queue: Mutex<Queue>,
+    queue: Mutex<Queue<T>>,
 }
 
 /// How many wait: read by everyone who enters or leaves, written only when somebody waits.
@@ -85,63 +127,100 @@ pub struct Line {
 #[repr(align(128))]
 struct Waiting(AtomicUsize);
 
-#[derive(Debug, Default)]
-struct Queue {
+#[derive(Debug)]
+struct Queue<T: Thing> {
     /// Those who wait, by priority; tickets ascend.
-    ranks: [VecDeque<Entry>; PRIORITIES],
+    ranks: [VecDeque<Entry<T>>; PRIORITIES],
     next: u64,
     /// How often in a row the first has been passed over.
     passed: u32,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Entry<T: Thing> {
     ticket: u64,
     waker: Waker,
-    wants: usize,
-    outcome: Arc<Outcome>,
+    wish: Wish<T>,
+    outcome: Arc<Outcome<T>>,
 }
 
-/// What became of a wait.
-#[derive(Debug, Default)]
-struct Outcome {
+/// What became of a wait: written once, under the lock of the line, by who takes it out of the line.
+#[derive(Debug)]
+struct Outcome<T: Thing> {
     state: AtomicU8,
-    gate: OnceLock<Arc<Gate>>,
+    /// Until somebody takes it.
+    granted: Mutex<Option<Granted<T>>>,
+}
+
+#[derive(Debug)]
+enum Granted<T: Thing> {
+    Place(Arc<Gate<T>>),
+    Thing(T),
 }
 
 const PENDING: u8 = 0;
 const GRANTED: u8 = 1;
 const DISPLACED: u8 = 2;
-const SERVED: u8 = 3;
 
-impl Queue {
+impl<T: Thing> Outcome<T> {
+    fn grant(&self, granted: Granted<T>) {
+        *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);
+        self.state.store(GRANTED, Release);
+    }
+
+    fn take(&self) -> Option<Granted<T>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<T: Thing> Queue<T> {
+    fn new() -> Self {
+        Self { ranks: std::array::from_fn(|_| VecDeque::new()), next: 0, passed: 0 }
+    }
+
     fn len(&self) -> usize {
         self.ranks.iter().map(VecDeque::len).sum()
     }
 
-    fn pop_first(&mut self) -> Option<Entry> {
-        self.passed = 0;
-        self.ranks.iter_mut().find_map(VecDeque::pop_front)
+    /// The rank and the position of the first who can use a place of this gate.
+    fn first_for(&self, gate: GateKey) -> Option<(usize, usize)> {
+        let mut ranks = self.ranks.iter().enumerate();
+        let position =
+            |entries: &VecDeque<Entry<T>>| entries.iter().position(|entry| entry.wish.accepts(gate));
+        ranks.find_map(|(rank, entries)| position(entries).map(|at| (rank, at)))
+    }
+
+    fn remove(&mut self, (rank, at): (usize, usize)) -> Option<Entry<T>> {
+        self.passed = if at == 0 { 0 } else { self.passed.saturating_add(1) };
+        self.ranks[rank].remove(at)
     }
 
     /// The one that came last, of the lowest priority below `priority`.
-    fn pop_last_below(&mut self, priority: Priority) -> Option<Entry> {
+    fn pop_last_below(&mut self, priority: Priority) -> Option<Entry<T>> {
         self.ranks[priority as usize + 1..].iter_mut().rev().find_map(VecDeque::pop_back)
     }
 
     fn position(&self, priority: Priority, ticket: u64) -> Option<usize> {
         self.ranks[priority as usize].binary_search_by_key(&ticket, |entry| entry.ticket).ok()
     }
+
+    /// The rank and the position of the first who may be given a thing of this kind.
+    fn first_who_wants(&self, kind: &T::Kind) -> Option<(usize, usize)> {
+        let rank = self.ranks.iter().position(|rank| !rank.is_empty())?;
+        let looked_at = if self.passed < PASSED_OVER { LOOKED_AT } else { 1 };
+        let mut entries = self.ranks[rank].iter().take(looked_at);
+        entries.position(|entry| entry.wish.thing.as_ref() == Some(kind)).map(|at| (rank, at))
+    }
 }
 
-impl Line {
+impl<T: Thing> Line<T> {
     /// A line in which nobody waits.
     pub fn new(policy: QueuePolicy) -> Self {
         let line = Self {
             waiting: Waiting::default(),
             size: AtomicU32::new(0),
             timeout_us: AtomicU64::new(0),
-            queue: Mutex::default(),
+            queue: Mutex::new(Queue::new()),
         };
         line.set_policy(policy);
         line
@@ -164,25 +243,25 @@ impl Line {
         self.waiting.0.load(SeqCst)
     }
 
-    /// As [`Self::join_for`], for a place and nothing else.
+    /// As [`Self::join_for`], for a place at any of its gates and nothing else.
     ///
     /// # Errors
     /// As there.
-    pub fn join(self: &Arc<Self>, priority: Priority, waker: &Waker) -> Result<Wait, Turned> {
-        self.join_for(0, priority, waker)
+    pub fn join(self: &Arc<Self>, priority: Priority, waker: &Waker) -> Result<Wait<T>, Turned> {
+        self.join_for(Wish::default(), priority, waker)
     }
 
-    /// Waits in line. `wants` is what else would do, as far as [`Self::serve`] is told; 0: nothing. The caller then has to look whether a place is free ([`Entrance::offer`]):
-    /// only those that are left from now on come to the line by themselves.
+    /// Waits in line. The caller then has to look whether a place is free ([`Entrance::offer`]): only those
+    /// that are left from now on come to the line by themselves.
     ///
     /// # Errors
     /// [`Turned::Full`] when as many wait as may and none of them has a lower priority.
     pub fn join_for(
         self: &Arc<Self>,
-        wants: usize,
+        wish: Wish<T>,
         priority: Priority,
         waker: &Waker,
-    ) -> Result<Wait, Turned> {
+    ) -> Result<Wait<T>, Turned> {
         let mut queue = self.lock();
         let mut displaced = None;
         if queue.len() >= self.size.load(Relaxed) as usize {
@@ -190,8 +269,8 @@ impl Line {
         }
         let ticket = queue.next;
         queue.next += 1;
-        let outcome = Arc::<Outcome>::default();
-        let entry = Entry { ticket, waker: waker.clone(), wants, outcome: outcome.clone() };
+        let outcome = Arc::new(Outcome { state: AtomicU8::new(PENDING), granted: Mutex::new(None) });
+        let entry = Entry { ticket, waker: waker.clone(), wish, outcome: outcome.clone() };
         queue.ranks[priority as usize].push_back(entry);
         self.tell(&queue);
         if let Some(entry) = &displaced {
@@ -204,28 +283,34 @@ impl Line {
         Ok(Wait { line: self.clone(), priority, ticket, waker: waker.clone(), outcome, over: false })
     }
 
-    /// Takes the first who wants this very thing out of the line: it is there for them now, and its place
-    /// with it. Says whether there was somebody. Nobody of a higher priority is passed over, and the first
-    /// in line not more than 16 times in a row: who wants the thing elsewhere gets a turn too.
-    pub fn serve(&self, wants: usize) -> bool {
-        let mut queue = self.lock();
-        let Some(rank) = queue.ranks.iter().position(|rank| !rank.is_empty()) else { return false };
-        let looked_at = if queue.passed < PASSED_OVER { LOOKED_AT } else { 1 };
-        let found = queue.ranks[rank].iter().take(looked_at).position(|entry| entry.wants == wants);
-        let Some(entry) = found.and_then(|at| queue.ranks[rank].remove(at)) else { return false };
-        queue.passed = if found == Some(0) { 0 } else { queue.passed + 1 };
-        self.tell(&queue);
-        entry.outcome.state.store(SERVED, Release);
-        drop(queue);
-        entry.waker.wake();
-        true
+    /// Whether [`Self::give`] would find somebody now.
+    pub fn wants(&self, kind: &T::Kind) -> bool {
+        self.waiting() > 0 && self.lock().first_who_wants(kind).is_some()
     }
 
-    fn tell(&self, queue: &Queue) {
+    /// Gives the thing to the first who wants one of its kind, and with it the places that it holds.
+    /// Nobody of a higher priority is passed over, and the first in line not more than 16 times in a row:
+    /// who wants something else gets a turn too.
+    ///
+    /// # Errors
+    /// The thing, when there is nobody.
+    pub fn give(&self, kind: &T::Kind, thing: T) -> Result<(), T> {
+        let mut queue = self.lock();
+        let Some(entry) = queue.first_who_wants(kind).and_then(|first| queue.remove(first)) else {
+            return Err(thing);
+        };
+        self.tell(&queue);
+        entry.outcome.grant(Granted::Thing(thing));
+        drop(queue);
+        entry.waker.wake();
+        Ok(())
+    }
+
+    fn tell(&self, queue: &Queue<T>) {
         self.waiting.0.store(queue.len(), SeqCst);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
         // Nothing can panic while it is held; were it otherwise, the queue would still be whole.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,14 +328,14 @@ struct Places {
 
 /// So many places, shared by all workers.
 #[derive(Debug)]
-pub struct Gate {
+pub struct Gate<T: Thing = Handover> {
     places: Places,
-    line: Arc<Line>,
+    line: Arc<Line<T>>,
 }
 
-impl Gate {
+impl<T: Thing> Gate<T> {
     /// A gate with `limit` places, all of them free, and the line in which one waits for them.
-    pub fn new(limit: u32, line: Arc<Line>) -> Arc<Self> {
+    pub fn new(limit: u32, line: Arc<Line<T>>) -> Arc<Self> {
         let (taken, limit) = (AtomicU32::new(0), AtomicU32::new(limit));
         Arc::new(Self { places: Places { taken, limit, shunned: AtomicBool::new(false) }, line })
     }
@@ -278,8 +363,13 @@ impl Gate {
         self.places.shunned.store(true, Relaxed);
     }
 
+    /// What tells it from all others that live.
+    pub fn key(self: &Arc<Self>) -> GateKey {
+        GateKey(Arc::as_ptr(self) as usize)
+    }
+
     /// The line in which one waits for a place.
-    pub fn line(&self) -> &Arc<Line> {
+    pub fn line(&self) -> &Arc<Line<T>> {
         &self.line
     }
 
@@ -301,14 +391,14 @@ impl Gate {
     fn hand_out(self: &Arc<Self>) {
         loop {
             let mut queue = self.line.lock();
-            if queue.len() == 0 || !self.take() {
+            let Some(first) = queue.first_for(self.key()) else { return };
+            if !self.take() {
                 return;
             }
-            let first = queue.pop_first();
+            let first = queue.remove(first);
             self.line.tell(&queue);
             if let Some(entry) = &first {
-                let _ = entry.outcome.gate.set(self.clone());
-                entry.outcome.state.store(GRANTED, Release);
+                entry.outcome.grant(Granted::Place(self.clone()));
             }
             drop(queue);
             match first {
@@ -319,23 +409,28 @@ impl Gate {
     }
 }
 
-/// A worker's own pointer to a gate: copied without an atomic step.
-#[derive(Clone, Debug)]
+/// A worker's own pointer to a gate: a permit copies it without an atomic step.
+#[derive(Debug)]
 #[expect(
     clippy::redundant_allocation,
     reason = "copying the inner pointer is an atomic step on a shared line"
 )]
-pub struct Entrance(Rc<Arc<Gate>>);
+pub struct Entrance<T: Thing = Handover>(Rc<Arc<Gate<T>>>);
 
-impl Entrance {
+impl<T: Thing> Entrance<T> {
     /// An entrance to `gate`.
-    pub fn new(gate: Arc<Gate>) -> Self {
+    pub fn new(gate: Arc<Gate<T>>) -> Self {
         Self(Rc::new(gate))
     }
 
     /// A place, if one is free and nobody waits for it.
-    pub fn enter(&self) -> Option<Permit> {
-        (self.0.line.waiting() == 0 && self.0.take()).then(|| Permit(self.0.clone()))
+    pub fn enter(&self) -> Option<Permit<T>> {
+        (self.0.line.waiting() == 0 && self.0.take()).then(|| Permit::new(self.0.clone()))
+    }
+
+    /// As [`Self::enter`]; where every place is taken and nobody waits, after `make_room` has made one free.
+    pub fn enter_after(&self, make_room: impl FnOnce() -> bool) -> Option<Permit<T>> {
+        self.enter().or_else(|| (self.0.line.waiting() == 0 && make_room()).then(|| self.enter())?)
     }
 
     /// Offers what is free to those who wait: to be called after [`Line::join`].
@@ -345,7 +440,7 @@ impl Entrance {
     }
 
     /// The gate.
-    pub fn gate(&self) -> &Arc<Gate> {
+    pub fn gate(&self) -> &Arc<Gate<T>> {
         &self.0
     }
 }
@@ -353,11 +448,45 @@ impl Entrance {
 /// A place at a gate; dropping it leaves.
 #[derive(Debug)]
 #[expect(clippy::redundant_allocation, reason = "as in `Entrance`")]
-pub struct Permit(Rc<Arc<Gate>>);
+pub struct Permit<T: Thing = Handover> {
+    gate: Rc<Arc<Gate<T>>>,
+    /// The place is somebody else's now.
+    passed_on: bool,
+}
 
-impl Permit {
+#[expect(clippy::redundant_allocation, reason = "as in `Entrance`")]
+impl<T: Thing> Permit<T> {
+    fn new(gate: Rc<Arc<Gate<T>>>) -> Self {
+        Self { gate, passed_on: false }
+    }
+
     /// The gate.
-    pub fn gate(&self) -> &Arc<Gate> {
+    pub fn gate(&self) -> &Arc<Gate<T>> {
+        &self.gate
+    }
+
+    /// The same place, for something that can go to another worker.
+    pub fn stay(mut self) -> Stay<T> {
+        self.passed_on = true;
+        Stay(Arc::clone(&self.gate))
+    }
+}
+
+impl<T: Thing> Drop for Permit<T> {
+    fn drop(&mut self) {
+        if !self.passed_on {
+            self.gate.leave();
+        }
+    }
+}
+
+/// A place at a gate, taken by something that can go to another worker; dropping it leaves.
+#[derive(Debug)]
+pub struct Stay<T: Thing = Handover>(Arc<Gate<T>>);
+
+impl<T: Thing> Stay<T> {
+    /// The gate.
+    pub fn gate(&self) -> &Arc<Gate<T>> {
         &self.0
     }
 
@@ -365,38 +494,33 @@ impl Permit {
     pub fn is_wanted(&self) -> bool {
         self.0.line.waiting() > 0
     }
-
-    /// [`Line::serve`] of its line.
-    pub fn serve(&self, wants: usize) -> bool {
-        self.is_wanted() && self.0.line.serve(wants)
-    }
 }
 
-impl Drop for Permit {
+impl<T: Thing> Drop for Stay<T> {
     fn drop(&mut self) {
         self.0.leave();
     }
 }
 
-/// Somebody in line. Dropping it gives up: a place that was granted meanwhile goes to the next.
+/// Somebody in line. Dropping it gives up: a place that was granted meanwhile goes to the next, a thing
+/// is dropped and leaves the places that it holds.
 #[derive(Debug)]
-pub struct Wait {
-    line: Arc<Line>,
+pub struct Wait<T: Thing = Handover> {
+    line: Arc<Line<T>>,
     priority: Priority,
     ticket: u64,
     waker: Waker,
-    outcome: Arc<Outcome>,
+    outcome: Arc<Outcome<T>>,
     /// The outcome has been taken.
     over: bool,
 }
 
-impl Wait {
-    /// The place, once it is granted. Cancel-safe.
+impl<T: Thing> Wait<T> {
+    /// The place, or what does instead, once it is granted. Cancel-safe.
     ///
     /// # Errors
-    /// [`Turned::Displaced`] when somebody with a higher priority came to a full line, [`Turned::Served`]
-    /// when no place is needed any more.
-    pub fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Permit, Turned>> {
+    /// [`Turned::Displaced`] when somebody with a higher priority came to a full line.
+    pub fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Got<T>, Turned>> {
         if self.outcome.state.load(Acquire) == PENDING && !self.waker.will_wake(context.waker()) {
             self.waker.clone_from(context.waker());
             let mut queue = self.line.lock();
@@ -404,26 +528,19 @@ impl Wait {
                 queue.ranks[self.priority as usize][at].waker.clone_from(&self.waker);
             }
         }
-        match self.outcome.state.load(Acquire) {
-            PENDING => Poll::Pending,
-            GRANTED if !self.over => {
-                self.over = true;
-                let gate = self.outcome.gate.get().cloned();
-                Poll::Ready(gate.map(|gate| Permit(Rc::new(gate))).ok_or(Turned::Displaced))
-            }
-            SERVED => {
-                self.over = true;
-                Poll::Ready(Err(Turned::Served))
-            }
-            _ => {
-                self.over = true;
-                Poll::Ready(Err(Turned::Displaced))
-            }
+        if self.outcome.state.load(Acquire) == PENDING {
+            return Poll::Pending;
         }
+        self.over = true;
+        Poll::Ready(match self.outcome.take() {
+            Some(Granted::Place(gate)) => Ok(Got::Place(Permit::new(Rc::new(gate)))),
+            Some(Granted::Thing(thing)) => Ok(Got::Thing(thing)),
+            None => Err(Turned::Displaced),
+        })
     }
 }
 
-impl Drop for Wait {
+impl<T: Thing> Drop for Wait<T> {
     fn drop(&mut self) {
         if self.over {
             return;
@@ -435,8 +552,10 @@ impl Drop for Wait {
             return;
         }
         drop(queue);
-        if let Some(gate) = self.outcome.gate.get() {
-            gate.leave();
+        match self.outcome.take() {
+            Some(Granted::Place(gate)) => gate.leave(),
+            Some(Granted::Thing(thing)) => drop(thing),
+            None => {}
         }
     }
 }

@@ -4,20 +4,27 @@
 //! it; every worker then asks for the gates of its view. So all workers share one gate per bound, and
 //! a reload keeps who is inside and who waits: only the numbers change.
 
-use crate::gate::{Entrance, Gate, Line, QueuePolicy};
+use crate::gate::{Entrance, Gate, Line, QueuePolicy, Thing};
+use crate::handover::Handover;
 use crate::service::Service;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The gates of all routes, services and endpoints that have bounds.
-#[derive(Debug, Default)]
-pub struct Gates(Mutex<Book>);
+#[derive(Debug)]
+pub struct Gates<T: Thing = Handover>(Mutex<Book<T>>);
 
-#[derive(Debug, Default)]
-struct Book {
-    gates: HashMap<Guarded, Arc<Gate>>,
+#[derive(Debug)]
+struct Book<T: Thing> {
+    gates: HashMap<Guarded, Arc<Gate<T>>>,
     /// Where one waits for any endpoint of a service.
-    lines: HashMap<Arc<str>, Arc<Line>>,
+    lines: HashMap<Arc<str>, Arc<Line<T>>>,
+}
+
+impl<T: Thing> Default for Gates<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Book { gates: HashMap::new(), lines: HashMap::new() }))
+    }
 }
 
 /// What a gate guards.
@@ -42,26 +49,26 @@ pub struct RouteBound {
 }
 
 /// A worker's entrances to the gates of a service; each is `None` where nothing is configured.
-#[derive(Debug, Default)]
-pub struct ServiceGates {
+#[derive(Debug)]
+pub struct ServiceGates<T: Thing = Handover> {
     /// Exchanges under way to the service.
-    pub in_flight: Option<Entrance>,
+    pub in_flight: Option<Entrance<T>>,
     /// Connections open to the service.
-    pub connections: Option<Entrance>,
+    pub connections: Option<Entrance<T>>,
     /// By endpoint; empty when no endpoint has a bound.
-    pub endpoints: Vec<EndpointGates>,
+    pub endpoints: Vec<EndpointGates<T>>,
 }
 
 /// A worker's entrances to the gates of an endpoint.
-#[derive(Debug, Default)]
-pub struct EndpointGates {
+#[derive(Debug)]
+pub struct EndpointGates<T: Thing = Handover> {
     /// Exchanges under way to the endpoint, all its addresses together.
-    pub in_flight: Option<Entrance>,
+    pub in_flight: Option<Entrance<T>>,
     /// Connections open to the endpoint, all its addresses together.
-    pub connections: Option<Entrance>,
+    pub connections: Option<Entrance<T>>,
 }
 
-impl Gates {
+impl<T: Thing> Gates<T> {
     /// The bounds of these routes and services hold from now on. A bound that is gone holds nobody
     /// any more; its gate is kept while somebody is inside.
     pub fn adopt<'a>(
@@ -78,7 +85,6 @@ impl Gates {
         for service in services {
             book.adopt_service(service, &mut current, &mut lines);
         }
-        book.lines = lines;
         book.gates.retain(|guarded, gate| {
             if current.contains(guarded) {
                 return true;
@@ -86,15 +92,18 @@ impl Gates {
             gate.set_limit(u32::MAX);
             Arc::strong_count(gate) > 1
         });
+        // A bound that comes back meets those inside, and their gates, in the line that it had.
+        book.lines.retain(|_, line| Arc::strong_count(line) > 1);
+        book.lines.extend(lines);
     }
 
     /// The gate of a route, if its bound was adopted.
-    pub fn route(&self, name: &Arc<str>) -> Option<Entrance> {
+    pub fn route(&self, name: &Arc<str>) -> Option<Entrance<T>> {
         self.lock().entrance(Guarded::Route(name.clone()))
     }
 
     /// The gates of a service, as far as they were adopted.
-    pub fn service(&self, service: &Service) -> ServiceGates {
+    pub fn service(&self, service: &Service) -> ServiceGates<T> {
         let book = self.lock();
         let name = &service.name;
         let bounded = |bound: Option<u32>, guarded| bound.and_then(|_| book.entrance(guarded));
@@ -114,17 +123,17 @@ impl Gates {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, Book<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl<T: Thing> Book<T> {
     fn adopt_service(
         &mut self,
         service: &Service,
         current: &mut HashSet<Guarded>,
-        lines: &mut HashMap<Arc<str>, Arc<Line>>,
+        lines: &mut HashMap<Arc<str>, Arc<Line<T>>>,
     ) {
         let (name, limits) = (&service.name, &service.limits);
         let own = (limits.queue, None);
@@ -149,7 +158,7 @@ impl Book {
         &mut self,
         guarded: Guarded,
         limit: Option<u32>,
-        (queue, line): (QueuePolicy, Option<&Arc<Line>>),
+        (queue, line): (QueuePolicy, Option<&Arc<Line<T>>>),
         current: &mut HashSet<Guarded>,
     ) {
         let Some(limit) = limit else { return };
@@ -160,7 +169,7 @@ impl Book {
         current.insert(guarded);
     }
 
-    fn entrance(&self, guarded: Guarded) -> Option<Entrance> {
+    fn entrance(&self, guarded: Guarded) -> Option<Entrance<T>> {
         self.gates.get(&guarded).cloned().map(Entrance::new)
     }
 }
@@ -169,6 +178,9 @@ impl Book {
 mod tests {
     use super::*;
     use crate::gate::Priority;
+    use crate::service::{
+        Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, ServiceLimits,
+    };
     use std::task::{Context, Poll, Waker};
 
     fn adopt(gates: &Gates, max_in_flight: Option<u32>) -> Option<Entrance> {
@@ -194,11 +206,50 @@ mod tests {
         let _held = gate.enter().unwrap();
         let mut wait = gate.gate().line().join(Priority::Normal, Waker::noop()).unwrap();
         let after = adopt(&gates, Some(2)).unwrap();
-        let Poll::Ready(Ok(_permit)) = wait.poll(&Context::from_waker(Waker::noop())) else {
+        let Poll::Ready(Ok(_place)) = wait.poll(&Context::from_waker(Waker::noop())) else {
             panic!("the new place was not given to who waited")
         };
         assert_eq!(after.gate().taken(), 2);
         assert!(after.enter().is_none());
+    }
+
+    fn service(max_in_flight: [Option<u32>; 2]) -> Service {
+        let endpoint = |(at, max_in_flight)| Endpoint {
+            url: format!("http://192.0.2.{at}").into(),
+            address: Address::Socket(([192, 0, 2, at], 80).into()),
+            weight: 1,
+            limits: EndpointLimits { max_connections: None, max_in_flight },
+        };
+        Service {
+            name: "s".into(),
+            endpoints: (1..).zip(max_in_flight).map(endpoint).collect(),
+            balance: thalweg_balance::balancer("round_robin").unwrap(),
+            host: HostRule::Keep,
+            retry: RetryPolicy::default(),
+            pool: PoolPolicy::default(),
+            limits: ServiceLimits::default(),
+        }
+    }
+
+    /// The gates of the endpoints with these bounds.
+    fn endpoints(gates: &Gates, max_in_flight: [Option<u32>; 2]) -> Vec<Entrance> {
+        let service = service(max_in_flight);
+        gates.adopt([].into_iter(), [&service].into_iter());
+        gates.service(&service).endpoints.into_iter().filter_map(|gates| gates.in_flight).collect()
+    }
+
+    #[test]
+    fn endpoints_whose_bounds_were_away_share_one_line_with_those_that_are_new() {
+        let gates = Gates::default();
+        let held = endpoints(&gates, [Some(1), None])[0].enter().unwrap();
+        endpoints(&gates, [None, None]);
+        let both = endpoints(&gates, [Some(1), Some(1)]);
+        let other = both[1].enter().unwrap();
+        assert!(both[0].enter().is_none(), "the one inside is still counted");
+        let mut wait = both[0].gate().line().join(Priority::Normal, Waker::noop()).unwrap();
+        drop(other);
+        assert!(wait.poll(&Context::from_waker(Waker::noop())).is_ready(), "a place at either will do");
+        drop(held);
     }
 
     #[test]

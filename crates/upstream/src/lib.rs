@@ -7,14 +7,21 @@
 
 mod gate;
 mod gates;
+mod handover;
 mod members;
 mod pool;
 mod service;
 
-pub use gate::{Entrance, Gate, Line, Permit, Priority, QueuePolicy, Turned, Wait};
+#[cfg(test)]
+mod simulation;
+
+pub use gate::{
+    Entrance, Gate, GateKey, Got, Line, Permit, Priority, QueuePolicy, Stay, Thing, Turned, Wait, Wish,
+};
 pub use gates::{EndpointGates, Gates, RouteBound, ServiceGates};
+pub use handover::{ConnectionPlaces, Destination, Handover};
 pub use members::{Member, Names, ServiceState};
-pub use pool::{Connection, ConnectionPermits, OpenCount, Pool};
+pub use pool::{Connection, OpenCount, Pool, Wire};
 pub use service::{
     Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, Service, ServiceLimits,
 };

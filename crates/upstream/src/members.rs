@@ -4,7 +4,8 @@
 //! did not accept a connection is set aside for a while that doubles up to [`ASIDE_MOST`]; when
 //! every member is aside they are all tried all the same, so a service recovers by itself.
 
-use crate::pool::Pool;
+use crate::handover::Destination;
+use crate::pool::{Pool, Wire};
 use crate::service::{Address, Service};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_balance::{Balance, Candidate, Pick, Seed};
 use thalweg_core::limits;
+use thalweg_net::Socket;
 use thalweg_net::connect::PeerAddress;
 
 /// How long a member is set aside after its first failure to accept a connection.
@@ -26,7 +28,7 @@ pub type Names = HashMap<Arc<str>, Vec<IpAddr>>;
 
 /// One address of a service, with what one worker knows of it.
 #[derive(Debug)]
-pub struct Member {
+pub struct Member<W: Wire = Socket> {
     /// Its position among the members, for the list of those tried.
     pub index: u32,
     /// The position of its endpoint in [`Service::endpoints`].
@@ -34,23 +36,23 @@ pub struct Member {
     /// Where to connect.
     pub address: PeerAddress,
     /// Its idle connections.
-    pub pool: Rc<Pool>,
+    pub pool: Rc<Pool<W>>,
     failures: Cell<u32>,
     aside_until: Cell<Option<Instant>>,
 }
 
 /// A service on one worker.
-pub struct ServiceState {
+pub struct ServiceState<W: Wire = Socket> {
     /// What the configuration says of it.
     pub service: Arc<Service>,
-    members: RefCell<Vec<Rc<Member>>>,
+    members: RefCell<Vec<Rc<Member<W>>>>,
     candidates: RefCell<Vec<Candidate>>,
     balancer: RefCell<Box<dyn Balance>>,
     /// Whether a member may be aside: only then are the candidates looked over before a pick.
     any_aside: Cell<bool>,
 }
 
-impl ServiceState {
+impl<W: Wire> ServiceState<W> {
     /// The state of a service; `seed` differs from worker to worker so that they start staggered.
     pub fn new(service: Arc<Service>, names: &Names, seed: Seed) -> Self {
         let balancer = (service.balance.new)(seed);
@@ -74,18 +76,22 @@ impl ServiceState {
         if unchanged && !members.is_empty() {
             return;
         }
-        let mut known: HashMap<(u32, PeerAddress), Rc<Member>> =
+        let mut known: HashMap<(u32, PeerAddress), Rc<Member<W>>> =
             members.drain(..).map(|member| ((member.endpoint, member.address.clone()), member)).collect();
         for (index, (endpoint, address)) in addresses.into_iter().enumerate() {
             let index = index as u32;
             let old = known.remove(&(endpoint, address.clone()));
+            let pool = |address: &PeerAddress| {
+                let (service, address) = (self.service.clone(), address.clone());
+                Rc::new(Pool::new(Destination { service, endpoint, address }))
+            };
             members.push(match old {
                 Some(old) if old.index == index => old,
                 old => Rc::new(Member {
                     index,
                     endpoint,
+                    pool: old.as_ref().map_or_else(|| pool(&address), |old| old.pool.clone()),
                     address,
-                    pool: old.as_ref().map_or_else(Rc::default, |old| old.pool.clone()),
                     failures: Cell::new(old.as_ref().map_or(0, |old| old.failures.get())),
                     aside_until: Cell::new(old.and_then(|old| old.aside_until.get())),
                 }),
@@ -93,7 +99,7 @@ impl ServiceState {
         }
         let mut candidates = self.candidates.borrow_mut();
         candidates.clear();
-        let weight = |member: &Rc<Member>| self.service.endpoints[member.endpoint as usize].weight;
+        let weight = |member: &Rc<Member<W>>| self.service.endpoints[member.endpoint as usize].weight;
         candidates.extend(members.iter().map(|m| Candidate { weight: weight(m), ready: true }));
         self.balancer.borrow_mut().rebuild(&candidates);
         self.any_aside.set(true);
@@ -105,7 +111,7 @@ impl ServiceState {
     }
 
     /// Chooses a member that is not in `tried`; `None` when all have been.
-    pub fn pick(&self, now: Instant, tried: &[u32]) -> Option<Rc<Member>> {
+    pub fn pick(&self, now: Instant, tried: &[u32]) -> Option<Rc<Member<W>>> {
         if self.any_aside.get() {
             self.look_over(now);
         }
@@ -127,8 +133,8 @@ impl ServiceState {
         &self,
         now: Instant,
         tried: &[u32],
-        room: impl Fn(&Member) -> bool,
-    ) -> Option<Rc<Member>> {
+        room: impl Fn(&Member<W>) -> bool,
+    ) -> Option<Rc<Member<W>>> {
         let members = self.members.borrow();
         let mut candidates = self.candidates.borrow_mut();
         for (candidate, member) in candidates.iter_mut().zip(members.iter()) {
@@ -149,7 +155,7 @@ impl ServiceState {
     }
 
     /// The member of this endpoint that has been in good standing longest, if it takes requests at all.
-    pub fn member_of(&self, endpoint: u32) -> Option<Rc<Member>> {
+    pub fn member_of(&self, endpoint: u32) -> Option<Rc<Member<W>>> {
         let weight = self.service.endpoints.get(endpoint as usize)?.weight;
         let members = self.members.borrow();
         let of = members.iter().filter(|member| member.endpoint == endpoint && weight > 0);
@@ -157,7 +163,7 @@ impl ServiceState {
     }
 
     /// The member refused or did not accept a connection. Says whether it was in good standing.
-    pub fn failed(&self, member: &Member, now: Instant) -> bool {
+    pub fn failed(&self, member: &Member<W>, now: Instant) -> bool {
         if member.aside_until.get().is_some_and(|until| until > now) {
             // One bad moment that several exchanges met, not several bad moments.
             return false;
@@ -171,7 +177,7 @@ impl ServiceState {
     }
 
     /// The member accepted a connection. Says whether it had failed before.
-    pub fn accepted(&self, member: &Member) -> bool {
+    pub fn accepted(&self, member: &Member<W>) -> bool {
         let failed = member.failures.replace(0) > 0;
         if failed {
             member.aside_until.set(None);
@@ -196,6 +202,15 @@ impl ServiceState {
         members.iter().any(|member| member.endpoint == endpoint && member.pool.evict())
     }
 
+    /// Lets idle connections go to those who wait for one, or else for their places; of this endpoint, or of
+    /// whichever.
+    pub fn give_way(&self, endpoint: Option<u32>) {
+        let members = self.members.borrow();
+        let of = members.iter().filter(|member| endpoint.is_none_or(|wanted| member.endpoint == wanted));
+        of.clone().for_each(|member| member.pool.hand_over());
+        of.for_each(|member| member.pool.give_way());
+    }
+
     /// Idle connections now.
     pub fn idle(&self) -> usize {
         self.members.borrow().iter().map(|member| member.pool.len()).sum()
@@ -212,7 +227,7 @@ impl ServiceState {
     }
 }
 
-impl std::fmt::Debug for ServiceState {
+impl<W: Wire> std::fmt::Debug for ServiceState<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServiceState").field("service", &self.service.name).finish_non_exhaustive()
     }
@@ -242,7 +257,7 @@ mod tests {
     use crate::pool::{Connection, OpenCount};
     use crate::service::{Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, ServiceLimits};
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
-    use thalweg_net::{Owner, Reactor, Socket};
+    use thalweg_net::{Owner, Reactor};
 
     const HOST: &str = "app.test";
 

@@ -3,13 +3,16 @@
 //! The newest connection is the likeliest to be alive and warm; the oldest ones pass their idle
 //! deadline and go, so the pool sizes itself to what is in use at once. A connection that the other
 //! side closed, or that says something unasked, is noticed from readiness that epoll has already
-//! reported: taking one costs no system call.
+//! reported: taking one costs no system call. Where connections have a bound and somebody waits for one,
+//! none is kept: it is handed over ([`Handover`]), or closed for its place.
 
-use crate::gate::Permit;
+use crate::handover::{ConnectionPlaces, Destination, Handover};
 use crate::service::PoolPolicy;
 use std::cell::{Cell, RefCell};
+use std::fmt::Debug;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thalweg_net::{Owner, Socket};
 
 /// Open upstream sockets of a worker.
@@ -21,58 +24,89 @@ impl OpenCount {
     pub fn current(&self) -> usize {
         self.0.get()
     }
+
+    pub(crate) fn one_more(&self) -> Counted {
+        self.0.set(self.0.get() + 1);
+        Counted(self.clone())
+    }
+}
+
+/// One of the open ones, while it lives.
+#[derive(Debug)]
+pub(crate) struct Counted(OpenCount);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.set(self.0.0.get() - 1);
+    }
+}
+
+/// What a connection runs over: a [`Socket`], or what stands for one in a simulation.
+pub trait Wire: Debug {
+    /// The same off its reactor, able to go to another worker. Dropping it closes it.
+    type Loose: Debug + Send;
+    /// Whether it can carry no further request, as far as events have told: it has ended, or spoken
+    /// unasked, or its deadline has passed.
+    fn is_spent(&self) -> bool;
+    /// Whether the kernel knows of nothing to receive: no byte, no end, no error. One system call.
+    fn is_quiet(&self) -> bool;
+    /// Who is called from now on.
+    fn set_owner(&self, owner: Owner);
+    /// Sets (or with `None` takes away) its deadline, from now on.
+    fn set_deadline(&self, after: Option<Duration>);
+    /// Takes it off its reactor.
+    fn loosen(self) -> Self::Loose;
+}
+
+impl Wire for Socket {
+    type Loose = OwnedFd;
+
+    fn is_spent(&self) -> bool {
+        self.is_readable() || self.peer_closed() || self.expired()
+    }
+
+    fn is_quiet(&self) -> bool {
+        Self::is_quiet(self)
+    }
+
+    fn set_owner(&self, owner: Owner) {
+        Self::set_owner(self, owner);
+    }
+
+    fn set_deadline(&self, after: Option<Duration>) {
+        Self::set_deadline(self, after);
+    }
+
+    fn loosen(self) -> OwnedFd {
+        self.unwatch()
+    }
 }
 
 /// A connection to an endpoint. Dropping it closes it.
 #[derive(Debug)]
-pub struct Connection {
-    /// The socket.
-    pub socket: Socket,
+pub struct Connection<W: Wire = Socket> {
+    // In this order: closed first, then uncounted, then its places are left.
+    /// What it runs over.
+    pub socket: W,
     /// Requests that have been sent on it.
     pub requests: u32,
     /// It was opened while many receivers were slow, with a small receive window.
     pub narrow: bool,
-    opened: Instant,
-    count: OpenCount,
-    permits: ConnectionPermits,
+    pub(crate) opened: Instant,
+    pub(crate) _counted: Counted,
+    pub(crate) places: ConnectionPlaces<Handover<W::Loose>>,
 }
 
-/// The places that a connection takes at the gates of its endpoint and its service.
-#[derive(Debug, Default)]
-pub struct ConnectionPermits {
-    /// At that of the endpoint, if it has one.
-    pub endpoint: Option<Permit>,
-    /// At that of the service, if it has one.
-    pub service: Option<Permit>,
-}
-
-impl ConnectionPermits {
-    fn are_wanted(&self) -> bool {
-        [&self.endpoint, &self.service].into_iter().flatten().any(Permit::is_wanted)
-    }
-
-    fn serve(&self, wants: usize) -> bool {
-        [&self.endpoint, &self.service].into_iter().flatten().any(|permit| permit.serve(wants))
-    }
-}
-
-impl Connection {
+impl<W: Wire> Connection<W> {
     /// A new connection, counted while it is open.
-    pub fn new(socket: Socket, now: Instant, count: &OpenCount) -> Self {
-        count.0.set(count.0.get() + 1);
-        Self {
-            socket,
-            requests: 0,
-            narrow: false,
-            opened: now,
-            count: count.clone(),
-            permits: ConnectionPermits::default(),
-        }
+    pub fn new(wire: W, now: Instant, count: &OpenCount) -> Self {
+        let places = ConnectionPlaces::default();
+        Self { socket: wire, requests: 0, narrow: false, opened: now, _counted: count.one_more(), places }
     }
 
     /// Gives it the places that it takes; they are left when it is closed.
-    pub fn with(mut self, permits: ConnectionPermits) -> Self {
-        self.permits = permits;
+    pub fn with(mut self, places: ConnectionPlaces<Handover<W::Loose>>) -> Self {
+        self.places = places;
         self
     }
 
@@ -81,45 +115,43 @@ impl Connection {
         self.requests > 1
     }
 
-    fn is_usable(&self) -> bool {
-        !self.socket.is_readable() && !self.socket.peer_closed() && !self.socket.expired()
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.count.0.set(self.count.0.get() - 1);
+    /// Hands it to the first who waits for one of its destination; where there is nobody, it is closed.
+    fn hand_over(self, destination: &Destination) {
+        let gate = self.places.wanted_at().find(|gate| gate.line().wants(destination)).cloned();
+        let Some(gate) = gate else { return };
+        let Self { socket, requests, narrow, opened, _counted, places } = self;
+        let handover = Handover { wire: socket.loosen(), requests, narrow, opened, places };
+        // Somebody else may just have served who wanted it: then it is closed.
+        let _ = gate.line().give(destination, handover);
     }
 }
 
 /// The idle connections.
-#[derive(Debug, Default)]
-pub struct Pool {
-    idle: RefCell<Vec<Connection>>,
-    /// How many of them are there for somebody who was told so.
-    promised: Cell<usize>,
+#[derive(Debug)]
+pub struct Pool<W: Wire = Socket> {
+    destination: Destination,
+    idle: RefCell<Vec<Connection<W>>>,
 }
 
-impl Pool {
-    /// What stands for this pool in [`crate::Line::join_for`]: who waits with it can be served from here.
-    pub fn key(self: &Rc<Self>) -> usize {
-        Rc::as_ptr(self) as usize
+impl<W: Wire> Pool<W> {
+    /// A pool without connections.
+    pub fn new(destination: Destination) -> Self {
+        Self { destination, idle: RefCell::default() }
     }
 
-    /// As [`Self::take`], for somebody who was told that a connection is there; it may have died since.
-    pub fn take_promised(&self, policy: &PoolPolicy, now: Instant, sure: bool) -> Option<Connection> {
-        self.promised.set(self.promised.get().saturating_sub(1));
-        self.take(policy, now, sure)
+    /// Where its connections lead.
+    pub fn destination(&self) -> &Destination {
+        &self.destination
     }
 
-    /// The newest usable connection that is not promised to somebody; unusable ones on the way are closed. `sure` asks the kernel once
+    /// The newest usable connection; unusable ones on the way are closed. `sure` asks the kernel once
     /// more, for requests that could not be sent again.
-    pub fn take(&self, policy: &PoolPolicy, now: Instant, sure: bool) -> Option<Connection> {
+    pub fn take(&self, policy: &PoolPolicy, now: Instant, sure: bool) -> Option<Connection<W>> {
+        // Closing one calls nobody who could come back here: who gets its place is only woken.
         let mut idle = self.idle.borrow_mut();
-        while idle.len() > self.promised.get() {
-            let Some(connection) = idle.pop() else { break };
+        while let Some(connection) = idle.pop() {
             let young = now.saturating_duration_since(connection.opened) < policy.max_age;
-            if young && connection.is_usable() && (!sure || connection.socket.is_quiet()) {
+            if young && !connection.socket.is_spent() && (!sure || connection.socket.is_quiet()) {
                 connection.socket.set_deadline(None);
                 return Some(connection);
             }
@@ -127,19 +159,19 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection whose last exchange ended cleanly, or closes it when the policy says so or
-    /// when somebody waits for its place. Who waits for a connection of this very pool gets it.
-    pub fn put(self: &Rc<Self>, connection: Connection, policy: &PoolPolicy, owner: Owner) {
-        let mut idle = self.idle.borrow_mut();
-        let full = policy.max_idle.is_some_and(|most| idle.len() >= most as usize);
-        if full || connection.requests >= policy.max_requests || !connection.is_usable() {
+    /// Keeps a connection whose last exchange ended cleanly, or closes it when the policy says so. When
+    /// somebody waits for one of its places, it is handed to who can use it, or closed.
+    pub fn put(&self, connection: Connection<W>, policy: &PoolPolicy, owner: Owner) {
+        if connection.requests >= policy.max_requests || connection.socket.is_spent() {
             return;
         }
-        if connection.permits.are_wanted() {
-            if !connection.permits.serve(self.key()) {
-                return;
-            }
-            self.promised.set(self.promised.get() + 1);
+        if connection.places.are_wanted() {
+            connection.hand_over(&self.destination);
+            return;
+        }
+        let mut idle = self.idle.borrow_mut();
+        if policy.max_idle.is_some_and(|most| idle.len() >= most as usize) {
+            return;
         }
         connection.socket.set_owner(owner);
         connection.socket.set_deadline(Some(policy.idle));
@@ -148,17 +180,35 @@ impl Pool {
 
     /// Closes what the other side closed, what spoke unasked and what passed its idle deadline.
     pub fn sweep(&self) {
-        self.idle.borrow_mut().retain(Connection::is_usable);
+        self.idle.borrow_mut().retain(|connection| !connection.socket.is_spent());
     }
 
-    /// Closes the oldest idle connection that is not promised; says whether there was one.
+    /// Closes the oldest idle connection; says whether there was one.
     pub fn evict(&self) -> bool {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() <= self.promised.get() {
-            return false;
+        let evicted = (!idle.is_empty()).then(|| idle.remove(0));
+        evicted.is_some()
+    }
+
+    /// Hands idle connections, the newest first, to those who wait for one.
+    pub fn hand_over(&self) {
+        self.sweep();
+        let mut idle = self.idle.borrow_mut();
+        let is_wanted = |connection: &mut Connection<W>| {
+            connection.places.wanted_at().any(|gate| gate.line().wants(&self.destination))
+        };
+        while let Some(connection) = idle.pop_if(is_wanted) {
+            connection.hand_over(&self.destination);
         }
-        idle.remove(0);
-        true
+    }
+
+    /// Closes the oldest idle connections as long as somebody waits for one of their places: more than one
+    /// where several wait, or where the bound has been lowered.
+    pub fn give_way(&self) {
+        let mut idle = self.idle.borrow_mut();
+        while idle.first().is_some_and(|oldest| oldest.places.are_wanted()) {
+            drop(idle.remove(0));
+        }
     }
 
     /// Idle connections now.
@@ -166,8 +216,8 @@ impl Pool {
         self.idle.borrow().len()
     }
 
-    /// Whether none is idle but those that are promised.
+    /// Whether none is idle.
     pub fn is_empty(&self) -> bool {
-        self.len() <= self.promised.get()
+        self.len() == 0
     }
 }

@@ -7,6 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::task::Wake;
 use std::thread;
 
+/// What can be given in these tests: a number, of a kind.
+#[derive(Debug, Eq, PartialEq)]
+struct Gift(u32);
+
+impl Thing for Gift {
+    type Kind = u32;
+}
+
+type Entrance = super::Entrance<Gift>;
+type Gate = super::Gate<Gift>;
+type Permit = super::Permit<Gift>;
+type Wait = super::Wait<Gift>;
+
 fn policy(size: u32) -> QueuePolicy {
     QueuePolicy { size, timeout: Duration::from_secs(1) }
 }
@@ -22,7 +35,10 @@ fn wait(entrance: &Entrance, priority: Priority) -> Result<Wait, Turned> {
 }
 
 fn poll(wait: &mut Wait) -> Poll<Result<Permit, Turned>> {
-    wait.poll(&Context::from_waker(Waker::noop()))
+    wait.poll(&Context::from_waker(Waker::noop())).map_ok(|got| match got {
+        Got::Place(permit) => permit,
+        Got::Thing(gift) => panic!("it was given {gift:?}"),
+    })
 }
 
 fn granted(wait: &mut Wait) -> bool {
@@ -95,6 +111,23 @@ fn any_gate_of_a_line_serves_who_waits_in_it() {
 }
 
 #[test]
+fn a_place_that_is_of_no_use_to_the_first_in_line_goes_to_the_first_to_whom_it_is() {
+    let line = Arc::new(Line::new(policy(10)));
+    let gates = [1, 1].map(|limit| Entrance::new(Gate::new(limit, line.clone())));
+    let [first, second] = gates.each_ref().map(|gate| gate.enter().unwrap());
+    let only = |gate: &Entrance| Wish { thing: None, gates: Some([gate.gate().key()].into()) };
+    let mut old = line.join_for(only(&gates[0]), Priority::Normal, Waker::noop()).unwrap();
+    let mut new = line.join(Priority::Low, Waker::noop()).unwrap();
+    drop(second);
+    assert!(poll(&mut old).is_pending());
+    assert!(granted(&mut new));
+    assert!(poll(&mut old).is_pending(), "nor does it get the place when that is free again");
+    drop(first);
+    assert!(granted(&mut old));
+    assert_eq!((gates.map(|gate| gate.gate().taken()), line.waiting()), ([0, 0], 0));
+}
+
+#[test]
 fn the_places_of_a_gate_that_is_shunned_go_to_those_who_wait_only_by_an_offer() {
     let gate = entrance(1, 10);
     let held = gate.enter().unwrap();
@@ -106,29 +139,60 @@ fn the_places_of_a_gate_that_is_shunned_go_to_those_who_wait_only_by_an_offer() 
     assert!(granted(&mut a));
 }
 
-fn served(wait: &mut Wait) -> bool {
-    matches!(poll(wait), Poll::Ready(Err(Turned::Served)))
+fn given(wait: &mut Wait) -> Option<u32> {
+    match wait.poll(&Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(Got::Thing(Gift(number)))) => Some(number),
+        _ => None,
+    }
+}
+
+fn wish(kind: u32) -> Wish<Gift> {
+    Wish { thing: Some(kind), gates: None }
 }
 
 #[test]
-fn who_wants_the_thing_itself_is_served_before_others_of_its_priority_but_not_for_ever() {
+fn a_thing_goes_to_the_first_of_its_kind_in_the_highest_priority_but_others_get_a_turn() {
     let gate = entrance(1, 1000);
     let held = gate.enter().unwrap();
     let line = gate.gate().line();
-    let mut first = line.join_for(1, Priority::Normal, Waker::noop()).unwrap();
-    let mut others: Vec<_> =
-        (0..20).map(|_| line.join_for(2, Priority::Normal, Waker::noop()).unwrap()).collect();
-    let mut high = line.join_for(3, Priority::High, Waker::noop()).unwrap();
-    assert!(!held.serve(2), "somebody with a higher priority waits");
-    assert!(held.serve(3) && served(&mut high));
-    let passed = (0..20).filter(|_| held.serve(2)).count();
+    let join = |wants, priority| line.join_for(wish(wants), priority, Waker::noop()).unwrap();
+    let mut first = join(1, Priority::Normal);
+    let mut others: Vec<_> = (0..20).map(|_| join(2, Priority::Normal)).collect();
+    let mut high = join(3, Priority::High);
+    assert!(!line.wants(&2) && line.give(&2, Gift(0)).is_err(), "somebody with a higher priority waits");
+    assert!(line.wants(&3) && line.give(&3, Gift(0)).is_ok());
+    assert_eq!(given(&mut high), Some(0));
+    let passed = (0..20).filter(|number| line.give(&2, Gift(*number)).is_ok()).count();
     assert_eq!(passed, PASSED_OVER as usize);
-    assert_eq!(others.iter_mut().filter_map(|wait| served(wait).then_some(())).count(), passed);
-    assert!(!held.serve(2), "now it is the turn of the first");
+    let numbers: Vec<_> = others.iter_mut().filter_map(given).collect();
+    assert_eq!(numbers, (0..PASSED_OVER).collect::<Vec<_>>(), "in the order in which they came");
+    assert_eq!(line.give(&2, Gift(7)), Err(Gift(7)), "now it is the turn of the first");
     drop(held);
     assert!(granted(&mut first));
     drop(others);
     assert_eq!((gate.gate().taken(), gate.gate().line().waiting()), (0, 0));
+}
+
+#[test]
+fn who_wants_nothing_but_a_place_is_given_none_of_any_kind() {
+    let gate = entrance(1, 10);
+    let held = gate.enter().unwrap();
+    let mut a = wait(&gate, Priority::Normal).unwrap();
+    assert_eq!(gate.gate().line().give(&0, Gift(0)), Err(Gift(0)));
+    drop(held);
+    assert!(granted(&mut a));
+}
+
+#[test]
+fn a_place_that_has_become_a_stay_is_left_once_and_goes_to_who_waits() {
+    let gate = entrance(1, 10);
+    let stay = gate.enter().unwrap().stay();
+    assert_eq!((gate.gate().taken(), stay.is_wanted()), (1, false));
+    let mut a = wait(&gate, Priority::Normal).unwrap();
+    assert!(stay.is_wanted() && poll(&mut a).is_pending());
+    thread::spawn(move || drop(stay)).join().unwrap();
+    assert!(granted(&mut a));
+    assert_eq!(gate.gate().taken(), 0);
 }
 
 /// One step of a random history.
@@ -329,7 +393,8 @@ fn come_and_go(gate: &Entrance, seed: u64, inside: &AtomicI64, over: &AtomicBool
             }
             loop {
                 match wait.poll(&Context::from_waker(&waker)) {
-                    Poll::Ready(outcome) => return outcome.ok(),
+                    Poll::Ready(Ok(Got::Place(permit))) => return Some(permit),
+                    Poll::Ready(_) => return None,
                     Poll::Pending => assert!(bell.hear(LOST), "a wake-up was lost, seed {seed}"),
                 }
             }

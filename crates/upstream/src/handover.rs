@@ -1,0 +1,104 @@
+//! A connection on its way from one exchange to another that waits for it, whichever worker that is on.
+//!
+//! Where `max_connections` is reached, a connection that is no longer in use goes to the first in line
+//! that can use it, instead of being closed for its place: opening another costs a round trip. It is off
+//! the reactor of its old worker and keeps its places, its age and its count of requests. Whoever drops it
+//! on the way (the waiter has gone, the proxy stops) closes it and leaves its places to the next in line.
+//!
+//! Made by `pool.rs`, handed to somebody in line by `gate.rs`, put to use by `proxy`.
+
+use crate::gate::{Gate, Stay, Thing};
+use crate::pool::{Connection, OpenCount, Wire};
+use crate::service::{PoolPolicy, Service};
+use std::fmt::Debug;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+use thalweg_net::connect::PeerAddress;
+
+/// Where a connection leads: those of one destination can stand in for each other.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// The service, in the form in which all workers have it.
+    pub service: Arc<Service>,
+    /// The position of the endpoint in [`Service::endpoints`].
+    pub endpoint: u32,
+    /// Its address.
+    pub address: PeerAddress,
+}
+
+/// Services are the same when they are the very same one. After a reload that changes a service, its old
+/// and its new form are not: connections may be counted at other gates, or have other options.
+impl PartialEq for Destination {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.service, &other.service)
+            && self.endpoint == other.endpoint
+            && self.address == other.address
+    }
+}
+
+/// The places that a connection takes at the gates of its endpoint and its service.
+#[derive(Debug)]
+pub struct ConnectionPlaces<T: Thing = Handover> {
+    /// At that of the endpoint, if it has one.
+    pub endpoint: Option<Stay<T>>,
+    /// At that of the service, if it has one.
+    pub service: Option<Stay<T>>,
+}
+
+impl<T: Thing> Default for ConnectionPlaces<T> {
+    fn default() -> Self {
+        Self { endpoint: None, service: None }
+    }
+}
+
+impl<T: Thing> ConnectionPlaces<T> {
+    /// The gates at which somebody waits for one of the places.
+    pub(crate) fn wanted_at(&self) -> impl Iterator<Item = &Arc<Gate<T>>> {
+        let both = [&self.endpoint, &self.service].into_iter().flatten();
+        both.filter(|place| place.is_wanted()).map(Stay::gate)
+    }
+
+    /// Whether somebody waits for one of the places.
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.wanted_at().next().is_some()
+    }
+}
+
+/// A connection that is off its reactor. Dropping it closes it.
+#[derive(Debug)]
+pub struct Handover<L: Debug + Send = OwnedFd> {
+    pub(crate) wire: L,
+    pub(crate) requests: u32,
+    pub(crate) narrow: bool,
+    pub(crate) opened: Instant,
+    pub(crate) places: ConnectionPlaces<Self>,
+}
+
+impl<L: Debug + Send> Thing for Handover<L> {
+    type Kind = Destination;
+}
+
+impl<L: Debug + Send> Handover<L> {
+    /// The connection, on this worker's reactor, where `watch` puts what it runs over.
+    ///
+    /// # Errors
+    /// Its places, for another one, when it has ended on the way or is too old.
+    pub fn receive<W: Wire<Loose = L>>(
+        self,
+        policy: &PoolPolicy,
+        now: Instant,
+        count: &OpenCount,
+        watch: impl FnOnce(L) -> Option<W>,
+    ) -> Result<Connection<W>, ConnectionPlaces<Self>> {
+        let Self { wire, requests, narrow, opened, places } = self;
+        let young = now.saturating_duration_since(opened) < policy.max_age;
+        // What has happened to it before it was watched here, only the kernel knows.
+        match watch(wire).filter(|wire| young && wire.is_quiet()) {
+            Some(socket) => {
+                Ok(Connection { socket, requests, narrow, opened, _counted: count.one_more(), places })
+            }
+            None => Err(places),
+        }
+    }
+}
