@@ -17,6 +17,7 @@ mod leaks;
 mod limits;
 mod regressions;
 mod servers;
+mod splice;
 mod streaming;
 mod syscalls;
 mod tunnels;

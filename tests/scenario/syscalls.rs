@@ -23,7 +23,7 @@ const WATCHED: u32 = 100;
 const SUMMARY: &str = "syscalls.txt";
 
 /// Calls by the name of the system call, from what `strace -c` writes.
-fn counts(summary: &str) -> HashMap<&str, u32> {
+pub(super) fn counts(summary: &str) -> HashMap<&str, u32> {
     // % time, seconds, usecs/call, calls, errors (or nothing), syscall
     let lines = summary.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.filter_map(|words| Some((*words.last()?, words.get(3)?.parse().ok()?))).collect()

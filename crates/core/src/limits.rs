@@ -34,6 +34,8 @@ pub const ACCEPTS_PER_TURN: usize = 64;
 pub const EVENTS_PER_TURN: usize = 256;
 /// Descriptors kept back for logs, admin, DNS and refusals.
 pub const DESCRIPTOR_RESERVE: usize = 64;
+/// Pipes of a worker through which large bodies go, with two descriptors each; fewer where descriptors are few.
+pub const PIPES: usize = 16;
 /// Connections that are answered 503 at once when every place is taken, at the same time and worker.
 pub const REFUSALS: usize = 16;
 /// Time a refused connection gets to read its answer.

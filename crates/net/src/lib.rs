@@ -9,12 +9,14 @@ pub mod connect;
 pub mod listen;
 pub mod machine;
 mod mailbox;
+mod pipe;
 mod prefetch;
 mod reactor;
 mod socket;
 mod wheel;
 
 pub use mailbox::{Mailbox, SeatWaker};
+pub use pipe::Pipe;
 pub use prefetch::prefetch;
 pub use reactor::{Owner, Reactor};
 pub use socket::{Socket, SocketId};

@@ -4,6 +4,7 @@
 //! is called again on the next event of the socket, which is the whole wake-up protocol. They are
 //! cancel-safe: a call that returns `Pending` has moved no byte.
 
+use crate::pipe::{Pipe, error_of};
 use crate::reactor::{Owner, Reactor, ready};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -117,6 +118,51 @@ impl Socket {
         }
     }
 
+    /// Moves up to `most` received bytes into `pipe`, `most` above 0; 0 is the end of what the peer sends.
+    /// `Pending` may also mean that the pipe takes no more: who drains it calls again.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_recv`] can do it.
+    pub fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {
+        loop {
+            let readiness = self.watched.readiness();
+            if readiness & ready::READ == 0 {
+                return Poll::Pending;
+            }
+            if readiness & ready::URGENT != 0 {
+                // A splice never gets beyond the mark of urgent data.
+                return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+            }
+            match pipe.fill(&self.fd, most) {
+                // A short one tells nothing: the pipe may have had no more slots.
+                Ok(n) => return Poll::Ready(Ok(n)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if pipe.held() == 0 => self.watched.clear(ready::READ),
+                // It may be the pipe that is full: the socket stays readable.
+                Err(Errno::AGAIN) => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error_of(error))),
+            }
+        }
+    }
+
+    /// Sends from `pipe`, which holds something; may take less than all.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_send`] can do it.
+    pub fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>> {
+        loop {
+            if self.watched.readiness() & ready::WRITE == 0 {
+                return Poll::Pending;
+            }
+            match pipe.drain(&self.fd) {
+                Ok(n) => return Poll::Ready(Ok(n)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.watched.clear(ready::WRITE),
+                Err(error) => return Poll::Ready(Err(error_of(error))),
+            }
+        }
+    }
+
     /// Whether a receive may give something (bytes, an end or an error).
     pub fn is_readable(&self) -> bool {
         self.watched.readiness() & ready::READ != 0
@@ -127,6 +173,14 @@ impl Socket {
     pub fn is_quiet(&self) -> bool {
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         matches!(rustix::net::recv(&self.fd, &mut [0; 1], flags), Err(Errno::AGAIN))
+    }
+
+    /// Looks whether there is more to receive, where a [`Self::poll_fill`] left that open: afterwards
+    /// [`Self::is_readable`] is true of the socket again. One system call.
+    pub fn look(&self) {
+        if self.is_quiet() {
+            self.watched.clear(ready::READ);
+        }
     }
 
     /// Whether the peer has said that it sends no more, or is gone. Bytes may still wait to be read.

@@ -9,7 +9,7 @@
 
 use crate::plan::Limits;
 use crate::ring::{CHUNK, LIMIT};
-use thalweg_core::limits::{DESCRIPTOR_RESERVE, REFUSALS};
+use thalweg_core::limits::{DESCRIPTOR_RESERVE, PIPES, REFUSALS};
 use thalweg_net::machine::Memory;
 
 const KIB: u64 = 1024;
@@ -40,6 +40,9 @@ const BUFFER_MAX: u64 = 256 * KIB;
 /// A request body of known length up to this is part of what an exchange costs anyway, in bytes.
 pub(crate) const SMALL_BODY: u64 = 16 * KIB;
 
+/// Pipes have at most this part of the descriptors.
+const PART_FOR_PIPES: usize = 64;
+
 /// The part of what flows may hold that is left to them under pressure.
 const PART_UNDER_PRESSURE: usize = 4;
 
@@ -61,8 +64,10 @@ pub struct Budget {
     pub workers: usize,
     /// Descriptors that may be open.
     pub descriptors: usize,
-    /// Descriptors that are for neither clients nor upstreams: listeners, refusals, logs, admin.
+    /// Descriptors that are for neither clients nor upstreams: listeners, refusals, pipes, logs, admin.
     pub own_descriptors: usize,
+    /// Pipes that a worker may have for large bodies.
+    pub pipes: usize,
     /// Bytes that the process and its sockets may use.
     pub memory: u64,
     /// Bytes of those that are shared out among connections and exchanges.
@@ -104,7 +109,10 @@ impl Budget {
             Memory::Cgroup(bytes) => bytes / 4 * 3,
             Memory::Machine(bytes) => bytes / 2,
         });
-        let own_descriptors = DESCRIPTOR_RESERVE + workers * (REFUSALS + 8 + listeners);
+        let without_pipes = DESCRIPTOR_RESERVE + workers * (REFUSALS + 8 + listeners);
+        let left = allowance.descriptors.saturating_sub(without_pipes);
+        let pipes = (left / PART_FOR_PIPES / workers / 2).min(PIPES);
+        let own_descriptors = without_pipes + workers * pipes * 2;
         let possible = allowance.descriptors.saturating_sub(own_descriptors) / 2;
         let wanted = limits.max_connections.unwrap_or(possible).min(possible).max(workers);
         let exchanges = limits.max_in_flight.unwrap_or(wanted).min(wanted);
@@ -117,6 +125,7 @@ impl Budget {
             workers,
             descriptors: allowance.descriptors,
             own_descriptors,
+            pipes,
             memory,
             shared,
             connections,

@@ -5,6 +5,7 @@
 //! receiver stalls the flow reads on until it holds the high mark; then it stops, so that TCP slows
 //! the sender, and goes on below half of the mark.
 
+use crate::pipes::LentPipe;
 use crate::ring::{CHUNK, Chunks, Ring};
 use crate::warm::Stack;
 use std::io::{self, IoSlice};
@@ -14,7 +15,11 @@ use thalweg_core::limits::{TURN_BYTES, TURN_BYTES_CROWDED};
 use thalweg_core::{Fault, Side};
 use thalweg_http::h1::encode::{CHUNK_END, write_chunk_head, write_last_chunk};
 use thalweg_http::{BodyReader, BodyStep, Framing};
-use thalweg_net::Socket;
+use thalweg_net::{Pipe, Socket};
+
+mod splice;
+
+use splice::Way;
 
 /// Payload from this size on is sent from where it was received; less is copied beside what waits,
 /// which is cheaper than a slice of its own.
@@ -30,6 +35,12 @@ pub(crate) trait Stream {
     fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
     /// As [`Socket::poll_send`].
     fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+    /// As [`Socket::poll_fill`].
+    fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>>;
+    /// As [`Socket::poll_drain`].
+    fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>>;
+    /// As [`Socket::look`].
+    fn look(&self);
 }
 
 impl Stream for Socket {
@@ -41,6 +52,18 @@ impl Stream for Socket {
     #[inline]
     fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         self.poll_send(slices)
+    }
+
+    fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {
+        self.poll_fill(pipe, most)
+    }
+
+    fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>> {
+        self.poll_drain(pipe)
+    }
+
+    fn look(&self) {
+        self.look();
     }
 }
 
@@ -102,6 +125,11 @@ pub(crate) enum Keep<'a> {
 }
 
 impl Keep<'_> {
+    /// Whether it has a use for the next bytes of the message.
+    fn is_keen(&self) -> bool {
+        matches!(self, Keep::Replay { whole: true, .. })
+    }
+
     fn record(&mut self, read: &[u8], used: usize) {
         match self {
             Keep::Surplus(surplus) => surplus.extend_from_slice(&read[used..]),
@@ -126,11 +154,14 @@ pub(crate) struct Flow {
     ended: bool,
     /// It holds the high mark and does not read until it holds half of it.
     paused: bool,
+    way: Way,
     /// Bytes to be sent first, of which `sent` are gone: heads, and payload while it is little.
     pending: Vec<u8>,
     sent: usize,
     /// Bytes to be sent after `pending`.
     ring: Ring,
+    /// Bytes to be sent after those in `ring`. It is here while it holds some, and within a pump.
+    pipe: Option<Box<LentPipe>>,
     /// Bytes handed to the kernel, heads and framing included.
     bytes: u64,
     /// Bytes of body taken from the sender.
@@ -147,9 +178,11 @@ impl Default for Flow {
             open_ended: false,
             ended: true,
             paused: false,
+            way: Way::Copies(0),
             pending: Vec::new(),
             sent: 0,
             ring: Ring::default(),
+            pipe: None,
             bytes: 0,
             body: 0,
             max_body: u64::MAX,
@@ -176,6 +209,7 @@ impl Flow {
         self.chunked = chunked;
         self.open_ended = !chunked && matches!(framing, Framing::Chunked | Framing::UntilClose);
         self.ended = self.reader.is_complete();
+        self.way = Way::Copies(0);
         &mut self.pending
     }
 
@@ -240,7 +274,7 @@ impl Flow {
 
     /// Sends what is held. Cancel-safe.
     pub(crate) fn poll_flush(&mut self, to: &impl Stream) -> Poll<io::Result<()>> {
-        while self.is_stalled() {
+        while self.in_memory() > 0 {
             let waiting = &self.pending[self.sent..];
             let n = if self.ring.is_empty() {
                 ready!(to.poll_send(&[IoSlice::new(waiting)]))?
@@ -253,11 +287,26 @@ impl Flow {
             };
             self.advance(n);
         }
-        Poll::Ready(Ok(()))
+        if self.pipe.is_some() { self.poll_drain(to) } else { Poll::Ready(Ok(())) }
     }
 
     /// Moves what can be moved; `moved` is set when bytes went anywhere. Cancel-safe.
     pub(crate) fn poll_pump<S: Stream>(
+        &mut self,
+        ends: &Ends<'_, S>,
+        means: &mut Means<'_>,
+        keep: Keep<'_>,
+        moved: &mut bool,
+    ) -> Poll<Result<Pumped, Broken>> {
+        let pumped = self.poll_move(ends, means, keep, moved);
+        if self.pipe.is_some() {
+            self.settle()?;
+        }
+        pumped
+    }
+
+    #[inline(always)]
+    fn poll_move<S: Stream>(
         &mut self,
         ends: &Ends<'_, S>,
         means: &mut Means<'_>,
@@ -280,9 +329,16 @@ impl Flow {
             if share == 0 {
                 return Poll::Ready(Ok(Pumped::Share));
             }
-            let room = room.min(means.scratch.len());
-            let n =
-                ready!(ends.from.poll_recv(&mut means.scratch[..room])).map_err(|_| Broken::SenderGone)?;
+            let spliced =
+                if self.is_spliced() { self.splice(ends.from, room, &keep, means.chunks)? } else { None };
+            let n = match spliced {
+                Some(received) => ready!(received),
+                None => {
+                    let room = room.min(means.scratch.len());
+                    let received = ends.from.poll_recv(&mut means.scratch[..room]);
+                    ready!(received).map_err(|_| Broken::SenderGone)?
+                }
+            };
             *moved = true;
             if n == 0 {
                 self.reader.end_of_input().map_err(Broken::Sender)?;
@@ -290,9 +346,13 @@ impl Flow {
                 continue;
             }
             share = share.saturating_sub(n);
+            if spliced.is_some() {
+                continue;
+            }
             let read = &means.scratch[..n];
             let used = self.take(read, Some(ends.to), means.chunks).map_err(Broken::Sender)?;
             keep.record(read, used);
+            self.weigh(n);
         }
     }
 
@@ -305,13 +365,19 @@ impl Flow {
     fn forget(&mut self) {
         self.pending.clear();
         self.sent = 0;
-        if !self.ring.is_empty() {
+        if !self.ring.is_empty() || self.pipe.is_some() {
             self.ring.clear();
+            self.pipe = None;
         }
     }
 
     /// Bytes held for the receiver.
     fn queued(&self) -> usize {
+        self.in_memory() + self.pipe.as_ref().map_or(0, |pipe| pipe.held())
+    }
+
+    /// Those of them that are in user memory.
+    fn in_memory(&self) -> usize {
         self.pending.len() - self.sent + self.ring.len()
     }
 
@@ -329,10 +395,7 @@ impl Flow {
             match self.reader.read(&input[at..])? {
                 BodyStep::Data { skip, len } => {
                     let payload = &input[at + skip..at + skip + len];
-                    self.body += len as u64;
-                    if self.body > self.max_body {
-                        return Err(Fault::request(413, "the request body is larger than allowed"));
-                    }
+                    self.count_body(len)?;
                     at += skip + len;
                     // In the middle of many small chunks nothing is sent: they go out together.
                     let goes_out = len >= LARGE || input.len() - at < DIRECT;

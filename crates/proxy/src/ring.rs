@@ -4,6 +4,7 @@
 //! a share of what the worker has left ([`Chunks::high_mark`]), so that few slow receivers get much, many
 //! get little, and all together stay within the limit but for a chunk each. Chunks go back to the pool as they are sent.
 
+use crate::pipes::Pipes;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -24,9 +25,10 @@ const MANY: usize = 32;
 /// Free chunks kept; more are given back to the allocator.
 const KEPT: usize = 64;
 
-/// The chunks of a worker.
+/// The chunks of a worker, and its pipes.
 #[derive(Debug)]
 pub(crate) struct Chunks {
+    pub(crate) pipes: Pipes,
     free: RefCell<Vec<Vec<u8>>>,
     lent: Cell<usize>,
     limit: Cell<usize>,
@@ -37,6 +39,7 @@ pub(crate) struct Chunks {
 impl Default for Chunks {
     fn default() -> Self {
         Self {
+            pipes: Pipes::default(),
             free: RefCell::default(),
             lent: Cell::new(0),
             limit: Cell::new(LIMIT),
@@ -52,6 +55,11 @@ impl Chunks {
     pub(crate) fn high_mark(&self) -> usize {
         let left = self.limit.get().saturating_sub(self.held());
         (left / PART).clamp(CHUNK, self.most.get())
+    }
+
+    /// Whether one direction may hold the most that any may.
+    pub(crate) fn is_plentiful(&self) -> bool {
+        self.high_mark() == self.most.get()
     }
 
     /// From now on flows may hold so many bytes together, but for a chunk each, and one of them so many.
@@ -71,9 +79,9 @@ impl Chunks {
         Slow(self.clone())
     }
 
-    /// Bytes in chunks that are lent.
+    /// Bytes in chunks and pipes that are lent.
     pub(crate) fn held(&self) -> usize {
-        self.lent.get() * CHUNK
+        self.lent.get() * CHUNK + self.pipes.held()
     }
 
     fn take(self: &Rc<Self>) -> Chunk {

@@ -93,6 +93,8 @@ impl Worker {
         let shared_sockets = view.plan.listeners.iter().map(|l| matches!(l.address, ListenAddress::Unix(_)));
         let doors = Doors::new(&reactor, sockets.into_iter().zip(shared_sockets))?;
         let meters = shared.registry.worker(id);
+        let chunks = Rc::new(Chunks::default());
+        chunks.pipes.set_most(shared.loads.budget.pipes);
         let log = shared.log.as_ref().map(|log| log.batch(meters.clone()));
         Ok(Rc::new(Self {
             id,
@@ -100,7 +102,7 @@ impl Worker {
             meters,
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             warm: Warm::default(),
-            chunks: Rc::default(),
+            chunks,
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
             pressure: Rc::new(Pressure::new(shared.loads.clone())),
@@ -423,6 +425,7 @@ impl Worker {
     fn heartbeat(&self, late: Duration) {
         self.meters.lag_us.set(late.as_micros() as i64);
         self.seats.trim();
+        self.chunks.pipes.trim();
         self.return_credits();
         if let Some(log) = &mut *self.log.borrow_mut() {
             log.flush();

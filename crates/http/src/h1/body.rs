@@ -144,6 +144,24 @@ impl BodyReader {
         }
     }
 
+    /// Bytes from here on that are payload and nothing else, where it needs no look at them to know:
+    /// with a length what is left of it, until close [`u64::MAX`], in chunks and at the end 0.
+    pub fn plain(&self) -> u64 {
+        match self.state {
+            State::Length => self.left,
+            State::UntilClose => u64::MAX,
+            _ => 0,
+        }
+    }
+
+    /// `n` bytes of payload, at most [`Self::plain`], have gone by unseen.
+    pub fn pass(&mut self, n: usize) {
+        debug_assert!(n as u64 <= self.plain(), "only payload may go by unseen");
+        if self.state == State::Length {
+            self.take(n, State::Done);
+        }
+    }
+
     /// The trailer fields that may be passed on, as lines with CR LF and without the empty line
     /// after them. Empty before the end.
     pub fn trailers(&self) -> &[u8] {

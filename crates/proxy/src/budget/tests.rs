@@ -24,7 +24,8 @@ fn worst(budget: &Budget) -> u64 {
 fn a_usual_machine_is_bounded_by_its_descriptors_and_leaves_sockets_to_the_kernel() {
     let budget = budget(Limits::default(), 20_000, 24 * GIB);
     assert_eq!(budget.memory, 12 * GIB);
-    assert_eq!(budget.connections, (20_000 - DESCRIPTOR_RESERVE - 2 * (REFUSALS + 9)) / 2 / 2 * 2);
+    let own = DESCRIPTOR_RESERVE + 2 * (REFUSALS + 9 + 2 * PIPES);
+    assert_eq!((budget.pipes, budget.connections), (PIPES, (20_000 - own) / 2 / 2 * 2));
     assert_eq!(budget.in_flight, budget.connections);
     assert_eq!(budget.bodies, budget.connections, "nothing is counted for nothing");
     assert_eq!(budget.socket_buffers, None);
@@ -83,6 +84,12 @@ fn descriptors_are_enough_for_all_that_is_taken_on() {
         let open = budget.own_descriptors + budget.connections + budget.upstream_connections;
         assert!(open <= descriptors.max(256), "{budget:?}");
     }
+}
+
+#[test]
+fn where_descriptors_are_few_pipes_are_fewer() {
+    let pipes = |descriptors| budget(Limits::default(), descriptors, 24 * GIB).pipes;
+    assert_eq!([0, 256, 1024, 65_536].map(pipes), [0, 0, 3, PIPES]);
 }
 
 #[test]

@@ -17,13 +17,30 @@ struct Simulated {
     breaks_at: usize,
     /// How often it refuses, of 10.
     reluctance: u32,
+    /// Whether its kernel can splice.
+    splices: bool,
+    /// Bytes that went into a pipe.
+    filled: Cell<usize>,
+    /// A splice left open whether there is more.
+    open: Cell<bool>,
 }
 
 impl Simulated {
     fn new(random: &mut fastrand::Rng, incoming: Vec<u8>, breaks_at: usize) -> Self {
         let reluctance = random.u32(..10);
+        let splices = random.u32(..8) > 0;
         let random = RefCell::new(random.fork());
-        Self { random, incoming, read: Cell::new(0), outgoing: RefCell::default(), breaks_at, reluctance }
+        Self {
+            random,
+            incoming,
+            read: Cell::new(0),
+            outgoing: RefCell::default(),
+            breaks_at,
+            reluctance,
+            splices,
+            filled: Cell::new(0),
+            open: Cell::new(false),
+        }
     }
 
     fn refuses(&self) -> bool {
@@ -33,7 +50,7 @@ impl Simulated {
     /// Some of what is possible, mostly much.
     fn some(&self, most: usize) -> usize {
         let mut random = self.random.borrow_mut();
-        if random.bool() { most } else { random.usize(1..=most) }
+        if random.u32(..4) > 0 { most } else { random.usize(1..=most) }
     }
 }
 
@@ -51,6 +68,7 @@ impl Stream for Simulated {
         let n = if most == 0 { 0 } else { self.some(most) };
         buffer[..n].copy_from_slice(&self.incoming[read..read + n]);
         self.read.set(read + n);
+        self.open.set(false);
         Poll::Ready(Ok(n))
     }
 
@@ -69,6 +87,49 @@ impl Stream for Simulated {
         outgoing.extend_from_slice(&bytes);
         Poll::Ready(Ok(n))
     }
+
+    fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {
+        if !self.splices {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        }
+        assert!(most > 0, "an empty splice");
+        let mut bytes = vec![0; most];
+        let n = match self.poll_recv(&mut bytes) {
+            Poll::Ready(Ok(n @ 1..)) => n,
+            other => return other,
+        };
+        let taken = pipe.write(&bytes[..n]);
+        // What the pipe has no slots for stays in the queue.
+        self.read.set(self.read.get() - n + *taken.as_ref().unwrap_or(&0));
+        self.filled.set(self.filled.get() + *taken.as_ref().unwrap_or(&0));
+        self.open.set(true);
+        match taken {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            taken => Poll::Ready(taken),
+        }
+    }
+
+    fn look(&self) {
+        self.open.set(false);
+    }
+
+    fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>> {
+        if !self.splices {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        }
+        if self.refuses() {
+            return Poll::Pending;
+        }
+        let mut outgoing = self.outgoing.borrow_mut();
+        if outgoing.len() >= self.breaks_at {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        assert!(pipe.held() > 0, "an empty splice");
+        let mut bytes = vec![0; self.some(pipe.held())];
+        let n = pipe.read(&mut bytes).unwrap();
+        outgoing.extend_from_slice(&bytes[..n]);
+        Poll::Ready(Ok(n))
+    }
 }
 
 /// A message: its payload, and how it is framed on the way in.
@@ -80,15 +141,16 @@ struct Message {
 
 impl Message {
     fn new(random: &mut fastrand::Rng) -> Self {
-        let len = match random.u32(..4) {
+        let len = match random.u32(..5) {
             0 => random.usize(1..100),
             1 => random.usize(1..CHUNK),
+            2 => random.usize(1..4_000_000),
             _ => random.usize(1..1_000_000),
         };
         let payload: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
-        match random.u32(..3) {
-            0 => Self { framing: Framing::Length(len as u64), wire: payload.clone(), payload },
-            1 => Self { framing: Framing::UntilClose, wire: payload.clone(), payload },
+        match random.u32(..5) {
+            0 | 1 => Self { framing: Framing::Length(len as u64), wire: payload.clone(), payload },
+            2 | 3 => Self { framing: Framing::UntilClose, wire: payload.clone(), payload },
             _ => Self { framing: Framing::Chunked, wire: in_chunks(&payload, random), payload },
         }
     }
@@ -129,7 +191,8 @@ fn decoded(sent: &[u8], chunked: bool) -> (Vec<u8>, bool) {
 const HEAD: &[u8] = b"the head of the message\r\n\r\n";
 const BEHIND: &[u8] = b"the next message";
 
-fn run(seed: u64) {
+/// Says how many bytes went through a pipe.
+fn run(seed: u64) -> usize {
     let mut random = fastrand::Rng::with_seed(seed);
     let message = Message::new(&mut random);
     let mut wire = message.wire.clone();
@@ -145,7 +208,9 @@ fn run(seed: u64) {
     let to = Simulated::new(&mut random, Vec::new(), receiver_breaks);
     let chunked = random.bool();
     let chunks = Rc::new(Chunks::default());
-    let mut scratch = vec![0; 64 * 1024];
+    chunks.pipes.set_most(random.usize(..3));
+    let most = chunks.high_mark();
+    let mut scratch = vec![0; if random.bool() { 64 * 1024 } else { HIGH_MARK }];
     let mut surplus = Vec::new();
     let mut flow = Flow::default();
     flow.reset();
@@ -161,7 +226,10 @@ fn run(seed: u64) {
         let pumped = flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved);
         let after = (from.read.get(), to.outgoing.borrow().len());
         assert!(before == after || moved, "bytes went somewhere unseen");
-        assert!(flow.queued() <= HIGH_MARK + scratch.len(), "it holds {} bytes", flow.queued());
+        assert!(flow.queued() <= most + scratch.len(), "it holds {} bytes", flow.queued());
+        let in_pipe = flow.queued() - flow.in_memory();
+        assert!(flow.pipe.is_none() || in_pipe > 0, "it keeps a pipe for nothing");
+        assert_eq!(chunks.pipes.held(), in_pipe);
         match pumped {
             Poll::Pending | Poll::Ready(Ok(Pumped::Share)) => {}
             Poll::Ready(Ok(Pumped::All)) => break None,
@@ -178,7 +246,7 @@ fn run(seed: u64) {
             assert_eq!(payload.len(), message.payload.len(), "the end came too early");
             assert!(whole || !chunked, "the last chunk is missing");
             assert!(BEHIND.starts_with(&surplus), "the surplus is what stands behind the message");
-            assert!(flow.is_done());
+            assert!(flow.is_done() && !from.open.get());
         }
         Some(Broken::SenderGone) => assert!(sender_breaks < usize::MAX),
         Some(Broken::Sender(_)) => assert!(sender_breaks < message.wire.len()),
@@ -186,20 +254,27 @@ fn run(seed: u64) {
     }
     flow.reset();
     assert_eq!(chunks.held(), 0, "chunks are kept back");
+    from.filled.get()
 }
 
 #[test]
 fn bytes_arrive_whole_and_in_order_or_the_break_is_seen() {
     if let Some(seed) = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return run(seed);
+        run(seed);
+        return;
     }
+    let mut spliced = 0;
     let seeds = if std::env::var_os("THALWEG_LONG").is_some() { 20_000 } else { 300 };
     for seed in 0..seeds {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-            eprintln!("the relay fails with SEED={seed}");
-            std::panic::resume_unwind(panic);
+        match std::panic::catch_unwind(|| run(seed)) {
+            Ok(filled) => spliced += usize::from(filled > 0),
+            Err(panic) => {
+                eprintln!("the relay fails with SEED={seed}");
+                std::panic::resume_unwind(panic);
+            }
         }
     }
+    assert!(spliced > seeds as usize / 20, "only {spliced} of {seeds} were spliced");
 }
 
 #[test]
@@ -253,4 +328,65 @@ fn a_body_is_kept_for_another_attempt_until_it_is_too_large() {
     record(b"67", 2);
     record(b"89next", 2);
     assert_eq!((&received[..], consumed, whole), (&b"head12345next"[..], 9, false));
+}
+
+/// A flow that is spliced to a receiver which takes nothing, with some bytes in the pipe.
+fn held_in_a_pipe(from: &Simulated, to: &Simulated, chunks: &Rc<Chunks>) -> Flow {
+    chunks.pipes.set_most(2);
+    let (mut scratch, mut surplus, mut moved) = (vec![0; 64 * 1024], Vec::new(), false);
+    let mut flow = Flow::default();
+    flow.reset();
+    flow.start(Framing::UntilClose, Side::Upstream, false);
+    flow.way = Way::Splices(0);
+    let mut means = Means::of(&mut scratch, chunks);
+    let pumped = flow.poll_pump(&Ends { from, to }, &mut means, Keep::Surplus(&mut surplus), &mut moved);
+    assert!(pumped.is_pending() && chunks.pipes.held() > 0);
+    flow
+}
+
+#[test]
+fn what_is_in_the_pipe_goes_before_what_is_copied_after_it() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let bytes: Vec<u8> = (0..1_000_000).map(|i| (i % 251) as u8).collect();
+    let eager = |s: Simulated| Simulated { reluctance: 0, splices: true, ..s };
+    let from = eager(Simulated::new(&mut random, bytes.clone(), usize::MAX));
+    let stalled = Simulated { reluctance: 10, ..Simulated::new(&mut random, Vec::new(), usize::MAX) };
+    let to = eager(Simulated::new(&mut random, Vec::new(), usize::MAX));
+    let chunks = Rc::new(Chunks::default());
+    let mut flow = held_in_a_pipe(&from, &stalled, &chunks);
+    flow.way = Way::Copies(0);
+    flow.paused = false;
+    let (mut scratch, mut surplus, mut moved) = (vec![0; 64 * 1024], Vec::new(), false);
+    // The receiver still takes nothing, and there is room again.
+    let room = HIGH_MARK - flow.queued();
+    assert!(flow.is_spliced() && room < HIGH_MARK);
+    let received = flow.splice(&from, 1, &Keep::Surplus(&mut surplus), &chunks).unwrap();
+    assert!(received.is_none() && flow.pipe.is_none() && chunks.pipes.held() == 0);
+    for _ in 0..100 {
+        let mut means = Means::of(&mut scratch, &chunks);
+        let ends = Ends { from: &from, to: &to };
+        let keep = Keep::Surplus(&mut surplus);
+        if let Poll::Ready(Ok(Pumped::All)) = flow.poll_pump(&ends, &mut means, keep, &mut moved) {
+            break;
+        }
+    }
+    assert!(*to.outgoing.borrow() == bytes, "bytes are lost, doubled or out of order");
+}
+
+#[test]
+fn a_body_that_is_spliced_has_its_bound_too() {
+    let mut random = fastrand::Rng::with_seed(4);
+    let eager = |s: Simulated| Simulated { reluctance: 0, splices: true, ..s };
+    let from = eager(Simulated::new(&mut random, vec![7; 1_000_000], usize::MAX));
+    let to = eager(Simulated::new(&mut random, Vec::new(), usize::MAX));
+    let chunks = Rc::new(Chunks::default());
+    chunks.pipes.set_most(2);
+    let (mut surplus, mut flow) = (Vec::new(), Flow::default());
+    flow.reset();
+    flow.start(Framing::UntilClose, Side::Downstream, false);
+    flow.bound(Some(100));
+    flow.way = Way::Splices(0);
+    let refused = flow.splice(&from, HIGH_MARK, &Keep::Surplus(&mut surplus), &chunks);
+    assert!(matches!(refused, Err(Broken::Sender(fault)) if fault.status == 413));
+    assert!(from.filled.get() > 0 && to.outgoing.borrow().is_empty());
 }

@@ -54,6 +54,23 @@ fn a_length_ends_at_its_last_byte() {
 }
 
 #[test]
+fn payload_that_goes_by_unseen_counts() {
+    let mut reader = BodyReader::new(Framing::Length(5), Side::Upstream);
+    assert_eq!(reader.plain(), 5);
+    reader.pass(2);
+    assert_eq!((reader.plain(), reader.remaining_length()), (3, Some(3)));
+    assert_eq!(reader.read(b"c"), Ok(BodyStep::Data { skip: 0, len: 1 }));
+    reader.pass(2);
+    assert_eq!((reader.plain(), reader.is_complete()), (0, true));
+    let mut reader = BodyReader::new(Framing::UntilClose, Side::Upstream);
+    reader.pass(7);
+    assert_eq!((reader.plain(), reader.is_complete()), (u64::MAX, false));
+    for framing in [Framing::Empty, Framing::Chunked] {
+        assert_eq!(BodyReader::new(framing, Side::Upstream).plain(), 0, "{framing:?}");
+    }
+}
+
+#[test]
 fn empty_bodies_are_complete_from_the_start() {
     for framing in [Framing::Empty, Framing::Length(0)] {
         let mut reader = BodyReader::new(framing, Side::Upstream);
