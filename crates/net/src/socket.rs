@@ -14,7 +14,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// What the kernel is told to hold where it is to hold little, in bytes.
-pub(crate) const LITTLE: u32 = 32 * 1024;
+pub(crate) const LITTLE: u32 = 16 * 1024;
+/// What it is told to hold for a peer that may turn out to be one of many slow ones, in bytes.
+const SOME: u32 = 64 * 1024;
 
 /// A socket's number on its reactor, good as long as it is open.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -145,6 +147,12 @@ impl Socket {
     /// Whether the deadline set last has passed.
     pub fn expired(&self) -> bool {
         self.reactor.readiness(self.id) & ready::EXPIRED != 0
+    }
+
+    /// Lets the kernel hold no more than some KiB that are not on their way yet: its send buffer follows from what
+    /// the link could carry, on a fast one megabytes from the start, whether the peer reads or not.
+    pub fn hold_some_unsent(&self) {
+        let _ = SockRef::from(&self.fd).set_tcp_notsent_lowat(SOME);
     }
 
     /// Lets the kernel hold little that is not on its way yet: for a peer that reads slowly, where many
