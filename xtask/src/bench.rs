@@ -4,7 +4,8 @@
 //! load and backend to another, CPU time per exchange as the figure that is judged. Order of a run: build or
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
-//! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds.
+//! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that of
+//! small requests beside thousands of slow readers.
 
 mod configs;
 mod contestant;
@@ -16,6 +17,7 @@ mod process;
 mod report;
 mod rounds;
 mod single;
+mod slow;
 mod stream;
 
 use std::fs;
@@ -41,6 +43,8 @@ pub(crate) enum Bench {
     Small(Small),
     /// Large bodies: downloads over a long link, CPU per gigabyte on loopback
     Stream(stream::Stream),
+    /// Small requests beside thousands of clients that read slowly: latency, memory of proxy and kernel
+    Slow(slow::Slow),
 }
 
 #[derive(clap::Args)]
@@ -85,6 +89,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Small(args) => small(args),
         Bench::Stream(args) => stream::run(args),
+        Bench::Slow(args) => slow::run(args),
     }
 }
 
@@ -145,6 +150,12 @@ fn write_result(bench: &str, text: &str) -> Result<()> {
     fs::write(&path, text)?;
     println!("bench: written to {name}");
     Ok(())
+}
+
+/// A TCP setting of this machine.
+fn kernel_setting(name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Small {

@@ -26,6 +26,8 @@ pub const DRAIN_SILENCE: Duration = Duration::from_secs(2);
 pub const TURN_BYTES: usize = 512 * 1024;
 /// The same while many receivers are slow.
 pub const TURN_BYTES_CROWDED: usize = 64 * 1024;
+/// Exchanges that wait for slow clients and go on in one turn of a worker, where they are many.
+pub const LAGGARDS_PER_TURN: usize = 1;
 /// Bytes of a request that are kept, head and body, so that it can be sent again.
 pub const REPLAY: usize = 64 * 1024;
 /// Connections accepted by a worker in one turn.

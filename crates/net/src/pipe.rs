@@ -4,7 +4,7 @@
 //! [`Socket::poll_drain`](crate::Socket::poll_drain) what is in the pipe to a socket: the kernel passes
 //! pages on and copies nothing. Invariant: [`Pipe::held`] is what is in the pipe, as it has one user only.
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use std::cell::Cell;
@@ -61,14 +61,14 @@ impl Pipe {
     }
 
     /// Moves up to `most` bytes from a socket into it.
-    pub(crate) fn fill(&self, from: &OwnedFd, most: usize) -> Result<usize, Errno> {
+    pub(crate) fn fill(&self, from: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
         let n = splice(from, None, &self.into, None, most, FLAGS)?;
         self.held.set(self.held() + n);
         Ok(n)
     }
 
     /// Moves what is in it to a socket, as much as that takes.
-    pub(crate) fn drain(&self, to: &OwnedFd) -> Result<usize, Errno> {
+    pub(crate) fn drain(&self, to: BorrowedFd<'_>) -> Result<usize, Errno> {
         let n = splice(&self.out, None, to, None, self.held(), FLAGS)?;
         self.held.set(self.held() - n);
         Ok(n)

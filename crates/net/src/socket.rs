@@ -15,7 +15,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// What the kernel is told to hold where it is to hold little, in bytes.
-pub(crate) const LITTLE: u32 = 32 * 1024;
+pub(crate) const LITTLE: u32 = 16 * 1024;
+/// What it is told to hold for a peer that may turn out to be one of many slow ones, in bytes.
+const SOME: u32 = 64 * 1024;
+
+const OPEN: &str = "a socket that lives has its descriptor";
 
 /// A socket's number on its reactor, good as long as it is open.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -24,14 +28,8 @@ pub struct SocketId(pub(crate) u32);
 /// A non-blocking stream socket with its readiness and its one deadline. Dropping it closes it.
 #[derive(Debug)]
 pub struct Socket {
-    // Before the descriptor: what is closed must not be called any more.
-    watched: Watched,
-    fd: OwnedFd,
-}
-
-/// A place on a reactor.
-#[derive(Debug)]
-struct Watched {
+    /// Here until it is dropped or taken off the reactor.
+    fd: Option<OwnedFd>,
     id: u32,
     reactor: Rc<Reactor>,
 }
@@ -43,7 +41,7 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn accepted(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
         let id = reactor.add(fd.as_fd(), owner, ready::WRITE)?;
-        Ok(Self { watched: Watched { id, reactor: reactor.clone() }, fd })
+        Ok(Self { fd: Some(fd), id, reactor: reactor.clone() })
     }
 
     /// Takes a socket whose connect is under way.
@@ -52,20 +50,20 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn connecting(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
         let id = reactor.add(fd.as_fd(), owner, 0)?;
-        Ok(Self { watched: Watched { id, reactor: reactor.clone() }, fd })
+        Ok(Self { fd: Some(fd), id, reactor: reactor.clone() })
     }
 
     /// Who is called from now on.
     pub fn set_owner(&self, owner: Owner) {
-        self.watched.reactor.set_owner(self.watched.id, owner);
+        self.reactor.set_owner(self.id, owner);
     }
 
     /// Whether the connect has ended; an error when it failed.
     pub fn poll_connected(&self) -> Poll<io::Result<()>> {
-        if self.watched.readiness() & ready::WRITE == 0 {
+        if self.readiness() & ready::WRITE == 0 {
             return Poll::Pending;
         }
-        match rustix::net::sockopt::socket_error(&self.fd) {
+        match rustix::net::sockopt::socket_error(self.as_fd()) {
             Ok(Ok(())) => Poll::Ready(Ok(())),
             Ok(Err(error)) | Err(error) => Poll::Ready(Err(error.into())),
         }
@@ -74,21 +72,21 @@ impl Socket {
     /// Receives into `buffer` (not empty); 0 is the end of what the peer sends.
     pub fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
-            let readiness = self.watched.readiness();
+            let readiness = self.readiness();
             if readiness & ready::READ == 0 {
                 return Poll::Pending;
             }
-            match rustix::net::recv(&self.fd, &mut *buffer, rustix::net::RecvFlags::empty()) {
+            match rustix::net::recv(self.as_fd(), &mut *buffer, rustix::net::RecvFlags::empty()) {
                 Ok((n, _)) => {
                     // A short read has emptied the queue, unless an end, an error or urgent data
                     // stands behind it.
                     if n < buffer.len() && readiness & (ready::PEER_CLOSED | ready::URGENT) == 0 {
-                        self.watched.clear(ready::READ);
+                        self.clear(ready::READ);
                     }
                     return Poll::Ready(Ok(n));
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.watched.clear(ready::READ),
+                Err(Errno::AGAIN) => self.clear(ready::READ),
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
@@ -97,22 +95,22 @@ impl Socket {
     /// Sends from `slices`; may take less than all.
     pub fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
-            if self.watched.readiness() & ready::WRITE == 0 {
+            if self.readiness() & ready::WRITE == 0 {
                 return Poll::Pending;
             }
             let sent = match slices {
-                [one] => rustix::net::send(&self.fd, one, rustix::net::SendFlags::NOSIGNAL),
-                many => rustix::io::writev(&self.fd, many),
+                [one] => rustix::net::send(self.as_fd(), one, rustix::net::SendFlags::NOSIGNAL),
+                many => rustix::io::writev(self.as_fd(), many),
             };
             match sent {
                 Ok(n) => {
                     if n < slices.iter().map(|slice| slice.len()).sum() {
-                        self.watched.clear(ready::WRITE);
+                        self.clear(ready::WRITE);
                     }
                     return Poll::Ready(Ok(n));
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.watched.clear(ready::WRITE),
+                Err(Errno::AGAIN) => self.clear(ready::WRITE),
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
@@ -125,7 +123,7 @@ impl Socket {
     /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_recv`] can do it.
     pub fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {
         loop {
-            let readiness = self.watched.readiness();
+            let readiness = self.readiness();
             if readiness & ready::READ == 0 {
                 return Poll::Pending;
             }
@@ -133,11 +131,11 @@ impl Socket {
                 // A splice never gets beyond the mark of urgent data.
                 return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
             }
-            match pipe.fill(&self.fd, most) {
+            match pipe.fill(self.as_fd(), most) {
                 // A short one tells nothing: the pipe may have had no more slots.
                 Ok(n) => return Poll::Ready(Ok(n)),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if pipe.held() == 0 => self.watched.clear(ready::READ),
+                Err(Errno::AGAIN) if pipe.held() == 0 => self.clear(ready::READ),
                 // It may be the pipe that is full: the socket stays readable.
                 Err(Errno::AGAIN) => return Poll::Pending,
                 Err(error) => return Poll::Ready(Err(error_of(error))),
@@ -151,13 +149,13 @@ impl Socket {
     /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_send`] can do it.
     pub fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>> {
         loop {
-            if self.watched.readiness() & ready::WRITE == 0 {
+            if self.readiness() & ready::WRITE == 0 {
                 return Poll::Pending;
             }
-            match pipe.drain(&self.fd) {
+            match pipe.drain(self.as_fd()) {
                 Ok(n) => return Poll::Ready(Ok(n)),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.watched.clear(ready::WRITE),
+                Err(Errno::AGAIN) => self.clear(ready::WRITE),
                 Err(error) => return Poll::Ready(Err(error_of(error))),
             }
         }
@@ -165,80 +163,77 @@ impl Socket {
 
     /// Whether a receive may give something (bytes, an end or an error).
     pub fn is_readable(&self) -> bool {
-        self.watched.readiness() & ready::READ != 0
+        self.readiness() & ready::READ != 0
     }
 
     /// Asks the kernel, beyond what events have told so far, whether nothing has come: no byte, no end,
     /// no error. One system call.
     pub fn is_quiet(&self) -> bool {
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-        matches!(rustix::net::recv(&self.fd, &mut [0; 1], flags), Err(Errno::AGAIN))
+        matches!(rustix::net::recv(self.as_fd(), &mut [0; 1], flags), Err(Errno::AGAIN))
     }
 
     /// Looks whether there is more to receive, where a [`Self::poll_fill`] left that open: afterwards
     /// [`Self::is_readable`] is true of the socket again. One system call.
     pub fn look(&self) {
         if self.is_quiet() {
-            self.watched.clear(ready::READ);
+            self.clear(ready::READ);
         }
     }
 
     /// Whether the peer has said that it sends no more, or is gone. Bytes may still wait to be read.
     pub fn peer_closed(&self) -> bool {
-        self.watched.readiness() & ready::PEER_CLOSED != 0
+        self.readiness() & ready::PEER_CLOSED != 0
     }
 
     /// Whether the connection is gone in both directions (reset, or closed by both sides).
     pub fn is_gone(&self) -> bool {
-        self.watched.readiness() & ready::GONE != 0
+        self.readiness() & ready::GONE != 0
     }
 
     /// Sets (or with `None` takes away) the deadline, from now on; its owner is called when it passes.
     pub fn set_deadline(&self, after: Option<Duration>) {
-        self.watched.reactor.set_deadline(self.watched.id, after);
+        self.reactor.set_deadline(self.id, after);
     }
 
     /// Takes it off the reactor: only the descriptor is left, for another reactor.
-    pub fn unwatch(self) -> OwnedFd {
-        let Self { watched, fd } = self;
-        watched.reactor.unwatch(fd.as_fd());
-        fd
+    pub fn unwatch(mut self) -> OwnedFd {
+        self.reactor.unwatch(self.as_fd());
+        self.fd.take().expect(OPEN)
     }
 
     /// Its number.
     pub fn id(&self) -> SocketId {
-        SocketId(self.watched.id)
+        SocketId(self.id)
     }
 
     /// Whether the deadline set last has passed.
     pub fn expired(&self) -> bool {
-        self.watched.readiness() & ready::EXPIRED != 0
+        self.readiness() & ready::EXPIRED != 0
+    }
+
+    /// Lets the kernel hold no more than some KiB that are not on their way yet: its send buffer follows from what
+    /// the link could carry, on a fast one megabytes from the start, whether the peer reads or not.
+    pub fn hold_some_unsent(&self) {
+        let _ = SockRef::from(self).set_tcp_notsent_lowat(SOME);
     }
 
     /// Lets the kernel hold little that is not on its way yet: for a peer that reads slowly, where many
     /// do. What is on its way is not bounded by this.
     pub fn hold_little_unsent(&self) {
-        let _ = SockRef::from(&self.fd).set_tcp_notsent_lowat(LITTLE);
+        let _ = SockRef::from(self).set_tcp_notsent_lowat(LITTLE);
     }
 
     /// Says to the peer that no more bytes will come.
     pub fn shutdown_write(&self) {
-        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
+        let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
     }
 
     /// Makes the close a reset, so that the peer sees that what it got is not whole.
     pub fn reset_on_close(&self) {
-        let _ = rustix::net::sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+        let _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
     }
-}
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-impl Watched {
     fn readiness(&self) -> u8 {
         self.reactor.readiness(self.id)
     }
@@ -248,7 +243,14 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl AsFd for Socket {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect(OPEN).as_fd()
+    }
+}
+
+impl Drop for Socket {
     fn drop(&mut self) {
         // Closing the only descriptor takes it out of the epoll set.
         self.reactor.remove(self.id, None);

@@ -4,11 +4,15 @@
 //! deadlines allow. That is fine while there are places. When there are none, the slowest of them
 //! is called off for each new connection, so that an attacker with any number of slow
 //! connections keeps nobody out. Endpoints that are slow cost no client its place.
+//!
+//! Where laggards are a crowd, what happens on their connections waits in a queue of its own, of which a few are
+//! served per turn: thousands of them that can go on at once would otherwise all stand in front of a small request.
 
 use crate::exchange::{Client, Exchange};
 use crate::owner::Target;
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use thalweg_net::SocketId;
@@ -34,6 +38,8 @@ struct Laggard {
     last: Instant,
     /// Bytes that it had moved when the window began, and has moved now.
     bytes: (u64, u64),
+    /// It stands in the queue.
+    queued: bool,
 }
 
 impl Laggard {
@@ -56,6 +62,8 @@ pub(crate) struct Laggards {
     hand: Cell<usize>,
     /// Seats whose clients have been called off and that have not been polled since.
     called_off: RefCell<Vec<u32>>,
+    /// Seats on whose connections something has happened, in that order.
+    queue: RefCell<VecDeque<u32>>,
 }
 
 impl Laggards {
@@ -74,7 +82,8 @@ impl Laggards {
                 }
             }
             none => {
-                *none = Some(Laggard { socket, listener, since: now, last: now, bytes: (bytes, bytes) });
+                let (since, last, bytes, queued) = (now, now, (bytes, bytes), false);
+                *none = Some(Laggard { socket, listener, since, last, bytes, queued });
             }
         }
     }
@@ -102,6 +111,30 @@ impl Laggards {
         let at = self.find_slowest(now, of)?;
         self.hand.set(at + 1);
         Some((at as u32, self.seats.borrow_mut()[at].take()?))
+    }
+
+    /// Lets a laggard wait for its turn; whether the one at this seat is a laggard.
+    pub(crate) fn put_off(&self, seat: u32) -> bool {
+        let mut seats = self.seats.borrow_mut();
+        let Some(Some(laggard)) = seats.get_mut(seat as usize) else { return false };
+        if !std::mem::replace(&mut laggard.queued, true) {
+            self.queue.borrow_mut().push_back(seat);
+        }
+        true
+    }
+
+    /// The next one whose turn it is. Its exchange may have ended meanwhile.
+    pub(crate) fn next_in_queue(&self) -> Option<u32> {
+        let seat = self.queue.borrow_mut().pop_front()?;
+        if let Some(Some(laggard)) = self.seats.borrow_mut().get_mut(seat as usize) {
+            laggard.queued = false;
+        }
+        Some(seat)
+    }
+
+    /// Whether somebody waits for a turn.
+    pub(crate) fn has_queue(&self) -> bool {
+        !self.queue.borrow().is_empty()
     }
 
     /// Seats to be polled because their clients have been called off.
@@ -176,6 +209,19 @@ mod tests {
         assert_eq!(slowest(1000), None, "one is brisk, one is new");
         laggards.forget(2);
         assert_eq!([slowest(1150), slowest(9000)], [Some(6), None]);
+    }
+
+    #[test]
+    fn a_laggard_stands_in_the_queue_once_and_again_after_its_turn() {
+        let (laggards, now) = (Laggards::default(), Instant::now());
+        [3, 1].into_iter().for_each(|seat| laggards.note(seat, (SocketId::default(), 0), now, 0));
+        assert!(!laggards.put_off(2) && !laggards.put_off(9) && !laggards.has_queue(), "no laggards");
+        assert!([3, 1, 3].into_iter().all(|seat| laggards.put_off(seat)));
+        assert_eq!(laggards.next_in_queue(), Some(3));
+        assert!(laggards.put_off(3));
+        laggards.forget(1);
+        let rest: Vec<_> = std::iter::from_fn(|| laggards.next_in_queue()).collect();
+        assert_eq!(rest, [1, 3], "whose exchange waits no more still gets its turn");
     }
 
     #[test]

@@ -384,7 +384,9 @@ impl Flow {
     /// Bytes that may be read now; `None`: not before the receiver has taken some.
     fn room(&mut self, mark: usize) -> Option<usize> {
         let queued = self.queued();
-        self.paused = queued >= mark || (self.paused && queued > mark / 2);
+        // At the least mark all is to be gone first: what is read behind a rest begins another chunk.
+        let low = if mark > CHUNK { mark / 2 } else { 0 };
+        self.paused = queued >= mark || (self.paused && queued > low);
         (!self.paused).then(|| mark - queued)
     }
 

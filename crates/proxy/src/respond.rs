@@ -5,7 +5,7 @@ use crate::exchange::{Client, Exchange};
 use crate::pace::Pace;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
-use crate::ring::Slow;
+use crate::ring::{Counted, Unsent};
 use crate::serve::Served;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -33,8 +33,8 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         let fields = x.response.fields.iter_mut();
         fields.filter(|field| field.id == FieldId::ContentLength).for_each(|field| field.keep = true);
     }
-    if worker.chunks.is_crowded() && !matches!(framing, Framing::Empty | Framing::Length(..SMALL)) {
-        client.socket.hold_little_unsent();
+    if !matches!(framing, Framing::Empty | Framing::Length(..SMALL)) {
+        narrow(worker, client, &mut Unsent::default());
     }
     // The rest of an unfinished request could not be told from the next one.
     x.keep_alive &= x.upward.is_done() && !worker.is_draining();
@@ -87,7 +87,7 @@ pub(crate) async fn respond(
     upstream: Upstream,
 ) -> Served {
     let mut surplus = Vec::new();
-    let mut watch = Watch { upward_open: !x.upward.is_done(), pace: None, slow: None, narrow: false };
+    let mut watch = Watch { upward_open: !x.upward.is_done(), ..Watch::default() };
     let outcome = poll_fn(|context| {
         if watch.pace.is_some() && client.socket.expired() {
             return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or_else(|| late(x))));
@@ -129,16 +129,32 @@ pub(crate) async fn respond(
     }
 }
 
+/// Tells the kernel to hold no more for the client than it should now, when that is less than it has been told.
+fn narrow(worker: &Worker, client: &Client, told: &mut Unsent) {
+    let unsent = worker.chunks.unsent();
+    if unsent > *told {
+        *told = unsent;
+        match unsent {
+            Unsent::Any => {}
+            Unsent::Some => client.socket.hold_some_unsent(),
+            Unsent::Little => client.socket.hold_little_unsent(),
+        }
+    }
+}
+
 /// What is watched while a response takes more than one turn.
+#[derive(Default)]
 struct Watch {
     /// There may be more of the request.
     upward_open: bool,
     /// Of the client, with what it sends and takes.
     pace: Option<Pace>,
+    /// Counted from the second turn on.
+    under_way: Option<Counted>,
     /// Counted while the client keeps bytes waiting.
-    slow: Option<Slow>,
-    /// The kernel has been told to hold little for the client.
-    narrow: bool,
+    slow: Option<Counted>,
+    /// What the kernel has been told to hold for the client.
+    unsent: Unsent,
 }
 
 impl Watch {
@@ -158,9 +174,8 @@ impl Watch {
             worker.note_lag(client, x, bytes);
             self.slow.get_or_insert_with(|| worker.chunks.count_slow());
         }
-        if worker.chunks.is_crowded() && !std::mem::replace(&mut self.narrow, true) {
-            client.socket.hold_little_unsent();
-        }
+        self.under_way.get_or_insert_with(|| worker.chunks.count_under_way());
+        narrow(worker, client, &mut self.unsent);
         x.set_deadline(client, now, rate.window);
         count_bytes(x);
         Ok(())

@@ -20,7 +20,7 @@ const PART: usize = 8;
 pub(crate) const LIMIT: usize = 64 * 1024 * 1024;
 /// From this part of the limit on, slow receivers are many.
 const CROWD: usize = 8;
-/// So are more than this.
+/// So are more than this; and so many large responses under way may turn out to have slow receivers.
 const MANY: usize = 32;
 /// Free chunks kept; more are given back to the allocator.
 const KEPT: usize = 64;
@@ -33,7 +33,18 @@ pub(crate) struct Chunks {
     lent: Cell<usize>,
     limit: Cell<usize>,
     most: Cell<usize>,
+    under_way: Cell<usize>,
     slow: Cell<usize>,
+}
+
+/// What the kernel is to hold for a receiver of what is not on its way to it yet.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Unsent {
+    /// What it likes.
+    #[default]
+    Any,
+    Some,
+    Little,
 }
 
 impl Default for Chunks {
@@ -44,6 +55,7 @@ impl Default for Chunks {
             lent: Cell::new(0),
             limit: Cell::new(LIMIT),
             most: Cell::new(HIGH_MARK),
+            under_way: Cell::new(0),
             slow: Cell::new(0),
         }
     }
@@ -73,10 +85,24 @@ impl Chunks {
         self.slow.get() > MANY || self.held() > self.limit.get() / CROWD
     }
 
+    /// What the kernel is to hold for each receiver of a large response now.
+    pub(crate) fn unsent(&self) -> Unsent {
+        match self.is_crowded() {
+            true => Unsent::Little,
+            // Thousands that begin together fill the kernel's memory before the first of them stalls.
+            false if self.under_way.get() > MANY => Unsent::Some,
+            false => Unsent::Any,
+        }
+    }
+
+    /// Counts a response that takes more than one turn, as long as it is kept.
+    pub(crate) fn count_under_way(self: &Rc<Self>) -> Counted {
+        Counted::new(self, |pool| &pool.under_way)
+    }
+
     /// Counts a receiver that keeps bytes waiting, as long as it is kept.
-    pub(crate) fn count_slow(self: &Rc<Self>) -> Slow {
-        self.slow.set(self.slow.get() + 1);
-        Slow(self.clone())
+    pub(crate) fn count_slow(self: &Rc<Self>) -> Counted {
+        Counted::new(self, |pool| &pool.slow)
     }
 
     /// Bytes in chunks and pipes that are lent.
@@ -91,13 +117,21 @@ impl Chunks {
     }
 }
 
-/// A receiver that keeps bytes waiting.
+/// One more in a count of the worker, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Slow(Rc<Chunks>);
+pub(crate) struct Counted(Rc<Chunks>, fn(&Chunks) -> &Cell<usize>);
 
-impl Drop for Slow {
+impl Counted {
+    fn new(pool: &Rc<Chunks>, count: fn(&Chunks) -> &Cell<usize>) -> Self {
+        count(pool).set(count(pool).get() + 1);
+        Self(pool.clone(), count)
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.slow.set(self.0.slow.get() - 1);
+        let count = (self.1)(&self.0);
+        count.set(count.get() - 1);
     }
 }
 
@@ -224,6 +258,21 @@ mod tests {
         assert!(rings[999].len() >= CHUNK, "everybody got something");
         drop(rings);
         assert_eq!((pool.high_mark(), pool.held()), (HIGH_MARK, 0));
+    }
+
+    #[test]
+    fn the_kernel_holds_less_for_many_and_little_for_many_that_are_slow() {
+        let pool = Rc::new(Chunks::default());
+        let mut under_way: Vec<_> = (0..MANY).map(|_| pool.count_under_way()).collect();
+        assert_eq!(pool.unsent(), Unsent::Any);
+        under_way.push(pool.count_under_way());
+        assert_eq!(pool.unsent(), Unsent::Some);
+        let slow: Vec<_> = (0..=MANY).map(|_| pool.count_slow()).collect();
+        assert_eq!(pool.unsent(), Unsent::Little);
+        drop(slow);
+        assert_eq!(pool.unsent(), Unsent::Some);
+        under_way.pop();
+        assert_eq!(pool.unsent(), Unsent::Any);
     }
 
     #[test]

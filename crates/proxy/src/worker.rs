@@ -129,7 +129,8 @@ impl Worker {
         let mut beat = self.reactor.now() + HEARTBEAT;
         let mut full = false;
         loop {
-            let sleeps = !full && !self.tunnels.have_more() && self.mailbox().may_sleep();
+            let has_more = full || self.tunnels.have_more() || self.laggards.has_queue();
+            let sleeps = !has_more && self.mailbox().may_sleep();
             let look = self.pressure.next_look(self.reactor.now(), beat);
             let next = self.reactor.next_deadline().map_or(look, |deadline| deadline.min(look));
             let timeout =
@@ -165,6 +166,10 @@ impl Worker {
             self.poll_tunnel(tunnel);
         }
         for seat in self.laggards.take_called_off() {
+            self.poll_seat(seat);
+        }
+        for _ in 0..limits::LAGGARDS_PER_TURN {
+            let Some(seat) = self.laggards.next_in_queue() else { break };
             self.poll_seat(seat);
         }
         self.mailbox().take(&mut lists.commands, &mut lists.woken);
@@ -208,6 +213,7 @@ impl Worker {
 
     fn call(self: &Rc<Self>, owner: Owner) {
         match Target::from(owner) {
+            Target::Seat(seat) if self.chunks.is_crowded() && self.laggards.put_off(seat) => {}
             Target::Seat(seat) => self.poll_seat(seat),
             Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
             Target::Parked(place) => self.unpark(place),

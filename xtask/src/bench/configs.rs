@@ -66,6 +66,23 @@ pub(crate) fn thalweg(listen: SocketAddr, backend: SocketAddr) -> String {
     format!("{}routes:\n  - to: one\n", thalweg_head(listen, backend))
 }
 
+/// The product before two services: small answers, and large bodies under `/length/`.
+pub(crate) fn thalweg_slow(
+    listen: SocketAddr,
+    metrics: SocketAddr,
+    small: SocketAddr,
+    large: SocketAddr,
+) -> String {
+    format!(
+        "listeners: {{ web: {{ address: \"{listen}\" }} }}\n\
+         metrics: {{ address: \"{metrics}\" }}\n\
+         services:\n  small: {{ endpoints: [ \"http://{small}\" ] }}\n  \
+         large: {{ endpoints: [ \"http://{large}\" ] }}\n\
+         routes:\n  - {{ name: large, match: {{ path: \"/length/*\" }}, to: large }}\n  \
+         - {{ name: small, to: small }}\n"
+    )
+}
+
 fn thalweg_head(listen: SocketAddr, backend: SocketAddr) -> String {
     format!(
         "listeners: {{ web: {{ address: \"{listen}\" }} }}\n\

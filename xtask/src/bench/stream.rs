@@ -152,12 +152,6 @@ fn origin(programs: &Programs, place: &mut Place) -> Result<Running> {
     place.start(command, &folder, address, ("bench", "/"))
 }
 
-/// A TCP setting of this machine, for the method.
-fn kernel_setting(name: &str) -> String {
-    let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// `perf` if it is here.
 fn perf() -> Option<Command> {
     locate("perf".as_ref()).map(Command::new)

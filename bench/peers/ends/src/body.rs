@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::sync::LazyLock;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -42,8 +43,13 @@ impl Framing {
     }
 }
 
-/// The block: the same in every process.
-fn block() -> Vec<u8> {
+/// The block: the same in every process, and there once in each.
+fn block() -> &'static [u8] {
+    static BLOCK_OF_ALL: LazyLock<Vec<u8>> = LazyLock::new(random_block);
+    &BLOCK_OF_ALL
+}
+
+fn random_block() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {
         state ^= state << 13;
@@ -62,7 +68,7 @@ fn chunks(bytes: &[u8]) -> Vec<u8> {
 
 /// Compares a body with what it has to be.
 pub(crate) struct Check {
-    block: Vec<u8>,
+    block: &'static [u8],
     at: usize,
     /// Bytes seen so far.
     pub(crate) bytes: u64,
@@ -95,7 +101,7 @@ impl Check {
 /// Sends bodies from memory of the kernel, so that the ends cost as little as they can.
 pub(crate) struct Sender {
     framing: Framing,
-    block: Vec<u8>,
+    block: &'static [u8],
     /// Repeated blocks, as they go over the wire.
     memory: OwnedFd,
     /// Bytes of one block in it.
@@ -106,13 +112,22 @@ impl Sender {
     pub(crate) fn new(framing: Framing) -> io::Result<Self> {
         let block = block();
         let framed = match framing {
-            Framing::Length => block.clone(),
-            Framing::Chunked => chunks(&block),
+            Framing::Length => block.to_vec(),
+            Framing::Chunked => chunks(block),
         };
         let memory = memfd_create("body", MemfdFlags::CLOEXEC)?;
         let mut file = std::fs::File::from(memory.try_clone()?);
         io::Write::write_all(&mut file, &framed.repeat(BLOCKS))?;
         Ok(Self { framing, block, memory, framed: framed.len() as u64 })
+    }
+
+    /// Sends from byte `at` on of a body of `length` bytes without framing, as much as the socket takes at once.
+    pub(crate) fn send_some(&self, to: &TcpStream, at: u64, length: u64) -> io::Result<u64> {
+        let all = (BLOCK * BLOCKS) as u64;
+        let mut from = at % all;
+        let most = (all - from).min(length - at);
+        let sent = rustix::fs::sendfile(to, &self.memory, Some(&mut from), most as usize)?;
+        Ok(sent as u64)
     }
 
     /// Sends a whole body of `length` bytes, its end included.
@@ -161,7 +176,7 @@ mod tests {
 
     #[test]
     fn four_chunks_make_a_block() {
-        let framed = chunks(&block());
+        let framed = chunks(block());
         assert_eq!(framed.len(), BLOCK + 4 * "3ffd\r\n\r\n".len());
         assert!(framed.starts_with(b"3ffd\r\n"));
     }

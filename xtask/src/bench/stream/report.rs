@@ -7,9 +7,9 @@ use anyhow::Result;
 use super::entrant::{Entrant, Peer};
 use super::link::{Link, Position, Seconds};
 use super::loopback::{Sample, Table, Turns};
-use super::{Part, Stream, kernel_setting};
+use super::{Part, Stream};
 use crate::bench::figures::{Gate, spread, write_gates};
-use crate::bench::{LOAD_CPU, PROXY_CPU, machine};
+use crate::bench::{LOAD_CPU, PROXY_CPU, kernel_setting, machine};
 
 /// Most time of a download over the long link, as a multiple of the direct one's.
 const LINK_GATE: f64 = 1.05;

@@ -1,0 +1,148 @@
+//! The client of small requests: kept-alive connections at a fixed rate, whatever the answers' pace.
+//!
+//! A time counts from the moment at which its request was to be sent, not from that at which it was: a delay that
+//! holds up later requests counts in each of them. The first span is for warming up and says nothing; each other one says `SPAN count p50 p99 most`, all together
+//! `RESULT count p50 p99 most bad`, times in microseconds.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// Time in which an answer must come; a connection without one counts as broken.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is asked for, and for how long.
+pub(crate) struct Pace<'a> {
+    /// The body that each answer must have.
+    pub(crate) text: &'a str,
+    pub(crate) connections: usize,
+    /// Requests per second on all connections together.
+    pub(crate) rate: u32,
+    /// Time of one span.
+    pub(crate) span: Duration,
+    /// Spans that count.
+    pub(crate) spans: u32,
+}
+
+/// A connection: requests that are due, the first of which has been sent when `asked`; what came of its answer.
+struct Asker {
+    stream: TcpStream,
+    due: VecDeque<Instant>,
+    asked: bool,
+    answer: Vec<u8>,
+}
+
+/// Sends `rate` requests per second, in turn on all connections, and measures each.
+pub(crate) fn run(address: SocketAddr, pace: &Pace<'_>) -> io::Result<()> {
+    let askers: io::Result<Vec<_>> = (0..pace.connections).map(|_| Asker::connect(address)).collect();
+    let mut askers = askers?;
+    let (start, mut next, mut bad) = (Instant::now(), 0_u32, 0_u64);
+    let mut all = Vec::new();
+    for span in 0..=pace.spans {
+        let end = start + pace.span * (span + 1);
+        let mut times = Vec::new();
+        loop {
+            let now = Instant::now();
+            if now >= end {
+                break;
+            }
+            let mut due = start + Duration::from_secs(1) * next / pace.rate;
+            while due <= now && !askers.is_empty() {
+                let turn = next as usize % askers.len();
+                askers[turn].due.push_back(due);
+                next += 1;
+                due = start + Duration::from_secs(1) * next / pace.rate;
+            }
+            askers.retain_mut(|asker| {
+                let good = asker.go_on(pace.text, &mut times).is_ok();
+                bad += u64::from(!good);
+                good
+            });
+            wait(&askers, due.min(end))?;
+        }
+        if span > 0 {
+            all.extend_from_slice(&times);
+            println!("SPAN {}", figures(&mut times));
+        }
+    }
+    println!("RESULT {} {bad}", figures(&mut all));
+    Ok(())
+}
+
+/// Waits until something has come, or a moment.
+fn wait(askers: &[Asker], until: Instant) -> io::Result<()> {
+    let mut sockets: Vec<_> = askers.iter().map(|asker| PollFd::new(&asker.stream, PollFlags::IN)).collect();
+    let time = until.saturating_duration_since(Instant::now());
+    let time = rustix::time::Timespec::try_from(time).map_err(io::Error::other)?;
+    match poll(&mut sockets, Some(&time)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Asker {
+    fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, due: VecDeque::new(), asked: false, answer: Vec::new() })
+    }
+
+    /// Sends what is due and takes what has come; an error when the connection is of no use any more.
+    fn go_on(&mut self, text: &str, times: &mut Vec<Duration>) -> io::Result<()> {
+        while let Some(due) = self.due.front().copied() {
+            if !self.asked {
+                (&self.stream).write_all(b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n")?;
+                self.asked = true;
+            }
+            if !self.receive(text)? {
+                let late = due.elapsed() > PATIENCE;
+                return if late { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) };
+            }
+            times.push(due.elapsed());
+            self.due.pop_front();
+            (self.asked, self.answer) = (false, Vec::new());
+        }
+        Ok(())
+    }
+
+    /// Whether the whole answer has come.
+    fn receive(&mut self, text: &str) -> io::Result<bool> {
+        let mut bytes = [0; 4096];
+        match (&self.stream).read(&mut bytes) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.answer.extend_from_slice(&bytes[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        if !self.answer.ends_with(text.as_bytes()) {
+            return Ok(false);
+        }
+        let good = self.answer.starts_with(b"HTTP/1.1 200 ");
+        if good { Ok(true) } else { Err(io::Error::other("the answer is not what it has to be")) }
+    }
+}
+
+/// Count, median, 99th percentile and most, in microseconds.
+fn figures(times: &mut [Duration]) -> String {
+    times.sort_unstable();
+    let at = |part: usize| times.get((times.len() * part / 100).min(times.len().saturating_sub(1)));
+    let micros = |time: Option<&Duration>| time.map_or(0, Duration::as_micros);
+    let [median, far, most] = [at(50), at(99), times.last()].map(micros);
+    format!("{} {median} {far} {most}", times.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_hundred() {
+        let mut times: Vec<_> = (1..=100).rev().map(Duration::from_micros).collect();
+        assert_eq!(figures(&mut times), "100 51 100 100");
+        assert_eq!(figures(&mut []), "0 0 0 0");
+    }
+}
