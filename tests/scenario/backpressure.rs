@@ -14,7 +14,7 @@ use thalweg_tests::upstream::Listener;
 use thalweg_tests::vitals::resident;
 use thalweg_tests::{Bare, Message, Noise, Proxy, STEP, Talk, Vitals};
 
-use super::{proxy, watchdog};
+use super::{config, proxy, watchdog};
 
 /// Bytes of a body of which a slow receiver leaves most with the sender for a while.
 const LONG: u64 = 24 << 20;
@@ -29,54 +29,65 @@ const OFFERED: u64 = 1 << 30;
 /// less than a tenth of what is offered.
 const IN_KERNEL: u64 = 80 << 20;
 
-/// Reads 1 KB at a time at 1 KB per 20 ms for a while, then as fast as it can; gives the number of bytes when all of
-/// them were right.
-fn read_slowly(from: &mut impl Read, seed: u64) -> Result<u64, String> {
+/// How somebody reads: so many pieces of at most so many bytes, with a pause behind each; then as fast as it can.
+struct Slowly(usize, usize, Duration);
+
+/// 1 KB per 20 ms, for a second.
+const TRICKLE: Slowly = Slowly(50, 1024, Duration::from_millis(20));
+/// 640 KB/s, for four times [`IDLE`].
+const STEADY: Slowly = Slowly(40, 64 * 1024, Duration::from_millis(100));
+/// The idle deadline where [`STEADY`] readers are not to be cut. What the kernel holds for them lasts longer.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Reads a body; gives the number of its bytes when all of them were right.
+fn read_slowly(from: &mut impl Read, seed: u64, how: &Slowly) -> Result<u64, String> {
     let (mut noise, mut bytes) = (Noise::new(seed), vec![0; 64 * 1024]);
     let mut pieces = 0;
     loop {
-        let most = if pieces < 50 { 1024 } else { bytes.len() };
+        let most = if pieces < how.0 { how.1 } else { bytes.len() };
         let len = from.read(&mut bytes[..most]).map_err(|error| format!("{error} at {}", noise.given()))?;
         if len == 0 {
             return Ok(noise.given());
         }
         noise.check(&bytes[..len]).map_err(|at| format!("byte {at} is wrong"))?;
         pieces += 1;
-        if pieces < 50 {
-            thread::sleep(Duration::from_millis(20)); // The pace of the reader.
+        if pieces < how.0 {
+            thread::sleep(how.2); // The pace of the reader.
         }
     }
 }
 
-#[test]
-fn a_slow_reader_gets_every_byte() {
-    let _watchdog = watchdog("a_slow_reader_gets_every_byte");
+/// A proxy with an idle deadline of [`IDLE`].
+fn strict(url: &str) -> Proxy {
+    let timeouts = format!("defaults: {{ timeouts: {{ idle: {}ms }} }}", IDLE.as_millis());
+    Proxy::start(&config(&[url], &timeouts))
+}
+
+fn a_client_reads(how: &Slowly, proxy: fn(&str) -> Proxy) {
     let upstream = Bare::start(|talk| {
         talk.head()?;
         talk.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LONG}\r\n\r\n"))?;
         talk.send(Noise::new(2).take(usize::try_from(LONG).unwrap()))
     });
-    let proxy = proxy(&[&upstream.url()]);
+    let proxy = proxy(&upstream.url());
     let mut client = Talk::open(proxy.web()).unwrap();
     set_socket_recv_buffer_size(client.stream(), RECEIVE).unwrap();
     client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
     let head = client.head().unwrap();
-    assert_eq!(read_slowly(&mut client.body(&head), 2), Ok(LONG));
+    assert_eq!(read_slowly(&mut client.body(&head), 2, how), Ok(LONG));
 }
 
-#[test]
-fn an_upstream_that_reads_slowly_gets_every_byte() {
-    let _watchdog = watchdog("an_upstream_that_reads_slowly_gets_every_byte");
+fn an_upstream_reads(how: &'static Slowly, proxy: fn(&str) -> Proxy) {
     let upstream = Bare::start(|talk| {
         let _ = set_socket_recv_buffer_size(talk.stream(), RECEIVE);
         let head = talk.head()?;
-        let said = match read_slowly(&mut talk.body(&head), 3) {
+        let said = match read_slowly(&mut talk.body(&head), 3, how) {
             Ok(bytes) => bytes.to_string(),
             Err(reason) => reason,
         };
         talk.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{said}", said.len()))
     });
-    let proxy = proxy(&[&upstream.url()]);
+    let proxy = proxy(&upstream.url());
     let mut client = Talk::open(proxy.web()).unwrap();
     client.send(format!("PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {LONG}\r\n\r\n")).unwrap();
     client.send(Noise::new(3).take(usize::try_from(LONG).unwrap())).unwrap();
@@ -84,6 +95,43 @@ fn an_upstream_that_reads_slowly_gets_every_byte() {
     let mut said = String::new();
     client.body(&head).read_to_string(&mut said).unwrap();
     assert_eq!(said, LONG.to_string());
+}
+
+fn one_end_of_a_tunnel_reads(how: &Slowly, proxy: fn(&str) -> Proxy) {
+    let upstream = Bare::start(|talk| {
+        talk.head()?;
+        talk.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: noise\r\n\r\n")?;
+        talk.send(Noise::new(5).take(usize::try_from(LONG).unwrap()))
+    });
+    let proxy = proxy(&upstream.url());
+    let mut client = Talk::open(proxy.web()).unwrap();
+    set_socket_recv_buffer_size(client.stream(), RECEIVE).unwrap();
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: noise\r\n\r\n").unwrap();
+    assert_eq!(client.head().unwrap().status(), 101);
+    assert_eq!(read_slowly(&mut client.stream().take(LONG), 5, how), Ok(LONG));
+}
+
+#[test]
+fn a_slow_reader_gets_every_byte() {
+    let _watchdog = watchdog("a_slow_reader_gets_every_byte");
+    a_client_reads(&TRICKLE, |url| proxy(&[url]));
+}
+
+#[test]
+fn an_upstream_that_reads_slowly_gets_every_byte() {
+    let _watchdog = watchdog("an_upstream_that_reads_slowly_gets_every_byte");
+    an_upstream_reads(&TRICKLE, |url| proxy(&[url]));
+}
+
+#[test]
+fn who_reads_what_the_kernel_holds_is_at_work_although_nothing_can_be_handed_over() {
+    let _watchdog =
+        watchdog("who_reads_what_the_kernel_holds_is_at_work_although_nothing_can_be_handed_over");
+    thread::scope(|scope| {
+        scope.spawn(|| a_client_reads(&STEADY, strict));
+        scope.spawn(|| an_upstream_reads(&STEADY, strict));
+        scope.spawn(|| one_end_of_a_tunnel_reads(&STEADY, strict));
+    });
 }
 
 /// Sends piece after piece until all that is offered has gone, or the other side has taken nothing for a while; gives

@@ -28,6 +28,8 @@ struct Wait {
     timed: bool,
     /// Of the client, with its request body.
     pace: Option<Pace>,
+    /// What the endpoint had acknowledged when it was looked at last, of a body that took more than one turn.
+    acknowledged: i64,
 }
 
 /// Sends the request (head, body) and returns when the final response's head has been composed.
@@ -43,7 +45,7 @@ pub(crate) async fn await_response(
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
     poll_fn(|context| {
         if client.socket.expired() {
-            return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or_else(|| late(x))));
+            expire(worker, client, x, upstream, &mut wait)?;
         }
         if !x.upward.is_done() && !wait.refused {
             send(worker, client, x, upstream, (&mut wait, context))?;
@@ -54,6 +56,9 @@ pub(crate) async fn await_response(
         }
         if (x.upward.is_done() || wait.refused) && !wait.timed {
             wait.timed = true;
+            if wait.pace.is_some() {
+                wait.acknowledged = x.upward.acknowledged(&upstream.connection.socket);
+            }
             worker.forget_lag(x);
             // An exchange that waits holds no more than it must.
             x.upward.cool(&worker.warm.buffers);
@@ -99,11 +104,12 @@ fn send(
         return Ok(());
     }
     let (now, rate, bytes) = (worker.reactor.now(), x.rate(), x.upward.body());
-    let pace = wait.pace.get_or_insert_with(|| Pace::new(now, bytes));
+    let pace = wait.pace.get_or_insert_with(|| Pace::new(now));
     if x.upward.is_stalled() {
-        pace.restart(now, bytes);
+        pace.restart();
+        wait.acknowledged = x.upward.acknowledged(&upstream.connection.socket);
         worker.forget_lag(x);
-    } else if pace.is_too_slow(now, bytes, rate) {
+    } else if pace.is_too_slow(now, bytes.cast_signed(), rate) {
         return Err(Fault::new(FaultKind::ClientTimeout, "the request body comes too slowly"));
     } else {
         worker.note_lag(client, x, bytes);
@@ -226,7 +232,30 @@ fn check_switch(x: &Exchange, head: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The deadline has passed: whose fault is it?
+/// The deadline has passed. An endpoint that reads what the kernel holds for it gets another.
+fn expire(
+    worker: &Worker,
+    client: &Client,
+    x: &Exchange,
+    upstream: &Upstream,
+    wait: &mut Wait,
+) -> Result<(), Fault> {
+    let now = worker.reactor.now();
+    if let Some(fault) = x.overdue(now) {
+        return Err(fault);
+    }
+    if wait.pace.is_some() && (wait.timed || x.upward.is_stalled()) && !worker.is_called_off(x) {
+        let acknowledged = x.upward.acknowledged(&upstream.connection.socket);
+        if std::mem::replace(&mut wait.acknowledged, acknowledged) < acknowledged {
+            let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
+            x.set_deadline(client, now, if wait.timed { timeouts.first_byte } else { timeouts.idle });
+            return Ok(());
+        }
+    }
+    Err(late(x))
+}
+
+/// Whose fault is a deadline that has passed?
 fn late(x: &Exchange) -> Fault {
     if x.upward.is_stalled() {
         Fault::new(FaultKind::ConnectionWriteTimeout, "the endpoint stopped reading the request")

@@ -106,6 +106,10 @@ impl Laggards {
         noted.take(LOOKED_AT).min().map(|(_, at)| at)
     }
 
+    fn knows(&self, seat: u32) -> bool {
+        matches!(self.seats.borrow().get(seat as usize), Some(Some(_)))
+    }
+
     /// Takes it out.
     fn take_slowest(&self, now: Instant, of: Option<u16>) -> Option<(u32, Laggard)> {
         let at = self.find_slowest(now, of)?;
@@ -171,6 +175,11 @@ impl Worker {
             self.reactor.expire_now(laggard.socket);
             self.laggards.called_off.borrow_mut().push(seat);
         }
+    }
+
+    /// Whether the client of the exchange has been called off, so that others have its place.
+    pub(crate) fn is_called_off(&self, x: &Exchange) -> bool {
+        matches!(Target::from(x.owner), Target::Seat(seat) if x.lags && !self.laggards.knows(seat))
     }
 
     /// Whether others need the place of this client soon.

@@ -267,6 +267,12 @@ impl Flow {
         self.bytes
     }
 
+    /// Bytes that the receiver has acknowledged, less what it had not of an earlier message when this one began.
+    /// One system call.
+    pub(crate) fn acknowledged(&self, to: &Socket) -> i64 {
+        self.bytes.cast_signed() - to.unacknowledged().cast_signed()
+    }
+
     /// Bytes of body taken from the sender.
     pub(crate) fn body(&self) -> u64 {
         self.body

@@ -90,7 +90,7 @@ pub(crate) async fn respond(
     let mut watch = Watch { upward_open: !x.upward.is_done(), ..Watch::default() };
     let outcome = poll_fn(|context| {
         if watch.pace.is_some() && client.socket.expired() {
-            return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or_else(|| late(x))));
+            watch.expire(worker, client, x)?;
         }
         let ends = Ends { from: &upstream.connection.socket, to: &client.socket };
         let mut moved = false;
@@ -161,18 +161,20 @@ impl Watch {
     /// Moves the deadline on, and refuses a client that keeps the exchange alive with next to nothing.
     fn keep(&mut self, worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
         let (now, rate) = (worker.reactor.now(), x.rate());
-        let bytes = x.downward.bytes() + x.upward.body();
-        let pace = self.pace.get_or_insert_with(|| Pace::new(now, bytes));
-        if !x.downward.is_stalled() {
+        let pace = self.pace.get_or_insert_with(|| Pace::new(now));
+        if x.downward.is_stalled() {
+            if pace.is_too_slow(now, moved(client, x), rate) {
+                return Err(Fault::new(FaultKind::ClientTimeout, "the client reads too slowly"));
+            }
+            // What its receive buffer takes at first is no reason to spare it when places run out.
+            let handed = x.downward.bytes() + x.upward.body();
+            worker.note_lag(client, x, handed);
+            self.slow.get_or_insert_with(|| worker.chunks.count_slow());
+        } else {
             // The endpoint has sent no more: an event stream may be as slow as it likes.
-            pace.restart(now, bytes);
+            pace.restart();
             worker.forget_lag(x);
             self.slow = None;
-        } else if pace.is_too_slow(now, bytes, rate) {
-            return Err(Fault::new(FaultKind::ClientTimeout, "the client reads too slowly"));
-        } else {
-            worker.note_lag(client, x, bytes);
-            self.slow.get_or_insert_with(|| worker.chunks.count_slow());
         }
         self.under_way.get_or_insert_with(|| worker.chunks.count_under_way());
         narrow(worker, client, &mut self.unsent);
@@ -180,6 +182,25 @@ impl Watch {
         count_bytes(x);
         Ok(())
     }
+
+    /// The deadline has passed. A client that reads what the kernel holds for it gets another.
+    fn expire(&mut self, worker: &Worker, client: &Client, x: &Exchange) -> Result<(), Fault> {
+        let (now, rate) = (worker.reactor.now(), x.rate());
+        if let Some(fault) = x.overdue(now) {
+            return Err(fault);
+        }
+        let pace = self.pace.as_mut().filter(|_| x.downward.is_stalled() && !worker.is_called_off(x));
+        if pace.is_some_and(|pace| pace.goes_on(now, moved(client, x), rate)) {
+            x.set_deadline(client, now, rate.window);
+            return Ok(());
+        }
+        Err(late(x))
+    }
+}
+
+/// What the client has done for the exchange: bytes that it has acknowledged, and sent.
+fn moved(client: &Client, x: &Exchange) -> i64 {
+    x.downward.acknowledged(&client.socket) + x.upward.body().cast_signed()
 }
 
 /// Moves what can be moved of a request whose response has begun; says whether there may be more.

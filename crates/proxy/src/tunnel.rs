@@ -34,6 +34,8 @@ pub(crate) struct Tunnel {
     idle: Duration,
     up_open: bool,
     down_open: bool,
+    /// What neither side had acknowledged when the deadline passed, since nothing has been moved.
+    left: Option<u64>,
     /// Counted until the end.
     _places: Places,
     _underway: Underway,
@@ -65,7 +67,8 @@ impl Tunnel {
         upstream.connection.socket.set_owner(owner);
         client.socket.set_deadline(Some(idle));
         let (up_open, down_open) = (true, true);
-        Box::new(Self { client, x, upstream, idle, up_open, down_open, _places: places, _underway: underway })
+        let (_places, _underway) = (places, underway);
+        Box::new(Self { client, x, upstream, idle, up_open, down_open, left: None, _places, _underway })
     }
 
     /// Moves what can be moved; `Ready` when the tunnel has ended. Cancel-safe.
@@ -82,10 +85,10 @@ impl Tunnel {
     }
 
     fn pump(&mut self, worker: &Worker) -> Result<Moved, Fault> {
-        let Self { client, x, upstream, .. } = self;
-        if client.socket.expired() {
+        if self.client.socket.expired() && !self.goes_on() {
             return Err(Fault::new(FaultKind::ConnectionReadTimeout, "the tunnel was idle for too long"));
         }
+        let Self { client, x, upstream, .. } = self;
         let (down, up) = (&client.socket, &upstream.connection.socket);
         let (mut moved, mut come) = (false, Moved::All);
         let mut none = Vec::new();
@@ -114,9 +117,21 @@ impl Tunnel {
         }
         if moved {
             client.socket.set_deadline(Some(self.idle));
+            self.left = None;
             count_bytes(x);
         }
         Ok(come)
+    }
+
+    /// Nothing has been moved for too long. A side that reads what the kernel holds for it gets another deadline.
+    fn goes_on(&mut self) -> bool {
+        let left = self.client.socket.unacknowledged() + self.upstream.connection.socket.unacknowledged();
+        let goes_on = left > 0 && self.left.is_none_or(|before| left < before);
+        if goes_on {
+            self.left = Some(left);
+            self.client.socket.set_deadline(Some(self.idle));
+        }
+        goes_on
     }
 
     /// Records the exchange and closes both connections.
