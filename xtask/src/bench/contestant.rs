@@ -179,7 +179,8 @@ pub(crate) fn find(args: &Small) -> Result<Vec<Contestant>> {
 /// The binary of a package of this workspace: the one that was given, or built now with the profile dist.
 pub(crate) fn built(package: &str, given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
-        return Ok(path.to_owned());
+        // It is started in a folder of its own.
+        return std::path::absolute(path).with_context(|| format!("no path: {}", path.display()));
     }
     run(cargo("build --profile dist --package").arg(package))?;
     let metadata = MetadataCommand::new().current_dir(root()).no_deps().exec()?;
