@@ -31,11 +31,10 @@ pub(crate) struct Tunnel {
     client: Client,
     x: Exchange,
     upstream: Upstream,
-    idle: Duration,
     up_open: bool,
     down_open: bool,
-    /// What neither side had acknowledged when the deadline passed, since nothing has been moved.
-    left: Option<u64>,
+    /// What neither side had acknowledged when the deadline passed; more than there can be since something moved.
+    left: u64,
     /// Counted until the end.
     _places: Places,
     _underway: Underway,
@@ -62,13 +61,12 @@ impl Tunnel {
         x.upward.reset();
         x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&early);
         x.downward.start(Framing::UntilClose, Side::Upstream, false);
-        let idle = x.route().map(|route| route.timeouts).unwrap_or_default().idle;
         client.socket.set_owner(owner);
         upstream.connection.socket.set_owner(owner);
-        client.socket.set_deadline(Some(idle));
+        client.socket.set_deadline(Some(idle(&x)));
         let (up_open, down_open) = (true, true);
         let (_places, _underway) = (places, underway);
-        Box::new(Self { client, x, upstream, idle, up_open, down_open, left: None, _places, _underway })
+        Box::new(Self { client, x, upstream, up_open, down_open, left: u64::MAX, _places, _underway })
     }
 
     /// Moves what can be moved; `Ready` when the tunnel has ended. Cancel-safe.
@@ -116,8 +114,8 @@ impl Tunnel {
             }
         }
         if moved {
-            client.socket.set_deadline(Some(self.idle));
-            self.left = None;
+            client.socket.set_deadline(Some(idle(x)));
+            self.left = u64::MAX;
             count_bytes(x);
         }
         Ok(come)
@@ -126,10 +124,10 @@ impl Tunnel {
     /// Nothing has been moved for too long. A side that reads what the kernel holds for it gets another deadline.
     fn goes_on(&mut self) -> bool {
         let left = self.client.socket.unacknowledged() + self.upstream.connection.socket.unacknowledged();
-        let goes_on = left > 0 && self.left.is_none_or(|before| left < before);
+        let goes_on = left > 0 && left < self.left;
         if goes_on {
-            self.left = Some(left);
-            self.client.socket.set_deadline(Some(self.idle));
+            self.left = left;
+            self.client.socket.set_deadline(Some(idle(&self.x)));
         }
         goes_on
     }
@@ -141,6 +139,11 @@ impl Tunnel {
         }
         record(worker, &self.client, &mut self.x);
     }
+}
+
+/// The longest silence that the route allows.
+fn idle(x: &Exchange) -> Duration {
+    x.route().map(|route| route.timeouts).unwrap_or_default().idle
 }
 
 fn fault_of(broken: Broken) -> Fault {
