@@ -64,3 +64,10 @@ pub trait Balance {
 registry::balancers! {
     round_robin "each endpoint in turn, as often as its weight says, evenly interleaved";
 }
+
+/// The hash of a key.
+pub fn key_hash(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}

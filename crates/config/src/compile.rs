@@ -10,7 +10,7 @@ use crate::spec::{Declared, FileSpec};
 use crate::validate::{self, Bounds, Deadlines, Names, Target};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use thalweg_proxy::plan::{Plan, Route, ServiceId};
+use thalweg_proxy::plan::{Plan, Route, ServiceId, To};
 use thalweg_route::Table;
 use thalweg_upstream::Service;
 
@@ -112,7 +112,7 @@ impl Routes {
             self.routes.push(Route {
                 name,
                 filters: checked.filters,
-                service: ServiceId(service),
+                to: To::Service(ServiceId(service)),
                 timeouts,
                 limits: checked.bounds.resolve(self.bounds),
             });

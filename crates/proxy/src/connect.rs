@@ -94,7 +94,7 @@ async fn find(
 
 /// The service of the exchange's route, borrowed from the view so that the exchange stays free.
 pub(crate) fn service<'a>(view: &'a PlanView, x: &Exchange) -> Result<&'a LocalService, Fault> {
-    view.service(x.route).ok_or(Fault::new(FaultKind::ProxyInternalError, "the route has no service"))
+    view.service(x.service).ok_or(Fault::new(FaultKind::ProxyInternalError, "the route has no service"))
 }
 
 /// Gives a connection back to its pool.

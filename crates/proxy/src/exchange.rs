@@ -6,7 +6,7 @@
 
 use crate::doors::Place;
 use crate::pace::Rate;
-use crate::plan::Route;
+use crate::plan::{Route, ServiceId};
 use crate::relay::Flow;
 use crate::view::{LocalService, PlanView};
 use std::net::{IpAddr, Ipv4Addr};
@@ -162,6 +162,8 @@ pub(crate) struct Exchange {
     pub(crate) lags: bool,
 
     pub(crate) route: Option<RouteId>,
+    /// The service of the route, or the one drawn of several.
+    pub(crate) service: Option<ServiceId>,
     /// Time spent waiting for places.
     pub(crate) waited: Duration,
     pub(crate) attempts: Attempts,
@@ -215,6 +217,7 @@ impl Exchange {
             keep_alive: false,
             lags: false,
             route: None,
+            service: None,
             waited: Duration::ZERO,
             attempts: Attempts::default(),
             tried: Vec::new(),
@@ -249,6 +252,7 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.keep_alive = false;
         self.route = None;
+        self.service = None;
         self.waited = Duration::ZERO;
         self.attempts.clear();
         self.tried.clear();
@@ -310,9 +314,9 @@ impl Exchange {
         self.view.as_ref()?.route(self.route)
     }
 
-    /// The service of the route, once it is found.
+    /// The service that the request goes to, once it is found.
     pub(crate) fn service(&self) -> Option<&LocalService> {
-        self.view.as_ref()?.service(self.route)
+        self.view.as_ref()?.service(self.service)
     }
 
     /// Sets the client's deadline: `after` from now on, or sooner where the whole exchange must end.

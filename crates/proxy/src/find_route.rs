@@ -1,12 +1,15 @@
-//! Phase 2: which route takes the request.
+//! Phase 2: which route takes the request, and which of its services.
 
 use crate::exchange::{Client, Exchange};
+use crate::plan::{ServiceId, Split, To};
+use crate::request_key::request_key;
+use crate::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::{Framing, RequestHead};
 use thalweg_route::{FieldLookup, Query};
 
 /// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
-pub(crate) fn find_route(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
+pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let fields = Fields { head: &x.request, bytes: &x.received };
     let query = Query {
         listener: client.listener,
@@ -19,10 +22,29 @@ pub(crate) fn find_route(client: &Client, x: &mut Exchange) -> Result<(), Fault>
     };
     let found = x.view().plan.table.find(&query);
     x.route = found;
-    match found {
-        Some(_) => bound(x),
-        None => Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request")),
-    }
+    let Some(route) = x.route() else {
+        return Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request"));
+    };
+    x.service = match &route.to {
+        To::Service(service) => Some(*service),
+        To::Split(split) => draw(split, x, || worker.chance() as u64),
+    };
+    bound(x)
+}
+
+/// One of the services, as often as its weight says: by the key where there is one, which so stays with
+/// one service, else by chance.
+fn draw(split: &Split, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<ServiceId> {
+    let key = split.key.as_ref().and_then(|key| request_key(key, x));
+    let total: u64 = split.parts.iter().map(|(_, weight)| u64::from(*weight)).sum();
+    let mut left = ((u128::from(key.unwrap_or_else(chance)) * u128::from(total)) >> 64) as u64;
+    let found = split.parts.iter().find(|(_, weight)| {
+        let weight = u64::from(*weight);
+        let is_it = left < weight;
+        left = left.saturating_sub(weight);
+        is_it
+    });
+    found.map(|(service, _)| *service)
 }
 
 /// What the route allows: time for the whole exchange, and bytes of body where they are declared.

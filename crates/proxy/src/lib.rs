@@ -41,6 +41,7 @@ mod forward;
 mod pipes;
 mod record;
 mod relay;
+mod request_key;
 mod respond;
 mod ring;
 mod tunnel;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use thalweg_core::limits;
 use thalweg_filter::Filter;
 use thalweg_route::Table;
-use thalweg_upstream::{Priority, QueuePolicy, Service};
+use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
 
 /// The position of a service in [`Plan::services`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -98,11 +98,40 @@ pub struct Route {
     /// In order.
     pub filters: Vec<Box<dyn Filter>>,
     /// Where the request goes.
-    pub service: ServiceId,
+    pub to: To,
     /// Deadlines towards the service.
     pub timeouts: Timeouts,
     /// Bounds on its exchanges.
     pub limits: RouteLimits,
+}
+
+/// Where a route sends its requests (`routes[].to`).
+#[derive(Clone, Debug, PartialEq)]
+pub enum To {
+    /// A service.
+    Service(ServiceId),
+    /// Several, each with its share.
+    Split(Split),
+}
+
+impl To {
+    /// The services that it names.
+    pub fn services(&self) -> impl Iterator<Item = ServiceId> {
+        let (one, parts) = match self {
+            Self::Service(service) => (Some(*service), &[][..]),
+            Self::Split(split) => (None, &split.parts[..]),
+        };
+        one.into_iter().chain(parts.iter().map(|(service, _)| *service))
+    }
+}
+
+/// A split of a route's requests between services by weight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Split {
+    /// Services and their weights, 0–1000, at least one above 0.
+    pub parts: Vec<(ServiceId, u32)>,
+    /// What keeps a client in one part (`sticky_by`); default nothing: each request is drawn anew.
+    pub key: Option<HashKey>,
 }
 
 /// Bounds on the exchanges of a route (`routes[].limits`, then `defaults.limits`).

@@ -6,7 +6,7 @@
 use crate::doors::Door;
 use crate::fleet::Eviction;
 use crate::load::Loads;
-use crate::plan::{Plan, Route};
+use crate::plan::{Plan, Route, ServiceId};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -157,9 +157,9 @@ impl PlanView {
         self.route_gates.get(found?.0 as usize)?.as_ref()
     }
 
-    /// The service of the route that was found.
-    pub(crate) fn service(&self, found: Option<RouteId>) -> Option<&LocalService> {
-        self.services.get(self.route(found)?.service.0 as usize)
+    /// A service by its position.
+    pub(crate) fn service(&self, service: Option<ServiceId>) -> Option<&LocalService> {
+        self.services.get(service?.0 as usize)
     }
 }
 

@@ -178,9 +178,7 @@ impl<T: Thing> Book<T> {
 mod tests {
     use super::*;
     use crate::gate::Priority;
-    use crate::service::{
-        Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, ServiceLimits,
-    };
+    use crate::service::{Address, Endpoint, EndpointLimits};
     use std::task::{Context, Poll, Waker};
 
     fn adopt(gates: &Gates, max_in_flight: Option<u32>) -> Option<Entrance> {
@@ -218,17 +216,11 @@ mod tests {
             url: format!("http://192.0.2.{at}").into(),
             address: Address::Socket(([192, 0, 2, at], 80).into()),
             weight: 1,
+            tier: 0,
             limits: EndpointLimits { max_connections: None, max_in_flight },
         };
-        Service {
-            name: "s".into(),
-            endpoints: (1..).zip(max_in_flight).map(endpoint).collect(),
-            balance: thalweg_balance::balancer("round_robin").unwrap(),
-            host: HostRule::Keep,
-            retry: RetryPolicy::default(),
-            pool: PoolPolicy::default(),
-            limits: ServiceLimits::default(),
-        }
+        let endpoints = (1..).zip(max_in_flight).map(endpoint).collect();
+        Service { name: "s".into(), endpoints, ..Service::default() }
     }
 
     /// The gates of the endpoints with these bounds.

@@ -9,6 +9,7 @@ mod gate;
 mod gates;
 mod handover;
 mod members;
+mod policy;
 mod pool;
 mod service;
 
@@ -21,8 +22,10 @@ pub use gate::{
 pub use gates::{EndpointGates, Gates, RouteBound, ServiceGates};
 pub use handover::{ConnectionPlaces, Destination, Handover};
 pub use members::{Member, Names, ServiceState};
-pub use pool::{Connection, OpenCount, Pool, Wire};
-pub use service::{
-    Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, Service, ServiceLimits,
+pub use policy::{
+    AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, HashKey, HealthPolicy, HedgePolicy,
+    RetryPolicy, SameSite, StaticAnswer, Statuses, StickyPolicy, WhenDown,
 };
+pub use pool::{Connection, OpenCount, Pool, Wire};
+pub use service::{Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, Service, ServiceLimits};
 pub use thalweg_net::connect::PeerAddress;

@@ -55,7 +55,7 @@ pub struct ServiceState<W: Wire = Socket> {
 impl<W: Wire> ServiceState<W> {
     /// The state of a service; `seed` differs from worker to worker so that they start staggered.
     pub fn new(service: Arc<Service>, names: &Names, seed: Seed) -> Self {
-        let balancer = (service.balance.new)(seed);
+        let balancer = (service.balance.algorithm.new)(seed);
         let state = Self {
             service,
             members: RefCell::default(),
@@ -255,7 +255,7 @@ fn addresses_of(service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
 mod tests {
     use super::*;
     use crate::pool::{Connection, OpenCount};
-    use crate::service::{Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, ServiceLimits};
+    use crate::service::{Endpoint, EndpointLimits};
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use thalweg_net::{Owner, Reactor};
 
@@ -267,17 +267,10 @@ mod tests {
             url: "http://app.test:80".into(),
             address: Address::Name { host: HOST.into(), port: 80 },
             weight: 1,
+            tier: 0,
             limits: EndpointLimits::default(),
         };
-        Arc::new(Service {
-            name: "s".into(),
-            endpoints: vec![endpoint],
-            balance: thalweg_balance::balancer("round_robin").unwrap(),
-            host: HostRule::Keep,
-            retry: RetryPolicy::default(),
-            pool: PoolPolicy::default(),
-            limits: ServiceLimits::default(),
-        })
+        Arc::new(Service { name: "s".into(), endpoints: vec![endpoint], ..Service::default() })
     }
 
     /// What the host name stands for: 192.0.2.x for every x.

@@ -4,22 +4,35 @@
 //! health, pools) lives in [`crate::members`] and [`crate::pool`].
 
 use crate::gate::QueuePolicy;
+use crate::policy::{
+    AdaptivePolicy, BalancePolicy, BreakerPolicy, EjectionPolicy, HealthPolicy, RetryPolicy, StickyPolicy,
+    WhenDown,
+};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_balance::Balancer;
 
 /// A named set of interchangeable endpoints with its policies.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Service {
     /// The key under `services:`, or the route's name when the route lists URLs itself.
     pub name: Arc<str>,
     /// As written, in file order; at least one.
     pub endpoints: Vec<Endpoint>,
     /// How one endpoint is chosen.
-    pub balance: &'static Balancer,
+    pub balance: BalancePolicy,
+    /// Whether and how clients stay at one endpoint.
+    pub sticky: Option<StickyPolicy>,
+    /// How endpoints are asked whether they are well.
+    pub health: Option<Arc<HealthPolicy>>,
+    /// When endpoints that fail are left out.
+    pub ejection: EjectionPolicy,
+    /// When nothing is sent for a while.
+    pub breaker: Option<BreakerPolicy>,
+    /// What is done when no endpoint is well.
+    pub when_down: WhenDown,
     /// The `Host` that is sent upstream.
     pub host: HostRule,
     /// When another attempt is made.
@@ -42,11 +55,17 @@ impl Service {
 /// bound on connections that was not there before does: those open already are not counted in it.
 impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
-        let Self { name, endpoints, balance, host, retry, pool, limits } = self;
+        let Self { name, endpoints, balance, sticky, health, ejection, breaker, .. } = self;
+        let Self { when_down, host, retry, pool, limits, .. } = self;
         *name == other.name
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
             && *endpoints == other.endpoints
-            && balance.name == other.balance.name
+            && *balance == other.balance
+            && *sticky == other.sticky
+            && *health == other.health
+            && *ejection == other.ejection
+            && *breaker == other.breaker
+            && *when_down == other.when_down
             && *host == other.host
             && *retry == other.retry
             && *pool == other.pool
@@ -62,6 +81,8 @@ pub struct Endpoint {
     pub address: Address,
     /// The share of the traffic, 0 (none) to 1000; default 1.
     pub weight: u32,
+    /// Endpoints of a higher tier are used only while none of a lower one is well, 0–9; default 0.
+    pub tier: u8,
     /// How much it takes at once.
     pub limits: EndpointLimits,
 }
@@ -69,10 +90,11 @@ pub struct Endpoint {
 /// As for [`Service`]: the numbers of bounds do not count.
 impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
-        let Self { url, address, weight, limits } = self;
+        let Self { url, address, weight, tier, limits } = self;
         *url == other.url
             && *address == other.address
             && *weight == other.weight
+            && *tier == other.tier
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
     }
 }
@@ -93,6 +115,8 @@ pub struct ServiceLimits {
     pub max_connections: Option<u32>,
     /// Exchanges and tunnels under way to it, 1–1,000,000; default no bound.
     pub max_in_flight: Option<u32>,
+    /// A bound on what is under way to each endpoint that follows its latency.
+    pub adaptive: Option<AdaptivePolicy>,
     /// Who may wait at each of its gates and those of its endpoints.
     pub queue: QueuePolicy,
 }
@@ -140,20 +164,6 @@ pub enum HostRule {
     Endpoint,
     /// Any other text: this name.
     Fixed(Arc<str>),
-}
-
-/// When another attempt is made (`services.<name>.retry`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RetryPolicy {
-    /// Attempts in all, 1–10; default 2. The replay on a fresh connection of a request that met a
-    /// dead reused one is not counted.
-    pub attempts: u32,
-}
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        Self { attempts: 2 }
-    }
 }
 
 /// How connections to an endpoint are kept (`services.<name>.pool`). Per worker.

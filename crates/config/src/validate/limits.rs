@@ -61,6 +61,7 @@ impl Bounds {
 pub(crate) fn service_limits(spec: &ServiceLimitsSpec, problems: &mut Problems) -> ServiceLimits {
     let (size, timeout) = queue(&spec.queue, problems);
     ServiceLimits {
+        adaptive: None,
         max_connections: places(spec.max_connections.as_ref(), problems),
         max_in_flight: places(spec.max_in_flight.as_ref(), problems),
         queue: policy(size, timeout),

@@ -14,7 +14,7 @@ use thalweg_balance::{BALANCERS, Balancer, balancer};
 use thalweg_core::limits::ENDPOINTS;
 use thalweg_proxy::plan::Timeouts;
 use thalweg_upstream::{
-    Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, Service, ServiceLimits,
+    Address, BalancePolicy, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, Service,
 };
 
 /// Largest weight of an endpoint.
@@ -96,15 +96,19 @@ fn service(name: &Spanned<String>, spec: &ServiceSpec, problems: &mut Problems) 
     let attempts = spec.retry.attempts.as_ref().and_then(|n| bounded(n, 1, ATTEMPTS, problems));
     let retry = attempts
         .and_then(|n| u32::try_from(n).ok())
-        .map_or(RetryPolicy::default(), |attempts| RetryPolicy { attempts });
+        .map_or(RetryPolicy::default(), |attempts| RetryPolicy { attempts, ..RetryPolicy::default() });
     let service = Service {
         name: name.value.as_str().into(),
         endpoints: endpoints.list,
-        balance: balance(spec.balance.as_ref(), problems),
+        balance: BalancePolicy {
+            algorithm: balance(spec.balance.as_ref(), problems),
+            ..BalancePolicy::default()
+        },
         host: host_rule(spec.host.as_ref(), problems),
         retry,
         pool: pool(&spec.pool, problems),
         limits: service_limits(&spec.limits, problems),
+        ..Service::default()
     };
     (service, Deadlines::read(&spec.timeouts, false, problems))
 }
@@ -125,15 +129,7 @@ pub(crate) fn inline(
     for url in &urls.items {
         endpoints.add(&url.value, url.span, (1, EndpointLimits::default()), problems);
     }
-    Service {
-        name: Arc::clone(name),
-        endpoints: endpoints.list,
-        balance: default_balancer(),
-        host: HostRule::default(),
-        retry: RetryPolicy::default(),
-        pool: PoolPolicy::default(),
-        limits: ServiceLimits::default(),
-    }
+    Service { name: Arc::clone(name), endpoints: endpoints.list, ..Service::default() }
 }
 
 #[derive(Default)]
@@ -166,7 +162,7 @@ impl Endpoints {
             return problems.push(SpecError::new(Class::Invalid, span, message));
         }
         self.seen.insert(address.clone(), span);
-        self.list.push(Endpoint { url, address, weight, limits });
+        self.list.push(Endpoint { url, address, weight, tier: 0, limits });
     }
 }
 

@@ -6,9 +6,7 @@ use super::order::{Bell, key};
 use super::wire::Link;
 use crate::gate::{Gate, Priority, QueuePolicy};
 use crate::members::{Names, ServiceState};
-use crate::service::{
-    Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, Service, ServiceLimits,
-};
+use crate::service::{Address, Endpoint, EndpointLimits, PoolPolicy, Service, ServiceLimits};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -376,6 +374,7 @@ fn service(random: &mut fastrand::Rng, old: Option<&Arc<Service>>) -> Arc<Servic
             url: format!("http://192.0.2.1:{at}").into(),
             address: Address::Socket(SocketAddr::from(([192, 0, 2, 1], at))),
             weight: 1,
+            tier: 0,
             limits: EndpointLimits { max_connections: limit(connections), max_in_flight: limit(in_flight) },
         }
     });
@@ -386,14 +385,7 @@ fn service(random: &mut fastrand::Rng, old: Option<&Arc<Service>>) -> Arc<Servic
         max_age: Duration::from_secs(200),
         max_requests: if random.bool() { u32::MAX } else { random.u32(1..6) },
     };
-    let limits = ServiceLimits { max_connections: bound(random), max_in_flight: bound(random), queue };
-    Arc::new(Service {
-        name: "s".into(),
-        endpoints,
-        balance: thalweg_balance::balancer("round_robin").unwrap(),
-        host: HostRule::Keep,
-        retry: RetryPolicy::default(),
-        pool,
-        limits,
-    })
+    let limits =
+        ServiceLimits { max_connections: bound(random), max_in_flight: bound(random), adaptive: None, queue };
+    Arc::new(Service { name: "s".into(), endpoints, pool, limits, ..Service::default() })
 }

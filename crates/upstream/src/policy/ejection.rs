@@ -1,0 +1,49 @@
+//! Leaving endpoints out that fail the requests sent to them (passive health).
+
+use super::Statuses;
+use std::time::Duration;
+
+/// `services.<name>.ejection`. An endpoint that does not accept connections is left out at once, whatever
+/// stands here; these rules are for those that do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EjectionPolicy {
+    /// Failures one after the other that eject, 0 (never)–1000; default 5.
+    pub consecutive: u32,
+    /// Responses that count as failures; default none. Faults of the endpoint (reset, timeout, malformed
+    /// response) always do.
+    pub statuses: Statuses,
+    /// Share of failures in the window that ejects, in percent, 1–100; default none.
+    pub failures: Option<u32>,
+    /// Ejects whose success rate is this many standard deviations (in tenths) below the mean of all, 1–100;
+    /// default none; 19 is Envoy's.
+    pub success_rate: Option<u32>,
+    /// Ejects whose mean latency is above this share of the median of all, in percent, 110–10,000; default none.
+    pub latency: Option<u32>,
+    /// Requests that an endpoint must have had in the window before its share or latency is judged; default 20.
+    pub min_requests: u32,
+    /// The window, 1 s–10 min; default 10 s.
+    pub window: Duration,
+    /// Time of the first ejection; doubles with each that follows on another, default 5 s.
+    pub time: Duration,
+    /// And at most; default 5 min.
+    pub max_time: Duration,
+    /// Most of the endpoints that may be out by these rules at the same time, in percent, 0–100; default 50.
+    pub max_share: u32,
+}
+
+impl Default for EjectionPolicy {
+    fn default() -> Self {
+        Self {
+            consecutive: 5,
+            statuses: Statuses::default(),
+            failures: None,
+            success_rate: None,
+            latency: None,
+            min_requests: 20,
+            window: Duration::from_secs(10),
+            time: Duration::from_secs(5),
+            max_time: Duration::from_secs(300),
+            max_share: 50,
+        }
+    }
+}

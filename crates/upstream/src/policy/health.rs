@@ -1,0 +1,79 @@
+//! Asking endpoints whether they are well (active health).
+
+use super::Statuses;
+use regex::bytes::Regex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `services.<name>.health`. Default: endpoints are not asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HealthPolicy {
+    /// How.
+    pub check: Check,
+    /// The port that is asked, where it is not the endpoint's own.
+    pub port: Option<u16>,
+    /// Time between two checks, ±10 %; 100 ms–1 h, default 5 s.
+    pub interval: Duration,
+    /// The same while the endpoint is down; default: as `interval`.
+    pub interval_down: Option<Duration>,
+    /// For one check, 10 ms–1 min; default 1 s.
+    pub timeout: Duration,
+    /// Failed checks one after the other after which it is down, 1–100; default 3.
+    pub unhealthy_after: u32,
+    /// Passed checks one after the other after which it is up again, 1–100; default 2.
+    pub healthy_after: u32,
+    /// A new endpoint takes no request before its first passed check; default false: it is up until
+    /// checks fail.
+    pub before_traffic: bool,
+}
+
+impl Default for HealthPolicy {
+    fn default() -> Self {
+        Self {
+            check: Check::Tcp,
+            port: None,
+            interval: Duration::from_secs(5),
+            interval_down: None,
+            timeout: Duration::from_secs(1),
+            unhealthy_after: 3,
+            healthy_after: 2,
+            before_traffic: false,
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum Check {
+    /// Whether it accepts a connection.
+    Tcp,
+    /// An HTTP/1.1 request on a connection of its own.
+    Http {
+        /// Path and query; default `/`.
+        path: Arc<str>,
+        /// Default `GET`.
+        method: Arc<str>,
+        /// Further fields, in order; a `host` here replaces the endpoint's authority.
+        headers: Vec<(Arc<str>, Arc<str>)>,
+        /// Statuses that pass; default 200–399.
+        expect: Statuses,
+        /// What the first 64 KiB of the body must match; default anything.
+        body: Option<Regex>,
+    },
+}
+
+impl PartialEq for Check {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tcp, Self::Tcp) => true,
+            (
+                Self::Http { path, method, headers, expect, body },
+                Self::Http { path: p, method: m, headers: h, expect: e, body: b },
+            ) => {
+                let text = |body: &Option<Regex>| body.as_ref().map(|body| body.as_str().to_owned());
+                (path, method, headers, expect, text(body)) == (p, m, h, e, text(b))
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Trying again.
+
+use super::Statuses;
+use std::time::Duration;
+
+/// When another attempt is made (`services.<name>.retry`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// Attempts in all, 1–10; default 2. The replay on a fresh connection of a request that met a
+    /// dead reused one is not counted.
+    pub attempts: u32,
+    /// Responses after which another attempt is made, 500–599 or 429 or 408 or 421; default none. Only
+    /// where the request is idempotent and can be sent again; the last one's response is passed on.
+    pub statuses: Statuses,
+    /// For one attempt, from sending the request to the response's head; default: `timeouts.first_byte`.
+    pub per_try: Option<Duration>,
+    /// Requests that may be sent again, in percent of all of the service, 0–1000; default 20. Attempts that
+    /// reached no endpoint (refused connections) do not count.
+    pub budget: u32,
+    /// As many per second may always be, however few requests there are; default 3 (per worker: its share).
+    pub min_per_second: u32,
+    /// A second copy of a request that is slow to be answered; default none.
+    pub hedge: Option<HedgePolicy>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            attempts: 2,
+            statuses: Statuses::default(),
+            per_try: None,
+            budget: 20,
+            min_per_second: 3,
+            hedge: None,
+        }
+    }
+}
+
+/// `services.<name>.retry.hedge`: for idempotent requests whose body has been sent and can be sent again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HedgePolicy {
+    /// The copy goes to another endpoint when there is no byte of a response after this time.
+    pub after: Duration,
+    /// Copies in percent of all requests of the service, 1–100; default 5.
+    pub budget: u32,
+}

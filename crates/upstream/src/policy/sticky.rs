@@ -1,0 +1,39 @@
+//! Keeping a client at one endpoint by a cookie.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `services.<name>.sticky`: the endpoint that answered first is named in a signed cookie; later requests
+/// go there while it may be used, and else to another, which the cookie names from then on. Default: none.
+#[derive(Clone, Eq, PartialEq)]
+pub struct StickyPolicy {
+    /// The cookie's name; default `thalweg_endpoint`.
+    pub cookie: Arc<str>,
+    /// What signs it: 32 bytes made from the secret. Proxies that share it understand each other's cookies.
+    pub key: [u8; 32],
+    /// `Max-Age`; default none: a session cookie.
+    pub max_age: Option<Duration>,
+    /// Whether it is only for HTTPS; default false.
+    pub secure: bool,
+    /// `SameSite`; default `Lax`.
+    pub same_site: SameSite,
+}
+
+/// The `SameSite` attribute of a cookie.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SameSite {
+    /// `Lax`
+    #[default]
+    Lax,
+    /// `Strict`
+    Strict,
+    /// `None`, which browsers take only with `Secure`.
+    None,
+}
+
+impl fmt::Debug for StickyPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StickyPolicy").field("cookie", &self.cookie).finish_non_exhaustive()
+    }
+}
