@@ -61,8 +61,8 @@ impl House {
         let (tally, mut filters) = (Tally::new(), Some(filters));
         for route in &mut plan.routes {
             route.filters = match &*route.name {
-                "enlist" => vec![Box::new(Enlist(tally))],
-                _ => filters.take().unwrap_or_default(),
+                "enlist" => Arc::new([Box::new(Enlist(tally))]),
+                _ => filters.take().unwrap_or_default().into(),
             };
         }
         let descriptors = machine::raise_descriptor_limit();
@@ -76,6 +76,7 @@ impl House {
             log: None,
             notices: notices_in,
             names: Default::default(),
+            bell: Default::default(),
         };
         let fleet = Fleet::start(plan, doors, options).unwrap();
         let house = Self { fleet, registry, notices, tally, descriptors, _upstream: upstream };

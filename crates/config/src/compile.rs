@@ -59,8 +59,16 @@ pub(crate) fn compile(
     let services = named.into_iter().map(|(service, _)| service).chain(joined.inline).map(Arc::new).collect();
     let shutdown = validate::shutdown(&spec.shutdown);
     let routes = joined.routes;
-    let plan =
-        Plan { listeners, table, routes, services, trusted_proxies, limits, client_timeouts, shutdown };
+    let plan = Plan {
+        listeners,
+        table: table.into(),
+        routes,
+        services,
+        trusted_proxies,
+        limits,
+        client_timeouts,
+        shutdown,
+    };
     Some((plan, settings))
 }
 
@@ -111,7 +119,7 @@ impl Routes {
             let timeouts = Deadlines::resolve(&deadlines);
             self.routes.push(Route {
                 name,
-                filters: checked.filters,
+                filters: checked.filters.into(),
                 to: To::Service(ServiceId(service)),
                 timeouts,
                 limits: checked.bounds.resolve(self.bounds),

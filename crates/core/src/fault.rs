@@ -147,7 +147,7 @@ fault_kinds! {
         "the upstream connection ended before the response began";
     ConnectionWriteTimeout "connection_write_timeout" 504 Upstream Never true true Warn
         "the endpoint stopped reading the request";
-    HttpResponseTimeout "http_response_timeout" 504 Upstream Never false true Warn
+    HttpResponseTimeout "http_response_timeout" 504 Upstream IfIdempotent false true Warn
         "the endpoint did not begin its response in time";
     ConnectionReadTimeout "connection_read_timeout" 504 Upstream Never true true Warn
         "the endpoint stopped in the middle of its response";
@@ -157,6 +157,8 @@ fault_kinds! {
         "the response's header section is over the limit";
     HttpResponseTransferCoding "http_response_transfer_coding" 502 Upstream Never true false Warn
         "the response's transfer coding is broken or not supported";
+    HttpResponseStatus "http_response_status" 502 Upstream IfIdempotent false false Debug
+        "the endpoint's status calls for another attempt; never the last word of an exchange";
     HttpUpgradeFailed "http_upgrade_failed" 502 Upstream Never true false Warn
         "the endpoint switched protocols without being asked, or to another one";
     HttpProtocolError "http_protocol_error" 502 Upstream Never false false Warn

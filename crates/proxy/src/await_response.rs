@@ -12,6 +12,7 @@ use crate::respond;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use thalweg_core::limits::{INTERIM_RESPONSES, REPLAY};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::h1::encode::{write_fields, write_status_line};
@@ -42,7 +43,6 @@ pub(crate) async fn await_response(
     x.answered.clear();
     x.response.clear();
     let mut wait = Wait::default();
-    let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
     poll_fn(|context| {
         if client.socket.expired() {
             expire(worker, client, x, upstream, &mut wait)?;
@@ -62,7 +62,11 @@ pub(crate) async fn await_response(
             worker.forget_lag(x);
             // An exchange that waits holds no more than it must.
             x.upward.cool(&worker.warm.buffers);
-            x.set_deadline(client, worker.reactor.now(), timeouts.first_byte);
+            x.set_deadline(client, worker.reactor.now(), time_to_answer(x));
+        }
+        if upstream.visit.standing.is_cut() {
+            let detail = "the endpoint was taken away and its drain is over";
+            return Poll::Ready(Err(Fault::new(FaultKind::ConnectionTerminated, detail)));
         }
         if client.socket.peer_closed() && x.upward.is_received() {
             return Poll::Ready(Err(Fault::new(
@@ -189,6 +193,10 @@ fn read_heads(
         if x.response.status == 101 {
             check_switch(x, head)?;
         }
+        if calls_for_another(x, wait) {
+            let detail = "the endpoint's status calls for another attempt";
+            return Err(Fault::new(FaultKind::HttpResponseStatus, detail));
+        }
         respond::begin(worker, client, x, head)?;
         worker.warm.fields.take_back(&mut x.response.fields);
         break true;
@@ -200,6 +208,14 @@ fn read_heads(
     }
     x.answered = kept;
     Ok(done)
+}
+
+/// Whether the response is to be had from another endpoint instead, and that may be.
+fn calls_for_another(x: &Exchange, wait: &Wait) -> bool {
+    let Some(local) = x.service() else { return false };
+    let statuses = &local.state.service.retry.statuses;
+    let may = !x.is_last_try && x.replayable && wait.interim == 0 && x.request.method.is_idempotent();
+    may && !statuses.is_empty() && statuses.contains(x.response.status)
 }
 
 /// 100, 103 and their like go to the client at once; HTTP/1.0 does not know them.
@@ -247,12 +263,19 @@ fn expire(
     if wait.pace.is_some() && (wait.timed || x.upward.is_stalled()) && !worker.is_called_off(x) {
         let acknowledged = x.upward.acknowledged(&upstream.connection.socket);
         if std::mem::replace(&mut wait.acknowledged, acknowledged) < acknowledged {
-            let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
-            x.set_deadline(client, now, if wait.timed { timeouts.first_byte } else { timeouts.idle });
+            let idle = x.route().map(|route| route.timeouts).unwrap_or_default().idle;
+            x.set_deadline(client, now, if wait.timed { time_to_answer(x) } else { idle });
             return Ok(());
         }
     }
     Err(late(x))
+}
+
+/// From the request's last byte to the response's head: less for an attempt that others may follow.
+fn time_to_answer(x: &Exchange) -> Duration {
+    let first_byte = x.route().map(|route| route.timeouts).unwrap_or_default().first_byte;
+    let per_try = x.service().and_then(|local| local.state.service.retry.per_try);
+    per_try.map_or(first_byte, |per_try| per_try.min(first_byte))
 }
 
 /// Whose fault is a deadline that has passed?

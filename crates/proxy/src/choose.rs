@@ -6,21 +6,23 @@
 
 use crate::await_place::{Bound, Queue, await_place};
 use crate::exchange::{Client, Exchange};
+use crate::request_key::request_key;
+use crate::sticky::kept_at;
 use crate::view::LocalService;
 use crate::worker::Worker;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_core::Fault;
-use thalweg_upstream::{Entrance, Member, Permit, Wish};
+use thalweg_upstream::{Entrance, Member, Permit, Visit, Wanted, Wish};
 
 /// Looks at all members before it counts as full: another worker may take the place just seen.
 const LOOKS: usize = 3;
 
-/// A member, and the place at its endpoint where that has a bound.
+/// An attempt at a member, and the place at its endpoint where that has a bound.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    pub(crate) member: Rc<Member>,
+    pub(crate) visit: Visit,
     pub(crate) place: Option<Permit>,
 }
 
@@ -35,18 +37,23 @@ pub(crate) async fn choose(
     local: &LocalService,
 ) -> Result<Option<Chosen>, Fault> {
     let now = worker.reactor.now();
-    let Some(member) = local.state.pick(now, &x.tried) else { return Ok(None) };
+    let key = local.state.service.balance.key.as_ref().and_then(|key| request_key(key, x));
+    let kept = local.state.service.sticky.as_ref().and_then(|policy| kept_at(policy, x));
+    let visit = |(member, place)| Chosen { visit: local.state.visit(member, now), place };
+    let wanted = Wanted { tried: &x.tried, key, kept };
+    let Some(member) = local.state.pick(now, &wanted) else { return Ok(None) };
     if local.gates.endpoints.is_empty() {
-        return Ok(Some(Chosen { member, place: None }));
+        return Ok(Some(visit((member, None))));
     }
-    if let Some(chosen) = look(local, now, &x.tried, member) {
-        return Ok(Some(chosen));
+    if let Some(found) = look(local, now, &wanted, member) {
+        return Ok(Some(visit(found)));
     }
     let in_flight = local.gates.endpoints.iter().find_map(|endpoint| endpoint.in_flight.as_ref());
     let Some(any) = in_flight else { return Ok(None) };
     let tried = std::mem::take(&mut x.tried);
     let offer = || {
-        let free = local.state.pick_with_room(now, &tried, |member| has_place(local, member));
+        let wanted = Wanted { tried: &tried, key, kept };
+        let free = local.state.pick_with_room(now, &wanted, |member| has_place(local, member));
         let gate = free.and_then(|member| entrance(local, &member));
         gate.inspect(|gate| gate.offer());
     };
@@ -62,11 +69,13 @@ pub(crate) async fn choose(
     let mut endpoints = local.gates.endpoints.iter();
     let endpoint = endpoints.position(|endpoint| endpoint.in_flight.as_ref().is_some_and(is_it));
     let member = endpoint.and_then(|endpoint| local.state.member_of(endpoint as u32));
-    Ok(member.map(|member| Chosen { member, place: Some(place) }))
+    Ok(member.map(|member| visit((member, Some(place)))))
 }
 
+type Found = (Rc<Member>, Option<Permit>);
+
 /// A member with a place: the one picked, else any; rather one to which a connection is to be had.
-fn look(local: &LocalService, now: Instant, tried: &[u32], first: Rc<Member>) -> Option<Chosen> {
+fn look(local: &LocalService, now: Instant, wanted: &Wanted<'_>, first: Rc<Member>) -> Option<Found> {
     if has_connection(local, &first)
         && let Ok(chosen) = take(local, first)
     {
@@ -76,7 +85,7 @@ fn look(local: &LocalService, now: Instant, tried: &[u32], first: Rc<Member>) ->
         let room =
             |member: &Member| has_place(local, member) && (!connection || has_connection(local, member));
         for _ in 0..LOOKS {
-            let Some(member) = local.state.pick_with_room(now, tried, room) else { break };
+            let Some(member) = local.state.pick_with_room(now, wanted, room) else { break };
             if let Ok(chosen) = take(local, member) {
                 return Some(chosen);
             }
@@ -86,10 +95,10 @@ fn look(local: &LocalService, now: Instant, tried: &[u32], first: Rc<Member>) ->
 }
 
 /// Takes a place at the member's endpoint, or gives the member back.
-fn take(local: &LocalService, member: Rc<Member>) -> Result<Chosen, Rc<Member>> {
-    let Some(gate) = entrance(local, &member) else { return Ok(Chosen { member, place: None }) };
+fn take(local: &LocalService, member: Rc<Member>) -> Result<Found, Rc<Member>> {
+    let Some(gate) = entrance(local, &member) else { return Ok((member, None)) };
     match gate.enter() {
-        Some(permit) => Ok(Chosen { member, place: Some(permit) }),
+        Some(permit) => Ok((member, Some(permit))),
         None => Err(member),
     }
 }

@@ -9,19 +9,19 @@ use crate::worker::Worker;
 use rustix::io::Errno;
 use std::future::poll_fn;
 use std::io;
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_net::Socket;
 use thalweg_net::connect::Manner;
-use thalweg_upstream::{Connection, ConnectionPlaces, Member, Permit};
+use thalweg_upstream::{Connection, ConnectionPlaces, Member, Permit, Visit};
 
 /// A connection on which the exchange's request travels, and where it goes back to.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) connection: Connection,
-    pub(crate) member: Rc<Member>,
+    /// The attempt, counted until the exchange is done with the connection.
+    pub(crate) visit: Visit,
     /// The place at its endpoint, where that has a bound; left when the exchange is done with it.
     pub(crate) _place: Option<Permit>,
 }
@@ -34,12 +34,12 @@ pub(crate) async fn connect(
     chosen: Chosen,
     fresh: bool,
 ) -> Result<Upstream, Fault> {
-    let Chosen { member, place } = chosen;
+    let Chosen { visit, place } = chosen;
     let view = x.view().clone();
     let local = service(&view, x)?;
     let mut attempt =
-        Attempt { endpoint: member.endpoint, reused: false, connect: Duration::ZERO, fault: None };
-    let mut connection = match find(worker, client, x, local, (&member, fresh)).await {
+        Attempt { endpoint: visit.endpoint, reused: false, connect: Duration::ZERO, fault: None };
+    let mut connection = match find(worker, client, x, local, (&visit, fresh)).await {
         Ok(Found::Idle(connection)) => {
             attempt.reused = true;
             x.attempts.push(attempt);
@@ -48,10 +48,10 @@ pub(crate) async fn connect(
         }
         Ok(Found::Room(places)) => {
             let began = Instant::now();
-            let opened = open(worker, client, x, &member).await;
+            let opened = open(worker, client, x, &visit).await;
             attempt.connect = began.elapsed();
             x.attempts.push(attempt);
-            count(worker, local, &member, &opened);
+            count(worker, local, &visit, &opened);
             opened?.with(places)
         }
         Err(fault) => {
@@ -60,7 +60,7 @@ pub(crate) async fn connect(
         }
     };
     connection.requests += 1;
-    Ok(Upstream { connection, member, _place: place })
+    Ok(Upstream { connection, visit, _place: place })
 }
 
 /// A connection, or the places for one.
@@ -104,21 +104,16 @@ pub(crate) fn put_back(worker: &Worker, x: &Exchange, upstream: Upstream) {
         return;
     }
     let owner = Target::Pool(local.slot).into();
-    upstream.member.pool.put(upstream.connection, &local.state.service.pool, owner);
+    upstream.visit.pool.put(upstream.connection, &local.state.service.pool, owner);
 }
 
-async fn open(
-    worker: &Worker,
-    client: &Client,
-    x: &Exchange,
-    member: &Rc<Member>,
-) -> Result<Connection, Fault> {
+async fn open(worker: &Worker, client: &Client, x: &Exchange, member: &Member) -> Result<Connection, Fault> {
     worker.make_upstream_room();
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
     let silence = timeouts.idle.max(timeouts.first_byte);
     let buffers = worker.shared.loads.budget.socket_buffers;
     let manner = Manner { silence, narrow: worker.chunks.is_crowded(), buffers };
-    let socket = thalweg_net::connect::start(&worker.reactor, &member.address, x.owner, manner);
+    let socket = thalweg_net::connect::start(&worker.reactor, member.address(), x.owner, manner);
     let socket = socket.map_err(fault_of)?;
     x.set_deadline(client, worker.reactor.now(), timeouts.connect);
     let mut connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
@@ -141,26 +136,26 @@ async fn open(
     connected.map(|()| connection)
 }
 
-fn count(worker: &Worker, local: &LocalService, member: &Member, opened: &Result<Connection, Fault>) {
-    let meters = local.meters.get(member.endpoint as usize);
+fn count(worker: &Worker, local: &LocalService, visit: &Visit, opened: &Result<Connection, Fault>) {
+    let meters = local.meters.get(visit.endpoint as usize);
     let up = |value| {
-        local.up.get(member.endpoint as usize).inspect(|gauge| gauge.set(value));
+        local.up.get(visit.endpoint as usize).inspect(|gauge| gauge.set(value));
     };
     let now = worker.reactor.now();
     match opened {
         Ok(_) => {
             meters.inspect(|meters| meters.connects.add(1));
-            if local.state.accepted(member) {
+            if visit.standing.accepted(now) {
                 up(1);
-                worker.notice(|| format!("{}: it accepts connections again", worker.name_of(local, member)));
+                worker.notice(|| format!("{}: it accepts connections again", worker.name_of(local, visit)));
             }
         }
         Err(fault) if fault.kind.rule().hurts_endpoint => {
             meters.inspect(|meters| meters.connect_failures.add(1));
-            shun(local, member);
-            if local.state.failed(member, now) {
+            shun(local, visit);
+            if visit.refused(now, fault.detail) {
                 up(0);
-                worker.notice(|| format!("{}: {fault}; set aside", worker.name_of(local, member)));
+                worker.notice(|| format!("{}: {fault}; set aside", worker.name_of(local, visit)));
             }
         }
         Err(_) => {}

@@ -10,6 +10,7 @@ use crate::plan::{Route, ServiceId};
 use crate::relay::Flow;
 use crate::view::{LocalService, PlanView};
 use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind, RequestId};
@@ -170,6 +171,10 @@ pub(crate) struct Exchange {
     /// Members tried, by their index.
     pub(crate) tried: Vec<u32>,
 
+    /// No other attempt may follow this one: whatever the endpoint answers is passed on.
+    pub(crate) is_last_try: bool,
+    /// The endpoint that the client's cookie is to name from now on.
+    pub(crate) keep_at: Option<NonZeroU64>,
     /// Whether all that came of the request is in `received`, so that it can be sent again.
     pub(crate) replayable: bool,
     /// When the exchange must be over (`timeouts.request`).
@@ -221,6 +226,8 @@ impl Exchange {
             waited: Duration::ZERO,
             attempts: Attempts::default(),
             tried: Vec::new(),
+            is_last_try: false,
+            keep_at: None,
             replayable: false,
             ends_at: None,
             upstream_reusable: false,
@@ -256,6 +263,8 @@ impl Exchange {
         self.waited = Duration::ZERO;
         self.attempts.clear();
         self.tried.clear();
+        self.is_last_try = false;
+        self.keep_at = None;
         self.replayable = false;
         self.ends_at = None;
         self.upstream_reusable = false;

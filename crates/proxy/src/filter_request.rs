@@ -14,7 +14,7 @@ pub(crate) fn filter_request(x: &mut Exchange) -> Result<(), Fault> {
     x.is_filtered = true;
     x.filtered_path.clear();
     x.filtered_path.extend_from_slice(x.path.of(&x.received));
-    for filter in &route.filters {
+    for filter in route.filters.iter() {
         filter.on_request(&mut RequestEdit { path: &mut x.filtered_path })?;
     }
     if x.filtered_path.starts_with(b"//") {

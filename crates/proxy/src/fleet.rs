@@ -14,21 +14,21 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use thalweg_net::connect::Manner;
 use thalweg_net::{Mailbox, listen};
 use thalweg_observe::{LogWriter, Registry};
-use thalweg_upstream::{Gates, Names, RouteBound};
+use thalweg_upstream::{Bell, Gates, Names, Roster, Rosters, RouteBound};
 use tokio::sync::mpsc;
 
 /// What a worker can be told.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Exchanges that begin from now on follow this plan.
-    Plan(Arc<Plan>),
-    /// Host names stand for these addresses now.
-    Names(Arc<Names>),
+    Plan(Arc<Current>),
+    /// These are the members of the plan's services now.
+    Members(Arc<Current>),
     /// A connection that another worker accepted.
     Client(Arrival),
     /// Let idle upstream connections go: somebody waits for one, or for its place.
@@ -37,6 +37,15 @@ pub(crate) enum Command {
     Drain,
     /// End the thread.
     Stop,
+}
+
+/// What is in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Current {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) names: Arc<Names>,
+    /// Of the plan's services, in their order.
+    pub(crate) rosters: Vec<Arc<Roster>>,
 }
 
 /// Whose place is needed.
@@ -67,18 +76,19 @@ pub(crate) struct Shared {
     /// The bounds on what is under way.
     pub(crate) gates: Gates,
     mailboxes: Vec<Arc<Mailbox<Command>>>,
-    current: Mutex<(Arc<Plan>, Arc<Names>)>,
+    rosters: Rosters,
+    /// Locked while workers are told of a change, so that all hear of changes in the same order.
+    current: Mutex<Arc<Current>>,
 }
 
 impl Shared {
-    /// The plan in force.
-    pub(crate) fn plan(&self) -> Arc<Plan> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    /// What is in force.
+    pub(crate) fn current(&self) -> Arc<Current> {
+        self.lock().clone()
     }
 
-    /// What host names stand for now.
-    pub(crate) fn names(&self) -> Arc<Names> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    fn lock(&self) -> MutexGuard<'_, Arc<Current>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells a worker something. Connections under way are bounded by the places counted for them;
@@ -113,6 +123,8 @@ pub struct FleetOptions {
     pub notices: mpsc::Sender<String>,
     /// What host names stand for, as far as is known.
     pub names: Names,
+    /// Rung when the standing of a member has changed.
+    pub bell: Bell,
 }
 
 /// A listener with its real address.
@@ -161,6 +173,10 @@ impl Fleet {
     pub fn start(plan: Plan, doors: OpenDoors, options: FleetOptions) -> Result<Self, StartError> {
         let OpenDoors { budget, bound, sockets } = doors;
         let mailboxes: Result<Vec<_>, _> = (0..sockets.len()).map(|_| Mailbox::new().map(Arc::new)).collect();
+        let (plan, names) = (Arc::new(plan), Arc::new(options.names));
+        let known = Rosters::new(budget.workers, options.bell);
+        let rosters = known.draw_up(&plan.services, &names);
+        let current = Arc::new(Current { plan: plan.clone(), names, rosters });
         let shared = Arc::new(Shared {
             loads: Arc::new(Loads::new(budget, plan.listeners.len())),
             registry: options.registry,
@@ -168,9 +184,10 @@ impl Fleet {
             notices: options.notices,
             gates: Gates::default(),
             mailboxes: mailboxes.map_err(thread_error)?,
-            current: Mutex::new((Arc::new(plan), Arc::new(options.names))),
+            rosters: known,
+            current: Mutex::new(current),
         });
-        shared.adopt_bounds(&shared.plan());
+        shared.adopt_bounds(&plan);
         let mut threads = Vec::with_capacity(sockets.len());
         for (id, sockets) in sockets.into_iter().enumerate() {
             let shared = shared.clone();
@@ -215,22 +232,33 @@ impl Fleet {
 
     /// The plan in force.
     pub fn plan(&self) -> Arc<Plan> {
-        self.shared.plan()
+        self.shared.current().plan.clone()
+    }
+
+    /// The members of all services now, in the order of the plan.
+    pub fn rosters(&self) -> Vec<Arc<Roster>> {
+        self.shared.current().rosters.clone()
     }
 
     /// Exchanges that begin from now on follow `plan`. Its listeners must be those of the plan in force.
     pub fn set_plan(&self, plan: Plan) {
         let plan = Arc::new(plan);
+        let mut current = self.shared.lock();
         self.shared.adopt_bounds(&plan);
-        self.shared.current.lock().unwrap_or_else(PoisonError::into_inner).0 = plan.clone();
-        self.tell(|| Command::Plan(plan.clone()));
+        let names = current.names.clone();
+        let rosters = self.shared.rosters.draw_up(&plan.services, &names);
+        *current = Arc::new(Current { plan, names, rosters });
+        self.tell(|| Command::Plan(current.clone()));
     }
 
     /// Host names stand for these addresses from now on.
     pub fn set_names(&self, names: Names) {
         let names = Arc::new(names);
-        self.shared.current.lock().unwrap_or_else(PoisonError::into_inner).1 = names.clone();
-        self.tell(|| Command::Names(names.clone()));
+        let mut current = self.shared.lock();
+        let plan = current.plan.clone();
+        let rosters = self.shared.rosters.draw_up(&plan.services, &names);
+        *current = Arc::new(Current { plan, names, rosters });
+        self.tell(|| Command::Members(current.clone()));
     }
 
     /// No more connections; exchanges under way go on. Ask [`Self::is_drained`].
@@ -265,7 +293,7 @@ impl Fleet {
 
     /// What host names stand for now.
     pub fn names(&self) -> Arc<Names> {
-        self.shared.names()
+        self.shared.current().names.clone()
     }
 
     fn tell(&self, command: impl Fn() -> Command) {

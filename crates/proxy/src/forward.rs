@@ -10,10 +10,14 @@ use crate::choose::{Chosen, choose};
 use crate::compose::{check_loop, compose};
 use crate::connect::{Upstream, connect, service};
 use crate::exchange::{Client, Exchange};
+use crate::sticky::note_kept;
+use crate::view::LocalService;
 use crate::worker::Worker;
+use std::time::Instant;
 use thalweg_core::fault::Retry;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_upstream::ServiceState;
+use thalweg_observe::Limit;
+use thalweg_upstream::{ServiceState, Told, Visit};
 
 /// Tries of one exchange in all, whatever they count for.
 const TRIES: usize = 16;
@@ -24,32 +28,40 @@ pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) 
     let view = x.view().clone();
     let local = service(&view, x)?;
     let state = &local.state;
-    let mut left = state.service.retry.attempts;
+    let policy = &state.service.retry;
+    let mut left = policy.attempts;
     let mut fresh = false;
     let mut last = None;
+    state.retries.sent();
     loop {
         let Some(chosen) = choose(worker, client, x, local).await? else {
             return Err(none_left(state, last));
         };
-        let member = chosen.member.clone();
+        let member = chosen.visit.member().clone();
+        x.is_last_try = left <= 1;
         let fault = match attempt(worker, client, x, chosen, fresh).await {
             Ok(upstream) => return Ok(upstream),
             Err(fault) => fault,
         };
         let reused = x.attempts.fail(fault);
-        if !may_retry(x, &fault) || x.attempts.len() >= TRIES {
+        if !may_retry(x, &fault) || x.attempts.len() >= TRIES || x.overdue(worker.reactor.now()).is_some() {
             return Err(fault);
         }
-        if reused {
+        if reused && fault.kind == FaultKind::ConnectionTerminated {
             // Its sisters in the pool are likely to be dead too.
             member.pool.sweep();
             fresh = true;
         } else {
             x.tried.push(member.index);
+            // What reached no endpoint is no load on any.
             let cheap =
                 matches!(fault.kind, FaultKind::ConnectionRefused | FaultKind::DestinationIpUnroutable);
             left -= u32::from(!cheap);
             if left == 0 {
+                return Err(fault);
+            }
+            if !cheap && !state.retries.may_retry(worker.reactor.now()) {
+                worker.meters.limit(Limit::Retries);
                 return Err(fault);
             }
         }
@@ -70,18 +82,53 @@ async fn attempt(
     let view = x.view().clone();
     let local = service(&view, x)?;
     // Before the connection is there: a malformed body must not cost one.
-    let endpoint = chosen.member.endpoint;
+    let endpoint = chosen.visit.endpoint;
     compose(worker, client, x, &local.state.service, endpoint);
     let head = x.request.len;
     x.consumed = head + x.upward.feed(&x.received[head..], None, &worker.chunks)?;
     x.replayable = true;
+    note_kept(x, &local.state.service, &chosen.visit);
     let mut upstream = connect(worker, client, x, chosen, fresh).await?;
     if let Some(meters) = local.meters.get(endpoint as usize) {
         meters.requests.add(1);
         meters.reused.add(u64::from(upstream.connection.is_reused()));
     }
-    await_response(worker, client, x, &mut upstream).await?;
-    Ok(upstream)
+    let began = worker.reactor.now();
+    let outcome = await_response(worker, client, x, &mut upstream).await;
+    tell(worker, local, x, (&upstream.visit, began, outcome.as_ref().err()));
+    outcome.map(|()| upstream)
+}
+
+/// Tells what came of an attempt to all who choose members.
+fn tell(
+    worker: &Worker,
+    local: &LocalService,
+    x: &Exchange,
+    (visit, began, fault): (&Visit, Instant, Option<&Fault>),
+) {
+    let (service, now) = (&local.state.service, worker.reactor.now());
+    let latency = now.saturating_duration_since(began);
+    let told = match fault {
+        None => visit.answered(service, (x.status, latency), now),
+        Some(fault) if fault.kind == FaultKind::HttpResponseStatus => {
+            visit.answered(service, (x.response.status, latency), now)
+        }
+        Some(fault) if fault.kind.rule().hurts_endpoint => {
+            // The end of a connection that was kept says nothing of the endpoint.
+            let is_race = fault.kind == FaultKind::ConnectionTerminated
+                && x.attempts.last().is_some_and(|attempt| attempt.reused);
+            if is_race { Told::Nothing } else { visit.failed(service, now, fault.detail) }
+        }
+        Some(_) => Told::Nothing,
+    };
+    match told {
+        Told::Nothing => {}
+        Told::Back => worker.notice(|| format!("{}: it is used again", worker.name_of(local, visit))),
+        Told::Ejected => {
+            let cause = visit.standing.cause();
+            worker.notice(|| format!("{}: {cause}; ejected", worker.name_of(local, visit)));
+        }
+    }
 }
 
 /// Whether another attempt is safe.
@@ -100,6 +147,9 @@ fn may_retry(x: &Exchange, fault: &Fault) -> bool {
 fn none_left(state: &ServiceState, last: Option<Fault>) -> Fault {
     if state.is_unresolved() {
         return Fault::new(FaultKind::DnsError, "no host name of the service has been resolved");
+    }
+    if let Some(last) = last.filter(|last| last.kind == FaultKind::HttpResponseTimeout) {
+        return last;
     }
     let detail = match last.map(|fault| fault.kind) {
         Some(FaultKind::ConnectionRefused) => "every endpoint refused the connection",

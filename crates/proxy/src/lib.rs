@@ -44,6 +44,7 @@ mod relay;
 mod request_key;
 mod respond;
 mod ring;
+mod sticky;
 mod tunnel;
 mod tunnels;
 

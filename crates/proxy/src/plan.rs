@@ -20,12 +20,12 @@ use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
 pub struct ServiceId(pub u32);
 
 /// Everything that the data plane knows of the configuration.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// Where clients connect; at most 65,535.
     pub listeners: Vec<Listener>,
     /// Compiled from the matches of [`Self::routes`], in the same order.
-    pub table: Table,
+    pub table: Arc<Table>,
     /// In file order.
     pub routes: Vec<Route>,
     /// In file order, then those that routes define by listing URLs.
@@ -91,12 +91,12 @@ impl fmt::Display for ListenAddress {
 }
 
 /// A route without its match: what happens to a request that it takes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Route {
     /// As written, or made from its position; unique.
     pub name: Arc<str>,
     /// In order.
-    pub filters: Vec<Box<dyn Filter>>,
+    pub filters: Arc<[Box<dyn Filter>]>,
     /// Where the request goes.
     pub to: To,
     /// Deadlines towards the service.

@@ -7,6 +7,7 @@ use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
 use crate::ring::{Counted, Unsent};
 use crate::serve::Served;
+use crate::sticky::write_kept;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -52,6 +53,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     if chunked {
         out.extend_from_slice(CHUNKED_FIELD);
     }
+    write_kept(out, x);
     if status == 101 {
         out.extend_from_slice(b"Connection: Upgrade\r\n");
     } else if !x.keep_alive {
@@ -104,6 +106,10 @@ pub(crate) async fn respond(
         }
         if watch.upward_open {
             watch.upward_open = send_rest(&mut means, client, x, &upstream, (context, &mut moved))?;
+        }
+        if upstream.visit.standing.is_cut() {
+            let detail = "the endpoint was taken away and its drain is over";
+            return Poll::Ready(Err(Fault::new(FaultKind::HttpResponseIncomplete, detail)));
         }
         if client.socket.is_gone() || (client.socket.peer_closed() && x.upward.is_received()) {
             return Poll::Ready(Err(Fault::new(

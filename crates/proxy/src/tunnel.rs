@@ -83,6 +83,10 @@ impl Tunnel {
     }
 
     fn pump(&mut self, worker: &Worker) -> Result<Moved, Fault> {
+        if self.upstream.visit.standing.is_cut() {
+            let detail = "the endpoint was taken away and its drain is over";
+            return Err(Fault::new(FaultKind::ConnectionTerminated, detail));
+        }
         if self.client.socket.expired() && !self.goes_on() {
             return Err(Fault::new(FaultKind::ConnectionReadTimeout, "the tunnel was idle for too long"));
         }

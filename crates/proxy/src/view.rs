@@ -10,12 +10,11 @@ use crate::plan::{Plan, Route, ServiceId};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use thalweg_balance::Seed;
 use thalweg_core::limits;
 use thalweg_http::HeadLimits;
 use thalweg_observe::{EndpointMeters, Gauge, Registry, RouteMeters, ServiceMeters};
 use thalweg_route::RouteId;
-use thalweg_upstream::{Entrance, Gates, Names, ServiceGates, ServiceState};
+use thalweg_upstream::{Entrance, Gates, Roster, ServiceGates, ServiceState};
 
 /// A service with its number in the worker's [`Slots`] and its meters.
 #[derive(Debug)]
@@ -32,6 +31,10 @@ pub(crate) struct LocalService {
 }
 
 impl LocalService {
+    fn is_of(&self, name: &str) -> bool {
+        *self.state.service.name == *name
+    }
+
     /// Counts an exchange under way.
     pub(crate) fn under_way(&self) -> Tally {
         Tally::new(&self.totals, |meters| &meters.active)
@@ -92,25 +95,35 @@ pub(crate) struct Ground<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) gates: &'a Gates,
     pub(crate) loads: &'a Arc<Loads>,
-    pub(crate) names: &'a Names,
+    pub(crate) rosters: &'a [Arc<Roster>],
     pub(crate) slots: &'a Slots,
 }
 
 impl PlanView {
     /// The view of `plan`; services that `old` has in the same form keep their state.
     pub(crate) fn new(plan: Arc<Plan>, ground: &Ground<'_>, old: Option<&Self>) -> Self {
-        let Ground { worker, registry, gates, loads, names, slots } = *ground;
+        let Ground { worker, registry, gates, loads, rosters, slots } = *ground;
         let door = |(listener, name): (usize, &str)| {
             let (listener, meters) = (listener as u16, registry.listener(worker, name));
             Rc::new(Door { loads: loads.clone(), worker, listener, meters })
         };
         let listeners = plan.listeners.iter().map(|listener| &*listener.name);
-        let services = plan.services.iter().map(|service| {
-            let kept = old.and_then(|old| old.services.iter().find(|known| known.state.service == *service));
-            let (state, slot) = match kept {
-                Some(known) => (known.state.clone(), known.slot),
-                None => {
-                    let state = Rc::new(ServiceState::new(service.clone(), names, Seed(worker as u64)));
+        let services = plan.services.iter().zip(rosters).map(|(service, roster)| {
+            let known = old.and_then(|old| old.services.iter().find(|known| known.is_of(&service.name)));
+            let kept = known.filter(|known| known.state.service == *service);
+            let (state, slot) = match (kept, known) {
+                (Some(kept), _) => {
+                    kept.state.update(roster);
+                    (kept.state.clone(), kept.slot)
+                }
+                (None, Some(known)) => {
+                    let state = ServiceState::new(roster.clone(), worker, Some(&known.state));
+                    let state = Rc::new(state);
+                    slots.replace(known.slot, &state);
+                    (state, known.slot)
+                }
+                (None, None) => {
+                    let state = Rc::new(ServiceState::new(roster.clone(), worker, None));
                     let slot = slots.add(&state);
                     (state, slot)
                 }
@@ -118,7 +131,7 @@ impl PlanView {
             let meters = service.endpoints.iter().map(|e| registry.endpoint(worker, &service.name, &e.url));
             let up = service.endpoints.iter().map(|e| registry.endpoint_up(&service.name, &e.url));
             let up: Vec<_> = up.collect();
-            if kept.is_none() {
+            if known.is_none() {
                 up.iter().for_each(|gauge| gauge.set(1));
             }
             let totals = Rc::new(Totals(registry.service(worker, &service.name)));
@@ -196,5 +209,12 @@ impl Slots {
         }
         slots[slot] = Rc::downgrade(state);
         slot as u32
+    }
+
+    /// The state has taken another one's connections over, and is called for them from now on.
+    fn replace(&self, slot: u32, state: &Rc<ServiceState>) {
+        if let Some(place) = self.0.borrow_mut().get_mut(slot as usize) {
+            *place = Rc::downgrade(state);
+        }
     }
 }

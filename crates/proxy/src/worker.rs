@@ -29,7 +29,7 @@ use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_core::{Fault, FaultKind, RequestId, limits};
 use thalweg_net::{Mailbox, Owner, Reactor, SeatWaker};
 use thalweg_observe::{LogBatch, WorkerMeters};
-use thalweg_upstream::{Member, Names, OpenCount, PeerAddress};
+use thalweg_upstream::{Member, OpenCount, PeerAddress};
 
 /// Bytes taken from a socket at once.
 const SCRATCH: usize = 256 * 1024;
@@ -62,7 +62,6 @@ pub(crate) struct Worker {
     pub(crate) laggards: Laggards,
     pub(crate) tunnels: Tunnels,
     view: RefCell<Rc<PlanView>>,
-    names: RefCell<Arc<Names>>,
     slots: Slots,
     seats: Seats<Client>,
     random: RefCell<fastrand::Rng>,
@@ -78,18 +77,17 @@ impl Worker {
     pub(crate) fn new(id: usize, shared: Arc<Shared>, sockets: Vec<OwnedFd>) -> io::Result<Rc<Self>> {
         let reactor = Rc::new(Reactor::new()?);
         let mailbox = shared.mailbox(id).clone();
-        let plan = shared.plan();
-        let names = shared.names();
+        let current = shared.current();
         let slots = Slots::default();
         let ground = Ground {
             worker: id,
             registry: &shared.registry,
             gates: &shared.gates,
             loads: &shared.loads,
-            names: &names,
+            rosters: &current.rosters,
             slots: &slots,
         };
-        let view = PlanView::new(plan, &ground, None);
+        let view = PlanView::new(current.plan.clone(), &ground, None);
         let shared_sockets = view.plan.listeners.iter().map(|l| matches!(l.address, ListenAddress::Unix(_)));
         let doors = Doors::new(&reactor, sockets.into_iter().zip(shared_sockets))?;
         let meters = shared.registry.worker(id);
@@ -111,7 +109,6 @@ impl Worker {
             laggards: Laggards::default(),
             tunnels: Tunnels::default(),
             view: RefCell::new(Rc::new(view)),
-            names: RefCell::new(names),
             slots,
             seats: Seats::new(move |seat| SeatWaker::waker(seat, mailbox.clone())),
             random: RefCell::new(fastrand::Rng::new()),
@@ -367,7 +364,7 @@ impl Worker {
     pub(crate) fn name_of(&self, local: &LocalService, member: &Member) -> String {
         let service = &local.state.service;
         let url = service.endpoints.get(member.endpoint as usize).map_or("", |endpoint| &endpoint.url);
-        match &member.address {
+        match member.address() {
             PeerAddress::Tcp(address) => format!("service `{}`, endpoint {url} at {address}", service.name),
             PeerAddress::Unix(_) => format!("service `{}`, endpoint {url}", service.name),
         }
@@ -375,22 +372,23 @@ impl Worker {
 
     fn obey(self: &Rc<Self>, command: Command) {
         match command {
-            Command::Plan(plan) => {
+            Command::Plan(current) => {
                 let old = self.view();
-                let names = self.names.borrow().clone();
                 let ground = Ground {
                     worker: self.id,
                     registry: &self.shared.registry,
                     gates: &self.shared.gates,
                     loads: &self.shared.loads,
-                    names: &names,
+                    rosters: &current.rosters,
                     slots: &self.slots,
                 };
-                self.view.replace(Rc::new(PlanView::new(plan, &ground, Some(&old))));
+                let view = PlanView::new(current.plan.clone(), &ground, Some(&old));
+                self.view.replace(Rc::new(view));
             }
-            Command::Names(names) => {
-                self.view().services.iter().for_each(|service| service.state.update(&names));
-                self.names.replace(names);
+            Command::Members(current) => {
+                let view = self.view();
+                let both = view.services.iter().zip(&current.rosters);
+                both.for_each(|(service, roster)| service.state.update(roster));
             }
             Command::Client(arrival) => {
                 if let Some(client) = Doors::welcome(self, arrival) {

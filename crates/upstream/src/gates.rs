@@ -178,7 +178,7 @@ impl<T: Thing> Book<T> {
 mod tests {
     use super::*;
     use crate::gate::Priority;
-    use crate::service::{Address, Endpoint, EndpointLimits};
+    use crate::service::{Address, Endpoint, EndpointLimits, Mode};
     use std::task::{Context, Poll, Waker};
 
     fn adopt(gates: &Gates, max_in_flight: Option<u32>) -> Option<Entrance> {
@@ -217,6 +217,7 @@ mod tests {
             address: Address::Socket(([192, 0, 2, at], 80).into()),
             weight: 1,
             tier: 0,
+            mode: Mode::default(),
             limits: EndpointLimits { max_connections: None, max_in_flight },
         };
         let endpoints = (1..).zip(max_in_flight).map(endpoint).collect();

@@ -9,31 +9,21 @@
 
 use crate::gate::{Gate, Stay, Thing};
 use crate::pool::{Connection, OpenCount, Wire};
-use crate::service::{PoolPolicy, Service};
+use crate::service::PoolPolicy;
+use crate::standing::Standing;
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
-use thalweg_net::connect::PeerAddress;
 
-/// Where a connection leads: those of one destination can stand in for each other.
+/// Where a connection leads: those of one destination can stand in for each other. It is one address of an
+/// endpoint as long as its service has it; where a bound on connections comes or goes, it is another one.
 #[derive(Clone, Debug)]
-pub struct Destination {
-    /// The service, in the form in which all workers have it.
-    pub service: Arc<Service>,
-    /// The position of the endpoint in [`Service::endpoints`].
-    pub endpoint: u32,
-    /// Its address.
-    pub address: PeerAddress,
-}
+pub struct Destination(pub Arc<Standing>);
 
-/// Services are the same when they are the very same one. After a reload that changes a service, its old
-/// and its new form are not: connections may be counted at other gates, or have other options.
 impl PartialEq for Destination {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.service, &other.service)
-            && self.endpoint == other.endpoint
-            && self.address == other.address
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

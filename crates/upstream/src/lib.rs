@@ -1,8 +1,9 @@
 //! 8 upstream: services, their members, pools of connections.
 //!
-//! [`Service`] is what the configuration says; [`ServiceState`] is what one worker knows of it now:
-//! the resolved members, who is set aside, and the idle connections. Only [`Gate`]s are shared between
-//! workers; they lock only when somebody has to wait.
+//! [`Service`] is what the configuration says, [`Roster`] who its members are now, [`Standing`] how each of
+//! them stands: these are shared by all workers. [`ServiceState`] is what one worker has of it: the choice of a
+//! member, and the idle connections. What is shared and changes is atomics; a lock is taken only when somebody
+//! has to wait ([`Gate`]) or a standing changes.
 #![forbid(unsafe_code)]
 
 mod gate;
@@ -11,7 +12,11 @@ mod handover;
 mod members;
 mod policy;
 mod pool;
+mod retry_budget;
+mod rosters;
 mod service;
+mod standing;
+mod visit;
 
 #[cfg(test)]
 mod simulation;
@@ -21,11 +26,15 @@ pub use gate::{
 };
 pub use gates::{EndpointGates, Gates, RouteBound, ServiceGates};
 pub use handover::{ConnectionPlaces, Destination, Handover};
-pub use members::{Member, Names, ServiceState};
+pub use members::{Member, Names, ServiceState, Wanted};
 pub use policy::{
     AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, HashKey, HealthPolicy, HedgePolicy,
     RetryPolicy, SameSite, StaticAnswer, Statuses, StickyPolicy, WhenDown,
 };
 pub use pool::{Connection, OpenCount, Pool, Wire};
-pub use service::{Address, Endpoint, EndpointLimits, HostRule, PoolPolicy, Service, ServiceLimits};
+pub use retry_budget::RetryBudget;
+pub use rosters::{Entry, Roster, Rosters};
+pub use service::{Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Service, ServiceLimits};
+pub use standing::{Bell, Condition, Health, ServiceStanding, Standing, Totals};
 pub use thalweg_net::connect::PeerAddress;
+pub use visit::{Told, Visit};

@@ -1,27 +1,33 @@
 //! The members of a service as one worker sees them now, and the choice of one.
 //!
-//! An endpoint that is a host name has one member per resolved address. A member that refused or
-//! did not accept a connection is set aside for a while that doubles up to [`ASIDE_MOST`]; when
-//! every member is aside they are all tried all the same, so a service recovers by itself.
+//! Who they are says the roster; how they stand, their shared standing (`standing.rs`). A worker looks all of
+//! them over only when something has changed, or when the time of somebody who is out has come; a choice in
+//! between is the balancer's alone. Endpoints of a higher tier are ready while none of a lower one is. When
+//! nobody is ready, who was left out for failing is tried all the same, so a service recovers by itself; who
+//! fails its health checks is not, unless the configuration says so.
 
 use crate::handover::Destination;
+use crate::policy::WhenDown;
 use crate::pool::{Pool, Wire};
-use crate::service::{Address, Service};
+use crate::retry_budget::RetryBudget;
+use crate::rosters::{Entry, Roster};
+use crate::service::{Mode, Service};
+use crate::standing::{Condition, Standing};
+use crate::visit::Visit;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_balance::{Balance, Candidate, Pick, Seed};
-use thalweg_core::limits;
+use thalweg_balance::{Balance, Candidate, Loads, Pick, Seed};
 use thalweg_net::Socket;
 use thalweg_net::connect::PeerAddress;
 
-/// How long a member is set aside after its first failure to accept a connection.
-const ASIDE_FIRST: Duration = Duration::from_secs(1);
-/// And at most.
-const ASIDE_MOST: Duration = Duration::from_secs(16);
+/// The time in which a latency is forgotten, but for its e-th part.
+const LATENCY_DECAY: Duration = Duration::from_secs(10);
+/// The least share that a slow start gives, as a part of the full one.
+const SLOW_START_LEAST: f32 = 0.1;
 
 /// What host names stood for when they were resolved last.
 pub type Names = HashMap<Arc<str>, Vec<IpAddr>>;
@@ -33,76 +39,141 @@ pub struct Member<W: Wire = Socket> {
     pub index: u32,
     /// The position of its endpoint in [`Service::endpoints`].
     pub endpoint: u32,
-    /// Where to connect.
-    pub address: PeerAddress,
+    /// How it stands, for all workers.
+    pub standing: Arc<Standing>,
     /// Its idle connections.
     pub pool: Rc<Pool<W>>,
-    failures: Cell<u32>,
-    aside_until: Cell<Option<Instant>>,
+    latency: Rc<Latency>,
+}
+
+/// Time to the response's head, smoothed: it follows a rise at once and a fall slowly (peak EWMA, as in
+/// Finagle). In microseconds.
+#[derive(Debug, Default)]
+struct Latency {
+    value: Cell<f32>,
+    at: Cell<Option<Instant>>,
+}
+
+impl Latency {
+    fn now(&self, now: Instant) -> Option<f32> {
+        let age = now.saturating_duration_since(self.at.get()?);
+        Some(self.value.get() * (-age.as_secs_f32() / LATENCY_DECAY.as_secs_f32()).exp())
+    }
+
+    fn observe(&self, latency: Duration, now: Instant) {
+        let us = latency.as_micros() as f32;
+        let value = match self.at.replace(Some(now)) {
+            None => us,
+            Some(_) if us >= self.value.get() => us,
+            Some(before) => {
+                let age = now.saturating_duration_since(before).as_secs_f32();
+                let kept = (-age / LATENCY_DECAY.as_secs_f32()).exp();
+                self.value.get() * kept + us * (1.0 - kept)
+            }
+        };
+        self.value.set(value);
+    }
+}
+
+impl<W: Wire> Member<W> {
+    /// Where to connect.
+    pub fn address(&self) -> &PeerAddress {
+        &self.standing.address
+    }
+
+    /// It has answered after this time.
+    pub(crate) fn observe(&self, latency: Duration, now: Instant) {
+        self.latency.observe(latency, now);
+    }
+}
+
+/// What is asked of a choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// Members that are not to be chosen, by index.
+    pub tried: &'a [u32],
+    /// The hash of what the service balances on; `None`: anywhere.
+    pub key: Option<u64>,
+    /// The member that the client was with before, by [`Standing::id`].
+    pub kept: Option<u64>,
 }
 
 /// A service on one worker.
 pub struct ServiceState<W: Wire = Socket> {
     /// What the configuration says of it.
     pub service: Arc<Service>,
+    /// What may be tried again.
+    pub retries: RetryBudget,
+    worker: usize,
+    seed: Seed,
+    roster: RefCell<Arc<Roster>>,
     members: RefCell<Vec<Rc<Member<W>>>>,
     candidates: RefCell<Vec<Candidate>>,
     balancer: RefCell<Box<dyn Balance>>,
-    /// Whether a member may be aside: only then are the candidates looked over before a pick.
-    any_aside: Cell<bool>,
+    random: RefCell<fastrand::Rng>,
+    /// The version of the standings at the last look, and when to look again without a new one.
+    seen: Cell<u32>,
+    look_at: Cell<Option<Instant>>,
+    /// In their slow start, by index, with the time at which they became ready.
+    starting: RefCell<Vec<(u32, Instant)>>,
 }
 
 impl<W: Wire> ServiceState<W> {
-    /// The state of a service; `seed` differs from worker to worker so that they start staggered.
-    pub fn new(service: Arc<Service>, names: &Names, seed: Seed) -> Self {
-        let balancer = (service.balance.algorithm.new)(seed);
+    /// The service on this worker. Members that `before` had keep their connections.
+    pub fn new(roster: Arc<Roster>, worker: usize, before: Option<&Self>) -> Self {
+        let seed = Seed(worker as u64);
         let state = Self {
-            service,
+            service: roster.service.clone(),
+            retries: RetryBudget::new(&roster.service.retry),
+            worker,
+            seed,
+            balancer: RefCell::new(roster.balancer.fork(seed)),
+            random: RefCell::new(fastrand::Rng::with_seed(seed.0)),
+            roster: RefCell::new(roster.clone()),
             members: RefCell::default(),
             candidates: RefCell::default(),
-            balancer: RefCell::new(balancer),
-            any_aside: Cell::new(false),
+            seen: Cell::new(0),
+            look_at: Cell::new(None),
+            starting: RefCell::default(),
         };
-        state.update(names);
+        let before = before.map(|before| before.members.borrow().clone());
+        state.enroll(roster, before.unwrap_or_default());
         state
     }
 
-    /// Takes over newly resolved addresses. Members that stay keep their connections.
-    pub fn update(&self, names: &Names) {
-        let addresses = addresses_of(&self.service, names);
-        let mut members = self.members.borrow_mut();
-        let unchanged = members.len() == addresses.len()
-            && members.iter().zip(&addresses).all(|(m, (e, a))| m.endpoint == *e && m.address == *a);
-        if unchanged && !members.is_empty() {
+    /// Takes over a new roster of the same service. Members that stay keep their connections.
+    pub fn update(&self, roster: &Arc<Roster>) {
+        if Arc::ptr_eq(roster, &self.roster.borrow()) {
             return;
         }
-        let mut known: HashMap<(u32, PeerAddress), Rc<Member<W>>> =
-            members.drain(..).map(|member| ((member.endpoint, member.address.clone()), member)).collect();
-        for (index, (endpoint, address)) in addresses.into_iter().enumerate() {
-            let index = index as u32;
-            let old = known.remove(&(endpoint, address.clone()));
-            let pool = |address: &PeerAddress| {
-                let (service, address) = (self.service.clone(), address.clone());
-                Rc::new(Pool::new(Destination { service, endpoint, address }))
-            };
-            members.push(match old {
-                Some(old) if old.index == index => old,
-                old => Rc::new(Member {
-                    index,
-                    endpoint,
-                    pool: old.as_ref().map_or_else(|| pool(&address), |old| old.pool.clone()),
-                    address,
-                    failures: Cell::new(old.as_ref().map_or(0, |old| old.failures.get())),
-                    aside_until: Cell::new(old.and_then(|old| old.aside_until.get())),
-                }),
-            });
-        }
-        let mut candidates = self.candidates.borrow_mut();
-        candidates.clear();
-        let weight = |member: &Rc<Member<W>>| self.service.endpoints[member.endpoint as usize].weight;
-        candidates.extend(members.iter().map(|m| Candidate { weight: weight(m), ready: true }));
-        self.balancer.borrow_mut().rebuild(&candidates);
-        self.any_aside.set(true);
+        *self.balancer.borrow_mut() = roster.balancer.fork(self.seed);
+        let before = self.members.take();
+        self.enroll(roster.clone(), before);
+    }
+
+    fn enroll(&self, roster: Arc<Roster>, before: Vec<Rc<Member<W>>>) {
+        let known = before.into_iter().map(|member| (Arc::as_ptr(&member.standing), member));
+        let mut known: HashMap<_, _> = known.collect();
+        let members = (0_u32..).zip(&roster.entries).map(|(index, Entry { endpoint, standing })| match known
+            .remove(&Arc::as_ptr(standing))
+        {
+            Some(old) if old.index == index && old.endpoint == *endpoint => old,
+            old => Rc::new(Member {
+                index,
+                endpoint: *endpoint,
+                pool: old.as_ref().map_or_else(
+                    || Rc::new(Pool::new(Destination(standing.clone()))),
+                    |old| old.pool.clone(),
+                ),
+                latency: old.map(|old| old.latency.clone()).unwrap_or_default(),
+                standing: standing.clone(),
+            }),
+        });
+        self.members.replace(members.collect());
+        known.values().for_each(|gone| gone.pool.close());
+        self.candidates.replace(roster.candidates.clone());
+        self.roster.replace(roster);
+        self.seen.set(0);
     }
 
     /// Whether no address is known: every endpoint is a name that has never been resolved.
@@ -110,80 +181,103 @@ impl<W: Wire> ServiceState<W> {
         self.members.borrow().is_empty()
     }
 
-    /// Chooses a member that is not in `tried`; `None` when all have been.
-    pub fn pick(&self, now: Instant, tried: &[u32]) -> Option<Rc<Member<W>>> {
-        if self.any_aside.get() {
+    /// Chooses a member that has not been tried; `None` when there is none that may be used.
+    pub fn pick(&self, now: Instant, wanted: &Wanted<'_>) -> Option<Rc<Member<W>>> {
+        let late = self.look_at.get().is_some_and(|at| at <= now);
+        if late || self.seen.get() != self.roster.borrow().standing.version() {
             self.look_over(now);
         }
-        let members = self.members.borrow();
-        let candidates = self.candidates.borrow();
-        let pick = Pick { candidates: &candidates, tried, hash: 0 };
-        if let Some(index) = self.balancer.borrow_mut().pick(&pick) {
-            return members.get(index as usize).cloned();
-        }
-        // None is ready: rather one that was set aside than none.
-        let untried = members.iter().filter(|m| !tried.contains(&m.index));
-        let able = untried.filter(|m| self.service.endpoints[m.endpoint as usize].weight > 0);
-        able.min_by_key(|m| m.aside_until.get()).cloned()
+        self.draw_starters(now);
+        let chosen = self.choose(now, wanted).or_else(|| {
+            // None but starters is ready: their slow start spares nobody.
+            self.let_starters_serve().then(|| self.choose(now, wanted)).flatten()
+        });
+        chosen.or_else(|| self.last_resort(wanted.tried, |_| true))
     }
 
     /// As [`Self::pick`], among members that have room; `None` also when those in good standing have none:
-    /// one that was set aside is chosen only when all are. Looks at every member.
+    /// one that was left out is chosen only when all are. Looks at every member.
     pub fn pick_with_room(
         &self,
         now: Instant,
-        tried: &[u32],
+        wanted: &Wanted<'_>,
         room: impl Fn(&Member<W>) -> bool,
     ) -> Option<Rc<Member<W>>> {
+        self.look_over(now);
+        // What is noted here holds for this choice only.
+        self.seen.set(0);
+        let is_ready = |candidate: &Candidate, index: u32| {
+            candidate.ready && candidate.weight > 0 && !wanted.tried.contains(&index)
+        };
+        let mut any = false;
+        {
+            let (mut candidates, members) = (self.candidates.borrow_mut(), self.members.borrow());
+            for (candidate, member) in candidates.iter_mut().zip(members.iter()) {
+                any |= is_ready(candidate, member.index);
+                candidate.ready = candidate.ready && room(member);
+            }
+        }
+        let chosen = self.choose(now, wanted);
+        if any { chosen } else { chosen.or_else(|| self.last_resort(wanted.tried, room)) }
+    }
+
+    fn choose(&self, now: Instant, wanted: &Wanted<'_>) -> Option<Rc<Member<W>>> {
+        let (members, candidates) = (self.members.borrow(), self.candidates.borrow());
+        let policy = &self.service.balance;
+        let roster = self.roster.borrow();
+        let live = Live { members: &members, roster: &roster, now };
+        let pick = Pick {
+            candidates: &candidates,
+            tried: wanted.tried,
+            hash: wanted.key.unwrap_or_else(|| self.chance()),
+            bounded_load: policy.bounded_load,
+            loads: &live,
+        };
+        if let Some(id) = wanted.kept {
+            let kept = members.iter().find(|member| member.standing.id == id);
+            if let Some(kept) = kept.filter(|kept| pick.may_use(kept.index)) {
+                return Some(kept.clone());
+            }
+        }
+        let index = self.balancer.borrow_mut().pick(&pick)?;
+        members.get(index as usize).cloned()
+    }
+
+    fn chance(&self) -> u64 {
+        if self.service.balance.algorithm.needs.key { self.random.borrow_mut().u64(..) } else { 0 }
+    }
+
+    /// None is ready: rather one that was left out than none; the one whose time is over first.
+    fn last_resort(&self, tried: &[u32], room: impl Fn(&Member<W>) -> bool) -> Option<Rc<Member<W>>> {
         let members = self.members.borrow();
-        let mut candidates = self.candidates.borrow_mut();
-        for (candidate, member) in candidates.iter_mut().zip(members.iter()) {
-            candidate.ready = member.aside_until.get().is_none_or(|until| until <= now) && room(member);
-        }
-        // What was noted here holds for this pick only.
-        self.any_aside.set(true);
-        let pick = Pick { candidates: &candidates, tried, hash: 0 };
-        if let Some(index) = self.balancer.borrow_mut().pick(&pick) {
-            return members.get(index as usize).cloned();
-        }
-        let untried = members.iter().filter(|m| !tried.contains(&m.index));
-        let able = untried.filter(|m| self.service.endpoints[m.endpoint as usize].weight > 0);
-        if able.clone().any(|m| m.aside_until.get().is_none_or(|until| until <= now)) {
-            return None;
-        }
-        able.filter(|m| room(m)).min_by_key(|m| m.aside_until.get()).cloned()
+        let able = members.iter().filter(|m| !tried.contains(&m.index) && self.may_ever(m) && room(m));
+        let able = able.filter(|m| self.fails_open() || !is_unwell(m));
+        let tier = |member: &Member<W>| self.service.endpoints[member.endpoint as usize].tier;
+        able.min_by_key(|m| (tier(m), m.standing.out_until())).cloned()
+    }
+
+    fn fails_open(&self) -> bool {
+        self.service.when_down == WhenDown::TryAll
+    }
+
+    /// Whether its endpoint takes requests at all.
+    fn may_ever(&self, member: &Member<W>) -> bool {
+        let endpoint = self.service.endpoints.get(member.endpoint as usize);
+        endpoint.is_some_and(|endpoint| endpoint.weight > 0 && endpoint.mode == Mode::Ready)
     }
 
     /// The member of this endpoint that has been in good standing longest, if it takes requests at all.
     pub fn member_of(&self, endpoint: u32) -> Option<Rc<Member<W>>> {
-        let weight = self.service.endpoints.get(endpoint as usize)?.weight;
         let members = self.members.borrow();
-        let of = members.iter().filter(|member| member.endpoint == endpoint && weight > 0);
-        of.min_by_key(|member| member.aside_until.get()).cloned()
+        let of = members.iter().filter(|member| member.endpoint == endpoint && self.may_ever(member));
+        of.min_by_key(|member| (is_unwell(member), member.standing.out_until())).cloned()
     }
 
-    /// The member refused or did not accept a connection. Says whether it was in good standing.
-    pub fn failed(&self, member: &Member<W>, now: Instant) -> bool {
-        if member.aside_until.get().is_some_and(|until| until > now) {
-            // One bad moment that several exchanges met, not several bad moments.
-            return false;
-        }
-        let failures = member.failures.get();
-        member.failures.set(failures.saturating_add(1));
-        let aside = ASIDE_FIRST.saturating_mul(1 << failures.min(8)).min(ASIDE_MOST);
-        member.aside_until.set(Some(now + aside));
-        self.any_aside.set(true);
-        failures == 0
-    }
-
-    /// The member accepted a connection. Says whether it had failed before.
-    pub fn accepted(&self, member: &Member<W>) -> bool {
-        let failed = member.failures.replace(0) > 0;
-        if failed {
-            member.aside_until.set(None);
-            self.any_aside.set(true);
-        }
-        failed
+    /// Counts an attempt at the member, until it is dropped.
+    pub fn visit(&self, member: Rc<Member<W>>, now: Instant) -> Visit<W> {
+        let needs = self.service.balance.algorithm.needs;
+        let loads = needs.load || self.service.balance.bounded_load.is_some();
+        Visit::new(member, self.worker as u16, loads, now)
     }
 
     /// Closes idle connections that have ended or passed their deadline.
@@ -216,14 +310,104 @@ impl<W: Wire> ServiceState<W> {
         self.members.borrow().iter().map(|member| member.pool.len()).sum()
     }
 
+    /// Finds out who is ready now, and when to look again.
     fn look_over(&self, now: Instant) {
+        let (members, roster) = (self.members.borrow(), self.roster.borrow());
+        // Before the standings are read: what changes from here on has another version.
+        self.seen.set(roster.standing.version());
+        let mut starting = self.starting.borrow_mut();
+        starting.clear();
+        let mut next: Option<Instant> = None;
         let mut candidates = self.candidates.borrow_mut();
-        let mut any = false;
-        for (candidate, member) in candidates.iter_mut().zip(self.members.borrow().iter()) {
-            candidate.ready = member.aside_until.get().is_none_or(|until| until <= now);
-            any |= !candidate.ready;
+        let (mut able, mut well) = (0, 0);
+        for (candidate, member) in candidates.iter_mut().zip(members.iter()) {
+            let ready = match member.standing.condition(now) {
+                Condition::Ready | Condition::OnTrial => true,
+                Condition::ReadySince(since) => {
+                    let slow = self.service.balance.slow_start.filter(|time| since + *time > now);
+                    starting.extend(slow.map(|_| (member.index, since)));
+                    true
+                }
+                Condition::Out(until) => {
+                    next = Some(next.map_or(until, |next| next.min(until)));
+                    false
+                }
+                Condition::Unwell => false,
+            };
+            let may = self.may_ever(member);
+            candidate.ready = ready && may;
+            able += u64::from(may);
+            well += u64::from(ready && may);
         }
-        self.any_aside.set(any);
+        self.look_at.set(next);
+        if well * 100 < able * u64::from(self.service.balance.panic_threshold) {
+            for (candidate, member) in candidates.iter_mut().zip(members.iter()) {
+                candidate.ready = self.may_ever(member);
+            }
+        }
+        self.keep_lowest_tier(&mut candidates, &members);
+        starting.retain(|(index, _)| candidates[*index as usize].ready);
+    }
+
+    /// Of those that are ready, only the ones of the lowest tier are.
+    fn keep_lowest_tier(&self, candidates: &mut [Candidate], members: &[Rc<Member<W>>]) {
+        let tier = |member: &Rc<Member<W>>| self.service.endpoints[member.endpoint as usize].tier;
+        let ready = candidates.iter().zip(members).filter(|(candidate, _)| candidate.ready);
+        let Some(lowest) = ready.map(|(_, member)| tier(member)).min() else { return };
+        for (candidate, member) in candidates.iter_mut().zip(members) {
+            candidate.ready &= tier(member) == lowest;
+        }
+    }
+
+    /// Who is in its slow start is ready for some of the choices: for more of them the longer it lasts.
+    fn draw_starters(&self, now: Instant) {
+        let starting = self.starting.borrow();
+        let Some(time) = self.service.balance.slow_start.filter(|_| !starting.is_empty()) else { return };
+        let mut candidates = self.candidates.borrow_mut();
+        let mut random = self.random.borrow_mut();
+        let mut over = true;
+        for (index, since) in starting.iter() {
+            let part = now.saturating_duration_since(*since).as_secs_f32() / time.as_secs_f32();
+            over &= part >= 1.0;
+            candidates[*index as usize].ready = random.f32() < part.max(SLOW_START_LEAST);
+        }
+        if over {
+            self.seen.set(0);
+        }
+    }
+
+    /// Says whether there are any.
+    fn let_starters_serve(&self) -> bool {
+        let starting = self.starting.borrow();
+        let mut candidates = self.candidates.borrow_mut();
+        starting.iter().for_each(|(index, _)| candidates[*index as usize].ready = true);
+        !starting.is_empty()
+    }
+}
+
+fn is_unwell<W: Wire>(member: &Member<W>) -> bool {
+    use crate::standing::Health;
+    matches!(member.standing.health(), Health::Unwell | Health::Awaited)
+}
+
+/// The loads of the members now, for a balancer that asks.
+struct Live<'a, W: Wire> {
+    members: &'a [Rc<Member<W>>],
+    roster: &'a Roster,
+    now: Instant,
+}
+
+impl<W: Wire> Loads for Live<'_, W> {
+    fn in_flight(&self, index: u32) -> u32 {
+        self.members.get(index as usize).map_or(0, |member| member.standing.in_flight())
+    }
+
+    fn total_in_flight(&self) -> u32 {
+        self.roster.standing.in_flight()
+    }
+
+    fn latency(&self, index: u32) -> Option<f32> {
+        self.members.get(index as usize)?.latency.now(self.now)
     }
 }
 
@@ -233,153 +417,5 @@ impl<W: Wire> std::fmt::Debug for ServiceState<W> {
     }
 }
 
-/// Every address of every endpoint, in order, each once per endpoint.
-fn addresses_of(service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
-    let mut all = Vec::with_capacity(service.endpoints.len());
-    for (index, endpoint) in service.endpoints.iter().enumerate() {
-        let index = index as u32;
-        match &endpoint.address {
-            Address::Socket(address) => all.push((index, PeerAddress::Tcp(*address))),
-            Address::Unix(path) => all.push((index, PeerAddress::Unix(path.clone()))),
-            Address::Name { host, port } => {
-                let ips = names.get(host).map(Vec::as_slice).unwrap_or_default();
-                all.extend(ips.iter().map(|ip| (index, PeerAddress::Tcp(SocketAddr::new(*ip, *port)))));
-            }
-        }
-    }
-    all.truncate(limits::ENDPOINTS);
-    all
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pool::{Connection, OpenCount};
-    use crate::service::{Endpoint, EndpointLimits};
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
-    use thalweg_net::{Owner, Reactor};
-
-    const HOST: &str = "app.test";
-
-    /// A service of one host name.
-    fn service() -> Arc<Service> {
-        let endpoint = Endpoint {
-            url: "http://app.test:80".into(),
-            address: Address::Name { host: HOST.into(), port: 80 },
-            weight: 1,
-            tier: 0,
-            limits: EndpointLimits::default(),
-        };
-        Arc::new(Service { name: "s".into(), endpoints: vec![endpoint], ..Service::default() })
-    }
-
-    /// What the host name stands for: 192.0.2.x for every x.
-    fn names(last: &[u8]) -> Names {
-        let ips = last.iter().map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, *last))).collect();
-        Names::from([(HOST.into(), ips)])
-    }
-
-    fn state(last: &[u8]) -> ServiceState {
-        ServiceState::new(service(), &names(last), Seed(0))
-    }
-
-    fn member(state: &ServiceState, last: u8) -> Rc<Member> {
-        let address = PeerAddress::Tcp(SocketAddr::from(([192, 0, 2, last], 80)));
-        state.members.borrow().iter().find(|member| member.address == address).unwrap().clone()
-    }
-
-    /// How often each of so many picks takes the member.
-    fn picks(state: &ServiceState, now: Instant, of: &Member) -> usize {
-        (0..8).filter(|_| state.pick(now, &[]).unwrap().address == of.address).count()
-    }
-
-    /// An open connection, and its other end.
-    fn connection() -> (Connection, TcpStream) {
-        let reactor = Rc::new(Reactor::new().unwrap());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let socket = Socket::accepted(&reactor, listener.accept().unwrap().0.into(), Owner(0)).unwrap();
-        (Connection::new(socket, Instant::now(), &OpenCount::default()), other)
-    }
-
-    #[test]
-    fn a_member_that_stays_keeps_its_idle_connections_when_the_list_shifts() {
-        let state = state(&[1, 2, 3]);
-        let (idle, _other) = connection();
-        member(&state, 2).pool.put(idle, &state.service.pool, Owner(0));
-        for shifted in [&[2, 3][..], &[4, 1, 2], &[5, 6, 7, 8, 2]] {
-            state.update(&names(shifted));
-            assert_eq!((state.idle(), member(&state, 2).pool.len()), (1, 1), "{shifted:?}");
-            let indices: Vec<_> = state.members.borrow().iter().map(|member| member.index).collect();
-            assert_eq!(indices, (0..shifted.len() as u32).collect::<Vec<_>>(), "{shifted:?}");
-        }
-        assert!(member(&state, 2).pool.take(&state.service.pool, Instant::now(), true).is_some());
-    }
-
-    #[test]
-    fn a_connection_comes_back_to_its_member_although_the_list_has_shifted_meanwhile() {
-        let state = state(&[1, 2]);
-        // An exchange under way holds the member as it was when it was picked.
-        let (held, (busy, _other)) = (member(&state, 2), connection());
-        state.update(&names(&[3, 1, 2]));
-        held.pool.put(busy, &state.service.pool, Owner(0));
-        assert_eq!(member(&state, 2).pool.len(), 1);
-    }
-
-    #[test]
-    fn the_connections_of_a_member_that_goes_are_closed() {
-        let state = state(&[1, 2]);
-        let (idle, _other) = connection();
-        member(&state, 2).pool.put(idle, &state.service.pool, Owner(0));
-        state.update(&names(&[1]));
-        assert_eq!(state.idle(), 0);
-    }
-
-    #[test]
-    fn several_failures_at_once_set_a_member_aside_for_the_first_time_only_once() {
-        let state = state(&[1, 2]);
-        let (bad, now) = (member(&state, 1), Instant::now());
-        assert!(state.failed(&bad, now), "it was in good standing");
-        for _ in 0..5 {
-            assert!(!state.failed(&bad, now), "one bad moment");
-        }
-        let almost = now + ASIDE_FIRST - Duration::from_millis(1);
-        assert_eq!(picks(&state, almost, &bad), 0);
-        assert_eq!(picks(&state, now + ASIDE_FIRST, &bad), 4, "aside for longer than the first time");
-    }
-
-    #[test]
-    fn a_member_that_fails_again_afterwards_is_set_aside_for_twice_as_long_up_to_a_bound() {
-        let state = state(&[1, 2]);
-        let (bad, mut now, mut aside) = (member(&state, 1), Instant::now(), ASIDE_FIRST);
-        for _ in 0..8 {
-            state.failed(&bad, now);
-            assert_eq!(picks(&state, now + aside - Duration::from_millis(1), &bad), 0, "{aside:?}");
-            now += aside;
-            assert_eq!(picks(&state, now, &bad), 4, "{aside:?}");
-            aside = (aside * 2).min(ASIDE_MOST);
-        }
-        assert!(state.accepted(&bad), "it had failed before");
-        assert!(state.failed(&bad, now), "it was in good standing again");
-    }
-
-    #[test]
-    fn a_member_set_aside_is_not_chosen_because_the_others_are_full() {
-        let state = state(&[1, 2]);
-        let (bad, good, now) = (member(&state, 1), member(&state, 2), Instant::now());
-        state.failed(&bad, now);
-        assert!(state.pick_with_room(now, &[], |m| m.index == bad.index).is_none());
-        assert!(state.pick_with_room(now, &[], |_| true).is_some_and(|m| m.index == good.index));
-        let rest = state.pick_with_room(now, &[good.index], |_| true);
-        assert!(rest.is_some_and(|m| m.index == bad.index), "rather one that was set aside than none");
-    }
-
-    #[test]
-    fn a_member_set_aside_stays_so_when_the_list_shifts() {
-        let state = state(&[1, 2]);
-        let now = Instant::now();
-        state.failed(&member(&state, 2), now);
-        state.update(&names(&[3, 1, 2]));
-        assert_eq!(picks(&state, now, &member(&state, 2)), 0);
-    }
-}
+mod tests;

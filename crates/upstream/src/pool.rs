@@ -131,12 +131,14 @@ impl<W: Wire> Connection<W> {
 pub struct Pool<W: Wire = Socket> {
     destination: Destination,
     idle: RefCell<Vec<Connection<W>>>,
+    /// Its member has left the service.
+    closed: Cell<bool>,
 }
 
 impl<W: Wire> Pool<W> {
     /// A pool without connections.
     pub fn new(destination: Destination) -> Self {
-        Self { destination, idle: RefCell::default() }
+        Self { destination, idle: RefCell::default(), closed: Cell::new(false) }
     }
 
     /// Where its connections lead.
@@ -150,7 +152,8 @@ impl<W: Wire> Pool<W> {
         // Closing one calls nobody who could come back here: who gets its place is only woken.
         let mut idle = self.idle.borrow_mut();
         while let Some(connection) = idle.pop() {
-            let young = now.saturating_duration_since(connection.opened) < policy.max_age;
+            let young = now.saturating_duration_since(connection.opened) < policy.max_age
+                && connection.requests < policy.max_requests;
             if young && !connection.socket.is_spent() && (!sure || connection.socket.is_quiet()) {
                 connection.socket.set_deadline(None);
                 return Some(connection);
@@ -162,7 +165,7 @@ impl<W: Wire> Pool<W> {
     /// Keeps a connection whose last exchange ended cleanly, or closes it when the policy says so. When
     /// somebody waits for one of its places, it is handed to who can use it, or closed.
     pub fn put(&self, connection: Connection<W>, policy: &PoolPolicy, owner: Owner) {
-        if connection.requests >= policy.max_requests || connection.socket.is_spent() {
+        if self.closed.get() || connection.requests >= policy.max_requests || connection.socket.is_spent() {
             return;
         }
         if connection.places.are_wanted() {
@@ -181,6 +184,12 @@ impl<W: Wire> Pool<W> {
     /// Closes what the other side closed, what spoke unasked and what passed its idle deadline.
     pub fn sweep(&self) {
         self.idle.borrow_mut().retain(|connection| !connection.socket.is_spent());
+    }
+
+    /// Closes all, and keeps none from now on.
+    pub fn close(&self) {
+        self.closed.set(true);
+        self.idle.borrow_mut().clear();
     }
 
     /// Closes the oldest idle connection; says whether there was one.

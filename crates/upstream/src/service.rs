@@ -83,18 +83,33 @@ pub struct Endpoint {
     pub weight: u32,
     /// Endpoints of a higher tier are used only while none of a lower one is well, 0–9; default 0.
     pub tier: u8,
+    /// Whether it takes new requests. Only the admin API sets another than the default.
+    pub mode: Mode,
     /// How much it takes at once.
     pub limits: EndpointLimits,
+}
+
+/// What an operator wants of an endpoint.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    /// It takes requests.
+    #[default]
+    Ready,
+    /// It takes no new ones; what is under way goes on to its end, or to the drain's.
+    Draining,
+    /// It takes none until further notice.
+    Maintenance,
 }
 
 /// As for [`Service`]: the numbers of bounds do not count.
 impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
-        let Self { url, address, weight, tier, limits } = self;
+        let Self { url, address, weight, tier, mode, limits } = self;
         *url == other.url
             && *address == other.address
             && *weight == other.weight
             && *tier == other.tier
+            && *mode == other.mode
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
     }
 }

@@ -14,7 +14,7 @@ use thalweg_balance::{BALANCERS, Balancer, balancer};
 use thalweg_core::limits::ENDPOINTS;
 use thalweg_proxy::plan::Timeouts;
 use thalweg_upstream::{
-    Address, BalancePolicy, Endpoint, EndpointLimits, HostRule, PoolPolicy, RetryPolicy, Service,
+    Address, BalancePolicy, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, RetryPolicy, Service,
 };
 
 /// Largest weight of an endpoint.
@@ -162,7 +162,7 @@ impl Endpoints {
             return problems.push(SpecError::new(Class::Invalid, span, message));
         }
         self.seen.insert(address.clone(), span);
-        self.list.push(Endpoint { url, address, weight, tier: 0, limits });
+        self.list.push(Endpoint { url, address, weight, tier: 0, mode: Mode::default(), limits });
     }
 }
 

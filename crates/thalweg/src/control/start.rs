@@ -21,6 +21,7 @@ use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
 use thalweg_proxy::plan::ListenAddress;
 use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, StartError, open_doors};
+use thalweg_upstream::Bell;
 use tokio::sync::mpsc;
 
 /// Lines that workers may have waiting.
@@ -68,8 +69,13 @@ pub(crate) async fn start(
     let (notices_in, notices) = mpsc::channel(NOTICES);
     let mut watch = Watch::start(&names_in(plan.services.iter()), &Default::default());
     let names = first_names(&mut watch).await;
-    let fleet_options =
-        FleetOptions { registry: registry.clone(), log: log.clone(), notices: notices_in, names };
+    let fleet_options = FleetOptions {
+        registry: registry.clone(),
+        log: log.clone(),
+        notices: notices_in,
+        names,
+        bell: Bell::default(),
+    };
     let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let shared = Arc::new(Shared::new(fleet, registry));
     let admin = admin_options(&settings, socket, state)?;

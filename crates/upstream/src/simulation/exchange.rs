@@ -7,7 +7,7 @@ use super::wire::{Gift, Link, SimulatedWire, Watch};
 use crate::gate::{Entrance, Gate, Got, Line, Permit, Priority, Wait, Wish};
 use crate::gates::{Gates, ServiceGates};
 use crate::handover::{ConnectionPlaces, Destination};
-use crate::members::{Member, ServiceState};
+use crate::members::{Member, ServiceState, Wanted};
 use crate::pool::{Connection, OpenCount};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -98,7 +98,7 @@ pub(super) async fn exchange(scene: Rc<Scene>, x: Rc<Exchange>) -> Option<()> {
     connection.requests += 1;
     assert_eq!(connection.requests, link.requests.fetch_add(1, SeqCst) + 1, "its count is lost");
     assert!(connection.requests <= view.state.service.pool.max_requests);
-    assert_eq!(link.endpoint, member.endpoint, "it leads elsewhere");
+    assert_eq!(link.address.as_ref(), Some(member.address()), "it leads elsewhere");
     x.stage.set(Stage::Using);
     signal(&x).await;
     link.busy.store(false, SeqCst);
@@ -194,7 +194,7 @@ type Chosen = (Rc<Member<SimulatedWire>>, Option<Permit<Gift>>);
 
 async fn choose(scene: &Scene, x: &Exchange, view: &View) -> Option<Chosen> {
     let now = scene.clock.get();
-    let first = view.state.pick(now, &[])?;
+    let first = view.state.pick(now, &Wanted::default())?;
     let gate_of = |member: &Member<SimulatedWire>| {
         view.gates.endpoints.get(member.endpoint as usize).and_then(|gates| gates.in_flight.as_ref())
     };
@@ -203,7 +203,7 @@ async fn choose(scene: &Scene, x: &Exchange, view: &View) -> Option<Chosen> {
     };
     let has_place =
         |member: &Member<SimulatedWire>| gate_of(member).is_none_or(|gate| !gate.gate().is_full());
-    let free = view.state.pick_with_room(now, &[], has_place);
+    let free = view.state.pick_with_room(now, &Wanted::default(), has_place);
     let place = match free {
         Some(member) => match gate_of(&member) {
             Some(gate) => gate.enter(),
@@ -212,7 +212,7 @@ async fn choose(scene: &Scene, x: &Exchange, view: &View) -> Option<Chosen> {
         None => None,
     };
     let offer = || {
-        let free = view.state.pick_with_room(now, &[], has_place);
+        let free = view.state.pick_with_room(now, &Wanted::default(), has_place);
         free.and_then(|member| gate_of(&member)).inspect(|gate| gate.offer());
     };
     let place = match place {
@@ -326,7 +326,7 @@ async fn open(
     places: ConnectionPlaces<Gift>,
 ) -> Option<Connection<SimulatedWire>> {
     let worker = &scene.workers[x.worker];
-    let link = Arc::new(Link { endpoint: member.endpoint, ..Link::default() });
+    let link = Arc::new(Link { address: Some(member.address().clone()), ..Link::default() });
     link.open.store(true, SeqCst);
     link.busy.store(true, SeqCst);
     let stays = [&places.endpoint, &places.service].into_iter().flatten();

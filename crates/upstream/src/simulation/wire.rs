@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use thalweg_net::Owner;
+use thalweg_net::connect::PeerAddress;
 
 pub(super) type Gift = Handover<Loose>;
 
 /// The connection itself.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    /// Which endpoint it leads to, by the last part of the address.
-    pub(super) endpoint: u32,
+    /// Where it leads.
+    pub(super) address: Option<PeerAddress>,
     /// Our side has not closed it.
     pub(super) open: AtomicBool,
     /// The other side has: the kernel knows.

@@ -6,7 +6,9 @@ use super::order::{Bell, key};
 use super::wire::Link;
 use crate::gate::{Gate, Priority, QueuePolicy};
 use crate::members::{Names, ServiceState};
-use crate::service::{Address, Endpoint, EndpointLimits, PoolPolicy, Service, ServiceLimits};
+use crate::rosters::{Roster, Rosters};
+use crate::service::{Address, Endpoint, EndpointLimits, Mode, PoolPolicy, Service, ServiceLimits};
+use crate::standing;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -16,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
-use thalweg_balance::Seed;
 
 use super::wire::Gift;
 
@@ -42,8 +43,9 @@ pub(super) struct World {
     tasks: Vec<Task>,
     next: usize,
     service: Arc<Service>,
+    rosters: Rosters,
     /// By worker: plans that it has not heard of yet.
-    plans: Vec<VecDeque<Arc<Service>>>,
+    plans: Vec<VecDeque<Arc<Roster>>>,
     /// Places taken after the last step, by gate.
     taken: HashMap<usize, u32>,
 }
@@ -64,8 +66,8 @@ impl World {
             seen: RefCell::default(),
         });
         let plans = vec![VecDeque::new(); workers];
-        let mut world =
-            Self { random, scene, tasks: Vec::new(), next: 0, service, plans, taken: HashMap::new() };
+        let (rosters, taken) = (Rosters::new(workers, standing::Bell::default()), HashMap::new());
+        let mut world = Self { random, scene, tasks: Vec::new(), next: 0, service, rosters, plans, taken };
         world.adopt();
         (0..workers).for_each(|worker| world.hear(worker));
         world
@@ -173,19 +175,22 @@ impl World {
 
     /// A worker hears of the next plan.
     fn hear(&mut self, worker: usize) {
-        let Some(service) = self.plans[worker].pop_front() else { return };
+        let Some(roster) = self.plans[worker].pop_front() else { return };
         let Worker { view, slots, .. } = &self.scene.workers[worker];
         let old = view.borrow().clone();
         let state = match old {
-            Some(old) if old.state.service == service => old.state.clone(),
-            _ => {
-                let seed = Seed(worker as u64);
-                let state = Rc::new(ServiceState::new(service.clone(), &Names::new(), seed));
+            Some(old) if old.state.service == roster.service => {
+                old.state.update(&roster);
+                old.state.clone()
+            }
+            old => {
+                let before = old.as_ref().map(|old| &*old.state);
+                let state = Rc::new(ServiceState::new(roster.clone(), worker, before));
                 slots.borrow_mut().push(Rc::downgrade(&state));
                 state
             }
         };
-        let gates = self.scene.gates.service(&service);
+        let gates = self.scene.gates.service(&roster.service);
         view.replace(Some(Rc::new(View { state, gates })));
     }
 
@@ -248,7 +253,8 @@ impl World {
 
     fn adopt(&mut self) {
         self.scene.gates.adopt([].into_iter(), [&*self.service].into_iter());
-        self.plans.iter_mut().for_each(|plans| plans.push_back(self.service.clone()));
+        let rosters = self.rosters.draw_up(std::slice::from_ref(&self.service), &Names::new());
+        self.plans.iter_mut().for_each(|plans| plans.extend(rosters.clone()));
         let size = self.service.limits.queue.size;
         let mut sizes = self.scene.sizes.borrow_mut();
         for Bounded { gate, .. } in self.bounded() {
@@ -375,6 +381,7 @@ fn service(random: &mut fastrand::Rng, old: Option<&Arc<Service>>) -> Arc<Servic
             address: Address::Socket(SocketAddr::from(([192, 0, 2, 1], at))),
             weight: 1,
             tier: 0,
+            mode: Mode::default(),
             limits: EndpointLimits { max_connections: limit(connections), max_in_flight: limit(in_flight) },
         }
     });

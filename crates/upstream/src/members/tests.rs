@@ -1,0 +1,343 @@
+use super::*;
+use crate::pool::{Connection, OpenCount};
+use crate::rosters::Rosters;
+use crate::service::{Address, Endpoint, EndpointLimits};
+use crate::standing::{Bell, Health};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use thalweg_balance::balancer;
+use thalweg_net::{Owner, Reactor};
+
+const HOST: &str = "app.test";
+
+fn endpoint(url: &str, address: Address) -> Endpoint {
+    Endpoint {
+        url: url.into(),
+        address,
+        weight: 1,
+        tier: 0,
+        mode: Mode::Ready,
+        limits: EndpointLimits::default(),
+    }
+}
+
+/// A service of one host name.
+fn of_a_name() -> Service {
+    let address = Address::Name { host: HOST.into(), port: 80 };
+    Service {
+        name: "s".into(),
+        endpoints: vec![endpoint("http://app.test:80", address)],
+        ..Service::default()
+    }
+}
+
+/// A service of the addresses 192.0.2.x.
+fn of_addresses(last: &[u8]) -> Service {
+    let address = |last: &u8| Address::Socket(SocketAddr::from(([192, 0, 2, *last], 80)));
+    let endpoints = last.iter().map(|last| endpoint(&format!("http://192.0.2.{last}:80"), address(last)));
+    Service { name: "s".into(), endpoints: endpoints.collect(), ..Service::default() }
+}
+
+/// What the host name stands for: 192.0.2.x for every x.
+fn names(last: &[u8]) -> Names {
+    let ips = last.iter().map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, *last))).collect();
+    Names::from([(HOST.into(), ips)])
+}
+
+/// A service on one worker, whose form and names can change.
+struct House {
+    rosters: Rosters,
+    service: Arc<Service>,
+    state: ServiceState,
+}
+
+impl House {
+    fn new(service: Service, last: &[u8]) -> Self {
+        let (rosters, service) = (Rosters::new(2, Bell::default()), Arc::new(service));
+        let roster = rosters.draw_up(std::slice::from_ref(&service), &names(last)).remove(0);
+        Self { state: ServiceState::new(roster, 0, None), rosters, service }
+    }
+
+    fn resolve(&self, last: &[u8]) {
+        let roster = self.rosters.draw_up(std::slice::from_ref(&self.service), &names(last)).remove(0);
+        self.state.update(&roster);
+    }
+
+    /// As a reload does.
+    fn reload(&mut self, service: Service) {
+        self.service = Arc::new(service);
+        let roster = self.rosters.draw_up(std::slice::from_ref(&self.service), &Names::new()).remove(0);
+        self.state = ServiceState::new(roster, 0, Some(&self.state));
+    }
+
+    fn member(&self, last: u8) -> Rc<Member> {
+        let address = PeerAddress::Tcp(SocketAddr::from(([192, 0, 2, last], 80)));
+        self.state.members.borrow().iter().find(|member| *member.address() == address).unwrap().clone()
+    }
+
+    fn pick(&self, now: Instant, tried: &[u32]) -> Option<Rc<Member>> {
+        self.state.pick(now, &Wanted { tried, ..Wanted::default() })
+    }
+
+    /// How often each of so many picks takes the member.
+    fn picks(&self, now: Instant, of: &Member, picks: usize) -> usize {
+        (0..picks).filter(|_| self.pick(now, &[]).unwrap().address() == of.address()).count()
+    }
+}
+
+/// An open connection, and its other end.
+fn connection() -> (Connection, TcpStream) {
+    let reactor = Rc::new(Reactor::new().unwrap());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let socket = Socket::accepted(&reactor, listener.accept().unwrap().0.into(), Owner(0)).unwrap();
+    (Connection::new(socket, Instant::now(), &OpenCount::default()), other)
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+#[test]
+fn a_member_that_stays_keeps_its_idle_connections_when_the_list_shifts() {
+    let house = House::new(of_a_name(), &[1, 2, 3]);
+    let (idle, _other) = connection();
+    house.member(2).pool.put(idle, &house.service.pool, Owner(0));
+    for shifted in [&[2, 3][..], &[4, 1, 2], &[5, 6, 7, 8, 2]] {
+        house.resolve(shifted);
+        assert_eq!((house.state.idle(), house.member(2).pool.len()), (1, 1), "{shifted:?}");
+        let indices: Vec<_> = house.state.members.borrow().iter().map(|member| member.index).collect();
+        assert_eq!(indices, (0..shifted.len() as u32).collect::<Vec<_>>(), "{shifted:?}");
+    }
+    assert!(house.member(2).pool.take(&house.service.pool, Instant::now(), true).is_some());
+}
+
+#[test]
+fn a_connection_comes_back_to_its_member_although_the_list_has_shifted_meanwhile() {
+    let house = House::new(of_a_name(), &[1, 2]);
+    // An exchange under way holds the member as it was when it was picked.
+    let (held, (busy, _other)) = (house.member(2), connection());
+    house.resolve(&[3, 1, 2]);
+    held.pool.put(busy, &house.service.pool, Owner(0));
+    assert_eq!(house.member(2).pool.len(), 1);
+}
+
+#[test]
+fn the_connections_of_a_member_that_goes_are_closed_those_in_use_too_when_they_come_back() {
+    let house = House::new(of_a_name(), &[1, 2]);
+    let ((idle, _other), (busy, _far)) = (connection(), connection());
+    let gone = house.member(2);
+    gone.pool.put(idle, &house.service.pool, Owner(0));
+    house.resolve(&[1]);
+    assert_eq!((house.state.idle(), gone.pool.len()), (0, 0));
+    gone.pool.put(busy, &house.service.pool, Owner(0));
+    assert_eq!(gone.pool.len(), 0);
+}
+
+#[test]
+fn a_service_that_is_changed_keeps_the_connections_and_the_standing_of_its_members() {
+    let mut house = House::new(of_addresses(&[1, 2, 3]), &[]);
+    let now = Instant::now();
+    let (idle, _other) = connection();
+    house.member(3).pool.put(idle, &house.service.pool, Owner(0));
+    house.member(2).standing.refused(now, "x");
+    let mut changed = of_addresses(&[2, 4, 3]);
+    changed.endpoints[2].weight = 5;
+    house.reload(changed);
+    assert_eq!(house.member(3).pool.len(), 1);
+    assert_eq!(house.picks(now, &house.member(2), 12), 0, "it is still out");
+    assert_eq!(house.picks(now, &house.member(3), 12), 10);
+}
+
+#[test]
+fn several_failures_at_once_set_a_member_aside_for_the_first_time_only_once() {
+    let house = House::new(of_a_name(), &[1, 2]);
+    let (bad, now) = (house.member(1), Instant::now());
+    assert!(bad.standing.refused(now, "x"), "it was in good standing");
+    for _ in 0..5 {
+        assert!(!bad.standing.refused(now, "x"), "one bad moment");
+    }
+    assert_eq!(house.picks(now + ms(999), &bad, 8), 0);
+    assert_eq!(house.picks(now + ms(1001), &bad, 8), 4, "aside for longer than the first time");
+}
+
+#[test]
+fn a_member_that_fails_again_afterwards_is_set_aside_for_twice_as_long_up_to_a_bound() {
+    let house = House::new(of_a_name(), &[1, 2]);
+    let (bad, mut now, mut aside) = (house.member(1), Instant::now(), ms(1000));
+    for _ in 0..8 {
+        bad.standing.refused(now, "x");
+        assert_eq!(house.picks(now + aside - ms(1), &bad, 8), 0, "{aside:?}");
+        now += aside + ms(1);
+        assert_eq!(house.picks(now, &bad, 8), 4, "{aside:?}");
+        aside = (aside * 2).min(ms(16_000));
+    }
+    assert!(bad.standing.accepted(now), "it had failed before");
+    assert!(bad.standing.refused(now, "x"), "it was in good standing again");
+}
+
+#[test]
+fn a_member_set_aside_is_not_chosen_because_the_others_are_full() {
+    let house = House::new(of_a_name(), &[1, 2]);
+    let (bad, good, now) = (house.member(1), house.member(2), Instant::now());
+    bad.standing.refused(now, "x");
+    let pick = |tried: &[u32], room: &dyn Fn(&Member) -> bool| {
+        house.state.pick_with_room(now, &Wanted { tried, ..Wanted::default() }, room)
+    };
+    assert!(pick(&[], &|m| m.index == bad.index).is_none());
+    assert!(pick(&[], &|_| true).is_some_and(|m| m.index == good.index));
+    let rest = pick(&[good.index], &|_| true);
+    assert!(rest.is_some_and(|m| m.index == bad.index), "rather one that was set aside than none");
+}
+
+#[test]
+fn a_member_set_aside_stays_so_when_the_list_shifts() {
+    let house = House::new(of_a_name(), &[1, 2]);
+    let now = Instant::now();
+    house.member(2).standing.refused(now, "x");
+    house.resolve(&[3, 1, 2]);
+    assert_eq!(house.picks(now, &house.member(2), 9), 0);
+}
+
+#[test]
+fn who_was_out_is_tried_by_one_exchange_at_a_time_until_one_succeeds() {
+    let mut service = of_addresses(&[1, 2]);
+    service.ejection.max_share = 50;
+    let house = House::new(service, &[]);
+    let (bad, start) = (house.member(1), Instant::now());
+    assert!(bad.standing.eject(&house.service.ejection, start, "x"));
+    let now = start + house.service.ejection.time + ms(1);
+    let trial = loop {
+        let visit = house.state.visit(house.pick(now, &[]).unwrap(), now);
+        if visit.index == bad.index {
+            break visit;
+        }
+    };
+    assert_eq!(house.picks(now, &bad, 10), 0, "one trial at a time");
+    drop(trial);
+    let trial = house.state.visit(bad.clone(), now);
+    trial.answered(&house.service, (200, ms(1)), now);
+    assert_eq!(house.picks(now, &bad, 10), 5, "it has made good");
+}
+
+#[test]
+fn nobody_who_fails_health_checks_is_used_unless_it_fails_open() {
+    for when_down in [WhenDown::Error, WhenDown::TryAll] {
+        let open = when_down == WhenDown::TryAll;
+        let house = House::new(Service { when_down, ..of_addresses(&[1, 2]) }, &[]);
+        let now = Instant::now();
+        house.member(1).standing.set_health(Health::Unwell, now, "x");
+        assert_eq!(house.picks(now, &house.member(2), 6), 6);
+        house.member(2).standing.set_health(Health::Unwell, now, "x");
+        assert_eq!(house.pick(now, &[]).is_some(), open);
+        house.member(2).standing.set_health(Health::Well, now, "");
+        assert_eq!(house.picks(now, &house.member(2), 6), 6, "it comes back");
+    }
+}
+
+#[test]
+fn backups_serve_only_while_no_other_is_well() {
+    let mut service = of_addresses(&[1, 2, 3]);
+    service.endpoints[0].tier = 1;
+    let house = House::new(service, &[]);
+    let (backup, now) = (house.member(1), Instant::now());
+    assert_eq!(house.picks(now, &backup, 8), 0);
+    house.member(2).standing.refused(now, "x");
+    assert_eq!(house.picks(now, &backup, 8), 0);
+    house.member(3).standing.refused(now, "x");
+    assert_eq!(house.picks(now, &backup, 8), 8);
+    house.member(3).standing.accepted(now);
+    assert_eq!(house.picks(now, &backup, 8), 0);
+}
+
+#[test]
+fn below_the_panic_threshold_all_serve() {
+    let mut service = of_addresses(&[1, 2, 3, 4]);
+    service.balance.panic_threshold = 50;
+    let house = House::new(service, &[]);
+    let now = Instant::now();
+    for last in [1, 2] {
+        house.member(last).standing.set_health(Health::Unwell, now, "x");
+    }
+    assert_eq!(house.picks(now, &house.member(1), 8), 0, "half is not below half");
+    house.member(3).standing.set_health(Health::Unwell, now, "x");
+    assert_eq!(house.picks(now, &house.member(1), 8), 2);
+}
+
+#[test]
+fn draining_and_maintenance_take_nothing_new_whatever_else_is_down() {
+    for mode in [Mode::Draining, Mode::Maintenance] {
+        let mut service = of_addresses(&[1, 2]);
+        service.when_down = WhenDown::TryAll;
+        service.balance.panic_threshold = 100;
+        service.endpoints[0].mode = mode;
+        let house = House::new(service, &[]);
+        let now = Instant::now();
+        house.member(2).standing.refused(now, "x");
+        assert_eq!(house.picks(now, &house.member(1), 8), 0);
+        assert!(house.pick(now, &[1]).is_none());
+    }
+}
+
+#[test]
+fn a_slow_start_begins_with_a_little_and_ends_with_the_full_share() {
+    let mut service = of_addresses(&[1, 2]);
+    service.balance.slow_start = Some(Duration::from_secs(100));
+    let house = House::new(service, &[]);
+    let (slow, start) = (house.member(1), Instant::now());
+    assert_eq!(house.picks(start, &slow, 100), 50, "nobody starts slowly when the proxy starts");
+    slow.standing.refused(start, "x");
+    slow.standing.accepted(start);
+    let share = |seconds: u64| house.picks(start + Duration::from_secs(seconds), &slow, 2000);
+    // A tenth of its weight against a whole one, then half of it.
+    let (early, midway) = (share(1), share(50));
+    assert!((130..240).contains(&early), "{early}");
+    assert!((580..750).contains(&midway), "{midway}");
+    assert_eq!(share(101), 1000);
+    house.member(2).standing.refused(start + Duration::from_secs(101), "x");
+    slow.standing.refused(start + Duration::from_secs(101), "x");
+    slow.standing.accepted(start + Duration::from_secs(101));
+    assert_eq!(house.picks(start + ms(101_001), &slow, 10), 10, "it is all there is");
+}
+
+#[test]
+fn a_kept_client_stays_where_it_was_while_that_may_be_used() {
+    let house = House::new(of_addresses(&[1, 2, 3]), &[]);
+    let (kept, now) = (house.member(2), Instant::now());
+    let wanted = Wanted { kept: Some(kept.standing.id), ..Wanted::default() };
+    let pick = || house.state.pick(now, &wanted).unwrap().index;
+    assert_eq!([pick(), pick(), pick()], [1, 1, 1]);
+    kept.standing.refused(now, "x");
+    assert_ne!(pick(), 1);
+    let unknown = Wanted { kept: Some(7), ..Wanted::default() };
+    assert!(house.state.pick(now, &unknown).is_some());
+}
+
+#[test]
+fn the_loads_of_all_workers_count_where_the_balancer_asks() {
+    let mut service = of_addresses(&[1, 2]);
+    service.balance.algorithm = balancer("least_requests").unwrap();
+    let house = House::new(service, &[]);
+    let roster = house.rosters.draw_up(std::slice::from_ref(&house.service), &Names::new()).remove(0);
+    let elsewhere = ServiceState::<Socket>::new(roster, 1, None);
+    let now = Instant::now();
+    let busy = elsewhere.pick(now, &Wanted::default()).unwrap();
+    let visits: Vec<_> = (0..3).map(|_| elsewhere.visit(busy.clone(), now)).collect();
+    let mine: Vec<_> = (0..3).map(|_| house.state.visit(house.pick(now, &[]).unwrap(), now)).collect();
+    assert!(mine.iter().all(|visit| visit.index != busy.index));
+    assert_eq!(busy.standing.service.in_flight(), 6);
+    drop((visits, mine));
+    assert_eq!((busy.standing.service.in_flight(), busy.standing.in_flight()), (0, 0));
+    assert_eq!(busy.standing.totals().active, 0);
+}
+
+#[test]
+fn latency_follows_a_rise_at_once_and_a_fall_slowly() {
+    let (latency, start) = (Latency::default(), Instant::now());
+    assert_eq!(latency.now(start), None);
+    latency.observe(ms(10), start);
+    latency.observe(ms(100), start + ms(1));
+    assert!((99_000.0..100_001.0).contains(&latency.now(start + ms(1)).unwrap()));
+    latency.observe(ms(10), start + ms(2));
+    assert!(latency.now(start + ms(2)).unwrap() > 99_000.0);
+    assert!((36_000.0..38_000.0).contains(&latency.now(start + ms(10_002)).unwrap()));
+}

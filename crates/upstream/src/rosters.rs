@@ -1,0 +1,181 @@
+//! Who the members of each service are, for all workers alike.
+//!
+//! The control thread draws the rosters up whenever the plan or the meaning of a host name changes
+//! ([`Rosters::draw_up`]), before workers hear of it. What is known of a member stays while its service has
+//! it; a balancer's tables are made here once and shared, so that no worker stops for them.
+
+use crate::members::Names;
+use crate::service::{Address, Mode, Service};
+use crate::standing::{Bell, Health, ServiceStanding, Standing};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use thalweg_balance::{Balance, Candidate, Seed, endpoint_id};
+use thalweg_core::limits;
+use thalweg_net::connect::PeerAddress;
+
+/// The members of a service at one moment. Immutable.
+#[derive(Debug)]
+pub struct Roster {
+    /// The service in the form that the roster is made from.
+    pub service: Arc<Service>,
+    /// What its members share.
+    pub standing: Arc<ServiceStanding>,
+    /// In the order of the endpoints; of a host name, one for each address.
+    pub entries: Vec<Entry>,
+    /// What a balancer sees of them, all ready.
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) balancer: Box<dyn Balance>,
+}
+
+/// A member.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The position of its endpoint in [`Service::endpoints`].
+    pub endpoint: u32,
+    /// How it stands.
+    pub standing: Arc<Standing>,
+}
+
+/// What tells a member from others over changes of the configuration. Connections of services and
+/// endpoints with and without a bound on them are counted at different gates: they do not mix.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Key {
+    url: Arc<str>,
+    address: PeerAddress,
+    bounded: (bool, bool),
+}
+
+#[derive(Debug)]
+struct Known {
+    standing: Arc<ServiceStanding>,
+    members: HashMap<Key, Arc<Standing>>,
+    roster: Arc<Roster>,
+}
+
+/// The rosters of all services, by their names.
+#[derive(Debug)]
+pub struct Rosters {
+    workers: usize,
+    bell: Bell,
+    known: Mutex<HashMap<Arc<str>, Known>>,
+}
+
+impl Rosters {
+    /// None yet; `bell` is rung at every change of a standing, on whichever thread it happens.
+    pub fn new(workers: usize, bell: Bell) -> Self {
+        Self { workers, bell, known: Mutex::default() }
+    }
+
+    /// The rosters of these services, in their order. Services that are not among them are forgotten.
+    pub fn draw_up(&self, services: &[Arc<Service>], names: &Names) -> Vec<Arc<Roster>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *known);
+        let rosters = services.iter().map(|service| {
+            let kept = before.remove(&service.name);
+            let now = self.know(service, names, kept);
+            let roster = now.roster.clone();
+            known.insert(service.name.clone(), now);
+            roster
+        });
+        rosters.collect()
+    }
+
+    fn know(&self, service: &Arc<Service>, names: &Names, before: Option<Known>) -> Known {
+        let addresses = addresses_of(service, names);
+        let is_running = before.is_some();
+        let (standing, mut old, roster) = match before {
+            Some(Known { standing, members, roster }) => (standing, members, Some(roster)),
+            None => {
+                let standing = ServiceStanding::new(service.name.clone(), self.bell.clone());
+                (Arc::new(standing), HashMap::new(), None)
+            }
+        };
+        let now = Instant::now();
+        let mut members = HashMap::with_capacity(addresses.len());
+        let mut entries = Vec::with_capacity(addresses.len());
+        for (at, address) in addresses {
+            let endpoint = &service.endpoints[at as usize];
+            let bounded =
+                (service.limits.max_connections.is_some(), endpoint.limits.max_connections.is_some());
+            let key = Key { url: endpoint.url.clone(), address, bounded };
+            let member = old.remove(&key).unwrap_or_else(|| {
+                let id = identity(&endpoint.address, &endpoint.url, &key.address);
+                let place = (key.url.clone(), key.address.clone());
+                let member = Standing::new(standing.clone(), place, id, self.workers);
+                if service.health.as_ref().is_some_and(|policy| policy.before_traffic) {
+                    member.set_health(Health::Awaited, now, "");
+                } else if is_running {
+                    member.is_new(now);
+                }
+                Arc::new(member)
+            });
+            if service.health.is_none() {
+                member.set_health(Health::Unchecked, now, "");
+            }
+            if endpoint.mode == Mode::Ready {
+                member.set_cut(false);
+            }
+            entries.push(Entry { endpoint: at, standing: member.clone() });
+            members.insert(key, member);
+        }
+        old.values().for_each(|gone| gone.retire());
+        let roster = roster.filter(|roster| is_same(roster, service, &entries));
+        let roster = roster.unwrap_or_else(|| {
+            standing.set_members(entries.len());
+            Arc::new(draw(service, &standing, entries))
+        });
+        Known { standing, members, roster }
+    }
+}
+
+fn is_same(roster: &Roster, service: &Service, entries: &[Entry]) -> bool {
+    *roster.service == *service
+        && roster.entries.len() == entries.len()
+        && roster
+            .entries
+            .iter()
+            .zip(entries)
+            .all(|(one, other)| one.endpoint == other.endpoint && Arc::ptr_eq(&one.standing, &other.standing))
+}
+
+fn draw(service: &Arc<Service>, standing: &Arc<ServiceStanding>, entries: Vec<Entry>) -> Roster {
+    let candidate = |entry: &Entry| Candidate {
+        weight: service.endpoints[entry.endpoint as usize].weight,
+        ready: true,
+        id: entry.standing.id,
+    };
+    let candidates: Vec<_> = entries.iter().map(candidate).collect();
+    let mut balancer = (service.balance.algorithm.new)(Seed(0));
+    balancer.rebuild(&candidates);
+    Roster { service: service.clone(), standing: standing.clone(), entries, candidates, balancer }
+}
+
+/// What keyed balancers know a member by: its URL, and of a host name the address too.
+fn identity(address: &Address, url: &str, resolved: &PeerAddress) -> u64 {
+    match (address, resolved) {
+        (Address::Name { .. }, PeerAddress::Tcp(resolved)) => {
+            endpoint_id(&format!("{url} {}", resolved.ip()))
+        }
+        _ => endpoint_id(url),
+    }
+}
+
+/// Every address of every endpoint, in order, each once per endpoint.
+fn addresses_of(service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
+    let mut all = Vec::with_capacity(service.endpoints.len());
+    for (index, endpoint) in service.endpoints.iter().enumerate() {
+        let index = index as u32;
+        match &endpoint.address {
+            Address::Socket(address) => all.push((index, PeerAddress::Tcp(*address))),
+            Address::Unix(path) => all.push((index, PeerAddress::Unix(path.clone()))),
+            Address::Name { host, port } => {
+                let ips = names.get(host).map(Vec::as_slice).unwrap_or_default();
+                all.extend(ips.iter().map(|ip| (index, PeerAddress::Tcp(SocketAddr::new(*ip, *port)))));
+            }
+        }
+    }
+    all.truncate(limits::ENDPOINTS);
+    all
+}

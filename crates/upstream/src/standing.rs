@@ -1,0 +1,515 @@
+//! How an address of an endpoint stands: whether it may be used, and what it is doing.
+//!
+//! Shared by all workers and the control thread, so that what one of them finds out holds for all at once.
+//! Workers read plain atomics; only a change of standing takes a lock, which is held for a few instructions.
+//! Whoever changes something raises the service's version; a worker that sees another version than last
+//! time looks all members over (`members.rs`), and the control thread is rung, which tells others (`rosters.rs`).
+//!
+//! The way of a member that fails: in good standing → ejected, for a time that grows → on trial, one
+//! exchange at a time → in good standing again, or ejected for longer. Active checks are a second opinion
+//! beside it: who fails them is out until it passes them.
+
+use crate::policy::EjectionPolicy;
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use thalweg_net::connect::PeerAddress;
+
+/// How long a member is left out after it has not accepted a connection, the first time.
+pub(crate) const REFUSED_FIRST: Duration = Duration::from_secs(1);
+/// And at most.
+pub(crate) const REFUSED_MOST: Duration = Duration::from_secs(16);
+/// A trial of which nothing has been heard for so long makes room for another.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// What the members of a service share.
+pub struct ServiceStanding {
+    /// The service's name.
+    pub name: Arc<str>,
+    epoch: Instant,
+    version: AtomicU32,
+    /// Exchanges and tunnels under way to all members, where a balancer asks for it.
+    in_flight: Padded<AtomicU32>,
+    /// Members in the roster in force, and those out by the ejection policy.
+    members: AtomicU32,
+    ejected: AtomicU32,
+    bell: Bell,
+}
+
+/// Called when something has changed that others may want to hear of. Never blocks.
+#[derive(Clone)]
+pub struct Bell(Arc<dyn Fn() + Send + Sync>);
+
+impl Bell {
+    /// A bell that calls this.
+    pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ring))
+    }
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Self::new(|| {})
+    }
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bell")
+    }
+}
+
+impl fmt::Debug for ServiceStanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceStanding").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// On cache lines of its own: written by every worker.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+impl ServiceStanding {
+    /// Of a service without members.
+    pub fn new(name: Arc<str>, bell: Bell) -> Self {
+        Self {
+            name,
+            epoch: Instant::now(),
+            version: AtomicU32::new(1),
+            in_flight: Padded::default(),
+            members: AtomicU32::new(0),
+            ejected: AtomicU32::new(0),
+            bell,
+        }
+    }
+
+    /// Another number than before when the standing of a member has changed.
+    pub fn version(&self) -> u32 {
+        self.version.load(Acquire)
+    }
+
+    /// Exchanges under way to all members; counted only where the balancer needs it.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.0.load(Relaxed)
+    }
+
+    pub(crate) fn set_members(&self, members: usize) {
+        self.members.store(u32::try_from(members).unwrap_or(u32::MAX), Relaxed);
+        self.changed();
+    }
+
+    fn changed(&self) {
+        self.version.fetch_add(1, Release);
+        (self.bell.0)();
+    }
+
+    fn ms(&self, now: Instant) -> u64 {
+        // Never 0, which means never.
+        1 + u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX - 1)
+    }
+
+    fn instant(&self, ms: u64) -> Instant {
+        self.epoch + Duration::from_millis(ms.saturating_sub(1))
+    }
+
+    /// Takes a place among the ejected, if the policy has one.
+    fn may_eject(&self, policy: &EjectionPolicy) -> bool {
+        let most = u64::from(self.members.load(Relaxed)) * u64::from(policy.max_share) / 100;
+        let taken = self.ejected.fetch_update(Relaxed, Relaxed, |n| (u64::from(n) < most).then_some(n + 1));
+        taken.is_ok()
+    }
+
+    fn no_longer_ejected(&self) {
+        let _ = self.ejected.fetch_update(Relaxed, Relaxed, |n| Some(n.saturating_sub(1)));
+    }
+}
+
+/// What active checks say.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Health {
+    /// Nobody has asked, or no answer has come yet: used all the same.
+    Unchecked,
+    /// The same, and no request goes there before it has been asked (`before_traffic`).
+    Awaited,
+    /// It has passed its checks.
+    Well,
+    /// It has failed them.
+    Unwell,
+}
+
+impl Health {
+    const ALL: [Self; 4] = [Self::Unchecked, Self::Awaited, Self::Well, Self::Unwell];
+}
+
+/// What a worker has to know of a member to choose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Condition {
+    /// It takes its share.
+    Ready,
+    /// It has become ready at this time, for a slow start.
+    ReadySince(Instant),
+    /// It was out; one exchange may try it, and none does at present.
+    OnTrial,
+    /// It is out until then: ejected, or on trial by another exchange.
+    Out(Instant),
+    /// It has failed its checks, or has not been asked yet as it must.
+    Unwell,
+}
+
+/// Why somebody is out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Reason {
+    /// It did not accept a connection.
+    Refused,
+    /// It failed requests, and takes one of the places that `max_share` leaves.
+    Ejected,
+}
+
+/// What is touched only when the standing changes.
+#[derive(Debug)]
+struct Record {
+    reason: Option<Reason>,
+    /// Ejections one after the other.
+    ejections: u32,
+    /// In milliseconds of the service's clock, when it was in again.
+    back: u64,
+    /// The time of the last ejection.
+    time: Duration,
+    cause: String,
+}
+
+/// One address of an endpoint, as all workers see it.
+#[derive(Debug)]
+pub struct Standing {
+    /// The same on every worker, machine and run: what keyed balancers know it by.
+    pub id: u64,
+    /// The URL of its endpoint, as written.
+    pub url: Arc<str>,
+    /// Where to connect.
+    pub address: PeerAddress,
+    /// Of its service.
+    pub service: Arc<ServiceStanding>,
+    health: AtomicU8,
+    /// Until when it is out, in milliseconds; 0: it is in.
+    out_until: AtomicU64,
+    /// When the trial under way began; 0: none is.
+    trial: AtomicU64,
+    /// Failures one after the other.
+    consecutive: AtomicU32,
+    /// When it became ready after it had not been; 0: at the start.
+    ready_since: AtomicU64,
+    /// What is under way is to end now.
+    cut: AtomicBool,
+    record: Mutex<Record>,
+    in_flight: Padded<AtomicU32>,
+    /// By worker.
+    tallies: Box<[Tally]>,
+}
+
+/// What one worker counts of a member. One writer, any reader.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Tally {
+    active: AtomicU64,
+    requests: AtomicU64,
+    failures: AtomicU64,
+    latency_us: AtomicU64,
+}
+
+/// What all workers have counted of a member since it has been known.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Totals {
+    /// Attempts and tunnels under way.
+    pub active: u64,
+    /// Attempts that have come to an end that says something of the member.
+    pub requests: u64,
+    /// Those that failed, by the ejection policy.
+    pub failures: u64,
+    /// Microseconds to the response's head, of those that did not fail, together.
+    pub latency_us: u64,
+}
+
+fn add(cell: &AtomicU64, n: u64) {
+    cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+impl Standing {
+    /// Of an address that nothing is known of.
+    pub fn new(
+        service: Arc<ServiceStanding>,
+        (url, address): (Arc<str>, PeerAddress),
+        id: u64,
+        workers: usize,
+    ) -> Self {
+        let record =
+            Record { reason: None, ejections: 0, back: 0, time: Duration::ZERO, cause: String::new() };
+        Self {
+            id,
+            url,
+            address,
+            service,
+            health: AtomicU8::new(Health::Unchecked as u8),
+            out_until: AtomicU64::new(0),
+            trial: AtomicU64::new(0),
+            consecutive: AtomicU32::new(0),
+            ready_since: AtomicU64::new(0),
+            cut: AtomicBool::new(false),
+            record: Mutex::new(record),
+            in_flight: Padded::default(),
+            tallies: (0..workers).map(|_| Tally::default()).collect(),
+        }
+    }
+
+    /// What a worker has to know of it now.
+    pub fn condition(&self, now: Instant) -> Condition {
+        if matches!(self.health(), Health::Unwell | Health::Awaited) {
+            return Condition::Unwell;
+        }
+        let ms = self.service.ms(now);
+        match self.out_until.load(Acquire) {
+            0 => match self.ready_since.load(Relaxed) {
+                0 => Condition::Ready,
+                since => Condition::ReadySince(self.service.instant(since)),
+            },
+            until if until > ms => Condition::Out(self.service.instant(until)),
+            _ => match self.trial.load(Relaxed) {
+                0 => Condition::OnTrial,
+                begun if begun + TRIAL.as_millis() as u64 <= ms => Condition::OnTrial,
+                begun => Condition::Out(self.service.instant(begun) + TRIAL),
+            },
+        }
+    }
+
+    /// What active checks say of it.
+    pub fn health(&self) -> Health {
+        Health::ALL[usize::from(self.health.load(Relaxed)).min(Health::ALL.len() - 1)]
+    }
+
+    /// Whether it is out, and until when it is left alone.
+    pub fn out_until(&self) -> Option<Instant> {
+        let until = self.out_until.load(Relaxed);
+        (until > 0).then(|| self.service.instant(until))
+    }
+
+    /// Why it is or was out, in words; empty when it never was.
+    pub fn cause(&self) -> String {
+        self.lock().cause.clone()
+    }
+
+    /// Since when it has been ready, where it was not at first.
+    pub fn ready_since(&self) -> Option<Instant> {
+        let since = self.ready_since.load(Relaxed);
+        (since > 0).then(|| self.service.instant(since))
+    }
+
+    /// Begins the one trial that a member who was out may have. Says whether it is one: it is not for who is
+    /// in, and for who is tried already.
+    pub(crate) fn begin_trial(&self, now: Instant) -> bool {
+        if self.out_until.load(Relaxed) == 0 {
+            return false;
+        }
+        let ms = self.service.ms(now);
+        let free = |begun| begun == 0 || begun + TRIAL.as_millis() as u64 <= ms;
+        let began = self.trial.fetch_update(Relaxed, Relaxed, |begun| free(begun).then_some(ms));
+        if began.is_ok() {
+            self.service.changed();
+        }
+        began.is_ok()
+    }
+
+    /// The trial has told nothing: another may have its turn.
+    pub(crate) fn give_trial_back(&self) {
+        if self.trial.swap(0, Relaxed) != 0 {
+            self.service.changed();
+        }
+    }
+
+    /// It has done what was asked of it. Says whether it had been out.
+    pub fn succeeded(&self, now: Instant) -> bool {
+        if self.consecutive.load(Relaxed) != 0 {
+            self.consecutive.store(0, Relaxed);
+        }
+        self.out_until.load(Relaxed) != 0 && self.come_back(now, None)
+    }
+
+    /// It has accepted a connection. Says whether it had been out for not doing so.
+    pub fn accepted(&self, now: Instant) -> bool {
+        self.out_until.load(Relaxed) != 0 && self.come_back(now, Some(Reason::Refused))
+    }
+
+    /// It has not accepted a connection: it is left out at once. Says whether it was in good standing.
+    pub fn refused(&self, now: Instant, cause: &str) -> bool {
+        let ms = self.service.ms(now);
+        let mut record = self.lock();
+        let was = self.out_until.load(Relaxed);
+        if was > ms {
+            // One bad moment that several exchanges met, not several bad moments.
+            return false;
+        }
+        let time = REFUSED_FIRST.saturating_mul(1 << record.ejections.min(8)).min(REFUSED_MOST);
+        self.leave(&mut record, (Reason::Refused, time, cause), ms);
+        was == 0
+    }
+
+    /// It has failed a request. Says whether it is ejected for it just now.
+    pub fn failed(&self, policy: &EjectionPolicy, now: Instant, cause: &str) -> bool {
+        let failures = self.consecutive.fetch_add(1, Relaxed).saturating_add(1);
+        let on_trial = self.out_until.load(Relaxed) != 0;
+        let enough = policy.consecutive > 0 && failures >= policy.consecutive;
+        (enough || on_trial) && self.eject(policy, now, cause)
+    }
+
+    /// Leaves it out, by the policy. Says whether that is news: it is not when it is out already, or
+    /// when as many are out as may.
+    pub fn eject(&self, policy: &EjectionPolicy, now: Instant, cause: &str) -> bool {
+        let ms = self.service.ms(now);
+        let mut record = self.lock();
+        let was = self.out_until.load(Relaxed);
+        if was > ms {
+            return false;
+        }
+        if record.reason != Some(Reason::Ejected) && !self.service.may_eject(policy) {
+            return false;
+        }
+        let calm = record.time.saturating_mul(2).max(policy.window);
+        if was == 0 && ms > record.back.saturating_add(calm.as_millis() as u64) {
+            record.ejections = 0;
+        }
+        let time = policy.time.saturating_mul(1 << record.ejections.min(16)).min(policy.max_time);
+        self.leave(&mut record, (Reason::Ejected, time, cause), ms);
+        was == 0
+    }
+
+    fn leave(&self, record: &mut Record, (reason, time, cause): (Reason, Duration, &str), ms: u64) {
+        if record.reason == Some(Reason::Ejected) && reason == Reason::Refused {
+            self.service.no_longer_ejected();
+        }
+        record.reason = Some(reason);
+        record.ejections = record.ejections.saturating_add(1);
+        record.time = time;
+        cause.clone_into(&mut record.cause);
+        self.consecutive.store(0, Relaxed);
+        self.trial.store(0, Relaxed);
+        self.out_until.store(ms.saturating_add(time.as_millis().max(1) as u64), Release);
+        self.service.changed();
+    }
+
+    fn come_back(&self, now: Instant, only: Option<Reason>) -> bool {
+        let ms = self.service.ms(now);
+        let mut record = self.lock();
+        let out = self.out_until.load(Relaxed) != 0;
+        if !out || only.is_some_and(|reason| record.reason != Some(reason)) {
+            return false;
+        }
+        match record.reason.take() {
+            Some(Reason::Ejected) => self.service.no_longer_ejected(),
+            // Who accepts connections again has made good for all times that it did not.
+            _ => record.ejections = 0,
+        }
+        record.back = ms;
+        self.trial.store(0, Relaxed);
+        self.ready_since.store(ms, Relaxed);
+        self.out_until.store(0, Release);
+        self.service.changed();
+        true
+    }
+
+    /// What active checks say of it from now on. Says whether that is news.
+    pub fn set_health(&self, health: Health, now: Instant, cause: &str) -> bool {
+        let ms = self.service.ms(now);
+        let mut record = self.lock();
+        let was = self.health();
+        if was == health {
+            return false;
+        }
+        if health == Health::Unwell {
+            cause.clone_into(&mut record.cause);
+        }
+        if matches!(was, Health::Unwell | Health::Awaited) && health == Health::Well {
+            self.ready_since.store(ms, Relaxed);
+        }
+        self.health.store(health as u8, Relaxed);
+        self.service.changed();
+        true
+    }
+
+    /// It is new in a service that runs: its slow start begins.
+    pub(crate) fn is_new(&self, now: Instant) {
+        self.ready_since.store(self.service.ms(now), Relaxed);
+    }
+
+    /// What is under way to it is to end now; or it is used again.
+    pub fn set_cut(&self, cut: bool) {
+        self.cut.store(cut, Relaxed);
+    }
+
+    /// Whether what is under way to it is to end now.
+    pub fn is_cut(&self) -> bool {
+        self.cut.load(Relaxed)
+    }
+
+    /// It leaves its service.
+    pub(crate) fn retire(&self) {
+        if self.lock().reason.take() == Some(Reason::Ejected) {
+            self.service.no_longer_ejected();
+        }
+    }
+
+    /// Exchanges and tunnels under way, where the balancer asks for it.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.0.load(Relaxed)
+    }
+
+    /// What all workers have counted.
+    pub fn totals(&self) -> Totals {
+        self.tallies.iter().fold(Totals::default(), |all, tally| Totals {
+            active: all.active.wrapping_add(tally.active.load(Relaxed)),
+            requests: all.requests + tally.requests.load(Relaxed),
+            failures: all.failures + tally.failures.load(Relaxed),
+            latency_us: all.latency_us + tally.latency_us.load(Relaxed),
+        })
+    }
+
+    /// An attempt begins on this worker; with `loads`, all workers count it together.
+    pub(crate) fn enter(&self, worker: usize, loads: bool) {
+        if let Some(tally) = self.tallies.get(worker) {
+            add(&tally.active, 1);
+        }
+        if loads {
+            self.in_flight.0.fetch_add(1, Relaxed);
+            self.service.in_flight.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// An attempt ends on this worker.
+    pub(crate) fn exit(&self, worker: usize, loads: bool) {
+        if let Some(tally) = self.tallies.get(worker) {
+            add(&tally.active, u64::MAX);
+        }
+        if loads {
+            self.in_flight.0.fetch_sub(1, Relaxed);
+            self.service.in_flight.0.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Counts what came of an attempt: the time to the response's head, or that it failed.
+    pub(crate) fn count(&self, worker: usize, latency: Option<Duration>) {
+        let Some(tally) = self.tallies.get(worker) else { return };
+        add(&tally.requests, 1);
+        match latency {
+            Some(latency) => add(&tally.latency_us, latency.as_micros() as u64),
+            None => add(&tally.failures, 1),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
