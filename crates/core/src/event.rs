@@ -7,18 +7,19 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-macro_rules! event_kinds {
-    ($( $variant:ident $name:literal $summary:literal; )*) => {
-        /// The kinds of event.
+/// An enumeration whose every value is a word with a sentence.
+macro_rules! words {
+    ($(#[$doc:meta])* $enum:ident { $( $variant:ident $name:literal $summary:literal; )* }) => {
+        $(#[$doc])*
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[repr(u8)]
-        pub enum EventKind { $( #[doc = $summary] $variant, )* }
+        pub enum $enum { $( #[doc = $summary] $variant, )* }
 
-        impl EventKind {
-            /// Every kind, in the order of the table.
+        impl $enum {
+            /// Every value, in the order of the table.
             pub const ALL: &'static [Self] = &[ $( Self::$variant, )* ];
 
-            /// The word used in the configuration, the event stream, webhooks and documents.
+            /// The word used in the configuration, events, the admin API and documents.
             pub const fn name(self) -> &'static str {
                 match self { $( Self::$variant => $name, )* }
             }
@@ -27,80 +28,49 @@ macro_rules! event_kinds {
             pub const fn summary(self) -> &'static str {
                 match self { $( Self::$variant => $summary, )* }
             }
+
+            /// The value with this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| value.name() == name)
+            }
         }
     };
 }
 
-event_kinds! {
-    EndpointDown "endpoint_down"
-        "an endpoint gets no traffic any more: health checks failed, or it was ejected for failing exchanges";
-    EndpointUp "endpoint_up"
-        "an endpoint gets traffic again after it was down";
-    EndpointAdded "endpoint_added"
-        "an endpoint was added to a service";
-    EndpointRemoved "endpoint_removed"
-        "an endpoint was removed from a service";
-    DrainFinished "drain_finished"
-        "the last exchange of an endpoint that drains is over, or its time was up";
-    ServiceUnavailable "service_unavailable"
-        "no endpoint of a service can be used";
-    ServiceAvailable "service_available"
-        "a service that was unavailable has an endpoint again";
-    ReloadFailed "reload_failed"
-        "a new configuration was refused; the old one keeps running";
-    CertificateExpiring "certificate_expiring"
-        "a certificate will expire soon (reserved: not sent in this version)";
-}
-
-impl EventKind {
-    /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+words! {
+    /// The kinds of event.
+    EventKind {
+        EndpointDown "endpoint_down"
+            "an endpoint gets no traffic any more: health checks failed, or it was ejected for failing exchanges";
+        EndpointUp "endpoint_up"
+            "an endpoint gets traffic again after it was down";
+        EndpointAdded "endpoint_added"
+            "an endpoint was added to a service";
+        EndpointRemoved "endpoint_removed"
+            "an endpoint was removed from a service";
+        DrainFinished "drain_finished"
+            "the last exchange of an endpoint that drains is over, or its time was up";
+        ServiceUnavailable "service_unavailable"
+            "no endpoint of a service can be used";
+        ServiceAvailable "service_available"
+            "a service that was unavailable has an endpoint again";
+        ReloadFailed "reload_failed"
+            "a new configuration was refused; the old one keeps running";
+        CertificateExpiring "certificate_expiring"
+            "a certificate will expire soon (reserved: not sent in this version)";
     }
 }
 
-/// How an endpoint stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum EndpointCondition {
-    /// It gets its full share.
-    Ready,
-    /// It gets a share that grows until it is the full one.
-    SlowStart,
-    /// Health checks fail.
-    Unhealthy,
-    /// Set aside for failing exchanges, until its ejection time is over.
-    Ejected,
-    /// It gets nothing new; what is under way may finish.
-    Draining,
-    /// Set aside by an operator.
-    Maintenance,
-    /// It waits for its first health check.
-    Unchecked,
-}
-
-impl EndpointCondition {
-    /// Every condition.
-    pub const ALL: &'static [Self] = &[
-        Self::Ready,
-        Self::SlowStart,
-        Self::Unhealthy,
-        Self::Ejected,
-        Self::Draining,
-        Self::Maintenance,
-        Self::Unchecked,
-    ];
-
-    /// The word used in events and in the admin API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::SlowStart => "slow_start",
-            Self::Unhealthy => "unhealthy",
-            Self::Ejected => "ejected",
-            Self::Draining => "draining",
-            Self::Maintenance => "maintenance",
-            Self::Unchecked => "unchecked",
-        }
+words! {
+    /// How an endpoint stands.
+    EndpointCondition {
+        Ready "ready" "it gets its full share";
+        SlowStart "slow_start" "it gets a share that grows until it is the full one";
+        Unhealthy "unhealthy" "its health checks fail";
+        Ejected "ejected" "it is set aside for failing exchanges, until its ejection time is over";
+        Draining "draining" "it gets nothing new; what is under way may finish";
+        Maintenance "maintenance" "it is set aside by an operator";
+        Unchecked "unchecked" "it waits for its first health check";
     }
 }
 
@@ -136,25 +106,22 @@ pub struct Event {
 mod tests {
     use super::*;
 
-    fn is_snake_case(name: &str) -> bool {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    /// Checks a table: words in snake_case, each once, sentences without a full stop.
+    macro_rules! check {
+        ($enum:ident) => {
+            for (i, value) in $enum::ALL.iter().enumerate() {
+                let name = value.name();
+                assert_eq!((*value as usize, $enum::from_name(name)), (i, Some(*value)));
+                assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+                assert!(!value.summary().ends_with('.') && !value.summary().contains('|'), "{name}");
+            }
+        };
     }
 
     #[test]
-    fn names_of_kinds_are_unique_words_and_lead_back() {
-        for (i, kind) in EventKind::ALL.iter().enumerate() {
-            assert_eq!((*kind as usize, EventKind::from_name(kind.name())), (i, Some(*kind)));
-            assert!(is_snake_case(kind.name()) && !kind.summary().ends_with('.'), "{kind:?}");
-            assert!(EventKind::ALL[i + 1..].iter().all(|other| other.name() != kind.name()));
-        }
+    fn words_are_unique_and_lead_back() {
+        check!(EventKind);
+        check!(EndpointCondition);
         assert_eq!(EventKind::from_name("Endpoint_down"), None);
-    }
-
-    #[test]
-    fn names_of_conditions_are_unique_words() {
-        for (i, condition) in EndpointCondition::ALL.iter().enumerate() {
-            assert!(is_snake_case(condition.name()), "{condition:?}");
-            assert!(EndpointCondition::ALL[i + 1..].iter().all(|other| other.name() != condition.name()));
-        }
     }
 }

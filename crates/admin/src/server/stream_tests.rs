@@ -2,11 +2,17 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::tests::Running;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+use tokio::sync::watch;
+
+use super::tests::{Running, Sample};
+use super::{CONNECTION_TIME, LAST_ANSWER_TIME, STREAM_TIME, routes, serve_connection};
 use crate::events::STREAMS;
 use crate::events::tests::event;
+use crate::gate::Gate;
 
 /// Longest wait for a line.
 const LONG: Duration = Duration::from_secs(30);
@@ -163,4 +169,33 @@ fn only_the_token_opens_it() {
     let running = Running::start(Some("other"));
     let (head, _) = Reader::open(&running, "/api/v1/events", "");
     assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_is_kept_alive_and_lives_longer_than_other_connections_but_not_for_ever() {
+    let sample = Arc::new(Sample::default());
+    let events = sample.events.clone();
+    let (_stop, stopped) = watch::channel(false);
+    let (client, server) = tokio::io::duplex(64 * 1024);
+    tokio::spawn(serve_connection(server, routes::admin(sample, Gate::Open), stopped));
+    let (reader, mut writer) = tokio::io::split(client);
+    writer.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let mut lines = tokio::io::BufReader::new(reader).lines();
+    let mut comments = 0;
+    while let Some(line) = lines.next_line().await.unwrap() {
+        if line == ":" {
+            comments += 1;
+            let since = begun.elapsed();
+            assert!(since.abs_diff(Duration::from_secs(15 * comments)) < Duration::from_secs(1), "{since:?}");
+        }
+        if begun.elapsed() > CONNECTION_TIME * 2 {
+            break;
+        }
+    }
+    events.publish(event("late"));
+    while lines.next_line().await.unwrap().expect("the event comes") != "id: 1" {}
+    while let Ok(Some(_)) = lines.next_line().await {}
+    let expected = CONNECTION_TIME + STREAM_TIME + LAST_ANSWER_TIME;
+    assert!(begun.elapsed().abs_diff(expected) < Duration::from_secs(1), "{:?}", begun.elapsed());
 }

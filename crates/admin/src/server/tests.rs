@@ -14,8 +14,8 @@ use crate::socket::tests::Folder;
 
 /// A proxy that only says what it is told to.
 #[derive(Default)]
-pub(super) struct Sample {
-    pub(super) events: Events,
+pub(crate) struct Sample {
+    pub(crate) events: Events,
     silent: AtomicBool,
     draining: AtomicBool,
     stops: AtomicUsize,
