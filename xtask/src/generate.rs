@@ -3,6 +3,7 @@
 //! The pages are committed; `--check` (a step of `ci`) fails when one differs from what the code says.
 
 mod cli;
+mod events;
 mod faults;
 
 use std::fs;
@@ -26,6 +27,7 @@ type Page = (&'static str, fn() -> Result<Option<String>>);
 
 const PAGES: &[Page] = &[
     ("reference/faults.md", || Ok(Some(faults::page()))),
+    ("reference/events.md", || Ok(Some(events::page()))),
     ("reference/metrics.md", || Ok(Some(metrics()))),
     ("reference/cli.md", cli::page),
 ];

@@ -5,6 +5,8 @@
 
 use serde::Serialize;
 
+use crate::events::Events;
+
 /// The running proxy, as the admin API sees it.
 pub trait Control: Send + Sync + 'static {
     /// The figures of `GET /api/v1/status`.
@@ -24,6 +26,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// The metrics page in the Prometheus text format 0.0.4.
     fn metrics(&self) -> String;
+
+    /// The events of this process (`GET /api/v1/events`).
+    fn events(&self) -> &Events;
 
     /// Begins to drain and then ends the process. Returns at once; further calls change nothing.
     fn stop(&self);

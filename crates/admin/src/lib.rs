@@ -1,4 +1,5 @@
-//! The admin API, health endpoints and metrics page, and the client that the CLI verbs use.
+//! The admin API, health endpoints and metrics page, the client that the CLI verbs use, events and
+//! webhooks.
 //!
 //! Off the path of exchanges: a thread of its own with a runtime of its own, so that it answers
 //! while workers are saturated. It knows the running proxy only through the [`Control`] trait, which
@@ -6,20 +7,27 @@
 //! socket) or holding the token (TCP); probes alone are free.
 //!
 //! A request's way: [`server`] accepts → `gate` admits → `routes` answers, faults as `problem`.
+//! An event's way: [`Events::publish`] → the stream of `routes` and [`Webhooks`], which call out.
 #![forbid(unsafe_code)]
 
 pub mod call;
 pub mod control;
+pub mod events;
 pub mod server;
 pub mod socket;
 pub mod token;
+pub mod webhook;
 
+mod call_out;
+mod connection;
 mod gate;
 mod problem;
 mod routes;
 
 pub use call::{Answer, CallError, Target, call};
 pub use control::{ConnectionStatus, Control, DescriptorStatus, ListenerStatus, State, Status};
+pub use events::{Events, Heard, Published, Subscription};
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};
 pub use socket::{default_socket, known_sockets};
 pub use token::Token;
+pub use webhook::Webhooks;

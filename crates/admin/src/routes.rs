@@ -14,6 +14,7 @@ use axum::{Json, Router};
 use serde::Serialize;
 
 use crate::control::{self, Control};
+use crate::events;
 use crate::gate::{Gate, admit};
 use crate::problem::Problem;
 
@@ -28,6 +29,7 @@ type Shared = State<Arc<dyn Control>>;
 pub(crate) fn admin(control: Arc<dyn Control>, gate: Gate) -> Router {
     let api = Router::new()
         .route("/api/v1/status", only("GET, HEAD", get(status)))
+        .route("/api/v1/events", only("GET, HEAD", get(events::stream)))
         .route("/api/v1/stop", only("POST", post(stop)));
     finish(api, control, gate)
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,6 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::connection::Connection;
 use crate::control::Control;
 use crate::gate::Gate;
 use crate::routes;
@@ -39,6 +41,8 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 const HEAD: usize = 64 * 1024;
 /// Longest life of a connection; then it is closed after its current answer.
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
+/// Longest life of a connection with an event stream. Its reader goes on where it was on another one.
+const STREAM_TIME: Duration = Duration::from_secs(3600);
 /// Time for that last answer, and for all of them at the end of the process.
 const LAST_ANSWER_TIME: Duration = Duration::from_secs(1);
 /// Pause after a failed accept (no descriptors, no memory).
@@ -300,11 +304,18 @@ async fn serve_connection<I>(io: I, router: Router, mut stopped: watch::Receiver
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let life = Connection::new(stopped.clone());
+    let streaming = life.clone();
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<_>| {
+        request.extensions_mut().insert(life.clone());
+        routes.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD)
-        .serve_connection(TokioIo::new(io), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(io), service);
     let mut connection = pin!(connection);
     tokio::select! {
         // How it ended matters to the client alone.
@@ -313,8 +324,17 @@ where
         () = sleep(CONNECTION_TIME) => {}
     }
     connection.as_mut().graceful_shutdown();
+    if streaming.is_streaming() && !*stopped.borrow() {
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = sleep(STREAM_TIME) => {}
+        }
+    }
     let _ = timeout(LAST_ANSWER_TIME, connection).await;
 }
 
+#[cfg(test)]
+mod stream_tests;
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,19 @@
-//! Shared words of the product: faults, limits, units, ids.
+//! Shared words of the product: faults, events, limits, units, ids, what webhooks do.
 //!
 //! Everything else depends on this crate and it depends on nothing of ours. It holds no socket
 //! and reads no clock: time and randomness come in as arguments.
 #![forbid(unsafe_code)]
 
+pub mod event;
 pub mod fault;
+pub mod http_url;
 pub mod id;
 pub mod limits;
 pub mod units;
+pub mod webhook;
 
+pub use event::{EndpointCondition, EndpointSnapshot, Event, EventKind};
 pub use fault::{Fault, FaultKind, Side};
+pub use http_url::HttpUrl;
 pub use id::RequestId;
+pub use webhook::{WebhookPolicy, WebhookSecret};

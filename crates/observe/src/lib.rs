@@ -29,7 +29,8 @@ mod stamp;
 
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
-    BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, ServiceMeters, WorkerMeters,
+    BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, ServiceMeters,
+    WebhookMeters, WorkerMeters,
 };
 pub use record::{Format, LogRecord, Timers};
 pub use registry::{Registry, Series};

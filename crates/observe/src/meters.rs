@@ -213,6 +213,19 @@ pub struct BudgetMeters {
     pub saturation_ppm: Gauge,
 }
 
+/// What webhooks count. All of them run on one thread.
+#[derive(Debug, Default)]
+pub struct WebhookMeters {
+    /// Events that a receiver has taken.
+    pub delivered: Counter,
+    /// Events whose every attempt failed.
+    pub given_up: Counter,
+    /// Events that were never sent: the queue was full, or the receiver is gone.
+    pub dropped: Counter,
+    /// Attempts after the first.
+    pub retries: Counter,
+}
+
 /// What the thread that writes the access log counts. Its last error is kept for the control thread.
 #[derive(Debug, Default)]
 pub struct LogMeters {

@@ -87,6 +87,9 @@ metrics! {
     LOG_DROPPED "thalweg_log_dropped_total" Counter ["reason"]
         "Lines of the access log that were lost: queue_full (the destination is too slow) or write_failed.";
     LOG_ERRORS "thalweg_log_errors_total" Counter [] "Failed writes to the access log and failed reopens.";
+    WEBHOOK_DELIVERIES "thalweg_webhook_deliveries_total" Counter ["result"]
+        "Events for webhooks, by result: delivered, given_up (every attempt failed) or dropped (the queue was full, or the receiver is gone).";
+    WEBHOOK_RETRIES "thalweg_webhook_retries_total" Counter [] "Attempts to deliver an event to a webhook, after the first.";
     PANICS "thalweg_panics_total" Counter [] "Exchanges given up because of a bug in the proxy.";
     WORKER_LAG "thalweg_worker_lag_seconds" Gauge ["worker"] "How late the worker's timers were at its last tick.";
     BUDGET_DESCRIPTORS "thalweg_budget_descriptors" Gauge [] "File descriptors that may be open.";

@@ -13,7 +13,8 @@ use std::time::Instant;
 
 use crate::meter::Gauge;
 use crate::meters::{
-    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, RouteMeters, ServiceMeters, WorkerMeters,
+    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, RouteMeters, ServiceMeters, WebhookMeters,
+    WorkerMeters,
 };
 
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
@@ -46,6 +47,7 @@ pub struct Registry {
     workers: Box<[Arc<WorkerMeters>]>,
     budget: BudgetMeters,
     log: Arc<LogMeters>,
+    webhooks: Arc<WebhookMeters>,
     refused_names: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
     pub(crate) routes: Family<RouteMeters, 1>,
@@ -62,6 +64,7 @@ impl Registry {
             workers: (0..workers).map(|_| Arc::new(WorkerMeters::new(epoch))).collect(),
             budget: BudgetMeters::default(),
             log: Arc::default(),
+            webhooks: Arc::default(),
             refused_names: AtomicU64::new(0),
             listeners: Family::new(workers),
             routes: Family::new(workers),
@@ -116,6 +119,11 @@ impl Registry {
     /// What the log writer counts.
     pub fn log(&self) -> Arc<LogMeters> {
         Arc::clone(&self.log)
+    }
+
+    /// What webhooks count.
+    pub fn webhooks(&self) -> Arc<WebhookMeters> {
+        Arc::clone(&self.webhooks)
     }
 
     /// Retires the series that `keep` refuses, after a reload or when endpoints have left. A retired

@@ -109,6 +109,12 @@ impl Registry {
         page.sample(&names::LOG_DROPPED, &["queue_full"], counter(&|worker| &worker.log_dropped));
         page.sample(&names::LOG_DROPPED, &["write_failed"], log.lost.value());
         page.single(&names::LOG_ERRORS, log.errors.value());
+        let webhooks = self.webhooks();
+        page.head(&names::WEBHOOK_DELIVERIES);
+        page.sample(&names::WEBHOOK_DELIVERIES, &["delivered"], webhooks.delivered.value());
+        page.sample(&names::WEBHOOK_DELIVERIES, &["given_up"], webhooks.given_up.value());
+        page.sample(&names::WEBHOOK_DELIVERIES, &["dropped"], webhooks.dropped.value());
+        page.single(&names::WEBHOOK_RETRIES, webhooks.retries.value());
         page.single(&names::PANICS, counter(&|worker| &worker.panics));
         page.head(&names::WORKER_LAG);
         for (number, worker) in self.workers().iter().enumerate() {

@@ -9,11 +9,13 @@ use std::time::Instant;
 use super::*;
 use crate::call::{Answer, Target, call};
 use crate::control::{ConnectionStatus, DescriptorStatus, ListenerStatus, State, Status};
+use crate::events::Events;
 use crate::socket::tests::Folder;
 
 /// A proxy that only says what it is told to.
 #[derive(Default)]
-struct Sample {
+pub(crate) struct Sample {
+    pub(crate) events: Events,
     silent: AtomicBool,
     draining: AtomicBool,
     stops: AtomicUsize,
@@ -55,20 +57,24 @@ impl Control for Sample {
         "thalweg_requests_active 0\n".into()
     }
 
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
     fn stop(&self) {
         self.stops.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// A running admin thread with all three listeners.
-struct Running {
-    sample: Arc<Sample>,
-    handle: Option<Handle>,
+pub(super) struct Running {
+    pub(super) sample: Arc<Sample>,
+    pub(super) handle: Option<Handle>,
     folder: Folder,
 }
 
 impl Running {
-    fn start(token: Option<&str>) -> Self {
+    pub(super) fn start(token: Option<&str>) -> Self {
         let folder = Folder::new();
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let options = AdminOptions {
@@ -88,7 +94,7 @@ impl Running {
         self.handle.as_ref().expect("runs")
     }
 
-    fn addresses(&self) -> &Addresses {
+    pub(super) fn addresses(&self) -> &Addresses {
         self.handle().addresses()
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use thalweg_admin::{ConnectionStatus, Control, DescriptorStatus, ListenerStatus, State, Status};
+use thalweg_admin::{ConnectionStatus, Control, DescriptorStatus, Events, ListenerStatus, State, Status};
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_observe::Registry;
 use thalweg_proxy::{Fleet, Plan};
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 pub(crate) struct Shared {
     fleet: Fleet,
     registry: Arc<Registry>,
+    events: Events,
     started: Instant,
     generation: AtomicU64,
     draining: AtomicBool,
@@ -25,6 +26,7 @@ impl Shared {
         Self {
             fleet,
             registry,
+            events: Events::new(),
             started: Instant::now(),
             generation: AtomicU64::new(1),
             draining: AtomicBool::new(false),
@@ -103,6 +105,10 @@ impl Control for Shared {
     fn metrics(&self) -> String {
         self.fleet.measure();
         self.registry.render()
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
     }
 
     fn stop(&self) {

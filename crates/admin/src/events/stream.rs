@@ -1,0 +1,98 @@
+//! `GET /api/v1/events`: events as they happen, as server-sent events (the HTML standard, §9.2).
+//!
+//! `id` is the event's number, `event` its kind, `data` its JSON on one line. A reader that was cut
+//! off goes on where it was through `Last-Event-ID`, which browsers send by themselves; `?since=`
+//! does the same for others. What is no longer kept is told as an event `missed`.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Events, Heard, STREAMS, Subscription};
+use crate::connection::{Connection, Streaming};
+use crate::control::Control;
+use crate::problem::Problem;
+
+/// Silence after which a comment is sent, so that nobody in between takes the stream for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The field that says where a reader was.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// What one stream holds until it ends.
+struct Reader {
+    events: Events,
+    subscription: Subscription,
+    connection: Connection,
+    _streaming: Streaming,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The handler.
+pub(crate) async fn stream(
+    State(control): State<Arc<dyn Control>>,
+    Extension(connection): Extension<Connection>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let events = control.events().clone();
+    let Ok(place) = Arc::clone(&events.0.streams).try_acquire_owned() else {
+        let detail = format!("there are {STREAMS} event streams already; close one");
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+    };
+    let subscription = match position(&request)? {
+        Some(id) => events.subscribe_after(id),
+        None => events.subscribe(),
+    };
+    let streaming = connection.streaming();
+    let reader = Reader { events, subscription, connection, _streaming: streaming, _place: place };
+    let stream = stream::unfold(reader, async |mut reader| {
+        let event = reader.next().await?;
+        Some((Ok::<_, Infallible>(event), reader))
+    });
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+impl Reader {
+    /// The next event; `None` when the connection is to end.
+    async fn next(&mut self) -> Option<sse::Event> {
+        let heard = tokio::select! {
+            biased;
+            () = self.connection.ending() => return None,
+            heard = self.subscription.next() => heard,
+        };
+        Some(match heard {
+            Heard::Event(published) => sse::Event::default()
+                .id(published.id.to_string())
+                .event(published.event.kind.name())
+                .data(self.events.json(&published, None)),
+            Heard::Missed(missed) => {
+                sse::Event::default().event("missed").data(format!("{{\"missed\":{missed}}}"))
+            }
+        })
+    }
+}
+
+/// The number after which the reader wants to hear. The field wins: a browser that comes back sends
+/// it beside the query of its first request.
+fn position(request: &Request) -> Result<Option<u64>, Problem> {
+    let field = match request.headers().get(LAST_EVENT_ID) {
+        Some(value) => Some(value.to_str().unwrap_or("?")),
+        None => None,
+    };
+    let query = request.uri().query().unwrap_or_default();
+    let since = query.split('&').find_map(|pair| pair.strip_prefix("since="));
+    // A browser that has seen no event yet may send the field empty.
+    let text = field.filter(|text| !text.is_empty()).or(since);
+    text.map(|text| {
+        let detail = "`since` and `Last-Event-ID` take the number of an event";
+        text.parse().map_err(|_| Problem::new(StatusCode::BAD_REQUEST, detail))
+    })
+    .transpose()
+}

@@ -1,0 +1,114 @@
+//! Webhooks: events as HTTP requests, sent when they happen.
+//!
+//! One task per webhook on the runtime that starts them. Each has a queue of its own, so one slow
+//! receiver delays no other, and nothing that serves exchanges knows of either. In order: the next
+//! event is sent once the one before was taken or given up. Invariants: a queue has a bound, past
+//! which the oldest go and are counted; a call has a time; attempts have a number.
+//!
+//! `courier` is the task, `queue` what waits, `delivery` one event until it is taken.
+
+mod courier;
+mod delivery;
+mod queue;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_core::WebhookPolicy;
+use thalweg_observe::WebhookMeters;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::call_out::Caller;
+use crate::events::Events;
+use courier::Courier;
+
+/// The running webhooks. Dropping them ends them, whatever waits.
+pub struct Webhooks {
+    events: Events,
+    says: Says,
+    running: Vec<Running>,
+    ending: watch::Sender<bool>,
+}
+
+/// Where webhooks tell how they fare.
+#[derive(Clone)]
+struct Says {
+    meters: Arc<WebhookMeters>,
+    /// Lines for the operator.
+    notices: mpsc::Sender<String>,
+}
+
+struct Running {
+    policy: WebhookPolicy,
+    task: JoinHandle<()>,
+}
+
+impl Webhooks {
+    /// Starts one task per policy on the current tokio runtime. They send what is published from now
+    /// on. Failures that last are told in `notices`, a line each; where it is full, the line is lost.
+    ///
+    /// All webhooks that share `meters` must run on one thread.
+    pub fn start(
+        policies: Vec<WebhookPolicy>,
+        events: &Events,
+        meters: Arc<WebhookMeters>,
+        notices: mpsc::Sender<String>,
+    ) -> Self {
+        let (events, says) = (events.clone(), Says { meters, notices });
+        let mut webhooks = Self { events, says, running: Vec::new(), ending: watch::Sender::new(false) };
+        webhooks.replace(policies);
+        webhooks
+    }
+
+    /// Takes over new policies. A webhook that stays the same goes on with what it has; one that is
+    /// gone ends, whatever waits. Root certificates are read again for those that are new.
+    pub fn replace(&mut self, policies: Vec<WebhookPolicy>) {
+        let mut before = std::mem::take(&mut self.running);
+        let caller = Arc::new(Caller::default());
+        for policy in policies {
+            let same = before.iter().position(|running| running.policy == policy);
+            let running = same.map(|index| before.swap_remove(index));
+            self.running.push(running.unwrap_or_else(|| self.run(policy, &caller)));
+        }
+    }
+
+    /// Waits until what has been published is delivered or given up, at most `time`, and ends.
+    pub async fn finish(mut self, time: Duration) {
+        self.ending.send_replace(true);
+        let _ = timeout(time, async {
+            for running in &mut self.running {
+                let _ = (&mut running.task).await;
+            }
+        })
+        .await;
+    }
+
+    fn run(&self, policy: WebhookPolicy, caller: &Arc<Caller>) -> Running {
+        let courier = Courier {
+            policy: policy.clone(),
+            caller: Arc::clone(caller),
+            events: self.events.clone(),
+            says: self.says.clone(),
+            ending: self.ending.subscribe(),
+        };
+        Running { policy, task: tokio::spawn(courier.run(self.events.subscribe())) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Says {
+    fn notice(&self, line: String) {
+        // Full: the operator has many lines to read already.
+        let _ = self.notices.try_send(line);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! What a webhook is told to do. The admin crate does it.
+//!
+//! Stands here because both the configuration and the admin crate name it, and neither knows the other.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::EventKind;
+use crate::http_url::HttpUrl;
+
+/// Default for the time of one attempt, from the name's lookup to the status of the answer.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
+/// Default for the number of attempts, the first included.
+pub const ATTEMPTS: u32 = 5;
+/// Default for the pause before the second attempt. Each further one is twice as long.
+pub const BACKOFF: Duration = Duration::from_secs(1);
+/// Longest pause between two attempts.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// Default for the number of events that may wait for delivery.
+pub const QUEUE: usize = 1024;
+/// Largest number of events that may wait for delivery.
+pub const QUEUE_MAX: usize = 65_536;
+
+/// One webhook: where events are sent, which ones, and how hard it is tried.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WebhookPolicy {
+    /// Where they are sent.
+    pub url: HttpUrl,
+    /// Which kinds are sent; empty means all.
+    pub events: Vec<EventKind>,
+    /// The key of the signature; without one there is no signature.
+    pub secret: Option<WebhookSecret>,
+    /// Time of one attempt. Default [`TIMEOUT`].
+    pub timeout: Duration,
+    /// Attempts per delivery, the first included; 0 counts as 1. Default [`ATTEMPTS`].
+    pub attempts: u32,
+    /// Pause before the second attempt; doubles up to [`BACKOFF_MAX`]. Default [`BACKOFF`].
+    pub backoff: Duration,
+    /// Events that may wait, 1 to [`QUEUE_MAX`]; past it the oldest is dropped. Default [`QUEUE`].
+    pub queue: usize,
+}
+
+impl WebhookPolicy {
+    /// A webhook with every default: all events, no signature.
+    pub fn new(url: HttpUrl) -> Self {
+        Self {
+            url,
+            events: Vec::new(),
+            secret: None,
+            timeout: TIMEOUT,
+            attempts: ATTEMPTS,
+            backoff: BACKOFF,
+            queue: QUEUE,
+        }
+    }
+
+    /// Whether it wants events of this kind.
+    pub fn wants(&self, kind: EventKind) -> bool {
+        self.events.is_empty() || self.events.contains(&kind)
+    }
+
+    /// The pause after attempt number `attempt` (from 1) failed, without jitter: 1, 2, 4 … times
+    /// [`backoff`](Self::backoff), at most [`BACKOFF_MAX`].
+    pub fn pause(&self, attempt: u32) -> Duration {
+        let times = 1u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.backoff.saturating_mul(times).min(BACKOFF_MAX)
+    }
+}
+
+/// The key of a webhook's signature. Never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub struct WebhookSecret(Arc<[u8]>);
+
+impl WebhookSecret {
+    /// Takes a key of any length but none.
+    ///
+    /// # Errors
+    /// It is empty: a signature with it would prove nothing.
+    pub fn new(key: &[u8]) -> Result<Self, &'static str> {
+        if key.is_empty() { Err("the secret is empty") } else { Ok(Self(key.into())) }
+    }
+
+    /// The key.
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<secret>")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> WebhookPolicy {
+        WebhookPolicy::new(HttpUrl::parse("http://a/").unwrap())
+    }
+
+    #[test]
+    fn no_list_of_events_means_all_of_them() {
+        let mut policy = policy();
+        assert!(EventKind::ALL.iter().all(|kind| policy.wants(*kind)));
+        policy.events = vec![EventKind::EndpointUp];
+        assert!(policy.wants(EventKind::EndpointUp) && !policy.wants(EventKind::EndpointDown));
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_minute() {
+        let policy = policy();
+        let seconds: Vec<_> = (1..=8).map(|attempt| policy.pause(attempt).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!((policy.pause(0).as_secs(), policy.pause(u32::MAX).as_secs()), (1, 60));
+    }
+
+    #[test]
+    fn secrets_are_not_shown_and_not_empty() {
+        let policy = WebhookPolicy { secret: Some(WebhookSecret::new(b"hush").unwrap()), ..policy() };
+        assert!(!format!("{policy:?}").contains("hush"));
+        assert!(WebhookSecret::new(b"").is_err());
+    }
+}
