@@ -67,8 +67,8 @@ impl Window {
     /// back began anew.
     pub fn push(&mut self, now_ms: u64, counters: Sample) -> Sample {
         let newest = (now_ms / self.slot_ms).max(self.newest);
-        for slot in (self.newest + 1..=newest).take(SLOTS) {
-            self.slots[(slot % SLOTS as u64) as usize] = Sample::default();
+        for passed in (self.newest..newest).take(SLOTS) {
+            self.slots[((passed + 1) % SLOTS as u64) as usize] = Sample::default();
         }
         self.newest = newest;
         let gained = counters.each(self.last, |now, before| now.checked_sub(before).unwrap_or(now));
