@@ -6,10 +6,12 @@
 //! has to wait ([`Gate`]) or a standing changes.
 #![forbid(unsafe_code)]
 
+mod breaker;
 mod gate;
 mod gates;
 mod handover;
 mod members;
+mod outlier;
 mod policy;
 mod pool;
 mod retry_budget;
@@ -21,12 +23,14 @@ mod visit;
 #[cfg(test)]
 mod simulation;
 
+pub use breaker::{Admission, Breaker, BreakerChange, Trial, TrialEnd};
 pub use gate::{
     Entrance, Gate, GateKey, Got, Line, Permit, Priority, QueuePolicy, Stay, Thing, Turned, Wait, Wish,
 };
 pub use gates::{EndpointGates, Gates, RouteBound, ServiceGates};
 pub use handover::{ConnectionPlaces, Destination, Handover};
 pub use members::{Member, Names, ServiceState, Wanted};
+pub use outlier::{Cause, Judged, Sample, Window, find_outliers};
 pub use policy::{
     AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, HashKey, HealthPolicy, HedgePolicy,
     RetryPolicy, SameSite, StaticAnswer, Statuses, StickyPolicy, WhenDown,
@@ -35,6 +39,6 @@ pub use pool::{Connection, OpenCount, Pool, Wire};
 pub use retry_budget::RetryBudget;
 pub use rosters::{Entry, Roster, Rosters};
 pub use service::{Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Service, ServiceLimits};
-pub use standing::{Bell, Condition, Health, ServiceStanding, Standing, Totals};
+pub use standing::{Bell, Condition, Health, ServiceStanding, Standing};
 pub use thalweg_net::connect::PeerAddress;
 pub use visit::{Told, Visit};

@@ -9,6 +9,7 @@
 //! exchange at a time → in good standing again, or ejected for longer. Active checks are a second opinion
 //! beside it: who fails them is out until it passes them.
 
+use crate::outlier::Sample;
 use crate::policy::EjectionPolicy;
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -218,19 +219,6 @@ pub(crate) struct Tally {
     requests: AtomicU64,
     failures: AtomicU64,
     latency_us: AtomicU64,
-}
-
-/// What all workers have counted of a member since it has been known.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Totals {
-    /// Attempts and tunnels under way.
-    pub active: u64,
-    /// Attempts that have come to an end that says something of the member.
-    pub requests: u64,
-    /// Those that failed, by the ejection policy.
-    pub failures: u64,
-    /// Microseconds to the response's head, of those that did not fail, together.
-    pub latency_us: u64,
 }
 
 fn add(cell: &AtomicU64, n: u64) {
@@ -464,13 +452,21 @@ impl Standing {
         self.in_flight.0.load(Relaxed)
     }
 
-    /// What all workers have counted.
-    pub fn totals(&self) -> Totals {
-        self.tallies.iter().fold(Totals::default(), |all, tally| Totals {
-            active: all.active.wrapping_add(tally.active.load(Relaxed)),
-            requests: all.requests + tally.requests.load(Relaxed),
-            failures: all.failures + tally.failures.load(Relaxed),
-            latency_us: all.latency_us + tally.latency_us.load(Relaxed),
+    /// Attempts and tunnels under way on all workers.
+    pub fn active(&self) -> u64 {
+        self.tallies.iter().fold(0, |all, tally| all.wrapping_add(tally.active.load(Relaxed)))
+    }
+
+    /// What all workers have counted since it has been known.
+    pub fn sample(&self) -> Sample {
+        self.tallies.iter().fold(Sample::default(), |all, tally| {
+            let (requests, failures) = (tally.requests.load(Relaxed), tally.failures.load(Relaxed));
+            Sample {
+                requests: all.requests + requests,
+                failures: all.failures + failures,
+                answered: all.answered + requests.saturating_sub(failures),
+                latency_us: all.latency_us + tally.latency_us.load(Relaxed),
+            }
         })
     }
 

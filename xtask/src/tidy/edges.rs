@@ -21,10 +21,23 @@ const EDGES: &[(&str, &[&str])] = &[
     ("proxy", &["core", "net", "http", "route", "filter", "balance", "upstream", "observe"]),
     ("config", &["core", "route", "filter", "balance", "upstream", "proxy"]),
     ("discovery", &["core", "upstream"]),
+    ("health", &["core", "upstream"]),
     ("admin", &["core", "observe", "proxy"]),
     (
         "thalweg",
-        &["core", "net", "filter", "balance", "upstream", "observe", "proxy", "config", "discovery", "admin"],
+        &[
+            "core",
+            "net",
+            "filter",
+            "balance",
+            "upstream",
+            "observe",
+            "proxy",
+            "config",
+            "discovery",
+            "health",
+            "admin",
+        ],
     ),
 ];
 
@@ -35,7 +48,7 @@ const LAYERS: &[&[&str]] = &[
     &["net", "tls", "http", "route", "balance", "cache", "observe"],
     &["filter", "upstream", "stream"],
     &["proxy"],
-    &["config", "discovery"],
+    &["config", "discovery", "health"],
     &["admin"],
     &["thalweg"],
 ];

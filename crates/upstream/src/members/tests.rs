@@ -327,7 +327,7 @@ fn the_loads_of_all_workers_count_where_the_balancer_asks() {
     assert_eq!(busy.standing.service.in_flight(), 6);
     drop((visits, mine));
     assert_eq!((busy.standing.service.in_flight(), busy.standing.in_flight()), (0, 0));
-    assert_eq!(busy.standing.totals().active, 0);
+    assert_eq!(busy.standing.active(), 0);
 }
 
 #[test]

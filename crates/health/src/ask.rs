@@ -1,0 +1,64 @@
+//! One check: on a connection of its own, within the policy's timeout.
+//!
+//! A connection that is kept would only say that the endpoint still serves this one: whether it
+//! accepts new ones, and whether what answers behind a balancer is the one that took the last, shows
+//! only on a new connection.
+
+use crate::http;
+use crate::outcome::Outcome;
+use crate::target::Target;
+use std::future::Future;
+use std::io;
+use thalweg_upstream::{Check, PeerAddress};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
+
+/// Who asks. Tests ask nobody.
+pub(crate) trait Ask: Send + 'static {
+    /// Asks `target` once.
+    fn ask(&self, target: Target) -> impl Future<Output = Outcome> + Send + 'static;
+}
+
+/// Asks through the network.
+#[derive(Debug)]
+pub(crate) struct Network;
+
+impl Ask for Network {
+    fn ask(&self, target: Target) -> impl Future<Output = Outcome> + Send + 'static {
+        ask_in_time(target)
+    }
+}
+
+async fn ask_in_time(target: Target) -> Outcome {
+    let timeout = target.timeout();
+    let deadline = Instant::now() + timeout;
+    match tokio::time::timeout_at(deadline, connect_and_ask(&target, deadline)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Outcome::Failed(format!("timed out after {timeout:?}")),
+    }
+}
+
+async fn connect_and_ask(target: &Target, deadline: Instant) -> Outcome {
+    match target.asked() {
+        PeerAddress::Tcp(address) => over(target, deadline, TcpStream::connect(address).await).await,
+        PeerAddress::Unix(path) => over(target, deadline, UnixStream::connect(path.as_path()).await).await,
+    }
+}
+
+async fn over<S>(target: &Target, deadline: Instant, connected: io::Result<S>) -> Outcome
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    let stream = match connected {
+        Ok(stream) => stream,
+        Err(error) => return Outcome::of_connect(&error),
+    };
+    match &target.policy.check {
+        // Closed with FIN, not RST: the endpoint sees a client that had nothing to say, and logs no error.
+        Check::Tcp => Outcome::Passed("connected".into()),
+        Check::Http { .. } => http::ask(target, deadline, stream).await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! Asking endpoints whether they are well, before and beside the requests of clients.
+//!
+//! Runs on the control thread; workers only ever get the result. [`Checks`] is told with [`Checks::set`]
+//! what is to be checked and how, and says through a channel what it found ([`News`]). Targets that are
+//! equal are one check, however many services use them. What is down goes on being checked, and comes back.
+//!
+//! In the order of a check: the timetable says whose turn it is (`rota`, pure), the endpoint is asked on a
+//! connection of its own (`ask`), and what it said is weighed with what it said before ([`Judge`], pure).
+#![forbid(unsafe_code)]
+
+mod ask;
+mod checks;
+mod http;
+mod judge;
+mod outcome;
+mod rota;
+mod spread;
+mod tally;
+mod target;
+
+pub use checks::{Checks, News};
+pub use judge::{Judge, Verdict};
+pub use rota::Report;
+pub use tally::{Figures, Tallies};
+pub use target::Target;
