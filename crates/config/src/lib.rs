@@ -28,3 +28,20 @@ pub use diagnose::{Class, Look, Report, SpecError};
 pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};
 pub use settings::Settings;
 pub use source::{Position, Sources, Span};
+
+/// The URL of an endpoint in its written form and the address that it means, by the rules of the configuration.
+///
+/// # Errors
+/// What is wrong with it, and what to write.
+pub fn endpoint_address(url: &str) -> Result<(std::sync::Arc<str>, thalweg_upstream::Address), UrlError> {
+    validate::endpoint(url).map_err(|(message, help)| UrlError { message, help })
+}
+
+/// Why a text is not the URL of an endpoint.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UrlError {
+    /// What is wrong with it.
+    pub message: String,
+    /// What to write instead.
+    pub help: Option<String>,
+}

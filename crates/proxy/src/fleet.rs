@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Client(Arrival),
     /// Let idle upstream connections go: somebody waits for one, or for its place.
     Evict(Arc<Eviction>),
+    /// Look at what is under way: some of it is to end.
+    Cut,
     /// Accept no more, end what is under way.
     Drain,
     /// End the thread.
@@ -259,6 +261,11 @@ impl Fleet {
         let rosters = self.shared.rosters.draw_up(&plan.services, &names);
         *current = Arc::new(Current { plan, names, rosters });
         self.tell(|| Command::Members(current.clone()));
+    }
+
+    /// Ends what is under way to members that have been cut ([`thalweg_upstream::Standing::set_cut`]).
+    pub fn cut(&self) {
+        self.tell(|| Command::Cut);
     }
 
     /// No more connections; exchanges under way go on. Ask [`Self::is_drained`].

@@ -101,6 +101,11 @@ impl<T> Seats<T> {
         }
     }
 
+    /// Seats, vacant ones too.
+    pub(crate) fn len(&self) -> u32 {
+        self.seats.borrow().len() as u32
+    }
+
     /// Seats in use.
     pub(crate) fn occupied(&self) -> usize {
         self.seats.borrow().len() - self.vacant.borrow().len()

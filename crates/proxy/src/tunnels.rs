@@ -28,6 +28,11 @@ impl Tunnels {
         self.places.borrow().len()
     }
 
+    /// The numbers of all.
+    pub(crate) fn all(&self) -> Vec<u32> {
+        self.places.borrow().iter().map(|(index, _)| index as u32).collect()
+    }
+
     /// Lets a tunnel go on in the next turn.
     pub(crate) fn go_on(&self, owner: Owner) {
         if let Target::Tunnel(tunnel) = Target::from(owner) {

@@ -396,6 +396,10 @@ impl Worker {
                 }
             }
             Command::Evict(eviction) => self.slots.give_way(&eviction),
+            Command::Cut => {
+                (0..self.seats.len()).for_each(|seat| self.poll_seat(seat));
+                self.tunnels.all().into_iter().for_each(|tunnel| self.poll_tunnel(tunnel));
+            }
             Command::Drain => {
                 let last = self.doors.borrow_mut().close(self);
                 last.into_iter().for_each(|client| self.park_first(client));

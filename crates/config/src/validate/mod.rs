@@ -22,7 +22,14 @@ use crate::spec::{DurationSpec, Spanned};
 use address::Flaw;
 use ipnet::IpNet;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
+use thalweg_upstream::Address;
+
+/// The URL of an endpoint in its written form and its address; else what is wrong, and the help.
+pub(crate) fn endpoint(url: &str) -> Result<(Arc<str>, Address), (String, Option<String>)> {
+    address::endpoint(url).map_err(|flaw| (flaw.message, flaw.help))
+}
 
 /// Longest name of a listener, route or service, in bytes.
 const NAME: usize = 128;

@@ -1,0 +1,202 @@
+//! What the admin API has changed, over what the configuration says.
+//!
+//! A layer of its own: a reload changes what is below it, and it is laid over the result. Where `state:` names a
+//! directory it is kept there and survives a restart. Pure but for [`load`] and [`store`].
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_config::endpoint_address;
+use thalweg_proxy::Plan;
+use thalweg_proxy::plan::To;
+use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
+
+/// The file in the state directory.
+pub(crate) const FILE: &str = "runtime.json";
+
+/// All changes. The form in the file: a later version may add members, so unknown ones are no error.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct OverlaySpec {
+    /// By the name of the service.
+    pub(crate) services: BTreeMap<String, ServiceOverlaySpec>,
+    /// Shares of routes that are split, by the route's name, then the service's.
+    pub(crate) routes: BTreeMap<String, BTreeMap<String, u32>>,
+}
+
+/// The changes of one service.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct ServiceOverlaySpec {
+    /// Endpoints that the configuration does not have.
+    pub(crate) added: Vec<AddedEndpointSpec>,
+    /// Endpoints that it has and that are not to be, by URL.
+    pub(crate) removed: BTreeSet<String>,
+    /// By URL, of those of the configuration and those added.
+    pub(crate) changed: BTreeMap<String, ChangedEndpointSpec>,
+}
+
+/// An endpoint that was added.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct AddedEndpointSpec {
+    pub(crate) url: String,
+    pub(crate) weight: u32,
+    #[serde(default)]
+    pub(crate) tier: u8,
+}
+
+/// What differs of an endpoint.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct ChangedEndpointSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) weight: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<ModeSpec>,
+}
+
+/// As [`Mode`].
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ModeSpec {
+    /// Nothing new; what is under way may finish.
+    Draining,
+    /// Nothing until further notice.
+    Maintenance,
+}
+
+impl OverlaySpec {
+    /// The plan with these changes. Endpoints that are removed stay, and drain, while `drains` says so.
+    pub(crate) fn lay_over(&self, base: &Plan, drains: impl Fn(&str, &str) -> bool) -> Plan {
+        let mut plan = base.clone();
+        for service in &mut plan.services {
+            if let Some(changes) = self.services.get(&*service.name) {
+                *service = Arc::new(changes.lay_over(service, &drains));
+            }
+        }
+        let names: Vec<Arc<str>> = plan.services.iter().map(|service| service.name.clone()).collect();
+        for route in &mut plan.routes {
+            let Some(weights) = self.routes.get(&*route.name) else { continue };
+            let To::Split(split) = &mut route.to else { continue };
+            for (service, weight) in &mut split.parts {
+                let name = names.get(service.0 as usize);
+                *weight = name.and_then(|name| weights.get(&**name)).copied().unwrap_or(*weight);
+            }
+        }
+        plan
+    }
+
+    /// The changes of a service, to be changed.
+    pub(crate) fn of(&mut self, service: &str) -> &mut ServiceOverlaySpec {
+        self.services.entry(service.to_owned()).or_default()
+    }
+}
+
+impl ServiceOverlaySpec {
+    fn lay_over(&self, service: &Service, drains: &impl Fn(&str, &str) -> bool) -> Service {
+        let mut service = service.clone();
+        for AddedEndpointSpec { url, weight, tier } in &self.added {
+            // What is kept in a file may be of another version: what cannot be read is left out.
+            let Ok((url, address)) = endpoint_address(url) else { continue };
+            if service.endpoints.iter().all(|known| known.address != address) {
+                let (limits, mode) = (EndpointLimits::default(), Mode::Ready);
+                service.endpoints.push(Endpoint { url, address, weight: *weight, tier: *tier, mode, limits });
+            }
+        }
+        service
+            .endpoints
+            .retain(|endpoint| !self.removed.contains(&*endpoint.url) || drains(&service.name, &endpoint.url));
+        for endpoint in &mut service.endpoints {
+            let changed = self.changed.get(&*endpoint.url).copied().unwrap_or_default();
+            endpoint.weight = changed.weight.unwrap_or(endpoint.weight);
+            endpoint.mode = match changed.mode {
+                _ if self.removed.contains(&*endpoint.url) => Mode::Draining,
+                Some(ModeSpec::Draining) => Mode::Draining,
+                Some(ModeSpec::Maintenance) => Mode::Maintenance,
+                None => Mode::Ready,
+            };
+        }
+        service
+    }
+}
+
+/// Reads what was kept; nothing when there is none.
+///
+/// # Errors
+/// When it cannot be read or is damaged.
+pub(crate) fn load(path: &Path) -> io::Result<OverlaySpec> {
+    match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(Into::into),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OverlaySpec::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Keeps the changes: whole or not at all (a new file, synced, renamed).
+///
+/// # Errors
+/// Of the file system.
+pub(crate) fn store(path: &Path, overlay: &OverlaySpec) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let new = path.with_extension("json.new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(&serde_json::to_vec_pretty(overlay)?)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    // The name is durable when the directory is.
+    path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_config::check_text;
+
+    fn plan() -> Plan {
+        let text = "listeners: { web: { address: '127.0.0.1:0' } }\nroutes: [ { to: a } ]\n\
+                    services: { a: { endpoints: ['http://127.0.0.1:1', { url: 'http://127.0.0.1:2', weight: 3 }] } }\n";
+        check_text("t.yaml", text, &|_| None).unwrap().plan
+    }
+
+    fn endpoints(overlay: &OverlaySpec, drains: bool) -> Vec<(String, u32, Mode)> {
+        let plan = overlay.lay_over(&plan(), |_, _| drains);
+        let endpoints = plan.services[0].endpoints.iter();
+        endpoints.map(|e| (e.url.to_string(), e.weight, e.mode)).collect()
+    }
+
+    #[test]
+    fn changes_are_laid_over_what_the_file_says() {
+        let mut overlay = OverlaySpec::default();
+        let of = overlay.of("a");
+        of.added.push(AddedEndpointSpec { url: "http://127.0.0.1:3".into(), weight: 7, tier: 0 });
+        of.added.push(AddedEndpointSpec { url: "http://127.0.0.1:2".into(), weight: 9, tier: 0 });
+        of.removed.insert("http://127.0.0.1:1".into());
+        let change = ChangedEndpointSpec { weight: Some(5), mode: Some(ModeSpec::Maintenance) };
+        of.changed.insert("http://127.0.0.1:3".into(), change);
+        let (two, three) = ("http://127.0.0.1:2".to_owned(), "http://127.0.0.1:3".to_owned());
+        let rest = [(two, 3, Mode::Ready), (three, 5, Mode::Maintenance)];
+        assert_eq!(endpoints(&overlay, false), rest, "who is in the file already is not there twice");
+        assert_eq!(endpoints(&overlay, true)[0], ("http://127.0.0.1:1".into(), 1, Mode::Draining));
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back_and_nothing_is_no_error() {
+        let directory = std::env::temp_dir().join(format!("thalweg-overlay-{}", std::process::id()));
+        let path = directory.join(FILE);
+        assert_eq!(load(&path).unwrap(), OverlaySpec::default());
+        let mut overlay = OverlaySpec::default();
+        overlay.of("a").removed.insert("http://127.0.0.1:1".into());
+        overlay.routes.entry("r".into()).or_default().insert("a".into(), 4);
+        store(&path, &overlay).unwrap();
+        assert_eq!(load(&path).unwrap(), overlay);
+        fs::write(&path, "{").unwrap();
+        assert!(load(&path).is_err());
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -1,0 +1,67 @@
+//! The plan as it runs: what the configuration says, with what the admin API has changed laid over it.
+//!
+//! One lock around it: changes come one after the other, each on top of the last, and whoever expected another
+//! version than the present one is refused under that lock.
+
+use super::overlay::{self, OverlaySpec};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+use thalweg_proxy::Plan;
+
+/// An endpoint that takes no new requests, watched until nothing is under way to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Drain {
+    pub(crate) service: Arc<str>,
+    pub(crate) url: Arc<str>,
+    /// When what is still under way is cut; `None`: never.
+    pub(crate) deadline: Option<Instant>,
+    /// It leaves the service afterwards.
+    pub(crate) removes: bool,
+}
+
+/// What runs, and how it came to be.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    /// As the configuration says.
+    pub(crate) base: Plan,
+    pub(crate) overlay: OverlaySpec,
+    /// One more with every change of the endpoint sets.
+    pub(crate) version: u64,
+    pub(crate) drains: Vec<Drain>,
+    /// Where changes are kept, if anywhere.
+    pub(crate) store: Option<PathBuf>,
+}
+
+impl Runtime {
+    /// The plan that is to run.
+    pub(crate) fn plan(&self) -> Plan {
+        self.overlay.lay_over(&self.base, |service, url| self.drain_of(service, url).is_some_and(|d| d.removes))
+    }
+
+    /// The drain of an endpoint, if it has one.
+    pub(crate) fn drain_of(&self, service: &str, url: &str) -> Option<&Drain> {
+        self.drains.iter().find(|drain| *drain.service == *service && *drain.url == *url)
+    }
+
+    /// Begins a drain, in place of one that the endpoint may have.
+    pub(crate) fn drain(&mut self, drain: Drain) {
+        self.end_drain(&drain.service.clone(), &drain.url.clone());
+        self.drains.push(drain);
+    }
+
+    /// Ends a drain.
+    pub(crate) fn end_drain(&mut self, service: &str, url: &str) {
+        self.drains.retain(|drain| *drain.service != *service || *drain.url != *url);
+    }
+
+    /// Keeps the changes where they are to be kept.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(crate) fn keep(&self) -> Result<(), String> {
+        let Some(path) = &self.store else { return Ok(()) };
+        overlay::store(path, &self.overlay)
+            .map_err(|error| format!("cannot keep runtime changes in {}: {error}", path.display()))
+    }
+}

@@ -1,0 +1,273 @@
+//! Watches how services stand, beside the workers: what changes becomes an event, what the workers cannot see
+//! alone (statistics over all of them, checks, drains) is acted on here.
+//!
+//! Events follow from comparing what is with what was. So none is lost however quickly things change, and
+//! none needs a message from a worker: the bell only says that it is worth a look.
+
+use super::standing::{Stand, condition_of};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+use thalweg_core::{EndpointCondition, EndpointSnapshot, Event, EventKind};
+use thalweg_upstream::{Cause, Judged, Roster, Window, find_outliers};
+
+/// What was found at the last look, by service.
+#[derive(Default)]
+pub(crate) struct Steward {
+    known: HashMap<Arc<str>, Known>,
+    /// By member: what it did in the window of its service's policy.
+    windows: HashMap<usize, Window>,
+    epoch: Option<Instant>,
+}
+
+struct Known {
+    endpoints: BTreeMap<Arc<str>, Stand>,
+    available: bool,
+}
+
+/// Whether an endpoint in this condition gets traffic.
+pub(crate) fn is_up(condition: EndpointCondition) -> bool {
+    matches!(condition, EndpointCondition::Ready | EndpointCondition::SlowStart)
+}
+
+/// Whether somebody has asked that it gets none.
+fn is_put_aside(condition: EndpointCondition) -> bool {
+    matches!(condition, EndpointCondition::Draining | EndpointCondition::Maintenance)
+}
+
+impl Steward {
+    /// Compares how services stand with the last look, and says what has happened. The first look at a service
+    /// finds nothing new.
+    pub(crate) fn look(&mut self, rosters: &[Arc<Roster>], now: Instant) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut before = std::mem::take(&mut self.known);
+        for roster in rosters {
+            let service = &roster.service;
+            let endpoints = service.endpoints.iter().enumerate();
+            let endpoints: BTreeMap<_, _> = endpoints
+                .map(|(at, endpoint)| (endpoint.url.clone(), condition_of(roster, at as u32, now)))
+                .collect();
+            let available = endpoints.values().any(|stand| is_up(stand.condition)) || endpoints.is_empty();
+            let known = Known { endpoints, available };
+            if let Some(before) = before.remove(&service.name) {
+                compare(roster, &before, &known, &mut events);
+            }
+            self.known.insert(service.name.clone(), known);
+        }
+        events
+    }
+
+    /// Leaves out who stands out among its like, by the policies that say so. To be called once a second.
+    pub(crate) fn judge(&mut self, rosters: &[Arc<Roster>], now: Instant) -> Vec<String> {
+        let epoch = *self.epoch.get_or_insert(now);
+        let now_ms = now.saturating_duration_since(epoch).as_millis() as u64;
+        let mut said = Vec::new();
+        let mut before = std::mem::take(&mut self.windows);
+        for roster in rosters {
+            let policy = &roster.service.ejection;
+            if policy.failures.is_none() && policy.success_rate.is_none() && policy.latency.is_none() {
+                continue;
+            }
+            let mut judged = Vec::with_capacity(roster.entries.len());
+            for entry in &roster.entries {
+                let key = Arc::as_ptr(&entry.standing) as usize;
+                let (sample, is_out) = (entry.standing.sample(), entry.standing.out_until().is_some());
+                let new = || Window::new(policy.window, now_ms, sample);
+                let mut window = before.remove(&key).unwrap_or_else(new);
+                if is_out {
+                    window.clear();
+                }
+                judged.push(Judged { totals: window.push(now_ms, sample), is_out });
+                self.windows.insert(key, window);
+            }
+            for (at, cause) in find_outliers(policy, &judged) {
+                let (standing, cause) = (&roster.entries[at].standing, words(cause));
+                if standing.eject(policy, now, &cause) {
+                    let (service, url) = (&roster.service.name, &standing.url);
+                    said.push(format!("service `{service}`, endpoint {url}: {cause}; ejected"));
+                }
+            }
+        }
+        said
+    }
+}
+
+fn words(cause: Cause) -> String {
+    match cause {
+        Cause::Failures(share) => format!("{:.0} % of its requests failed", share * 100.0),
+        Cause::SuccessRate { own, bound } => {
+            format!("success rate {:.1} %, below {:.1} %", own * 100.0, bound * 100.0)
+        }
+        Cause::Latency { own, median } => {
+            format!("latency {:.0} ms, where the median is {:.0} ms", own / 1000.0, median / 1000.0)
+        }
+    }
+}
+
+fn compare(roster: &Roster, before: &Known, now: &Known, events: &mut Vec<Event>) {
+    let mut tell = |kind, endpoint: Option<&Arc<str>>, cause: &str| {
+        events.push(Event {
+            at: SystemTime::now(),
+            kind,
+            service: Some(roster.service.name.clone()),
+            endpoint: endpoint.cloned(),
+            cause: cause.to_owned(),
+            endpoints: snapshots(roster, now),
+        });
+    };
+    for url in before.endpoints.keys().filter(|url| !now.endpoints.contains_key(*url)) {
+        tell(EventKind::EndpointRemoved, Some(url), "it is no longer in the service");
+    }
+    for (url, stand) in &now.endpoints {
+        let Some(was) = before.endpoints.get(url) else {
+            tell(EventKind::EndpointAdded, Some(url), "it is in the service");
+            continue;
+        };
+        if is_put_aside(stand.condition) || is_put_aside(was.condition) {
+            continue;
+        }
+        match (is_up(was.condition), is_up(stand.condition)) {
+            (true, false) => tell(EventKind::EndpointDown, Some(url), &stand.cause),
+            (false, true) => tell(EventKind::EndpointUp, Some(url), "it is used again"),
+            _ => {}
+        }
+    }
+    match (before.available, now.available) {
+        (true, false) => tell(EventKind::ServiceUnavailable, None, "no endpoint can be used"),
+        (false, true) => tell(EventKind::ServiceAvailable, None, "an endpoint can be used"),
+        _ => {}
+    }
+}
+
+fn snapshots(roster: &Roster, known: &Known) -> Vec<EndpointSnapshot> {
+    let endpoints = roster.service.endpoints.iter().filter_map(|endpoint| {
+        let stand = known.endpoints.get(&endpoint.url)?;
+        Some(EndpointSnapshot { url: endpoint.url.clone(), weight: endpoint.weight, state: stand.condition })
+    });
+    endpoints.collect()
+}
+
+/// The event of a drain that has come to its end.
+pub(crate) fn drain_finished(roster: Option<&Arc<Roster>>, url: &Arc<str>, cut: bool) -> Event {
+    let now = Instant::now();
+    let endpoints = roster.map(|roster| {
+        let endpoints = roster.service.endpoints.iter().enumerate();
+        let snapshot = |(at, endpoint): (usize, &thalweg_upstream::Endpoint)| EndpointSnapshot {
+            url: endpoint.url.clone(),
+            weight: endpoint.weight,
+            state: condition_of(roster, at as u32, now).condition,
+        };
+        endpoints.map(snapshot).collect()
+    });
+    Event {
+        at: SystemTime::now(),
+        kind: EventKind::DrainFinished,
+        service: roster.map(|roster| roster.service.name.clone()),
+        endpoint: Some(url.clone()),
+        cause: if cut { "its time was up; the rest was cut" } else { "nothing is under way to it" }.into(),
+        endpoints: endpoints.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use thalweg_config::check_text;
+    use thalweg_upstream::{Bell, Health, Names, Rosters, Service};
+
+    struct House {
+        rosters: Rosters,
+        services: Vec<Arc<Service>>,
+        steward: Steward,
+    }
+
+    fn house() -> House {
+        let text = "listeners: { web: { address: '127.0.0.1:0' } }\nroutes: [ { to: a } ]\n\
+                    services: { a: { endpoints: ['http://127.0.0.1:1', 'http://127.0.0.1:2'] } }\n";
+        let services = check_text("t.yaml", text, &|_| None).unwrap().plan.services;
+        House { rosters: Rosters::new(1, Bell::default()), services, steward: Steward::default() }
+    }
+
+    impl House {
+        fn drawn(&self) -> Vec<Arc<Roster>> {
+            self.rosters.draw_up(&self.services, &Names::new())
+        }
+
+        fn look(&mut self, now: Instant) -> Vec<String> {
+            let rosters = self.drawn();
+            let events = self.steward.look(&rosters, now);
+            let said = events.iter().map(|event| {
+                let endpoint = event.endpoint.as_deref().unwrap_or("-");
+                format!("{} {endpoint} {}", event.kind.name(), event.cause)
+            });
+            said.collect()
+        }
+    }
+
+    #[test]
+    fn what_changes_between_two_looks_is_told_once() {
+        let (mut house, now) = (house(), Instant::now());
+        assert!(house.look(now).is_empty(), "the first look");
+        let standing = house.drawn()[0].entries[0].standing.clone();
+        standing.refused(now, "refused");
+        assert_eq!(house.look(now), ["endpoint_down http://127.0.0.1:1 refused"]);
+        assert!(house.look(now).is_empty());
+        house.drawn()[0].entries[1].standing.set_health(Health::Unwell, now, "status 503");
+        assert_eq!(
+            house.look(now),
+            ["endpoint_down http://127.0.0.1:2 status 503", "service_unavailable - no endpoint can be used"]
+        );
+        standing.accepted(now);
+        assert_eq!(
+            house.look(now),
+            [
+                "endpoint_up http://127.0.0.1:1 it is used again",
+                "service_available - an endpoint can be used"
+            ]
+        );
+    }
+
+    #[test]
+    fn endpoints_that_come_and_go_are_told_and_those_that_an_operator_puts_aside_are_not_down() {
+        let (mut house, now) = (house(), Instant::now());
+        house.look(now);
+        let mut changed = Service::clone(&house.services[0]);
+        changed.endpoints[0].mode = thalweg_upstream::Mode::Maintenance;
+        house.services[0] = Arc::new(changed.clone());
+        assert!(house.look(now).is_empty());
+        let gone = changed.endpoints.remove(0);
+        house.services[0] = Arc::new(changed.clone());
+        assert_eq!(house.look(now), ["endpoint_removed http://127.0.0.1:1 it is no longer in the service"]);
+        changed.endpoints.push(gone);
+        house.services[0] = Arc::new(changed);
+        assert_eq!(house.look(now), ["endpoint_added http://127.0.0.1:1 it is in the service"]);
+    }
+
+    #[test]
+    fn who_fails_more_than_its_share_is_ejected_and_said_so_once() {
+        let (mut house, start) = (house(), Instant::now());
+        let mut policy = Service::clone(&house.services[0]);
+        policy.ejection.failures = Some(50);
+        policy.ejection.min_requests = 10;
+        policy.ejection.consecutive = 0;
+        house.services[0] = Arc::new(policy);
+        let rosters = house.drawn();
+        assert!(house.steward.judge(&rosters, start).is_empty());
+        let state = thalweg_upstream::ServiceState::<thalweg_net::Socket>::new(rosters[0].clone(), 0, None);
+        for at in 0..20 {
+            let member = state.pick(start, &Default::default()).unwrap();
+            let bad = member.index == 0;
+            let visit = state.visit(member, start);
+            if bad && at % 4 != 0 {
+                visit.failed(&house.services[0], start, "x");
+            } else {
+                visit.answered(&house.services[0], (200, Duration::from_millis(1)), start);
+            }
+        }
+        let later = start + Duration::from_secs(1);
+        let said = house.steward.judge(&rosters, later);
+        assert_eq!(said, ["service `a`, endpoint http://127.0.0.1:1: 50 % of its requests failed; ejected"]);
+        assert!(house.steward.judge(&rosters, later).is_empty());
+    }
+}
