@@ -12,21 +12,21 @@
 //! keeps the cost of a pick when nearly everything is down at the number of endpoints, not that of the ring.
 
 use std::cmp::Reverse;
+use std::fmt;
+use std::sync::Arc;
 
+use crate::by_weight::pick_by_weight;
+use crate::hash::{GOLDEN, scale};
 use crate::{Balance, Candidate, Pick, Seed};
 
 /// Most places of a ring; larger weights are scaled down to fit. Only a set of more endpoints than this has
 /// a longer ring, of one place each.
-/// 256 KiB per service and worker at most.
+/// 256 KiB per service at most, shared by all workers.
 const RING_PLACES: usize = 65_536;
 
-/// The fraction of the golden ratio, times 2^64: its multiples spread evenly (Weyl's sequence).
-const GOLDEN_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
 /// The state for one service on one worker.
-#[derive(Debug)]
 pub(crate) struct RoundRobin {
-    ring: Vec<u32>,
+    ring: Arc<[u32]>,
     /// The next place, below the length of the ring.
     place: usize,
     /// Moves with every pick from outside the ring.
@@ -34,8 +34,8 @@ pub(crate) struct RoundRobin {
     seed: Seed,
 }
 
-pub(crate) fn new(mut seed: Seed) -> RoundRobin {
-    RoundRobin { ring: Vec::new(), place: 0, spread: seed.next(), seed }
+pub(crate) fn new(seed: Seed) -> RoundRobin {
+    RoundRobin::start(Arc::default(), seed)
 }
 
 impl Balance for RoundRobin {
@@ -49,14 +49,17 @@ impl Balance for RoundRobin {
                 return Some(index);
             }
         }
-        self.pick_by_weight(pick)
+        self.spread = self.spread.wrapping_add(GOLDEN);
+        pick_by_weight(pick, self.spread, |index| pick.may_use(index))
     }
 
     fn rebuild(&mut self, candidates: &[Candidate]) {
-        self.ring = interleave(&places(candidates));
         // Another start each time: rebuilds in quick succession must not favour the first endpoints.
-        let start = self.seed.next().checked_rem(self.ring.len() as u64).unwrap_or(0);
-        self.place = start as usize;
+        *self = Self::start(interleave(&places(candidates)).into(), self.seed);
+    }
+
+    fn fork(&self, seed: Seed) -> Box<dyn Balance> {
+        Box::new(Self::start(Arc::clone(&self.ring), seed))
     }
 
     fn name(&self) -> &'static str {
@@ -65,23 +68,16 @@ impl Balance for RoundRobin {
 }
 
 impl RoundRobin {
-    /// Picks without the ring: in proportion to the weights of what may be used.
-    fn pick_by_weight(&mut self, pick: &Pick<'_>) -> Option<u32> {
-        let usable = || {
-            (0_u32..).zip(pick.candidates).filter_map(|(index, candidate)| {
-                pick.may_use(index).then_some((index, u64::from(candidate.weight)))
-            })
-        };
-        let total: u64 = usable().map(|(_, weight)| weight).sum();
-        self.spread = self.spread.wrapping_add(GOLDEN_STEP);
-        let mut target = ((u128::from(self.spread) * u128::from(total)) >> 64) as u64;
-        usable().find_map(|(index, weight)| match target.checked_sub(weight) {
-            Some(left) => {
-                target = left;
-                None
-            }
-            None => Some(index),
-        })
+    /// Begins anywhere in the ring.
+    fn start(ring: Arc<[u32]>, mut seed: Seed) -> Self {
+        let (place, spread) = (scale(seed.next(), ring.len()), seed.next());
+        Self { ring, place, spread, seed }
+    }
+}
+
+impl fmt::Debug for RoundRobin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoundRobin").field("places", &self.ring.len()).finish_non_exhaustive()
     }
 }
 
@@ -156,9 +152,14 @@ fn interleave(places: &[u32]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NoLoads;
 
     fn candidates(weights: &[u32]) -> Vec<Candidate> {
-        weights.iter().map(|weight| Candidate { weight: *weight, ready: true }).collect()
+        weights.iter().map(|weight| Candidate { weight: *weight, ready: true, id: 0 }).collect()
+    }
+
+    fn of(candidates: &[Candidate]) -> Pick<'_> {
+        Pick { candidates, tried: &[], hash: 0, bounded_load: None, loads: &NoLoads }
     }
 
     fn built(candidates: &[Candidate]) -> RoundRobin {
@@ -170,7 +171,7 @@ mod tests {
     fn counts(balancer: &mut RoundRobin, candidates: &[Candidate], picks: usize) -> Vec<usize> {
         let mut counts = vec![0; candidates.len()];
         for _ in 0..picks {
-            counts[balancer.pick(&Pick { candidates, tried: &[], hash: 0 }).unwrap() as usize] += 1;
+            counts[balancer.pick(&of(candidates)).unwrap() as usize] += 1;
         }
         counts
     }
@@ -191,13 +192,13 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_nginx() {
-        assert_eq!(built(&candidates(&[5, 1, 1])).ring, [0, 0, 1, 0, 2, 0, 0]);
-        assert_eq!(built(&candidates(&[7, 7, 7])).ring, [0, 1, 2]);
+        assert_eq!(*built(&candidates(&[5, 1, 1])).ring, [0, 0, 1, 0, 2, 0, 0]);
+        assert_eq!(*built(&candidates(&[7, 7, 7])).ring, [0, 1, 2]);
         for weights in
             [&[5, 1, 1][..], &[1, 2, 3, 2, 1], &[3, 3, 2, 7, 1, 7], &[1, 1000], &[4, 3, 2, 1, 4, 3]]
         {
             let signed: Vec<i64> = weights.iter().map(|weight| i64::from(*weight)).collect();
-            assert_eq!(built(&candidates(weights)).ring, nginx(&signed), "{weights:?}");
+            assert_eq!(*built(&candidates(weights)).ring, nginx(&signed), "{weights:?}");
         }
     }
 
@@ -251,13 +252,9 @@ mod tests {
     #[test]
     fn workers_start_at_different_places() {
         let set = candidates(&[1; 100]);
-        let mut starts: Vec<usize> = (0..16)
-            .map(|worker| {
-                let mut balancer = new(Seed(worker));
-                balancer.rebuild(&set);
-                balancer.place
-            })
-            .collect();
+        let built = built(&set);
+        let mut starts: Vec<u32> =
+            (0..16).map(|worker| built.fork(Seed(worker)).pick(&of(&set)).unwrap()).collect();
         starts.sort_unstable();
         starts.dedup();
         assert!(starts.len() > 10, "{starts:?}");
@@ -267,10 +264,10 @@ mod tests {
     fn an_endpoint_that_came_without_a_rebuild_is_found() {
         let mut balancer = new(Seed(1));
         let set = candidates(&[1]);
-        assert_eq!(balancer.pick(&Pick { candidates: &set, tried: &[], hash: 0 }), Some(0));
+        assert_eq!(balancer.pick(&of(&set)), Some(0));
         balancer.rebuild(&candidates(&[1, 1, 1]));
-        assert_eq!(balancer.pick(&Pick { candidates: &set, tried: &[], hash: 0 }), Some(0));
+        assert_eq!(balancer.pick(&of(&set)), Some(0));
         balancer.rebuild(&[]);
-        assert_eq!(balancer.pick(&Pick { candidates: &[], tried: &[], hash: 0 }), None);
+        assert_eq!(balancer.pick(&of(&[])), None);
     }
 }

@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_balance::{Balance, Candidate, Pick, Seed};
+use thalweg_balance::{Balance, Candidate, NoLoads, Pick, Seed};
 use thalweg_core::limits;
 use thalweg_net::Socket;
 use thalweg_net::connect::PeerAddress;
@@ -100,7 +100,7 @@ impl<W: Wire> ServiceState<W> {
         let mut candidates = self.candidates.borrow_mut();
         candidates.clear();
         let weight = |member: &Rc<Member<W>>| self.service.endpoints[member.endpoint as usize].weight;
-        candidates.extend(members.iter().map(|m| Candidate { weight: weight(m), ready: true }));
+        candidates.extend(members.iter().map(|m| Candidate { weight: weight(m), ready: true, id: 0 }));
         self.balancer.borrow_mut().rebuild(&candidates);
         self.any_aside.set(true);
     }
@@ -117,7 +117,7 @@ impl<W: Wire> ServiceState<W> {
         }
         let members = self.members.borrow();
         let candidates = self.candidates.borrow();
-        let pick = Pick { candidates: &candidates, tried, hash: 0 };
+        let pick = Pick { candidates: &candidates, tried, hash: 0, bounded_load: None, loads: &NoLoads };
         if let Some(index) = self.balancer.borrow_mut().pick(&pick) {
             return members.get(index as usize).cloned();
         }
@@ -142,7 +142,7 @@ impl<W: Wire> ServiceState<W> {
         }
         // What was noted here holds for this pick only.
         self.any_aside.set(true);
-        let pick = Pick { candidates: &candidates, tried, hash: 0 };
+        let pick = Pick { candidates: &candidates, tried, hash: 0, bounded_load: None, loads: &NoLoads };
         if let Some(index) = self.balancer.borrow_mut().pick(&pick) {
             return members.get(index as usize).cloned();
         }
