@@ -5,4 +5,5 @@ mod counting;
 mod house;
 
 mod allocations;
+mod balancers;
 mod panics;

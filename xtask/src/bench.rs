@@ -5,8 +5,9 @@
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that of
-//! small requests beside thousands of slow readers.
+//! small requests beside thousands of slow readers; [`balance`] measures the balancers alone, without a proxy.
 
+mod balance;
 mod configs;
 mod contestant;
 mod figures;
@@ -45,6 +46,8 @@ pub(crate) enum Bench {
     Stream(stream::Stream),
     /// Small requests beside thousands of clients that read slowly: latency, memory of proxy and kernel
     Slow(slow::Slow),
+    /// The choice of an endpoint: nanoseconds per pick of every algorithm as the set grows
+    Balance(balance::Balance),
 }
 
 #[derive(clap::Args)]
@@ -90,6 +93,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Small(args) => small(args),
         Bench::Stream(args) => stream::run(args),
         Bench::Slow(args) => slow::run(args),
+        Bench::Balance(args) => balance::run(args),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{Candidate, Pick, Seed};
 /// Draws before every candidate is looked at instead, at least; and one more for so many endpoints: so a draw
 /// from a small part that may be used seldom costs a look at all of a large set.
 const DRAWS: usize = 16;
-const ENDPOINTS_PER_DRAW: usize = 16;
+const ENDPOINTS_PER_DRAW: usize = 4;
 
 /// The table with a worker's own randomness.
 #[derive(Clone, Debug)]

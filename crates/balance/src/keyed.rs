@@ -27,27 +27,23 @@ pub(crate) fn identities(candidates: &[Candidate]) -> Vec<u64> {
     candidates.iter().map(&mut identity).collect()
 }
 
-/// The order of endpoints in a table for one key.
-pub(crate) struct Places<'a, F> {
-    /// How many places the table has.
-    pub(crate) count: usize,
-    /// The place of the key.
-    pub(crate) start: usize,
-    /// The endpoint at a place.
-    pub(crate) owner: F,
+/// The order of endpoints for one key, by an algorithm's table.
+pub(crate) struct Order<'a, F> {
+    /// Places of the table.
+    pub(crate) places: usize,
+    /// The endpoint after so many others; the same one may come again.
+    pub(crate) endpoint: F,
     /// For rendezvous hashing, which ends a long search.
     pub(crate) identities: &'a [u64],
 }
 
-impl<F: Fn(usize) -> u32> Places<'_, F> {
-    /// The first endpoint from the key's place on that may be used and has room; the first that may be used, when all
-    /// are full; `None` when none may be used.
+impl<F: Fn(usize) -> u32> Order<'_, F> {
+    /// The first endpoint that may be used and has room; the first that may be used, when all are full; `None` when
+    /// none may be used.
     pub(crate) fn find(&self, pick: &Pick<'_>, room: &Room) -> Option<u32> {
         let mut full = None;
-        let mut place = self.start;
-        for _ in 0..self.count.min(pick.candidates.len() * PLACES_PER_ENDPOINT) {
-            let index = (self.owner)(place);
-            place = if place + 1 == self.count { 0 } else { place + 1 };
+        for number in 0..self.places.min(pick.candidates.len() * PLACES_PER_ENDPOINT) {
+            let index = (self.endpoint)(number);
             if pick.may_use(index) {
                 if room.has(pick, index) {
                     return Some(index);

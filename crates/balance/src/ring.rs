@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::hash::{GOLDEN, mix};
-use crate::keyed::{FairShare, Places, identities};
+use crate::keyed::{FairShare, Order, identities};
 use crate::{Balance, Candidate, Pick, Seed};
 
 /// Points of an endpoint of weight 1 on a ring that is not halved.
@@ -38,13 +38,14 @@ pub(crate) fn new(_seed: Seed) -> Ring {
 impl Balance for Ring {
     fn pick(&mut self, pick: &Pick<'_>) -> Option<u32> {
         let table = &*self.table;
-        Places {
-            count: table.points.len(),
-            start: table.find(mix(pick.hash)),
-            owner: |place: usize| table.points.get(place).map_or(u32::MAX, |point| point.owner),
-            identities: &table.identities,
-        }
-        .find(pick, &self.share.room(pick))
+        let start = table.find(mix(pick.hash));
+        let endpoint = |number: usize| {
+            let place = start + number;
+            let point = table.points.get(place).or_else(|| table.points.get(place - table.points.len()));
+            point.map_or(u32::MAX, |point| point.owner)
+        };
+        let order = Order { places: table.points.len(), endpoint, identities: &table.identities };
+        order.find(pick, &self.share.room(pick))
     }
 
     fn rebuild(&mut self, candidates: &[Candidate]) {
