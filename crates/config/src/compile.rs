@@ -7,10 +7,10 @@ use crate::interpolate::Environment;
 use crate::settings::Settings;
 use crate::source::Span;
 use crate::spec::{Declared, FileSpec};
-use crate::validate::{self, Bounds, Deadlines, Names, Target};
+use crate::validate::{self, Bounds, Deadlines, Names, Part, Retries, Surroundings, Target};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use thalweg_proxy::plan::{Plan, Route, ServiceId, To};
+use thalweg_proxy::plan::{Plan, Route, ServiceId, Split, To};
 use thalweg_route::Table;
 use thalweg_upstream::Service;
 
@@ -24,7 +24,9 @@ pub(crate) fn compile(
     let mut taken = Vec::new();
     let listeners = validate::listeners(&spec.listeners, &mut taken, problems);
     let settings = validate::settings(spec, &mut taken, environment, problems);
-    let named = validate::services(&spec.services, problems);
+    let retries = Retries::read(&spec.defaults.retry, problems);
+    let around = Surroundings { environment, retries: &retries };
+    let named = validate::services(&spec.services, &around, problems);
     let defaults = Deadlines::read(&spec.defaults.timeouts, true, problems);
     let bounds = Bounds::read(&spec.defaults.limits, problems);
     let client_timeouts = validate::client_timeouts(&spec.defaults.timeouts, problems);
@@ -40,7 +42,7 @@ pub(crate) fn compile(
         routes: HashMap::new(),
     };
     names.take_route_names(&spec.routes, problems);
-    let mut joined = Routes { defaults, bounds, ..Routes::default() };
+    let mut joined = Routes { defaults, bounds, retries, ..Routes::default() };
     joined.add(spec, &names, &named, problems);
     warn_of_unused(spec, &joined.used, problems);
     let table = match Table::build(&joined.matches) {
@@ -78,6 +80,8 @@ struct Routes {
     defaults: Deadlines,
     /// Of the defaults.
     bounds: Bounds,
+    /// Of the defaults.
+    retries: Retries,
     matches: Vec<thalweg_route::RouteMatch>,
     routes: Vec<Route>,
     /// Services of routes that list URLs; they follow the named ones.
@@ -98,21 +102,28 @@ impl Routes {
             let name = names.of_route(spec, position);
             let checked = validate::route(spec, names, problems);
             let mut deadlines = vec![checked.deadlines];
-            let service = match checked.target {
+            let to = match checked.target {
                 Target::Service(position) => {
                     self.used.insert(position);
                     deadlines.extend(named.get(position as usize).map(|(_, deadlines)| *deadlines));
-                    position
+                    To::Service(ServiceId(position))
+                }
+                Target::Split(parts, key) => {
+                    self.used.extend(parts.iter().map(|part| part.service));
+                    warn_of_timeouts(&parts, named, problems);
+                    let parts = parts.iter().map(|part| (ServiceId(part.service), part.weight)).collect();
+                    To::Split(Split { parts, key })
                 }
                 Target::Urls(urls, span) => {
                     let mut label = name.to_string();
                     while names.services.contains_key(label.as_str()) {
                         label.insert_str(0, "route ");
                     }
-                    self.inline.push(validate::inline(&Arc::from(label), urls, span, problems));
-                    position_of(named.len() + self.inline.len() - 1)
+                    let service = validate::inline(&label.into(), (urls, span), &self.retries, problems);
+                    self.inline.push(service);
+                    To::Service(ServiceId(position_of(named.len() + self.inline.len() - 1)))
                 }
-                Target::Nowhere => 0,
+                Target::Nowhere => To::Service(ServiceId(0)),
             };
             deadlines.push(self.defaults);
             self.matches.push(checked.matches);
@@ -120,10 +131,23 @@ impl Routes {
             self.routes.push(Route {
                 name,
                 filters: checked.filters.into(),
-                to: To::Service(ServiceId(service)),
+                to,
                 timeouts,
                 limits: checked.bounds.resolve(self.bounds),
             });
+        }
+    }
+}
+
+/// The deadlines of a split are the route's: they are resolved before it is known which service it will be.
+fn warn_of_timeouts(parts: &[Part], named: &[(Service, Deadlines)], problems: &mut Problems) {
+    for part in parts {
+        let Some((service, deadlines)) = named.get(part.service as usize) else { continue };
+        if !deadlines.is_empty() {
+            let message = format!("the `timeouts` of the service `{}` do not hold here", service.name);
+            let warning = SpecError::new(Class::Warning, part.span, message)
+                .help("a route that is split has its own `timeouts`, then those of `defaults`");
+            problems.push(warning);
         }
     }
 }

@@ -152,6 +152,12 @@ impl Problems {
         self.errors.is_empty()
     }
 
+    /// Whether an error was found inside this place: what seems to be missing there may only be wrong.
+    pub fn has_error_in(&self, place: Span) -> bool {
+        let inside = |span: Span| span.file == place.file && (place.start..=place.end).contains(&span.start);
+        self.errors.iter().any(|error| inside(error.span))
+    }
+
     /// The errors with the texts they point into, in the order of the text.
     pub fn into_report(mut self, sources: Sources) -> Report {
         self.errors.sort_by_key(|e| (e.span.file, e.span.start));

@@ -68,13 +68,16 @@ pub fn load_file(path: &Path) -> Result<Loaded, Report> {
         Err(error) => return Err(unreadable(&name, &error)),
     };
     let loaded = check_bytes(&name, &bytes, &|name| std::env::var(name).ok())?;
-    match &loaded.settings.admin {
-        Some(crate::settings::Admin { token: Some(Token::File(token)), .. }) => match read_token(token) {
-            Ok(()) => Ok(loaded),
-            Err(error) => Err(unreadable(&token.display().to_string(), &error)),
-        },
-        _ => Ok(loaded),
+    let admin = loaded.settings.admin.as_ref();
+    let tokens = admin.into_iter().flat_map(|admin| [&admin.token, &admin.read_token]);
+    for token in tokens.flatten() {
+        if let Token::File(token) = token
+            && let Err(error) = read_token(token)
+        {
+            return Err(unreadable(&token.display().to_string(), &error));
+        }
     }
+    Ok(loaded)
 }
 
 /// Checks and compiles a text; the name's extension decides the format.

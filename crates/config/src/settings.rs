@@ -3,6 +3,7 @@
 //! The binary reads it at start; workers never see it.
 
 use std::path::PathBuf;
+use thalweg_core::WebhookPolicy;
 use thalweg_proxy::plan::ListenAddress;
 
 /// Everything outside the plan.
@@ -20,6 +21,8 @@ pub struct Settings {
     pub metrics: Option<ListenAddress>,
     /// `None`: nothing is logged.
     pub access_log: Option<AccessLog>,
+    /// Who is told when something happens, in file order; at most 32.
+    pub webhooks: Vec<WebhookPolicy>,
 }
 
 /// The admin API's own listener.
@@ -29,9 +32,11 @@ pub struct Admin {
     pub address: ListenAddress,
     /// `None`: the one in the state directory.
     pub token: Option<Token>,
+    /// A second token, for reading only; `None`: there is none.
+    pub read_token: Option<Token>,
 }
 
-/// Where the admin token comes from.
+/// Where an admin token comes from.
 #[derive(Clone, Eq, PartialEq)]
 pub enum Token {
     /// The first line of this file.

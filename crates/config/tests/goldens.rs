@@ -14,6 +14,7 @@ fn environment(name: &str) -> Option<String> {
         "PORT" => Some("8080".into()),
         "UPSTREAM" => Some("http://127.0.0.1:9001".into()),
         "SECRET" => Some("hunter2".into()),
+        "SIGNING" => Some("hunter2hunter2hunter2".into()),
         _ => None,
     }
 }

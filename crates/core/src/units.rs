@@ -1,6 +1,6 @@
-//! Durations and sizes as people write them: `250ms`, `1h30m`, `64KiB`, `10MB`.
+//! Durations, sizes and shares as people write them: `250ms`, `1h30m`, `64KiB`, `10MB`, `20%`.
 //!
-//! A bare number is an error for both: its unit would be a guess.
+//! A bare number is an error for all: its unit would be a guess.
 
 use std::time::Duration;
 
@@ -84,6 +84,36 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(*factor).ok_or_else(|| format!("`{text}` is too large"))
 }
 
+/// Parses a share in whole percent: `20%`. At most 1,000,000 %.
+///
+/// # Errors
+/// A sentence that says what is wrong and, where it can be guessed, what to write instead.
+pub fn parse_percent(text: &str) -> Result<u32, String> {
+    const LIMIT: u32 = 1_000_000;
+    let text = text.trim();
+    let Some(number) = text.strip_suffix('%').map(str::trim_end) else {
+        return Err(match text.parse::<f64>() {
+            Ok(number) if (0.0..=10.0).contains(&number) && text.contains('.') => {
+                format!("`{text}` has no unit; write `{:.0}%`", number * 100.0)
+            }
+            Ok(number) if number.fract() != 0.0 => format!("`{text}`: a share is in whole percent"),
+            Ok(_) => format!("`{text}` has no unit; write `{text}%`"),
+            Err(_) => format!("`{text}` is not a share; write for example `20%`"),
+        });
+    };
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(match number.parse::<f64>() {
+            Ok(number) if number > 0.0 => format!("`{text}`: a share is in whole percent"),
+            _ => format!("`{text}` is not a share; write for example `20%`"),
+        });
+    }
+    number
+        .parse::<u32>()
+        .ok()
+        .filter(|percent| *percent <= LIMIT)
+        .ok_or_else(|| format!("`{text}` is too large"))
+}
+
 /// Splits `12ms34` into `12`, `ms` and `34`.
 fn number_and_unit(text: &str) -> (&str, &str, &str) {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -96,6 +126,25 @@ fn number_and_unit(text: &str) -> (&str, &str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_shares() {
+        for (text, percent) in [("20%", 20), ("0%", 0), ("100 %", 100), (" 1000000% ", 1_000_000)] {
+            assert_eq!(parse_percent(text), Ok(percent), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_shares_that_need_a_guess() {
+        for text in
+            ["", "%", "20", "0.2", "-5%", "+5%", "1.5%", "nan%", "inf", "1000001%", "99999999999%", "2%%"]
+        {
+            assert!(parse_percent(text).is_err(), "{text}");
+        }
+        assert!(parse_percent("20").unwrap_err().ends_with("write `20%`"));
+        assert!(parse_percent("0.5").unwrap_err().ends_with("write `50%`"));
+        assert!(parse_percent("1.25").unwrap_err().ends_with("write `125%`"));
+    }
 
     #[test]
     fn reads_durations() {

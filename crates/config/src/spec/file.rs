@@ -2,9 +2,11 @@
 
 use super::limits::RouteLimitsSpec;
 use super::route::RouteSpec;
-use super::service::{ServiceSpec, TimeoutsSpec};
+use super::secret::SecretSpec;
+use super::service::{RetrySpec, ServiceSpec, TimeoutsSpec};
 use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
+use super::webhook::WebhookSpec;
 use serde::Deserialize;
 
 /// A configuration file.
@@ -37,6 +39,8 @@ pub struct FileSpec {
     pub routes: ListSpec<RouteSpec>,
     /// Where requests go, by name.
     pub services: NamedSpec<ServiceSpec>,
+    /// Who is told when something happens.
+    pub webhooks: ListSpec<WebhookSpec>,
 }
 
 /// `admin:`
@@ -46,22 +50,12 @@ pub struct AdminSpec {
     /// `127.0.0.1:9900` and the like.
     pub address: Spanned<String>,
     /// The bearer token; default: created once in the state directory.
-    pub token: Option<Spanned<TokenSpec>>,
+    pub token: Option<Spanned<SecretSpec>>,
+    /// A second token that may only read; default: none.
+    pub read_token: Option<Spanned<SecretSpec>>,
     /// Allows an address that is not loopback without TLS; default false.
     #[serde(default)]
     pub insecure: bool,
-}
-
-/// Where the admin token comes from.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "snake_case", expecting = "a map with `file`, `env` or `value`")]
-pub enum TokenSpec {
-    /// The first line of a file.
-    File(Spanned<String>),
-    /// An environment variable.
-    Env(Spanned<String>),
-    /// The token itself.
-    Value(Spanned<String>),
 }
 
 /// `state:`
@@ -103,10 +97,12 @@ pub struct ShutdownSpec {
 
 /// `defaults:`
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default, expecting = "a map with `timeouts` and `limits`")]
+#[serde(deny_unknown_fields, default, expecting = "a map with `timeouts`, `retry` and `limits`")]
 pub struct DefaultsSpec {
     /// Deadlines towards clients, and those that routes and services inherit.
     pub timeouts: TimeoutsSpec,
+    /// When another attempt is made, inherited by services.
+    pub retry: RetrySpec,
     /// Bounds that routes inherit, each for itself.
     pub limits: RouteLimitsSpec,
 }

@@ -1,6 +1,8 @@
 //! `limits:` of routes and services: how much at once, how long, how slowly.
 
+use super::service::AdaptiveSpec;
 use super::spanned::Spanned;
+use super::switch::SwitchSpec;
 use super::values::{DurationSpec, SizeSpec};
 use serde::Deserialize;
 
@@ -28,6 +30,8 @@ pub struct ServiceLimitsSpec {
     pub max_connections: Option<Spanned<u64>>,
     /// Exchanges under way, 1–1000000; default: no bound.
     pub max_in_flight: Option<Spanned<u64>>,
+    /// A bound on what is under way to each endpoint that follows its latency; default `off`.
+    pub adaptive: Option<Spanned<SwitchSpec<AdaptiveSpec>>>,
     /// Who may wait for a place.
     pub queue: QueueSpec,
 }

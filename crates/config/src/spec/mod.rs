@@ -9,20 +9,34 @@ mod file;
 mod limits;
 mod mistake;
 mod route;
+mod secret;
 mod service;
 mod spanned;
+mod statuses;
+mod switch;
+mod target;
 mod unavailable;
 mod values;
+mod webhook;
 
 pub use file::{
     AccessLogSpec, AdminSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec, ListenerSpec,
-    LogFormatSpec, MetricsSpec, ProtocolSpec, ShutdownSpec, StateSpec, TokenSpec,
+    LogFormatSpec, MetricsSpec, ProtocolSpec, ShutdownSpec, StateSpec,
 };
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
-pub use route::{FieldSpec, MatchSpec, RouteSpec, ToSpec};
-pub use service::{EndpointSpec, LongEndpointSpec, PoolSpec, RetrySpec, ServiceSpec, TimeoutsSpec};
+pub use route::{FieldSpec, MatchSpec, RouteSpec};
+pub use secret::SecretSpec;
+pub use service::{
+    AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, HashSpec, HealthSpec,
+    HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec, RetrySpec, SameSiteSpec, ServiceSpec, StickySpec,
+    TimeoutsSpec, WhenDownSpec,
+};
 pub use spanned::{ListSpec, NamedSpec, Spanned};
-pub use values::{AutoSizeSpec, AutoSpec, DurationSpec, OneOrMoreSpec, SizeSpec};
+pub use statuses::StatusSpec;
+pub use switch::SwitchSpec;
+pub use target::{PartSpec, SplitSpec, ToItemSpec, ToSpec};
+pub use values::{AutoSizeSpec, AutoSpec, DurationSpec, OneOrMoreSpec, PercentSpec, SizeSpec, TenthsSpec};
+pub use webhook::WebhookSpec;
 
 use crate::diagnose::{ERRORS, Problems};
 use crate::parse::{Kind, Node};

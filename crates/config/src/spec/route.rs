@@ -3,9 +3,10 @@
 use super::limits::RouteLimitsSpec;
 use super::service::TimeoutsSpec;
 use super::spanned::{ListSpec, NamedSpec, Spanned};
+use super::target::ToSpec;
 use super::values::OneOrMoreSpec;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use std::fmt;
 use thalweg_filter::FilterSpec;
 
@@ -111,39 +112,6 @@ impl<'de> Deserialize<'de> for FieldSpec {
                     return Err(A::Error::custom(ONE));
                 }
                 Ok(spec)
-            }
-        }
-
-        deserializer.deserialize_any(Shape)
-    }
-}
-
-/// Where a route sends its requests.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ToSpec {
-    /// The name of a service.
-    Service(String),
-    /// URLs of endpoints: a service without a name.
-    Urls(ListSpec<String>),
-}
-
-impl<'de> Deserialize<'de> for ToSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Shape;
-
-        impl<'de> Visitor<'de> for Shape {
-            type Value = ToSpec;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a service or a list of URLs")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<ToSpec, E> {
-                Ok(ToSpec::Service(text.to_owned()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<ToSpec, A::Error> {
-                ListSpec::read(list).map(ToSpec::Urls)
             }
         }
 

@@ -1,12 +1,28 @@
 //! `services.<name>:` endpoints and the policies around them.
 
+mod balance;
+mod breaker;
+mod ejection;
+mod endpoints;
+mod health;
+mod outage;
+mod retry;
+mod sticky;
+
+pub use balance::{BalanceSpec, HashSpec, KeySpec};
+pub use breaker::{AdaptiveSpec, BreakerSpec};
+pub use ejection::EjectionSpec;
+pub use endpoints::{EndpointSpec, LongEndpointSpec};
+pub use health::HealthSpec;
+pub use outage::{AnswerSpec, WhenDownSpec};
+pub use retry::{HedgeSpec, RetrySpec};
+pub use sticky::{SameSiteSpec, StickySpec};
+
 use super::limits::ServiceLimitsSpec;
 use super::spanned::{ListSpec, Spanned};
-use super::values::{AutoSpec, DurationSpec};
+use super::switch::SwitchSpec;
+use super::values::{AutoSpec, DurationSpec, PercentSpec};
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
-use std::fmt;
 
 /// One service.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -15,7 +31,21 @@ pub struct ServiceSpec {
     /// At least one URL.
     pub endpoints: ListSpec<EndpointSpec>,
     /// How one endpoint is chosen; default `round_robin`.
-    pub balance: Option<Spanned<String>>,
+    pub balance: Option<Spanned<BalanceSpec>>,
+    /// An endpoint that becomes ready gets its full share only after this time, 100ms–1h; default: at once.
+    pub slow_start: Option<Spanned<DurationSpec>>,
+    /// Where less than this share of the endpoints is well, all of them serve, 0%–100%; default 0%: never.
+    pub panic_threshold: Option<Spanned<PercentSpec>>,
+    /// Whether clients stay at one endpoint by a cookie; default `off`.
+    pub sticky: Option<Spanned<SwitchSpec<StickySpec>>>,
+    /// How endpoints are asked whether they are well; default: they are not.
+    pub health: Option<Spanned<HealthSpec>>,
+    /// When endpoints that fail are left out; default: after 5 failures in a row.
+    pub ejection: Option<SwitchSpec<EjectionSpec>>,
+    /// When nothing is sent for a while; default `off`.
+    pub breaker: Option<SwitchSpec<BreakerSpec>>,
+    /// What is done when no endpoint is well; default `error`.
+    pub when_down: Option<WhenDownSpec>,
     /// The `Host` sent upstream: `keep` (the default), `endpoint`, or this name.
     pub host: Option<Spanned<String>>,
     /// When another attempt is made.
@@ -30,61 +60,6 @@ pub struct ServiceSpec {
     /// How much it takes at once.
     #[serde(default)]
     pub limits: ServiceLimitsSpec,
-}
-
-/// One endpoint: a URL, `http://host:port` or `unix:/path`, alone or with a weight and bounds.
-#[derive(Clone, Debug, PartialEq)]
-pub enum EndpointSpec {
-    /// `"http://10.0.0.1:8080"`
-    Short(String),
-    /// `{ url: "http://10.0.0.1:8080", weight: 3 }`
-    Long(LongEndpointSpec),
-}
-
-/// The long form of [`EndpointSpec`].
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, expecting = "a map with `url`")]
-pub struct LongEndpointSpec {
-    /// The URL.
-    pub url: Spanned<String>,
-    /// Its share, 0–1000; default 1.
-    pub weight: Option<Spanned<u64>>,
-    /// Connections open, idle ones included, 1–1000000; default: no bound.
-    pub max_connections: Option<Spanned<u64>>,
-    /// Exchanges under way, 1–1000000; default: no bound.
-    pub max_in_flight: Option<Spanned<u64>>,
-}
-
-impl<'de> Deserialize<'de> for EndpointSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Shape;
-
-        impl<'de> Visitor<'de> for Shape {
-            type Value = EndpointSpec;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a URL or a map with `url`")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<EndpointSpec, E> {
-                Ok(EndpointSpec::Short(text.to_owned()))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EndpointSpec, A::Error> {
-                LongEndpointSpec::deserialize(MapAccessDeserializer::new(map)).map(EndpointSpec::Long)
-            }
-        }
-
-        deserializer.deserialize_any(Shape)
-    }
-}
-
-/// `retry:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default, expecting = "a map with `attempts`")]
-pub struct RetrySpec {
-    /// Attempts in all, 1–10; default 2.
-    pub attempts: Option<Spanned<u64>>,
 }
 
 /// `timeouts:` of a route, a service or the defaults.

@@ -25,10 +25,8 @@ macro_rules! rows {
 const ROWS: &[Row] = rows! {
     "include";
     "route_sources";
-    "webhooks";
     "tests";
     "admin"."tls";
-    "defaults"."retry";
     "listeners"."*"."tls";
     "listeners"."*"."http3";
     "listeners"."*"."h2c";
@@ -40,12 +38,8 @@ const ROWS: &[Row] = rows! {
     "routes"."*"."filters"."*"."cache", above 1;
     "routes"."*"."filters"."*"."request_id", above 1;
     "routes"."*"."to"."sealed", above 1;
-    "routes"."*"."to"."*"."service", above 2;
-    "services"."*"."health";
+    "services"."*"."health"."grpc";
     "services"."*"."discover";
-    "services"."*"."retry"."budget";
-    "services"."*"."balance" = "random" | "least_requests" | "peak_ewma";
-    "services"."*"."balance"."hash", above 1;
 };
 
 /// Reports every such key and adds what cannot be read without it to `pruned`.
@@ -89,7 +83,7 @@ impl Search<'_> {
             }
             _ => return,
         };
-        if has_landed(self.row.path, &node.kind) {
+        if has_landed(self.row.path) {
             return;
         }
         let message = format!("`{name}` is not available in this version");
@@ -99,11 +93,10 @@ impl Search<'_> {
     }
 }
 
-/// Filters and balancers land by a line in their own lists.
-fn has_landed(path: &[&str], kind: &Kind) -> bool {
-    match (path, kind) {
-        ([.., "filters", "*", name], _) => thalweg_filter::ALL.iter().any(|filter| filter.name == *name),
-        ([.., "balance"], Kind::Str(name)) => thalweg_balance::balancer(name).is_some(),
+/// Filters land by a line in their own list.
+fn has_landed(path: &[&str]) -> bool {
+    match path {
+        [.., "filters", "*", name] => thalweg_filter::ALL.iter().any(|filter| filter.name == *name),
         _ => false,
     }
 }

@@ -1,10 +1,10 @@
-//! Small values with a notation of their own: durations, sizes, `auto`, one or more.
+//! Small values with a notation of their own: durations, sizes, shares, `auto`, one or more.
 
 use super::spanned::{ListSpec, Spanned};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
 use std::time::Duration;
-use thalweg_core::units::{parse_duration, parse_size};
+use thalweg_core::units::{parse_duration, parse_percent, parse_size};
 
 /// A duration such as `250ms`, `5s` or `1h30m`. A bare number is an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -13,6 +13,10 @@ pub struct DurationSpec(pub Duration);
 /// A size in bytes such as `64KiB` or `10MB`. A bare number is an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SizeSpec(pub u64);
+
+/// A share in whole percent such as `20%`. A bare number is an error.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PercentSpec(pub u32);
 
 macro_rules! unit {
     ($spec:ident, $parse:ident, $expecting:literal) => {
@@ -52,6 +56,47 @@ macro_rules! unit {
 
 unit!(DurationSpec, parse_duration, "a duration such as `5s`");
 unit!(SizeSpec, parse_size, "a size such as `64KiB`");
+unit!(PercentSpec, parse_percent, "a share such as `20%`");
+
+/// A number with at most one decimal, in tenths: `1.9` is 19.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TenthsSpec(pub u32);
+
+impl<'de> Deserialize<'de> for TenthsSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+
+        impl Visitor<'_> for Number {
+            type Value = TenthsSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number such as `1.9`")
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<TenthsSpec, E> {
+                let tenths = (number * 10.0).round();
+                if !(0.0..=1e9).contains(&tenths) || (number * 10.0 - tenths).abs() > 1e-6 {
+                    return Err(E::custom(
+                        "a number from 0 with at most one decimal is needed, such as `1.9`",
+                    ));
+                }
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+                Ok(TenthsSpec(tenths as u32))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<TenthsSpec, E> {
+                // Far above every bound, where a float is no longer exact.
+                self.visit_f64(number.min(1_000_000) as f64)
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<TenthsSpec, E> {
+                self.visit_f64(number as f64)
+            }
+        }
+
+        deserializer.deserialize_f64(Number)
+    }
+}
 
 /// `auto` or a whole number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,5 +1,6 @@
 //! `limits:` of routes, services and endpoints.
 
+use super::services::adaptive;
 use super::{bounded, deadline};
 use crate::diagnose::Problems;
 use crate::spec::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec, Spanned};
@@ -61,7 +62,7 @@ impl Bounds {
 pub(crate) fn service_limits(spec: &ServiceLimitsSpec, problems: &mut Problems) -> ServiceLimits {
     let (size, timeout) = queue(&spec.queue, problems);
     ServiceLimits {
-        adaptive: None,
+        adaptive: adaptive(spec.adaptive.as_ref(), problems),
         max_connections: places(spec.max_connections.as_ref(), problems),
         max_in_flight: places(spec.max_in_flight.as_ref(), problems),
         queue: policy(size, timeout),

@@ -4,26 +4,33 @@
 //! could still be understood, so that later sections are checked too.
 
 mod address;
+mod key;
 mod limits;
 mod listeners;
+mod numbers;
 mod routes;
+mod secret;
 mod services;
 mod settings;
+mod statuses;
+mod targets;
+mod webhooks;
 
 pub(crate) use limits::Bounds;
 pub(crate) use listeners::listeners;
-pub(crate) use routes::{Names, Target, route};
-pub(crate) use services::{Deadlines, inline, services};
+pub(crate) use routes::{Names, route};
+pub(crate) use services::{Deadlines, Retries, Surroundings, inline, services};
 pub(crate) use settings::{client_timeouts, limits, settings, shutdown, trusted_proxies};
+pub(crate) use targets::{Part, Target};
 
-use crate::diagnose::{Class, Problems, SpecError};
+use crate::diagnose::{Problems, SpecError};
 use crate::source::Span;
-use crate::spec::{DurationSpec, Spanned};
+use crate::spec::Spanned;
 use address::Flaw;
 use ipnet::IpNet;
+use numbers::{bounded, deadline, duration, number, percent};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use thalweg_upstream::Address;
 
 /// The URL of an endpoint in its written form and its address; else what is wrong, and the help.
@@ -76,28 +83,6 @@ fn network(text: &Spanned<String>, problems: &mut Problems) -> Option<IpNet> {
             .help("write for example `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`"),
     );
     None
-}
-
-/// A number within bounds.
-fn bounded(number: &Spanned<u64>, least: u64, most: u64, problems: &mut Problems) -> Option<u64> {
-    if (least..=most).contains(&number.value) {
-        return Some(number.value);
-    }
-    let message = format!("the number must be from {least} to {most}");
-    problems.push(SpecError::new(Class::Invalid, number.span, message));
-    None
-}
-
-/// A deadline: longer than nothing.
-fn deadline(duration: Option<&Spanned<DurationSpec>>, problems: &mut Problems) -> Option<Duration> {
-    let duration = duration?;
-    if duration.value.0.is_zero() {
-        let error = SpecError::new(Class::Invalid, duration.span, "this duration must be longer than 0s")
-            .help("there is no value for \"never\"; write a long time such as `1d`");
-        problems.push(error);
-        return None;
-    }
-    Some(duration.value.0)
 }
 
 /// RFC 9110 §5.6.2: the characters of methods and field names.

@@ -2,10 +2,11 @@
 
 use super::limits::Bounds;
 use super::services::Deadlines;
+use super::targets::{Target, target};
 use super::{cause, check_name, is_token, network};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::source::Span;
-use crate::spec::{FieldSpec, ListSpec, MatchSpec, NamedSpec, OneOrMoreSpec, RouteSpec, Spanned, ToSpec};
+use crate::spec::{FieldSpec, ListSpec, MatchSpec, NamedSpec, OneOrMoreSpec, RouteSpec, Spanned};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_filter::Filter;
@@ -26,16 +27,6 @@ pub(crate) struct Names<'a> {
     pub(crate) written_services: &'a [String],
     /// Names of routes that are written.
     pub(crate) routes: HashMap<String, Span>,
-}
-
-/// Where a route goes.
-pub(crate) enum Target<'a> {
-    /// To a service of the plan.
-    Service(u32),
-    /// To endpoints of its own.
-    Urls(&'a ListSpec<String>, Span),
-    /// Nowhere: the name is wrong.
-    Nowhere,
 }
 
 /// A checked route.
@@ -107,31 +98,6 @@ fn listeners(list: &ListSpec<String>, names: &Names<'_>, problems: &mut Problems
         }
     }
     positions
-}
-
-fn target<'a>(to: &'a Spanned<ToSpec>, names: &Names<'_>, problems: &mut Problems) -> Target<'a> {
-    let name = match &to.value {
-        ToSpec::Urls(urls) => return Target::Urls(urls, to.span),
-        ToSpec::Service(name) => name,
-    };
-    if let Some(position) = names.services.get(name.as_str()) {
-        return Target::Service(*position);
-    }
-    if !names.written_services.contains(name) {
-        let known: Vec<&str> = names.written_services.iter().map(String::as_str).collect();
-        let help = if name.contains("://") || name.starts_with("unix:") {
-            Some(format!("URLs stand in a list: `to: [ \"{name}\" ]`"))
-        } else if names.written_services.is_empty() {
-            Some("define it under `services:`, or list URLs: `to: [ \"http://…\" ]`".into())
-        } else {
-            suggest(name, "services", &known)
-        };
-        let error = SpecError::value(to.span, "service name", format!("no service `{name}`"))
-            .class(Class::Unknown)
-            .maybe_help(help);
-        problems.push(error);
-    }
-    Target::Nowhere
 }
 
 fn matches(spec: &MatchSpec, problems: &mut Problems) -> RouteMatch {

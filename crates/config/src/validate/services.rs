@@ -1,31 +1,33 @@
 //! `services:` endpoints and the policies around them.
 
-use super::limits::{endpoint_limits, service_limits};
+mod balance;
+mod breaker;
+mod ejection;
+mod endpoints;
+mod health;
+mod outage;
+mod retry;
+mod sticky;
+
+pub(super) use breaker::adaptive;
+pub(crate) use retry::Retries;
+
+use super::limits::service_limits;
 use super::{address, bounded, check_name, deadline};
-use crate::diagnose::{Class, Problems, SpecError, suggest};
+use crate::diagnose::{Class, Problems, SpecError};
+use crate::interpolate::Environment;
 use crate::source::Span;
-use crate::spec::{
-    AutoSpec, EndpointSpec, ListSpec, NamedSpec, PoolSpec, ServiceSpec, Spanned, TimeoutsSpec,
-};
-use std::collections::HashMap;
+use crate::spec::{AutoSpec, ListSpec, NamedSpec, PoolSpec, ServiceSpec, Spanned, TimeoutsSpec};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_balance::{BALANCERS, Balancer, balancer};
-use thalweg_core::limits::ENDPOINTS;
 use thalweg_proxy::plan::Timeouts;
-use thalweg_upstream::{
-    Address, BalancePolicy, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, RetryPolicy, Service,
-};
+use thalweg_upstream::{HostRule, PoolPolicy, Service};
 
-/// Largest weight of an endpoint.
-const WEIGHT: u64 = 1000;
-/// Most attempts for one request.
-const ATTEMPTS: u64 = 10;
 /// Most idle connections kept per endpoint and worker.
 const IDLE: u64 = 65_535;
 
 /// Deadlines as far as they are written at one place.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Deadlines {
     connect: Option<Duration>,
     first_byte: Option<Duration>,
@@ -52,6 +54,11 @@ impl Deadlines {
         }
     }
 
+    /// Whether none is written.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// The nearer ones win: route, service, defaults, then the built-in ones.
     pub(crate) fn resolve(nearest_first: &[Self]) -> Timeouts {
         let built_in = Timeouts::default();
@@ -65,12 +72,28 @@ impl Deadlines {
     }
 }
 
-/// Checks the services.
-pub(crate) fn services(specs: &NamedSpec<ServiceSpec>, problems: &mut Problems) -> Vec<(Service, Deadlines)> {
-    specs.0.iter().map(|(name, spec)| service(name, spec, problems)).collect()
+/// What the services need to know of the rest.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) environment: Environment<'a>,
+    /// Of the defaults.
+    pub(crate) retries: &'a Retries,
 }
 
-fn service(name: &Spanned<String>, spec: &ServiceSpec, problems: &mut Problems) -> (Service, Deadlines) {
+/// Checks the services.
+pub(crate) fn services(
+    specs: &NamedSpec<ServiceSpec>,
+    around: &Surroundings<'_>,
+    problems: &mut Problems,
+) -> Vec<(Service, Deadlines)> {
+    specs.0.iter().map(|(name, spec)| service(name, spec, around, problems)).collect()
+}
+
+fn service(
+    name: &Spanned<String>,
+    spec: &ServiceSpec,
+    around: &Surroundings<'_>,
+    problems: &mut Problems,
+) -> (Service, Deadlines) {
     check_name(name, name.span, problems);
     if spec.endpoints.written == 0 {
         let message = format!("the service `{}` has no endpoints", name.value);
@@ -78,46 +101,29 @@ fn service(name: &Spanned<String>, spec: &ServiceSpec, problems: &mut Problems) 
             .help("add at least one: `endpoints: [ \"http://127.0.0.1:9001\" ]`");
         problems.push(error);
     }
-    let mut endpoints = Endpoints::default();
-    for item in &spec.endpoints.items {
-        match &item.value {
-            EndpointSpec::Short(url) => {
-                endpoints.add(url, item.span, (1, EndpointLimits::default()), problems);
-            }
-            EndpointSpec::Long(long) => {
-                let weight = long.weight.as_ref().map_or(Some(1), |n| bounded(n, 0, WEIGHT, problems));
-                let weight = weight.and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
-                let (connections, in_flight) = (long.max_connections.as_ref(), long.max_in_flight.as_ref());
-                let limits = endpoint_limits(connections, in_flight, problems);
-                endpoints.add(&long.url, long.url.span, (weight, limits), problems);
-            }
-        }
-    }
-    let attempts = spec.retry.attempts.as_ref().and_then(|n| bounded(n, 1, ATTEMPTS, problems));
-    let retry = attempts
-        .and_then(|n| u32::try_from(n).ok())
-        .map_or(RetryPolicy::default(), |attempts| RetryPolicy { attempts, ..RetryPolicy::default() });
+    let endpoints = endpoints::endpoints(&spec.endpoints, problems);
     let service = Service {
         name: name.value.as_str().into(),
-        endpoints: endpoints.list,
-        balance: BalancePolicy {
-            algorithm: balance(spec.balance.as_ref(), problems),
-            ..BalancePolicy::default()
-        },
+        balance: balance::balance(spec, endpoints.len(), problems),
+        sticky: sticky::sticky(spec.sticky.as_ref(), around.environment, problems),
+        health: health::health(spec.health.as_ref(), &endpoints, problems),
+        ejection: ejection::ejection(spec.ejection.as_ref(), problems),
+        breaker: breaker::breaker(spec.breaker.as_ref(), problems),
+        when_down: outage::when_down(spec.when_down.as_ref(), problems),
         host: host_rule(spec.host.as_ref(), problems),
-        retry,
+        retry: Retries::read(&spec.retry, problems).resolve(around.retries),
         pool: pool(&spec.pool, problems),
         limits: service_limits(&spec.limits, problems),
-        ..Service::default()
+        endpoints,
     };
     (service, Deadlines::read(&spec.timeouts, false, problems))
 }
 
-/// The service of a route that lists URLs itself.
+/// The service of a route that lists URLs itself: with the defaults of the file.
 pub(crate) fn inline(
     name: &Arc<str>,
-    urls: &ListSpec<String>,
-    span: Span,
+    (urls, span): (&ListSpec<String>, Span),
+    retries: &Retries,
     problems: &mut Problems,
 ) -> Service {
     if urls.written == 0 {
@@ -125,63 +131,12 @@ pub(crate) fn inline(
             .help("add at least one: `to: [ \"http://127.0.0.1:9001\" ]`");
         problems.push(error);
     }
-    let mut endpoints = Endpoints::default();
-    for url in &urls.items {
-        endpoints.add(&url.value, url.span, (1, EndpointLimits::default()), problems);
+    Service {
+        name: Arc::clone(name),
+        endpoints: endpoints::urls(&urls.items, problems),
+        retry: Retries::default().resolve(retries),
+        ..Service::default()
     }
-    Service { name: Arc::clone(name), endpoints: endpoints.list, ..Service::default() }
-}
-
-#[derive(Default)]
-struct Endpoints {
-    list: Vec<Endpoint>,
-    seen: HashMap<Address, Span>,
-}
-
-impl Endpoints {
-    fn add(
-        &mut self,
-        url: &str,
-        span: Span,
-        (weight, limits): (u32, EndpointLimits),
-        problems: &mut Problems,
-    ) {
-        let (url, address) = match address::endpoint(url) {
-            Ok(read) => read,
-            Err(flaw) => return problems.push(flaw.at(span, "endpoint URL")),
-        };
-        if let Some(first) = self.seen.get(&address) {
-            let error = SpecError::new(Class::Invalid, span, "this endpoint is listed twice")
-                .label("again here")
-                .related(*first, "first here")
-                .help("a larger share is written `{ url: …, weight: 2 }`");
-            return problems.push(error);
-        }
-        if self.list.len() >= ENDPOINTS {
-            let message = format!("a service has at most {ENDPOINTS} endpoints");
-            return problems.push(SpecError::new(Class::Invalid, span, message));
-        }
-        self.seen.insert(address.clone(), span);
-        self.list.push(Endpoint { url, address, weight, tier: 0, mode: Mode::default(), limits });
-    }
-}
-
-/// The first of the list.
-fn default_balancer() -> &'static Balancer {
-    &BALANCERS[0]
-}
-
-fn balance(name: Option<&Spanned<String>>, problems: &mut Problems) -> &'static Balancer {
-    let Some(name) = name else { return default_balancer() };
-    if let Some(found) = balancer(name) {
-        return found;
-    }
-    let names: Vec<&str> = BALANCERS.iter().map(|entry| entry.name).collect();
-    let error = SpecError::value(name.span, "balancer", format!("unknown balancer `{}`", name.value))
-        .class(Class::Unknown)
-        .maybe_help(suggest(name, "balancers", &names));
-    problems.push(error);
-    default_balancer()
 }
 
 fn host_rule(host: Option<&Spanned<String>>, problems: &mut Problems) -> HostRule {

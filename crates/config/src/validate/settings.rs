@@ -1,13 +1,15 @@
 //! The sections outside routes and services.
 
 use super::listeners::{Taken, claim};
+use super::secret::variable;
+use super::webhooks::webhooks;
 use super::{bounded, deadline, network};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::interpolate::Environment;
 use crate::settings::{AccessLog, Admin, LogFormat, LogTarget, Settings, Token, User};
 use crate::spec::{
     AccessLogSpec, AdminSpec, AutoSizeSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, LogFormatSpec,
-    ShutdownSpec, Spanned, TimeoutsSpec, TokenSpec,
+    SecretSpec, ShutdownSpec, Spanned, TimeoutsSpec,
 };
 use ipnet::IpNet;
 use std::path::PathBuf;
@@ -44,6 +46,7 @@ pub(crate) fn settings(
         user: spec.user.as_ref().and_then(|text| user(text, problems)),
         metrics: spec.metrics.as_ref().and_then(|spec| tcp(&spec.address, taken, problems)),
         access_log: spec.access_log.as_ref().and_then(|spec| access_log(spec, problems)),
+        webhooks: webhooks(&spec.webhooks, environment, problems),
     }
 }
 
@@ -54,6 +57,12 @@ fn admin(
     problems: &mut Problems,
 ) -> Option<Admin> {
     let token = spec.token.as_ref().and_then(|token| self::token(token, environment, problems));
+    let read_token = spec.read_token.as_ref().and_then(|token| self::token(token, environment, problems));
+    if let (Some(written), Some(_), true) = (&spec.read_token, &read_token, token == read_token) {
+        let error = SpecError::new(Class::Invalid, written.span, "`read_token` is the same as `token`")
+            .help("who has the one could do what the other allows; choose another");
+        problems.push(error);
+    }
     let address = tcp(&spec.address, taken, problems)?;
     let open = matches!(&address, ListenAddress::Tcp { address, .. } if !address.ip().is_loopback());
     if open && !spec.insecure {
@@ -62,21 +71,14 @@ fn admin(
             .help("use a loopback address such as `127.0.0.1:9900`, or add `insecure: true`");
         problems.push(error);
     }
-    Some(Admin { address, token })
+    Some(Admin { address, token, read_token })
 }
 
-fn token(spec: &Spanned<TokenSpec>, environment: Environment<'_>, problems: &mut Problems) -> Option<Token> {
+fn token(spec: &Spanned<SecretSpec>, environment: Environment<'_>, problems: &mut Problems) -> Option<Token> {
     let (value, span) = match &spec.value {
-        TokenSpec::File(path) => return file(path, problems).map(Token::File),
-        TokenSpec::Value(value) => (value.value.clone(), value.span),
-        TokenSpec::Env(name) => match environment(&name.value) {
-            Some(value) => (value, name.span),
-            None => {
-                let message = format!("the variable `{}` is not set", name.value);
-                problems.push(SpecError::value(name.span, "variable", message));
-                return None;
-            }
-        },
+        SecretSpec::File(path) => return file(path, problems).map(Token::File),
+        SecretSpec::Value(value) => (value.value.clone(), value.span),
+        SecretSpec::Env(name) => (variable(name, environment, problems)?, name.span),
     };
     let fits = value.len() >= TOKEN_MIN && value.bytes().all(|b| b.is_ascii_graphic());
     if !fits {

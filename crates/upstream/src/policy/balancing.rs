@@ -13,7 +13,7 @@ pub struct BalancePolicy {
     pub key: Option<HashKey>,
     /// Most that a keyed algorithm gives one endpoint, in percent of its fair share, 101–1000; default no bound.
     pub bounded_load: Option<u32>,
-    /// An endpoint that becomes ready gets its full share only after this time; default none. Not for
+    /// An endpoint that becomes ready gets its full share only after this time, 100 ms–1 h; default none. Not for
     /// keyed algorithms, where it would move keys.
     pub slow_start: Option<Duration>,
     /// Where less than this share of the endpoints, in percent, is well, all of them serve rather than few;

@@ -12,7 +12,7 @@ pub struct BreakerPolicy {
     pub window: Duration,
     /// And only when there were this many requests in it; default 20.
     pub min_requests: u32,
-    /// It stays open for this time; default 5 s.
+    /// It stays open for this time, 100 ms–1 h; default 5 s.
     pub open: Duration,
     /// Then this many requests are let through; when all succeed it closes, else it opens again; default 3.
     pub trials: u32,
@@ -34,9 +34,9 @@ impl Default for BreakerPolicy {
 /// latency (gradient, as in Netflix's concurrency-limits). Default: none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AdaptivePolicy {
-    /// It never goes below; default 10.
+    /// It never goes below, 1–1,000,000; default 10.
     pub min: u32,
-    /// Nor above; default 1000.
+    /// Nor above, `min`–1,000,000; default 1000.
     pub max: u32,
     /// Latency may grow to this share of what it is without load, in percent, before the bound falls;
     /// 101–1000, default 150.

@@ -23,9 +23,9 @@ pub struct EjectionPolicy {
     pub min_requests: u32,
     /// The window, 1 s–10 min; default 10 s.
     pub window: Duration,
-    /// Time of the first ejection; doubles with each that follows on another, default 5 s.
+    /// Time of the first ejection, 100 ms–1 h; doubles with each that follows on another, default 5 s.
     pub time: Duration,
-    /// And at most; default 5 min.
+    /// And at most, from `time` to 1 day; default 5 min, or `time` where that is longer.
     pub max_time: Duration,
     /// Most of the endpoints that may be out by these rules at the same time, in percent, 0–100; default 50.
     pub max_share: u32,

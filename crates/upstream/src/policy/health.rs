@@ -14,9 +14,9 @@ pub struct HealthPolicy {
     pub port: Option<u16>,
     /// Time between two checks, ±10 %; 100 ms–1 h, default 5 s.
     pub interval: Duration,
-    /// The same while the endpoint is down; default: as `interval`.
+    /// The same while the endpoint is down, 100 ms–1 h; default: as `interval`.
     pub interval_down: Option<Duration>,
-    /// For one check, 10 ms–1 min; default 1 s.
+    /// For one check, 10 ms–1 min, at most the shorter interval; default 1 s or that interval.
     pub timeout: Duration,
     /// Failed checks one after the other after which it is down, 1–100; default 3.
     pub unhealthy_after: u32,

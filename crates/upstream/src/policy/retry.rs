@@ -39,7 +39,7 @@ impl Default for RetryPolicy {
 /// `services.<name>.retry.hedge`: for idempotent requests whose body has been sent and can be sent again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HedgePolicy {
-    /// The copy goes to another endpoint when there is no byte of a response after this time.
+    /// The copy goes to another endpoint when there is no byte of a response after this time, 1 ms–1 min.
     pub after: Duration,
     /// Copies in percent of all requests of the service, 1–100; default 5.
     pub budget: u32,

@@ -10,9 +10,10 @@ use std::time::Duration;
 pub struct StickyPolicy {
     /// The cookie's name; default `thalweg_endpoint`.
     pub cookie: Arc<str>,
-    /// What signs it: 32 bytes made from the secret. Proxies that share it understand each other's cookies.
+    /// What signs it: 32 bytes made from the secret, or drawn once per process. Proxies that share the
+    /// secret understand each other's cookies.
     pub key: [u8; 32],
-    /// `Max-Age`; default none: a session cookie.
+    /// `Max-Age`, 1 s–400 days; default none: a session cookie.
     pub max_age: Option<Duration>,
     /// Whether it is only for HTTPS; default false.
     pub secure: bool,

@@ -1,0 +1,30 @@
+//! `services.<name>.ejection:` leaving endpoints out that fail the requests sent to them.
+
+use crate::spec::{DurationSpec, ListSpec, PercentSpec, Spanned, StatusSpec, TenthsSpec};
+use serde::Deserialize;
+
+/// `ejection:`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map of rules")]
+pub struct EjectionSpec {
+    /// Failures in a row that eject, 0 (never)–1000; default 5.
+    pub consecutive: Option<Spanned<u64>>,
+    /// Responses that count as failures, beside resets, timeouts and malformed ones; default none.
+    pub statuses: ListSpec<StatusSpec>,
+    /// Share of failures in the window that ejects, 1%–100%; default: none.
+    pub failures: Option<Spanned<PercentSpec>>,
+    /// Standard deviations below the mean success rate of all that eject, 0.1–10; default: none.
+    pub success_rate: Option<Spanned<TenthsSpec>>,
+    /// Mean latency in percent of the median of all that ejects, 110%–10000%; default: none.
+    pub latency: Option<Spanned<PercentSpec>>,
+    /// Requests that an endpoint must have had in the window to be judged by a share, 1–1000000; default 20.
+    pub min_requests: Option<Spanned<u64>>,
+    /// The time that is looked at, 1s–10m; default 10s.
+    pub window: Option<Spanned<DurationSpec>>,
+    /// How long the first ejection lasts, 100ms–1h; each that follows on another takes twice as long; default 5s.
+    pub time: Option<Spanned<DurationSpec>>,
+    /// And at most, up to 1d; default 5m.
+    pub max_time: Option<Spanned<DurationSpec>>,
+    /// Most of the endpoints that these rules may leave out at once, 0%–100%; default 50%.
+    pub max_share: Option<Spanned<PercentSpec>>,
+}

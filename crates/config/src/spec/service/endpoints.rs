@@ -1,0 +1,58 @@
+//! `services.<name>.endpoints[]:` where a service is reached.
+
+use crate::spec::Spanned;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use std::fmt;
+
+/// One endpoint: a URL, `http://host:port` or `unix:/path`, alone or with a weight, a tier and bounds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EndpointSpec {
+    /// `"http://10.0.0.1:8080"`
+    Short(String),
+    /// `{ url: "http://10.0.0.1:8080", weight: 3 }`
+    Long(LongEndpointSpec),
+}
+
+/// The long form of [`EndpointSpec`].
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `url`")]
+pub struct LongEndpointSpec {
+    /// The URL.
+    pub url: Spanned<String>,
+    /// Its share, 0–1000; default 1.
+    pub weight: Option<Spanned<u64>>,
+    /// It is used only while none of a lower tier is well, 0–9; default 0.
+    pub tier: Option<Spanned<u64>>,
+    /// `true` is another word for `tier: 1`; default false.
+    pub backup: Option<Spanned<bool>>,
+    /// Connections open, idle ones included, 1–1000000; default: no bound.
+    pub max_connections: Option<Spanned<u64>>,
+    /// Exchanges under way, 1–1000000; default: no bound.
+    pub max_in_flight: Option<Spanned<u64>>,
+}
+
+impl<'de> Deserialize<'de> for EndpointSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+
+        impl<'de> Visitor<'de> for Shape {
+            type Value = EndpointSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a URL or a map with `url`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<EndpointSpec, E> {
+                Ok(EndpointSpec::Short(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EndpointSpec, A::Error> {
+                LongEndpointSpec::deserialize(MapAccessDeserializer::new(map)).map(EndpointSpec::Long)
+            }
+        }
+
+        deserializer.deserialize_any(Shape)
+    }
+}

@@ -1,0 +1,36 @@
+//! `services.<name>.health:` asking endpoints whether they are well.
+
+use crate::spec::{DurationSpec, ListSpec, NamedSpec, Spanned, StatusSpec};
+use serde::Deserialize;
+
+/// `health:` an HTTP check, with `path`, `method`, `headers`, `expect` or `body`, or a TCP check, with `tcp`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `path` or `tcp`")]
+pub struct HealthSpec {
+    /// `true`: accepting a connection is enough; default false.
+    pub tcp: Option<Spanned<bool>>,
+    /// Path and query that are asked for; default `/`.
+    pub path: Option<Spanned<String>>,
+    /// The method; default `GET`.
+    pub method: Option<Spanned<String>>,
+    /// Further fields of the request; `host` replaces the endpoint's own name.
+    pub headers: NamedSpec<Spanned<String>>,
+    /// Statuses that pass; default `[200-399]`.
+    pub expect: Option<Spanned<ListSpec<StatusSpec>>>,
+    /// A regular expression that the first 64 KiB of the body must match somewhere; default: any body.
+    pub body: Option<Spanned<String>>,
+    /// Another port than the endpoint's, 1–65535.
+    pub port: Option<Spanned<u64>>,
+    /// Time between two checks, ±10 %, 100ms–1h; default 5s.
+    pub interval: Option<Spanned<DurationSpec>>,
+    /// The same while the endpoint is down; default: as `interval`.
+    pub interval_down: Option<Spanned<DurationSpec>>,
+    /// For one check, 10ms–1m and not longer than the intervals; default 1s, or the interval where it is shorter.
+    pub timeout: Option<Spanned<DurationSpec>>,
+    /// Failed checks in a row after which it is down, 1–100; default 3.
+    pub unhealthy_after: Option<Spanned<u64>>,
+    /// Passed checks in a row after which it is up again, 1–100; default 2.
+    pub healthy_after: Option<Spanned<u64>>,
+    /// Whether a new endpoint gets requests only after its first passed check; default false.
+    pub before_traffic: Option<bool>,
+}

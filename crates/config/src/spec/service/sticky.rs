@@ -1,0 +1,32 @@
+//! `services.<name>.sticky:` a client stays at one endpoint by a cookie.
+
+use crate::spec::{DurationSpec, SecretSpec, Spanned};
+use serde::Deserialize;
+
+/// `sticky:`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map of cookie settings")]
+pub struct StickySpec {
+    /// The cookie's name; default `thalweg_endpoint`.
+    pub cookie: Option<Spanned<String>>,
+    /// What signs it, at least 16 bytes; default: made anew at each start.
+    pub secret: Option<Spanned<SecretSpec>>,
+    /// How long browsers keep it, 1s or more, in whole seconds; default: until they are closed.
+    pub max_age: Option<Spanned<DurationSpec>>,
+    /// Whether browsers send it with HTTPS only; default false.
+    pub secure: Option<bool>,
+    /// Whether browsers send it with requests that come from other sites; default `lax`.
+    pub same_site: Option<Spanned<SameSiteSpec>>,
+}
+
+/// The `SameSite` attribute of a cookie.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "`lax`, `strict` or `none`")]
+pub enum SameSiteSpec {
+    /// With links from other sites, not with what they embed.
+    Lax,
+    /// Never.
+    Strict,
+    /// Always; needs `secure: true`.
+    None,
+}

@@ -1,0 +1,114 @@
+//! `routes[].to:` where a route sends its requests.
+
+use super::service::KeySpec;
+use super::spanned::{ListSpec, Spanned};
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+
+/// Where a route sends its requests.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToSpec {
+    /// The name of a service.
+    Service(String),
+    /// URLs of endpoints: a service without a name.
+    Urls(ListSpec<String>),
+    /// Several services, each with its share.
+    Split(SplitSpec),
+}
+
+/// `to: { split: […], sticky_by: … }`; the list alone is its short form.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `split`")]
+pub struct SplitSpec {
+    /// The services.
+    pub split: ListSpec<ToItemSpec>,
+    /// What keeps a client in one part; default: each request is drawn anew.
+    pub sticky_by: Option<KeySpec>,
+}
+
+/// An element of the list.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToItemSpec {
+    /// A URL, which may not stand beside services.
+    Url(String),
+    /// A service.
+    Part(PartSpec),
+}
+
+/// `{ service: checkout, weight: 95 }`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `service` and `weight`")]
+pub struct PartSpec {
+    /// Its name.
+    pub service: Spanned<String>,
+    /// Its share, 0–1000; default 1.
+    pub weight: Option<Spanned<u64>>,
+}
+
+impl<'de> Deserialize<'de> for ToItemSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+
+        impl<'de> Visitor<'de> for Shape {
+            type Value = ToItemSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string (a URL) or a map with `service` and `weight`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<ToItemSpec, E> {
+                Ok(ToItemSpec::Url(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToItemSpec, A::Error> {
+                PartSpec::deserialize(MapAccessDeserializer::new(map)).map(ToItemSpec::Part)
+            }
+        }
+
+        deserializer.deserialize_any(Shape)
+    }
+}
+
+impl ToSpec {
+    /// A list of URLs only is a service of its own; with anything else it is a split.
+    fn of_list(list: ListSpec<ToItemSpec>) -> Self {
+        let url = |item: &Spanned<ToItemSpec>| match &item.value {
+            ToItemSpec::Url(url) => Some(Spanned::new(item.span, url.clone())),
+            ToItemSpec::Part(_) => None,
+        };
+        match list.items.iter().map(url).collect::<Option<Vec<_>>>() {
+            Some(items) => Self::Urls(ListSpec { items, written: list.written }),
+            None => Self::Split(SplitSpec { split: list, sticky_by: None }),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ToSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+
+        impl<'de> Visitor<'de> for Shape {
+            type Value = ToSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a service, a list of URLs or of services with weights, or a map with `split`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<ToSpec, E> {
+                Ok(ToSpec::Service(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<ToSpec, A::Error> {
+                ListSpec::read(list).map(ToSpec::of_list)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToSpec, A::Error> {
+                SplitSpec::deserialize(MapAccessDeserializer::new(map)).map(ToSpec::Split)
+            }
+        }
+
+        deserializer.deserialize_any(Shape)
+    }
+}

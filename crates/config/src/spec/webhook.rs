@@ -1,0 +1,22 @@
+//! `webhooks[]:` who is told when something happens.
+
+use super::secret::SecretSpec;
+use super::spanned::{ListSpec, Spanned};
+use super::values::DurationSpec;
+use serde::Deserialize;
+
+/// One webhook.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `url`")]
+pub struct WebhookSpec {
+    /// `http://…` or `https://…`.
+    pub url: Spanned<String>,
+    /// Names of events; default: all of them.
+    pub events: Option<Spanned<ListSpec<String>>>,
+    /// What signs the deliveries, at least 16 bytes; default: they are not signed.
+    pub secret: Option<Spanned<SecretSpec>>,
+    /// For one attempt, 100ms–1m; default 5s.
+    pub timeout: Option<Spanned<DurationSpec>>,
+    /// Attempts for one delivery, 1–10; default 5.
+    pub attempts: Option<Spanned<u64>>,
+}
