@@ -6,7 +6,7 @@ use crate::diagnose::{Class, Problems, SpecError};
 use crate::interpolate::Environment;
 use crate::settings::Settings;
 use crate::source::Span;
-use crate::spec::{Declared, FileSpec};
+use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec};
 use crate::validate::{self, Bounds, Deadlines, Names, Part, Retries, Surroundings, Target};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -130,6 +130,7 @@ impl Routes {
             let timeouts = Deadlines::resolve(&deadlines);
             self.routes.push(Route {
                 name,
+                matches: in_words(&spec.r#match),
                 filters: checked.filters.into(),
                 to,
                 timeouts,
@@ -137,6 +138,23 @@ impl Routes {
             });
         }
     }
+}
+
+/// What a route matches, for people.
+fn in_words(spec: &MatchSpec) -> Arc<str> {
+    let mut words: Vec<String> = Vec::new();
+    if let Some(hosts) = &spec.host {
+        let hosts = OneOrMoreSpec::list(hosts.clone());
+        words.push(hosts.items.iter().map(|host| host.value.clone()).collect::<Vec<_>>().join(","));
+    }
+    let path = spec.path.as_ref().map(|path| path.value.clone());
+    let regex = spec.path_regex.as_ref().map(|path| format!("~{}", path.value));
+    words.push(path.or(regex).unwrap_or_else(|| "/*".into()));
+    let methods: Vec<_> = spec.methods.items.iter().map(|method| method.value.clone()).collect();
+    words.extend((!methods.is_empty()).then(|| methods.join(",")));
+    let further = spec.headers.0.len() + spec.query.0.len() + spec.client.items.len();
+    words.extend((further > 0).then(|| format!("and {further} more")));
+    words.join(" ").into()
 }
 
 /// The deadlines of a split are the route's: they are resolved before it is known which service it will be.

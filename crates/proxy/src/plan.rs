@@ -95,6 +95,8 @@ impl fmt::Display for ListenAddress {
 pub struct Route {
     /// As written, or made from its position; unique.
     pub name: Arc<str>,
+    /// What it matches, for people: `shop.example.com /products/* GET`.
+    pub matches: Arc<str>,
     /// In order.
     pub filters: Arc<[Box<dyn Filter>]>,
     /// Where the request goes.

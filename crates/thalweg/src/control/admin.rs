@@ -1,10 +1,18 @@
 //! What the admin API sees of the running proxy, and what it may ask of it.
 
+use super::configuration::{Origin, Refused, mistakes};
+use super::runtime::Runtime;
+use super::steward::Steward;
+use crate::cli::complain;
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
-use thalweg_admin::{ConnectionStatus, Control, DescriptorStatus, Events, ListenerStatus, State, Status};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use thalweg_admin::{
+    Changed, ConfigDocument, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange,
+    Events, Expected, ListenerStatus, NewEndpoint, Refusal, ReplaceOptions, Reweighted, RouteStatus, Services,
+    ServicesSummary, State, Status,
+};
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_observe::Registry;
 use thalweg_proxy::{Fleet, Plan};
@@ -13,24 +21,45 @@ use tokio::sync::Notify;
 /// Shared by the control thread and the admin thread.
 pub(crate) struct Shared {
     fleet: Fleet,
-    registry: Arc<Registry>,
-    events: Events,
+    pub(super) registry: Arc<Registry>,
     started: Instant,
-    generation: AtomicU64,
+    started_at: SystemTime,
+    pub(super) generation: AtomicU64,
     draining: AtomicBool,
     stop: Notify,
+    events: Events,
+    origin: Mutex<Origin>,
+    runtime: Mutex<Runtime>,
+    steward: Mutex<Steward>,
+    /// Something has changed that the control thread acts on. The bell of all standings too.
+    stirred: Arc<Notify>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Changes are made whole before anything that could panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    pub(crate) fn new(fleet: Fleet, registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(
+        fleet: Fleet,
+        registry: Arc<Registry>,
+        (origin, runtime): (Origin, Runtime),
+        stirred: Arc<Notify>,
+    ) -> Self {
         Self {
             fleet,
             registry,
-            events: Events::new(),
             started: Instant::now(),
+            started_at: SystemTime::now(),
             generation: AtomicU64::new(1),
             draining: AtomicBool::new(false),
             stop: Notify::new(),
+            events: Events::new(),
+            origin: Mutex::new(origin),
+            runtime: Mutex::new(runtime),
+            steward: Mutex::default(),
+            stirred,
         }
     }
 
@@ -39,9 +68,44 @@ impl Shared {
         &self.fleet
     }
 
+    /// Where the configuration came from. Taken before [`Self::runtime`] where both are needed.
+    pub(super) fn origin(&self) -> MutexGuard<'_, Origin> {
+        lock(&self.origin)
+    }
+
+    /// What runs. Taken before [`Self::steward`] where both are needed.
+    pub(super) fn runtime(&self) -> MutexGuard<'_, Runtime> {
+        lock(&self.runtime)
+    }
+
+    /// Who watches how services stand.
+    pub(super) fn steward(&self) -> MutexGuard<'_, Steward> {
+        lock(&self.steward)
+    }
+
+    /// Since when an endpoint stands as it does.
+    pub(super) fn since(&self, service: &str, url: &str) -> SystemTime {
+        self.steward().since(service, url).unwrap_or(self.started_at)
+    }
+
     /// Waits until the admin API says stop.
     pub(crate) async fn stop_asked(&self) {
         self.stop.notified().await;
+    }
+
+    /// Waits until there is something to look at.
+    pub(crate) async fn stirred(&self) {
+        self.stirred.notified().await;
+    }
+
+    /// There is something for the control thread to look at.
+    pub(super) fn stir(&self) {
+        self.stirred.notify_one();
+    }
+
+    /// A line for the operator.
+    pub(super) fn say(&self, line: &str) {
+        complain(line);
     }
 
     /// From now on the proxy is not ready.
@@ -81,6 +145,7 @@ impl Control for Shared {
                 used: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
                 limit: self.fleet.budget().descriptors as u64,
             },
+            services: ServicesSummary::of(&self.list_services().services),
         }
     }
 
@@ -113,5 +178,75 @@ impl Control for Shared {
 
     fn stop(&self) {
         self.stop.notify_one();
+    }
+
+    fn complain(&self, line: &str) {
+        self.say(line);
+    }
+
+    fn services(&self) -> Services {
+        self.list_services()
+    }
+
+    fn routes(&self) -> Vec<RouteStatus> {
+        self.list_routes()
+    }
+
+    fn add_endpoint(
+        &self,
+        service: &str,
+        new: NewEndpoint,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        self.add(service, &new, expected)
+    }
+
+    fn change_endpoint(
+        &self,
+        service: &str,
+        id: &str,
+        change: EndpointChange,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        self.change(service, id, change, expected)
+    }
+
+    fn remove_endpoint(
+        &self,
+        service: &str,
+        id: &str,
+        drain: Duration,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        self.remove(service, id, drain, expected)
+    }
+
+    fn set_weights(
+        &self,
+        route: &str,
+        weights: Vec<(String, u32)>,
+        expected: &Expected<u64>,
+    ) -> Result<Reweighted, Refusal> {
+        self.reweigh(route, &weights, expected)
+    }
+
+    fn config(&self) -> ConfigDocument {
+        self.show_config()
+    }
+
+    fn replace_config(
+        &self,
+        text: &str,
+        expected: &Expected<String>,
+        options: ReplaceOptions,
+    ) -> Result<ConfigOutcome, Refusal> {
+        self.replace(text, expected, options)
+    }
+
+    fn reload(&self) -> Result<ConfigOutcome, Refusal> {
+        self.read_again().map_err(|refused| match refused {
+            Refused::Mistakes(report) => mistakes(report),
+            Refused::Cannot(why) => Refusal::Conflict(why),
+        })
     }
 }

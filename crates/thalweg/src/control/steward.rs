@@ -22,6 +22,7 @@ pub(crate) struct Steward {
 
 struct Known {
     endpoints: BTreeMap<Arc<str>, Stand>,
+    since: HashMap<Arc<str>, SystemTime>,
     available: bool,
 }
 
@@ -47,14 +48,27 @@ impl Steward {
             let endpoints: BTreeMap<_, _> = endpoints
                 .map(|(at, endpoint)| (endpoint.url.clone(), condition_of(roster, at as u32, now)))
                 .collect();
-            let available = endpoints.values().any(|stand| is_up(stand.condition)) || endpoints.is_empty();
-            let known = Known { endpoints, available };
+            let available = endpoints.values().any(|stand| is_up(stand.condition));
+            let mut known = Known { endpoints, since: HashMap::new(), available };
             if let Some(before) = before.remove(&service.name) {
                 compare(roster, &before, &known, &mut events);
+                known.since = before.since;
+                known.since.retain(|url, _| known.endpoints.contains_key(url));
+                for (url, stand) in &known.endpoints {
+                    let was = before.endpoints.get(url).map(|was| was.condition);
+                    if was != Some(stand.condition) {
+                        known.since.insert(url.clone(), SystemTime::now());
+                    }
+                }
             }
             self.known.insert(service.name.clone(), known);
         }
         events
+    }
+
+    /// Since when an endpoint stands as it does; `None`: since it has been known.
+    pub(crate) fn since(&self, service: &str, url: &str) -> Option<SystemTime> {
+        self.known.get(service)?.since.get(url).copied()
     }
 
     /// Leaves out who stands out among its like, by the policies that say so. To be called once a second.

@@ -1,0 +1,89 @@
+//! Active health checks: who is to be asked, and what their answers mean for members.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+use thalweg_health::{Checks, News, Report, Target};
+use thalweg_upstream::{Health, Roster, Standing};
+use tokio::sync::mpsc;
+
+/// Answers waiting to be taken over.
+const WAITING: usize = 256;
+
+/// The checks, and whom they are about.
+pub(crate) struct Rounds {
+    checks: Checks,
+    news: mpsc::Receiver<News>,
+    /// Each target with those that it stands for, and what is thought of it.
+    asked: HashMap<Target, Asked>,
+}
+
+#[derive(Default)]
+struct Asked {
+    members: Vec<Arc<Standing>>,
+    verdict: Option<(bool, String)>,
+}
+
+impl Rounds {
+    /// Starts on the current tokio runtime, with nobody to ask.
+    pub(crate) fn start() -> Self {
+        let (sink, news) = mpsc::channel(WAITING);
+        Self { checks: Checks::start(sink), news, asked: HashMap::new() }
+    }
+
+    /// From now on the members of these rosters are asked, as their services say.
+    pub(crate) fn ask(&mut self, rosters: &[Arc<Roster>]) {
+        let mut before = std::mem::take(&mut self.asked);
+        for roster in rosters {
+            let Some(policy) = &roster.service.health else { continue };
+            for entry in &roster.entries {
+                let Some(endpoint) = roster.service.endpoints.get(entry.endpoint as usize) else { continue };
+                let target = Target {
+                    address: entry.standing.address.clone(),
+                    authority: endpoint.authority().into(),
+                    policy: policy.clone(),
+                };
+                let known = || before.remove(&target).and_then(|asked| asked.verdict);
+                let asked = match self.asked.get_mut(&target) {
+                    Some(asked) => asked,
+                    None => {
+                        let verdict = known();
+                        self.asked.entry(target).or_insert(Asked { members: Vec::new(), verdict })
+                    }
+                };
+                // Who is new, but is asked already for another service, is judged as that one is.
+                if let Some((healthy, why)) = &asked.verdict {
+                    judge(&entry.standing, *healthy, why);
+                }
+                asked.members.push(entry.standing.clone());
+            }
+        }
+        self.checks.set(self.asked.keys().cloned().collect());
+    }
+
+    /// Takes over what the next answer says; a line for the operator, where there is one. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        match self.news.recv().await {
+            Some(News::Report(report)) => self.take_over(report),
+            Some(News::Trouble(line)) => Some(line),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn take_over(&mut self, report: Report) -> Option<String> {
+        let asked = self.asked.get_mut(&report.target)?;
+        let was = asked.verdict.replace((report.healthy, report.why.clone()));
+        asked.members.iter().for_each(|member| judge(member, report.healthy, &report.why));
+        let news = match was {
+            Some((was, _)) => was != report.healthy,
+            None => !report.healthy,
+        };
+        let verdict = if report.healthy { "healthy again" } else { "unhealthy" };
+        news.then(|| format!("health check of {}: {verdict}: {}", report.target, report.why))
+    }
+}
+
+fn judge(member: &Standing, healthy: bool, why: &str) {
+    let health = if healthy { Health::Well } else { Health::Unwell };
+    member.set_health(health, Instant::now(), why);
+}

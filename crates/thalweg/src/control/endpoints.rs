@@ -1,0 +1,357 @@
+//! What the admin API does to endpoints and weights: each change is one step under the lock of the runtime.
+
+use super::admin::Shared;
+use super::overlay::{AddedEndpointSpec, ModeSpec};
+use super::runtime::{Drain, Runtime};
+use super::standing::{condition_of, members_of};
+use super::steward::drain_finished;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg_admin::{
+    Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, NewEndpoint, Refusal,
+    Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, WantedState,
+};
+use thalweg_balance::endpoint_id;
+use thalweg_config::endpoint_address;
+use thalweg_core::{EndpointCondition, limits};
+use thalweg_observe::ServiceMeters;
+use thalweg_proxy::Plan;
+use thalweg_proxy::plan::To;
+use thalweg_upstream::{Endpoint, PeerAddress, Roster, Service};
+
+/// The id of an endpoint in paths.
+fn id_of(url: &str) -> String {
+    format!("{:016x}", endpoint_id(url))
+}
+
+impl Shared {
+    /// Services and their endpoints now.
+    pub(super) fn list_services(&self) -> Services {
+        let runtime = self.runtime();
+        let rosters = self.fleet().rosters();
+        let services = rosters.iter().map(|roster| self.service_status(&runtime, roster)).collect();
+        Services { version: runtime.version, services }
+    }
+
+    fn service_status(&self, runtime: &Runtime, roster: &Roster) -> ServiceStatus {
+        let service = &roster.service;
+        let endpoints = (0..service.endpoints.len()).map(|at| self.endpoint_status(runtime, roster, at));
+        let endpoints: Vec<EndpointStatus> = endpoints.collect();
+        let put_aside = |e: &&EndpointStatus| {
+            matches!(e.state, EndpointState::Draining | EndpointState::Maintenance)
+        };
+        let wanted = endpoints.iter().filter(|endpoint| !put_aside(endpoint)).count();
+        let up = endpoints
+            .iter()
+            .filter(|endpoint| matches!(endpoint.state, EndpointState::Ready | EndpointState::SlowStart))
+            .count();
+        let sum = |count: fn(&ServiceMeters) -> i64| {
+            let workers = 0..self.fleet().workers();
+            let all: i64 = workers.map(|worker| count(&self.registry.service(worker, &service.name))).sum();
+            u64::try_from(all).unwrap_or(0)
+        };
+        ServiceStatus {
+            name: service.name.to_string(),
+            balance: service.balance.algorithm.name.into(),
+            state: match up {
+                0 => ServiceState::Down,
+                up if up == wanted => ServiceState::Up,
+                _ => ServiceState::Degraded,
+            },
+            endpoints,
+            requests_active: sum(|meters| meters.active.value()),
+            queued: sum(|meters| meters.queued.value()),
+        }
+    }
+
+    fn endpoint_status(&self, runtime: &Runtime, roster: &Roster, at: usize) -> EndpointStatus {
+        let (service, endpoint) = (&roster.service, &roster.service.endpoints[at]);
+        let stand = condition_of(roster, at as u32, Instant::now());
+        let members: Vec<_> = members_of(roster, at as u32).collect();
+        let sample = members.iter().map(|member| member.sample());
+        let (requests, failures, answered, latency) = sample.fold((0, 0, 0, 0), |sum, sample| {
+            let answered = sum.2 + sample.answered;
+            (sum.0 + sample.requests, sum.1 + sample.failures, answered, sum.3 + sample.latency_us)
+        });
+        let is_added = runtime.overlay.services.get(&*service.name);
+        let is_added = is_added.is_some_and(|of| of.added.iter().any(|added| *added.url == *endpoint.url));
+        let address = |address: &PeerAddress| match address {
+            PeerAddress::Tcp(address) => address.to_string(),
+            PeerAddress::Unix(path) => format!("unix:{}", path.display()),
+        };
+        EndpointStatus {
+            id: id_of(&endpoint.url),
+            url: endpoint.url.to_string(),
+            weight: endpoint.weight,
+            tier: endpoint.tier,
+            state: state_of(stand.condition),
+            since: self.since(&service.name, &endpoint.url),
+            cause: Some(stand.cause).filter(|cause| !cause.is_empty()),
+            source: if is_added { EndpointSource::Runtime } else { EndpointSource::File },
+            addresses: members.iter().map(|member| address(&member.address)).collect(),
+            requests_active: members.iter().map(|member| member.active()).sum(),
+            requests_total: requests,
+            failures_total: failures,
+            latency_ms: (answered > 0).then(|| latency as f64 / answered as f64 / 1000.0),
+        }
+    }
+
+    /// Adds an endpoint; one that was removed comes back.
+    pub(super) fn add(
+        &self,
+        service: &str,
+        new: &NewEndpoint,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        let mut runtime = self.runtime();
+        let plan = self.fleet().plan();
+        let known = service_of(&plan, service)?;
+        let (url, address) = endpoint_address(&new.url).map_err(|error| Refusal::Invalid {
+            field: "url".into(),
+            detail: error.message,
+            help: error.help,
+        })?;
+        let there = known.endpoints.iter().find(|endpoint| endpoint.address == address);
+        let leaves =
+            |url: &str| runtime.overlay.services.get(service).is_some_and(|of| of.removed.contains(url));
+        if there.is_some_and(|endpoint| !leaves(&endpoint.url)) {
+            return Err(Refusal::Duplicate(format!("the service `{service}` has the endpoint {url} already")));
+        }
+        if known.endpoints.len() >= limits::ENDPOINTS {
+            return Err(Refusal::Conflict(format!("a service has at most {} endpoints", limits::ENDPOINTS)));
+        }
+        admit(&runtime, expected)?;
+        runtime.end_drain(service, &url);
+        let in_file = service_of(&runtime.base, service)
+            .is_ok_and(|known| known.endpoints.iter().any(|endpoint| endpoint.address == address));
+        let of = runtime.overlay.of(service);
+        of.removed.remove(&*url);
+        of.added.retain(|added| *added.url != *url);
+        of.changed.remove(&*url);
+        if in_file {
+            let changed = of.changed.entry(url.to_string()).or_default();
+            changed.weight = Some(new.weight);
+        } else {
+            of.added.push(AddedEndpointSpec { url: url.to_string(), weight: new.weight, tier: new.tier });
+        }
+        self.commit(&mut runtime);
+        let endpoint = self.status_of(&runtime, service, &url)?;
+        Ok(Changed { version: runtime.version, before: None, endpoint })
+    }
+
+    /// Changes the weight or the wanted state of an endpoint.
+    pub(super) fn change(
+        &self,
+        service: &str,
+        id: &str,
+        change: EndpointChange,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        let mut runtime = self.runtime();
+        let url = self.find(service, id)?;
+        admit(&runtime, expected)?;
+        let before = self.status_of(&runtime, service, &url)?;
+        let of = runtime.overlay.of(service);
+        let changed = of.changed.entry(url.to_string()).or_default();
+        changed.weight = change.weight.or(changed.weight);
+        if let Some(state) = change.state {
+            changed.mode = match state {
+                WantedState::Ready => None,
+                WantedState::Draining => Some(ModeSpec::Draining),
+                WantedState::Maintenance => Some(ModeSpec::Maintenance),
+            };
+            of.removed.remove(&*url);
+            runtime.end_drain(service, &url);
+            if state == WantedState::Draining {
+                runtime.drain(Drain {
+                    service: service.into(),
+                    url: url.clone(),
+                    deadline: None,
+                    removes: false,
+                });
+            }
+        }
+        self.commit(&mut runtime);
+        let endpoint = self.status_of(&runtime, service, &url)?;
+        Ok(Changed { version: runtime.version, before: Some(before), endpoint })
+    }
+
+    /// Takes an endpoint out of rotation and, when nothing is under way to it any more, out of its service.
+    pub(super) fn remove(
+        &self,
+        service: &str,
+        id: &str,
+        drain: Duration,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        let mut runtime = self.runtime();
+        let url = self.find(service, id)?;
+        admit(&runtime, expected)?;
+        let before = self.status_of(&runtime, service, &url)?;
+        runtime.overlay.of(service).removed.insert(url.to_string());
+        let deadline = Instant::now().checked_add(drain);
+        runtime.drain(Drain { service: service.into(), url: url.clone(), deadline, removes: true });
+        self.commit(&mut runtime);
+        let mut endpoint = self.status_of(&runtime, service, &url)?;
+        if endpoint.requests_active == 0 {
+            endpoint = before.clone();
+            self.finish_drain(&mut runtime, service, &url, false);
+        }
+        Ok(Changed { version: runtime.version, before: Some(before), endpoint })
+    }
+
+    /// Looks after endpoints that drain: who has nothing under way is done, whose time is up is cut. Says
+    /// whether there are any left.
+    pub(super) fn tend_drains(&self) -> bool {
+        let mut runtime = self.runtime();
+        let now = Instant::now();
+        let mut cuts = false;
+        for drain in runtime.drains.clone() {
+            let rosters = self.fleet().rosters();
+            let roster = rosters.iter().find(|roster| roster.service.name == drain.service);
+            let endpoint = roster.and_then(|roster| {
+                let at = roster.service.endpoints.iter().position(|endpoint| endpoint.url == drain.url);
+                at.map(|at| (roster, at as u32))
+            });
+            let members = || endpoint.into_iter().flat_map(|(roster, at)| members_of(roster, at));
+            let was_cut = members().any(|member| member.is_cut());
+            if members().all(|member| member.active() == 0) {
+                self.finish_drain(&mut runtime, &drain.service, &drain.url, was_cut);
+            } else if drain.deadline.is_some_and(|deadline| deadline <= now) {
+                cuts = true;
+                members().for_each(|member| member.set_cut(true));
+            }
+        }
+        if cuts {
+            self.fleet().cut();
+        }
+        !runtime.drains.is_empty()
+    }
+
+    fn finish_drain(&self, runtime: &mut Runtime, service: &str, url: &Arc<str>, cut: bool) {
+        let removes = runtime.drain_of(service, url).is_some_and(|drain| drain.removes);
+        runtime.end_drain(service, url);
+        let rosters = self.fleet().rosters();
+        let roster = rosters.iter().find(|roster| *roster.service.name == *service);
+        self.events().publish(drain_finished(roster, url, cut));
+        if removes {
+            let of = runtime.overlay.of(service);
+            let was_added = of.added.iter().any(|added| *added.url == **url);
+            of.added.retain(|added| *added.url != **url);
+            of.changed.remove(&**url);
+            if was_added {
+                of.removed.remove(&**url);
+            }
+            self.commit(runtime);
+        }
+    }
+
+    /// The runtime has changed: it runs from now on, and is kept.
+    fn commit(&self, runtime: &mut Runtime) {
+        runtime.version += 1;
+        self.fleet().set_plan(runtime.plan());
+        if let Err(text) = runtime.keep() {
+            self.say(&text);
+        }
+        self.stir();
+    }
+
+    /// The URL of the endpoint with this id or URL.
+    fn find(&self, service: &str, id: &str) -> Result<Arc<str>, Refusal> {
+        let plan = self.fleet().plan();
+        let mut endpoints = service_of(&plan, service)?.endpoints.iter();
+        let found = endpoints.find(|endpoint| *endpoint.url == *id || id_of(&endpoint.url) == id);
+        let unknown = || Refusal::Unknown(format!("the service `{service}` has no endpoint `{id}`"));
+        found.map(|endpoint: &Endpoint| endpoint.url.clone()).ok_or_else(unknown)
+    }
+
+    fn status_of(&self, runtime: &Runtime, service: &str, url: &str) -> Result<EndpointStatus, Refusal> {
+        let rosters = self.fleet().rosters();
+        let roster = rosters.iter().find(|roster| *roster.service.name == *service);
+        let found = roster.and_then(|roster| {
+            let at = roster.service.endpoints.iter().position(|endpoint| *endpoint.url == *url)?;
+            Some(self.endpoint_status(runtime, roster, at))
+        });
+        found.ok_or_else(|| Refusal::Unknown(format!("the service `{service}` has no endpoint `{url}`")))
+    }
+
+    /// Routes and where they send their requests.
+    pub(super) fn list_routes(&self) -> Vec<RouteStatus> {
+        let plan = self.fleet().plan();
+        plan.routes.iter().map(|route| route_status(&plan, route)).collect()
+    }
+
+    /// Changes the shares of a route.
+    pub(super) fn reweigh(
+        &self,
+        route: &str,
+        weights: &[(String, u32)],
+        expected: &Expected<u64>,
+    ) -> Result<Reweighted, Refusal> {
+        let mut runtime = self.runtime();
+        let plan = self.fleet().plan();
+        let found = plan.routes.iter().find(|known| *known.name == *route);
+        let before = found.map(|found| route_status(&plan, found).to);
+        let before = before.ok_or_else(|| Refusal::Unknown(format!("there is no route `{route}`")))?;
+        let mut after = before.clone();
+        for (service, weight) in weights {
+            let Some(target) = after.iter_mut().find(|target| target.service == *service) else {
+                let detail = format!("the route `{route}` does not go to `{service}`");
+                return Err(Refusal::Invalid { field: service.clone(), detail, help: None });
+            };
+            target.weight = *weight;
+        }
+        if before.len() < 2 {
+            return Err(Refusal::Conflict(format!("the route `{route}` goes to one service alone")));
+        }
+        if after.iter().all(|target| target.weight == 0) {
+            let detail = "one weight at least must be above 0".into();
+            return Err(Refusal::Invalid { field: "weights".into(), detail, help: None });
+        }
+        admit(&runtime, expected)?;
+        let of = runtime.overlay.routes.entry(route.to_owned()).or_default();
+        of.extend(weights.iter().cloned());
+        self.commit(&mut runtime);
+        let plan = self.fleet().plan();
+        let found = plan.routes.iter().find(|known| *known.name == *route);
+        let route = found.map(|found| route_status(&plan, found));
+        let route = route.ok_or_else(|| Refusal::Unavailable("the route has just been removed".into()))?;
+        Ok(Reweighted { version: runtime.version, before, route })
+    }
+}
+
+fn admit(runtime: &Runtime, expected: &Expected<u64>) -> Result<(), Refusal> {
+    let version = runtime.version;
+    if expected.admits(&version) { Ok(()) } else { Err(Refusal::Stale { version }) }
+}
+
+fn service_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a Arc<Service>, Refusal> {
+    let found = plan.services.iter().find(|service| *service.name == *name);
+    found.ok_or_else(|| Refusal::Unknown(format!("there is no service `{name}`")))
+}
+
+fn route_status(plan: &Plan, route: &thalweg_proxy::plan::Route) -> RouteStatus {
+    let name_of = |service: thalweg_proxy::plan::ServiceId| {
+        plan.services.get(service.0 as usize).map_or(String::new(), |service| service.name.to_string())
+    };
+    let to = match &route.to {
+        To::Service(service) => vec![RouteTarget { service: name_of(*service), weight: 1 }],
+        To::Split(split) => {
+            let parts = split.parts.iter();
+            parts.map(|(service, weight)| RouteTarget { service: name_of(*service), weight: *weight }).collect()
+        }
+    };
+    RouteStatus { name: route.name.to_string(), matches: route.matches.to_string(), to }
+}
+
+fn state_of(condition: EndpointCondition) -> EndpointState {
+    match condition {
+        EndpointCondition::Ready => EndpointState::Ready,
+        EndpointCondition::SlowStart => EndpointState::SlowStart,
+        EndpointCondition::Unhealthy => EndpointState::Unhealthy,
+        EndpointCondition::Ejected => EndpointState::Ejected,
+        EndpointCondition::Draining => EndpointState::Draining,
+        EndpointCondition::Maintenance => EndpointState::Maintenance,
+        EndpointCondition::Unchecked => EndpointState::Unchecked,
+    }
+}
