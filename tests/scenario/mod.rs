@@ -16,6 +16,7 @@ mod hostile_clients;
 mod leaks;
 mod limits;
 mod regressions;
+mod runtimes;
 mod servers;
 mod splice;
 mod streaming;
