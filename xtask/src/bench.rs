@@ -5,8 +5,9 @@
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that of
-//! small requests beside thousands of slow readers.
+//! small requests beside thousands of slow readers, [`ab`] the table of a published load balancer.
 
+mod ab;
 mod configs;
 mod contestant;
 mod figures;
@@ -47,6 +48,8 @@ pub(crate) enum Bench {
     Stream(stream::Stream),
     /// Small requests beside thousands of clients that read slowly: latency, memory of proxy and kernel
     Slow(slow::Slow),
+    /// ab before five backends, from few connections at once to thousands: requests per second, CPU
+    Ab(ab::Ab),
 }
 
 #[derive(clap::Args)]
@@ -92,6 +95,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Small(args) => small(args),
         Bench::Stream(args) => stream::run(args),
         Bench::Slow(args) => slow::run(args),
+        Bench::Ab(args) => ab::run(args),
     }
 }
 
