@@ -4,9 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_reuseport;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
 
-/// A port that is taken, by a socket that does not listen: connecting to it is refused.
+/// A port that is taken, by a socket that does not listen: connecting to it is refused. A program that sets
+/// `SO_REUSEPORT` may listen on it for a while.
 #[derive(Debug)]
 pub struct Refusing {
     socket: OwnedFd,
@@ -18,6 +20,7 @@ impl Refusing {
     pub fn new() -> Self {
         let socket =
             socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        set_socket_reuseport(&socket, true).unwrap();
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
         Self { socket, address }

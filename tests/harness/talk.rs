@@ -90,7 +90,7 @@ impl Talk {
             (false, None) if response => Left::UntilClose,
             (false, None) => Left::Length(0),
         };
-        Body { reader: &mut self.reader, left }
+        Body { reader: &mut self.reader, left, trailers: Vec::new() }
     }
 
     /// What comes until the connection ends.
@@ -147,6 +147,7 @@ enum Left {
 pub struct Body<'a> {
     reader: &'a mut BufReader<TcpStream>,
     left: Left,
+    trailers: Vec<String>,
 }
 
 impl Body<'_> {
@@ -166,6 +167,12 @@ impl Body<'_> {
         }
     }
 
+    /// The value of this trailer; `None` before the end of the body.
+    pub fn trailer(&self, name: &str) -> Option<&str> {
+        let fields = self.trailers.iter().filter_map(|line| line.split_once(':'));
+        fields.filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
+    }
+
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         self.reader.by_ref().take(256).read_line(&mut line)?;
@@ -180,7 +187,13 @@ impl Body<'_> {
             .map_err(|_| Error::new(ErrorKind::InvalidData, format!("not a chunk size: {line:?}")))?;
         self.left = Left::Chunk(Some(len));
         if len == 0 {
-            while !self.line()?.is_empty() {}
+            loop {
+                let line = self.line()?;
+                if line.is_empty() {
+                    break;
+                }
+                self.trailers.push(line);
+            }
             self.left = Left::Nothing;
         }
         Ok(())

@@ -9,6 +9,7 @@ mod control;
 mod descriptors;
 mod drain;
 mod early_response;
+mod endpoint;
 mod failure;
 mod fairness;
 mod flood;
@@ -16,6 +17,7 @@ mod hostile_clients;
 mod leaks;
 mod limits;
 mod regressions;
+mod runtimes;
 mod servers;
 mod splice;
 mod streaming;
@@ -32,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::message::get;
 use thalweg_tests::process::Signal;
-use thalweg_tests::{Connection, Proxy, STEP, Watchdog};
+use thalweg_tests::{Connection, Process, Proxy, STEP, Watchdog};
 
 /// Most that a scenario may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -105,15 +107,20 @@ fn wait_counted(proxy: &Proxy, metric: &str, label: &str, expected: u32) {
 /// Stops every thread of the proxy, does `work`, and lets the proxy go on: what `work` sends is all there, in this
 /// order, when the proxy looks for the first time.
 fn frozen<T>(proxy: &Proxy, work: impl FnOnce() -> T) -> T {
-    proxy.process().signal(Signal::STOP);
-    let end = Instant::now() + STEP;
-    while !all_stopped(proxy.process().pid()) {
-        assert!(Instant::now() < end, "the proxy does not stop");
-        thread::yield_now();
-    }
+    freeze(proxy.process());
     let done = work();
     proxy.process().signal(Signal::CONT);
     done
+}
+
+/// Stops every thread of a process, until it gets [`Signal::CONT`].
+fn freeze(process: &Process) {
+    process.signal(Signal::STOP);
+    let end = Instant::now() + STEP;
+    while !all_stopped(process.pid()) {
+        assert!(Instant::now() < end, "the process does not stop");
+        thread::yield_now();
+    }
 }
 
 /// A connection on which the request is with the kernel already: it is there when a frozen proxy goes on.

@@ -5,17 +5,21 @@
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that of
-//! small requests beside thousands of slow readers; [`balance`] measures the balancers alone, without a proxy.
+//! small requests beside thousands of slow readers, [`ab`] the table of a published load balancer; [`balance`]
+//! measures the balancers alone, without a proxy.
 
+mod ab;
 mod balance;
 mod configs;
 mod contestant;
 mod figures;
+mod frame;
 mod load;
 mod machine;
 mod namespace;
 mod process;
 mod report;
+mod reported;
 mod rounds;
 mod single;
 mod slow;
@@ -23,14 +27,14 @@ mod stream;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 
-use crate::command::{exists, output, root};
+use crate::command::exists;
 use contestant::{Kind, Place};
+use frame::{Conditions, Use};
 use report::Report;
 
 /// The CPU of the proxy under test.
@@ -48,6 +52,8 @@ pub(crate) enum Bench {
     Slow(slow::Slow),
     /// The choice of an endpoint: nanoseconds per pick of every algorithm as the set grows
     Balance(balance::Balance),
+    /// ab before five backends, from few connections at once to thousands: requests per second, CPU
+    Ab(ab::Ab),
 }
 
 #[derive(clap::Args)]
@@ -94,6 +100,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Stream(args) => stream::run(args),
         Bench::Slow(args) => slow::run(args),
         Bench::Balance(args) => balance::run(args),
+        Bench::Ab(args) => ab::run(args),
     }
 }
 
@@ -120,40 +127,18 @@ fn small(args: &Small) -> Result<()> {
     if contestants.is_empty() {
         bail!("none of the contestants is there");
     }
-    let load = machine::load_average();
-    println!("bench: load average before the run: {load:.2}");
-    let before = process::Steal::now()?;
+    let conditions = Conditions::begin()?;
     let rounds = rounds::interleaved(args, &contestants, &mut place)?;
     let single = if args.only_rounds {
         single::Single::default()
     } else {
         single::measure(args, &contestants, &mut place)?
     };
-    let steal = before.share_until(&process::Steal::now()?);
+    let run = conditions.end()?;
     drop(backend);
-    let report = Report { args, contestants: &contestants, rounds: &rounds, single: &single, steal, load };
-    let text = report.markdown()?;
-    println!("{text}");
-    // A partial run must not replace the day's result.
-    let whole = !args.only_rounds && args.idle > 0 && contestants.len() == Kind::value_variants().len();
-    if whole {
-        write_result("small", &text)?;
-    }
-    if args.gate && !report.passes() {
-        bail!("a gate was missed");
-    }
-    Ok(())
-}
-
-/// Writes a report into the folder of results, under the name of the bench and the date.
-fn write_result(bench: &str, text: &str) -> Result<()> {
-    let date = output(Command::new("date").arg("+%F"))?;
-    let name = format!("bench/results/{bench}-{}.md", date.trim());
-    let path = root().join(&name);
-    fs::create_dir_all(path.parent().context("no folder for results")?)?;
-    fs::write(&path, text)?;
-    println!("bench: written to {name}");
-    Ok(())
+    let report = Report { args, contestants: &contestants, rounds: &rounds, single: &single };
+    let keep = !args.only_rounds && args.idle > 0 && contestants.len() == Kind::value_variants().len();
+    run.finish("small", &report, Use { keep, gate: args.gate })
 }
 
 /// A TCP setting of this machine.

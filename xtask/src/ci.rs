@@ -12,7 +12,7 @@ use crate::{fuzz, generate, tidy};
 /// Time for each fuzz target in the fast tier: enough to notice a broken target or a shallow bug.
 const FUZZ_SMOKE: Duration = Duration::from_secs(5);
 /// Programs that scenarios need; a test whose program is missing says that it was skipped.
-const PROGRAMS: &[&str] = &["nginx", "ab", "wrk", "curl", "python3", "node", "strace"];
+const PROGRAMS: &[&str] = &["nginx", "ab", "wrk", "curl", "python3", "node", "strace", "go", "javac"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -8,15 +8,24 @@ use std::path::Path;
 
 /// The backend's answer: 67 bytes.
 pub(crate) const BODY: &str = "The quick brown fox jumps over the lazy dog, then it does so again.";
-/// Connections that a contestant is set up for: memory that is set aside for more would count against it.
-const CONNECTIONS: usize = 9000;
+/// What nginx is set up for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Connections, both sides together.
+    pub(crate) connections: usize,
+    /// Idle connections that it keeps to all backends together.
+    pub(crate) kept: usize,
+}
 
-fn nginx(folder: &Path, http: &str) -> String {
+/// The size where nothing else is said: memory that is set aside for more would count against a contestant.
+pub(crate) const USUAL: Size = Size { connections: 9000, kept: 1024 };
+
+fn nginx(folder: &Path, connections: usize, http: &str) -> String {
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let folder = folder.display();
     format!(
         "daemon off; worker_processes 1; {user} pid {folder}/nginx.pid; error_log stderr crit;\n\
-         events {{ worker_connections {CONNECTIONS}; }}\n\
+         events {{ worker_connections {connections}; }}\n\
          http {{\n  access_log off; tcp_nodelay on; default_type text/plain;\n  \
          keepalive_timeout 1h; keepalive_requests 1000000000;\n  \
          client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;\n  \
@@ -29,13 +38,21 @@ pub(crate) fn nginx_backend(folder: &Path, port: u16) -> String {
     let server = format!(
         "  server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ return 200 \"{BODY}\"; }} }}\n"
     );
-    nginx(folder, &server)
+    nginx(folder, USUAL.connections, &server)
 }
 
 /// nginx as a contestant; `more` are directives for its one location.
-pub(crate) fn nginx_proxy(folder: &Path, listen: SocketAddr, backend: SocketAddr, more: &str) -> String {
+pub(crate) fn nginx_proxy(
+    folder: &Path,
+    listen: SocketAddr,
+    backends: &[SocketAddr],
+    size: Size,
+    more: &str,
+) -> String {
+    let Size { connections, kept } = size;
+    let servers: String = backends.iter().map(|backend| format!("server {backend}; ")).collect();
     let server = format!(
-        "  upstream backend {{\n    server {backend};\n    keepalive 1024; keepalive_requests 1000000000; \
+        "  upstream backend {{\n    {servers}\n    keepalive {kept}; keepalive_requests 1000000000; \
          keepalive_timeout 1h;\n  }}\n  server {{\n    listen {listen} backlog=4096;\n    location / {{\n      {more}\
          proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection \"\";\n      \
          proxy_set_header Host $http_host;\n      \
@@ -43,13 +60,14 @@ pub(crate) fn nginx_proxy(folder: &Path, listen: SocketAddr, backend: SocketAddr
          proxy_set_header X-Forwarded-Proto $scheme;\n      proxy_set_header X-Forwarded-Host $http_host;\n      \
          proxy_set_header Via \"1.1 thalweg\";\n      proxy_set_header X-Request-Id $request_id;\n    }}\n  }}\n"
     );
-    nginx(folder, &server)
+    nginx(folder, connections, &server)
 }
 
 /// HAProxy.
 pub(crate) fn haproxy(listen: SocketAddr, backend: SocketAddr) -> String {
+    let connections = USUAL.connections;
     format!(
-        "global\n  nbthread 1\n  maxconn {CONNECTIONS}\n\
+        "global\n  nbthread 1\n  maxconn {connections}\n\
          defaults\n  mode http\n  no log\n  option http-keep-alive\n  http-reuse always\n  timeout connect 5s\n  \
          timeout client 1h\n  timeout server 1h\n  timeout http-keep-alive 1h\n\
          frontend web\n  bind {listen} backlog 4096\n  option forwardfor\n  \
@@ -61,9 +79,9 @@ pub(crate) fn haproxy(listen: SocketAddr, backend: SocketAddr) -> String {
     )
 }
 
-/// The product: one listener, one service, one route.
-pub(crate) fn thalweg(listen: SocketAddr, backend: SocketAddr) -> String {
-    format!("{}routes:\n  - to: one\n", thalweg_head(listen, backend))
+/// The product: one listener, one service of all backends, one route.
+pub(crate) fn thalweg(listen: SocketAddr, backends: &[SocketAddr]) -> String {
+    format!("{}routes:\n  - to: one\n", thalweg_head(listen, backends))
 }
 
 /// The product before two services: small answers, and large bodies under `/length/`.
@@ -83,10 +101,12 @@ pub(crate) fn thalweg_slow(
     )
 }
 
-fn thalweg_head(listen: SocketAddr, backend: SocketAddr) -> String {
+fn thalweg_head(listen: SocketAddr, backends: &[SocketAddr]) -> String {
+    let endpoints: Vec<_> = backends.iter().map(|backend| format!("\"http://{backend}\"")).collect();
     format!(
         "listeners: {{ web: {{ address: \"{listen}\" }} }}\n\
-         services: {{ one: {{ endpoints: [ \"http://{backend}\" ] }} }}\n"
+         services: {{ one: {{ endpoints: [ {} ] }} }}\n",
+        endpoints.join(", ")
     )
 }
 
@@ -95,7 +115,7 @@ const PATHS: usize = 10;
 
 /// The product with `count` routes, spread over hosts and paths.
 pub(crate) fn thalweg_routes(listen: SocketAddr, backend: SocketAddr, count: usize) -> String {
-    let mut text = thalweg_head(listen, backend) + "routes:\n";
+    let mut text = thalweg_head(listen, &[backend]) + "routes:\n";
     for i in 0..count {
         let (host, path) = (route_host(i), i % PATHS);
         text +=

@@ -210,11 +210,11 @@ impl Contestant {
         let mut command = place.command(PROXY_CPU, &self.program);
         match self.kind {
             Kind::Thalweg => {
-                fs::write(&file, configs::thalweg(address, backend))?;
+                fs::write(&file, configs::thalweg(address, &[backend]))?;
                 command.args(["run", "--config"]).arg(&file);
             }
             Kind::Nginx => {
-                fs::write(&file, configs::nginx_proxy(&folder, address, backend, ""))?;
+                fs::write(&file, configs::nginx_proxy(&folder, address, &[backend], configs::USUAL, ""))?;
                 command.arg("-p").arg(&folder).arg("-c").arg(&file);
             }
             Kind::Haproxy => {

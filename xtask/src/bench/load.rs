@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::LOAD_CPU;
+use super::{LOAD_CPU, reported};
 use crate::command::output;
 
 /// Prints what wrk's own report leaves out: exact counts and the far percentiles.
@@ -60,9 +60,7 @@ impl Load<'_> {
 }
 
 fn parse(text: &str) -> Option<Outcome> {
-    let line = text.lines().find_map(|line| line.strip_prefix("RESULT "))?;
-    let numbers: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
-    let &[requests, time, p50, p99, p999, errors] = numbers.as_slice() else { return None };
+    let [requests, time, p50, p99, p999, errors] = reported::result(text)?;
     let [time, p50, p99, p999] = [time, p50, p99, p999].map(Duration::from_micros);
     Some(Outcome { requests, time, p50, p99, p999, errors })
 }

@@ -1,4 +1,4 @@
-//! The report: ratios first, then what they come from, then the method; and the gates.
+//! The report of small exchanges: ratios first, then what they come from; the gates, the method.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::contestant::{Contestant, Kind};
-use super::figures::{Gate, row, spread, write_gates};
+use super::figures::{Gate, row, spread};
+use super::frame;
 use super::rounds::{Interleaved, Rounds, Sample};
 use super::single::{ROUTES, Single};
-use super::{LOAD_CPU, PROXY_CPU, Small, configs, machine};
+use super::{LOAD_CPU, PROXY_CPU, Small, configs};
 
 /// Most CPU per exchange, as a multiple of another contestant's.
 const CPU_GATES: &[(Kind, f64)] = &[(Kind::Nginx, 0.85), (Kind::Haproxy, 0.70), (Kind::Floor, 1.25)];
@@ -26,31 +27,88 @@ pub(crate) struct Report<'a> {
     pub(crate) contestants: &'a [Contestant],
     pub(crate) rounds: &'a Interleaved,
     pub(crate) single: &'a Single,
-    /// Share of CPU time taken by the hypervisor during the whole run.
-    pub(crate) steal: f64,
-    /// Load average just before it.
-    pub(crate) load: f64,
+}
+
+impl frame::Report for Report<'_> {
+    fn title(&self) -> String {
+        "Small kept-alive exchanges".to_owned()
+    }
+
+    fn figures(&self, text: &mut String) -> Result<()> {
+        self.ratios(text)?;
+        for rounds in &self.rounds.rounds {
+            self.table(text, rounds)?;
+        }
+        self.once(text)
+    }
+
+    fn gates(&self) -> Vec<Gate> {
+        let product = self.place_of(Kind::Thalweg);
+        let mut gates = Vec::new();
+        for rounds in &self.rounds.rounds {
+            for (other, most) in CPU_GATES {
+                let places = product.zip(self.place_of(*other));
+                let median = places.map(|(a, b)| spread(&ratios(&rounds.samples[a], &rounds.samples[b])).1);
+                let name = format!("CPU, × {}, {} connections", other.name(), rounds.connections);
+                gates.push(Gate { name, most: *most, measured: median });
+            }
+        }
+        let errors = product.map(|i| {
+            let samples = self.rounds.rounds.iter().flat_map(|rounds| &rounds.samples[i]);
+            samples.map(|sample| sample.outcome.errors).sum::<u64>() as f64
+        });
+        gates.push(Gate { name: "errors".to_owned(), most: 0.0, measured: errors });
+        let at_start = product.map(|i| self.rounds.resident_at_start[i] as f64 / 1e6);
+        gates.push(Gate {
+            name: "RSS at start, MB".to_owned(),
+            most: START_GATE as f64 / 1e6,
+            measured: at_start,
+        });
+        if !self.args.only_rounds {
+            let idle = product.and_then(|i| self.single.idle.get(i).copied());
+            gates.push(Gate {
+                name: "RSS per idle connection, B".to_owned(),
+                most: IDLE_GATE,
+                measured: idle,
+            });
+            let routes = self.single.routes.as_ref().map(|[few, many]| spread(&ratios(many, few)).1);
+            let name = format!("CPU, {} routes × {} routes", ROUTES[1], ROUTES[0]);
+            gates.push(Gate { name, most: ROUTES_GATE, measured: routes });
+        }
+        gates
+    }
+
+    fn versions(&self) -> Vec<String> {
+        let line = |contestant: &Contestant| format!("{}: {}", contestant.kind.name(), contestant.version);
+        self.contestants.iter().map(line).collect()
+    }
+
+    fn method(&self, text: &mut String) -> Result<()> {
+        let args = self.args;
+        writeln!(
+            text,
+            "- proxy on CPU {PROXY_CPU}; backend (nginx, {} bytes from memory) and wrk -t1 on CPU {LOAD_CPU}",
+            configs::BODY.len()
+        )?;
+        writeln!(
+            text,
+            "- {} interleaved rounds of {} s per contestant, after one that is dropped; all of them stay up",
+            args.rounds, args.seconds
+        )?;
+        text.push_str(
+            "- equal work: HTTP/1.1 kept alive on both sides, no access log, the same added request fields\n  \
+             (X-Forwarded-For, -Proto, -Host, Via, X-Request-Id)\n\
+             - CPU per exchange: user and kernel time of all the proxy's processes over the run, by exchanges done\n\
+             - the floor is a raw epoll loop (`bench/peers/floor`); it parses with httparse and writes the same bytes\n\
+             - RSS summed over processes, so pages that a master and its worker share count twice; per idle\n  \
+             connection: growth of a fresh process over connections that had one exchange each, after 2 s\n\
+             - system calls: `strace -c` during 3 s of load on 50 connections, connecting included\n",
+        );
+        Ok(())
+    }
 }
 
 impl Report<'_> {
-    /// Whether every gate is met; one that was not measured is not.
-    pub(crate) fn passes(&self) -> bool {
-        self.gates().iter().all(Gate::passes)
-    }
-
-    /// The whole text.
-    pub(crate) fn markdown(&self) -> Result<String> {
-        let mut text = String::from("# Small kept-alive exchanges\n\n");
-        self.ratios(&mut text)?;
-        for rounds in &self.rounds.rounds {
-            self.table(&mut text, rounds)?;
-        }
-        self.once(&mut text)?;
-        write_gates(&self.gates(), &mut text)?;
-        self.method(&mut text)?;
-        Ok(text)
-    }
-
     fn place_of(&self, kind: Kind) -> Option<usize> {
         self.contestants.iter().position(|contestant| contestant.kind == kind)
     }
@@ -59,7 +117,7 @@ impl Report<'_> {
         let subject = self.contestants[0].kind.name();
         writeln!(
             text,
-            "CPU per exchange of {subject} as a multiple of the other's: median of the ratios of"
+            "\nCPU per exchange of {subject} as a multiple of the other's: median of the ratios of"
         )?;
         writeln!(text, "each round (least–most).\n")?;
         writeln!(text, "| connections | {} |", self.names(1).join(" | "))?;
@@ -134,78 +192,6 @@ impl Report<'_> {
                 ROUTES[1], ROUTES[0]
             )?;
         }
-        Ok(())
-    }
-
-    fn gates(&self) -> Vec<Gate> {
-        let product = self.place_of(Kind::Thalweg);
-        let mut gates = Vec::new();
-        for rounds in &self.rounds.rounds {
-            for (other, most) in CPU_GATES {
-                let places = product.zip(self.place_of(*other));
-                let median = places.map(|(a, b)| spread(&ratios(&rounds.samples[a], &rounds.samples[b])).1);
-                let name = format!("CPU, × {}, {} connections", other.name(), rounds.connections);
-                gates.push(Gate { name, most: *most, measured: median });
-            }
-        }
-        let errors = product.map(|i| {
-            let samples = self.rounds.rounds.iter().flat_map(|rounds| &rounds.samples[i]);
-            samples.map(|sample| sample.outcome.errors).sum::<u64>() as f64
-        });
-        gates.push(Gate { name: "errors".to_owned(), most: 0.0, measured: errors });
-        let at_start = product.map(|i| self.rounds.resident_at_start[i] as f64 / 1e6);
-        gates.push(Gate {
-            name: "RSS at start, MB".to_owned(),
-            most: START_GATE as f64 / 1e6,
-            measured: at_start,
-        });
-        if !self.args.only_rounds {
-            let idle = product.and_then(|i| self.single.idle.get(i).copied());
-            gates.push(Gate {
-                name: "RSS per idle connection, B".to_owned(),
-                most: IDLE_GATE,
-                measured: idle,
-            });
-            let routes = self.single.routes.as_ref().map(|[few, many]| spread(&ratios(many, few)).1);
-            let name = format!("CPU, {} routes × {} routes", ROUTES[1], ROUTES[0]);
-            gates.push(Gate { name, most: ROUTES_GATE, measured: routes });
-        }
-        gates
-    }
-
-    fn method(&self, text: &mut String) -> Result<()> {
-        let args = self.args;
-        writeln!(text, "\n## Method\n")?;
-        writeln!(text, "- machine: {}", machine::describe())?;
-        for contestant in self.contestants {
-            writeln!(text, "- {}: {}", contestant.kind.name(), contestant.version)?;
-        }
-        writeln!(text, "- tree: {}", machine::commit())?;
-        writeln!(
-            text,
-            "- load average before the run: {:.2}; steal during it: {:.2} % of CPU time",
-            self.load,
-            self.steal * 100.0
-        )?;
-        writeln!(
-            text,
-            "- proxy on CPU {PROXY_CPU}; backend (nginx, {} bytes from memory) and wrk -t1 on CPU {LOAD_CPU}",
-            configs::BODY.len()
-        )?;
-        writeln!(
-            text,
-            "- {} interleaved rounds of {} s per contestant, after one that is dropped; all of them stay up",
-            args.rounds, args.seconds
-        )?;
-        text.push_str(
-            "- equal work: HTTP/1.1 kept alive on both sides, no access log, the same added request fields\n  \
-             (X-Forwarded-For, -Proto, -Host, Via, X-Request-Id)\n\
-             - CPU per exchange: user and kernel time of all the proxy's processes over the run, by exchanges done\n\
-             - the floor is a raw epoll loop (`bench/peers/floor`); it parses with httparse and writes the same bytes\n\
-             - RSS summed over processes, so pages that a master and its worker share count twice; per idle\n  \
-             connection: growth of a fresh process over connections that had one exchange each, after 2 s\n\
-             - system calls: `strace -c` during 3 s of load on 50 connections, connecting included\n",
-        );
         Ok(())
     }
 }

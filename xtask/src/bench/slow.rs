@@ -18,7 +18,8 @@ use anyhow::{Result, bail};
 
 use super::contestant::Kind;
 use super::contestant::{Place, Running, built, version};
-use super::{Folder, configs, machine, process, write_result};
+use super::frame::{Conditions, Use};
+use super::{Folder, configs, process};
 use crate::command::exists;
 use ends::{Outcome, Readers, SmallRun};
 use report::Report;
@@ -101,23 +102,13 @@ pub(crate) fn run(args: &Slow) -> Result<()> {
     let (ends, thalweg) = (built("ends", None)?, built("thalweg", args.thalweg.as_deref())?);
     let version = version(Kind::Thalweg, &thalweg)?;
     let folder = Folder::new()?;
-    let load = machine::load_average();
-    println!("bench: load average before the run: {load:.2}");
-    let steal = process::Steal::now()?;
+    let conditions = Conditions::begin()?;
     let scene = Scene::new(&folder.0, ends, &thalweg)?;
     let measured = scene.measure(args)?;
     drop(scene);
-    let steal = steal.share_until(&process::Steal::now()?);
-    let report = Report { args, measured: &measured, version: &version, steal, load };
-    let text = report.markdown()?;
-    println!("{text}");
-    if args.spans >= LEAST_SPANS && args.readers >= LEAST_READERS {
-        write_result("slow", &text)?;
-    }
-    if args.gate && !report.passes() {
-        bail!("a gate was missed");
-    }
-    Ok(())
+    let report = Report { args, measured: &measured, version: &version };
+    let keep = args.spans >= LEAST_SPANS && args.readers >= LEAST_READERS;
+    conditions.end()?.finish("slow", &report, Use { keep, gate: args.gate })
 }
 
 impl Scene {

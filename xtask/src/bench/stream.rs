@@ -18,7 +18,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::contestant::{Place, Running, built};
-use super::{Folder, LOAD_CPU, configs, machine, process, write_result};
+use super::frame::{Conditions, Use};
+use super::{Folder, LOAD_CPU, configs};
 use crate::command::{exists, locate};
 use report::Report;
 
@@ -119,9 +120,7 @@ pub(crate) fn run(args: &Stream) -> Result<()> {
     let programs = Programs { ends: ends?, delay_line: delay_line?, copy_loop: copy_loop? };
     let entrants = entrant::find(args, &programs)?;
     let folder = Folder::new()?;
-    let load = machine::load_average();
-    println!("bench: load average before the run: {load:.2}");
-    let before = process::Steal::now()?;
+    let conditions = Conditions::begin()?;
     let mut links = Vec::new();
     if args.measures(Part::Link) {
         for drop in &args.drop {
@@ -129,17 +128,8 @@ pub(crate) fn run(args: &Stream) -> Result<()> {
         }
     }
     let loopback = loopback::measure(args, &programs, &entrants, &folder.0)?;
-    let steal = before.share_until(&process::Steal::now()?);
-    let report = Report { args, entrants: &entrants, links: &links, loopback: &loopback, steal, load };
-    let text = report.markdown()?;
-    println!("{text}");
-    if args.whole() {
-        write_result("stream", &text)?;
-    }
-    if args.gate && !report.passes() {
-        bail!("a gate was missed");
-    }
-    Ok(())
+    let report = Report { args, entrants: &entrants, links: &links, loopback: &loopback };
+    conditions.end()?.finish("stream", &report, Use { keep: args.whole(), gate: args.gate })
 }
 
 /// Starts the origin of large bodies.

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use super::vitals::Vitals;
 use super::{Scene, Slow};
 use crate::bench::contestant::{Place, Running};
+use crate::bench::reported::{self, numbers};
 use crate::bench::{LOAD_CPU, PROXY_CPU, configs};
 
 /// Priority among real-time processes of both ends of small requests: any is above all others.
@@ -144,14 +145,9 @@ impl Drop for Readers {
 
 impl Outcome {
     fn read(line: &str) -> Option<Self> {
-        let &[bytes, _micros, _connections, bad, reads, dry] = numbers(line).as_slice() else { return None };
-        line.starts_with("RESULT ").then_some(Self { bytes, bad, reads, dry })
+        let [bytes, _micros, _connections, bad, reads, dry] = reported::result(line)?;
+        Some(Self { bytes, bad, reads, dry })
     }
-}
-
-/// The numbers behind the first word.
-fn numbers(line: &str) -> Vec<u64> {
-    line.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use super::ends::{SmallRun, Times};
 use super::{Measured, QUIET_SPANS, Slow};
-use crate::bench::figures::{Gate, write_gates};
-use crate::bench::{LOAD_CPU, PROXY_CPU, kernel_setting, machine};
+use crate::bench::figures::Gate;
+use crate::bench::{LOAD_CPU, PROXY_CPU, frame, kernel_setting};
 
 /// Most of the 99th percentile beside slow readers, as a multiple of that on the quiet machine.
 const P99_GATE: f64 = 1.5;
@@ -24,22 +24,15 @@ pub(super) struct Report<'a> {
     pub(super) args: &'a Slow,
     pub(super) measured: &'a Measured,
     pub(super) version: &'a str,
-    /// Share of CPU time taken by the hypervisor during the whole run.
-    pub(super) steal: f64,
-    /// Load average just before it.
-    pub(super) load: f64,
 }
 
-impl Report<'_> {
-    /// Whether every gate is met.
-    pub(super) fn passes(&self) -> bool {
-        self.gates().iter().all(Gate::passes)
+impl frame::Report for Report<'_> {
+    fn title(&self) -> String {
+        "Slow readers".to_owned()
     }
 
-    /// The whole text.
-    pub(super) fn markdown(&self) -> Result<String> {
-        let args = self.args;
-        let mut text = format!("# Slow readers\n\n## Small requests beside {} of them\n\n", args.readers);
+    fn figures(&self, text: &mut String) -> Result<()> {
+        writeln!(text, "\n## Small requests beside {} of them\n", self.args.readers)?;
         writeln!(
             text,
             "Times in milliseconds from the moment at which a request was to be sent. Control: the slow readers get \
@@ -60,35 +53,7 @@ impl Report<'_> {
             let [p50, p99, best, worst, most] = [p50, p99, best, worst, most].map(millis);
             writeln!(text, "| {name} | {count} | {p50} | {p99} | {best}–{worst} | {most} | {} |", run.bad)?;
         }
-        self.spans(&mut text)?;
-        write_gates(&self.gates(), &mut text)?;
-        self.method(&mut text)?;
-        Ok(text)
-    }
-
-    fn spans(&self, text: &mut String) -> Result<()> {
-        writeln!(text, "\n## Memory, span by span\n")?;
-        writeln!(text, "| until second | exchanges | p50 | p99 | RSS, MB | held, MB | TCP, pages |")?;
-        writeln!(text, "|---|---|---|---|---|---|---|")?;
-        for (number, (times, vitals)) in (1..).zip(&self.measured.beside.spans) {
-            let [resident, held] = [vitals.resident, vitals.held].map(|bytes| bytes as f64 / 1e6);
-            writeln!(
-                text,
-                "| {} | {} | {} | {} | {resident:.0} | {held:.1} | {} |",
-                number * self.args.seconds,
-                vitals.active,
-                millis(times.p50),
-                millis(times.p99),
-                vitals.pages
-            )?;
-        }
-        let [least, pressure, most] = marks();
-        writeln!(
-            text,
-            "\nThe kernel's marks for TCP (tcp_mem): {least:.0} pages, below which nothing is short, {pressure:.0}, \
-             from which it is, and {most:.0}."
-        )?;
-        Ok(())
+        self.spans(text)
     }
 
     fn gates(&self) -> Vec<Gate> {
@@ -118,18 +83,13 @@ impl Report<'_> {
         ]
     }
 
+    fn versions(&self) -> Vec<String> {
+        vec![self.version.to_owned()]
+    }
+
     fn method(&self, text: &mut String) -> Result<()> {
         let args = self.args;
         let [direct, proxied] = self.measured.outcomes.map(|outcome| outcome.bytes as f64 / 1e6);
-        writeln!(text, "\n## Method\n")?;
-        writeln!(text, "- machine: {}", machine::describe())?;
-        writeln!(text, "- {}; tree: {}", self.version, machine::commit())?;
-        writeln!(
-            text,
-            "- load average before the run: {:.2}; steal during it: {:.2} % of CPU time",
-            self.load,
-            self.steal * 100.0
-        )?;
         writeln!(
             text,
             "- slow readers: {} connections, each of which reads at most {} bytes once a second of a body of {:.0} MB; \
@@ -158,6 +118,33 @@ impl Report<'_> {
             kernel_setting("tcp_mem"),
             kernel_setting("tcp_rmem"),
             kernel_setting("tcp_wmem")
+        )?;
+        Ok(())
+    }
+}
+
+impl Report<'_> {
+    fn spans(&self, text: &mut String) -> Result<()> {
+        writeln!(text, "\n## Memory, span by span\n")?;
+        writeln!(text, "| until second | exchanges | p50 | p99 | RSS, MB | held, MB | TCP, pages |")?;
+        writeln!(text, "|---|---|---|---|---|---|---|")?;
+        for (number, (times, vitals)) in (1..).zip(&self.measured.beside.spans) {
+            let [resident, held] = [vitals.resident, vitals.held].map(|bytes| bytes as f64 / 1e6);
+            writeln!(
+                text,
+                "| {} | {} | {} | {} | {resident:.0} | {held:.1} | {} |",
+                number * self.args.seconds,
+                vitals.active,
+                millis(times.p50),
+                millis(times.p99),
+                vitals.pages
+            )?;
+        }
+        let [least, pressure, most] = marks();
+        writeln!(
+            text,
+            "\nThe kernel's marks for TCP (tcp_mem): {least:.0} pages, below which nothing is short, {pressure:.0}, \
+             from which it is, and {most:.0}."
         )?;
         Ok(())
     }

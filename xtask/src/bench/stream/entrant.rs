@@ -109,12 +109,12 @@ impl Entrant {
         match self.peer {
             Peer::Thalweg => {
                 let file = file.with_extension("yaml");
-                fs::write(&file, configs::thalweg(listen, backend))?;
+                fs::write(&file, configs::thalweg(listen, &[backend]))?;
                 command.args(["run", "--config"]).arg(&file);
             }
             Peer::Nginx | Peer::NginxUnbuffered => {
                 let more = if self.peer == Peer::Nginx { NGINX } else { NGINX_UNBUFFERED };
-                fs::write(&file, configs::nginx_proxy(&folder, listen, backend, more))?;
+                fs::write(&file, configs::nginx_proxy(&folder, listen, &[backend], configs::USUAL, more))?;
                 command.arg("-p").arg(&folder).arg("-c").arg(&file);
             }
             Peer::Haproxy => {

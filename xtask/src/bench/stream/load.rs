@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::bench::LOAD_CPU;
 use crate::bench::contestant::Place;
+use crate::bench::{LOAD_CPU, reported};
 use crate::command::output;
 
 /// What to ask for.
@@ -56,12 +56,8 @@ impl Load<'_> {
 
 /// Reads what the client reports.
 pub(crate) fn parse(text: &str) -> Result<Outcome> {
-    let line = text.lines().find_map(|line| line.strip_prefix("RESULT "));
-    let words = line.unwrap_or_default().split_whitespace();
-    let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-    let &[bytes, micros, exchanges, bad] = numbers.as_slice() else {
-        return Err(anyhow::anyhow!("{text}")).context("the client reports nothing");
-    };
+    let [bytes, micros, exchanges, bad] =
+        reported::result(text).with_context(|| format!("the client reports nothing:\n{text}"))?;
     Ok(Outcome { bytes, time: Duration::from_micros(micros), exchanges, bad })
 }
 

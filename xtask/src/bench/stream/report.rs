@@ -8,8 +8,8 @@ use super::entrant::{Entrant, Peer};
 use super::link::{Link, Position, Seconds};
 use super::loopback::{Sample, Table, Turns};
 use super::{Part, Stream};
-use crate::bench::figures::{Gate, spread, write_gates};
-use crate::bench::{LOAD_CPU, PROXY_CPU, kernel_setting, machine};
+use crate::bench::figures::{Gate, spread};
+use crate::bench::{LOAD_CPU, PROXY_CPU, frame, kernel_setting};
 
 /// Most time of a download over the long link, as a multiple of the direct one's.
 const LINK_GATE: f64 = 1.05;
@@ -24,32 +24,70 @@ pub(crate) struct Report<'a> {
     pub(crate) entrants: &'a [Entrant],
     pub(crate) links: &'a [Link],
     pub(crate) loopback: &'a [Table],
-    /// Share of CPU time taken by the hypervisor during the whole run.
-    pub(crate) steal: f64,
-    /// Load average just before it.
-    pub(crate) load: f64,
+}
+
+impl frame::Report for Report<'_> {
+    fn title(&self) -> String {
+        "Large bodies".to_owned()
+    }
+
+    fn figures(&self, text: &mut String) -> Result<()> {
+        for link in self.links {
+            self.link(text, link)?;
+        }
+        for table in self.loopback {
+            write_table(text, table)?;
+        }
+        Ok(())
+    }
+
+    fn gates(&self) -> Vec<Gate> {
+        let mut gates = Vec::new();
+        for link in self.links {
+            // With loss the noise of one download is far above the gate: the table shows it, nobody is judged.
+            for seconds in link.proxied.iter().filter(|s| s.peer == Peer::Thalweg && link.drop == 0.0) {
+                let name = format!("time, × direct, {}", seconds.position.name());
+                let measured = Some(spread(&link.ratios(seconds)).1);
+                gates.push(Gate { name, most: LINK_GATE, measured });
+            }
+        }
+        for table in self.loopback {
+            let own = table.turns.iter().find(|turns| turns.peer == Peer::Thalweg);
+            if table.part == Part::Loopback {
+                let ratio = own.zip(best_nginx(table)).map(|(own, nginx)| spread(&ratios(own, nginx)).1);
+                let name = format!("CPU, × nginx, {}", table.traffic.name);
+                gates.push(Gate { name, most: CPU_GATE, measured: ratio });
+            }
+        }
+        gates.push(Gate { name: "failed exchanges".to_owned(), most: 0.0, measured: self.failed() });
+        gates
+    }
+
+    fn versions(&self) -> Vec<String> {
+        let mut versions: Vec<_> = self.entrants.iter().map(|entrant| entrant.version.as_str()).collect();
+        versions.dedup();
+        vec![versions.join("; ")]
+    }
+
+    fn method(&self, text: &mut String) -> Result<()> {
+        let args = self.args;
+        writeln!(
+            text,
+            "- {} interleaved rounds after one that is dropped; all entrants stay up; proxy on CPU {PROXY_CPU}, \
+             origin and client\n  (`bench/peers/ends`) on CPU {LOAD_CPU}; the client checks every byte of every body",
+            args.rounds
+        )?;
+        if !self.links.is_empty() {
+            self.link_method(text)?;
+        }
+        if !self.loopback.is_empty() {
+            self.loopback_method(text)?;
+        }
+        Ok(())
+    }
 }
 
 impl Report<'_> {
-    /// Whether every gate is met.
-    pub(crate) fn passes(&self) -> bool {
-        self.gates().iter().all(Gate::passes)
-    }
-
-    /// The whole text.
-    pub(crate) fn markdown(&self) -> Result<String> {
-        let mut text = String::from("# Large bodies\n");
-        for link in self.links {
-            self.link(&mut text, link)?;
-        }
-        for table in self.loopback {
-            write_table(&mut text, table)?;
-        }
-        write_gates(&self.gates(), &mut text)?;
-        self.method(&mut text)?;
-        Ok(text)
-    }
-
     fn link(&self, text: &mut String, link: &Link) -> Result<()> {
         let args = self.args;
         let (least, direct, most) = spread(&link.direct);
@@ -90,28 +128,6 @@ impl Report<'_> {
         Ok(())
     }
 
-    fn gates(&self) -> Vec<Gate> {
-        let mut gates = Vec::new();
-        for link in self.links {
-            // With loss the noise of one download is far above the gate: the table shows it, nobody is judged.
-            for seconds in link.proxied.iter().filter(|s| s.peer == Peer::Thalweg && link.drop == 0.0) {
-                let name = format!("time, × direct, {}", seconds.position.name());
-                let measured = Some(spread(&link.ratios(seconds)).1);
-                gates.push(Gate { name, most: LINK_GATE, measured });
-            }
-        }
-        for table in self.loopback {
-            let own = table.turns.iter().find(|turns| turns.peer == Peer::Thalweg);
-            if table.part == Part::Loopback {
-                let ratio = own.zip(best_nginx(table)).map(|(own, nginx)| spread(&ratios(own, nginx)).1);
-                let name = format!("CPU, × nginx, {}", table.traffic.name);
-                gates.push(Gate { name, most: CPU_GATE, measured: ratio });
-            }
-        }
-        gates.push(Gate { name: "failed exchanges".to_owned(), most: 0.0, measured: self.failed() });
-        gates
-    }
-
     /// Exchanges of the product that failed, on the link and on loopback; `None` when it did not take part.
     fn failed(&self) -> Option<f64> {
         let own = |peer| peer == Peer::Thalweg;
@@ -122,35 +138,6 @@ impl Report<'_> {
         let broken = downloads.iter().filter(|seconds| seconds.is_infinite()).count() as u64;
         let bad = broken + samples.iter().map(|sample| sample.bad).sum::<u64>();
         (!downloads.is_empty() || !samples.is_empty()).then_some(bad as f64)
-    }
-
-    fn method(&self, text: &mut String) -> Result<()> {
-        let args = self.args;
-        writeln!(text, "\n## Method\n")?;
-        writeln!(text, "- machine: {}", machine::describe())?;
-        let mut versions: Vec<_> = self.entrants.iter().map(|entrant| entrant.version.as_str()).collect();
-        versions.dedup();
-        writeln!(text, "- {}", versions.join("; "))?;
-        writeln!(text, "- tree: {}", machine::commit())?;
-        writeln!(
-            text,
-            "- load average before the run: {:.2}; steal during it: {:.2} % of CPU time",
-            self.load,
-            self.steal * 100.0
-        )?;
-        writeln!(
-            text,
-            "- {} interleaved rounds after one that is dropped; all entrants stay up; proxy on CPU {PROXY_CPU}, \
-             origin and client\n  (`bench/peers/ends`) on CPU {LOAD_CPU}; the client checks every byte of every body",
-            args.rounds
-        )?;
-        if !self.links.is_empty() {
-            self.link_method(text)?;
-        }
-        if !self.loopback.is_empty() {
-            self.loopback_method(text)?;
-        }
-        Ok(())
     }
 
     fn link_method(&self, text: &mut String) -> Result<()> {
