@@ -1,7 +1,5 @@
 //! Every balancer of the list can be chosen in the configuration, in the form that it needs.
 
-#![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
-
 use thalweg_balance::BALANCERS;
 use thalweg_config::{Loaded, Report, check_text};
 use thalweg_upstream::HashKey;
