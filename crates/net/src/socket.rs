@@ -97,14 +97,31 @@ impl Socket {
         }
     }
 
+    /// As [`Self::poll_send`], from one slice, where nothing follows and the socket is closed at once: the kernel
+    /// keeps the end back for the segment that says so (`MSG_MORE`).
+    pub fn poll_send_last(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        use rustix::net::SendFlags;
+        self.poll_send_with(&[IoSlice::new(bytes)], SendFlags::NOSIGNAL | SendFlags::MORE)
+    }
+
     /// Sends from `slices`; may take less than all.
+    #[inline]
     pub fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.poll_send_with(slices, rustix::net::SendFlags::NOSIGNAL)
+    }
+
+    #[inline]
+    fn poll_send_with(
+        &self,
+        slices: &[IoSlice<'_>],
+        flags: rustix::net::SendFlags,
+    ) -> Poll<io::Result<usize>> {
         loop {
             if self.readiness() & ready::WRITE == 0 {
                 return Poll::Pending;
             }
             let sent = match slices {
-                [one] => rustix::net::send(self.as_fd(), one, rustix::net::SendFlags::NOSIGNAL),
+                [one] => rustix::net::send(self.as_fd(), one, flags),
                 many => rustix::io::writev(self.as_fd(), many),
             };
             match sent {

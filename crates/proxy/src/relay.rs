@@ -15,9 +15,12 @@ use thalweg_core::limits::{TURN_BYTES, TURN_BYTES_CROWDED};
 use thalweg_core::{Fault, Side};
 use thalweg_http::h1::encode::{CHUNK_END, write_chunk_head, write_last_chunk};
 use thalweg_http::{BodyReader, BodyStep, Framing};
-use thalweg_net::{Pipe, Socket};
+use thalweg_net::Socket;
 
 mod splice;
+mod stream;
+
+pub(crate) use stream::Stream;
 
 use splice::Way;
 
@@ -28,44 +31,6 @@ const DIRECT: usize = 4 * 1024;
 const LARGE: usize = 32 * 1024;
 /// Pieces of memory handed to the kernel at once.
 const SLICES: usize = 24;
-
-/// A stream of bytes in both directions, as flows use it: a socket, or its simulation.
-pub(crate) trait Stream {
-    /// As [`Socket::poll_recv`].
-    fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
-    /// As [`Socket::poll_send`].
-    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
-    /// As [`Socket::poll_fill`].
-    fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>>;
-    /// As [`Socket::poll_drain`].
-    fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>>;
-    /// As [`Socket::look`].
-    fn look(&self);
-}
-
-impl Stream for Socket {
-    #[inline]
-    fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.poll_recv(buffer)
-    }
-
-    #[inline]
-    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        self.poll_send(slices)
-    }
-
-    fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {
-        self.poll_fill(pipe, most)
-    }
-
-    fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>> {
-        self.poll_drain(pipe)
-    }
-
-    fn look(&self) {
-        self.look();
-    }
-}
 
 /// Why a flow cannot go on.
 #[derive(Debug)]
@@ -151,6 +116,8 @@ pub(crate) struct Flow {
     chunked: bool,
     /// Whether only the close tells the receiver where the message ends.
     open_ended: bool,
+    /// The receiver's connection is closed right after the end.
+    closes: bool,
     ended: bool,
     /// It holds the high mark and does not read until it holds half of it.
     paused: bool,
@@ -176,6 +143,7 @@ impl Default for Flow {
             reader: BodyReader::new(Framing::Empty, Side::Downstream),
             chunked: false,
             open_ended: false,
+            closes: false,
             ended: true,
             paused: false,
             way: Way::Copies(0),
@@ -207,6 +175,7 @@ impl Flow {
         debug_assert!(!chunked || framing != Framing::Empty, "a body that is empty is not sent in chunks");
         self.reader = BodyReader::new(framing, side);
         self.chunked = chunked;
+        self.closes = false;
         self.open_ended = !chunked && matches!(framing, Framing::Chunked | Framing::UntilClose);
         self.ended = self.reader.is_complete();
         self.way = Way::Copies(0);
@@ -257,6 +226,11 @@ impl Flow {
         self.open_ended
     }
 
+    /// The receiver's connection is closed as soon as everything has been handed to the kernel.
+    pub(crate) fn closes_after(&mut self) {
+        self.closes = true;
+    }
+
     /// Whether everything has been received and handed to the kernel.
     pub(crate) fn is_done(&self) -> bool {
         self.ended && !self.is_stalled()
@@ -282,7 +256,9 @@ impl Flow {
     pub(crate) fn poll_flush(&mut self, to: &impl Stream) -> Poll<io::Result<()>> {
         while self.in_memory() > 0 {
             let waiting = &self.pending[self.sent..];
-            let n = if self.ring.is_empty() {
+            let n = if self.ring.is_empty() && self.closes && self.ended {
+                ready!(to.poll_send_last(waiting))?
+            } else if self.ring.is_empty() {
                 ready!(to.poll_send(&[IoSlice::new(waiting)]))?
             } else {
                 let mut slices = [IoSlice::new(&[]); SLICES];

@@ -90,6 +90,9 @@ pub(crate) async fn respond(
 ) -> Served {
     let mut surplus = Vec::new();
     let mut watch = Watch { upward_open: !x.upward.is_done(), ..Watch::default() };
+    if !x.keep_alive {
+        x.downward.closes_after();
+    }
     let outcome = poll_fn(|context| {
         if watch.pace.is_some() && client.socket.expired() {
             watch.expire(worker, client, x)?;

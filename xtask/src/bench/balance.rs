@@ -8,7 +8,8 @@ use std::fmt::Write;
 use anyhow::{Result, bail};
 
 use super::figures::{Gate, write_gates};
-use super::{machine, process, write_result};
+use super::frame::write_result;
+use super::{machine, process};
 use crate::command::{cargo, output};
 
 /// Most nanoseconds per pick, with all endpoints ready.

@@ -101,7 +101,7 @@ impl Run {
 }
 
 /// Writes a report into the folder of results, under the name of the bench and the date.
-fn write_result(bench: &str, text: &str) -> Result<()> {
+pub(crate) fn write_result(bench: &str, text: &str) -> Result<()> {
     let date = output(Command::new("date").arg("+%F"))?;
     let name = format!("bench/results/{bench}-{}.md", date.trim());
     let path = root().join(&name);

@@ -2,6 +2,7 @@
 //! break off wherever the seed says. A failure names its seed; `SEED=n` runs that one alone.
 
 use super::*;
+use thalweg_net::Pipe;
 use crate::ring::HIGH_MARK;
 use std::cell::{Cell, RefCell};
 
@@ -86,6 +87,10 @@ impl Stream for Simulated {
         let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(n).collect();
         outgoing.extend_from_slice(&bytes);
         Poll::Ready(Ok(n))
+    }
+
+    fn poll_send_last(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(&[IoSlice::new(bytes)])
     }
 
     fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {

@@ -1,0 +1,49 @@
+//! What flows move bytes between: a socket, or what stands for one in a simulation.
+
+use std::io::{self, IoSlice};
+use std::task::Poll;
+use thalweg_net::{Pipe, Socket};
+
+/// A stream of bytes in both directions, as flows use it: a socket, or its simulation.
+pub(crate) trait Stream {
+    /// As [`Socket::poll_recv`].
+    fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+    /// As [`Socket::poll_send`].
+    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+    /// As [`Socket::poll_send_last`].
+    fn poll_send_last(&self, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    /// As [`Socket::poll_fill`].
+    fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>>;
+    /// As [`Socket::poll_drain`].
+    fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>>;
+    /// As [`Socket::look`].
+    fn look(&self);
+}
+
+impl Stream for Socket {
+    #[inline]
+    fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.poll_recv(buffer)
+    }
+
+    #[inline]
+    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.poll_send(slices)
+    }
+
+    fn poll_send_last(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send_last(bytes)
+    }
+
+    fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {
+        self.poll_fill(pipe, most)
+    }
+
+    fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>> {
+        self.poll_drain(pipe)
+    }
+
+    fn look(&self) {
+        self.look();
+    }
+}
