@@ -5,27 +5,40 @@
 //! its own, so it answers while workers are saturated.
 
 mod admin;
+mod checks;
+mod configuration;
+mod endpoints;
+mod overlay;
 mod prepare;
+mod runtime;
+mod standing;
 mod start;
+mod steward;
 
 pub(crate) use start::{RunOptions, start};
 
 use crate::cli::{complain, show};
 use admin::Shared;
-use std::path::PathBuf;
+use checks::Rounds;
+use configuration::Refused;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
-use thalweg_config::{Loaded, Settings, load_file};
+use std::time::{Duration, SystemTime};
+use thalweg_admin::Webhooks;
+use thalweg_core::{Event, EventKind};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_observe::LogWriter;
-use thalweg_proxy::plan::Limits;
+use thalweg_proxy::Plan;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 /// How often a drain is looked at.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// How often statistics are judged.
+const JUDGE_EVERY: Duration = Duration::from_secs(1);
+/// How long webhooks may take for what is left to send when the proxy ends.
+const WEBHOOK_TIME: Duration = Duration::from_secs(2);
 /// How long the access log may take to write its last lines.
 const LOG_TIME: Duration = Duration::from_secs(2);
 
@@ -35,10 +48,10 @@ pub(crate) struct Control {
     log: Option<Arc<LogWriter>>,
     notices: mpsc::Receiver<String>,
     watch: Watch,
-    /// The file that the configuration came from.
-    file: Option<PathBuf>,
-    /// What was said around the plan at the start.
-    settings: Settings,
+    rounds: Rounds,
+    webhooks: Webhooks,
+    /// The plan that names and checks are looked after for.
+    looked_after: Arc<Plan>,
     signals: Signals,
 }
 
@@ -73,6 +86,12 @@ impl Control {
     /// Runs until the proxy is to end, drains, and says how it ended.
     pub(crate) async fn run(mut self) -> ExitCode {
         let shared = self.shared.clone();
+        self.look_after_plan(true);
+        let mut second = tokio::time::interval(JUDGE_EVERY);
+        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut drains = tokio::time::interval(DRAIN_LOOK);
+        drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut draining = false;
         loop {
             tokio::select! {
                 () = Signals::stop(&mut self.signals.stop) => break,
@@ -82,7 +101,18 @@ impl Control {
                 _ = self.signals.upgrade.recv() => complain("SIGUSR2: upgrade is not available in this version"),
                 Some(line) = self.notices.recv() => complain(line),
                 news = self.watch.next() => self.take_over(news),
+                line = self.rounds.next() => line.into_iter().for_each(complain),
+                () = shared.stirred() => {
+                    self.look_after_plan(false);
+                    draining = self.shared.tend_drains();
+                }
+                _ = second.tick() => {
+                    self.judge();
+                    self.look(true);
+                }
+                _ = drains.tick(), if draining => draining = self.shared.tend_drains(),
             }
+            self.look(false);
         }
         self.drain().await
     }
@@ -117,6 +147,7 @@ impl Control {
             complain(format_args!("stopped with {} exchanges under way", self.shared.fleet().active()));
         }
         self.shared.fleet().stop();
+        self.webhooks.finish(WEBHOOK_TIME).await;
         if let Some(log) = &self.log {
             log.shutdown(LOG_TIME);
         }
@@ -130,42 +161,52 @@ impl Control {
 
     /// HUP: the file's routes, services and limits take over; a mistake changes nothing.
     fn reload(&mut self) {
-        let Some(file) = &self.file else {
-            return complain("SIGHUP: there is no configuration file to reload");
-        };
-        let loaded = match load_file(file) {
-            Ok(loaded) => loaded,
-            Err(report) => {
+        match self.shared.read_again() {
+            Ok(_) => complain(format_args!("reloaded {}", self.shared.origin_name())),
+            Err(Refused::Mistakes(report)) => {
                 show(&report, false);
-                return complain("reload refused; the old configuration keeps running");
+                complain("reload refused; the old configuration keeps running");
+                self.shared.publish(reload_failed("the configuration has mistakes"));
             }
-        };
-        let Loaded { plan, settings, warnings } = loaded;
-        show(&warnings, false);
-        let running = self.shared.fleet().plan();
-        let same = plan.listeners.len() == running.listeners.len()
-            && plan
-                .listeners
-                .iter()
-                .zip(&running.listeners)
-                .all(|(new, old)| new.name == old.name && new.address == old.address);
-        if !same {
-            complain("reload refused: changing listeners needs a restart in this version");
-            return complain("the old configuration keeps running");
+            Err(Refused::Cannot(why)) => {
+                complain(format_args!("reload refused: {why}"));
+                complain("the old configuration keeps running");
+                self.shared.publish(reload_failed(&why));
+            }
         }
-        let at_start = |limits: &Limits| (limits.max_connections, limits.memory, limits.max_in_flight);
-        let new_limits = at_start(&plan.limits);
+    }
+
+    /// Follows a plan that has changed: its names are resolved, its members checked, its webhooks told.
+    fn look_after_plan(&mut self, first: bool) {
+        let plan = self.shared.fleet().plan();
+        if !first && Arc::ptr_eq(&plan, &self.looked_after) {
+            return;
+        }
         let names = names_in(plan.services.iter());
-        let known = self.shared.fleet().names();
-        self.shared.set_plan(plan);
-        self.watch = Watch::start(&names, &known);
-        complain(format_args!("reloaded {}", file.display()));
-        if settings != self.settings || new_limits != at_start(&running.limits) {
-            complain(
-                "changes of workers, user, state, admin, metrics, access_log, limits.max_connections, limits.memory \
-                 and limits.max_in_flight wait for a restart",
-            );
+        if !first && names != names_in(self.looked_after.services.iter()) {
+            self.watch = Watch::start(&names, &self.shared.fleet().names());
         }
+        self.looked_after = plan;
+        self.rounds.ask(&self.shared.fleet().rosters());
+        self.webhooks.replace(self.shared.webhooks());
+    }
+
+    /// Tells what has changed in how services stand.
+    fn look(&self, anyway: bool) {
+        let rosters = self.shared.fleet().rosters();
+        if self.shared.steward().has_seen(&rosters) && !anyway {
+            return;
+        }
+        let events = self.shared.steward().look(&rosters, std::time::Instant::now());
+        self.shared.show_up(&rosters);
+        events.into_iter().for_each(|event| self.shared.publish(event));
+    }
+
+    /// Once a second: what only statistics show.
+    fn judge(&self) {
+        let rosters = self.shared.fleet().rosters();
+        let said = self.shared.steward().judge(&rosters, std::time::Instant::now());
+        said.into_iter().for_each(complain);
     }
 
     fn reopen(&self) {
@@ -175,10 +216,24 @@ impl Control {
         }
     }
 
-    fn take_over(&self, news: News) {
+    fn take_over(&mut self, news: News) {
         match news {
-            News::Changed(names) => self.shared.fleet().set_names(names),
+            News::Changed(names) => {
+                self.shared.fleet().set_names(names);
+                self.rounds.ask(&self.shared.fleet().rosters());
+            }
             News::Failed(text) => complain(text),
         }
+    }
+}
+
+fn reload_failed(cause: &str) -> Event {
+    Event {
+        at: SystemTime::now(),
+        kind: EventKind::ReloadFailed,
+        service: None,
+        endpoint: None,
+        cause: cause.to_owned(),
+        endpoints: Vec::new(),
     }
 }

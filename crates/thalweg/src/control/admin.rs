@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{
     Changed, ConfigDocument, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange,
-    Events, Expected, ListenerStatus, NewEndpoint, Refusal, ReplaceOptions, Reweighted, RouteStatus, Services,
-    ServicesSummary, State, Status,
+    Events, Expected, ListenerStatus, NewEndpoint, Refusal, ReplaceOptions, Reweighted, RouteStatus,
+    Services, ServicesSummary, State, Status,
 };
 use thalweg_core::limits::WORKER_SILENCE;
+use thalweg_core::{Event, WebhookPolicy};
 use thalweg_observe::Registry;
 use thalweg_proxy::{Fleet, Plan};
+use thalweg_upstream::Roster;
 use tokio::sync::Notify;
 
 /// Shared by the control thread and the admin thread.
@@ -86,6 +88,33 @@ impl Shared {
     /// Since when an endpoint stands as it does.
     pub(super) fn since(&self, service: &str, url: &str) -> SystemTime {
         self.steward().since(service, url).unwrap_or(self.started_at)
+    }
+
+    /// Where the configuration came from, for people.
+    pub(crate) fn origin_name(&self) -> String {
+        self.origin().name()
+    }
+
+    /// The webhooks of the configuration in force.
+    pub(crate) fn webhooks(&self) -> Vec<WebhookPolicy> {
+        self.origin().settings.webhooks.clone()
+    }
+
+    /// Tells an event to all who want to hear of it.
+    pub(crate) fn publish(&self, event: Event) {
+        self.events.publish(event);
+    }
+
+    /// Shows in the metrics who gets traffic.
+    pub(crate) fn show_up(&self, rosters: &[Arc<Roster>]) {
+        let steward = self.steward();
+        for roster in rosters {
+            for endpoint in &roster.service.endpoints {
+                if let Some(up) = steward.is_up(&roster.service.name, &endpoint.url) {
+                    self.registry.endpoint_up(&roster.service.name, &endpoint.url).set(i64::from(up));
+                }
+            }
+        }
     }
 
     /// Waits until the admin API says stop.

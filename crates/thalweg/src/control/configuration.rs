@@ -9,11 +9,13 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use thalweg_admin::{ConfigDocument, ConfigFormat, ConfigOutcome, Expected, Mistake, Refusal, ReplaceOptions};
+use thalweg_admin::{
+    ConfigDocument, ConfigFormat, ConfigOutcome, Expected, Mistake, Refusal, ReplaceOptions,
+};
+use thalweg_config::diagnose::Problems;
 use thalweg_config::parse::{Format, Node, parse};
 use thalweg_config::safety::{Breach, check_arrived, redact, restore};
 use thalweg_config::source::Sources;
-use thalweg_config::diagnose::Problems;
 use thalweg_config::{Loaded, Report, Settings, check_text};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Limits;
@@ -34,7 +36,8 @@ impl Origin {
         etag(&self.text)
     }
 
-    fn name(&self) -> String {
+    /// The file, or what stands for it.
+    pub(super) fn name(&self) -> String {
         self.file.as_ref().map_or_else(|| "configuration.yaml".into(), |file| file.display().to_string())
     }
 
@@ -178,9 +181,8 @@ impl Shared {
             });
         }
         if let Some(file) = origin.file.clone().filter(|_| writes) {
-            write_whole(&file, &restored).map_err(|error| {
-                Refusal::Conflict(format!("cannot write {}: {error}", file.display()))
-            })?;
+            write_whole(&file, &restored)
+                .map_err(|error| Refusal::Conflict(format!("cannot write {}: {error}", file.display())))?;
         }
         let before = origin.text.clone();
         self.adopt(&mut origin, loaded, restored).map_err(|refused| {

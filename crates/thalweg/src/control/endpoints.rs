@@ -37,9 +37,8 @@ impl Shared {
         let service = &roster.service;
         let endpoints = (0..service.endpoints.len()).map(|at| self.endpoint_status(runtime, roster, at));
         let endpoints: Vec<EndpointStatus> = endpoints.collect();
-        let put_aside = |e: &&EndpointStatus| {
-            matches!(e.state, EndpointState::Draining | EndpointState::Maintenance)
-        };
+        let put_aside =
+            |e: &&EndpointStatus| matches!(e.state, EndpointState::Draining | EndpointState::Maintenance);
         let wanted = endpoints.iter().filter(|endpoint| !put_aside(endpoint)).count();
         let up = endpoints
             .iter()
@@ -115,7 +114,9 @@ impl Shared {
         let leaves =
             |url: &str| runtime.overlay.services.get(service).is_some_and(|of| of.removed.contains(url));
         if there.is_some_and(|endpoint| !leaves(&endpoint.url)) {
-            return Err(Refusal::Duplicate(format!("the service `{service}` has the endpoint {url} already")));
+            return Err(Refusal::Duplicate(format!(
+                "the service `{service}` has the endpoint {url} already"
+            )));
         }
         if known.endpoints.len() >= limits::ENDPOINTS {
             return Err(Refusal::Conflict(format!("a service has at most {} endpoints", limits::ENDPOINTS)));
@@ -338,7 +339,9 @@ fn route_status(plan: &Plan, route: &thalweg_proxy::plan::Route) -> RouteStatus 
         To::Service(service) => vec![RouteTarget { service: name_of(*service), weight: 1 }],
         To::Split(split) => {
             let parts = split.parts.iter();
-            parts.map(|(service, weight)| RouteTarget { service: name_of(*service), weight: *weight }).collect()
+            parts
+                .map(|(service, weight)| RouteTarget { service: name_of(*service), weight: *weight })
+                .collect()
         }
     };
     RouteStatus { name: route.name.to_string(), matches: route.matches.to_string(), to }

@@ -107,9 +107,9 @@ impl ServiceOverlaySpec {
                 service.endpoints.push(Endpoint { url, address, weight: *weight, tier: *tier, mode, limits });
             }
         }
-        service
-            .endpoints
-            .retain(|endpoint| !self.removed.contains(&*endpoint.url) || drains(&service.name, &endpoint.url));
+        service.endpoints.retain(|endpoint| {
+            !self.removed.contains(&*endpoint.url) || drains(&service.name, &endpoint.url)
+        });
         for endpoint in &mut service.endpoints {
             let changed = self.changed.get(&*endpoint.url).copied().unwrap_or_default();
             endpoint.weight = changed.weight.unwrap_or(endpoint.weight);

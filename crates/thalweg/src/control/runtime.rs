@@ -36,7 +36,8 @@ pub(crate) struct Runtime {
 impl Runtime {
     /// The plan that is to run.
     pub(crate) fn plan(&self) -> Plan {
-        self.overlay.lay_over(&self.base, |service, url| self.drain_of(service, url).is_some_and(|d| d.removes))
+        self.overlay
+            .lay_over(&self.base, |service, url| self.drain_of(service, url).is_some_and(|d| d.removes))
     }
 
     /// The drain of an endpoint, if it has one.

@@ -5,7 +5,11 @@
 //! they start with.
 
 use super::admin::Shared;
+use super::checks::Rounds;
+use super::configuration::Origin;
+use super::overlay;
 use super::prepare::{become_user, default_state_directory};
+use super::runtime::Runtime;
 use super::{Control, Signals};
 use crate::cli::{complain, show};
 use rustix::io::Errno;
@@ -13,16 +17,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_admin::AdminOptions;
+use thalweg_admin::{AdminOptions, Control as _, Webhooks};
 use thalweg_config::Loaded;
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings, Token};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
 use thalweg_proxy::plan::ListenAddress;
-use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, StartError, open_doors};
+use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, Plan, StartError, open_doors};
 use thalweg_upstream::Bell;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// Lines that workers may have waiting.
 const NOTICES: usize = 256;
@@ -67,23 +71,39 @@ pub(crate) async fn start(
     let registry = Arc::new(Registry::new(workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let (notices_in, notices) = mpsc::channel(NOTICES);
+    let stirred = Arc::new(Notify::new());
+    let runtime = laid_over(plan, &settings)?;
+    let plan = runtime.plan();
     let mut watch = Watch::start(&names_in(plan.services.iter()), &Default::default());
     let names = first_names(&mut watch).await;
-    let fleet_options = FleetOptions {
-        registry: registry.clone(),
-        log: log.clone(),
-        notices: notices_in,
-        names,
-        bell: Bell::default(),
-    };
+    let ring = stirred.clone();
+    let bell = Bell::new(move || ring.notify_one());
+    let (log_to, notices_to) = (log.clone(), notices_in.clone());
+    let fleet_options =
+        FleetOptions { registry: registry.clone(), log: log_to, notices: notices_to, names, bell };
     let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
-    let shared = Arc::new(Shared::new(fleet, registry));
+    let text = options.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+    let origin = Origin { file: options.file, text: text.unwrap_or_default(), settings: settings.clone() };
+    let shared = Arc::new(Shared::new(fleet, registry.clone(), (origin, runtime), stirred));
     let admin = admin_options(&settings, socket, state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     if !options.quiet {
         announce(&shared, &settings, &admin);
     }
-    Ok((Control { shared, log, notices, watch, file: options.file, settings, signals }, admin))
+    let webhooks = Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in);
+    let looked_after = shared.fleet().plan();
+    let rounds = Rounds::start();
+    Ok((Control { shared, log, notices, watch, rounds, webhooks, looked_after, signals }, admin))
+}
+
+/// What the admin API changed before a restart, where that is kept: where `state:` says so.
+fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
+    let store = settings.state.as_ref().map(|directory| directory.join(overlay::FILE));
+    let overlay = store.as_deref().map(overlay::load).transpose().map_err(|error| {
+        let path = store.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
+        format!("cannot read {path}: {error}\n  help: it holds changes made through the admin API; mend or remove it")
+    })?;
+    Ok(Runtime { base: plan, overlay: overlay.unwrap_or_default(), version: 1, drains: Vec::new(), store })
 }
 
 /// Waits a little for host names, so that the first requests find their endpoints.
@@ -117,15 +137,20 @@ fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Ar
 }
 
 fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Result<AdminOptions, String> {
-    let token = settings.admin.as_ref().and_then(|admin| admin.token.as_ref()).map(|token| match token {
-        Token::Value(text) => thalweg_admin::Token::new(text),
-        Token::File(path) => thalweg_admin::Token::from_file(path)
-            .map_err(|error| format!("cannot read the admin token {}: {error}", path.display())),
-    });
+    let read = |token: Option<&Token>| {
+        let read = token.map(|token| match token {
+            Token::Value(text) => thalweg_admin::Token::new(text),
+            Token::File(path) => thalweg_admin::Token::from_file(path)
+                .map_err(|error| format!("cannot read the admin token {}: {error}", path.display())),
+        });
+        read.transpose()
+    };
+    let admin = settings.admin.as_ref();
     Ok(AdminOptions {
         socket,
         address: settings.admin.as_ref().and_then(|admin| tcp(&admin.address)),
-        token: token.transpose()?,
+        token: read(admin.and_then(|admin| admin.token.as_ref()))?,
+        read_token: read(admin.and_then(|admin| admin.read_token.as_ref()))?,
         state_dir,
         names: Vec::new(),
         metrics_address: settings.metrics.as_ref().and_then(tcp),

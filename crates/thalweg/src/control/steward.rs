@@ -18,6 +18,8 @@ pub(crate) struct Steward {
     /// By member: what it did in the window of its service's policy.
     windows: HashMap<usize, Window>,
     epoch: Option<Instant>,
+    /// The rosters and their versions at the last look.
+    seen: Vec<(usize, u32)>,
 }
 
 struct Known {
@@ -37,6 +39,15 @@ fn is_put_aside(condition: EndpointCondition) -> bool {
 }
 
 impl Steward {
+    /// Whether nothing can have changed since the last look but by the passing of time.
+    pub(crate) fn has_seen(&mut self, rosters: &[Arc<Roster>]) -> bool {
+        let of = |roster: &Arc<Roster>| (Arc::as_ptr(roster) as usize, roster.standing.version());
+        let now: Vec<_> = rosters.iter().map(of).collect();
+        let same = now == self.seen;
+        self.seen = now;
+        same
+    }
+
     /// Compares how services stand with the last look, and says what has happened. The first look at a service
     /// finds nothing new.
     pub(crate) fn look(&mut self, rosters: &[Arc<Roster>], now: Instant) -> Vec<Event> {
@@ -64,6 +75,11 @@ impl Steward {
             self.known.insert(service.name.clone(), known);
         }
         events
+    }
+
+    /// Whether an endpoint gets traffic; `None`: it is not known.
+    pub(crate) fn is_up(&self, service: &str, url: &str) -> Option<bool> {
+        Some(is_up(self.known.get(service)?.endpoints.get(url)?.condition))
     }
 
     /// Since when an endpoint stands as it does; `None`: since it has been known.
