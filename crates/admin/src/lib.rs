@@ -5,7 +5,8 @@
 //! the binary implements. Invariant: nobody gets past the `gate` without being the same user (unix
 //! socket) or holding the token (TCP); probes alone are free.
 //!
-//! A request's way: [`server`] accepts → `gate` admits → `routes` answers, faults as `problem`.
+//! A request's way: [`server`] accepts → `gate` admits → `routes` reads what the table of
+//! `operations` says → a handler of `answers` asks the [`Control`], faults as `problem` → `audit`.
 #![forbid(unsafe_code)]
 
 pub mod call;
@@ -14,12 +15,26 @@ pub mod server;
 pub mod socket;
 pub mod token;
 
+pub mod openapi;
+
+mod answers;
+mod audit;
+mod body;
 mod gate;
+mod operation;
+mod operations;
+mod precondition;
 mod problem;
+mod query;
 mod routes;
 
 pub use call::{Answer, CallError, Target, call};
-pub use control::{ConnectionStatus, Control, DescriptorStatus, ListenerStatus, State, Status};
+pub use control::{
+    Changed, ConfigDocument, ConfigFormat, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
+    EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, ListenerStatus, Mistake,
+    NewEndpoint, Refusal, ReplaceOptions, Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus,
+    Services, ServicesSummary, State, Status, WantedState,
+};
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};
 pub use socket::{default_socket, known_sockets};
 pub use token::Token;
