@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
