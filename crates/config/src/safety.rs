@@ -2,8 +2,9 @@
 //!
 //! Called with trees as they were parsed, before `${…}` is filled in: a reference to the environment
 //! is one of the things looked for. The order for a text that arrived is [`restore`], parse again,
-//! [`check_arrived`], and only then the stages of `load`. Invariant: what is not understood counts as
-//! forbidden rather than as harmless; what stands in the file on disk at the same place is allowed.
+//! [`check_arrived`], and only then the stages of `load`. Invariant: what stands in the file on disk at
+//! the same place is allowed, and nothing else of what the tables below name. A key that comes to the
+//! configuration and names a file, a variable, a program or a degree of trust needs a row there.
 
 mod path;
 mod secrets;
@@ -32,6 +33,8 @@ const REFERENCES: &[&str] = &[
     "socket",
     "directory",
 ];
+/// Ends of keys that say the same.
+const REFERENCE_ENDS: &[&str] = &["_file", "_env", "_command"];
 /// Keys that decide who is believed, wherever they stand.
 const TRUST: &[&str] = &["insecure", "verify", "skip_verify", "trusted", "trust"];
 /// Maps whose keys are chosen by the user: their keys have no meaning of their own.
@@ -96,7 +99,8 @@ fn is_forbidden(above: &Path, below: &Path, key: &str, map: &Node, value: &Node)
     }
     // Only beside a certificate is a key a file.
     let private_key = key == "key" && map.entry("cert").is_some();
-    private_key || REFERENCES.contains(&key) || TRUST.contains(&key)
+    let refers = REFERENCES.contains(&key) || REFERENCE_ENDS.iter().any(|end| key.ends_with(end));
+    private_key || refers || TRUST.contains(&key)
 }
 
 /// A scalar that is a reference whatever its key: to the environment, or to a socket in the file system.

@@ -21,7 +21,8 @@ const SECRETS: &[&str] = &[
     "secrets",
 ];
 
-/// The text with every secret by value replaced. References (`{ file: … }`, `{ env: … }`, `${…}`) stay.
+/// The text with every secret by value replaced. References (`{ file: … }`, `{ env: … }`, `${…}`) stay, and
+/// so do comments.
 /// `None` when a secret is written in a way that cannot be replaced (a block of lines, an alias): such
 /// a text is not to be shown.
 pub fn redact(text: &str, format: Format, root: &Node) -> Option<String> {
@@ -83,9 +84,10 @@ fn quoted(node: &Node) -> Option<String> {
 
 fn replace(text: &str, mut places: Vec<(std::ops::Range<usize>, String)>) -> Option<String> {
     places.sort_by_key(|(range, _)| range.start);
+    // An alias of YAML leads to one place from two.
+    places.dedup();
     let (mut out, mut at) = (String::with_capacity(text.len()), 0);
     for (range, value) in places {
-        // An alias of YAML leads to one place from two: equal places come to the same.
         out.push_str(text.get(at..range.start)?);
         out.push_str(&value);
         at = range.end;

@@ -77,6 +77,7 @@ fn references_settings_and_trust_may_not_be_new() {
         ),
         ("routes: [{ filters: [{ auth: { exec: /bin/sh } }] }]", "routes[0].filters[0].auth.exec"),
         ("routes: [{ filters: [{ auth: { exec: [/bin/sh, -c] } }] }]", "routes[0].filters[0].auth.exec[0]"),
+        ("services: { b: { auth: { password_file: /etc/shadow } } }", "services.b.auth.password_file"),
         ("webhooks: [{ url: \"https://evil/\", secret: { file: /etc/a } }]", "webhooks[0].secret.file"),
         ("webhooks: [{ url: \"https://a/hook\", secret: { file: /etc/shadow } }]", "webhooks[0].secret.file"),
         ("webhooks: [{ url: \"https://a/hook\", secret: { env: HOME } }]", "webhooks[0].secret.env"),
@@ -117,6 +118,7 @@ fn every_way_to_write_a_secret_is_redacted_or_the_text_is_not_shown() {
         "a:\n  secret: |\n    hidden\n  b: 1\n",
         "a:\n  secret: >-\n    hidden\n    hidden\n",
         "x: &x hidden\na: { secret: *x }\n",
+        "x: &x hidden\na: { secret: *x, token: *x }\n",
         "a: { secret: \"hid\\u0064en hidden\" }",
         "a: { secrets: [hidden, hidden] }",
     ] {
