@@ -1,10 +1,15 @@
 //! What the admin API sees of the running proxy, and what it may ask of it.
 
+use crate::cli::complain;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
-use thalweg_admin::{ConnectionStatus, Control, DescriptorStatus, Events, ListenerStatus, State, Status};
+use std::time::{Duration, Instant};
+use thalweg_admin::{
+    Changed, ConfigDocument, ConfigFormat, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
+    EndpointChange, Events, Expected, ListenerStatus, NewEndpoint, Refusal, ReplaceOptions, Reweighted,
+    RouteStatus, Services, ServicesSummary, State, Status,
+};
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_observe::Registry;
 use thalweg_proxy::{Fleet, Plan};
@@ -81,6 +86,7 @@ impl Control for Shared {
                 used: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
                 limit: self.fleet.budget().descriptors as u64,
             },
+            services: ServicesSummary::of(&self.services().services),
         }
     }
 
@@ -114,4 +120,60 @@ impl Control for Shared {
     fn stop(&self) {
         self.stop.notify_one();
     }
+
+    fn complain(&self, line: &str) {
+        complain(line);
+    }
+
+    fn services(&self) -> Services {
+        Services::default()
+    }
+
+    fn routes(&self) -> Vec<RouteStatus> {
+        Vec::new()
+    }
+
+    fn add_endpoint(&self, _: &str, _: NewEndpoint, _: &Expected<u64>) -> Result<Changed, Refusal> {
+        Err(not_yet())
+    }
+
+    fn change_endpoint(
+        &self,
+        _: &str,
+        _: &str,
+        _: EndpointChange,
+        _: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        Err(not_yet())
+    }
+
+    fn remove_endpoint(&self, _: &str, _: &str, _: Duration, _: &Expected<u64>) -> Result<Changed, Refusal> {
+        Err(not_yet())
+    }
+
+    fn set_weights(&self, _: &str, _: Vec<(String, u32)>, _: &Expected<u64>) -> Result<Reweighted, Refusal> {
+        Err(not_yet())
+    }
+
+    fn config(&self) -> ConfigDocument {
+        let (text, etag) = (String::new(), "none".to_owned());
+        ConfigDocument { text, format: ConfigFormat::Yaml, etag, path: None, writable: false }
+    }
+
+    fn replace_config(
+        &self,
+        _: &str,
+        _: &Expected<String>,
+        _: ReplaceOptions,
+    ) -> Result<ConfigOutcome, Refusal> {
+        Err(not_yet())
+    }
+
+    fn reload(&self) -> Result<ConfigOutcome, Refusal> {
+        Err(not_yet())
+    }
+}
+
+fn not_yet() -> Refusal {
+    Refusal::Unavailable("not available in this version".into())
 }

@@ -126,6 +126,7 @@ fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Re
         socket,
         address: settings.admin.as_ref().and_then(|admin| tcp(&admin.address)),
         token: token.transpose()?,
+        read_token: None,
         state_dir,
         names: Vec::new(),
         metrics_address: settings.metrics.as_ref().and_then(tcp),
