@@ -21,7 +21,7 @@ impl Loads for Uneven {
     }
 
     fn latency(&self, index: u32) -> Option<f32> {
-        (index % 5 != 0).then_some(1000.0 * index as f32)
+        (!index.is_multiple_of(5)).then_some(1000.0 * index as f32)
     }
 }
 

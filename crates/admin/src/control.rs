@@ -1,11 +1,25 @@
 //! What the admin API may ask of the running proxy and tell it.
 //!
 //! The binary implements [`Control`]; handlers call it on the admin thread. Invariant: no method
-//! waits for a worker.
+//! waits for a worker, and none waits for long.
 
+pub mod configuration;
+pub mod refusal;
+pub mod service;
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::events::Events;
+
+pub use configuration::{ConfigDocument, ConfigFormat, ConfigOutcome, Mistake, ReplaceOptions};
+pub use refusal::{Expected, Refusal};
+pub use service::{
+    Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, NewEndpoint, Reweighted,
+    RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary, WantedState,
+};
 
 /// The running proxy, as the admin API sees it.
 pub trait Control: Send + Sync + 'static {
@@ -32,10 +46,89 @@ pub trait Control: Send + Sync + 'static {
 
     /// Begins to drain and then ends the process. Returns at once; further calls change nothing.
     fn stop(&self);
+
+    /// Tells the operator a line that is not an answer to anybody.
+    fn complain(&self, line: &str);
+
+    /// Services and their endpoints, with the version of the endpoint sets.
+    fn services(&self) -> Services;
+
+    /// Routes in the order of the configuration.
+    fn routes(&self) -> Vec<RouteStatus>;
+
+    /// Adds an endpoint to a service.
+    ///
+    /// # Errors
+    /// An unknown service, a URL that is none (field `url`), an endpoint that is already there, or
+    /// another version of the endpoint sets than expected.
+    fn add_endpoint(
+        &self,
+        service: &str,
+        new: NewEndpoint,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal>;
+
+    /// Changes an endpoint. `id` is its id or its URL.
+    ///
+    /// # Errors
+    /// An unknown service or endpoint, or another version than expected.
+    fn change_endpoint(
+        &self,
+        service: &str,
+        id: &str,
+        change: EndpointChange,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal>;
+
+    /// Takes an endpoint out of rotation at once and removes it when what is under way has ended or
+    /// `drain` (0–1 h) is over. `id` is its id or its URL.
+    ///
+    /// # Errors
+    /// An unknown service or endpoint, or another version than expected.
+    fn remove_endpoint(
+        &self,
+        service: &str,
+        id: &str,
+        drain: Duration,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal>;
+
+    /// Changes shares of a route; services that are not named keep theirs.
+    ///
+    /// # Errors
+    /// An unknown route, a service that the route does not have (field: its name), shares that are
+    /// all 0, or another version than expected.
+    fn set_weights(
+        &self,
+        route: &str,
+        weights: Vec<(String, u32)>,
+        expected: &Expected<u64>,
+    ) -> Result<Reweighted, Refusal>;
+
+    /// The configuration that was read last.
+    fn config(&self) -> ConfigDocument;
+
+    /// Replaces the configuration.
+    ///
+    /// # Errors
+    /// Mistakes, keys that may not arrive this way, a file that cannot be written, or another
+    /// configuration than expected.
+    fn replace_config(
+        &self,
+        text: &str,
+        expected: &Expected<String>,
+        options: ReplaceOptions,
+    ) -> Result<ConfigOutcome, Refusal>;
+
+    /// Reads the configuration again.
+    ///
+    /// # Errors
+    /// Mistakes, or there is no file.
+    fn reload(&self) -> Result<ConfigOutcome, Refusal>;
 }
 
 /// The answer to `GET /api/v1/status`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Status {
     /// Version of the proxy.
     pub version: String,
@@ -57,10 +150,12 @@ pub struct Status {
     pub requests_active: u64,
     /// File descriptors.
     pub descriptors: DescriptorStatus,
+    /// How many services are in which state.
+    pub services: ServicesSummary,
 }
 
 /// Whether the proxy takes new connections.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// It does.
@@ -70,7 +165,7 @@ pub enum State {
 }
 
 /// One listener.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ListenerStatus {
     /// Its name in the configuration.
     pub name: String,
@@ -81,7 +176,7 @@ pub struct ListenerStatus {
 }
 
 /// Client connections and their bound.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct ConnectionStatus {
     /// Open now.
     pub active: u64,
@@ -90,7 +185,7 @@ pub struct ConnectionStatus {
 }
 
 /// File descriptors and their bound.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct DescriptorStatus {
     /// Open now; absent when it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]

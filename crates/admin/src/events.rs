@@ -8,7 +8,7 @@
 mod document;
 mod stream;
 
-pub(crate) use stream::stream;
+pub(crate) use stream::{LAST_EVENT_ID, SINCE, STREAM_TYPE, stream};
 
 use std::collections::VecDeque;
 use std::future::pending;

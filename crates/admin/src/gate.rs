@@ -5,7 +5,7 @@
 //! one that DNS rebinding cannot produce and an `Origin` must be our own; then the token decides.
 //! Invariant: a refusal says nothing about which paths exist.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -16,34 +16,93 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::Limited;
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use crate::body::too_large;
 use crate::problem::Problem;
 use crate::routes::PROBES;
 use crate::token::Token;
 
 /// Largest body of an admin request, in bytes; larger is answered 413.
 pub(crate) const BODY: usize = 1024 * 1024;
+/// The same for a configuration: what a file may have.
+const CONFIG_BODY: usize = 4 * 1024 * 1024;
+
+/// The largest body for a path, in bytes.
+pub(crate) fn body_limit(path: &str) -> usize {
+    if path == "/api/v1/config" { CONFIG_BODY } else { BODY }
+}
+
+/// The other end of a connection. The server leaves it on every request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Peer {
+    /// A process on the unix socket, with its user if the kernel told.
+    Unix {
+        /// The user.
+        uid: Option<u32>,
+    },
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// Not known.
+    Unknown,
+}
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    /// No token was asked for: probes, and the metrics listener.
+    Anyone,
+    /// GET and HEAD.
+    Read,
+    /// Everything.
+    Write,
+}
+
+/// Who asks. The gate leaves it on every request that it admits.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// What they may do.
+    pub(crate) role: Role,
+    /// Where they are.
+    pub(crate) peer: Peer,
+}
+
+impl Caller {
+    /// Somebody of whom nothing is known.
+    pub(crate) const NOBODY: Self = Self { role: Role::Anyone, peer: Peer::Unknown };
+}
 
 /// What a listener asks of those who knock.
 #[derive(Debug)]
 pub(crate) enum Gate {
-    /// The unix socket with the right peer, or the metrics listener.
+    /// The unix socket with the right peer.
     Open,
+    /// The metrics listener.
+    Anyone,
     /// The unix socket with another user at its other end.
     Closed,
     /// The admin listener: a token, and a `Host` that is an IP address, `localhost` or one of `names`.
     Token {
-        /// The token.
+        /// The token for everything.
         token: Token,
+        /// The token for reading, if there is one.
+        read_token: Option<Token>,
         /// Further host names, lower case.
         names: Vec<String>,
     },
 }
 
 /// The middleware.
-pub(crate) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
     let mut response = match check(&gate, &request) {
-        Ok(()) => next.run(request.map(|body| Body::new(Limited::new(body, BODY)))).await,
+        Ok(role) => {
+            let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Unknown);
+            request.extensions_mut().insert(Caller { role, peer });
+            let limit = body_limit(request.uri().path());
+            next.run(request.map(|body| Body::new(Limited::new(body, limit)))).await
+        }
         Err(problem) => problem.into_response(),
     };
     let headers = response.headers_mut();
@@ -52,9 +111,10 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next:
     response
 }
 
-fn check(gate: &Gate, request: &Request) -> Result<(), Problem> {
-    match gate {
-        Gate::Open => {}
+fn check(gate: &Gate, request: &Request) -> Result<Role, Problem> {
+    let role = match gate {
+        Gate::Open => Role::Write,
+        Gate::Anyone => Role::Anyone,
         Gate::Closed => {
             return Err(Problem::new(
                 StatusCode::FORBIDDEN,
@@ -62,19 +122,20 @@ fn check(gate: &Gate, request: &Request) -> Result<(), Problem> {
             ));
         }
         // A probe from a load balancer may carry any host name, and learns nothing but "ok".
-        Gate::Token { .. } if PROBES.contains(&request.uri().path()) => {}
-        Gate::Token { token, names } => {
+        Gate::Token { .. } if PROBES.contains(&request.uri().path()) => Role::Anyone,
+        Gate::Token { token, read_token, names } => {
             let host = host(request)?;
             check_host(&host, names)?;
             check_origin(request, &host)?;
-            check_token(request, token)?;
+            check_token(request, token, read_token.as_ref())?
         }
-    }
+    };
+    let limit = body_limit(request.uri().path());
     let length = one(request, &CONTENT_LENGTH)?.and_then(|value| value.parse::<u64>().ok());
-    if length.is_some_and(|length| length > BODY as u64) {
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body may have {BODY} bytes")));
+    if length.is_some_and(|length| length > limit as u64) {
+        return Err(too_large(limit));
     }
-    Ok(())
+    Ok(role)
 }
 
 /// The value of a field that may stand once.
@@ -129,18 +190,24 @@ fn check_origin(request: &Request, host: &str) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::FORBIDDEN, "requests from pages of another site are refused"))
 }
 
-/// RFC 6750 §2.1; the scheme's case does not matter.
-fn check_token(request: &Request, token: &Token) -> Result<(), Problem> {
+/// RFC 6750 §2.1; the scheme's case does not matter. Both tokens are always compared, so that the time
+/// says nothing about either.
+fn check_token(request: &Request, token: &Token, read_token: Option<&Token>) -> Result<Role, Problem> {
     let Some(value) = one(request, &AUTHORIZATION)? else {
         return Err(Problem::unauthorized("Bearer", "a bearer token is needed"));
     };
     let given = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    match given {
-        Some((_, given)) if token.matches(given.trim()) => Ok(()),
-        Some(_) => {
+    let Some((_, given)) = given else {
+        return Err(Problem::unauthorized("Bearer", "a bearer token is needed"));
+    };
+    let given = given.trim();
+    let (writes, reads) = (token.matches(given), read_token.is_some_and(|token| token.matches(given)));
+    match (writes, reads) {
+        (true, _) => Ok(Role::Write),
+        (false, true) => Ok(Role::Read),
+        (false, false) => {
             Err(Problem::unauthorized("Bearer error=\"invalid_token\"", "the token is not the right one"))
         }
-        None => Err(Problem::unauthorized("Bearer", "a bearer token is needed")),
     }
 }
 
@@ -157,10 +224,16 @@ mod tests {
     }
 
     fn status(fields: &[(&str, &str)]) -> u16 {
-        let gate =
-            Gate::Token { token: Token::new("secret").unwrap(), names: vec!["admin.example.com".into()] };
-        check(&gate, &request(fields))
-            .map_or_else(|problem| problem.into_response().status().as_u16(), |()| 200)
+        role(fields).map_or_else(|status| status, |_| 200)
+    }
+
+    fn role(fields: &[(&str, &str)]) -> Result<Role, u16> {
+        let gate = Gate::Token {
+            token: Token::new("secret").unwrap(),
+            read_token: Some(Token::new("reader").unwrap()),
+            names: vec!["admin.example.com".into()],
+        };
+        check(&gate, &request(fields)).map_err(|problem| problem.into_response().status().as_u16())
     }
 
     const AUTH: (&str, &str) = ("authorization", "Bearer secret");
@@ -228,6 +301,17 @@ mod tests {
         }
         assert_eq!(status(&[host]), 401);
         assert_eq!(status(&[host, AUTH, AUTH]), 400);
+    }
+
+    #[test]
+    fn each_token_has_its_role() {
+        let host = ("host", "localhost");
+        assert_eq!(role(&[host, AUTH]), Ok(Role::Write));
+        assert_eq!(role(&[host, ("authorization", "Bearer reader")]), Ok(Role::Read));
+        assert_eq!(role(&[host, ("authorization", "Bearer readers")]), Err(401));
+        assert_eq!(check(&Gate::Open, &request(&[])).ok(), Some(Role::Write));
+        assert_eq!(check(&Gate::Anyone, &request(&[])).ok(), Some(Role::Anyone));
+        assert!(check(&Gate::Closed, &request(&[])).is_err());
     }
 
     #[test]

@@ -6,26 +6,40 @@
 //! the binary implements. Invariant: nobody gets past the `gate` without being the same user (unix
 //! socket) or holding the token (TCP); probes alone are free.
 //!
-//! A request's way: [`server`] accepts → `gate` admits → `routes` answers, faults as `problem`.
-//! An event's way: [`Events::publish`] → the stream of `routes` and [`Webhooks`], which call out.
+//! A request's way: [`server`] accepts → `gate` admits → `routes` reads what the table of
+//! `operations` says → a handler of `answers` asks the [`Control`], faults as `problem` → `audit`.
+//! An event's way: [`Events::publish`] → the stream of `events` and [`Webhooks`], which call out.
 #![forbid(unsafe_code)]
 
 pub mod call;
 pub mod control;
 pub mod events;
+pub mod openapi;
 pub mod server;
 pub mod socket;
 pub mod token;
 pub mod webhook;
 
+mod answers;
+mod audit;
+mod body;
 mod call_out;
 mod connection;
 mod gate;
+mod operation;
+mod operations;
+mod precondition;
 mod problem;
+mod query;
 mod routes;
 
 pub use call::{Answer, CallError, Target, call};
-pub use control::{ConnectionStatus, Control, DescriptorStatus, ListenerStatus, State, Status};
+pub use control::{
+    Changed, ConfigDocument, ConfigFormat, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
+    EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, ListenerStatus, Mistake,
+    NewEndpoint, Refusal, ReplaceOptions, Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus,
+    Services, ServicesSummary, State, Status, WantedState,
+};
 pub use events::{Events, Heard, Published, Subscription};
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};
 pub use socket::{default_socket, known_sockets};

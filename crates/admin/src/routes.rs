@@ -1,93 +1,180 @@
-//! The paths of the admin listener, the unix socket and the metrics listener.
+//! From the table of operations to the paths of the admin listener, the unix socket and the metrics
+//! listener.
 //!
-//! Called once per listener by `server`; the gate stands in front of all of them, unknown paths too.
+//! Called once per listener by `server`. The gate stands in front of all paths, unknown ones too;
+//! behind it every request gets an id, and every change that is asked for an entry in the audit log.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{Method, StatusCode};
-use axum::middleware;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
-use axum::{Json, Router};
-use serde::Serialize;
+use axum::routing::any;
+use thalweg_core::RequestId;
 
-use crate::control::{self, Control};
-use crate::events;
-use crate::gate::{Gate, admit};
-use crate::problem::Problem;
+use crate::audit::{Change, Entry, Who};
+use crate::body;
+use crate::gate::{Caller, Gate, Peer, Role, admit, body_limit};
+use crate::operation::{Access, App, Asked, Handler, Operation, Precondition};
+use crate::operations::{OPERATIONS, is_on_metrics_listener};
+use crate::precondition;
+use crate::problem::{Detail, Problem};
+use crate::query::Query;
 
-/// `Content-Type` of the metrics page.
-const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Probes: no token, on any listener.
 pub(crate) const PROBES: [&str; 3] = ["/livez", "/readyz", "/healthz"];
-
-type Shared = State<Arc<dyn Control>>;
+/// Names a request in answers and in the audit log.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Everything there is, behind `gate`.
-pub(crate) fn admin(control: Arc<dyn Control>, gate: Gate) -> Router {
-    let api = Router::new()
-        .route("/api/v1/status", only("GET, HEAD", get(status)))
-        .route("/api/v1/events", only("GET, HEAD", get(events::stream)))
-        .route("/api/v1/stop", only("POST", post(stop)));
-    finish(api, control, gate)
+pub(crate) fn admin(app: Arc<App>, gate: Gate) -> Router {
+    build(OPERATIONS.iter(), app, gate)
 }
 
 /// Metrics and probes, behind `gate`.
-pub(crate) fn metrics_only(control: Arc<dyn Control>, gate: Gate) -> Router {
-    finish(Router::new(), control, gate)
+pub(crate) fn metrics_only(app: Arc<App>, gate: Gate) -> Router {
+    build(OPERATIONS.iter().filter(|operation| is_on_metrics_listener(operation)), app, gate)
 }
 
-fn finish(api: Router<Arc<dyn Control>>, control: Arc<dyn Control>, gate: Gate) -> Router {
-    api.route("/livez", only("GET, HEAD", get(livez)))
-        .route("/readyz", only("GET, HEAD", get(readyz)))
-        .route("/healthz", only("GET, HEAD", get(readyz)))
-        .route("/metrics", only("GET, HEAD", get(metrics)))
-        .fallback(unknown)
-        .layer(middleware::from_fn_with_state(Arc::new(gate), admit))
-        .with_state(control)
-}
+/// The operations of one path.
+type Methods = Arc<[&'static Operation]>;
 
-/// A path whose other methods are answered 405 with a problem document.
-fn only(allow: &'static str, methods: MethodRouter<Arc<dyn Control>>) -> MethodRouter<Arc<dyn Control>> {
-    methods.fallback(move || async move { Problem::wrong_method(allow) })
-}
-
-async fn status(State(control): Shared) -> Json<control::Status> {
-    Json(control.status())
-}
-
-/// The answer to `POST /api/v1/stop`.
-#[derive(Serialize)]
-struct Stopping {
-    state: control::State,
-}
-
-async fn stop(State(control): Shared) -> (StatusCode, Json<Stopping>) {
-    control.stop();
-    (StatusCode::ACCEPTED, Json(Stopping { state: control::State::Draining }))
-}
-
-async fn livez(State(control): Shared) -> Response {
-    probe(control.alive())
-}
-
-async fn readyz(State(control): Shared) -> Response {
-    probe(control.ready())
-}
-
-fn probe(result: Result<(), String>) -> Response {
-    match result {
-        Ok(()) => "ok\n".into_response(),
-        Err(why) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
+fn build(operations: impl Iterator<Item = &'static Operation>, app: Arc<App>, gate: Gate) -> Router {
+    let mut paths: Vec<(&'static str, Vec<&'static Operation>)> = Vec::new();
+    for operation in operations {
+        match paths.iter_mut().find(|(path, _)| *path == operation.path) {
+            Some((_, methods)) => methods.push(operation),
+            None => paths.push((operation.path, vec![operation])),
+        }
     }
-}
-
-async fn metrics(State(control): Shared) -> impl IntoResponse {
-    ([(CONTENT_TYPE, METRICS_TYPE)], control.metrics())
+    let mut router = Router::new();
+    for (path, methods) in paths {
+        let methods: Methods = methods.into();
+        let answer = async move |State(app): State<Arc<App>>,
+                                 path: Result<RawPathParams, RawPathParamsRejection>,
+                                 request: Request| {
+            answer(&app, &methods, path, request).await.unwrap_or_else(Problem::into_response)
+        };
+        router = router.route(path, any(answer));
+    }
+    router
+        .fallback(unknown)
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), record))
+        .layer(middleware::from_fn_with_state(Arc::new(gate), admit))
+        .with_state(app)
 }
 
 async fn unknown(method: Method, request: Request) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is no {method} {}", request.uri().path()))
+}
+
+/// Checks what the table says of an operation, in the order of the checks' cost, and runs its handler.
+async fn answer(
+    app: &Arc<App>,
+    methods: &Methods,
+    path: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+    let Some(operation) = methods.iter().find(|operation| operation.method == *asked) else {
+        return Err(Problem::wrong_method(allowed(methods)));
+    };
+    let role = request.extensions().get::<Caller>().map_or(Role::Anyone, |caller| caller.role);
+    if operation.access == Access::Write && role != Role::Write {
+        return Err(read_only());
+    }
+    let path = path.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the path is not UTF-8"))?;
+    let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let query = Query::read(request.uri().query(), operation.query)?;
+    let if_match = match operation.precondition {
+        Precondition::None => None,
+        Precondition::Optional | Precondition::Required => precondition::if_match(request.headers())?,
+    };
+    if operation.precondition == Precondition::Required && if_match.is_none() {
+        let detail = "this operation needs an `If-Match` field; GET gives the tag";
+        return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, detail));
+    }
+    let limit = body_limit(request.uri().path());
+    let (parts, body) = request.into_parts();
+    let (content_type, body) = match operation.body {
+        None => (String::new(), Bytes::new()),
+        Some(content) => (body::check_type(&parts.headers, content.types)?, body::read(body, limit).await?),
+    };
+    let asked = Asked { app: Arc::clone(app), parts, path, query, if_match, body, content_type };
+    match operation.handler {
+        Handler::Now(handler) => handler(&asked),
+        Handler::Later(handler) => handler(asked).await,
+    }
+}
+
+/// The methods of a path, as `Allow` lists them.
+fn allowed(methods: &Methods) -> String {
+    let mut names = Vec::new();
+    for operation in methods.iter() {
+        names.push(operation.method.as_str());
+        if operation.method == Method::GET {
+            names.push("HEAD");
+        }
+    }
+    names.join(", ")
+}
+
+fn read_only() -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "this token may read only")
+}
+
+/// The middleware behind the gate: the request's id, what a read token may not do, the audit log.
+async fn record(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let caller = request.extensions().get::<Caller>().cloned().unwrap_or(Caller::NOBODY);
+    let id = request_id(&request);
+    let changes = !request.method().is_safe();
+    let (method, target) = (request.method().to_string(), request.uri().to_string());
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let mut response = match caller.role {
+        Role::Read if !reads => read_only().into_response(),
+        _ => next.run(request).await,
+    };
+    // Those without a token could otherwise push out what others have done.
+    if changes && caller.role != Role::Anyone {
+        let change = response.extensions_mut().remove::<Change>();
+        let (before, after) = change.map_or((None, None), |change| (change.before, change.after));
+        app.audit.record(Entry {
+            at: SystemTime::now(),
+            request_id: id.as_str().to_owned(),
+            who: who(&caller),
+            method,
+            target,
+            before,
+            after,
+            status: response.status().as_u16(),
+            detail: response.extensions_mut().remove::<Detail>().map(|detail| detail.0),
+        });
+    }
+    if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+fn who(caller: &Caller) -> Who {
+    let (uid, peer) = match caller.peer {
+        Peer::Unix { uid } => (uid, None),
+        Peer::Tcp(address) => (None, Some(address.to_string())),
+        Peer::Unknown => (None, None),
+    };
+    Who { role: caller.role, uid, peer }
+}
+
+/// The id that the client gave, if it is one, else a new one.
+fn request_id(request: &Request) -> RequestId {
+    let given = request.headers().get(&REQUEST_ID).and_then(|value| RequestId::from_bytes(value.as_bytes()));
+    given.unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        RequestId::new(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), fastrand::u128(..))
+    })
 }

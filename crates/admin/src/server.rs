@@ -16,6 +16,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,9 +29,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::audit::AuditLog;
 use crate::connection::Connection;
 use crate::control::Control;
-use crate::gate::Gate;
+use crate::gate::{Gate, Peer};
+use crate::operation::App;
 use crate::routes;
 use crate::socket::{self, SocketFile, peer_allowed};
 use crate::token::{self, Token, TokenFile};
@@ -58,7 +63,9 @@ pub struct AdminOptions {
     pub address: Option<SocketAddr>,
     /// The token for TCP; without one, `<state_dir>/admin.token` is used, and made if it is missing.
     pub token: Option<Token>,
-    /// The state directory.
+    /// A token for TCP that may GET and HEAD only. It must differ from `token`.
+    pub read_token: Option<Token>,
+    /// The state directory: the token that is made, and the audit log.
     pub state_dir: PathBuf,
     /// Host names by which the admin listener may be addressed, besides IP addresses and `localhost`.
     pub names: Vec<String>,
@@ -159,10 +166,22 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
             (Some(file.token.clone()), Some(file))
         }
     };
+    if let (Some(token), Some(read_token)) = (&token, &options.read_token)
+        && token.matches(read_token.reveal())
+    {
+        let source =
+            io::Error::new(io::ErrorKind::InvalidInput, "it is the same as the token for everything");
+        return Err(StartError { what: "the admin read token cannot be used".into(), source });
+    }
+    let audit = AuditLog::start(options.state_dir, Arc::clone(&control))
+        .map_err(failed("the audit thread cannot be started".into()))?;
+    let app = Arc::new(App::new(control, audit));
     let local = |listener: &Option<StdTcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
     let addresses = Addresses { socket: options.socket, admin: local(&admin), metrics: local(&metrics) };
     let names = options.names.iter().map(|name| name.to_ascii_lowercase()).collect();
-    let admin = admin.zip(token).map(|(listener, token)| (listener, Gate::Token { token, names }));
+    let read_token = options.read_token;
+    let admin =
+        admin.zip(token).map(|(listener, token)| (listener, Gate::Token { token, read_token, names }));
     let (stop, stopped) = watch::channel(false);
     let listeners = Listeners { unix, admin, metrics };
     let (started, outcome) = std::sync::mpsc::sync_channel(1);
@@ -171,7 +190,7 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
         .spawn(move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => {
                 let _ = started.send(Ok(()));
-                listeners.run(&runtime, &control, &stopped);
+                listeners.run(&runtime, &app, &stopped);
             }
             Err(error) => {
                 let _ = started.send(Err(error));
@@ -199,25 +218,25 @@ struct Listeners {
 
 impl Listeners {
     /// The thread: serves until it is told to stop and the last answers are given.
-    fn run(self, runtime: &Runtime, control: &Arc<dyn Control>, stopped: &watch::Receiver<bool>) {
+    fn run(self, runtime: &Runtime, app: &Arc<App>, stopped: &watch::Receiver<bool>) {
         runtime.block_on(async {
             let mut tasks = Vec::new();
             // Fails only if the descriptor is not a socket or the runtime has no I/O: neither can be.
             if self.unix.set_nonblocking(true).is_ok()
                 && let Ok(unix) = UnixListener::from_std(self.unix)
             {
-                let open = routes::admin(Arc::clone(control), Gate::Open);
-                let closed = routes::admin(Arc::clone(control), Gate::Closed);
+                let open = routes::admin(Arc::clone(app), Gate::Open);
+                let closed = routes::admin(Arc::clone(app), Gate::Closed);
                 tasks.push(tokio::spawn(serve_unix(unix, open, closed, stopped.clone())));
             }
             if let Some((listener, gate)) = self.admin
                 && let Ok(listener) = into_tokio(listener)
             {
-                let router = routes::admin(Arc::clone(control), gate);
+                let router = routes::admin(Arc::clone(app), gate);
                 tasks.push(tokio::spawn(serve_tcp(listener, router, stopped.clone())));
             }
             if let Some(Ok(listener)) = self.metrics.map(into_tokio) {
-                let router = routes::metrics_only(Arc::clone(control), Gate::Open);
+                let router = routes::metrics_only(Arc::clone(app), Gate::Anyone);
                 tasks.push(tokio::spawn(serve_tcp(listener, router, stopped.clone())));
             }
             for task in tasks {
@@ -233,8 +252,9 @@ async fn serve_unix(listener: UnixListener, open: Router, closed: Router, stoppe
     while let Some(accepted) = places.next(async || listener.accept().await).await {
         let Some((stream, _)) = accepted else { continue };
         // SO_PEERCRED: the user that connected, as the kernel saw it then.
-        let allowed = stream.peer_cred().is_ok_and(|peer| peer_allowed(peer.uid(), own));
-        places.serve(stream, if allowed { &open } else { &closed }).await;
+        let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+        let allowed = uid.is_some_and(|uid| peer_allowed(uid, own));
+        places.serve(stream, Peer::Unix { uid }, if allowed { &open } else { &closed }).await;
     }
     places.empty().await;
 }
@@ -242,10 +262,10 @@ async fn serve_unix(listener: UnixListener, open: Router, closed: Router, stoppe
 async fn serve_tcp(listener: TcpListener, router: Router, stopped: watch::Receiver<bool>) {
     let places = Places::new(stopped);
     while let Some(accepted) = places.next(async || listener.accept().await).await {
-        let Some((stream, _)) = accepted else { continue };
+        let Some((stream, peer)) = accepted else { continue };
         // Without it answers are merely slower.
         let _ = stream.set_nodelay(true);
-        places.serve(stream, &router).await;
+        places.serve(stream, Peer::Tcp(peer), &router).await;
     }
     places.empty().await;
 }
@@ -282,14 +302,14 @@ impl Places {
     }
 
     /// Serves a connection in a task of its own, which holds a place.
-    async fn serve<I>(&self, io: I, router: &Router)
+    async fn serve<I>(&self, io: I, peer: Peer, router: &Router)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Ok(place) = Arc::clone(&self.free).acquire_owned().await else { return };
         let (router, stopped) = (router.clone(), self.stopped.clone());
         tokio::spawn(async move {
-            serve_connection(io, router, stopped).await;
+            serve_connection(io, peer, router, stopped).await;
             drop(place);
         });
     }
@@ -300,16 +320,17 @@ impl Places {
     }
 }
 
-async fn serve_connection<I>(io: I, router: Router, mut stopped: watch::Receiver<bool>)
+async fn serve_connection<I>(io: I, peer: Peer, router: Router, mut stopped: watch::Receiver<bool>)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let life = Connection::new(stopped.clone());
     let streaming = life.clone();
-    let routes = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: hyper::Request<_>| {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         request.extensions_mut().insert(life.clone());
-        routes.call(request)
+        router.call(request.map(Body::new))
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -5,26 +5,28 @@
 //! does the same for others. What is no longer kept is told as an event `missed`.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Events, Heard, STREAMS, Subscription};
 use crate::connection::{Connection, Streaming};
-use crate::control::Control;
+use crate::operation::Asked;
 use crate::problem::Problem;
 
 /// Silence after which a comment is sent, so that nobody in between takes the stream for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// `Content-Type` of the stream.
+pub(crate) const STREAM_TYPE: &str = "text/event-stream";
 /// The field that says where a reader was.
-const LAST_EVENT_ID: &str = "last-event-id";
+pub(crate) const LAST_EVENT_ID: &str = "Last-Event-ID";
+/// The parameter that says it.
+pub(crate) const SINCE: &str = "since";
 
 /// What one stream holds until it ends.
 struct Reader {
@@ -36,19 +38,19 @@ struct Reader {
 }
 
 /// The handler.
-pub(crate) async fn stream(
-    State(control): State<Arc<dyn Control>>,
-    Extension(connection): Extension<Connection>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let events = control.events().clone();
+pub(crate) fn stream(asked: &Asked) -> Result<Response, Problem> {
+    let events = asked.app.control.events().clone();
     let Ok(place) = Arc::clone(&events.0.streams).try_acquire_owned() else {
         let detail = format!("there are {STREAMS} event streams already; close one");
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
     };
-    let subscription = match position(&request)? {
+    let subscription = match position(asked)? {
         Some(id) => events.subscribe_after(id),
         None => events.subscribe(),
+    };
+    let Some(connection) = asked.parts.extensions.get::<Connection>().cloned() else {
+        // Not reached: `server` leaves it on every request.
+        return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the connection is not known"));
     };
     let streaming = connection.streaming();
     let reader = Reader { events, subscription, connection, _streaming: streaming, _place: place };
@@ -81,18 +83,10 @@ impl Reader {
 
 /// The number after which the reader wants to hear. The field wins: a browser that comes back sends
 /// it beside the query of its first request.
-fn position(request: &Request) -> Result<Option<u64>, Problem> {
-    let field = match request.headers().get(LAST_EVENT_ID) {
-        Some(value) => Some(value.to_str().unwrap_or("?")),
-        None => None,
-    };
-    let query = request.uri().query().unwrap_or_default();
-    let since = query.split('&').find_map(|pair| pair.strip_prefix("since="));
+fn position(asked: &Asked) -> Result<Option<u64>, Problem> {
+    let field = asked.parts.headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or("?"));
     // A browser that has seen no event yet may send the field empty.
-    let text = field.filter(|text| !text.is_empty()).or(since);
-    text.map(|text| {
-        let detail = "`since` and `Last-Event-ID` take the number of an event";
-        text.parse().map_err(|_| Problem::new(StatusCode::BAD_REQUEST, detail))
-    })
-    .transpose()
+    let Some(text) = field.filter(|text| !text.is_empty()) else { return Ok(asked.query.number(SINCE)) };
+    let wrong = |_| Problem::invalid(LAST_EVENT_ID, "write the number of an event");
+    text.parse().map(Some).map_err(wrong)
 }

@@ -10,9 +10,13 @@ use tokio::sync::watch;
 
 use super::tests::{Running, Sample};
 use super::{CONNECTION_TIME, LAST_ANSWER_TIME, STREAM_TIME, routes, serve_connection};
+use crate::audit::AuditLog;
+use crate::control::Control;
 use crate::events::STREAMS;
 use crate::events::tests::event;
-use crate::gate::Gate;
+use crate::gate::{Gate, Peer};
+use crate::operation::App;
+use crate::socket::tests::Folder;
 
 /// Longest wait for a line.
 const LONG: Duration = Duration::from_secs(30);
@@ -97,7 +101,7 @@ fn a_reader_goes_on_where_it_was() {
     publish(&running, 4);
     for (path, more, first) in [
         ("/api/v1/events?since=0", "", 1),
-        ("/api/v1/events?x=9&since=3", "", 4),
+        ("/api/v1/events?&since=3", "", 4),
         ("/api/v1/events", "Last-Event-ID: 2\r\n", 3),
         ("/api/v1/events?since=0", "Last-Event-ID: 3\r\n", 4),
         ("/api/v1/events?since=2", "Last-Event-ID: \r\n", 3),
@@ -123,6 +127,9 @@ fn what_is_not_a_number_is_refused() {
         ("/api/v1/events?since=", ""),
         ("/api/v1/events?since=-1", ""),
         ("/api/v1/events?since=1x", ""),
+        ("/api/v1/events?since=1&since=1", ""),
+        ("/api/v1/events?x=9&since=3", ""),
+        ("/api/v1/events?since=x", "Last-Event-ID: 1\r\n"),
         ("/api/v1/events", "Last-Event-ID: x\r\n"),
         ("/api/v1/events", "Last-Event-ID: \u{e4}\r\n"),
     ] {
@@ -165,10 +172,19 @@ fn streams_end_with_the_server() {
 }
 
 #[test]
-fn only_the_token_opens_it() {
+fn only_a_token_opens_it() {
     let running = Running::start(Some("other"));
     let (head, _) = Reader::open(&running, "/api/v1/events", "");
     assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
+}
+
+#[test]
+fn asking_for_the_head_takes_no_place() {
+    let running = Running::start(Some("secret"));
+    for _ in 0..=STREAMS {
+        let head = running.send("HEAD /api/v1/events", "", "");
+        assert_eq!((head.status, head.field("content-type")), (200, Some("text/event-stream")));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,7 +193,11 @@ async fn a_quiet_stream_is_kept_alive_and_lives_longer_than_other_connections_bu
     let events = sample.events.clone();
     let (_stop, stopped) = watch::channel(false);
     let (client, server) = tokio::io::duplex(64 * 1024);
-    tokio::spawn(serve_connection(server, routes::admin(sample, Gate::Open), stopped));
+    let folder = Folder::new();
+    let control = sample as Arc<dyn Control>;
+    let audit = AuditLog::start(folder.0.clone(), Arc::clone(&control)).unwrap();
+    let router = routes::admin(Arc::new(App::new(control, audit)), Gate::Open);
+    tokio::spawn(serve_connection(server, Peer::Unknown, router, stopped));
     let (reader, mut writer) = tokio::io::split(client);
     writer.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let begun = tokio::time::Instant::now();

@@ -54,6 +54,6 @@ pub(crate) fn ready(weights: &[u32]) -> Vec<Candidate> {
 }
 
 /// An endpoint with an id of its own.
-pub(crate) fn candidate(weight: impl Strategy<Value = u32> + Debug) -> impl Strategy<Value = Candidate> {
+pub(crate) fn candidate(weight: impl Strategy<Value = u32>) -> impl Strategy<Value = Candidate> {
     (weight, any::<bool>(), any::<u64>()).prop_map(|(weight, ready, id)| Candidate { weight, ready, id })
 }

@@ -2,9 +2,9 @@
 //! break off wherever the seed says. A failure names its seed; `SEED=n` runs that one alone.
 
 use super::*;
-use thalweg_net::Pipe;
 use crate::ring::HIGH_MARK;
 use std::cell::{Cell, RefCell};
+use thalweg_net::Pipe;
 
 /// A stream whose kernel is a random number generator.
 struct Simulated {

@@ -43,14 +43,11 @@ impl Rounds {
                     authority: endpoint.authority().into(),
                     policy: policy.clone(),
                 };
-                let known = || before.remove(&target).and_then(|asked| asked.verdict);
-                let asked = match self.asked.get_mut(&target) {
-                    Some(asked) => asked,
-                    None => {
-                        let verdict = known();
-                        self.asked.entry(target).or_insert(Asked { members: Vec::new(), verdict })
-                    }
-                };
+                let known = before.remove(&target);
+                let asked = self.asked.entry(target).or_default();
+                if let Some(known) = known {
+                    asked.verdict = known.verdict;
+                }
                 // Who is new, but is asked already for another service, is judged as that one is.
                 if let Some((healthy, why)) = &asked.verdict {
                     judge(&entry.standing, *healthy, why);

@@ -234,7 +234,7 @@ impl Shared {
         runtime.end_drain(service, url);
         let rosters = self.fleet().rosters();
         let roster = rosters.iter().find(|roster| *roster.service.name == *service);
-        self.events().publish(drain_finished(roster, url, cut));
+        self.publish(drain_finished(roster, url, cut));
         if removes {
             let of = runtime.overlay.of(service);
             let was_added = of.added.iter().any(|added| *added.url == **url);

@@ -1,0 +1,6 @@
+//! The handlers, one file per part of the API; the table of operations names them.
+
+pub(crate) mod audit;
+pub(crate) mod config;
+pub(crate) mod process;
+pub(crate) mod services;

@@ -1,0 +1,271 @@
+//! Bodies of requests: read within bounds, then parsed, then checked.
+//!
+//! Called by the router for operations that take a body, before their handler. The types named
+//! `*Spec` are what a client may send; handlers get what came of them.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{
+    Deserialize, DeserializeOwned, Deserializer, Error as _, IntoDeserializer as _, MapAccess, Visitor,
+};
+use serde_json::error::Category;
+use tokio::time::timeout;
+
+use crate::control::service::{TIER, WEIGHT};
+use crate::control::{EndpointChange, NewEndpoint, WantedState};
+use crate::problem::Problem;
+
+/// Time for the whole body of a request.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// Refuses a body that says it is something else than one of `types`.
+pub(crate) fn check_type(headers: &HeaderMap, types: &[&str]) -> Result<String, Problem> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let value = values.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if values.next().is_none() && types.contains(&essence.as_str()) {
+        return Ok(essence);
+    }
+    let detail = format!("this operation takes a body with `Content-Type: {}`", types.join("` or `"));
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+}
+
+/// Reads a body to its end. The gate has put the bound around it.
+pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    match timeout(BODY_TIME, body.collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if is_too_long(&error) => Err(too_large(limit)),
+        Ok(Err(_)) => Err(Problem::new(StatusCode::BAD_REQUEST, "the body broke off")),
+        Err(_) => {
+            let detail = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
+        }
+    }
+}
+
+/// 413.
+pub(crate) fn too_large(limit: usize) -> Problem {
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body may have {limit} bytes"))
+}
+
+fn is_too_long(error: &axum::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Parses JSON. What is wrong with a member names the member; what is no JSON gets line and column.
+pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut parser = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut parser);
+    let error = match parsed {
+        Ok(value) => match parser.end() {
+            Ok(()) => return Ok(value),
+            Err(error) => return Err(broken(&error)),
+        },
+        Err(error) => error,
+    };
+    if error.inner().classify() != Category::Data {
+        return Err(broken(error.inner()));
+    }
+    let text = error.inner().to_string();
+    let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
+    // The path of a member that is unknown, missing or there twice is that of the object around it.
+    let named = ["unknown field `", "missing field `", "duplicate field `"]
+        .iter()
+        .find_map(|start| message.strip_prefix(start)?.split('`').next());
+    let path = error.path().to_string();
+    match named {
+        Some(name) => Err(Problem::invalid(name, message)),
+        None if path == "." => Err(Problem::new(StatusCode::BAD_REQUEST, message)),
+        None => Err(Problem::invalid(&path, format!("`{path}`: {message}"))),
+    }
+}
+
+fn broken(error: &serde_json::Error) -> Problem {
+    Problem::malformed(error.line(), error.column(), format!("the body is not JSON: {error}"))
+}
+
+fn check_weight(field: &str, weight: u32) -> Result<u32, Problem> {
+    if weight <= WEIGHT {
+        return Ok(weight);
+    }
+    Err(Problem::invalid(field, format!("`{field}`: a weight is a whole number from 0 to {WEIGHT}")))
+}
+
+/// The body of `POST /api/v1/services/{service}/endpoints`.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[schemars(rename = "NewEndpoint")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewEndpointSpec {
+    /// Its URL, by the rules of the configuration: `http://host:port` or `unix:/path`.
+    url: String,
+    /// Its share among the endpoints of its tier; default 1. 0 gets no traffic.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0, max = 1000))]
+    weight: u32,
+    /// Its tier; default 0. A tier serves when those with lower numbers cannot.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 9))]
+    tier: u8,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl NewEndpointSpec {
+    /// Checks the ranges.
+    pub(crate) fn validate(self) -> Result<NewEndpoint, Problem> {
+        if self.tier > TIER {
+            return Err(Problem::invalid(
+                "tier",
+                format!("`tier`: a tier is a whole number from 0 to {TIER}"),
+            ));
+        }
+        let weight = check_weight("weight", self.weight)?;
+        Ok(NewEndpoint { url: self.url, weight, tier: self.tier })
+    }
+}
+
+/// The body of `PATCH /api/v1/services/{service}/endpoints/{id}`: what is absent stays.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[schemars(rename = "EndpointChange", extend("minProperties" = 1), transform = without_defaults)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EndpointChangeSpec {
+    /// Its share.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "u32", range(min = 0, max = 1000))]
+    weight: Option<u32>,
+    /// How it shall stand.
+    #[serde(default, deserialize_with = "word")]
+    #[schemars(with = "WantedStateSpec")]
+    state: Option<WantedStateSpec>,
+}
+
+/// How an operator wants an endpoint to stand.
+#[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
+#[schemars(rename = "WantedState")]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WantedStateSpec {
+    /// In rotation; health decides the rest.
+    Ready,
+    /// Nothing new; what is under way may finish.
+    Draining,
+    /// Nothing new, whatever health says.
+    Maintenance,
+}
+
+/// `null` is what serde starts from, but it is no value of these members.
+fn without_defaults(schema: &mut Schema) {
+    let properties = schema.as_object_mut().and_then(|schema| schema.get_mut("properties")?.as_object_mut());
+    for property in properties.into_iter().flat_map(|properties| properties.values_mut()) {
+        if let Some(property) = property.as_object_mut() {
+            property.remove("default");
+        }
+    }
+}
+
+/// A member that may be absent but not `null`: neither of the two has a meaning for `null`.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// The same for a word: serde_json takes whatever is no text in the place of one for broken syntax.
+fn word<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(String::deserialize(deserializer)?.into_deserializer()).map(Some)
+}
+
+impl EndpointChangeSpec {
+    /// Checks the range, and that there is something to change.
+    pub(crate) fn validate(self) -> Result<EndpointChange, Problem> {
+        let weight = self.weight.map(|weight| check_weight("weight", weight)).transpose()?;
+        let state = self.state.map(|state| match state {
+            WantedStateSpec::Ready => WantedState::Ready,
+            WantedStateSpec::Draining => WantedState::Draining,
+            WantedStateSpec::Maintenance => WantedState::Maintenance,
+        });
+        if weight.is_none() && state.is_none() {
+            return Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "nothing to change; write `weight` or `state`",
+            ));
+        }
+        Ok(EndpointChange { weight, state })
+    }
+}
+
+/// The body of `PATCH /api/v1/routes/{route}/weights`: shares by name of service, in the order written.
+#[derive(Debug)]
+pub(crate) struct WeightsSpec(Vec<(String, u32)>);
+
+impl WeightsSpec {
+    /// Checks the ranges, and that there is something to change.
+    pub(crate) fn validate(self) -> Result<Vec<(String, u32)>, Problem> {
+        if self.0.is_empty() {
+            return Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "nothing to change; write a service and its share",
+            ));
+        }
+        for (service, weight) in &self.0 {
+            check_weight(service, *weight)?;
+        }
+        Ok(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for WeightsSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shares;
+
+        impl<'de> Visitor<'de> for Shares {
+            type Value = WeightsSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with a share for each service")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WeightsSpec, A::Error> {
+                let (mut seen, mut shares) = (HashSet::new(), Vec::new());
+                while let Some(service) = map.next_key::<String>()? {
+                    if !seen.insert(service.clone()) {
+                        return Err(A::Error::custom(format!("duplicate field `{service}`")));
+                    }
+                    shares.push((service, map.next_value()?));
+                }
+                Ok(WeightsSpec(shares))
+            }
+        }
+
+        deserializer.deserialize_map(Shares)
+    }
+}
+
+impl JsonSchema for WeightsSpec {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Weights".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "description": "Shares by name of service; services that are not named keep theirs.",
+            "minProperties": 1,
+            "additionalProperties": { "type": "integer", "minimum": 0, "maximum": WEIGHT },
+            "examples": [{ "checkout": 95, "checkout-next": 5 }],
+        })
+    }
+}

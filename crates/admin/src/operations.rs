@@ -1,0 +1,314 @@
+//! Every operation of the admin API, in one table.
+//!
+//! The router (`routes`) and the OpenAPI document (`openapi`) are built from it. A new operation is a
+//! row here and a handler, most of them under `answers`.
+
+use axum::http::Method;
+
+use crate::answers::{audit, config, process, services};
+use crate::audit::READ;
+use crate::body::{EndpointChangeSpec, NewEndpointSpec, WeightsSpec};
+use crate::control::{
+    ConfigDocument, ConfigOutcome, EndpointStatus, RouteStatus, ServiceStatus, Services, Status,
+};
+use crate::events;
+use crate::operation::{Access, Answer, Content, Handler, Operation, Precondition, json_of};
+use crate::query::{Kind, Parameter};
+
+const TEXT: Content =
+    Content { types: &["text/plain"], schema: |_| schemars::json_schema!({ "type": "string" }) };
+const METRICS: Content = Content { types: &[process::METRICS_TYPE], ..TEXT };
+const EVENTS: Content = Content {
+    types: &[events::STREAM_TYPE],
+    schema: |_| {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "Server-sent events: `id` the number of an event, `event` its kind, `data` its JSON on one line. \
+                `missed` without an id says how many are no longer kept.",
+        })
+    },
+};
+/// A configuration as it arrives: its own schema is another document.
+const CONFIG: Content = Content {
+    types: config::TYPES,
+    schema: |_| schemars::json_schema!({ "description": "A configuration, in the format of the present one." }),
+};
+/// A configuration as it is shown.
+const SHOWN: Content = Content {
+    types: &["application/yaml", "application/json", "application/toml"],
+    schema: |generator| {
+        let document = generator.subschema_for::<ConfigDocument>();
+        schemars::json_schema!({ "anyOf": [{ "type": "string" }, document, { "type": "object" }] })
+    },
+};
+const ANY_JSON: Content =
+    Content { types: &["application/json"], schema: |_| schemars::json_schema!({ "type": "object" }) };
+
+/// What most rows share.
+const PLAIN: Operation = Operation {
+    id: "",
+    method: Method::GET,
+    path: "",
+    summary: "",
+    access: Access::Read,
+    query: &[],
+    fields: &[],
+    precondition: Precondition::None,
+    body: None,
+    answers: &[],
+    refusals: &[],
+    handler: Handler::Now(process::status),
+};
+
+/// An answer that carries nothing but its content.
+const fn answer(status: u16, when: &'static str, content: Content) -> Answer {
+    Answer { status, when, content: Some(content), tagged: false }
+}
+
+/// An answer with an `ETag`.
+const fn tagged(status: u16, when: &'static str, content: Content) -> Answer {
+    Answer { status, when, content: Some(content), tagged: true }
+}
+
+/// The table.
+pub(crate) static OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "status",
+        path: "/api/v1/status",
+        summary: "The process at a glance.",
+        answers: &[answer(200, "How it stands.", json_of::<Status>())],
+        handler: Handler::Now(process::status),
+        ..PLAIN
+    },
+    Operation {
+        id: "stop",
+        method: Method::POST,
+        path: "/api/v1/stop",
+        summary: "Drains and ends the process.",
+        access: Access::Write,
+        answers: &[answer(202, "The drain has begun.", json_of::<process::Stopping>())],
+        handler: Handler::Now(process::stop),
+        ..PLAIN
+    },
+    Operation {
+        id: "routes",
+        path: "/api/v1/routes",
+        summary: "Routes and where they lead.",
+        answers: &[tagged(200, "All routes.", json_of::<services::Routes>())],
+        handler: Handler::Now(services::routes),
+        ..PLAIN
+    },
+    Operation {
+        id: "set_weights",
+        method: Method::PATCH,
+        path: "/api/v1/routes/{route}/weights",
+        summary: "Changes how a route shares its requests among services.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        body: Some(json_of::<WeightsSpec>()),
+        answers: &[tagged(200, "The route with its new shares.", json_of::<RouteStatus>())],
+        refusals: &[404],
+        handler: Handler::Now(services::weights),
+        ..PLAIN
+    },
+    Operation {
+        id: "services",
+        path: "/api/v1/services",
+        summary: "Services with their endpoints.",
+        answers: &[tagged(200, "All services.", json_of::<Services>())],
+        handler: Handler::Now(services::services),
+        ..PLAIN
+    },
+    Operation {
+        id: "service",
+        path: "/api/v1/services/{service}",
+        summary: "One service with its endpoints.",
+        answers: &[tagged(200, "The service.", json_of::<ServiceStatus>())],
+        refusals: &[404],
+        handler: Handler::Now(services::service),
+        ..PLAIN
+    },
+    Operation {
+        id: "add_endpoint",
+        method: Method::POST,
+        path: "/api/v1/services/{service}/endpoints",
+        summary: "Adds an endpoint to a service.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        body: Some(json_of::<NewEndpointSpec>()),
+        answers: &[tagged(201, "Added; `Location` is its path.", json_of::<EndpointStatus>())],
+        refusals: &[404, 409],
+        handler: Handler::Now(services::add),
+        ..PLAIN
+    },
+    Operation {
+        id: "endpoint",
+        path: "/api/v1/services/{service}/endpoints/{id}",
+        summary: "One endpoint, by its id or its percent-encoded URL.",
+        answers: &[tagged(200, "The endpoint.", json_of::<EndpointStatus>())],
+        refusals: &[404],
+        handler: Handler::Now(services::endpoint),
+        ..PLAIN
+    },
+    Operation {
+        id: "change_endpoint",
+        method: Method::PATCH,
+        path: "/api/v1/services/{service}/endpoints/{id}",
+        summary: "Changes the weight or the wanted state of an endpoint.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        body: Some(json_of::<EndpointChangeSpec>()),
+        answers: &[tagged(200, "The endpoint as it is now.", json_of::<EndpointStatus>())],
+        refusals: &[404, 409],
+        handler: Handler::Now(services::change),
+        ..PLAIN
+    },
+    Operation {
+        id: "remove_endpoint",
+        method: Method::DELETE,
+        path: "/api/v1/services/{service}/endpoints/{id}",
+        summary: "Takes an endpoint out of rotation at once and removes it after its drain.",
+        access: Access::Write,
+        query: &[Parameter {
+            name: "drain",
+            about: "Time for what is under way; then it is cut. Default 30s, at most 1h.",
+            kind: Kind::Duration(services::DRAIN),
+        }],
+        precondition: Precondition::Optional,
+        answers: &[
+            tagged(200, "Removed; how it last was.", json_of::<EndpointStatus>()),
+            tagged(202, "It drains.", json_of::<EndpointStatus>()),
+        ],
+        refusals: &[404, 409],
+        handler: Handler::Now(services::remove),
+        ..PLAIN
+    },
+    Operation {
+        id: "config",
+        path: "/api/v1/config",
+        summary: "The configuration as it was written, secrets redacted. With `Accept: application/json`, a document about it.",
+        answers: &[
+            tagged(200, "The configuration.", SHOWN),
+            Answer { status: 304, when: "It is the one of `If-None-Match`.", content: None, tagged: true },
+        ],
+        handler: Handler::Now(config::show),
+        ..PLAIN
+    },
+    Operation {
+        id: "replace_config",
+        method: Method::PUT,
+        path: "/api/v1/config",
+        summary: "Checks a configuration, runs it and replaces the file. A redacted value means: unchanged.",
+        access: Access::Write,
+        query: &[
+            Parameter {
+                name: "dry_run",
+                about: "Say what would change, and change nothing. Default false.",
+                kind: Kind::Flag,
+            },
+            Parameter {
+                name: "ephemeral",
+                about: "Run it without writing the file. Default false.",
+                kind: Kind::Flag,
+            },
+        ],
+        precondition: Precondition::Required,
+        body: Some(CONFIG),
+        answers: &[tagged(200, "What changes. No `ETag` with `dry_run`.", json_of::<ConfigOutcome>())],
+        refusals: &[409],
+        handler: Handler::Now(config::replace),
+        ..PLAIN
+    },
+    Operation {
+        id: "reload",
+        method: Method::POST,
+        path: "/api/v1/reload",
+        summary: "Reads the configuration again, as on HUP.",
+        access: Access::Write,
+        answers: &[tagged(200, "What changes.", json_of::<ConfigOutcome>())],
+        refusals: &[400, 409],
+        handler: Handler::Now(config::reload),
+        ..PLAIN
+    },
+    Operation {
+        id: "audit",
+        path: "/api/v1/audit",
+        summary: "The newest entries of the audit log, oldest first.",
+        access: Access::Write,
+        query: &[Parameter {
+            name: "last",
+            about: "How many. Default 100, at most 1000.",
+            kind: Kind::Count(READ),
+        }],
+        answers: &[answer(200, "The entries.", json_of::<audit::Entries>())],
+        handler: Handler::Later(audit::last),
+        ..PLAIN
+    },
+    Operation {
+        id: "events",
+        path: "/api/v1/events",
+        summary: "Events as they happen. The answer goes on until the client closes, for about an hour at most.",
+        query: &[Parameter {
+            name: events::SINCE,
+            about: "Number of the event after which to begin; kept ones come first. Default: with what happens from now on.",
+            kind: Kind::Number,
+        }],
+        fields: &[Parameter {
+            name: events::LAST_EVENT_ID,
+            about: "The same, as browsers send it when they connect again. It wins over `since`.",
+            kind: Kind::Number,
+        }],
+        answers: &[answer(200, "The stream.", EVENTS)],
+        refusals: &[503],
+        handler: Handler::Now(events::stream),
+        ..PLAIN
+    },
+    Operation {
+        id: "openapi",
+        path: "/api/v1/openapi.json",
+        summary: "This description.",
+        answers: &[answer(200, "OpenAPI 3.1.", ANY_JSON)],
+        handler: Handler::Now(process::openapi),
+        ..PLAIN
+    },
+    Operation {
+        id: "livez",
+        path: "/livez",
+        summary: "Whether every worker turns.",
+        access: Access::Open,
+        answers: &[answer(200, "It does.", TEXT)],
+        handler: Handler::Now(process::livez),
+        ..PLAIN
+    },
+    Operation {
+        id: "readyz",
+        path: "/readyz",
+        summary: "Whether traffic should be sent here.",
+        access: Access::Open,
+        answers: &[answer(200, "It should.", TEXT)],
+        handler: Handler::Now(process::readyz),
+        ..PLAIN
+    },
+    Operation {
+        id: "healthz",
+        path: "/healthz",
+        summary: "The same as `/readyz`.",
+        access: Access::Open,
+        answers: &[answer(200, "It should.", TEXT)],
+        handler: Handler::Now(process::readyz),
+        ..PLAIN
+    },
+    Operation {
+        id: "metrics",
+        path: "/metrics",
+        summary: "Metrics in the Prometheus text format 0.0.4.",
+        answers: &[answer(200, "The page.", METRICS)],
+        handler: Handler::Now(process::metrics),
+        ..PLAIN
+    },
+];
+
+/// Whether the metrics listener, which asks for no token, has the operation.
+pub(crate) fn is_on_metrics_listener(operation: &Operation) -> bool {
+    operation.access == Access::Open || operation.path == "/metrics"
+}

@@ -1,0 +1,177 @@
+//! The query of a request: known parameters only, each once, checked before the handler runs.
+
+use std::time::Duration;
+
+use thalweg_core::units::parse_duration;
+
+use crate::problem::Problem;
+
+/// A parameter that an operation takes: in its query or as a field.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it does, with its default.
+    pub(crate) about: &'static str,
+    /// What it may hold.
+    pub(crate) kind: Kind,
+}
+
+/// What a parameter may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// `true` or `false`.
+    Flag,
+    /// A duration such as `30s`, up to so many seconds.
+    Duration(u64),
+    /// A whole number from 1 to this one.
+    Count(u64),
+    /// A whole number of 64 bits.
+    Number,
+}
+
+/// What a parameter holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Value {
+    Flag(bool),
+    Duration(Duration),
+    Number(u64),
+}
+
+/// The parameters of one request. Every value that is allowed is written in letters and digits, so
+/// nothing is decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Query(Vec<(&'static str, Value)>);
+
+impl Query {
+    /// Reads a query.
+    ///
+    /// # Errors
+    /// A parameter that the operation does not take, that stands twice, or whose value is none of its kind.
+    pub(crate) fn read(query: Option<&str>, known: &'static [Parameter]) -> Result<Self, Problem> {
+        let mut found = Self::default();
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, text) = pair.split_once('=').unwrap_or((pair, ""));
+            let Some(parameter) = known.iter().find(|parameter| parameter.name == name) else {
+                let names = known.iter().map(|parameter| format!("`{}`", parameter.name)).collect::<Vec<_>>();
+                let takes = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                return Err(Problem::invalid(
+                    name,
+                    format!("unknown parameter; this operation takes {takes}"),
+                ));
+            };
+            if found.value(name).is_some() {
+                return Err(Problem::invalid(name, "the parameter is written twice"));
+            }
+            let value = parameter.kind.read(text).map_err(|detail| Problem::invalid(name, detail))?;
+            found.0.push((parameter.name, value));
+        }
+        Ok(found)
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
+        self.0.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
+    }
+
+    /// A flag; false when it is absent.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.value(name) == Some(Value::Flag(true))
+    }
+
+    /// A duration.
+    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
+        match self.value(name) {
+            Some(Value::Duration(duration)) => Some(duration),
+            _ => None,
+        }
+    }
+
+    /// A whole number.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        match self.value(name) {
+            Some(Value::Number(number)) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+impl Kind {
+    fn read(self, text: &str) -> Result<Value, String> {
+        match self {
+            Self::Flag => match text {
+                "true" => Ok(Value::Flag(true)),
+                "false" => Ok(Value::Flag(false)),
+                _ => Err("write `true` or `false`".into()),
+            },
+            Self::Duration(most) => match parse_duration(text)? {
+                duration if duration <= Duration::from_secs(most) => Ok(Value::Duration(duration)),
+                _ => Err(format!("at most {most}s")),
+            },
+            Self::Count(most) => match text.parse() {
+                Ok(count) if (1..=most).contains(&count) => Ok(Value::Number(count)),
+                _ => Err(format!("write a whole number from 1 to {most}")),
+            },
+            Self::Number => match text.parse() {
+                Ok(number) => Ok(Value::Number(number)),
+                Err(_) => Err(format!("write a whole number from 0 to {}", u64::MAX)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[Parameter] = &[
+        Parameter { name: "drain", about: "", kind: Kind::Duration(3600) },
+        Parameter { name: "dry_run", about: "", kind: Kind::Flag },
+        Parameter { name: "last", about: "", kind: Kind::Count(1000) },
+        Parameter { name: "since", about: "", kind: Kind::Number },
+    ];
+
+    #[test]
+    fn reads_what_is_known() {
+        let query = Query::read(Some("drain=1m30s&dry_run=true&&last=7"), KNOWN).unwrap();
+        assert_eq!(query.duration("drain"), Some(Duration::from_secs(90)));
+        assert!(query.flag("dry_run") && query.number("last") == Some(7));
+        let none = Query::read(None, KNOWN).unwrap();
+        assert!(!none.flag("dry_run") && none.duration("drain").is_none() && none.number("last").is_none());
+        assert_eq!(
+            Query::read(Some("drain=1h"), KNOWN).unwrap().duration("drain"),
+            Some(Duration::from_secs(3600))
+        );
+        for number in [0, 7, u64::MAX] {
+            let query = Query::read(Some(&format!("since={number}")), KNOWN).unwrap();
+            assert_eq!(query.number("since"), Some(number));
+        }
+    }
+
+    #[test]
+    fn refuses_the_rest() {
+        for text in [
+            "drain",
+            "drain=",
+            "drain=5",
+            "drain=-5s",
+            "drain=3601s",
+            "drain=x",
+            "dry_run",
+            "dry_run=1",
+            "dry_run=TRUE",
+            "last=0",
+            "last=1001",
+            "last=-1",
+            "last=x",
+            "since=",
+            "since=-1",
+            "since=18446744073709551616",
+            "drain=1s&drain=1s",
+            "Drain=1s",
+            "x=1",
+            "dry_run=true&x",
+        ] {
+            assert!(Query::read(Some(text), KNOWN).is_err(), "{text}");
+        }
+    }
+}

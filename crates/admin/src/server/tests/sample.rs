@@ -1,0 +1,313 @@
+//! A proxy that only says what it is told to, but keeps its versions as the real one must.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use crate::control::*;
+use crate::events::Events;
+
+/// The proxy.
+pub(in crate::server) struct Sample {
+    pub(in crate::server) events: Events,
+    pub(super) silent: AtomicBool,
+    pub(super) draining: AtomicBool,
+    pub(super) stops: AtomicUsize,
+    pub(super) complaints: Mutex<Vec<String>>,
+    state: Mutex<Live>,
+}
+
+struct Live {
+    version: u64,
+    endpoints: Vec<EndpointStatus>,
+    to: Vec<RouteTarget>,
+    config: String,
+    etag: u64,
+}
+
+fn endpoint(new: NewEndpoint, source: EndpointSource) -> EndpointStatus {
+    // Any stable text will do as an id here.
+    let id =
+        format!("{:016x}", new.url.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte)));
+    EndpointStatus {
+        id,
+        url: new.url,
+        weight: new.weight,
+        tier: new.tier,
+        state: EndpointState::Ready,
+        since: SystemTime::UNIX_EPOCH,
+        cause: None,
+        source,
+        addresses: vec!["10.0.0.1:8080".into()],
+        requests_active: 0,
+        requests_total: 0,
+        failures_total: 0,
+        latency_ms: None,
+    }
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        let first = NewEndpoint { url: "http://10.0.0.1:8080".into(), weight: 1, tier: 0 };
+        let target = |service: &str, weight| RouteTarget { service: service.into(), weight };
+        Self {
+            events: Events::default(),
+            silent: AtomicBool::default(),
+            draining: AtomicBool::default(),
+            stops: AtomicUsize::default(),
+            complaints: Mutex::default(),
+            state: Mutex::new(Live {
+                version: 1,
+                endpoints: vec![endpoint(first, EndpointSource::File)],
+                to: vec![target("checkout", 95), target("checkout-next", 5)],
+                config: "listeners: {}\n".into(),
+                etag: 1,
+            }),
+        }
+    }
+}
+
+impl Sample {
+    fn state(&self) -> MutexGuard<'_, Live> {
+        self.state.lock().unwrap()
+    }
+
+    /// What somebody else does to the configuration.
+    pub(super) fn edit_config(&self) {
+        self.state().etag += 1;
+    }
+}
+
+impl Live {
+    fn service(&self, name: &str) -> Result<(), Refusal> {
+        match name {
+            "checkout" | "a/b ä" => Ok(()),
+            _ => Err(Refusal::Unknown(format!("there is no service `{name}`"))),
+        }
+    }
+
+    fn find(&self, id: &str) -> Result<usize, Refusal> {
+        let unknown = || Refusal::Unknown(format!("there is no endpoint `{id}`"));
+        self.endpoints.iter().position(|found| found.id == id || found.url == id).ok_or_else(unknown)
+    }
+
+    fn check(&self, expected: &Expected<u64>) -> Result<(), Refusal> {
+        if expected.admits(&self.version) { Ok(()) } else { Err(Refusal::Stale { version: self.version }) }
+    }
+}
+
+impl Control for Sample {
+    fn status(&self) -> Status {
+        Status {
+            version: "0.1.0".into(),
+            pid: 7,
+            uptime_seconds: 3,
+            state: State::Running,
+            generation: 1,
+            workers: 2,
+            listeners: vec![ListenerStatus {
+                name: "web".into(),
+                address: "127.0.0.1:8080".into(),
+                protocol: "http".into(),
+            }],
+            connections: ConnectionStatus { active: 1, max: 10 },
+            requests_active: 0,
+            descriptors: DescriptorStatus { used: None, limit: 1024 },
+            services: ServicesSummary::of(&self.services().services),
+        }
+    }
+
+    fn alive(&self) -> Result<(), String> {
+        if self.silent.load(Ordering::Relaxed) {
+            Err("worker 1 has not ticked for 11s".into())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        if self.draining.load(Ordering::Relaxed) { Err("draining".into()) } else { Ok(()) }
+    }
+
+    fn metrics(&self) -> String {
+        "thalweg_requests_active 0\n".into()
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn stop(&self) {
+        self.stops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn complain(&self, line: &str) {
+        self.complaints.lock().unwrap().push(line.to_owned());
+    }
+
+    fn services(&self) -> Services {
+        let state = self.state();
+        let service = |name: &str| ServiceStatus {
+            name: name.into(),
+            balance: "round_robin".into(),
+            state: ServiceState::Up,
+            endpoints: state.endpoints.clone(),
+            requests_active: 0,
+            queued: 0,
+        };
+        Services { version: state.version, services: vec![service("checkout"), service("a/b ä")] }
+    }
+
+    fn routes(&self) -> Vec<RouteStatus> {
+        let to = self.state().to.clone();
+        vec![RouteStatus {
+            name: "checkout canary".into(),
+            matches: "shop.example.com /checkout/*".into(),
+            to,
+        }]
+    }
+
+    fn add_endpoint(
+        &self,
+        service: &str,
+        new: NewEndpoint,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        let mut state = self.state();
+        state.service(service)?;
+        if !new.url.starts_with("http://") {
+            let detail = format!("`{}` is not a URL", new.url);
+            let help = Some("write `http://host:port`".into());
+            return Err(Refusal::Invalid { field: "url".into(), detail, help });
+        }
+        if state.find(&new.url).is_ok() {
+            return Err(Refusal::Duplicate(format!("endpoint `{}` is already there", new.url)));
+        }
+        state.check(expected)?;
+        let endpoint = endpoint(new, EndpointSource::Runtime);
+        state.endpoints.push(endpoint.clone());
+        state.version += 1;
+        Ok(Changed { version: state.version, before: None, endpoint })
+    }
+
+    fn change_endpoint(
+        &self,
+        service: &str,
+        id: &str,
+        change: EndpointChange,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        let mut state = self.state();
+        state.service(service)?;
+        let at = state.find(id)?;
+        state.check(expected)?;
+        let before = state.endpoints[at].clone();
+        if let Some(weight) = change.weight {
+            state.endpoints[at].weight = weight;
+        }
+        match change.state {
+            Some(WantedState::Ready) => state.endpoints[at].state = EndpointState::Ready,
+            Some(WantedState::Draining) => state.endpoints[at].state = EndpointState::Draining,
+            Some(WantedState::Maintenance) => state.endpoints[at].state = EndpointState::Maintenance,
+            None => {}
+        }
+        state.version += 1;
+        Ok(Changed { version: state.version, before: Some(before), endpoint: state.endpoints[at].clone() })
+    }
+
+    fn remove_endpoint(
+        &self,
+        service: &str,
+        id: &str,
+        drain: Duration,
+        expected: &Expected<u64>,
+    ) -> Result<Changed, Refusal> {
+        let mut state = self.state();
+        state.service(service)?;
+        let at = state.find(id)?;
+        state.check(expected)?;
+        let mut endpoint = state.endpoints.remove(at);
+        let before = Some(endpoint.clone());
+        if !drain.is_zero() {
+            endpoint.state = EndpointState::Draining;
+            endpoint.cause = Some(format!("{} s", drain.as_secs()));
+        }
+        state.version += 1;
+        Ok(Changed { version: state.version, before, endpoint })
+    }
+
+    fn set_weights(
+        &self,
+        route: &str,
+        weights: Vec<(String, u32)>,
+        expected: &Expected<u64>,
+    ) -> Result<Reweighted, Refusal> {
+        let mut state = self.state();
+        if route != "checkout canary" {
+            return Err(Refusal::Unknown(format!("there is no route `{route}`")));
+        }
+        let before = state.to.clone();
+        let mut to = before.clone();
+        for (service, weight) in weights {
+            let Some(target) = to.iter_mut().find(|target| target.service == service) else {
+                let detail = format!("the route does not lead to `{service}`");
+                return Err(Refusal::Invalid { field: service, detail, help: None });
+            };
+            target.weight = weight;
+        }
+        state.check(expected)?;
+        (state.to, state.version) = (to.clone(), state.version + 1);
+        let route = RouteStatus { name: route.into(), matches: String::new(), to };
+        Ok(Reweighted { version: state.version, before, route })
+    }
+
+    fn config(&self) -> ConfigDocument {
+        let state = self.state();
+        ConfigDocument {
+            text: state.config.clone(),
+            format: ConfigFormat::Yaml,
+            etag: format!("c{}", state.etag),
+            path: Some("/etc/thalweg/thalweg.yaml".into()),
+            writable: true,
+        }
+    }
+
+    fn replace_config(
+        &self,
+        text: &str,
+        expected: &Expected<String>,
+        options: ReplaceOptions,
+    ) -> Result<ConfigOutcome, Refusal> {
+        let mut state = self.state();
+        if text.contains("broken") {
+            let mistake = Mistake { line: 2, column: 3, message: "unknown key `broken`".into(), help: None };
+            return Err(Refusal::Mistakes(vec![mistake]));
+        }
+        if text.contains("admin:") {
+            return Err(Refusal::Forbidden { keys: vec!["admin.address".into()] });
+        }
+        if text.contains("readonly") && !options.ephemeral {
+            return Err(Refusal::Conflict("the file cannot be written".into()));
+        }
+        let current = format!("c{}", state.etag);
+        if !expected.admits(&current) {
+            return Err(Refusal::StaleConfig { etag: current });
+        }
+        if !options.dry_run {
+            (state.config, state.etag) = (text.to_owned(), state.etag + 1);
+        }
+        let dry_run = options.dry_run;
+        let etag = format!("c{}", state.etag);
+        Ok(ConfigOutcome {
+            etag,
+            generation: 2,
+            dry_run,
+            changes: vec!["a route".into()],
+            warnings: Vec::new(),
+        })
+    }
+
+    fn reload(&self) -> Result<ConfigOutcome, Refusal> {
+        Err(Refusal::Unavailable("the proxy runs without a file".into()))
+    }
+}

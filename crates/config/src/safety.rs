@@ -1,0 +1,126 @@
+//! What a configuration that arrives by API may not bring along, and what is not shown of one.
+//!
+//! Called with trees as they were parsed, before `${…}` is filled in: a reference to the environment
+//! is one of the things looked for. The order for a text that arrived is [`restore`], parse again,
+//! [`check_arrived`], and only then the stages of `load`. Invariant: what stands in the file on disk at
+//! the same place is allowed, and nothing else of what the tables below name. A key that comes to the
+//! configuration and names a file, a variable, a program or a degree of trust needs a row there.
+
+mod path;
+mod secrets;
+
+use crate::parse::{Kind, Node};
+use crate::source::Span;
+use path::{Path, scalar};
+
+pub use secrets::{REDACTED, redact, restore};
+
+/// Settings that only the file on disk may introduce, with everything below them.
+const SETTINGS: &[&str] =
+    &["admin", "state", "user", "trusted_proxies", "include", "route_sources", "access_log.path"];
+/// Keys whose value names a file, a variable or a program, wherever they stand.
+const REFERENCES: &[&str] = &[
+    "file",
+    "env",
+    "exec",
+    "command",
+    "program",
+    "script",
+    "cert",
+    "ca",
+    "ca_file",
+    "client_ca",
+    "socket",
+    "directory",
+];
+/// Ends of keys that say the same.
+const REFERENCE_ENDS: &[&str] = &["_file", "_env", "_command"];
+/// Keys that decide who is believed, wherever they stand.
+const TRUST: &[&str] = &["insecure", "verify", "skip_verify", "trusted", "trust"];
+/// Maps whose keys are chosen by the user: their keys have no meaning of their own.
+const NAMED: &[&str] = &["services", "listeners", "headers", "query", "sni", "weights"];
+
+/// Something that only the file on disk may introduce.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Breach {
+    /// Path of the key, as in `webhooks[0].secret.file`.
+    pub key: String,
+    /// Where it stands in the text that arrived.
+    pub span: Span,
+}
+
+/// Compares a configuration that arrived with the one on disk. Elements of lists are the same when
+/// `name`, `id`, `url`, `address` and `server` are, as far as they have them, else when their positions
+/// are; values of `trusted_proxies` and the like when they are equal. What belongs to one `url`,
+/// `address` or `server` does not belong to another: a token must not be sent somewhere else.
+///
+/// # Errors
+/// Everything that the one on disk does not have at the same place with the same value.
+pub fn check_arrived(on_disk: &Node, arrived: &Node) -> Result<(), Vec<Breach>> {
+    let mut allowed = Vec::new();
+    walk(on_disk, &Path::default(), false, &mut |path, node| allowed.push((path.clone(), node)));
+    let mut breaches = Vec::new();
+    walk(arrived, &Path::default(), false, &mut |path, node| {
+        if !allowed.iter().any(|(known, value)| known == path && same(value, node)) {
+            breaches.push(Breach { key: path.to_string(), span: node.span });
+        }
+    });
+    if breaches.is_empty() { Ok(()) } else { Err(breaches) }
+}
+
+/// Finds everything that may not be introduced: scalars, and what is empty.
+fn walk<'a>(node: &'a Node, path: &Path, forbidden: bool, found: &mut dyn FnMut(&Path, &'a Node)) {
+    match &node.kind {
+        Kind::Map(entries) if !entries.is_empty() => {
+            for (key, child) in entries {
+                let below = path.key(&key.name, child);
+                let forbidden = forbidden || is_forbidden(path, &below, &key.name, node, child);
+                walk(child, &below, forbidden, found);
+            }
+        }
+        Kind::Seq(items) if !items.is_empty() => {
+            for (at, item) in items.iter().enumerate() {
+                walk(item, &path.item(at, item), forbidden, found);
+            }
+        }
+        _ if forbidden || is_reference(node) => found(path, node),
+        _ => {}
+    }
+}
+
+fn is_forbidden(above: &Path, below: &Path, key: &str, map: &Node, value: &Node) -> bool {
+    if SETTINGS.iter().any(|setting| below.is(setting)) {
+        // `stdout` and `stderr` are no files.
+        let stream = matches!(&value.kind, Kind::Str(text) if matches!(text.as_str(), "stdout" | "stderr"));
+        return !(below.is("access_log.path") && stream);
+    }
+    if above.ends_with(NAMED) {
+        return false;
+    }
+    // Only beside a certificate is a key a file.
+    let private_key = key == "key" && map.entry("cert").is_some();
+    let refers = REFERENCES.contains(&key) || REFERENCE_ENDS.iter().any(|end| key.ends_with(end));
+    private_key || refers || TRUST.contains(&key)
+}
+
+/// A scalar that is a reference whatever its key: to the environment, or to a socket in the file system.
+fn is_reference(node: &Node) -> bool {
+    let Kind::Str(text) = &node.kind else { return false };
+    // `$$` is a literal `$`.
+    let environment = text.replace("$$", "").contains("${");
+    environment || text.starts_with("unix:") || text.starts_with("file:")
+}
+
+fn same(a: &Node, b: &Node) -> bool {
+    match (&a.kind, &b.kind) {
+        (Kind::Seq(a), Kind::Seq(b)) => a.is_empty() && b.is_empty(),
+        (Kind::Map(a), Kind::Map(b)) => a.is_empty() && b.is_empty(),
+        _ => match (scalar(a), scalar(b)) {
+            (Some(a), Some(b)) => a == b,
+            _ => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Where a node stands, in a way that survives another order of lists.
+
+use std::fmt;
+
+use super::secrets::REDACTED;
+use crate::parse::{Kind, Node};
+
+/// Keys that tell elements of a list apart.
+const IDENTITIES: &[&str] = &["name", "id", "url", "address", "server"];
+/// Keys that say where something is sent. A secret of one destination is not one of another.
+const DESTINATIONS: &[&str] = &["url", "address", "server"];
+/// Listeners have addresses too, but nothing is sent there.
+const LISTENERS: &str = "listeners";
+
+/// A path of keys and elements. Equality is by identity, the text by position.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path(Vec<Step>);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Key { name: String, destination: Option<String> },
+    Item { at: usize, identity: Option<String> },
+}
+
+impl PartialEq for Step {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Key { name: a, destination: x }, Self::Key { name: b, destination: y }) => {
+                a == b && (x == y || is_hidden(x) || is_hidden(y))
+            }
+            (Self::Item { at: a, identity: x }, Self::Item { at: b, identity: y }) => match (x, y) {
+                (Some(_), Some(_)) if is_hidden(x) || is_hidden(y) => a == b,
+                (Some(x), Some(y)) => x == y,
+                (None, None) => a == b,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// What was redacted says nothing about who it is. It is safe to go on by position: `restore` refuses
+/// the text unless the redacted value itself is a secret of the same place on disk.
+fn is_hidden(identity: &Option<String>) -> bool {
+    identity.as_ref().is_some_and(|identity| identity.contains(REDACTED))
+}
+
+impl PartialEq for Path {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Path {
+    /// An entry of the map here.
+    pub(super) fn key(&self, name: &str, value: &Node) -> Self {
+        let destination = match self.0.first() {
+            Some(Step::Key { name, .. }) if name == LISTENERS => None,
+            _ => identity(value, DESTINATIONS),
+        };
+        self.with(Step::Key { name: name.to_owned(), destination })
+    }
+
+    /// An element of the list here. A scalar is its own identity; a map is known by some of its keys,
+    /// all of them together.
+    pub(super) fn item(&self, at: usize, item: &Node) -> Self {
+        let identity = identity(item, IDENTITIES).or_else(|| scalar(item));
+        self.with(Step::Item { at, identity })
+    }
+
+    fn with(&self, step: Step) -> Self {
+        let mut steps = self.0.clone();
+        steps.push(step);
+        Self(steps)
+    }
+
+    /// Whether this is the path `a.b` of keys.
+    pub(super) fn is(&self, dotted: &str) -> bool {
+        let mut keys = dotted.split('.');
+        let fits = |step: &Step| matches!(step, Step::Key { name, .. } if keys.next() == Some(name.as_str()));
+        self.0.len() == dotted.split('.').count() && self.0.iter().all(fits)
+    }
+
+    /// Whether the last step is one of these keys.
+    pub(super) fn ends_with(&self, keys: &[&str]) -> bool {
+        matches!(self.0.last(), Some(Step::Key { name, .. }) if keys.contains(&name.as_str()))
+    }
+
+    /// Whether the last key, elements of lists aside, is one of these.
+    pub(super) fn last_key_is(&self, keys: &[&str]) -> bool {
+        let last = self.0.iter().rev().find_map(|step| match step {
+            Step::Key { name, .. } => Some(name),
+            Step::Item { .. } => None,
+        });
+        last.is_some_and(|name| keys.contains(&name.as_str()))
+    }
+
+    /// Whether one of the last two keys, elements of lists aside, is one of these.
+    pub(super) fn is_at_or_below(&self, keys: &[&str]) -> bool {
+        let names = self.0.iter().rev().filter_map(|step| match step {
+            Step::Key { name, .. } => Some(name.as_str()),
+            Step::Item { .. } => None,
+        });
+        names.take(2).any(|name| keys.contains(&name))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key { name, .. } if at == 0 => f.write_str(name)?,
+                Step::Key { name, .. } => write!(f, ".{name}")?,
+                Step::Item { at, .. } => write!(f, "[{at}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The values of those of `keys` that a map has.
+fn identity(node: &Node, keys: &[&str]) -> Option<String> {
+    let value = |key: &&str| node.entry(key).and_then(scalar).map(|value| format!("{key}={value}"));
+    let values = keys.iter().filter_map(value).collect::<Vec<_>>();
+    (!values.is_empty()).then(|| values.join("\n"))
+}
+
+/// The value of a scalar as a text that tells kinds apart; `None` for lists and maps.
+pub(super) fn scalar(node: &Node) -> Option<String> {
+    match &node.kind {
+        Kind::Null => Some("null".into()),
+        Kind::Bool(value) => Some(format!("bool {value}")),
+        Kind::Int(value) => Some(format!("int {value}")),
+        Kind::Float(value) => Some(format!("float {value:?}")),
+        Kind::Str(value) => Some(format!("text {value}")),
+        Kind::Seq(_) | Kind::Map(_) => None,
+    }
+}

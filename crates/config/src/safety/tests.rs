@@ -1,0 +1,176 @@
+//! What may arrive, what may not, and that secrets come back as they were.
+
+use super::*;
+use crate::diagnose::Problems;
+use crate::parse::{Format, parse};
+use crate::source::Sources;
+
+const DISK: &str = "\
+admin: { address: \"127.0.0.1:9900\", token: { file: /etc/token } }
+state: { path: /var/lib/thalweg }
+trusted_proxies: [10.0.0.0/8, 192.168.0.0/16]
+access_log: { path: /var/log/access.log }
+listeners: { web: { address: \":80\" }, inner: { address: \"unix:/run/a.sock\" } }
+webhooks:
+  - { url: \"https://a/hook\", secret: { file: /etc/a } }
+  - { url: \"https://b/hook\", secret: { value: \"b secret\" } }
+services: { a: { endpoints: [\"http://10.0.0.1:${PORT}\"] } }
+";
+
+fn node(text: &str) -> Node {
+    let (mut sources, mut problems) = (Sources::default(), Problems::default());
+    let file = sources.add("a.yaml", text);
+    parse(file, Format::Yaml, &sources, &mut problems).expect("parses")
+}
+
+fn breaches(arrived: &str) -> Vec<String> {
+    let found = check_arrived(&node(DISK), &node(arrived)).err().unwrap_or_default();
+    found.into_iter().map(|breach| breach.key).collect()
+}
+
+#[test]
+fn what_is_on_disk_may_come_back_in_another_order_or_not_at_all() {
+    assert!(breaches(DISK).is_empty());
+    assert!(breaches("routes: []").is_empty());
+    assert!(breaches("trusted_proxies: [192.168.0.0/16]").is_empty());
+    let turned = "webhooks: [{ url: x }, { secret: { file: /etc/a }, url: \"https://a/hook\" }]";
+    assert!(breaches(turned).is_empty());
+}
+
+#[test]
+fn harmless_things_may_be_new() {
+    for text in [
+        "listeners: { web: { address: \":80\" }, other: { address: \":81\" } }",
+        "services: { env: { endpoints: [\"http://h:1\"], health: { path: /ping } }, file: { endpoints: [] } }",
+        "routes: [{ match: { path: /a/*, headers: { env: x, file: y } }, to: a }]",
+        "routes: [{ filters: [{ rate_limit: { key: client_ip } }] }]",
+        "access_log: { path: stdout }",
+        "a: \"$${NOT_A_VARIABLE} ^/x$\"",
+    ] {
+        assert!(breaches(text).is_empty(), "{text}: {:?}", breaches(text));
+    }
+}
+
+#[test]
+fn references_settings_and_trust_may_not_be_new() {
+    for (text, key) in [
+        ("admin: { address: \"0.0.0.0:9900\" }", "admin.address"),
+        ("admin: { insecure: true }", "admin.insecure"),
+        ("state: { path: /tmp }", "state.path"),
+        ("state: {}", "state"),
+        ("user: root", "user"),
+        ("trusted_proxies: [10.0.0.0/8, 0.0.0.0/0]", "trusted_proxies[1]"),
+        ("include: [\"/etc/*\"]", "include[0]"),
+        ("access_log: { path: /etc/cron.d/x }", "access_log.path"),
+        ("listeners: { web: { address: \"unix:/run/b.sock\" } }", "listeners.web.address"),
+        (
+            "services: { a: { endpoints: [{ url: \"unix:/run/docker.sock\" }] } }",
+            "services.a.endpoints[0].url",
+        ),
+        ("services: { a: { endpoints: [\"http://h/${HOME}\"] } }", "services.a.endpoints[0]"),
+        ("services: { b: { host: \"${PORT}\" } }", "services.b.host"),
+        ("services: { b: { tls: { ca: /etc/ca.pem } } }", "services.b.tls.ca"),
+        ("services: { b: { tls: { verify: false } } }", "services.b.tls.verify"),
+        (
+            "listeners: { web: { tls: { certificates: [{ cert: a.pem, key: a.key }] } } }",
+            "listeners.web.tls.certificates[0].cert",
+        ),
+        ("routes: [{ filters: [{ auth: { exec: /bin/sh } }] }]", "routes[0].filters[0].auth.exec"),
+        ("routes: [{ filters: [{ auth: { exec: [/bin/sh, -c] } }] }]", "routes[0].filters[0].auth.exec[0]"),
+        ("services: { b: { auth: { password_file: /etc/shadow } } }", "services.b.auth.password_file"),
+        ("webhooks: [{ url: \"https://evil/\", secret: { file: /etc/a } }]", "webhooks[0].secret.file"),
+        ("webhooks: [{ url: \"https://a/hook\", secret: { file: /etc/shadow } }]", "webhooks[0].secret.file"),
+        ("webhooks: [{ url: \"https://a/hook\", secret: { env: HOME } }]", "webhooks[0].secret.env"),
+    ] {
+        assert!(breaches(text).contains(&key.to_owned()), "{text}: {:?}", breaches(text));
+    }
+    let both = breaches("listeners: { web: { tls: { certificates: [{ cert: a.pem, key: a.key }] } } }");
+    assert_eq!(both.len(), 2, "{both:?}");
+}
+
+#[test]
+fn a_value_of_another_kind_is_not_the_same() {
+    let disk = node("state: { path: \"1\" }");
+    assert!(check_arrived(&disk, &node("state: { path: 1 }")).is_err());
+    assert!(check_arrived(&disk, &node("state: { path: \"1\" }")).is_ok());
+}
+
+#[test]
+fn secrets_are_redacted_and_come_back() {
+    let shown = redact(DISK, Format::Yaml, &node(DISK)).expect("can be shown");
+    assert!(!shown.contains("b secret") && shown.contains("secret: { value: \"<redacted>\" }"), "{shown}");
+    assert!(shown.contains("file: /etc/a") && shown.contains("${PORT}"));
+    let edited = shown.replace(":80", ":81");
+    let back = restore((&edited, &node(&edited)), (DISK, &node(DISK))).expect("all are known");
+    assert_eq!(back, DISK.replace(":80", ":81"));
+}
+
+#[test]
+fn every_way_to_write_a_secret_is_redacted_or_the_text_is_not_shown() {
+    for text in [
+        "a: { secret: hidden }",
+        "a: { secret: \"hidden\" }",
+        "a: { secret: 'hidden' }",
+        "a:\n  secret: hidden # why\n  b: 1\n",
+        "a:\n  token:\n    value: hidden\n",
+        "a: { url: \"redis://user:hidden@h/0\" }",
+        "a: [\"http://u:hidden@h\"]",
+        "a:\n  secret: |\n    hidden\n  b: 1\n",
+        "a:\n  secret: >-\n    hidden\n    hidden\n",
+        "x: &x hidden\na: { secret: *x }\n",
+        "x: &x hidden\na: { secret: *x, token: *x }\n",
+        "a: { secret: \"hid\\u0064en hidden\" }",
+        "a: { secrets: [hidden, hidden] }",
+    ] {
+        if let Some(shown) = redact(text, Format::Yaml, &node(text)) {
+            assert!(!shown.contains("hidden"), "{text} -> {shown}");
+        }
+    }
+    let toml = "[a]\nsecret = \"hidden\"\nb = 1\n";
+    let (mut sources, mut problems) = (Sources::default(), Problems::default());
+    let file = sources.add("a.toml", toml);
+    let root = parse(file, Format::Toml, &sources, &mut problems).unwrap();
+    assert_eq!(redact(toml, Format::Toml, &root).as_deref(), Some("[a]\nsecret = \"<redacted>\"\nb = 1\n"));
+}
+
+#[test]
+fn a_redacted_value_in_another_place_is_refused() {
+    let moved = "webhooks: [{ url: \"https://evil/\", secret: { value: \"<redacted>\" } }]";
+    let refused = restore((moved, &node(moved)), (DISK, &node(DISK))).unwrap_err();
+    assert_eq!(refused[0].key, "webhooks[0].secret.value");
+}
+
+#[test]
+fn a_secret_does_not_follow_to_another_destination() {
+    let disk = "services: { a: { discover: { consul: { address: \"https://consul\", token: hidden } } } }\n\
+                webhooks: [{ name: a, url: \"https://a\", secret: hidden }]\n";
+    let shown = redact(disk, Format::Yaml, &node(disk)).expect("can be shown");
+    let back = restore((&shown, &node(&shown)), (disk, &node(disk))).expect("all are known");
+    assert_eq!(node(&back), node(&disk.replace("hidden", "\"hidden\"")));
+    for (from, key) in
+        [("https://consul", "services.a.discover.consul.token"), ("https://a", "webhooks[0].secret")]
+    {
+        let moved = shown.replace(from, "https://evil");
+        let refused = restore((&moved, &node(&moved)), (disk, &node(disk))).unwrap_err();
+        assert_eq!((refused.len(), refused[0].key.as_str()), (1, key));
+    }
+    let by_file = disk.replace("hidden", "{ file: /etc/token }");
+    let moved = by_file.replace("https://consul", "https://evil");
+    let refused = check_arrived(&node(&by_file), &node(&moved)).unwrap_err();
+    assert_eq!(refused[0].key, "services.a.discover.consul.token.file");
+}
+
+#[test]
+fn redacted_elements_of_lists_come_back_by_position() {
+    let disk = "a: { secrets: [one, two] }\nb: [{ url: \"http://u:p@h\", secret: three }]\n";
+    let shown = redact(disk, Format::Yaml, &node(disk)).expect("can be shown");
+    assert_eq!(shown.matches(REDACTED).count(), 4, "{shown}");
+    let back = restore((&shown, &node(&shown)), (disk, &node(disk))).expect("all are known");
+    assert_eq!(
+        back,
+        "a: { secrets: [\"one\", \"two\"] }\nb: [{ url: \"http://u:p@h\", secret: \"three\" }]\n"
+    );
+    // The name of a thing is no secret: hiding it does not make one thing another.
+    let hidden = "b: [{ name: \"<redacted>\", url: \"http://evil\", secret: \"<redacted>\" }]";
+    assert!(restore((hidden, &node(hidden)), (disk, &node(disk))).is_err());
+}
