@@ -114,6 +114,8 @@ pub struct ServiceState<W: Wire = Socket> {
     /// The version of the standings at the last look, and when to look again without a new one.
     seen: Cell<u32>,
     look_at: Cell<Option<Instant>>,
+    /// Whether all workers count together what is under way.
+    counts_loads: bool,
     /// In their slow start, by index, with the time at which they became ready.
     starting: RefCell<Vec<(u32, Instant)>>,
 }
@@ -122,6 +124,7 @@ impl<W: Wire> ServiceState<W> {
     /// The service on this worker. Members that `before` had keep their connections.
     pub fn new(roster: Arc<Roster>, worker: usize, before: Option<&Self>) -> Self {
         let seed = Seed(worker as u64);
+        let needs = roster.service.balance.algorithm.needs;
         let state = Self {
             service: roster.service.clone(),
             retries: RetryBudget::new(&roster.service.retry),
@@ -134,6 +137,7 @@ impl<W: Wire> ServiceState<W> {
             candidates: RefCell::default(),
             seen: Cell::new(0),
             look_at: Cell::new(None),
+            counts_loads: needs.load || roster.service.balance.bounded_load.is_some(),
             starting: RefCell::default(),
         };
         let before = before.map(|before| before.members.borrow().clone());
@@ -275,9 +279,7 @@ impl<W: Wire> ServiceState<W> {
 
     /// Counts an attempt at the member, until it is dropped.
     pub fn visit(&self, member: Rc<Member<W>>, now: Instant) -> Visit<W> {
-        let needs = self.service.balance.algorithm.needs;
-        let loads = needs.load || self.service.balance.bounded_load.is_some();
-        Visit::new(member, self.worker as u16, loads, now)
+        Visit::new(member, self.worker as u16, self.counts_loads, now)
     }
 
     /// Closes idle connections that have ended or passed their deadline.

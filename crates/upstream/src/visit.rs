@@ -42,7 +42,9 @@ impl<W: Wire> Visit<W> {
             return self.failed(service, now, "it answered with a status that counts as a failure");
         }
         self.member.standing.count(self.worker.into(), Some(latency));
-        self.member.observe(latency, now);
+        if service.balance.algorithm.needs.latency {
+            self.member.observe(latency, now);
+        }
         self.trial.set(false);
         if self.member.standing.succeeded(now) { Told::Back } else { Told::Nothing }
     }

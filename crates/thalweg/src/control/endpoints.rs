@@ -250,6 +250,7 @@ impl Shared {
     /// The runtime has changed: it runs from now on, and is kept.
     fn commit(&self, runtime: &mut Runtime) {
         runtime.version += 1;
+        runtime.overlay.tidy();
         self.fleet().set_plan(runtime.plan());
         if let Err(text) = runtime.keep() {
             self.say(&text);

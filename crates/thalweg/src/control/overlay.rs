@@ -90,6 +90,14 @@ impl OverlaySpec {
         plan
     }
 
+    /// Forgets services of which nothing is changed any more.
+    pub(crate) fn tidy(&mut self) {
+        for of in self.services.values_mut() {
+            of.changed.retain(|_, change| *change != ChangedEndpointSpec::default());
+        }
+        self.services.retain(|_, of| *of != ServiceOverlaySpec::default());
+    }
+
     /// The changes of a service, to be changed.
     pub(crate) fn of(&mut self, service: &str) -> &mut ServiceOverlaySpec {
         self.services.entry(service.to_owned()).or_default()
