@@ -186,6 +186,7 @@ impl Control {
         if !first && names != names_in(self.looked_after.services.iter()) {
             self.watch = Watch::start(&names, &self.shared.fleet().names());
         }
+        self.shared.retire_series(&plan);
         self.looked_after = plan;
         self.rounds.ask(&self.shared.fleet().rosters());
         self.webhooks.replace(self.shared.webhooks());

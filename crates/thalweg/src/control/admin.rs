@@ -4,6 +4,7 @@ use super::configuration::{Origin, Refused, mistakes};
 use super::runtime::Runtime;
 use super::steward::Steward;
 use crate::cli::complain;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use thalweg_admin::{
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
-use thalweg_observe::Registry;
+use thalweg_observe::{Registry, Series};
 use thalweg_proxy::{Fleet, Plan};
 use thalweg_upstream::Roster;
 use tokio::sync::Notify;
@@ -103,6 +104,28 @@ impl Shared {
     /// Tells an event to all who want to hear of it.
     pub(crate) fn publish(&self, event: Event) {
         self.events.publish(event);
+    }
+
+    /// Metrics of what the plan does not have go, when the last exchange has let go of them.
+    pub(crate) fn retire_series(&self, plan: &Plan) {
+        let listeners: HashSet<&str> = plan.listeners.iter().map(|listener| &*listener.name).collect();
+        let routes: HashSet<&str> = plan.routes.iter().map(|route| &*route.name).collect();
+        let services: HashMap<&str, HashSet<&str>> = plan
+            .services
+            .iter()
+            .map(|service| {
+                (&*service.name, service.endpoints.iter().map(|endpoint| &*endpoint.url).collect())
+            })
+            .collect();
+        self.registry.retain(|series| match series {
+            Series::Listener(name) => listeners.contains(name),
+            // What no route takes is counted under the empty name.
+            Series::Route(name) => name.is_empty() || routes.contains(name),
+            Series::Service(name) => services.contains_key(name),
+            Series::Endpoint { service, endpoint } => {
+                services.get(service).is_some_and(|endpoints| endpoints.contains(endpoint))
+            }
+        });
     }
 
     /// Shows in the metrics who gets traffic.
