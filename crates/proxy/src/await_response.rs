@@ -5,6 +5,7 @@
 
 use crate::connect::Upstream;
 use crate::exchange::{Client, Exchange};
+use crate::forward::calls_for_another;
 use crate::pace::Pace;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
@@ -42,6 +43,7 @@ pub(crate) async fn await_response(
 ) -> Result<(), Fault> {
     x.answered.clear();
     x.response.clear();
+    x.first_byte = None;
     let mut wait = Wait::default();
     poll_fn(|context| {
         if client.socket.expired() {
@@ -152,18 +154,18 @@ fn receive(
         if x.first_byte.is_none() {
             x.first_byte = Some(x.started.elapsed());
         }
-        if read_heads(worker, client, x, &scratch[..n], wait)? {
+        if read_heads(worker, client, x, (&scratch[..n], upstream.visit.index), wait)? {
             return Poll::Ready(Ok(()));
         }
     }
 }
 
-/// Reads heads from what was received; says whether the final one is among them.
+/// Reads heads from what was received of a member; says whether the final one is among them.
 fn read_heads(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
-    bytes: &[u8],
+    (bytes, member): (&[u8], u32),
     wait: &mut Wait,
 ) -> Result<bool, Fault> {
     let mut kept = std::mem::take(&mut x.answered);
@@ -185,6 +187,8 @@ fn read_heads(
             if wait.interim > INTERIM_RESPONSES {
                 return Err(Fault::response("too many interim responses"));
             }
+            // Another attempt could contradict it.
+            x.replayable = false;
             pass_interim(client, x, head);
             at += x.response.len;
             x.response.clear();
@@ -193,7 +197,7 @@ fn read_heads(
         if x.response.status == 101 {
             check_switch(x, head)?;
         }
-        if calls_for_another(x, wait) {
+        if calls_for_another(worker, x, member) {
             let detail = "the endpoint's status calls for another attempt";
             return Err(Fault::new(FaultKind::HttpResponseStatus, detail));
         }
@@ -208,14 +212,6 @@ fn read_heads(
     }
     x.answered = kept;
     Ok(done)
-}
-
-/// Whether the response is to be had from another endpoint instead, and that may be.
-fn calls_for_another(x: &Exchange, wait: &Wait) -> bool {
-    let Some(local) = x.service() else { return false };
-    let statuses = &local.state.service.retry.statuses;
-    let may = !x.is_last_try && x.replayable && wait.interim == 0 && x.request.method.is_idempotent();
-    may && !statuses.is_empty() && statuses.contains(x.response.status)
 }
 
 /// 100, 103 and their like go to the client at once; HTTP/1.0 does not know them.

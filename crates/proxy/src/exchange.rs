@@ -171,11 +171,12 @@ pub(crate) struct Exchange {
     /// Members tried, by their index.
     pub(crate) tried: Vec<u32>,
 
-    /// No other attempt may follow this one: whatever the endpoint answers is passed on.
-    pub(crate) is_last_try: bool,
+    /// Attempts that may be made, the one under way among them.
+    pub(crate) left: u32,
     /// The endpoint that the client's cookie is to name from now on.
     pub(crate) keep_at: Option<NonZeroU64>,
-    /// Whether all that came of the request is in `received`, so that it can be sent again.
+    /// Whether it can be sent again: all that came of it is in `received`, and nothing of a response has gone to
+    /// the client.
     pub(crate) replayable: bool,
     /// When the exchange must be over (`timeouts.request`).
     pub(crate) ends_at: Option<Instant>,
@@ -226,7 +227,7 @@ impl Exchange {
             waited: Duration::ZERO,
             attempts: Attempts::default(),
             tried: Vec::new(),
-            is_last_try: false,
+            left: 0,
             keep_at: None,
             replayable: false,
             ends_at: None,
@@ -263,7 +264,7 @@ impl Exchange {
         self.waited = Duration::ZERO;
         self.attempts.clear();
         self.tried.clear();
-        self.is_last_try = false;
+        self.left = 0;
         self.keep_at = None;
         self.replayable = false;
         self.ends_at = None;

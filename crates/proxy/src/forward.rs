@@ -29,7 +29,7 @@ pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) 
     let local = service(&view, x)?;
     let state = &local.state;
     let policy = &state.service.retry;
-    let mut left = policy.attempts;
+    x.left = policy.attempts;
     let mut fresh = false;
     let mut last = None;
     state.retries.sent();
@@ -38,7 +38,6 @@ pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) 
             return Err(none_left(state, last));
         };
         let member = chosen.visit.member().clone();
-        x.is_last_try = left <= 1;
         let fault = match attempt(worker, client, x, chosen, fresh).await {
             Ok(upstream) => return Ok(upstream),
             Err(fault) => fault,
@@ -56,12 +55,12 @@ pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) 
             // What reached no endpoint is no load on any.
             let cheap =
                 matches!(fault.kind, FaultKind::ConnectionRefused | FaultKind::DestinationIpUnroutable);
-            left -= u32::from(!cheap);
-            if left == 0 {
+            x.left = x.left.saturating_sub(u32::from(!cheap));
+            if x.left == 0 {
                 return Err(fault);
             }
-            if !cheap && !state.retries.may_retry(worker.reactor.now()) {
-                worker.meters.limit(Limit::Retries);
+            let is_paid = cheap || fault.kind == FaultKind::HttpResponseStatus;
+            if !is_paid && !pay(worker, state) {
                 return Err(fault);
             }
         }
@@ -97,6 +96,32 @@ async fn attempt(
     let outcome = await_response(worker, client, x, &mut upstream).await;
     tell(worker, local, x, (&upstream.visit, began, outcome.as_ref().err()));
     outcome.map(|()| upstream)
+}
+
+/// Whether the response has a status for which it is to be had from another endpoint instead of this member's, and
+/// that may be; then it has been paid for. Asked before the response is given up: where no other attempt can
+/// follow, it is what the client gets.
+pub(crate) fn calls_for_another(worker: &Worker, x: &Exchange, member: u32) -> bool {
+    let Some(local) = x.service() else { return false };
+    let statuses = &local.state.service.retry.statuses;
+    if statuses.is_empty() || !statuses.contains(x.response.status) {
+        return false;
+    }
+    let now = worker.reactor.now();
+    let may = x.left > 1 && x.replayable && x.request.method.is_idempotent();
+    may && x.attempts.len() < TRIES
+        && x.overdue(now).is_none()
+        && local.state.has_other(now, &x.tried, member)
+        && pay(worker, &local.state)
+}
+
+/// Pays for another attempt, where the budget allows one.
+fn pay(worker: &Worker, state: &ServiceState) -> bool {
+    let paid = state.retries.may_retry(worker.reactor.now());
+    if !paid {
+        worker.meters.limit(Limit::Retries);
+    }
+    paid
 }
 
 /// Tells what came of an attempt to all who choose members.

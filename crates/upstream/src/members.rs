@@ -73,12 +73,26 @@ impl Latency {
         };
         self.value.set(value);
     }
+
+    /// As [`Self::observe`] of a time that is not known whole: it was at least this.
+    fn observe_at_least(&self, latency: Duration, now: Instant) {
+        let us = latency.as_micros() as f32;
+        if self.now(now).is_none_or(|known| us >= known) {
+            self.at.set(Some(now));
+            self.value.set(us);
+        }
+    }
 }
 
 impl<W: Wire> Member<W> {
     /// Where to connect.
     pub fn address(&self) -> &PeerAddress {
         &self.standing.address
+    }
+
+    /// It had not answered after this time.
+    pub(crate) fn observe_at_least(&self, latency: Duration, now: Instant) {
+        self.latency.observe_at_least(latency, now);
     }
 
     /// It has answered after this time.
@@ -258,6 +272,13 @@ impl<W: Wire> ServiceState<W> {
         let able = able.filter(|m| self.fails_open() || !is_unwell(m));
         let tier = |member: &Member<W>| self.service.endpoints[member.endpoint as usize].tier;
         able.min_by_key(|m| (tier(m), m.standing.out_until())).cloned()
+    }
+
+    /// Whether there is a member in good standing beside this one and those tried.
+    pub fn has_other(&self, now: Instant, tried: &[u32], member: u32) -> bool {
+        let members = self.members.borrow();
+        let mut others = members.iter().filter(|m| m.index != member && !tried.contains(&m.index));
+        others.any(|m| self.may_ever(m) && m.standing.condition(now).is_in())
     }
 
     fn fails_open(&self) -> bool {

@@ -161,6 +161,13 @@ pub enum Condition {
     Unwell,
 }
 
+impl Condition {
+    /// Whether it may be used like any other, or tried.
+    pub fn is_in(self) -> bool {
+        matches!(self, Self::Ready | Self::ReadySince(_) | Self::OnTrial)
+    }
+}
+
 /// Why somebody is out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Reason {

@@ -60,6 +60,12 @@ impl<W: Wire> Visit<W> {
         if ejected { Told::Ejected } else { Told::Nothing }
     }
 
+    /// It had not answered after this time, and is no longer asked: no failure, but whoever chooses by latency is
+    /// to know.
+    pub fn outlasted(&self, time: Duration, now: Instant) {
+        self.member.observe_at_least(time, now);
+    }
+
     /// It has not accepted a connection. Says whether it was in good standing.
     pub fn refused(&self, now: Instant, cause: &str) -> bool {
         self.trial.set(false);
