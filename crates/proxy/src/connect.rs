@@ -51,7 +51,7 @@ pub(crate) async fn connect(
             let opened = open(worker, client, x, &visit).await;
             attempt.connect = began.elapsed();
             x.attempts.push(attempt);
-            count(worker, local, &visit, &opened);
+            count(worker, local, &visit, opened.as_ref().err());
             opened?.with(places)
         }
         Err(fault) => {
@@ -108,23 +108,15 @@ pub(crate) fn put_back(worker: &Worker, x: &Exchange, upstream: Upstream) {
 }
 
 async fn open(worker: &Worker, client: &Client, x: &Exchange, member: &Member) -> Result<Connection, Fault> {
-    worker.make_upstream_room();
+    let connection = begin(worker, x, member)?;
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
-    let silence = timeouts.idle.max(timeouts.first_byte);
-    let buffers = worker.shared.loads.budget.socket_buffers;
-    let manner = Manner { silence, narrow: worker.chunks.is_crowded(), buffers };
-    let socket = thalweg_net::connect::start(&worker.reactor, member.address(), x.owner, manner);
-    let socket = socket.map_err(fault_of)?;
     x.set_deadline(client, worker.reactor.now(), timeouts.connect);
-    let mut connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
-    connection.narrow = manner.narrow;
     let connected = poll_fn(|_| {
-        if let Poll::Ready(done) = connection.socket.poll_connected() {
-            return Poll::Ready(done.map_err(fault_of));
+        if let Poll::Ready(done) = poll_connected(&connection) {
+            return Poll::Ready(done);
         }
         if client.socket.expired() {
-            let late = Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time");
-            return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or(late)));
+            return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or(LATE)));
         }
         if client.socket.peer_closed() && x.framing.is_empty() {
             return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, "the client left while connecting")));
@@ -136,21 +128,47 @@ async fn open(worker: &Worker, client: &Client, x: &Exchange, member: &Member) -
     connected.map(|()| connection)
 }
 
-fn count(worker: &Worker, local: &LocalService, visit: &Visit, opened: &Result<Connection, Fault>) {
+/// No answer to the connect in time.
+pub(crate) const LATE: Fault = Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time");
+
+/// Begins to connect to the member.
+///
+/// # Errors
+/// When it is clear at once that there will be no connection.
+pub(crate) fn begin(worker: &Worker, x: &Exchange, member: &Member) -> Result<Connection, Fault> {
+    worker.make_upstream_room();
+    let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
+    let silence = timeouts.idle.max(timeouts.first_byte);
+    let buffers = worker.shared.loads.budget.socket_buffers;
+    let manner = Manner { silence, narrow: worker.chunks.is_crowded(), buffers };
+    let socket = thalweg_net::connect::start(&worker.reactor, member.address(), x.owner, manner);
+    let socket = socket.map_err(fault_of)?;
+    let mut connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
+    connection.narrow = manner.narrow;
+    Ok(connection)
+}
+
+/// Whether a connection that was begun is there; an error when there will be none.
+pub(crate) fn poll_connected(connection: &Connection) -> Poll<Result<(), Fault>> {
+    connection.socket.poll_connected().map_err(fault_of)
+}
+
+/// Tells what came of a connect: that it succeeded, or why not.
+pub(crate) fn count(worker: &Worker, local: &LocalService, visit: &Visit, fault: Option<&Fault>) {
     let meters = local.meters.get(visit.endpoint as usize);
     let up = |value| {
         local.up.get(visit.endpoint as usize).inspect(|gauge| gauge.set(value));
     };
     let now = worker.reactor.now();
-    match opened {
-        Ok(_) => {
+    match fault {
+        None => {
             meters.inspect(|meters| meters.connects.add(1));
             if visit.standing.accepted(now) {
                 up(1);
                 worker.notice(|| format!("{}: it accepts connections again", worker.name_of(local, visit)));
             }
         }
-        Err(fault) if fault.kind.rule().hurts_endpoint => {
+        Some(fault) if fault.kind.rule().hurts_endpoint => {
             meters.inspect(|meters| meters.connect_failures.add(1));
             shun(local, visit);
             if visit.refused(now, fault.detail) {
@@ -158,7 +176,7 @@ fn count(worker: &Worker, local: &LocalService, visit: &Visit, opened: &Result<C
                 worker.notice(|| format!("{}: {fault}; set aside", worker.name_of(local, visit)));
             }
         }
-        Err(_) => {}
+        Some(_) => {}
     }
 }
 
@@ -167,7 +185,7 @@ fn fault_of(error: io::Error) -> Fault {
         Some(Errno::CONNREFUSED | Errno::NOENT | Errno::CONNRESET | Errno::AGAIN) => {
             Fault::new(FaultKind::ConnectionRefused, "the endpoint refused the connection")
         }
-        Some(Errno::TIMEDOUT) => Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time"),
+        Some(Errno::TIMEDOUT) => LATE,
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL) => Fault::new(
             FaultKind::ConnectionLimitReached,
             "no descriptor or local port for another connection",
