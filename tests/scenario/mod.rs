@@ -13,6 +13,7 @@ mod endpoint;
 mod failure;
 mod fairness;
 mod flood;
+mod hedging;
 mod hostile_clients;
 mod leaks;
 mod limits;

@@ -39,11 +39,23 @@ impl Asked {
 impl House {
     /// So many endpoints, of one service with these further keys; `more` are further top-level keys.
     pub(super) fn start(endpoints: usize, service: &str, more: &str) -> Self {
+        Self::start_bounded(endpoints, "", service, more)
+    }
+
+    /// As [`Self::start`], with these further keys for each endpoint.
+    pub(super) fn start_bounded(endpoints: usize, each: &str, service: &str, more: &str) -> Self {
         let (sender, accepted) = mpsc::channel();
         let listeners: Vec<_> = (0..endpoints).map(|_| Listener::start(sender.clone())).collect();
-        let urls: Vec<_> = listeners.iter().map(|listener| format!("http://{}", listener.address())).collect();
+        let urls: Vec<_> =
+            listeners.iter().map(|listener| format!("http://{}", listener.address())).collect();
         let urls: Vec<_> = urls.iter().map(|url| &**url).collect();
-        let config = config(&urls, more).replace("services: { s: {", &format!("services: {{ s: {{ {service},"));
+        let mut config =
+            config(&urls, more).replace("services: { s: {", &format!("services: {{ s: {{ {service},"));
+        if !each.is_empty() {
+            for url in urls {
+                config = config.replace(&format!("\"{url}\""), &format!("{{ url: \"{url}\", {each} }}"));
+            }
+        }
         Self { proxy: Proxy::start(&config), accepted, _listeners: listeners }
     }
 

@@ -39,6 +39,10 @@ pub struct EndpointMeters {
     pub connect_failures: Counter,
     /// Requests sent here because another attempt had failed.
     pub retries: Counter,
+    /// Second copies sent here because another endpoint was slow to answer.
+    pub hedges: Counter,
+    /// Those of them whose response came first.
+    pub hedges_won: Counter,
     /// Requests sent on a connection that had been used before.
     pub reused: Counter,
     /// From sending the request to the first byte of the response.
@@ -110,6 +114,7 @@ limits! {
     ServiceConnections "service_connections" "`max_connections` of a service";
     EndpointConnections "endpoint_connections" "`max_connections` of an endpoint";
     Retries "retries" "the retry budget of a service";
+    Hedges "hedges" "the hedge budget of a service";
     Rate "rate" "requests in a span of time";
     Refusals "refusals" "refusals answered at once; past it connections are closed without an answer";
     Series "series" "names that metrics are kept for";

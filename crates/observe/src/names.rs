@@ -71,6 +71,10 @@ metrics! {
         "Requests sent on a connection that had been used before.";
     UPSTREAM_RETRIES "thalweg_upstream_retries_total" Counter ["service" "endpoint"]
         "Requests sent to the endpoint because another attempt had failed.";
+    UPSTREAM_HEDGES "thalweg_upstream_hedges_total" Counter ["service" "endpoint"]
+        "Second copies of requests sent to the endpoint because another one was slow to answer.";
+    UPSTREAM_HEDGES_WON "thalweg_upstream_hedges_won_total" Counter ["service" "endpoint"]
+        "Second copies to which the endpoint was the first to answer.";
     UPSTREAM_RESPONSE "thalweg_upstream_response_seconds" Histogram ["service" "endpoint"]
         "From sending the request to the first byte of the response.";
     ENDPOINT_UP "thalweg_endpoint_up" Gauge ["service" "endpoint"] "1 while the endpoint gets traffic, 0 while it does not.";

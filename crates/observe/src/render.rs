@@ -72,6 +72,8 @@ impl Registry {
         }
         counters(page, &names::UPSTREAM_REUSED, &endpoints, |meters| &meters.reused);
         counters(page, &names::UPSTREAM_RETRIES, &endpoints, |meters| &meters.retries);
+        counters(page, &names::UPSTREAM_HEDGES, &endpoints, |meters| &meters.hedges);
+        counters(page, &names::UPSTREAM_HEDGES_WON, &endpoints, |meters| &meters.hedges_won);
         histograms(page, &names::UPSTREAM_RESPONSE, &endpoints, |meters| &meters.response);
         gauges(page, &names::ENDPOINT_UP, &self.ups.snapshot(), |up| up);
     }

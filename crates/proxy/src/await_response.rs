@@ -6,6 +6,7 @@
 use crate::connect::Upstream;
 use crate::exchange::{Client, Exchange};
 use crate::forward::calls_for_another;
+use crate::hedge::{Rival, find_rival, hedge_after, time_after_hedge};
 use crate::pace::Pace;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
@@ -20,14 +21,27 @@ use thalweg_http::h1::encode::{write_fields, write_status_line};
 use thalweg_http::rules::strip_response;
 use thalweg_http::{FieldId, Progress, Upgrade, Version};
 
+/// How the wait ended.
+#[derive(Debug)]
+pub(crate) enum Awaited {
+    /// The final response's head has been composed.
+    Response,
+    /// The endpoint is slow, and another one is asked beside it.
+    Rival(Box<Rival>),
+}
+
 /// What is known of the wait so far.
-#[derive(Default)]
-struct Wait {
-    interim: u32,
+#[derive(Debug, Default)]
+pub(crate) struct Wait {
+    pub(crate) interim: u32,
     /// The endpoint takes no more of the request; its answer may still come.
     refused: bool,
     /// The deadline for the first byte runs.
     timed: bool,
+    /// The deadline that runs is the one after which another endpoint is asked too.
+    hedges: bool,
+    /// Another one is asked at the same time: what this one says is not the last word.
+    pub(crate) is_race: bool,
     /// Of the client, with its request body.
     pace: Option<Pace>,
     /// What the endpoint had acknowledged when it was looked at last, of a body that took more than one turn.
@@ -40,14 +54,16 @@ pub(crate) async fn await_response(
     client: &Client,
     x: &mut Exchange,
     upstream: &mut Upstream,
-) -> Result<(), Fault> {
+) -> Result<Awaited, Fault> {
     x.answered.clear();
     x.response.clear();
     x.first_byte = None;
     let mut wait = Wait::default();
     poll_fn(|context| {
-        if client.socket.expired() {
-            expire(worker, client, x, upstream, &mut wait)?;
+        if client.socket.expired()
+            && let Some(rival) = expire(worker, client, x, upstream, &mut wait)?
+        {
+            return Poll::Ready(Ok(Awaited::Rival(rival)));
         }
         if !x.upward.is_done() && !wait.refused {
             send(worker, client, x, upstream, (&mut wait, context))?;
@@ -64,7 +80,9 @@ pub(crate) async fn await_response(
             worker.forget_lag(x);
             // An exchange that waits holds no more than it must.
             x.upward.cool(&worker.warm.buffers);
-            x.set_deadline(client, worker.reactor.now(), time_to_answer(x));
+            let hedge = hedge_after(x).filter(|_| !wait.refused && x.answered.is_empty());
+            wait.hedges = hedge.is_some();
+            x.set_deadline(client, worker.reactor.now(), hedge.unwrap_or_else(|| time_to_answer(x)));
         }
         if upstream.visit.standing.is_cut() {
             let detail = "the endpoint was taken away and its drain is over";
@@ -76,7 +94,7 @@ pub(crate) async fn await_response(
                 "the client left before the response",
             )));
         }
-        receive(worker, client, x, upstream, &mut wait)
+        receive(worker, client, x, upstream, &mut wait).map_ok(|()| Awaited::Response)
     })
     .await
 }
@@ -126,7 +144,7 @@ fn send(
 }
 
 /// Receives from the endpoint until the final head is there.
-fn receive(
+pub(crate) fn receive(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
@@ -197,7 +215,7 @@ fn read_heads(
         if x.response.status == 101 {
             check_switch(x, head)?;
         }
-        if calls_for_another(worker, x, member) {
+        if calls_for_another(worker, x, member, wait.is_race) {
             let detail = "the endpoint's status calls for another attempt";
             return Err(Fault::new(FaultKind::HttpResponseStatus, detail));
         }
@@ -244,38 +262,45 @@ fn check_switch(x: &Exchange, head: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The deadline has passed. An endpoint that reads what the kernel holds for it gets another.
+/// The deadline has passed. An endpoint that reads what the kernel holds for it gets another; beside one that is
+/// slow to answer, another may be asked.
 fn expire(
     worker: &Worker,
     client: &Client,
-    x: &Exchange,
+    x: &mut Exchange,
     upstream: &Upstream,
     wait: &mut Wait,
-) -> Result<(), Fault> {
+) -> Result<Option<Box<Rival>>, Fault> {
     let now = worker.reactor.now();
     if let Some(fault) = x.overdue(now) {
         return Err(fault);
+    }
+    if std::mem::take(&mut wait.hedges) {
+        x.set_deadline(client, now, time_after_hedge(x));
+        // What has just come may be its response.
+        let is_silent = x.answered.is_empty() && !upstream.connection.socket.is_readable();
+        return Ok(if is_silent { find_rival(worker, x, upstream) } else { None });
     }
     if wait.pace.is_some() && (wait.timed || x.upward.is_stalled()) && !worker.is_called_off(x) {
         let acknowledged = x.upward.acknowledged(&upstream.connection.socket);
         if std::mem::replace(&mut wait.acknowledged, acknowledged) < acknowledged {
             let idle = x.route().map(|route| route.timeouts).unwrap_or_default().idle;
             x.set_deadline(client, now, if wait.timed { time_to_answer(x) } else { idle });
-            return Ok(());
+            return Ok(None);
         }
     }
     Err(late(x))
 }
 
 /// From the request's last byte to the response's head: less for an attempt that others may follow.
-fn time_to_answer(x: &Exchange) -> Duration {
+pub(crate) fn time_to_answer(x: &Exchange) -> Duration {
     let first_byte = x.route().map(|route| route.timeouts).unwrap_or_default().first_byte;
     let per_try = x.service().and_then(|local| local.state.service.retry.per_try);
     per_try.map_or(first_byte, |per_try| per_try.min(first_byte))
 }
 
 /// Whose fault is a deadline that has passed?
-fn late(x: &Exchange) -> Fault {
+pub(crate) fn late(x: &Exchange) -> Fault {
     if x.upward.is_stalled() {
         Fault::new(FaultKind::ConnectionWriteTimeout, "the endpoint stopped reading the request")
     } else if !x.upward.is_received() {

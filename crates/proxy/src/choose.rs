@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_core::Fault;
-use thalweg_upstream::{Entrance, Member, Permit, Visit, Wanted, Wish};
+use thalweg_upstream::{Condition, Entrance, Member, Permit, Visit, Wanted, Wish};
 
 /// Looks at all members before it counts as full: another worker may take the place just seen.
 const LOOKS: usize = 3;
@@ -70,6 +70,32 @@ pub(crate) async fn choose(
     let endpoint = endpoints.position(|endpoint| endpoint.in_flight.as_ref().is_some_and(is_it));
     let member = endpoint.and_then(|endpoint| local.state.member_of(endpoint as u32));
     Ok(member.map(|member| visit((member, Some(place)))))
+}
+
+/// A member in good standing that is not in `tried`, with a place at its endpoint and a connection to be had at
+/// once; `None` when there is none.
+pub(crate) fn choose_at_once(
+    worker: &Worker,
+    x: &Exchange,
+    local: &LocalService,
+    tried: &[u32],
+) -> Option<Chosen> {
+    let now = worker.reactor.now();
+    let key = local.state.service.balance.key.as_ref().and_then(|key| request_key(key, x));
+    let wanted = Wanted { tried, key, kept: None };
+    let is_fit = |member: &Member| {
+        let is_well = matches!(member.standing.condition(now), Condition::Ready | Condition::ReadySince(_));
+        is_well && has_place(local, member) && has_connection(local, member)
+    };
+    let first = local.state.pick(now, &wanted)?;
+    let member = match is_fit(&first) {
+        true => first,
+        // Who is picked without a bound is the best there is.
+        false if local.gates.endpoints.is_empty() => return None,
+        false => local.state.pick_with_room(now, &wanted, is_fit)?,
+    };
+    let (member, place) = take(local, member).ok()?;
+    Some(Chosen { visit: local.state.visit(member, now), place })
 }
 
 type Found = (Rc<Member>, Option<Permit>);

@@ -55,6 +55,19 @@ pub(crate) async fn connection_place(
     Ok(Room::ToOpen(places))
 }
 
+/// Takes the places that a new connection to the member needs, if they are free and nobody waits for them.
+pub(crate) fn place_at_once(local: &LocalService, member: &Member) -> Option<ConnectionPlaces> {
+    let mut places = ConnectionPlaces::default();
+    let endpoint = local.gates.endpoints.get(member.endpoint as usize);
+    if let Some(gate) = endpoint.and_then(|gates| gates.connections.as_ref()) {
+        places.endpoint = Some(gate.enter()?.stay());
+    }
+    if let Some(gate) = &local.gates.connections {
+        places.service = Some(gate.enter()?.stay());
+    }
+    Some(places)
+}
+
 /// A place at one gate, or a connection that has one.
 async fn place(
     worker: &Worker,

@@ -72,6 +72,11 @@ impl Attempts {
         self.failed.extend(self.last.replace(attempt));
     }
 
+    /// Adds a try beside the last one, which goes on or has ended the exchange.
+    pub(crate) fn beside(&mut self, attempt: Attempt) {
+        self.failed.push(attempt);
+    }
+
     /// The try that is under way, or ended the exchange.
     pub(crate) fn last(&self) -> Option<&Attempt> {
         self.last.as_ref()

@@ -5,11 +5,12 @@
 //! has come. A connection that was reused and turns out dead is the commonest case (the endpoint
 //! closed it in the same moment): it costs no attempt.
 
-use crate::await_response::await_response;
+use crate::await_response::{Awaited, await_response};
 use crate::choose::{Chosen, choose};
 use crate::compose::{check_loop, compose};
 use crate::connect::{Upstream, connect, service};
 use crate::exchange::{Client, Exchange};
+use crate::hedge::hedge;
 use crate::sticky::note_kept;
 use crate::view::LocalService;
 use crate::worker::Worker;
@@ -20,7 +21,7 @@ use thalweg_observe::Limit;
 use thalweg_upstream::{ServiceState, Told, Visit};
 
 /// Tries of one exchange in all, whatever they count for.
-const TRIES: usize = 16;
+pub(crate) const TRIES: usize = 16;
 
 /// Sends the request and returns when the head of the final response has been composed for the client.
 pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Upstream, Fault> {
@@ -46,15 +47,17 @@ pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) 
         if !may_retry(x, &fault) || x.attempts.len() >= TRIES || x.overdue(worker.reactor.now()).is_some() {
             return Err(fault);
         }
-        if reused && fault.kind == FaultKind::ConnectionTerminated {
+        // Who was waited for until a copy was sent has not ended in the moment in which it was asked.
+        let is_hedged = x.tried.contains(&member.index);
+        if reused && fault.kind == FaultKind::ConnectionTerminated && !is_hedged {
             // Its sisters in the pool are likely to be dead too.
             member.pool.sweep();
             fresh = true;
         } else {
-            x.tried.push(member.index);
-            // What reached no endpoint is no load on any.
-            let cheap =
-                matches!(fault.kind, FaultKind::ConnectionRefused | FaultKind::DestinationIpUnroutable);
+            if !is_hedged {
+                x.tried.push(member.index);
+            }
+            let cheap = is_cheap(&fault);
             x.left = x.left.saturating_sub(u32::from(!cheap));
             if x.left == 0 {
                 return Err(fault);
@@ -93,19 +96,31 @@ async fn attempt(
         meters.reused.add(u64::from(upstream.connection.is_reused()));
     }
     let began = worker.reactor.now();
-    let outcome = await_response(worker, client, x, &mut upstream).await;
-    tell(worker, local, x, (&upstream.visit, began, outcome.as_ref().err()));
-    outcome.map(|()| upstream)
+    let fault = match await_response(worker, client, x, &mut upstream).await {
+        Ok(Awaited::Response) => None,
+        // In a box because it is rare: every seat would be larger for it.
+        Ok(Awaited::Rival(rival)) => {
+            return Box::pin(hedge(worker, client, x, (upstream, began), rival)).await;
+        }
+        Err(fault) => Some(fault),
+    };
+    let reused = x.attempts.last().is_some_and(|attempt| attempt.reused);
+    tell(worker, local, x, (&upstream.visit, began, reused), fault.as_ref());
+    fault.map_or(Ok(upstream), Err)
 }
 
 /// Whether the response has a status for which it is to be had from another endpoint instead of this member's, and
 /// that may be; then it has been paid for. Asked before the response is given up: where no other attempt can
 /// follow, it is what the client gets.
-pub(crate) fn calls_for_another(worker: &Worker, x: &Exchange, member: u32) -> bool {
+pub(crate) fn calls_for_another(worker: &Worker, x: &Exchange, member: u32, is_race: bool) -> bool {
     let Some(local) = x.service() else { return false };
     let statuses = &local.state.service.retry.statuses;
     if statuses.is_empty() || !statuses.contains(x.response.status) {
         return false;
+    }
+    if is_race {
+        // It is there already.
+        return true;
     }
     let now = worker.reactor.now();
     let may = x.left > 1 && x.replayable && x.request.method.is_idempotent();
@@ -113,6 +128,11 @@ pub(crate) fn calls_for_another(worker: &Worker, x: &Exchange, member: u32) -> b
         && x.overdue(now).is_none()
         && local.state.has_other(now, &x.tried, member)
         && pay(worker, &local.state)
+}
+
+/// Whether the attempt reached no endpoint: it is no load on any, and counts for nothing.
+pub(crate) fn is_cheap(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::ConnectionRefused | FaultKind::DestinationIpUnroutable)
 }
 
 /// Pays for another attempt, where the budget allows one.
@@ -125,11 +145,12 @@ fn pay(worker: &Worker, state: &ServiceState) -> bool {
 }
 
 /// Tells what came of an attempt to all who choose members.
-fn tell(
+pub(crate) fn tell(
     worker: &Worker,
     local: &LocalService,
     x: &Exchange,
-    (visit, began, fault): (&Visit, Instant, Option<&Fault>),
+    (visit, began, reused): (&Visit, Instant, bool),
+    fault: Option<&Fault>,
 ) {
     let (service, now) = (&local.state.service, worker.reactor.now());
     let latency = now.saturating_duration_since(began);
@@ -140,8 +161,7 @@ fn tell(
         }
         Some(fault) if fault.kind.rule().hurts_endpoint => {
             // The end of a connection that was kept says nothing of the endpoint.
-            let is_race = fault.kind == FaultKind::ConnectionTerminated
-                && x.attempts.last().is_some_and(|attempt| attempt.reused);
+            let is_race = fault.kind == FaultKind::ConnectionTerminated && reused;
             if is_race { Told::Nothing } else { visit.failed(service, now, fault.detail) }
         }
         Some(_) => Told::Nothing,

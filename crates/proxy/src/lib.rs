@@ -38,6 +38,7 @@ mod enter;
 mod filter_request;
 mod find_route;
 mod forward;
+mod hedge;
 mod pipes;
 mod record;
 mod relay;

@@ -327,12 +327,14 @@ impl Worker {
         self.random.borrow_mut().usize(..)
     }
 
-    /// Keeps upstream sockets within the worker's share of descriptors: an idle one makes room.
-    pub(crate) fn make_upstream_room(&self) {
-        if self.upstream_open.current() >= self.shared.loads.budget.upstream_places() {
-            let view = self.view();
-            let _ = view.services.iter().any(|service| service.state.evict());
+    /// Keeps upstream sockets within the worker's share of descriptors: an idle one makes room. Says whether there
+    /// is some.
+    pub(crate) fn make_upstream_room(&self) -> bool {
+        if self.upstream_open.current() < self.shared.loads.budget.upstream_places() {
+            return true;
         }
+        let view = self.view();
+        view.services.iter().any(|service| service.state.evict())
     }
 
     /// A line for the operator, written by the control thread; dropped when it cannot keep up.

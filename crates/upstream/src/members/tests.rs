@@ -341,3 +341,18 @@ fn latency_follows_a_rise_at_once_and_a_fall_slowly() {
     assert!(latency.now(start + ms(2)).unwrap() > 99_000.0);
     assert!((36_000.0..38_000.0).contains(&latency.now(start + ms(10_002)).unwrap()));
 }
+
+#[test]
+fn a_time_without_an_answer_raises_the_latency_and_never_lowers_it() {
+    let (latency, start) = (Latency::default(), Instant::now());
+    let now = |after| latency.now(start + ms(after)).unwrap();
+    latency.observe_at_least(ms(50), start);
+    assert!((49_999.0..50_001.0).contains(&now(0)));
+    latency.observe_at_least(ms(20), start);
+    assert!((49_999.0..50_001.0).contains(&now(0)), "it may have taken longer than that");
+    latency.observe_at_least(ms(80), start + ms(1));
+    assert!((79_999.0..80_001.0).contains(&now(1)));
+    // What is known has been forgotten but for its e-th part: 30 ms or more is news.
+    latency.observe_at_least(ms(35), start + ms(10_001));
+    assert!((34_999.0..35_001.0).contains(&now(10_001)));
+}

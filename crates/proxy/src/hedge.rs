@@ -1,0 +1,439 @@
+//! Part of phase 5: a copy of a request that is slow to be answered goes to another endpoint, and the first response
+//! wins (`retry.hedge`).
+//!
+//! `await_response.rs` asks here when the time has come. From then on the two are a race: who has the head of a
+//! response first, or passes an interim one on, is the one; the other's connection is closed. One that fails, or whose
+//! status calls for another attempt, is out as long as the other runs; the last one's fate is that of the attempt.
+//!
+//! A copy is an attempt (`retry.attempts` bounds both together) with a budget of its own, and never waits for a
+//! place or a connection. Nothing is kept for it before it is sent: all of it is in one box.
+
+use crate::await_response::{Wait, late, receive, time_to_answer};
+use crate::choose::choose_at_once;
+use crate::compose::compose;
+use crate::connect::{self, Upstream, count, poll_connected, service};
+use crate::connection_place::place_at_once;
+use crate::exchange::{Attempt, Client, Exchange};
+use crate::forward::{TRIES, is_cheap, tell};
+use crate::relay::Flow;
+use crate::view::LocalService;
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::mem::{swap, take};
+use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
+use thalweg_core::{Fault, FaultKind};
+use thalweg_http::Upgrade;
+use thalweg_observe::Limit;
+
+/// The time without a response after which another endpoint is asked too; `None`: it is not.
+pub(crate) fn hedge_after(x: &Exchange) -> Option<Duration> {
+    let service = &x.service()?.state.service;
+    let hedge = service.retry.hedge?;
+    // Who is kept at one endpoint is not moved because it is slow.
+    let may = service.sticky.is_none() && may_be_copied(x);
+    (may && hedge.after < time_to_answer(x)).then_some(hedge.after)
+}
+
+/// What is left of the time for the response's head, once another endpoint is asked or would have been.
+pub(crate) fn time_after_hedge(x: &Exchange) -> Duration {
+    let hedge = x.service().and_then(|local| local.state.service.retry.hedge);
+    time_to_answer(x).saturating_sub(hedge.map_or(Duration::ZERO, |hedge| hedge.after))
+}
+
+/// Whether a second copy is safe, and an attempt is left for it.
+fn may_be_copied(x: &Exchange) -> bool {
+    x.left > 1
+        && x.replayable
+        && x.upgrade == Upgrade::None
+        && x.request.method.is_idempotent()
+        && x.attempts.len() + 1 < TRIES
+}
+
+/// The copy, and the attempt that it is.
+#[derive(Debug)]
+pub(crate) struct Rival {
+    upstream: Upstream,
+    attempt: Attempt,
+    /// When its connect began; then, when it was sent.
+    began: Instant,
+    step: Step,
+    /// The copy, as far as it has not been sent; while its answer is read, the first one's.
+    flow: Flow,
+    /// The part of a head that has come of it; while its answer is read, of the first one.
+    answered: Vec<u8>,
+    wait: Wait,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Step {
+    Connecting,
+    Connected,
+    /// It has been composed; what the endpoint takes of it is sent.
+    Asked,
+}
+
+/// Finds another endpoint that can be asked at once, and pays for it. A connection is taken from the pool, or begun.
+pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) -> Option<Box<Rival>> {
+    let view = x.view().clone();
+    let local = service(&view, x).ok()?;
+    x.tried.push(first.visit.index);
+    let chosen = choose_at_once(worker, x, local, &x.tried);
+    x.tried.pop();
+    let chosen = chosen?;
+    if chosen.visit.pool.is_empty() && !worker.make_upstream_room() {
+        return None;
+    }
+    let now = worker.reactor.now();
+    if !local.state.retries.may_hedge(now) {
+        worker.meters.limit(Limit::Hedges);
+        return None;
+    }
+    let (visit, place) = (chosen.visit, chosen.place);
+    let mut attempt =
+        Attempt { endpoint: visit.endpoint, reused: false, connect: Duration::ZERO, fault: None };
+    let idle = visit.pool.take(&local.state.service.pool, now, false);
+    let (mut connection, step) = match idle {
+        Some(connection) => {
+            attempt.reused = true;
+            connection.socket.set_owner(x.owner);
+            (connection, Step::Connected)
+        }
+        None => {
+            let places = place_at_once(local, &visit)?;
+            match connect::begin(worker, x, &visit) {
+                Ok(connection) => (connection.with(places), Step::Connecting),
+                Err(fault) => {
+                    count(worker, local, &visit, Some(&fault));
+                    x.attempts.beside(Attempt { fault: Some(fault), ..attempt });
+                    return None;
+                }
+            }
+        }
+    };
+    if step == Step::Connecting {
+        let connect = x.route().map(|route| route.timeouts).unwrap_or_default().connect;
+        connection.socket.set_deadline(Some(connect));
+    }
+    connection.requests += 1;
+    x.left -= 1;
+    let upstream = Upstream { connection, visit, _place: place };
+    Some(Box::new(Rival {
+        upstream,
+        attempt,
+        began: now,
+        step,
+        flow: Flow::default(),
+        answered: Vec::new(),
+        wait: Wait::default(),
+    }))
+}
+
+/// Sends the copy and waits for either answer; gives the connection of the one whose head has been composed.
+/// Cancel-safe: what is dropped is closed.
+///
+/// # Errors
+/// The fault of whichever failed last, when both have.
+pub(crate) async fn hedge(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (upstream, began): (Upstream, Instant),
+    rival: Box<Rival>,
+) -> Result<Upstream, Fault> {
+    let view = x.view().clone();
+    let local = service(&view, x)?;
+    let both = [upstream.visit.index, rival.upstream.visit.index];
+    let first = First { upstream, began, wait: Wait::default() };
+    let mut race = Race { worker, client, local, first: Some(first), rival: Some(rival) };
+    let outcome = poll_fn(|_| race.poll(x)).await;
+    if outcome.is_err() {
+        x.tried.retain(|member| !both.contains(member));
+        x.tried.extend(both);
+    }
+    race.end(x, outcome)
+}
+
+/// The attempt that was slow.
+#[derive(Debug)]
+struct First {
+    upstream: Upstream,
+    began: Instant,
+    wait: Wait,
+}
+
+/// Whose response it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Winner {
+    First,
+    Rival,
+}
+
+/// Those that are still under way.
+struct Race<'a> {
+    worker: &'a Worker,
+    client: &'a Client,
+    local: &'a LocalService,
+    first: Option<First>,
+    rival: Option<Box<Rival>>,
+}
+
+impl Race<'_> {
+    fn poll(&mut self, x: &mut Exchange) -> Poll<Result<Winner, Fault>> {
+        match self.poll_first(x) {
+            Poll::Ready(Ok(())) => return Poll::Ready(Ok(Winner::First)),
+            Poll::Ready(Err(fault)) if self.rival.is_none() => return Poll::Ready(Err(fault)),
+            Poll::Ready(Err(fault)) => self.lose_first(x, fault),
+            Poll::Pending if self.first.as_ref().is_some_and(First::has_begun) => self.call_rival_off(x),
+            Poll::Pending => {}
+        }
+        match self.poll_rival(x) {
+            Poll::Ready(Ok(())) => return Poll::Ready(Ok(Winner::Rival)),
+            Poll::Ready(Err(fault)) if self.first.is_none() => return Poll::Ready(Err(fault)),
+            Poll::Ready(Err(fault)) => self.lose_rival(x, fault),
+            Poll::Pending if self.rival.as_ref().is_some_and(|rival| rival.has_begun()) => {
+                self.call_first_off();
+            }
+            Poll::Pending => {}
+        }
+        if self.client.socket.expired() {
+            let overdue = x.overdue(self.worker.reactor.now());
+            return Poll::Ready(Err(overdue.unwrap_or_else(|| late(x))));
+        }
+        if self.client.socket.peer_closed() {
+            let fault = Fault::new(FaultKind::ClientGone, "the client left before the response");
+            return Poll::Ready(Err(fault));
+        }
+        Poll::Pending
+    }
+
+    fn poll_first(&mut self, x: &mut Exchange) -> Poll<Result<(), Fault>> {
+        let Some(first) = &mut self.first else { return Poll::Pending };
+        first.wait.is_race = self.rival.is_some();
+        check_cut(&first.upstream)?;
+        x.response.clear();
+        receive(self.worker, self.client, x, &mut first.upstream, &mut first.wait)
+    }
+
+    fn poll_rival(&mut self, x: &mut Exchange) -> Poll<Result<(), Fault>> {
+        let Some(rival) = &mut self.rival else { return Poll::Pending };
+        rival.wait.is_race = self.first.is_some();
+        check_cut(&rival.upstream)?;
+        if rival.step == Step::Connecting {
+            ready!(rival.poll_connect())?;
+            count(self.worker, self.local, &rival.upstream.visit, None);
+        }
+        if rival.step == Step::Connected {
+            rival.ask(self.worker, self.client, x, self.local)?;
+        }
+        if !rival.flow.is_done() && rival.flow.poll_flush(&rival.upstream.connection.socket).is_ready() {
+            // Sent, or the endpoint takes no more of it: its answer may still come.
+            rival.flow.cool(&self.worker.warm.buffers);
+        }
+        x.response.clear();
+        rival.exchange_places(x);
+        let received = receive(self.worker, self.client, x, &mut rival.upstream, &mut rival.wait);
+        if !matches!(received, Poll::Ready(Ok(()))) {
+            rival.exchange_places(x);
+        }
+        received
+    }
+
+    /// The first one has failed; the copy goes on.
+    fn lose_first(&mut self, x: &mut Exchange, fault: Fault) {
+        let Some(first) = self.first.take() else { return };
+        let reused = x.attempts.last().is_some_and(|attempt| attempt.reused);
+        tell(self.worker, self.local, x, (&first.upstream.visit, first.began, reused), Some(&fault));
+        x.attempts.fail(fault);
+        x.tried.push(first.upstream.visit.index);
+        x.answered.clear();
+        if self.rival.as_ref().is_some_and(|rival| rival.answered.is_empty()) {
+            x.first_byte = None;
+        }
+    }
+
+    /// The copy has failed; the first one goes on.
+    fn lose_rival(&mut self, x: &mut Exchange, fault: Fault) {
+        let Some(mut rival) = self.rival.take() else { return };
+        rival.tell(self.worker, self.local, x, &fault);
+        rival.attempt.fault = Some(fault);
+        x.attempts.beside(rival.attempt);
+        x.left += u32::from(is_cheap(&fault));
+        x.tried.push(rival.upstream.visit.index);
+        if x.answered.is_empty() {
+            x.first_byte = None;
+        }
+    }
+
+    /// What has gone to the client came of the first one.
+    fn call_rival_off(&mut self, x: &mut Exchange) {
+        if let Some(rival) = self.rival.take() {
+            rival.outlasted(self.worker);
+            x.attempts.beside(rival.attempt);
+        }
+    }
+
+    /// What has gone to the client came of the copy.
+    fn call_first_off(&mut self) {
+        if let Some(first) = self.first.take() {
+            let now = self.worker.reactor.now();
+            first.upstream.visit.outlasted(now.saturating_duration_since(first.began), now);
+        }
+    }
+
+    /// Tells what came of both; the one that has lost is closed.
+    fn end(mut self, x: &mut Exchange, outcome: Result<Winner, Fault>) -> Result<Upstream, Fault> {
+        let fault = outcome.err();
+        if outcome == Ok(Winner::Rival) {
+            self.call_first_off();
+        }
+        let Some(first) = self.first.take() else {
+            let Some(rival) = self.rival.take() else { return Err(fault.unwrap_or(NOBODY)) };
+            x.attempts.push(rival.attempt);
+            return match fault {
+                Some(fault) => {
+                    rival.tell(self.worker, self.local, x, &fault);
+                    Err(fault)
+                }
+                None => Ok(rival.win(self.worker, self.local, x)),
+            };
+        };
+        self.call_rival_off(x);
+        let reused = x.attempts.last().is_some_and(|attempt| attempt.reused);
+        tell(self.worker, self.local, x, (&first.upstream.visit, first.began, reused), fault.as_ref());
+        fault.map_or(Ok(first.upstream), Err)
+    }
+}
+
+const NOBODY: Fault = Fault::new(FaultKind::ProxyInternalError, "a request that nobody was asked for");
+
+/// Its endpoint may have been taken away meanwhile.
+fn check_cut(upstream: &Upstream) -> Result<(), Fault> {
+    let detail = "the endpoint was taken away and its drain is over";
+    match upstream.visit.standing.is_cut() {
+        true => Err(Fault::new(FaultKind::ConnectionTerminated, detail)),
+        false => Ok(()),
+    }
+}
+
+impl First {
+    /// Whether something of it has gone to the client.
+    fn has_begun(&self) -> bool {
+        self.wait.interim > 0
+    }
+}
+
+impl Rival {
+    /// Whether something of it has gone to the client.
+    fn has_begun(&self) -> bool {
+        self.wait.interim > 0
+    }
+
+    fn poll_connect(&mut self) -> Poll<Result<(), Fault>> {
+        let connection = &self.upstream.connection;
+        if poll_connected(connection)?.is_pending() {
+            return if connection.socket.expired() { Poll::Ready(Err(connect::LATE)) } else { Poll::Pending };
+        }
+        connection.socket.set_deadline(None);
+        self.attempt.connect = self.began.elapsed();
+        self.step = Step::Connected;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Composes the copy.
+    fn ask(
+        &mut self,
+        worker: &Worker,
+        client: &Client,
+        x: &mut Exchange,
+        local: &LocalService,
+    ) -> Result<(), Fault> {
+        let endpoint = self.upstream.visit.endpoint;
+        let first = take(&mut x.upward);
+        compose(worker, client, x, &local.state.service, endpoint);
+        let fed = x.upward.feed(&x.received[x.request.len..x.consumed], None, &worker.chunks);
+        self.flow = std::mem::replace(&mut x.upward, first);
+        fed?;
+        self.step = Step::Asked;
+        self.began = worker.reactor.now();
+        if let Some(meters) = local.meters.get(endpoint as usize) {
+            meters.requests.add(1);
+            meters.hedges.add(1);
+            meters.reused.add(u64::from(self.attempt.reused));
+        }
+        Ok(())
+    }
+
+    /// Puts what is known of its answer where answers are read, and what stands there aside.
+    fn exchange_places(&mut self, x: &mut Exchange) {
+        swap(&mut x.upward, &mut self.flow);
+        swap(&mut x.answered, &mut self.answered);
+    }
+
+    /// Tells that it failed.
+    fn tell(&self, worker: &Worker, local: &LocalService, x: &Exchange, fault: &Fault) {
+        let visit = &self.upstream.visit;
+        if self.step != Step::Asked {
+            count(worker, local, visit, Some(fault));
+        } else if fault.kind == FaultKind::HttpResponseTimeout {
+            // It was asked later than the time began.
+            self.outlasted(worker);
+        } else {
+            if self.attempt.reused && fault.kind == FaultKind::ConnectionTerminated {
+                visit.pool.sweep();
+            }
+            tell(worker, local, x, (visit, self.began, self.attempt.reused), Some(fault));
+        }
+    }
+
+    /// It had no answer yet, and is not asked any longer.
+    fn outlasted(&self, worker: &Worker) {
+        if self.step == Step::Asked {
+            let now = worker.reactor.now();
+            self.upstream.visit.outlasted(now.saturating_duration_since(self.began), now);
+        }
+    }
+
+    /// It was the first to answer.
+    fn win(self, worker: &Worker, local: &LocalService, x: &Exchange) -> Upstream {
+        if let Some(meters) = local.meters.get(self.attempt.endpoint as usize) {
+            meters.hedges_won.add(1);
+        }
+        let visit = &self.upstream.visit;
+        tell(worker, local, x, (visit, self.began, self.attempt.reused), None);
+        self.upstream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_http::Method;
+    use thalweg_net::Owner;
+
+    fn exchange() -> Exchange {
+        let mut x = Exchange::new(Owner::default());
+        (x.left, x.replayable, x.request.method) = (2, true, Method::Get);
+        x
+    }
+
+    #[test]
+    fn only_what_is_safe_and_has_an_attempt_left_is_copied() {
+        assert!(may_be_copied(&exchange()));
+        let changes: [fn(&mut Exchange); 4] = [
+            |x| x.left = 1,
+            |x| x.replayable = false,
+            |x| x.upgrade = Upgrade::WebSocket,
+            |x| x.request.method = Method::Post,
+        ];
+        for (i, change) in changes.iter().enumerate() {
+            let mut x = exchange();
+            change(&mut x);
+            assert!(!may_be_copied(&x), "change {i}");
+        }
+        let mut x = exchange();
+        let attempt = Attempt { endpoint: 0, reused: true, connect: Duration::ZERO, fault: None };
+        (1..TRIES).for_each(|_| x.attempts.push(attempt));
+        assert!(!may_be_copied(&x), "one try is left for it, and none for what follows");
+    }
+}
