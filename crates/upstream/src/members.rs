@@ -141,7 +141,7 @@ impl<W: Wire> ServiceState<W> {
         let needs = roster.service.balance.algorithm.needs;
         let state = Self {
             service: roster.service.clone(),
-            retries: RetryBudget::new(&roster.service.retry),
+            retries: RetryBudget::new(&roster.service.retry, roster.workers),
             worker,
             seed,
             balancer: RefCell::new(roster.balancer.fork(seed)),

@@ -32,8 +32,7 @@ struct Purse {
 }
 
 impl Purse {
-    fn new(percent: u32, per_second: u32) -> Self {
-        let per_second = u64::from(per_second) * TOKEN;
+    fn new(percent: u32, per_second: u64) -> Self {
         let share = u64::from(percent) * TOKEN / 100;
         Self { share, per_second, tokens: Cell::new(per_second), filled: Cell::new(None) }
     }
@@ -64,10 +63,11 @@ impl Purse {
 }
 
 impl RetryBudget {
-    /// Of a service that nothing has been sent to.
-    pub fn new(policy: &RetryPolicy) -> Self {
+    /// Of a service that nothing has been sent to, on one of so many workers: each has its part of the least rate.
+    pub fn new(policy: &RetryPolicy, workers: usize) -> Self {
         let hedge = policy.hedge.map_or(0, |hedge| hedge.budget);
-        Self { retries: Purse::new(policy.budget, policy.min_per_second), hedges: Purse::new(hedge, 0) }
+        let per_second = u64::from(policy.min_per_second) * TOKEN / workers.max(1) as u64;
+        Self { retries: Purse::new(policy.budget, per_second), hedges: Purse::new(hedge, 0) }
     }
 
     /// A request is sent for the first time.
@@ -92,11 +92,10 @@ mod tests {
     use super::*;
 
     fn budget(percent: u32, per_second: u32) -> RetryBudget {
-        RetryBudget::new(&RetryPolicy {
-            budget: percent,
-            min_per_second: per_second,
-            ..RetryPolicy::default()
-        })
+        RetryBudget::new(
+            &RetryPolicy { budget: percent, min_per_second: per_second, ..RetryPolicy::default() },
+            1,
+        )
     }
 
     #[test]

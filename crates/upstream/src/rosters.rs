@@ -26,6 +26,8 @@ pub struct Roster {
     pub entries: Vec<Entry>,
     /// What a balancer sees of them, all ready.
     pub(crate) candidates: Vec<Candidate>,
+    /// How many workers share them.
+    pub(crate) workers: usize,
     pub(crate) balancer: Box<dyn Balance>,
 }
 
@@ -124,7 +126,7 @@ impl Rosters {
         let roster = roster.filter(|roster| is_same(roster, service, &entries));
         let roster = roster.unwrap_or_else(|| {
             standing.set_members(entries.len());
-            Arc::new(draw(service, &standing, entries))
+            Arc::new(draw(service, &standing, entries, self.workers))
         });
         Known { standing, members, roster }
     }
@@ -140,7 +142,12 @@ fn is_same(roster: &Roster, service: &Service, entries: &[Entry]) -> bool {
             .all(|(one, other)| one.endpoint == other.endpoint && Arc::ptr_eq(&one.standing, &other.standing))
 }
 
-fn draw(service: &Arc<Service>, standing: &Arc<ServiceStanding>, entries: Vec<Entry>) -> Roster {
+fn draw(
+    service: &Arc<Service>,
+    standing: &Arc<ServiceStanding>,
+    entries: Vec<Entry>,
+    workers: usize,
+) -> Roster {
     let candidate = |entry: &Entry| Candidate {
         weight: service.endpoints[entry.endpoint as usize].weight,
         ready: true,
@@ -149,7 +156,7 @@ fn draw(service: &Arc<Service>, standing: &Arc<ServiceStanding>, entries: Vec<En
     let candidates: Vec<_> = entries.iter().map(candidate).collect();
     let mut balancer = (service.balance.algorithm.new)(Seed(0));
     balancer.rebuild(&candidates);
-    Roster { service: service.clone(), standing: standing.clone(), entries, candidates, balancer }
+    Roster { service: service.clone(), standing: standing.clone(), entries, candidates, workers, balancer }
 }
 
 /// What keyed balancers know a member by: its URL, and of a host name the address too.
