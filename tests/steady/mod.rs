@@ -5,4 +5,5 @@ mod counting;
 mod house;
 
 mod allocations;
+mod breaker;
 mod panics;

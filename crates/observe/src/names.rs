@@ -79,6 +79,9 @@ metrics! {
         "Exchanges to the service that wait for a place: of their route, the service, an endpoint or a connection.";
     QUEUE_WAIT "thalweg_queue_wait_seconds" Histogram ["service"]
         "How long exchanges that had to wait for a place did, refused ones included.";
+    BREAKER_STATE "thalweg_breaker_state" Gauge ["service"]
+        "What the service's breaker does with requests: 0 closed (all go through), 1 open (none does), 2 half open (trials do).";
+    BREAKER_REFUSED "thalweg_breaker_refused_total" Counter ["service"] "Requests refused because the service's breaker was open.";
     CONNECTIONS_IDLE "thalweg_connections_idle" Gauge [] "Client connections between two exchanges.";
     REQUESTS_ACTIVE "thalweg_requests_active" Gauge [] "Exchanges under way.";
     UPSTREAM_IDLE "thalweg_upstream_connections_idle" Gauge [] "Upstream connections kept for the next exchange.";

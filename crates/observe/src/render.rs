@@ -81,6 +81,8 @@ impl Registry {
         gauges(page, &names::SERVICE_ACTIVE, &services, |meters| &meters.active);
         gauges(page, &names::SERVICE_QUEUED, &services, |meters| &meters.queued);
         histograms(page, &names::QUEUE_WAIT, &services, |meters| &meters.wait);
+        gauges(page, &names::BREAKER_STATE, &self.breakers.snapshot(), |state| state);
+        counters(page, &names::BREAKER_REFUSED, &services, |meters| &meters.refused);
     }
 
     fn render_workers(&self, page: &mut Exposition) {

@@ -215,9 +215,14 @@ impl Fleet {
         &self.shared.loads.budget
     }
 
-    /// Brings what metrics say of the budget up to date.
+    /// Brings what metrics say of the budget and of breakers up to date.
     pub fn measure(&self) {
-        self.shared.loads.measure(self.shared.registry.budget());
+        let registry = &self.shared.registry;
+        self.shared.loads.measure(registry.budget());
+        let current = self.shared.current();
+        let guarded = current.rosters.iter().filter(|roster| roster.service.breaker.is_some());
+        let state = |roster: &'_ Arc<Roster>| roster.standing.breaker() as i64;
+        registry.set_breakers(guarded.map(|roster| (&*roster.service.name, state(roster))));
     }
 
     /// Client connections open now.

@@ -17,6 +17,7 @@ mod pool;
 mod retry_budget;
 mod rosters;
 mod service;
+mod shared_breaker;
 mod standing;
 mod visit;
 
@@ -39,6 +40,7 @@ pub use pool::{Connection, OpenCount, Pool, Wire};
 pub use retry_budget::RetryBudget;
 pub use rosters::{Entry, Roster, Rosters};
 pub use service::{Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Service, ServiceLimits};
+pub use shared_breaker::{BreakerState, Refused, TrialGuard};
 pub use standing::{Bell, Condition, Health, ServiceStanding, Standing};
 pub use thalweg_net::connect::PeerAddress;
 pub use visit::{Told, Visit};
