@@ -74,6 +74,8 @@ metrics! {
     UPSTREAM_RESPONSE "thalweg_upstream_response_seconds" Histogram ["service" "endpoint"]
         "From sending the request to the first byte of the response.";
     ENDPOINT_UP "thalweg_endpoint_up" Gauge ["service" "endpoint"] "1 while the endpoint gets traffic, 0 while it does not.";
+    ENDPOINT_LIMIT "thalweg_endpoint_limit" Gauge ["service" "endpoint"]
+        "Exchanges that may be under way to the endpoint at once, where that follows its latency.";
     SERVICE_ACTIVE "thalweg_service_requests_active" Gauge ["service"] "Exchanges and tunnels under way to the service.";
     SERVICE_QUEUED "thalweg_service_requests_queued" Gauge ["service"]
         "Exchanges to the service that wait for a place: of their route, the service, an endpoint or a connection.";

@@ -55,6 +55,7 @@ pub struct Registry {
     pub(crate) endpoints: Family<EndpointMeters, 2>,
     pub(crate) ups: Family<Gauge, 2>,
     pub(crate) breakers: Family<Gauge, 1>,
+    pub(crate) endpoint_limits: Family<Gauge, 2>,
 }
 
 impl Registry {
@@ -73,6 +74,7 @@ impl Registry {
             endpoints: Family::new(workers),
             ups: Family::new(1),
             breakers: Family::new(1),
+            endpoint_limits: Family::new(1),
         }
     }
 
@@ -117,6 +119,11 @@ impl Registry {
     /// have none.
     pub fn set_breakers<'a>(&self, states: impl Iterator<Item = (&'a str, i64)>) {
         self.breakers.replace(states.map(|(service, state)| ([service], state)));
+    }
+
+    /// The limits of these endpoints, by service and endpoint; others have none that follows their latency.
+    pub fn set_endpoint_limits<'a>(&self, limits: impl Iterator<Item = ([&'a str; 2], i64)>) {
+        self.endpoint_limits.replace(limits);
     }
 
     /// The budget of the process, set by the control thread.

@@ -74,6 +74,7 @@ impl Registry {
         counters(page, &names::UPSTREAM_RETRIES, &endpoints, |meters| &meters.retries);
         histograms(page, &names::UPSTREAM_RESPONSE, &endpoints, |meters| &meters.response);
         gauges(page, &names::ENDPOINT_UP, &self.ups.snapshot(), |up| up);
+        gauges(page, &names::ENDPOINT_LIMIT, &self.endpoint_limits.snapshot(), |limit| limit);
     }
 
     fn render_services(&self, page: &mut Exposition) {

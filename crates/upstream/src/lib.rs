@@ -6,6 +6,8 @@
 //! has to wait ([`Gate`]) or a standing changes.
 #![forbid(unsafe_code)]
 
+mod adaptive;
+mod adaptive_limits;
 mod breaker;
 mod gate;
 mod gates;
@@ -24,6 +26,8 @@ mod visit;
 #[cfg(test)]
 mod simulation;
 
+pub use adaptive::{Adaptive, Second};
+pub use adaptive_limits::AdaptiveLimits;
 pub use breaker::{Admission, Breaker, BreakerChange, Trial, TrialEnd};
 pub use gate::{
     Entrance, Gate, GateKey, Got, Line, Permit, Priority, QueuePolicy, Stay, Thing, Turned, Wait, Wish,
