@@ -52,6 +52,24 @@ impl Client {
         }
     }
 
+    /// Reads the head of the next answer, which has no body; what came behind it is still to be read.
+    ///
+    /// # Panics
+    /// When it is not whole, or does not come within [`STEP`].
+    pub(crate) fn read_head(&mut self) -> (String, &[u8]) {
+        let mut bytes = [0; 4096];
+        let end = loop {
+            if let Some(at) = thalweg_tests::message::find(&self.seen, b"\r\n\r\n") {
+                break at + 4;
+            }
+            let len = self.stream.read(&mut bytes).unwrap();
+            assert!(len > 0, "the head breaks off");
+            self.seen.extend_from_slice(&bytes[..len]);
+        };
+        let head = self.seen.drain(..end).collect();
+        (String::from_utf8(head).unwrap(), &self.seen)
+    }
+
     /// Sends a request and reads its answer, which must be 200.
     pub(crate) fn ask(&mut self, request: &str) {
         self.send(request);

@@ -15,6 +15,7 @@ use thalweg_net::machine;
 use thalweg_observe::{Registry, WorkerMeters};
 use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, open_doors};
 use thalweg_tests::{STEP, Upstream};
+use thalweg_upstream::Service;
 use tokio::sync::mpsc;
 
 use super::client::{Client, get};
@@ -49,6 +50,15 @@ pub(crate) struct House {
 impl House {
     /// Starts a fleet before `upstream`; `filters` stand on the route of every path but `/enlist`.
     pub(crate) fn start(upstream: Upstream, filters: Vec<Box<dyn Filter>>) -> Self {
+        Self::of(upstream, filters, |_| {})
+    }
+
+    /// As [`Self::start`], with a service that is not as it is without a word.
+    pub(crate) fn of(
+        upstream: Upstream,
+        filters: Vec<Box<dyn Filter>>,
+        change: impl FnOnce(&mut Service),
+    ) -> Self {
         let config = format!(
             "listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\n\
              services: {{ s: {{ endpoints: [ \"{}\" ] }} }}\n\
@@ -58,6 +68,7 @@ impl House {
             upstream.url()
         );
         let mut plan = thalweg_config::check_text("house.yaml", &config, &|_| None).unwrap().plan;
+        change(Arc::make_mut(&mut plan.services[0]));
         let (tally, mut filters) = (Tally::new(), Some(filters));
         for route in &mut plan.routes {
             route.filters = match &*route.name {

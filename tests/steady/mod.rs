@@ -6,4 +6,5 @@ mod house;
 
 mod allocations;
 mod balancers;
+mod breaker;
 mod panics;

@@ -59,6 +59,8 @@ pub struct ServiceMeters {
     pub queued: Gauge,
     /// How long those that had to wait did, whatever came of it.
     pub wait: Histogram,
+    /// Exchanges that the breaker refused.
+    pub refused: Counter,
 }
 
 /// What one worker counts about one listener.

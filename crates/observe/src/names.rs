@@ -78,11 +78,16 @@ metrics! {
     UPSTREAM_RESPONSE "thalweg_upstream_response_seconds" Histogram ["service" "endpoint"]
         "From sending the request to the first byte of the response.";
     ENDPOINT_UP "thalweg_endpoint_up" Gauge ["service" "endpoint"] "1 while the endpoint gets traffic, 0 while it does not.";
+    ENDPOINT_LIMIT "thalweg_endpoint_limit" Gauge ["service" "endpoint"]
+        "Exchanges that may be under way to the endpoint at once, where that follows its latency.";
     SERVICE_ACTIVE "thalweg_service_requests_active" Gauge ["service"] "Exchanges and tunnels under way to the service.";
     SERVICE_QUEUED "thalweg_service_requests_queued" Gauge ["service"]
         "Exchanges to the service that wait for a place: of their route, the service, an endpoint or a connection.";
     QUEUE_WAIT "thalweg_queue_wait_seconds" Histogram ["service"]
         "How long exchanges that had to wait for a place did, refused ones included.";
+    BREAKER_STATE "thalweg_breaker_state" Gauge ["service"]
+        "What the service's breaker does with requests: 0 closed (all go through), 1 open (none does), 2 half open (trials do).";
+    BREAKER_REFUSED "thalweg_breaker_refused_total" Counter ["service"] "Requests refused because the service's breaker was open.";
     CONNECTIONS_IDLE "thalweg_connections_idle" Gauge [] "Client connections between two exchanges.";
     REQUESTS_ACTIVE "thalweg_requests_active" Gauge [] "Exchanges under way.";
     UPSTREAM_IDLE "thalweg_upstream_connections_idle" Gauge [] "Upstream connections kept for the next exchange.";

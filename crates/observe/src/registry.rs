@@ -54,6 +54,8 @@ pub struct Registry {
     pub(crate) services: Family<ServiceMeters, 1>,
     pub(crate) endpoints: Family<EndpointMeters, 2>,
     pub(crate) ups: Family<Gauge, 2>,
+    pub(crate) breakers: Family<Gauge, 1>,
+    pub(crate) endpoint_limits: Family<Gauge, 2>,
 }
 
 impl Registry {
@@ -71,6 +73,8 @@ impl Registry {
             services: Family::new(workers),
             endpoints: Family::new(workers),
             ups: Family::new(1),
+            breakers: Family::new(1),
+            endpoint_limits: Family::new(1),
         }
     }
 
@@ -109,6 +113,17 @@ impl Registry {
     /// Whether an endpoint gets traffic: 1 or 0, one gauge for the whole process. Use `set` only.
     pub fn endpoint_up(&self, service: &str, endpoint: &str) -> Arc<Gauge> {
         self.ups.group(0, [service, endpoint], &self.refused_names)
+    }
+
+    /// What the breakers of these services do: 0 closed, 1 open, 2 half open. Services that are not among them
+    /// have none.
+    pub fn set_breakers<'a>(&self, states: impl Iterator<Item = (&'a str, i64)>) {
+        self.breakers.replace(states.map(|(service, state)| ([service], state)));
+    }
+
+    /// The limits of these endpoints, by service and endpoint; others have none that follows their latency.
+    pub fn set_endpoint_limits<'a>(&self, limits: impl Iterator<Item = ([&'a str; 2], i64)>) {
+        self.endpoint_limits.replace(limits);
     }
 
     /// The budget of the process, set by the control thread.
@@ -214,6 +229,19 @@ impl<M: Default, const N: usize> Family<M, N> {
     }
 }
 
+impl<const N: usize> Family<Gauge, N> {
+    /// These are all the series from now on, with these values.
+    fn replace<'a>(&self, values: impl Iterator<Item = ([&'a str; N], i64)>) {
+        let entries = values.take(SERIES).map(|(names, value)| {
+            let gauge = Gauge::default();
+            gauge.set(value);
+            let groups = [Some(Arc::new(gauge))].into();
+            (names.map(str::to_owned), Entry { groups, retired: false })
+        });
+        *self.entries() = entries.collect();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,6 +278,17 @@ mod tests {
         assert_eq!(registry.listener(0, "web").connections.value(), 7);
         registry.render();
         assert_eq!(registry.listener(0, "web").connections.value(), 7);
+    }
+
+    #[test]
+    fn a_service_without_a_breaker_has_no_state_of_one() {
+        let registry = Registry::new(1);
+        registry.set_breakers([("a", 1), ("b", 0)].into_iter());
+        assert!(registry.render().contains("thalweg_breaker_state{service=\"a\"} 1\n"));
+        registry.set_breakers([("b", 2)].into_iter());
+        let page = registry.render();
+        assert!(!page.contains("thalweg_breaker_state{service=\"a\"}"));
+        assert!(page.contains("thalweg_breaker_state{service=\"b\"} 2\n"));
     }
 
     #[test]

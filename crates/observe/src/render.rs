@@ -76,6 +76,7 @@ impl Registry {
         counters(page, &names::UPSTREAM_HEDGES_WON, &endpoints, |meters| &meters.hedges_won);
         histograms(page, &names::UPSTREAM_RESPONSE, &endpoints, |meters| &meters.response);
         gauges(page, &names::ENDPOINT_UP, &self.ups.snapshot(), |up| up);
+        gauges(page, &names::ENDPOINT_LIMIT, &self.endpoint_limits.snapshot(), |limit| limit);
     }
 
     fn render_services(&self, page: &mut Exposition) {
@@ -83,6 +84,8 @@ impl Registry {
         gauges(page, &names::SERVICE_ACTIVE, &services, |meters| &meters.active);
         gauges(page, &names::SERVICE_QUEUED, &services, |meters| &meters.queued);
         histograms(page, &names::QUEUE_WAIT, &services, |meters| &meters.wait);
+        gauges(page, &names::BREAKER_STATE, &self.breakers.snapshot(), |state| state);
+        counters(page, &names::BREAKER_REFUSED, &services, |meters| &meters.refused);
     }
 
     fn render_workers(&self, page: &mut Exposition) {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_http::h1::encode::{reason, write_content_length, write_status_line};
 use thalweg_http::{FieldId, Framing, Method, Version};
+use thalweg_upstream::{StaticAnswer, WhenDown};
 
 /// Time given to a client to take the answer.
 const SEND_TIME: Duration = Duration::from_secs(5);
@@ -42,28 +43,52 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
     }
 }
 
-fn write_answer(worker: &Worker, x: &mut Exchange, fault: Fault) {
+/// What the service's configuration says in place of the proxy's own words.
+fn stand_in(x: &Exchange, fault: Fault) -> Option<StaticAnswer> {
+    if !matches!(fault.kind, FaultKind::DestinationUnavailable | FaultKind::DnsError) {
+        return None;
+    }
+    match &x.service()?.state.service.when_down {
+        WhenDown::Answer(answer) => Some(answer.clone()),
+        WhenDown::Error | WhenDown::TryAll => None,
+    }
+}
+
+/// What is answered, in the form that the client asked for.
+fn words(x: &Exchange, fault: Fault) -> StaticAnswer {
     let form = Form::wanted(x.request.value(&x.received, FieldId::Accept));
-    let body = form.body(fault);
+    StaticAnswer {
+        status: fault.status,
+        content_type: form.media_type().into(),
+        body: form.body(fault).into(),
+    }
+}
+
+fn write_answer(worker: &Worker, x: &mut Exchange, fault: Fault) {
+    let StaticAnswer { status, content_type, body } = stand_in(x, fault).unwrap_or_else(|| words(x, fault));
     let (keep_alive, version) = (x.keep_alive, x.request.version);
-    let headless = x.request.method == Method::Head;
-    x.status = fault.status;
-    let id = x.id;
+    // RFC 9110 §6.4.1.
+    let is_bare = matches!(status, 204 | 304);
+    let headless = is_bare || x.request.method == Method::Head;
+    x.status = status;
+    let (id, retry_after) = (x.id, x.retry_after.max(1));
     x.downward.reset();
     let length = if headless { 0 } else { body.len() as u64 };
     let out = x.downward.start(Framing::Length(length), Side::Upstream, false);
-    write_status_line(out, fault.status, reason(fault.status).as_bytes());
+    write_status_line(out, status, reason(status).as_bytes());
     let _ =
         write!(out, "Proxy-Status: thalweg; error={}; details=\"{}\"\r\n", fault.kind.name(), fault.detail);
-    let _ = write!(out, "Content-Type: {}\r\n", form.media_type());
-    write_content_length(out, body.len() as u64);
+    if !is_bare {
+        let _ = write!(out, "Content-Type: {content_type}\r\n");
+        write_content_length(out, body.len() as u64);
+    }
     if let Some(id) = &id {
         out.extend_from_slice(b"X-Request-Id: ");
         out.extend_from_slice(id.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-    if fault.status == 503 {
-        out.extend_from_slice(b"Retry-After: 1\r\n");
+    if status == 503 {
+        let _ = write!(out, "Retry-After: {retry_after}\r\n");
     }
     if fault.status == 405 {
         out.extend_from_slice(b"Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");

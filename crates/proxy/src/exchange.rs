@@ -200,6 +200,8 @@ pub(crate) struct Exchange {
     pub(crate) status: u16,
     pub(crate) first_byte: Option<Duration>,
     pub(crate) fault: Option<Fault>,
+    /// In seconds: when the client may come again, where that is known; 0: it is not.
+    pub(crate) retry_after: u64,
     /// Bytes received and sent that are in the metrics already.
     pub(crate) counted: (u64, u64),
 }
@@ -244,6 +246,7 @@ impl Exchange {
             status: 0,
             first_byte: None,
             fault: None,
+            retry_after: 0,
             counted: (0, 0),
         }
     }
@@ -279,6 +282,7 @@ impl Exchange {
         self.status = 0;
         self.first_byte = None;
         self.fault = None;
+        self.retry_after = 0;
         self.counted = (0, 0);
     }
 

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use thalweg_net::connect::Manner;
 use thalweg_net::{Mailbox, listen};
 use thalweg_observe::{LogWriter, Registry};
-use thalweg_upstream::{Bell, Gates, Names, Roster, Rosters, RouteBound};
+use thalweg_upstream::{AdaptiveLimits, Bell, Gates, Names, Roster, Rosters, RouteBound};
 use tokio::sync::mpsc;
 
 /// What a worker can be told.
@@ -217,9 +217,28 @@ impl Fleet {
         &self.shared.loads.budget
     }
 
-    /// Brings what metrics say of the budget up to date.
+    /// Brings what metrics say of the budget, of breakers and of adaptive limits up to date.
     pub fn measure(&self) {
-        self.shared.loads.measure(self.shared.registry.budget());
+        let registry = &self.shared.registry;
+        self.shared.loads.measure(registry.budget());
+        let current = self.shared.current();
+        let guarded = current.rosters.iter().filter(|roster| roster.service.breaker.is_some());
+        let state = |roster: &'_ Arc<Roster>| roster.standing.breaker() as i64;
+        registry.set_breakers(guarded.map(|roster| (&*roster.service.name, state(roster))));
+        let services = current.rosters.iter().map(|roster| &roster.service);
+        let adaptive = services.filter(|service| service.limits.adaptive.is_some());
+        let limits = adaptive.flat_map(|service| {
+            service.endpoints.iter().filter_map(|endpoint| {
+                let gate = self.shared.gates.endpoint(&service.name, &endpoint.url)?;
+                Some(([&*service.name, &*endpoint.url], i64::from(gate.limit())))
+            })
+        });
+        registry.set_endpoint_limits(limits);
+    }
+
+    /// Moves the limits that follow the latency of their endpoints. To be called once a second.
+    pub fn adapt(&self, limits: &mut AdaptiveLimits) {
+        limits.tick(&self.shared.current().rosters, &self.shared.gates);
     }
 
     /// Client connections open now.

@@ -12,6 +12,7 @@ use crate::connect::{Upstream, connect, service};
 use crate::exchange::{Client, Exchange};
 use crate::hedge::hedge;
 use crate::sticky::note_kept;
+use crate::trial::{ask_breaker, end_trial};
 use crate::view::LocalService;
 use crate::worker::Worker;
 use std::time::Instant;
@@ -28,6 +29,21 @@ pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) 
     check_loop(x)?;
     let view = x.view().clone();
     let local = service(&view, x)?;
+    let trial = ask_breaker(worker, x, local)?;
+    let outcome = try_endpoints(worker, client, x, local).await;
+    if let Some(trial) = trial {
+        end_trial(worker, x, local, (trial, outcome.as_ref().err()));
+    }
+    outcome
+}
+
+/// Makes one attempt after the other.
+async fn try_endpoints(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    local: &LocalService,
+) -> Result<Upstream, Fault> {
     let state = &local.state;
     let policy = &state.service.retry;
     x.left = policy.attempts;

@@ -46,6 +46,7 @@ mod request_key;
 mod respond;
 mod ring;
 mod sticky;
+mod trial;
 mod tunnel;
 mod tunnels;
 

@@ -35,6 +35,11 @@ impl LocalService {
         *self.state.service.name == *name
     }
 
+    /// The meters of the service as a whole.
+    pub(crate) fn meters_of_all(&self) -> &ServiceMeters {
+        &self.totals.0
+    }
+
     /// Counts an exchange under way.
     pub(crate) fn under_way(&self) -> Tally {
         Tally::new(&self.totals, |meters| &meters.active)

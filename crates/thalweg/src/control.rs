@@ -29,6 +29,7 @@ use thalweg_core::{Event, EventKind};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_observe::LogWriter;
 use thalweg_proxy::Plan;
+use thalweg_upstream::{AdaptiveLimits, BreakerChange};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -50,6 +51,8 @@ pub(crate) struct Control {
     watch: Watch,
     rounds: Rounds,
     webhooks: Webhooks,
+    /// What is known of limits that follow latency.
+    limits: AdaptiveLimits,
     /// The plan that names and checks are looked after for.
     looked_after: Arc<Plan>,
     signals: Signals,
@@ -204,10 +207,19 @@ impl Control {
     }
 
     /// Once a second: what only statistics show.
-    fn judge(&self) {
+    fn judge(&mut self) {
         let rosters = self.shared.fleet().rosters();
         let said = self.shared.steward().judge(&rosters, std::time::Instant::now());
         said.into_iter().for_each(complain);
+        for roster in &rosters {
+            if let Some(BreakerChange::Opened) = roster.standing.judge(std::time::Instant::now()) {
+                complain(format_args!(
+                    "service `{}`: too many requests fail; its breaker is open",
+                    roster.service.name
+                ));
+            }
+        }
+        self.shared.fleet().adapt(&mut self.limits);
     }
 
     fn reopen(&self) {

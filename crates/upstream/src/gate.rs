@@ -322,6 +322,8 @@ impl<T: Thing> Line<T> {
 struct Places {
     taken: AtomicU32,
     limit: AtomicU32,
+    /// Most that were taken at once since the last look.
+    peak: AtomicU32,
     /// Places that are left wait for an offer.
     shunned: AtomicBool,
 }
@@ -336,8 +338,8 @@ pub struct Gate<T: Thing = Handover> {
 impl<T: Thing> Gate<T> {
     /// A gate with `limit` places, all of them free, and the line in which one waits for them.
     pub fn new(limit: u32, line: Arc<Line<T>>) -> Arc<Self> {
-        let (taken, limit) = (AtomicU32::new(0), AtomicU32::new(limit));
-        Arc::new(Self { places: Places { taken, limit, shunned: AtomicBool::new(false) }, line })
+        let (taken, limit, peak) = (AtomicU32::new(0), AtomicU32::new(limit), AtomicU32::new(0));
+        Arc::new(Self { places: Places { taken, limit, peak, shunned: AtomicBool::new(false) }, line })
     }
 
     /// From now on there are this many places. Who has one keeps it: until enough have left there may
@@ -350,6 +352,17 @@ impl<T: Thing> Gate<T> {
     /// Places taken now.
     pub fn taken(&self) -> u32 {
         self.places.taken.load(Relaxed)
+    }
+
+    /// How many places there are.
+    pub fn limit(&self) -> u32 {
+        self.places.limit.load(Relaxed)
+    }
+
+    /// Most places that were taken at once since the last call.
+    pub fn take_peak(&self) -> u32 {
+        let taken = self.taken();
+        self.places.peak.swap(taken, Relaxed).max(taken)
     }
 
     /// Whether every place is taken.
@@ -377,7 +390,13 @@ impl<T: Thing> Gate<T> {
     fn take(&self) -> bool {
         let limit = self.places.limit.load(SeqCst);
         let step = |taken| (taken < limit).then(|| taken + 1);
-        self.places.taken.fetch_update(SeqCst, SeqCst, step).is_ok()
+        let before = self.places.taken.fetch_update(SeqCst, SeqCst, step);
+        if let Ok(before) = before
+            && before >= self.places.peak.load(Relaxed)
+        {
+            self.places.peak.fetch_max(before + 1, Relaxed);
+        }
+        before.is_ok()
     }
 
     fn leave(self: &Arc<Self>) {

@@ -4,8 +4,10 @@
 //! it; every worker then asks for the gates of its view. So all workers share one gate per bound, and
 //! a reload keeps who is inside and who waits: only the numbers change.
 
+use crate::adaptive::Adaptive;
 use crate::gate::{Entrance, Gate, Line, QueuePolicy, Thing};
 use crate::handover::Handover;
+use crate::policy::AdaptivePolicy;
 use crate::service::Service;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +21,27 @@ struct Book<T: Thing> {
     gates: HashMap<Guarded, Arc<Gate<T>>>,
     /// Where one waits for any endpoint of a service.
     lines: HashMap<Arc<str>, Arc<Line<T>>>,
+    /// The limits that follow the latency of their endpoints.
+    adaptive: HashMap<Guarded, Adapted>,
+}
+
+#[derive(Debug)]
+struct Adapted {
+    /// What was learnt.
+    limit: u32,
+    /// `max_in_flight` of the endpoint: it is never above.
+    most: Option<u32>,
+}
+
+impl Adapted {
+    fn bound(&self) -> u32 {
+        self.most.map_or(self.limit, |most| most.min(self.limit))
+    }
 }
 
 impl<T: Thing> Default for Gates<T> {
     fn default() -> Self {
-        Self(Mutex::new(Book { gates: HashMap::new(), lines: HashMap::new() }))
+        Self(Mutex::new(Book { gates: HashMap::new(), lines: HashMap::new(), adaptive: HashMap::new() }))
     }
 }
 
@@ -92,6 +110,7 @@ impl<T: Thing> Gates<T> {
             gate.set_limit(u32::MAX);
             Arc::strong_count(gate) > 1
         });
+        book.adaptive.retain(|guarded, _| current.contains(guarded));
         // A bound that comes back meets those inside, and their gates, in the line that it had.
         book.lines.retain(|_, line| Arc::strong_count(line) > 1);
         book.lines.extend(lines);
@@ -111,8 +130,9 @@ impl<T: Thing> Gates<T> {
         let endpoints = service.endpoints.iter().map(|endpoint| {
             let (limits, url) = (endpoint.limits, &endpoint.url);
             let guarded = Guarded::EndpointConnections(name.clone(), url.clone());
+            let in_flight = limits.max_in_flight.or(service.limits.adaptive.map(|policy| policy.max));
             EndpointGates {
-                in_flight: bounded(limits.max_in_flight, Guarded::Endpoint(name.clone(), url.clone())),
+                in_flight: bounded(in_flight, Guarded::Endpoint(name.clone(), url.clone())),
                 connections: bounded(limits.max_connections, guarded),
             }
         });
@@ -121,6 +141,27 @@ impl<T: Thing> Gates<T> {
             connections: bounded(limits.max_connections, Guarded::ServiceConnections(name.clone())),
             endpoints: if service.bounds_endpoints() { endpoints.collect() } else { Vec::new() },
         }
+    }
+
+    /// The adaptive limit of an endpoint is this from now on, or its `max_in_flight` where that is less. Places that
+    /// are new go to those who wait. An endpoint without such a limit is left alone.
+    pub fn set_adaptive(&self, service: &Arc<str>, url: &Arc<str>, limit: u32) {
+        let mut book = self.lock();
+        let guarded = Guarded::Endpoint(service.clone(), url.clone());
+        let Some(adapted) = book.adaptive.get_mut(&guarded) else { return };
+        if adapted.limit == limit {
+            return;
+        }
+        adapted.limit = limit;
+        let bound = adapted.bound();
+        if let Some(gate) = book.gates.get(&guarded) {
+            gate.set_limit(bound);
+        }
+    }
+
+    /// The gate of what is under way to an endpoint, if it has a bound.
+    pub fn endpoint(&self, service: &Arc<str>, url: &Arc<str>) -> Option<Arc<Gate<T>>> {
+        self.lock().gates.get(&Guarded::Endpoint(service.clone(), url.clone())).cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, Book<T>> {
@@ -146,11 +187,32 @@ impl<T: Thing> Book<T> {
         for endpoint in &service.endpoints {
             let (limits, url) = (endpoint.limits, &endpoint.url);
             let shared = (service.limits.queue, Some(&line));
-            self.set(Guarded::Endpoint(name.clone(), url.clone()), limits.max_in_flight, shared, current);
+            let guarded = Guarded::Endpoint(name.clone(), url.clone());
+            let bound = self.in_flight(&guarded, limits.max_in_flight, service.limits.adaptive);
+            self.set(guarded, bound, shared, current);
             let guarded = Guarded::EndpointConnections(name.clone(), url.clone());
             self.set(guarded, limits.max_connections, own, current);
         }
         lines.insert(name.clone(), line);
+    }
+
+    /// What bounds an endpoint: what is configured, what was learnt, or the smaller of both.
+    fn in_flight(
+        &mut self,
+        guarded: &Guarded,
+        most: Option<u32>,
+        policy: Option<AdaptivePolicy>,
+    ) -> Option<u32> {
+        let Some(policy) = policy else {
+            self.adaptive.remove(guarded);
+            return most;
+        };
+        let learnt = self.adaptive.get(guarded).map_or_else(|| Adaptive::first(policy), |known| known.limit);
+        let min = policy.min.max(1);
+        let adapted = Adapted { limit: learnt.clamp(min, policy.max.max(min)), most };
+        let bound = adapted.bound();
+        self.adaptive.insert(guarded.clone(), adapted);
+        Some(bound)
     }
 
     /// Makes a gate with this bound, or gives the bound to the one there is.
@@ -243,6 +305,47 @@ mod tests {
         drop(other);
         assert!(wait.poll(&Context::from_waker(Waker::noop())).is_ready(), "a place at either will do");
         drop(held);
+    }
+
+    #[test]
+    fn what_an_adaptive_limit_has_learnt_outlasts_a_reload() {
+        let gates: Gates = Gates::default();
+        let adopt = |service: &Service| gates.adopt([].into_iter(), [service].into_iter());
+        let limits = |service: &Service| {
+            let gates = gates.service(service).endpoints.into_iter();
+            gates.map(|gates| gates.in_flight.map(|gate| gate.gate().limit())).collect::<Vec<_>>()
+        };
+        let mut service = service([None, Some(50)]);
+        service.limits.adaptive = Some(AdaptivePolicy::default());
+        adopt(&service);
+        assert_eq!(limits(&service), [Some(100), Some(50)], "the smaller of both");
+        let urls: Vec<_> = service.endpoints.iter().map(|endpoint| endpoint.url.clone()).collect();
+        gates.set_adaptive(&service.name, &urls[0], 70);
+        gates.set_adaptive(&service.name, &urls[1], 70);
+        assert_eq!(limits(&service), [Some(70), Some(50)]);
+        service.endpoints[1].limits.max_in_flight = None;
+        adopt(&service);
+        assert_eq!(limits(&service), [Some(70), Some(70)]);
+        service.limits.adaptive = Some(AdaptivePolicy { max: 60, ..AdaptivePolicy::default() });
+        adopt(&service);
+        assert_eq!(limits(&service), [Some(60), Some(60)]);
+        service.limits.adaptive = None;
+        adopt(&service);
+        assert!(gates.service(&service).endpoints.is_empty(), "no endpoint has a bound");
+        gates.set_adaptive(&service.name, &urls[0], 1);
+        assert!(gates.endpoint(&service.name, &urls[0]).is_none());
+    }
+
+    #[test]
+    fn the_peak_is_the_most_that_was_inside_since_the_last_look() {
+        let gates = Gates::default();
+        let gate = adopt(&gates, Some(3)).unwrap();
+        let inside: Vec<_> = (0..4).map(|_| gate.enter()).collect();
+        drop(inside);
+        let held = gate.enter();
+        assert_eq!((gate.gate().take_peak(), gate.gate().take_peak()), (3, 1));
+        drop(held);
+        assert_eq!((gate.gate().take_peak(), gate.gate().take_peak()), (1, 0));
     }
 
     #[test]

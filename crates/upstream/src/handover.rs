@@ -73,7 +73,7 @@ impl<L: Debug + Send> Handover<L> {
     /// The connection, on this worker's reactor, where `watch` puts what it runs over.
     ///
     /// # Errors
-    /// Its places, for another one, when it has ended on the way or is too old.
+    /// Its places, for another one, when it has ended on the way, is too old or has been used too often.
     pub fn receive<W: Wire<Loose = L>>(
         self,
         policy: &PoolPolicy,
@@ -82,7 +82,8 @@ impl<L: Debug + Send> Handover<L> {
         watch: impl FnOnce(L) -> Option<W>,
     ) -> Result<Connection<W>, ConnectionPlaces<Self>> {
         let Self { wire, requests, narrow, opened, places } = self;
-        let young = now.saturating_duration_since(opened) < policy.max_age;
+        // A reload may have changed the policy since it was handed on.
+        let young = now.saturating_duration_since(opened) < policy.max_age && requests < policy.max_requests;
         // What has happened to it before it was watched here, only the kernel knows.
         match watch(wire).filter(|wire| young && wire.is_quiet()) {
             Some(socket) => {

@@ -6,6 +6,8 @@
 //! has to wait ([`Gate`]) or a standing changes.
 #![forbid(unsafe_code)]
 
+mod adaptive;
+mod adaptive_limits;
 mod breaker;
 mod gate;
 mod gates;
@@ -17,12 +19,15 @@ mod pool;
 mod retry_budget;
 mod rosters;
 mod service;
+mod shared_breaker;
 mod standing;
 mod visit;
 
 #[cfg(test)]
 mod simulation;
 
+pub use adaptive::{Adaptive, Second};
+pub use adaptive_limits::AdaptiveLimits;
 pub use breaker::{Admission, Breaker, BreakerChange, Trial, TrialEnd};
 pub use gate::{
     Entrance, Gate, GateKey, Got, Line, Permit, Priority, QueuePolicy, Stay, Thing, Turned, Wait, Wish,
@@ -39,6 +44,7 @@ pub use pool::{Connection, OpenCount, Pool, Wire};
 pub use retry_budget::RetryBudget;
 pub use rosters::{Entry, Roster, Rosters};
 pub use service::{Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Service, ServiceLimits};
+pub use shared_breaker::{BreakerState, Refused, TrialGuard};
 pub use standing::{Bell, Condition, Health, ServiceStanding, Standing};
 pub use thalweg_net::connect::PeerAddress;
 pub use visit::{Told, Visit};

@@ -12,9 +12,9 @@ use crate::pool::{Pool, Wire};
 use crate::retry_budget::RetryBudget;
 use crate::rosters::{Entry, Roster};
 use crate::service::{Mode, Service};
-use crate::standing::{Condition, Standing};
+use crate::standing::{Condition, ServiceStanding, Standing};
 use crate::visit::Visit;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -192,6 +192,11 @@ impl<W: Wire> ServiceState<W> {
         self.candidates.replace(roster.candidates.clone());
         self.roster.replace(roster);
         self.seen.set(0);
+    }
+
+    /// What is shared of the service.
+    pub(crate) fn standing(&self) -> Ref<'_, Arc<ServiceStanding>> {
+        Ref::map(self.roster.borrow(), |roster| &roster.standing)
     }
 
     /// Whether no address is known: every endpoint is a name that has never been resolved.

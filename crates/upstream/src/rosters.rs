@@ -90,11 +90,12 @@ impl Rosters {
         let (standing, mut old, roster) = match before {
             Some(Known { standing, members, roster }) => (standing, members, Some(roster)),
             None => {
-                let standing = ServiceStanding::new(service.name.clone(), self.bell.clone());
+                let standing = ServiceStanding::new(service.name.clone(), self.workers, self.bell.clone());
                 (Arc::new(standing), HashMap::new(), None)
             }
         };
         let now = Instant::now();
+        standing.set_breaker(service.breaker, now);
         let mut members = HashMap::with_capacity(addresses.len());
         let mut entries = Vec::with_capacity(addresses.len());
         for (at, address) in addresses {

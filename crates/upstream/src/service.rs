@@ -46,7 +46,8 @@ pub struct Service {
 impl Service {
     /// Whether an endpoint has a bound of its own.
     pub fn bounds_endpoints(&self) -> bool {
-        self.endpoints.iter().any(|endpoint| endpoint.limits != EndpointLimits::default())
+        let own = |endpoint: &Endpoint| endpoint.limits != EndpointLimits::default();
+        self.limits.adaptive.is_some() || self.endpoints.iter().any(own)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Gates, lines, pools and handovers under a deterministic simulation: several workers, whose steps the
 //! seed interleaves over virtual time. Exchanges come, wait, are called off at any point, use
-//! connections and end; connections die while idle, in use and on their way; bounds, queues and endpoints
-//! change under way. A failure names its seed; `SEED=n` runs that one alone, `THALWEG_LONG=1` many more.
+//! connections and end; connections die while idle, in use and on their way; bounds (adaptive ones at any
+//! time), queues and endpoints change under way. A failure names its seed; `SEED=n` runs that one alone, `THALWEG_LONG=1` many more.
 //!
 //! The steps of an exchange stand in [`exchange`], as `proxy` takes them; what is true in the world
 //! outside in [`wire`]; who should go first in [`order`]; the events and the checks after each in [`world`].
@@ -24,6 +24,7 @@ struct Seen {
     refused: usize,
     displaced: usize,
     called_off: usize,
+    adapted: usize,
 }
 
 impl Seen {
@@ -36,6 +37,7 @@ impl Seen {
         self.refused += other.refused;
         self.displaced += other.displaced;
         self.called_off += other.called_off;
+        self.adapted += other.adapted;
     }
 }
 
@@ -64,8 +66,19 @@ fn no_bound_is_passed_nobody_is_forgotten_and_everything_is_given_back() {
             }
         }
     }
-    let Seen { opened, reused, handed_over, died_on_the_way, waited, refused, displaced, called_off } = seen;
-    for count in [opened, reused, handed_over, died_on_the_way, waited, refused, displaced, called_off] {
+    let Seen {
+        opened,
+        reused,
+        handed_over,
+        died_on_the_way,
+        waited,
+        refused,
+        displaced,
+        called_off,
+        adapted,
+    } = seen;
+    let rare = [handed_over, died_on_the_way, waited, refused, displaced, called_off, adapted];
+    for count in rare.into_iter().chain([opened, reused]) {
         assert!(count > 50, "the histories are too tame: {seen:?}");
     }
 }

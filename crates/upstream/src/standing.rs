@@ -11,6 +11,7 @@
 
 use crate::outlier::Sample;
 use crate::policy::EjectionPolicy;
+use crate::shared_breaker::SharedBreaker;
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
@@ -36,6 +37,9 @@ pub struct ServiceStanding {
     /// Members in the roster in force, and those out by the ejection policy.
     members: AtomicU32,
     ejected: AtomicU32,
+    pub(crate) breaker: SharedBreaker,
+    /// By worker: of all members that there ever were, so that none takes its counts with it.
+    tallies: Box<[Tally]>,
     bell: Bell,
 }
 
@@ -75,7 +79,7 @@ struct Padded<T>(T);
 
 impl ServiceStanding {
     /// Of a service without members.
-    pub fn new(name: Arc<str>, bell: Bell) -> Self {
+    pub fn new(name: Arc<str>, workers: usize, bell: Bell) -> Self {
         Self {
             name,
             epoch: Instant::now(),
@@ -83,6 +87,8 @@ impl ServiceStanding {
             in_flight: Padded::default(),
             members: AtomicU32::new(0),
             ejected: AtomicU32::new(0),
+            breaker: SharedBreaker::default(),
+            tallies: (0..workers).map(|_| Tally::default()).collect(),
             bell,
         }
     }
@@ -97,6 +103,18 @@ impl ServiceStanding {
         self.in_flight.0.load(Relaxed)
     }
 
+    /// What all workers have counted of the service since it has been known, whoever its members were.
+    pub fn sample(&self) -> Sample {
+        sum(&self.tallies)
+    }
+
+    /// Counts what came of an attempt at a member.
+    pub(crate) fn count(&self, worker: usize, latency: Option<Duration>) {
+        if let Some(tally) = self.tallies.get(worker) {
+            tally.count(latency);
+        }
+    }
+
     pub(crate) fn set_members(&self, members: usize) {
         self.members.store(u32::try_from(members).unwrap_or(u32::MAX), Relaxed);
         self.changed();
@@ -104,10 +122,16 @@ impl ServiceStanding {
 
     fn changed(&self) {
         self.version.fetch_add(1, Release);
+        self.ring();
+    }
+
+    /// Says that there is something to be heard, though no member's standing has changed.
+    pub(crate) fn ring(&self) {
         (self.bell.0)();
     }
 
-    fn ms(&self, now: Instant) -> u64 {
+    /// In milliseconds of the service's clock.
+    pub(crate) fn ms(&self, now: Instant) -> u64 {
         // Never 0, which means never.
         1 + u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX - 1)
     }
@@ -226,6 +250,28 @@ pub(crate) struct Tally {
     requests: AtomicU64,
     failures: AtomicU64,
     latency_us: AtomicU64,
+}
+
+impl Tally {
+    fn count(&self, latency: Option<Duration>) {
+        add(&self.requests, 1);
+        match latency {
+            Some(latency) => add(&self.latency_us, latency.as_micros() as u64),
+            None => add(&self.failures, 1),
+        }
+    }
+}
+
+fn sum(tallies: &[Tally]) -> Sample {
+    tallies.iter().fold(Sample::default(), |all, tally| {
+        let (requests, failures) = (tally.requests.load(Relaxed), tally.failures.load(Relaxed));
+        Sample {
+            requests: all.requests + requests,
+            failures: all.failures + failures,
+            answered: all.answered + requests.saturating_sub(failures),
+            latency_us: all.latency_us + tally.latency_us.load(Relaxed),
+        }
+    })
 }
 
 fn add(cell: &AtomicU64, n: u64) {
@@ -466,15 +512,7 @@ impl Standing {
 
     /// What all workers have counted since it has been known.
     pub fn sample(&self) -> Sample {
-        self.tallies.iter().fold(Sample::default(), |all, tally| {
-            let (requests, failures) = (tally.requests.load(Relaxed), tally.failures.load(Relaxed));
-            Sample {
-                requests: all.requests + requests,
-                failures: all.failures + failures,
-                answered: all.answered + requests.saturating_sub(failures),
-                latency_us: all.latency_us + tally.latency_us.load(Relaxed),
-            }
-        })
+        sum(&self.tallies)
     }
 
     /// An attempt begins on this worker; with `loads`, all workers count it together.
@@ -501,11 +539,9 @@ impl Standing {
 
     /// Counts what came of an attempt: the time to the response's head, or that it failed.
     pub(crate) fn count(&self, worker: usize, latency: Option<Duration>) {
-        let Some(tally) = self.tallies.get(worker) else { return };
-        add(&tally.requests, 1);
-        match latency {
-            Some(latency) => add(&tally.latency_us, latency.as_micros() as u64),
-            None => add(&tally.failures, 1),
+        self.service.count(worker, latency);
+        if let Some(tally) = self.tallies.get(worker) {
+            tally.count(latency);
         }
     }
 

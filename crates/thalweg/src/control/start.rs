@@ -25,7 +25,7 @@ use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
 use thalweg_proxy::plan::ListenAddress;
 use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, Plan, StartError, open_doors};
-use thalweg_upstream::Bell;
+use thalweg_upstream::{AdaptiveLimits, Bell};
 use tokio::sync::{Notify, mpsc};
 
 /// Lines that workers may have waiting.
@@ -93,7 +93,20 @@ pub(crate) async fn start(
     let webhooks = Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in);
     let looked_after = shared.fleet().plan();
     let rounds = Rounds::start();
-    Ok((Control { shared, log, notices, watch, rounds, webhooks, looked_after, signals }, admin))
+    Ok((
+        Control {
+            shared,
+            log,
+            notices,
+            watch,
+            rounds,
+            webhooks,
+            limits: AdaptiveLimits::default(),
+            looked_after,
+            signals,
+        },
+        admin,
+    ))
 }
 
 /// What the admin API changed before a restart, where that is kept: where `state:` says so.

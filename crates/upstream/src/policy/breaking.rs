@@ -31,15 +31,16 @@ impl Default for BreakerPolicy {
 }
 
 /// `services.<name>.limits.adaptive`: a bound on what is under way to each endpoint that follows its
-/// latency (gradient, as in Netflix's concurrency-limits). Default: none.
+/// latency (a gradient as in Netflix's concurrency-limits, over a baseline that is measured as in Envoy). Default: none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AdaptivePolicy {
-    /// It never goes below, 1–1,000,000; default 10.
+    /// It never goes below, not while it is measured either, 1–1,000,000; default 10. It begins at 100 within these bounds.
     pub min: u32,
     /// Nor above, `min`–1,000,000; default 1000.
     pub max: u32,
-    /// Latency may grow to this share of what it is without load, in percent, before the bound falls;
-    /// 101–1000, default 150.
+    /// Latency (to the response's head, the mean) may grow to this share of what it is without load, in percent,
+    /// before the bound falls; 101–1000, default 150. What it is without load is measured while little is under
+    /// way, or about once a minute for some seconds with the bound at 100 / (2 × tolerance) of what it was.
     pub tolerance: u32,
 }
 

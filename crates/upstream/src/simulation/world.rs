@@ -6,6 +6,7 @@ use super::order::{Bell, key};
 use super::wire::Link;
 use crate::gate::{Gate, Priority, QueuePolicy};
 use crate::members::{Names, ServiceState};
+use crate::policy::AdaptivePolicy;
 use crate::rosters::{Roster, Rosters};
 use crate::service::{Address, Endpoint, EndpointLimits, Mode, PoolPolicy, Service, ServiceLimits};
 use crate::standing;
@@ -48,6 +49,8 @@ pub(super) struct World {
     plans: Vec<VecDeque<Arc<Roster>>>,
     /// Places taken after the last step, by gate.
     taken: HashMap<usize, u32>,
+    /// The adaptive limits of endpoints, by URL.
+    adaptive: HashMap<Arc<str>, u32>,
 }
 
 impl World {
@@ -67,7 +70,8 @@ impl World {
         });
         let plans = vec![VecDeque::new(); workers];
         let (rosters, taken) = (Rosters::new(workers, standing::Bell::default()), HashMap::new());
-        let mut world = Self { random, scene, tasks: Vec::new(), next: 0, service, rosters, plans, taken };
+        let (tasks, adaptive) = (Vec::new(), HashMap::new());
+        let mut world = Self { random, scene, tasks, next: 0, service, rosters, plans, taken, adaptive };
         world.adopt();
         (0..workers).for_each(|worker| world.hear(worker));
         world
@@ -86,6 +90,7 @@ impl World {
             92..95 => self.tell(),
             95..97 => self.let_time_pass(),
             97 => self.reload(),
+            98 => self.adapt(),
             _ => self.settle(),
         }
         self.check();
@@ -251,7 +256,24 @@ impl World {
         self.adopt();
     }
 
+    /// The control thread has learnt another limit.
+    fn adapt(&mut self) {
+        let Some(policy) = self.service.limits.adaptive else { return };
+        let endpoint = &self.service.endpoints[self.random.usize(..self.service.endpoints.len())];
+        let limit = self.random.u32(policy.min..=policy.max);
+        self.scene.gates.set_adaptive(&self.service.name, &endpoint.url, limit);
+        self.adaptive.insert(endpoint.url.clone(), limit);
+        self.scene.seen.borrow_mut().adapted += 1;
+    }
+
     fn adopt(&mut self) {
+        let mut known = std::mem::take(&mut self.adaptive);
+        if let Some(policy) = self.service.limits.adaptive {
+            for url in self.service.endpoints.iter().map(|endpoint| &endpoint.url) {
+                let limit = known.remove(url).unwrap_or(policy.max).clamp(policy.min, policy.max);
+                self.adaptive.insert(url.clone(), limit);
+            }
+        }
         self.scene.gates.adopt([].into_iter(), [&*self.service].into_iter());
         let rosters = self.rosters.draw_up(std::slice::from_ref(&self.service), &Names::new());
         self.plans.iter_mut().for_each(|plans| plans.extend(rosters.clone()));
@@ -337,10 +359,10 @@ impl World {
         ];
         let of_endpoints = service.endpoints.iter().zip(gates.endpoints).flat_map(|(endpoint, gates)| {
             let limits = endpoint.limits;
-            [
-                (gates.in_flight, limits.max_in_flight, false),
-                (gates.connections, limits.max_connections, true),
-            ]
+            let learnt = self.adaptive.get(&endpoint.url).copied();
+            let in_flight =
+                limits.max_in_flight.map_or(learnt, |most| Some(most.min(learnt.unwrap_or(most))));
+            [(gates.in_flight, in_flight, false), (gates.connections, limits.max_connections, true)]
         });
         let all = own.into_iter().chain(of_endpoints);
         all.filter_map(|(entrance, limit, of_connections)| {
@@ -367,6 +389,7 @@ fn service(random: &mut fastrand::Rng, old: Option<&Arc<Service>>) -> Arc<Servic
         new.limits.queue = queue;
         new.limits.max_connections = other(random, old.limits.max_connections);
         new.limits.max_in_flight = bound(random);
+        new.limits.adaptive = old.limits.adaptive.map(|_| adaptive(random));
         for endpoint in &mut new.endpoints {
             endpoint.limits.max_connections = other(random, endpoint.limits.max_connections);
             endpoint.limits.max_in_flight = other(random, endpoint.limits.max_in_flight);
@@ -392,7 +415,12 @@ fn service(random: &mut fastrand::Rng, old: Option<&Arc<Service>>) -> Arc<Servic
         max_age: Duration::from_secs(200),
         max_requests: if random.bool() { u32::MAX } else { random.u32(1..6) },
     };
-    let limits =
-        ServiceLimits { max_connections: bound(random), max_in_flight: bound(random), adaptive: None, queue };
+    let (max_connections, max_in_flight) = (bound(random), bound(random));
+    let adaptive = (random.u32(..3) == 0).then(|| adaptive(random));
+    let limits = ServiceLimits { max_connections, max_in_flight, adaptive, queue };
     Arc::new(Service { name: "s".into(), endpoints, pool, limits, ..Service::default() })
+}
+
+fn adaptive(random: &mut fastrand::Rng) -> AdaptivePolicy {
+    AdaptivePolicy { min: random.u32(1..3), max: random.u32(3..6), tolerance: 150 }
 }

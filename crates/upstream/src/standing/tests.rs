@@ -8,7 +8,7 @@ fn standings(members: usize) -> (Vec<Standing>, Arc<AtomicUsize>) {
     let bell = Bell::new(move || {
         heard.fetch_add(1, Relaxed);
     });
-    let service = Arc::new(ServiceStanding::new("s".into(), bell));
+    let service = Arc::new(ServiceStanding::new("s".into(), 2, bell));
     service.set_members(members);
     let member = |at: usize| {
         let address = PeerAddress::Tcp(SocketAddr::from(([192, 0, 2, at as u8], 80)));

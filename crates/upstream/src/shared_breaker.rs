@@ -1,0 +1,232 @@
+//! The breaker of a service, shared by all workers.
+//!
+//! While it is closed, as nearly always, a worker asks with one plain load. While it is open or half open the
+//! machine of `breaker.rs` is asked under a lock that is held for a few instructions. The control thread judges
+//! once a second by what all workers have counted ([`ServiceStanding::judge`]), and opens it; the trials of the
+//! workers close it, or open it again.
+//!
+//! The window belongs to the breaker: it is forgotten in the moment that the breaker closes, so that no failure
+//! from before opens it anew.
+
+use crate::breaker::{Admission, Breaker, BreakerChange, Trial, TrialEnd};
+use crate::members::ServiceState;
+use crate::outlier::{Sample, Window};
+use crate::policy::BreakerPolicy;
+use crate::pool::Wire;
+use crate::standing::ServiceStanding;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a breaker does with requests.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u8)]
+pub enum BreakerState {
+    /// All go through.
+    #[default]
+    Closed,
+    /// None does.
+    Open,
+    /// Trials do.
+    HalfOpen,
+}
+
+impl BreakerState {
+    const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
+
+    /// The word used in the admin API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// The breaker does not let a request through.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Refused {
+    /// The rest of the open time; zero while trials are under way and decide.
+    pub after: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SharedBreaker {
+    /// A [`BreakerState`]: written under the lock, read without.
+    state: AtomicU8,
+    works: Mutex<Works>,
+}
+
+#[derive(Debug, Default)]
+struct Works {
+    /// Trials of a breaker with another policy say nothing of the one that there is now.
+    generation: u64,
+    of: Option<Of>,
+}
+
+#[derive(Debug)]
+struct Of {
+    policy: BreakerPolicy,
+    breaker: Breaker,
+    window: Window,
+}
+
+impl SharedBreaker {
+    fn lock(&self) -> MutexGuard<'_, Works> {
+        self.works.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> BreakerState {
+        BreakerState::ALL[usize::from(self.state.load(Relaxed)).min(BreakerState::ALL.len() - 1)]
+    }
+
+    /// Another policy than before begins with a closed breaker.
+    pub(crate) fn set_policy(&self, policy: Option<BreakerPolicy>, (now_ms, counters): (u64, Sample)) {
+        let mut works = self.lock();
+        if works.of.as_ref().map(|of| of.policy) == policy {
+            return;
+        }
+        works.generation += 1;
+        works.of = policy.map(|policy| Of {
+            policy,
+            breaker: Breaker::new(policy),
+            window: Window::new(policy.window, now_ms, counters),
+        });
+        self.state.store(BreakerState::Closed as u8, Relaxed);
+    }
+
+    fn judge(&self, (now_ms, counters): (u64, Sample)) -> Option<BreakerChange> {
+        let mut works = self.lock();
+        let Of { breaker, window, .. } = works.of.as_mut()?;
+        let totals = window.push(now_ms, counters);
+        let change = breaker.tick(now_ms, totals)?;
+        self.state.store(BreakerState::Open as u8, Relaxed);
+        Some(change)
+    }
+
+    fn admit(&self, now_ms: u64) -> Result<Option<(u64, Trial)>, Refused> {
+        let mut works = self.lock();
+        let generation = works.generation;
+        let Some(Of { breaker, .. }) = &mut works.of else { return Ok(None) };
+        match breaker.admit(now_ms) {
+            Admission::Through => Ok(None),
+            Admission::Trial(trial) => {
+                self.state.store(BreakerState::HalfOpen as u8, Relaxed);
+                Ok(Some((generation, trial)))
+            }
+            Admission::Refused { until_ms } => {
+                let after = until_ms.map_or(0, |until| until.saturating_sub(now_ms));
+                Err(Refused { after: Duration::from_millis(after) })
+            }
+        }
+    }
+
+    fn trial_ended(
+        &self,
+        now: (u64, Sample),
+        (generation, trial): (u64, Trial),
+        end: TrialEnd,
+    ) -> Option<BreakerChange> {
+        let mut works = self.lock();
+        if works.generation != generation {
+            return None;
+        }
+        let Of { policy, breaker, window } = works.of.as_mut()?;
+        let change = breaker.trial_ended(now.0, trial, end)?;
+        let state = match change {
+            BreakerChange::Opened => BreakerState::Open,
+            BreakerChange::Closed => {
+                *window = Window::new(policy.window, now.0, now.1);
+                BreakerState::Closed
+            }
+        };
+        self.state.store(state as u8, Relaxed);
+        Some(change)
+    }
+}
+
+impl ServiceStanding {
+    /// What the breaker of the service does; closed where there is none.
+    pub fn breaker(&self) -> BreakerState {
+        self.breaker.state()
+    }
+
+    /// Looks at what has happened up to now and opens the breaker where too much of it failed. To be called
+    /// once a second; the bell is rung at a change.
+    pub fn judge(&self, now: Instant) -> Option<BreakerChange> {
+        let change = self.breaker.judge(self.counted(now))?;
+        self.ring();
+        Some(change)
+    }
+
+    pub(crate) fn set_breaker(&self, policy: Option<BreakerPolicy>, now: Instant) {
+        self.breaker.set_policy(policy, self.counted(now));
+    }
+
+    /// A request comes: it goes through, or as a trial, or not at all.
+    fn admit(self: &Arc<Self>, now: Instant) -> Result<Option<TrialGuard>, Refused> {
+        if self.breaker.state.load(Relaxed) == BreakerState::Closed as u8 {
+            return Ok(None);
+        }
+        let before = self.breaker.state();
+        let trial = self.breaker.admit(self.counted(now).0)?;
+        if trial.is_some() && before == BreakerState::Open {
+            self.ring();
+        }
+        Ok(trial.map(|trial| TrialGuard { service: self.clone(), trial: Some(trial) }))
+    }
+
+    fn counted(&self, now: Instant) -> (u64, Sample) {
+        (self.ms(now), self.sample())
+    }
+}
+
+impl<W: Wire> ServiceState<W> {
+    /// Asks the service's breaker, once for each exchange, before the first attempt.
+    ///
+    /// # Errors
+    /// When it is open, or as many trials are under way as may.
+    pub fn admit(&self, now: Instant) -> Result<Option<TrialGuard>, Refused> {
+        self.standing().admit(now)
+    }
+}
+
+/// An exchange that is a trial of its service's breaker. Dropped without a word, it makes room for another.
+#[derive(Debug)]
+pub struct TrialGuard {
+    service: Arc<ServiceStanding>,
+    trial: Option<(u64, Trial)>,
+}
+
+impl TrialGuard {
+    /// The request was answered, with a status that is no failure by the service's ejection policy.
+    pub fn succeeded(mut self, now: Instant) -> Option<BreakerChange> {
+        self.end(now, TrialEnd::Succeeded)
+    }
+
+    /// The service failed the request.
+    pub fn failed(mut self, now: Instant) -> Option<BreakerChange> {
+        self.end(now, TrialEnd::Failed)
+    }
+
+    fn end(&mut self, now: Instant, end: TrialEnd) -> Option<BreakerChange> {
+        let trial = self.trial.take()?;
+        let change = self.service.breaker.trial_ended(self.service.counted(now), trial, end)?;
+        self.service.ring();
+        Some(change)
+    }
+}
+
+impl Drop for TrialGuard {
+    fn drop(&mut self) {
+        if let Some(trial) = self.trial.take() {
+            let now = self.service.counted(Instant::now());
+            self.service.breaker.trial_ended(now, trial, TrialEnd::Unknown);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
