@@ -19,6 +19,8 @@ pub struct Visit<W: Wire = Socket> {
     worker: u16,
     /// All workers count it together.
     loads: bool,
+    /// The member was out when it began: only then does its success bring the member back.
+    found_out: bool,
     /// It is a trial of which nothing has been told yet.
     trial: Cell<bool>,
 }
@@ -26,8 +28,9 @@ pub struct Visit<W: Wire = Socket> {
 impl<W: Wire> Visit<W> {
     pub(crate) fn new(member: Rc<Member<W>>, worker: u16, loads: bool, now: Instant) -> Self {
         member.standing.enter(worker.into(), loads);
-        let trial = Cell::new(member.standing.begin_trial(now));
-        Self { member, worker, loads, trial }
+        let found_out = member.standing.out_until().is_some();
+        let trial = Cell::new(found_out && member.standing.begin_trial(now));
+        Self { member, worker, loads, found_out, trial }
     }
 
     /// The member.
@@ -46,7 +49,11 @@ impl<W: Wire> Visit<W> {
             self.member.observe(latency, now);
         }
         self.trial.set(false);
-        if self.member.standing.succeeded(now) { Told::Back } else { Told::Nothing }
+        if self.found_out && self.member.standing.succeeded(now) {
+            return Told::Back;
+        }
+        self.member.standing.forget_failures();
+        Told::Nothing
     }
 
     /// It has failed the request. Says whether it is ejected for it.

@@ -3,6 +3,7 @@ use crate::pool::{Connection, OpenCount};
 use crate::rosters::Rosters;
 use crate::service::{Address, Endpoint, EndpointLimits};
 use crate::standing::{Bell, Health};
+use crate::visit::Told;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use thalweg_balance::balancer;
 use thalweg_net::{Owner, Reactor};
@@ -217,6 +218,20 @@ fn who_was_out_is_tried_by_one_exchange_at_a_time_until_one_succeeds() {
     let trial = house.state.visit(bad.clone(), now);
     trial.answered(&house.service, (200, ms(1)), now);
     assert_eq!(house.picks(now, &bad, 10), 5, "it has made good");
+}
+
+#[test]
+fn a_success_that_was_under_way_before_an_ejection_does_not_end_it() {
+    let mut service = of_addresses(&[1, 2]);
+    service.ejection.max_share = 50;
+    let house = House::new(service, &[]);
+    let (bad, now) = (house.member(1), Instant::now());
+    let under_way = house.state.visit(bad.clone(), now);
+    assert!(bad.standing.eject(&house.service.ejection, now, "x"));
+    assert_eq!(under_way.answered(&house.service, (200, ms(1)), now), Told::Nothing);
+    assert_eq!(house.picks(now, &bad, 10), 0, "it is out all the same");
+    let chosen_for_want_of_others = house.state.visit(bad.clone(), now);
+    assert_eq!(chosen_for_want_of_others.answered(&house.service, (200, ms(1)), now), Told::Back);
 }
 
 #[test]
