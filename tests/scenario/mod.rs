@@ -2,19 +2,24 @@
 
 mod addresses;
 mod backpressure;
+mod balancing;
 mod budget;
+mod chaos;
 mod clients;
 mod command_line;
 mod control;
 mod descriptors;
 mod drain;
 mod early_response;
+mod ejection;
 mod endpoint;
 mod failure;
 mod fairness;
 mod flood;
+mod health;
 mod hedging;
 mod hostile_clients;
+mod house;
 mod leaks;
 mod limits;
 mod regressions;

@@ -84,6 +84,8 @@ async fn try_endpoints(
             }
         }
         last = Some(fault);
+        // It was this attempt's: the next one, on a kept connection, would be late before it has begun.
+        client.socket.set_deadline(None);
         if let Some(meters) = local.meters.get(member.endpoint as usize) {
             meters.retries.add(1);
         }

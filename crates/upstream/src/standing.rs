@@ -216,6 +216,16 @@ struct Record {
     retired: bool,
 }
 
+impl Record {
+    /// What comes after a calm of twice the last time out, or of this time, does not follow on what was before it.
+    fn forget_after_calm(&mut self, out_until: u64, ms: u64, least: Duration) {
+        let calm = self.time.saturating_mul(2).max(least);
+        if out_until == 0 && ms > self.back.saturating_add(calm.as_millis() as u64) {
+            self.ejections = 0;
+        }
+    }
+}
+
 /// One address of an endpoint, as all workers see it.
 #[derive(Debug)]
 pub struct Standing {
@@ -411,6 +421,7 @@ impl Standing {
             // One bad moment that several exchanges met, not several bad moments.
             return false;
         }
+        record.forget_after_calm(was, ms, Duration::ZERO);
         let time = REFUSED_FIRST.saturating_mul(1 << record.ejections.min(8)).min(REFUSED_MOST);
         self.leave(&mut record, (Reason::Refused, time, cause), ms);
         was == 0
@@ -439,10 +450,7 @@ impl Standing {
         if record.reason != Some(Reason::Ejected) && !self.service.may_eject(policy) {
             return false;
         }
-        let calm = record.time.saturating_mul(2).max(policy.window);
-        if was == 0 && ms > record.back.saturating_add(calm.as_millis() as u64) {
-            record.ejections = 0;
-        }
+        record.forget_after_calm(was, ms, policy.window);
         let time = policy.time.saturating_mul(1 << record.ejections.min(16)).min(policy.max_time);
         self.leave(&mut record, (Reason::Ejected, time, cause), ms);
         was == 0

@@ -3,6 +3,7 @@ use crate::pool::{Connection, OpenCount};
 use crate::rosters::Rosters;
 use crate::service::{Address, Endpoint, EndpointLimits};
 use crate::standing::{Bell, Health};
+use crate::visit::Told;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use thalweg_balance::balancer;
 use thalweg_net::{Owner, Reactor};
@@ -220,6 +221,20 @@ fn who_was_out_is_tried_by_one_exchange_at_a_time_until_one_succeeds() {
 }
 
 #[test]
+fn a_success_that_was_under_way_before_an_ejection_does_not_end_it() {
+    let mut service = of_addresses(&[1, 2]);
+    service.ejection.max_share = 50;
+    let house = House::new(service, &[]);
+    let (bad, now) = (house.member(1), Instant::now());
+    let under_way = house.state.visit(bad.clone(), now);
+    assert!(bad.standing.eject(&house.service.ejection, now, "x"));
+    assert_eq!(under_way.answered(&house.service, (200, ms(1)), now), Told::Nothing);
+    assert_eq!(house.picks(now, &bad, 10), 0, "it is out all the same");
+    let chosen_for_want_of_others = house.state.visit(bad.clone(), now);
+    assert_eq!(chosen_for_want_of_others.answered(&house.service, (200, ms(1)), now), Told::Back);
+}
+
+#[test]
 fn nobody_who_fails_health_checks_is_used_unless_it_fails_open() {
     for when_down in [WhenDown::Error, WhenDown::TryAll] {
         let open = when_down == WhenDown::TryAll;
@@ -375,7 +390,9 @@ fn a_dead_tier_is_no_reason_to_panic_while_the_next_is_well() {
 fn who_fails_open_spreads_over_all() {
     let house = House::new(Service { when_down: WhenDown::TryAll, ..of_addresses(&[1, 2, 3, 4]) }, &[]);
     let now = Instant::now();
-    (1..=4).for_each(|last| drop(house.member(last).standing.set_health(Health::Unwell, now, "x")));
+    for last in 1..=4 {
+        house.member(last).standing.set_health(Health::Unwell, now, "x");
+    }
     (1..=4).for_each(|last| assert_eq!(house.picks(now, &house.member(last), 8), 2));
 }
 

@@ -92,6 +92,21 @@ fn the_time_out_grows_with_each_ejection_that_follows_on_another_and_is_forgotte
 }
 
 #[test]
+fn a_refusal_long_after_ejections_is_a_first_one() {
+    let (members, _) = standings(2);
+    let (member, policy) = (&members[0], policy());
+    let mut now = Instant::now();
+    for time in [5, 10, 20, 40] {
+        member.eject(&policy, now, "x");
+        now += secs(time) + Duration::from_millis(1);
+    }
+    assert!(member.succeeded(member.stage(), now));
+    now += secs(81);
+    assert!(member.refused(now, "x"));
+    assert_eq!(member.condition(now + REFUSED_FIRST + Duration::from_millis(1)), Condition::OnTrial);
+}
+
+#[test]
 fn a_trial_that_fails_sends_it_out_again_at_the_first_failure() {
     let (members, _) = standings(2);
     let (member, now, policy) = (&members[0], Instant::now(), policy());
