@@ -37,6 +37,9 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     if !matches!(framing, Framing::Empty | Framing::Length(..SMALL)) {
         narrow(worker, client, &mut Unsent::default());
     }
+    // Who asked for the close, and has sent all, is ready for an end that comes with the last bytes. (JDK 17's client
+    // loses a body that comes with the end while it still uploads.)
+    let is_last = !x.keep_alive && x.upward.is_done();
     // The rest of an unfinished request could not be told from the next one.
     x.keep_alive &= x.upward.is_done() && !worker.is_draining();
     let http11 = x.request.version == Version::Http11;
@@ -62,6 +65,9 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     out.extend_from_slice(b"\r\n");
+    if is_last {
+        flow.closes_after();
+    }
     let rest = &head[x.response.len..];
     if status == 101 {
         out.extend_from_slice(rest);
@@ -90,9 +96,6 @@ pub(crate) async fn respond(
 ) -> Served {
     let mut surplus = Vec::new();
     let mut watch = Watch { upward_open: !x.upward.is_done(), ..Watch::default() };
-    if !x.keep_alive {
-        x.downward.closes_after();
-    }
     let outcome = poll_fn(|context| {
         if watch.pace.is_some() && client.socket.expired() {
             watch.expire(worker, client, x)?;
