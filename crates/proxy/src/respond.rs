@@ -65,14 +65,14 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     out.extend_from_slice(b"\r\n");
-    if is_last {
-        flow.closes_after();
-    }
     let rest = &head[x.response.len..];
     if status == 101 {
         out.extend_from_slice(rest);
         x.downward = flow;
     } else {
+        if is_last {
+            flow.closes_after();
+        }
         let to = (framing != Framing::Chunked).then_some(&client.socket);
         let fed = flow.feed(rest, to.filter(|_| rest.len() >= LARGE), &worker.chunks);
         if fed.is_err() {
