@@ -177,7 +177,8 @@ pub(crate) fn tell(
         Some(fault) if fault.kind == FaultKind::HttpResponseStatus => {
             visit.answered(service, (x.response.status, latency), now)
         }
-        Some(fault) if fault.kind.rule().hurts_endpoint => {
+        // What is cut when a drain is over is not the endpoint's fault.
+        Some(fault) if fault.kind.rule().hurts_endpoint && !visit.standing.is_cut() => {
             // The end of a connection that was kept says nothing of the endpoint.
             let is_race = fault.kind == FaultKind::ConnectionTerminated && reused;
             if is_race { Told::Nothing } else { visit.failed(service, now, fault.detail) }
