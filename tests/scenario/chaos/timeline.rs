@@ -72,7 +72,7 @@ pub(super) fn draw(noise: &mut Noise, done: usize) -> Trouble {
     let kind = Kind::ALL[if done < Kind::ALL.len() { done } else { usize::from(bytes[0]) % Kind::ALL.len() }];
     Trouble {
         kind,
-        seen: !kind.can_hide() || bytes[1] % 2 == 0,
+        seen: !kind.can_hide() || bytes[1].is_multiple_of(2),
         endpoint: usize::from(bytes[2]) % ENDPOINTS,
         hold: Duration::from_millis(u64::from(bytes[3]) * 12),
     }
