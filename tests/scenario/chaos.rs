@@ -92,7 +92,7 @@ fn leg(balance: &str, mut next: impl FnMut(usize) -> Option<Trouble>) -> Leg {
     clients.wait_for(300);
     let mut happened: Vec<Happened> = Vec::new();
     while let Some(trouble) = next(happened.len()) {
-        happened.push(timeline::happen(trouble, &mut endpoints, &clients, &events));
+        happened.push(timeline::happen(trouble, &mut endpoints, &clients, (&events, &happened)));
     }
     let shares = clients.shares(1500);
     let load = clients.stop();

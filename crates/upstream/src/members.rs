@@ -60,6 +60,11 @@ impl Latency {
         Some(self.value.get() * (-age.as_secs_f32() / LATENCY_DECAY.as_secs_f32()).exp())
     }
 
+    /// It is out: how fast it was says nothing of how it comes back, and must not keep its trial away.
+    fn forget(&self) {
+        self.at.set(None);
+    }
+
     fn observe(&self, latency: Duration, now: Instant) {
         let us = latency.as_micros() as f32;
         let value = match self.at.replace(Some(now)) {
@@ -363,10 +368,14 @@ impl<W: Wire> ServiceState<W> {
                     true
                 }
                 Condition::Out(until) => {
+                    member.latency.forget();
                     next = Some(next.map_or(until, |next| next.min(until)));
                     false
                 }
-                Condition::Unwell => false,
+                Condition::Unwell => {
+                    member.latency.forget();
+                    false
+                }
             };
             candidate.ready = ready && self.may_ever(member);
         }

@@ -13,6 +13,9 @@ use super::{CHECK_TIMEOUT, EJECTED_MOST, ENDPOINTS, INTERVAL, PER_TRY};
 
 /// What a busy machine may add to a time that follows from the policy.
 const SLACK: Duration = Duration::from_millis(800);
+/// How long an endpoint that refuses connections is left out at most. The first time it is 1 s; what comes within twice
+/// the last time after it was out is not the first.
+const REFUSED_MOST: Duration = Duration::from_secs(16);
 /// Intervals between checks vary by a tenth.
 const JITTER: f64 = 1.1;
 /// Checks in a row that change what is thought of an endpoint.
@@ -82,7 +85,8 @@ impl Trouble {
     /// When it must have been told, after it has begun: the checks or the load show it, whichever does so first.
     fn down_within(&self) -> Duration {
         let load = match self.kind {
-            Kind::Freeze | Kind::Slow => PER_TRY,
+            // Some balancers avoid who does not answer: the third request may come when the first ones are over.
+            Kind::Freeze | Kind::Slow => PER_TRY * 2,
             _ => Duration::ZERO,
         };
         let checks = INTERVAL.mul_f64(CHECKS * JITTER) + CHECK_TIMEOUT;
@@ -90,11 +94,11 @@ impl Trouble {
     }
 
     /// When its end must have been told: checks pass again, the time of an ejection is over, and a request has been
-    /// answered.
-    fn up_within() -> Duration {
+    /// answered. Who was out a little while ago may be out for longer when it refuses connections.
+    fn up_within(recent: bool) -> Duration {
         // A check that is under way at the end may still fail.
         let checks = CHECK_TIMEOUT + INTERVAL.mul_f64((CHECKS + 1.0) * JITTER);
-        EJECTED_MOST.max(checks) + SLACK
+        if recent { REFUSED_MOST + SLACK } else { EJECTED_MOST.max(checks) + SLACK }
     }
 
     fn inflict(&self, endpoint: &Endpoint, clients: &Clients) {
@@ -126,8 +130,10 @@ pub(super) fn happen(
     trouble: Trouble,
     endpoints: &mut [Endpoint; ENDPOINTS],
     clients: &Clients,
-    events: &EventStream,
+    (events, before): (&EventStream, &[Happened]),
 ) -> Happened {
+    let last = before.iter().rfind(|before| before.trouble.endpoint == trouble.endpoint);
+    let recent = last.is_some_and(|last| last.up.at.elapsed() < EJECTED_MOST * 2 + SLACK);
     let endpoint = &mut endpoints[trouble.endpoint];
     let (url, skip) = (endpoint.url(), events.all().len());
     let before = Instant::now();
@@ -140,7 +146,7 @@ pub(super) fn happen(
     // The length of the trouble, not a wait for something.
     thread::sleep(trouble.hold);
     trouble.end(endpoint);
-    let (over, within) = (Instant::now(), Trouble::up_within());
+    let (over, within) = (Instant::now(), Trouble::up_within(recent));
     let up = events.wait(skip, "endpoint_up", &url, within).unwrap_or_else(|| {
         panic!(
             "the end of {trouble:?} is not told within {within:?}; since it began: {:?}",

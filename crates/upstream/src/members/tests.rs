@@ -235,6 +235,20 @@ fn a_success_that_was_under_way_before_an_ejection_does_not_end_it() {
 }
 
 #[test]
+fn who_was_out_is_tried_however_slow_it_was_before() {
+    let mut service = of_addresses(&[1, 2]);
+    service.balance.algorithm = balancer("peak_ewma").unwrap();
+    let house = House::new(service, &[]);
+    let (slow, now) = (house.member(1), Instant::now());
+    slow.observe(ms(500), now);
+    house.member(2).observe(ms(1), now);
+    assert_eq!(house.picks(now, &slow, 20), 0, "the other one answers sooner");
+    slow.standing.refused(now, "x");
+    assert_eq!(house.picks(now, &slow, 20), 0);
+    assert_eq!(house.picks(now + ms(1001), &slow, 1), 1, "its trial");
+}
+
+#[test]
 fn nobody_who_fails_health_checks_is_used_unless_it_fails_open() {
     for when_down in [WhenDown::Error, WhenDown::TryAll] {
         let open = when_down == WhenDown::TryAll;
