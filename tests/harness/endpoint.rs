@@ -1,7 +1,11 @@
 //! An endpoint in a process of its own, which can be frozen, killed and brought back, and told to misbehave.
 //!
 //! The program is `tests/programs/endpoint.rs`. It is told by lines on a port for control, each of which it answers: `count`
-//! with the number of requests it has read, a [`Mood`] with `ok` once every later request meets it.
+//! with the number of requests it has read, a [`Mood`] with `ok` once every later request meets it. Requests for [`CHECK`]
+//! are health checks: they are counted apart (`checks`), and `requests MOOD` leaves them alone.
+//!
+//! What it says in a good mood: its name. Where the request has an `X-Id` it says that too, and then the request's body,
+//! with a blank between them. For [`TRICKLE`] the answer is long and comes in pieces. `X-Endpoint` is its name, always.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -14,6 +18,17 @@ use std::time::Duration;
 use crate::port::Refusing;
 use crate::process::Signal;
 use crate::{Process, STEP};
+
+/// The path of health checks.
+pub const CHECK: &str = "/healthz";
+/// The path whose answer comes in [`PIECES`] pieces of [`PIECE`] bytes, with [`PAUSE`] before each but the first.
+pub const TRICKLE: &str = "/trickle";
+/// See [`TRICKLE`].
+pub const PIECES: usize = 10;
+/// See [`TRICKLE`]; more than a body must move by.
+pub const PIECE: usize = 512;
+/// See [`TRICKLE`].
+pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// How an endpoint meets a request, once it has read it whole.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -72,6 +87,8 @@ pub struct Endpoint {
     port: Refusing,
     process: Process,
     control: SocketAddr,
+    /// Requests of its earlier lives.
+    before: u64,
 }
 
 impl Endpoint {
@@ -80,7 +97,7 @@ impl Endpoint {
     pub fn start(program: impl AsRef<Path>, name: &str) -> Self {
         let (program, port) = (program.as_ref().to_owned(), Refusing::new());
         let (process, control) = spawn(&program, name, port.address());
-        Self { program, name: name.to_owned(), port, process, control }
+        Self { program, name: name.to_owned(), port, process, control, before: 0 }
     }
 
     /// Its address, the same after [`Endpoint::restart`].
@@ -98,13 +115,22 @@ impl Endpoint {
         &self.process
     }
 
+    /// Kills it, and returns when it is gone.
+    ///
+    /// # Panics
+    /// When it lives on.
+    pub fn kill(&self) {
+        self.process.signal(Signal::KILL);
+        self.process.wait_exit(STEP);
+    }
+
     /// Starts it anew at the same address, in a good mood and with a count of 0; ends it before, if it still runs.
     ///
     /// # Panics
     /// When it does not get ready.
     pub fn restart(&mut self) {
-        self.process.signal(Signal::KILL);
-        self.process.wait_exit(STEP);
+        self.kill();
+        self.before += self.process.stdout().len() as u64;
         (self.process, self.control) = spawn(&self.program, &self.name, self.address());
     }
 
@@ -116,7 +142,33 @@ impl Endpoint {
         assert_eq!(self.ask(&mood.to_string()), "ok", "{} was told {mood}", self.name);
     }
 
-    /// How many requests it has read whole, whatever it did with them.
+    /// The same for requests; health checks are met well all the same.
+    ///
+    /// # Panics
+    /// When it does not confirm that.
+    pub fn tell_requests(&self, mood: Mood) {
+        assert_eq!(self.ask(&format!("requests {mood}")), "ok", "{} was told {mood}", self.name);
+    }
+
+    /// How many requests it has read in all its lives, also when it is dead. It must not be frozen.
+    ///
+    /// # Panics
+    /// When it does not say.
+    pub fn total(&self) -> u64 {
+        let now = if self.process.is_running() { self.count() } else { self.process.stdout().len() as u64 };
+        self.before + now
+    }
+
+    /// How many health checks it has read since it was started.
+    ///
+    /// # Panics
+    /// When it does not say.
+    pub fn checks(&self) -> u64 {
+        let answer = self.ask("checks");
+        answer.parse().unwrap_or_else(|_| panic!("{} says {answer:?}", self.name))
+    }
+
+    /// How many requests it has read whole, health checks left out, whatever it did with them.
     ///
     /// # Panics
     /// When it does not say.

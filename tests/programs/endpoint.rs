@@ -1,7 +1,8 @@
 //! An endpoint that misbehaves when told to: see `tests/harness/endpoint.rs`, which starts it and tells it.
 //!
 //! usage: test-endpoint NAME ADDRESS. It listens on ADDRESS, says `control PORT` on standard error once it does, and
-//! answers lines on that port.
+//! answers lines on that port. For each request that it counts it writes a byte on standard output, so that the count
+//! outlives it.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "test code: what does not work is a panic")]
 
@@ -14,9 +15,9 @@ use std::thread;
 
 use rustix::net::sockopt::set_socket_reuseport;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
-use thalweg_tests::endpoint::Mood;
+use thalweg_tests::endpoint::{CHECK, Mood, PAUSE, PIECE, PIECES, TRICKLE};
 use thalweg_tests::talk::wait_hang_up;
-use thalweg_tests::{STEP, Talk};
+use thalweg_tests::{Message, STEP, Talk};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -26,12 +27,15 @@ struct Shared {
     name: String,
     address: SocketAddr,
     requests: AtomicU64,
+    checks: AtomicU64,
     now: Mutex<Now>,
 }
 
 /// How things stand. Changed and acted upon under one lock, so that no connection slips past a change of mood.
 struct Now {
     mood: Mood,
+    /// How health checks are met.
+    checked: Mood,
     /// `None` while connecting is to be refused.
     listener: Option<Arc<TcpListener>>,
     open: HashMap<u64, TcpStream>,
@@ -45,14 +49,15 @@ fn main() {
         eprintln!("usage: test-endpoint NAME ADDRESS");
         std::process::exit(2);
     };
-    let now = Now { mood: Mood::Ok, listener: None, open: HashMap::new(), next: 0 };
+    let now = Now { mood: Mood::Ok, checked: Mood::Ok, listener: None, open: HashMap::new(), next: 0 };
     let shared = Arc::new(Shared {
         name: name.clone(),
         address: address.parse().unwrap(),
         requests: AtomicU64::new(0),
+        checks: AtomicU64::new(0),
         now: Mutex::new(now),
     });
-    set(&shared, Mood::Ok);
+    set(&shared, Mood::Ok, Mood::Ok);
     let control = TcpListener::bind("127.0.0.1:0").unwrap();
     eprintln!("control {}", control.local_addr().unwrap().port());
     for stream in control.incoming().flatten() {
@@ -65,10 +70,16 @@ fn main() {
 fn obey(shared: &Arc<Shared>, stream: &TcpStream) -> io::Result<()> {
     for line in BufReader::new(stream).lines() {
         let line = line?;
-        let answer = match (line.as_str(), line.parse()) {
+        let (line, requests_only) = match line.strip_prefix("requests ") {
+            Some(mood) => (mood, true),
+            None => (line.as_str(), false),
+        };
+        let answer = match (line, line.parse()) {
             ("count", _) => shared.requests.load(Ordering::Relaxed).to_string(),
+            ("checks", _) => shared.checks.load(Ordering::Relaxed).to_string(),
+            (_, Ok(Mood::Refuse)) if requests_only => "connections are refused to all alike".to_owned(),
             (_, Ok(mood)) => {
-                set(shared, mood);
+                set(shared, mood, if requests_only { Mood::Ok } else { mood });
                 "ok".to_owned()
             }
             (_, Err(reason)) => reason,
@@ -79,9 +90,9 @@ fn obey(shared: &Arc<Shared>, stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn set(shared: &Arc<Shared>, mood: Mood) {
+fn set(shared: &Arc<Shared>, mood: Mood, checked: Mood) {
     let mut now = shared.now();
-    now.mood = mood;
+    (now.mood, now.checked) = (mood, checked);
     if mood == Mood::Refuse {
         if let Some(listener) = now.listener.take() {
             // Ends the wait of the thread that accepts, and from now on the kernel refuses.
@@ -145,9 +156,17 @@ fn serve(shared: &Shared, talk: &mut Talk) -> io::Result<Mood> {
         if head.value("expect").is_some() {
             talk.send("HTTP/1.1 100 Continue\r\n\r\n")?;
         }
-        talk.body(&head).each(|_| {})?;
-        shared.requests.fetch_add(1, Ordering::Relaxed);
-        let mood = shared.now().mood;
+        let mut body = Vec::new();
+        talk.body(&head).each(|piece| body.extend_from_slice(piece))?;
+        let mood = if head.target() == CHECK {
+            shared.checks.fetch_add(1, Ordering::Relaxed);
+            shared.now().checked
+        } else {
+            // Decided before it is counted: who sees the count knows how those are met.
+            let mood = shared.now().mood;
+            count(shared)?;
+            mood
+        };
         let status = match mood {
             Mood::Ok => 200,
             Mood::Slow(time) => {
@@ -162,11 +181,57 @@ fn serve(shared: &Shared, talk: &mut Talk) -> io::Result<Mood> {
                 return Ok(mood);
             }
         };
-        let (name, bodiless) = (&shared.name, head.start.starts_with("HEAD "));
-        let body = if bodiless { "" } else { name };
-        let len = name.len();
-        talk.send(format!("HTTP/1.1 {status} Told\r\nContent-Length: {len}\r\n\r\n{body}"))?;
+        let said = said(&shared.name, &head, &body);
+        answer(talk, (status, &shared.name), &head, said)?;
     }
+}
+
+/// Counts a request, here and for those who come after.
+fn count(shared: &Shared) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    shared.requests.fetch_add(1, Ordering::Relaxed);
+    out.write_all(b".")?;
+    out.flush()
+}
+
+/// What is answered.
+fn said(name: &str, head: &Message, body: &[u8]) -> Vec<u8> {
+    let Some(id) = head.value("x-id") else { return name.into() };
+    let mut said = format!("{name} {id} ").into_bytes();
+    said.extend_from_slice(body);
+    said
+}
+
+fn answer(
+    talk: &mut Talk,
+    (status, name): (u16, &str),
+    request: &Message,
+    mut body: Vec<u8>,
+) -> io::Result<()> {
+    let trickles = request.target() == TRICKLE;
+    if trickles {
+        body.resize(PIECES * PIECE, b'.');
+    }
+    let len = body.len();
+    let mut head =
+        format!("HTTP/1.1 {status} Told\r\nX-Endpoint: {name}\r\nContent-Length: {len}\r\n\r\n").into_bytes();
+    if request.start.starts_with("HEAD ") {
+        return talk.send(head);
+    }
+    if !trickles {
+        head.extend_from_slice(&body);
+        return talk.send(head);
+    }
+    for (number, piece) in body.chunks(PIECE).enumerate() {
+        if number == 0 {
+            head.extend_from_slice(piece);
+            talk.send(&head)?;
+        } else {
+            thread::sleep(PAUSE);
+            talk.send(piece)?;
+        }
+    }
+    Ok(())
 }
 
 impl Shared {

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use thalweg_tests::endpoint::{Endpoint, Mood};
+use thalweg_tests::endpoint::{CHECK, Endpoint, Mood, PAUSE, PIECE, PIECES, TRICKLE};
 use thalweg_tests::message::fetch;
 use thalweg_tests::process::Signal;
 use thalweg_tests::{STEP, Talk};
@@ -109,4 +109,32 @@ fn a_frozen_endpoint_accepts_and_answers_when_it_goes_on() {
     talk.stream().set_read_timeout(Some(STEP)).unwrap();
     assert_eq!(talk.head().unwrap().status(), 200);
     assert_eq!(endpoint.count(), 1);
+}
+
+#[test]
+fn an_endpoint_tells_checks_from_requests_and_counts_over_all_its_lives() {
+    let _watchdog = watchdog("an_endpoint_tells_checks_from_requests_and_counts_over_all_its_lives");
+    let mut endpoint = start("five");
+    let check = GET.replace("/ ", &format!("{CHECK} "));
+    endpoint.tell_requests(Mood::Status(500));
+    answers(&endpoint, GET, 500, "five");
+    answers(&endpoint, &check, 200, "five");
+    endpoint.tell(Mood::Status(503));
+    answers(&endpoint, &check, 503, "five");
+    assert_eq!((endpoint.count(), endpoint.checks(), endpoint.total()), (1, 2, 1));
+    endpoint.restart();
+    let put = "PUT / HTTP/1.1\r\nHost: a.test\r\nX-Id: 7\r\nContent-Length: 2\r\n\r\nhi";
+    answers(&endpoint, put, 200, "five 7 hi");
+    assert_eq!((endpoint.count(), endpoint.total()), (1, 2));
+    endpoint.kill();
+    assert_eq!(endpoint.total(), 2);
+}
+
+#[test]
+fn an_answer_that_trickles_comes_in_pieces() {
+    let _watchdog = watchdog("an_answer_that_trickles_comes_in_pieces");
+    let (endpoint, begun) = (start("six"), Instant::now());
+    let answer = fetch(endpoint.address(), &GET.replace("/ ", &format!("{TRICKLE} "))).unwrap();
+    assert!(begun.elapsed() >= PAUSE * (PIECES - 1) as u32, "it came at once");
+    assert_eq!((answer.body.len(), answer.value("x-endpoint")), (PIECES * PIECE, Some("six")));
 }

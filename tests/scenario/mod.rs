@@ -2,13 +2,16 @@
 
 mod addresses;
 mod backpressure;
+mod balancing;
 mod budget;
+mod chaos;
 mod clients;
 mod command_line;
 mod control;
 mod descriptors;
 mod drain;
 mod early_response;
+mod ejection;
 mod endpoint;
 mod endpoint_churn;
 mod endpoints_api;
@@ -16,8 +19,10 @@ mod failure;
 mod fairness;
 mod flood;
 mod go_load_balance;
+mod health;
 mod hedging;
 mod hostile_clients;
+mod house;
 mod leaks;
 mod limits;
 mod regressions;

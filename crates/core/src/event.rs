@@ -99,7 +99,7 @@ pub struct Event {
     /// Why, in a few words without a full stop.
     pub cause: String,
     /// All endpoints of the service, right after the event. Empty where it is about none.
-    pub endpoints: Vec<EndpointSnapshot>,
+    pub endpoints: Arc<[EndpointSnapshot]>,
 }
 
 #[cfg(test)]

@@ -58,7 +58,9 @@ pub(crate) async fn choose(
         gate.inspect(|gate| gate.offer());
     };
     // A reload may have added endpoints since: their places are for those who know them.
-    let known = local.gates.endpoints.iter().filter_map(|endpoint| endpoint.in_flight.as_ref());
+    // And those of endpoints that take no requests are for nobody.
+    let known = (0..).zip(&local.gates.endpoints).filter(|(endpoint, _)| local.state.takes(*endpoint));
+    let known = known.filter_map(|(_, endpoint)| endpoint.in_flight.as_ref());
     let wish = Wish { thing: None, gates: Some(known.map(|gate| gate.gate().key()).collect()) };
     let queue = Queue { line: any.gate().line(), bound: Bound::Endpoints, offer: &offer, wish };
     // In a box because it is rare: every seat would be larger for it.

@@ -163,7 +163,7 @@ pub(crate) fn count(worker: &Worker, local: &LocalService, visit: &Visit, fault:
     match fault {
         None => {
             meters.inspect(|meters| meters.connects.add(1));
-            if visit.standing.accepted(now) {
+            if visit.accepted(now) {
                 up(1);
                 worker.notice(|| format!("{}: it accepts connections again", worker.name_of(local, visit)));
             }

@@ -90,6 +90,8 @@ async fn try_endpoints(
             }
         }
         last = Some(fault);
+        // It was this attempt's: the next one, on a kept connection, would be late before it has begun.
+        client.socket.set_deadline(None);
         if let Some(meters) = local.meters.get(member.endpoint as usize) {
             meters.retries.add(1);
         }
@@ -181,9 +183,8 @@ pub(crate) fn tell(
         Some(fault) if fault.kind == FaultKind::HttpResponseStatus => {
             visit.answered(service, (x.response.status, latency), now)
         }
-        // It was taken away: what it did with its last exchanges says nothing of it, should it come back.
-        Some(_) if visit.standing.is_cut() => Told::Nothing,
-        Some(fault) if fault.kind.rule().hurts_endpoint => {
+        // What is cut when a drain is over is not the endpoint's fault.
+        Some(fault) if fault.kind.rule().hurts_endpoint && !visit.standing.is_cut() => {
             // The end of a connection that was kept says nothing of the endpoint.
             let is_race = fault.kind == FaultKind::ConnectionTerminated && reused;
             if is_race { Told::Nothing } else { visit.failed(service, now, fault.detail) }

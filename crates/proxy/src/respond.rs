@@ -134,7 +134,14 @@ pub(crate) async fn respond(
             }
             Served::Whole
         }
-        Err(fault) => Served::Broken(fault),
+        Err(fault) => {
+            let blames = fault.kind.rule().hurts_endpoint && !upstream.visit.standing.is_cut();
+            if let Some(local) = x.service().filter(|_| blames) {
+                let now = worker.reactor.now();
+                upstream.visit.broke(&local.state.service, now, fault.detail);
+            }
+            Served::Broken(fault)
+        }
     }
 }
 

@@ -389,7 +389,9 @@ impl Worker {
             }
             Command::Members(current) => {
                 let view = self.view();
-                let both = view.services.iter().zip(&current.rosters);
+                // Of another plan: its own message is on the way.
+                let same = Arc::ptr_eq(&view.plan, &current.plan);
+                let both = view.services.iter().zip(&current.rosters).filter(|_| same);
                 both.for_each(|(service, roster)| service.state.update(roster));
             }
             Command::Client(arrival) => {

@@ -208,7 +208,7 @@ impl Control {
             return;
         }
         let events = self.shared.steward().look(&rosters, std::time::Instant::now());
-        self.shared.show_up(&rosters);
+        self.shared.show_turned();
         events.into_iter().for_each(|event| self.shared.publish(event));
     }
 
@@ -253,6 +253,6 @@ fn reload_failed(cause: &str) -> Event {
         service: None,
         endpoint: None,
         cause: cause.to_owned(),
-        endpoints: Vec::new(),
+        endpoints: Arc::default(),
     }
 }

@@ -117,9 +117,8 @@ pub struct ServiceState<W: Wire = Socket> {
     /// What the configuration says of it.
     pub service: Arc<Service>,
     /// What may be tried again.
-    pub retries: RetryBudget,
+    pub retries: Rc<RetryBudget>,
     worker: usize,
-    seed: Seed,
     roster: RefCell<Arc<Roster>>,
     members: RefCell<Vec<Rc<Member<W>>>>,
     candidates: RefCell<Vec<Candidate>>,
@@ -137,13 +136,15 @@ pub struct ServiceState<W: Wire = Socket> {
 impl<W: Wire> ServiceState<W> {
     /// The service on this worker. Members that `before` had keep their connections.
     pub fn new(roster: Arc<Roster>, worker: usize, before: Option<&Self>) -> Self {
-        let seed = Seed(worker as u64);
+        let seed = seed_of(worker, &roster);
+        let same_retries = before.filter(|before| before.service.retry == roster.service.retry);
+        let retries = same_retries.map(|before| before.retries.clone());
         let needs = roster.service.balance.algorithm.needs;
         let state = Self {
             service: roster.service.clone(),
-            retries: RetryBudget::new(&roster.service.retry, roster.workers),
+            retries: retries
+                .unwrap_or_else(|| Rc::new(RetryBudget::new(&roster.service.retry, roster.workers))),
             worker,
-            seed,
             balancer: RefCell::new(roster.balancer.fork(seed)),
             random: RefCell::new(fastrand::Rng::with_seed(seed.0)),
             roster: RefCell::new(roster.clone()),
@@ -164,7 +165,7 @@ impl<W: Wire> ServiceState<W> {
         if Arc::ptr_eq(roster, &self.roster.borrow()) {
             return;
         }
-        *self.balancer.borrow_mut() = roster.balancer.fork(self.seed);
+        *self.balancer.borrow_mut() = roster.balancer.fork(seed_of(self.worker, roster));
         let before = self.members.take();
         self.enroll(roster.clone(), before);
     }
@@ -257,9 +258,9 @@ impl<W: Wire> ServiceState<W> {
             loads: &live,
         };
         if let Some(id) = wanted.kept {
-            let kept = members.iter().find(|member| member.standing.id == id);
-            if let Some(kept) = kept.filter(|kept| pick.may_use(kept.index)) {
-                return Some(kept.clone());
+            let kept = candidates.iter().position(|candidate| candidate.id == id);
+            if let Some(kept) = kept.filter(|kept| pick.may_use(*kept as u32)) {
+                return members.get(kept).cloned();
             }
         }
         let index = self.balancer.borrow_mut().pick(&pick)?;
@@ -273,10 +274,11 @@ impl<W: Wire> ServiceState<W> {
     /// None is ready: rather one that was left out than none; the one whose time is over first.
     fn last_resort(&self, tried: &[u32], room: impl Fn(&Member<W>) -> bool) -> Option<Rc<Member<W>>> {
         let members = self.members.borrow();
-        let able = members.iter().filter(|m| !tried.contains(&m.index) && self.may_ever(m) && room(m));
+        let able = members.iter().filter(|m| !tried.contains(&m.index) && self.takes(m.endpoint) && room(m));
         let able = able.filter(|m| self.fails_open() || !is_unwell(m));
         let tier = |member: &Member<W>| self.service.endpoints[member.endpoint as usize].tier;
-        able.min_by_key(|m| (tier(m), m.standing.out_until())).cloned()
+        // Who has left the service since the exchange began is better than nobody too.
+        able.min_by_key(|m| (!m.standing.is_open(), tier(m), m.standing.out_until())).cloned()
     }
 
     /// Whether there is a member in good standing beside this one and those tried.
@@ -292,7 +294,12 @@ impl<W: Wire> ServiceState<W> {
 
     /// Whether its endpoint takes requests at all.
     fn may_ever(&self, member: &Member<W>) -> bool {
-        let endpoint = self.service.endpoints.get(member.endpoint as usize);
+        self.takes(member.endpoint) && member.standing.is_open()
+    }
+
+    /// Whether this endpoint takes requests at all, as far as the service says.
+    pub fn takes(&self, endpoint: u32) -> bool {
+        let endpoint = self.service.endpoints.get(endpoint as usize);
         endpoint.is_some_and(|endpoint| endpoint.weight > 0 && endpoint.mode == Mode::Ready)
     }
 
@@ -347,7 +354,6 @@ impl<W: Wire> ServiceState<W> {
         starting.clear();
         let mut next: Option<Instant> = None;
         let mut candidates = self.candidates.borrow_mut();
-        let (mut able, mut well) = (0, 0);
         for (candidate, member) in candidates.iter_mut().zip(members.iter()) {
             let ready = match member.standing.condition(now) {
                 Condition::Ready | Condition::OnTrial => true,
@@ -362,28 +368,35 @@ impl<W: Wire> ServiceState<W> {
                 }
                 Condition::Unwell => false,
             };
-            let may = self.may_ever(member);
-            candidate.ready = ready && may;
-            able += u64::from(may);
-            well += u64::from(ready && may);
+            candidate.ready = ready && self.may_ever(member);
         }
         self.look_at.set(next);
-        if well * 100 < able * u64::from(self.service.balance.panic_threshold) {
-            for (candidate, member) in candidates.iter_mut().zip(members.iter()) {
-                candidate.ready = self.may_ever(member);
-            }
-        }
-        self.keep_lowest_tier(&mut candidates, &members);
+        self.choose_tier(&mut candidates, &members);
         starting.retain(|(index, _)| candidates[*index as usize].ready);
     }
 
-    /// Of those that are ready, only the ones of the lowest tier are.
-    fn keep_lowest_tier(&self, candidates: &mut [Candidate], members: &[Rc<Member<W>>]) {
-        let tier = |member: &Rc<Member<W>>| self.service.endpoints[member.endpoint as usize].tier;
+    /// Only members of one tier are ready: of the lowest that has any. All of that tier are where too few are,
+    /// and where none is anywhere and the service fails open.
+    fn choose_tier(&self, candidates: &mut [Candidate], members: &[Rc<Member<W>>]) {
+        let tier_of = |member: &Rc<Member<W>>| self.service.endpoints[member.endpoint as usize].tier;
         let ready = candidates.iter().zip(members).filter(|(candidate, _)| candidate.ready);
-        let Some(lowest) = ready.map(|(_, member)| tier(member)).min() else { return };
+        let (lowest, panics) = match ready.map(|(_, member)| tier_of(member)).min() {
+            Some(lowest) => {
+                let of_tier =
+                    || candidates.iter().zip(members).filter(|(_, member)| tier_of(member) == lowest);
+                let able = of_tier().filter(|(_, member)| self.may_ever(member)).count() as u64;
+                let well = of_tier().filter(|(candidate, _)| candidate.ready).count() as u64;
+                (lowest, well * 100 < able * u64::from(self.service.balance.panic_threshold))
+            }
+            None => {
+                let able = members.iter().filter(|member| self.may_ever(member));
+                let Some(lowest) = able.map(tier_of).min().filter(|_| self.fails_open()) else { return };
+                (lowest, true)
+            }
+        };
         for (candidate, member) in candidates.iter_mut().zip(members) {
-            candidate.ready &= tier(member) == lowest;
+            candidate.ready =
+                tier_of(member) == lowest && (candidate.ready || (panics && self.may_ever(member)));
         }
     }
 
@@ -411,6 +424,11 @@ impl<W: Wire> ServiceState<W> {
         starting.iter().for_each(|(index, _)| candidates[*index as usize].ready = true);
         !starting.is_empty()
     }
+}
+
+/// Another one for each worker and each roster: changes in quick succession favour nobody.
+fn seed_of(worker: usize, roster: &Roster) -> Seed {
+    Seed(worker as u64 ^ (u64::from(roster.standing.version()) << 32))
 }
 
 fn is_unwell<W: Wire>(member: &Member<W>) -> bool {

@@ -1,8 +1,8 @@
 //! How much may be sent again: a share of what is sent, so that retries never make bad worse.
 //!
 //! One per service and worker: each keeps to its share of its own requests, so all together do too. A
-//! request puts a part of a token in; a retry takes one out. What is not used is kept for about ten seconds'
-//! worth; a small flow of tokens by time lets a quiet service retry at all. As in Finagle and Linkerd.
+//! request puts a part of a token in; a retry takes one out. What is not used is kept up to a bound; a small flow
+//! of tokens by time lets a quiet service retry at all. As in Finagle and Linkerd.
 
 use crate::policy::RetryPolicy;
 use std::cell::Cell;

@@ -117,6 +117,7 @@ impl Rosters {
             if service.health.is_none() {
                 member.set_health(Health::Unchecked, now, "");
             }
+            member.set_open(endpoint.mode == Mode::Ready);
             if endpoint.mode == Mode::Ready {
                 member.set_cut(false);
             }
@@ -134,7 +135,10 @@ impl Rosters {
 }
 
 fn is_same(roster: &Roster, service: &Service, entries: &[Entry]) -> bool {
+    let limits = |service: &Service| service.endpoints.iter().map(|e| e.limits).collect::<Vec<_>>();
     *roster.service == *service
+        && roster.service.limits == service.limits
+        && limits(&roster.service) == limits(service)
         && roster.entries.len() == entries.len()
         && roster
             .entries

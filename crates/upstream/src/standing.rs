@@ -212,6 +212,18 @@ struct Record {
     /// The time of the last ejection.
     time: Duration,
     cause: String,
+    /// It has left its service: who still works for it takes no place of the share that may be ejected.
+    retired: bool,
+}
+
+impl Record {
+    /// What comes after a calm of twice the last time out, or of this time, does not follow on what was before it.
+    fn forget_after_calm(&mut self, out_until: u64, ms: u64, least: Duration) {
+        let calm = self.time.saturating_mul(2).max(least);
+        if out_until == 0 && ms > self.back.saturating_add(calm.as_millis() as u64) {
+            self.ejections = 0;
+        }
+    }
 }
 
 /// One address of an endpoint, as all workers see it.
@@ -234,6 +246,8 @@ pub struct Standing {
     consecutive: AtomicU32,
     /// When it became ready after it had not been; 0: at the start.
     ready_since: AtomicU64,
+    /// It takes no new requests, in whichever form of its service: it drains, or has left.
+    closed: AtomicBool,
     /// What is under way is to end now.
     cut: AtomicBool,
     record: Mutex<Record>,
@@ -286,8 +300,14 @@ impl Standing {
         id: u64,
         workers: usize,
     ) -> Self {
-        let record =
-            Record { reason: None, ejections: 0, back: 0, time: Duration::ZERO, cause: String::new() };
+        let record = Record {
+            reason: None,
+            ejections: 0,
+            back: 0,
+            time: Duration::ZERO,
+            cause: String::new(),
+            retired: false,
+        };
         Self {
             id,
             url,
@@ -298,6 +318,7 @@ impl Standing {
             trial: AtomicU64::new(0),
             consecutive: AtomicU32::new(0),
             ready_since: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
             cut: AtomicBool::new(false),
             record: Mutex::new(record),
             in_flight: Padded::default(),
@@ -350,10 +371,10 @@ impl Standing {
     /// Begins the one trial that a member who was out may have. Says whether it is one: it is not for who is
     /// in, and for who is tried already.
     pub(crate) fn begin_trial(&self, now: Instant) -> bool {
-        if self.out_until.load(Relaxed) == 0 {
+        let (until, ms) = (self.out_until.load(Relaxed), self.service.ms(now));
+        if until == 0 || until > ms {
             return false;
         }
-        let ms = self.service.ms(now);
         let free = |begun| begun == 0 || begun + TRIAL.as_millis() as u64 <= ms;
         let began = self.trial.fetch_update(Relaxed, Relaxed, |begun| free(begun).then_some(ms));
         if began.is_ok() {
@@ -369,17 +390,26 @@ impl Standing {
         }
     }
 
-    /// It has done what was asked of it. Says whether it had been out.
-    pub fn succeeded(&self, now: Instant) -> bool {
+    /// What tells this time out from others; 0 while it is in. Whoever begins an attempt keeps it: only an
+    /// attempt that was begun in this time out says something about its end.
+    pub fn stage(&self) -> u32 {
+        match self.out_until.load(Relaxed) {
+            0 => 0,
+            until => (until as u32).max(1),
+        }
+    }
+
+    /// It has done what was asked of it at that stage. Says whether it had been out, and is in again.
+    pub fn succeeded(&self, stage: u32, now: Instant) -> bool {
         if self.consecutive.load(Relaxed) != 0 {
             self.consecutive.store(0, Relaxed);
         }
-        self.out_until.load(Relaxed) != 0 && self.come_back(now, None)
+        stage != 0 && stage == self.stage() && self.come_back(now, None)
     }
 
-    /// It has accepted a connection. Says whether it had been out for not doing so.
-    pub fn accepted(&self, now: Instant) -> bool {
-        self.out_until.load(Relaxed) != 0 && self.come_back(now, Some(Reason::Refused))
+    /// It has accepted a connection asked for at that stage. Says whether it had been out for not doing so.
+    pub fn accepted(&self, stage: u32, now: Instant) -> bool {
+        stage != 0 && stage == self.stage() && self.come_back(now, Some(Reason::Refused))
     }
 
     /// It has not accepted a connection: it is left out at once. Says whether it was in good standing.
@@ -391,15 +421,19 @@ impl Standing {
             // One bad moment that several exchanges met, not several bad moments.
             return false;
         }
+        record.forget_after_calm(was, ms, Duration::ZERO);
         let time = REFUSED_FIRST.saturating_mul(1 << record.ejections.min(8)).min(REFUSED_MOST);
         self.leave(&mut record, (Reason::Refused, time, cause), ms);
         was == 0
     }
 
-    /// It has failed a request. Says whether it is ejected for it just now.
-    pub fn failed(&self, policy: &EjectionPolicy, now: Instant, cause: &str) -> bool {
+    /// It has failed a request that was sent at that stage. Says whether it is ejected for it just now.
+    pub fn failed(&self, policy: &EjectionPolicy, stage: u32, now: Instant, cause: &str) -> bool {
+        if stage != self.stage() {
+            return false;
+        }
         let failures = self.consecutive.fetch_add(1, Relaxed).saturating_add(1);
-        let on_trial = self.out_until.load(Relaxed) != 0;
+        let on_trial = stage != 0;
         let enough = policy.consecutive > 0 && failures >= policy.consecutive;
         (enough || on_trial) && self.eject(policy, now, cause)
     }
@@ -410,16 +444,13 @@ impl Standing {
         let ms = self.service.ms(now);
         let mut record = self.lock();
         let was = self.out_until.load(Relaxed);
-        if was > ms {
+        if was > ms || record.retired {
             return false;
         }
         if record.reason != Some(Reason::Ejected) && !self.service.may_eject(policy) {
             return false;
         }
-        let calm = record.time.saturating_mul(2).max(policy.window);
-        if was == 0 && ms > record.back.saturating_add(calm.as_millis() as u64) {
-            record.ejections = 0;
-        }
+        record.forget_after_calm(was, ms, policy.window);
         let time = policy.time.saturating_mul(1 << record.ejections.min(16)).min(policy.max_time);
         self.leave(&mut record, (Reason::Ejected, time, cause), ms);
         was == 0
@@ -495,9 +526,22 @@ impl Standing {
 
     /// It leaves its service.
     pub(crate) fn retire(&self) {
-        if self.lock().reason.take() == Some(Reason::Ejected) {
+        let mut record = self.lock();
+        record.retired = true;
+        if record.reason.take() == Some(Reason::Ejected) {
             self.service.no_longer_ejected();
         }
+        self.closed.store(true, Relaxed);
+    }
+
+    /// Whether it takes new requests from now on. The roster that is drawn with it tells the workers.
+    pub(crate) fn set_open(&self, open: bool) {
+        self.closed.store(!open, Relaxed);
+    }
+
+    /// Whether it takes new requests.
+    pub fn is_open(&self) -> bool {
+        !self.closed.load(Relaxed)
     }
 
     /// Exchanges and tunnels under way, where the balancer asks for it.
@@ -542,6 +586,13 @@ impl Standing {
         self.service.count(worker, latency);
         if let Some(tally) = self.tallies.get(worker) {
             tally.count(latency);
+        }
+    }
+
+    /// Counts a response that began well and broke off: its attempt has been counted as answered.
+    pub(crate) fn count_broken(&self, worker: usize) {
+        if let Some(tally) = self.tallies.get(worker) {
+            add(&tally.failures, 1);
         }
     }
 

@@ -21,13 +21,16 @@ pub struct Visit<W: Wire = Socket> {
     loads: bool,
     /// It is a trial of which nothing has been told yet.
     trial: Cell<bool>,
+    /// How the member stood when it began.
+    stage: u32,
 }
 
 impl<W: Wire> Visit<W> {
     pub(crate) fn new(member: Rc<Member<W>>, worker: u16, loads: bool, now: Instant) -> Self {
         member.standing.enter(worker.into(), loads);
         let trial = Cell::new(member.standing.begin_trial(now));
-        Self { member, worker, loads, trial }
+        let stage = member.standing.stage();
+        Self { member, worker, loads, trial, stage }
     }
 
     /// The member.
@@ -46,14 +49,24 @@ impl<W: Wire> Visit<W> {
             self.member.observe(latency, now);
         }
         self.trial.set(false);
-        if self.member.standing.succeeded(now) { Told::Back } else { Told::Nothing }
+        if self.member.standing.succeeded(self.stage, now) { Told::Back } else { Told::Nothing }
     }
 
     /// It has failed the request. Says whether it is ejected for it.
     pub fn failed(&self, service: &Service, now: Instant, cause: &str) -> Told {
+        self.member.standing.count(self.worker.into(), None);
+        self.judge_failure(service, now, cause)
+    }
+
+    /// It has broken off a response that it had begun well. Says whether it is ejected for it.
+    pub fn broke(&self, service: &Service, now: Instant, cause: &str) -> Told {
+        self.member.standing.count_broken(self.worker.into());
+        self.judge_failure(service, now, cause)
+    }
+
+    fn judge_failure(&self, service: &Service, now: Instant, cause: &str) -> Told {
         let standing = &self.member.standing;
-        standing.count(self.worker.into(), None);
-        let ejected = standing.failed(&service.ejection, now, cause);
+        let ejected = standing.failed(&service.ejection, self.stage, now, cause);
         if self.trial.replace(false) && !ejected {
             standing.give_trial_back();
         }
@@ -68,9 +81,17 @@ impl<W: Wire> Visit<W> {
 
     /// It has not accepted a connection. Says whether it was in good standing.
     pub fn refused(&self, now: Instant, cause: &str) -> bool {
-        self.trial.set(false);
         self.member.standing.count(self.worker.into(), None);
-        self.member.standing.refused(now, cause)
+        let news = self.member.standing.refused(now, cause);
+        if self.trial.replace(false) {
+            self.member.standing.give_trial_back();
+        }
+        news
+    }
+
+    /// It has accepted a connection. Says whether it had been out for not doing so.
+    pub fn accepted(&self, now: Instant) -> bool {
+        self.member.standing.accepted(self.stage, now)
     }
 }
 

@@ -96,7 +96,7 @@ mod tests {
             service: Some("shop".into()),
             endpoint: Some("http://10.0.0.1:80".into()),
             cause: "health check: \"status\" 503".into(),
-            endpoints: vec![
+            endpoints: std::sync::Arc::new([
                 EndpointSnapshot {
                     url: "http://10.0.0.1:80".into(),
                     weight: 1,
@@ -107,7 +107,7 @@ mod tests {
                     weight: 3,
                     state: EndpointCondition::Ready,
                 },
-            ],
+            ]),
         };
         let json = origin().json(&Published { id: 12, event }, Some(2));
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
             service: None,
             endpoint: None,
             cause: "line 3".into(),
-            endpoints: Vec::new(),
+            endpoints: Default::default(),
         };
         let json = Origin { host: None, ..origin() }.json(&Published { id: 1, event }, None);
         assert_eq!(

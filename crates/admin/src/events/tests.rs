@@ -14,7 +14,7 @@ pub(crate) fn event(cause: &str) -> Event {
         service: Some("shop".into()),
         endpoint: Some("http://10.0.0.1:80".into()),
         cause: cause.into(),
-        endpoints: Vec::new(),
+        endpoints: Default::default(),
     }
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn event(cause: &str) -> Event {
 pub(crate) fn with_endpoints(event: Event, endpoints: usize) -> Event {
     let state =
         EndpointSnapshot { url: "http://10.0.0.1:80".into(), weight: 1, state: EndpointCondition::Ready };
-    Event { endpoints: vec![state; endpoints], ..event }
+    Event { endpoints: vec![state; endpoints].into(), ..event }
 }
 
 /// Everything a subscription has to say now, as `id` or `-missed`.

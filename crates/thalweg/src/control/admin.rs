@@ -18,7 +18,6 @@ use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
 use thalweg_observe::{Registry, Series};
 use thalweg_proxy::{Fleet, Plan};
-use thalweg_upstream::Roster;
 use tokio::sync::Notify;
 
 /// Shared by the control thread and the admin thread.
@@ -128,15 +127,10 @@ impl Shared {
         });
     }
 
-    /// Shows in the metrics who gets traffic.
-    pub(crate) fn show_up(&self, rosters: &[Arc<Roster>]) {
-        let steward = self.steward();
-        for roster in rosters {
-            for endpoint in &roster.service.endpoints {
-                if let Some(up) = steward.is_up(&roster.service.name, &endpoint.url) {
-                    self.registry.endpoint_up(&roster.service.name, &endpoint.url).set(i64::from(up));
-                }
-            }
+    /// Shows in the metrics whose traffic began or ended at the steward's last look.
+    pub(crate) fn show_turned(&self) {
+        for (service, url, up) in self.steward().turned() {
+            self.registry.endpoint_up(service, url).set(i64::from(*up));
         }
     }
 

@@ -35,7 +35,13 @@ impl Rounds {
     pub(crate) fn ask(&mut self, rosters: &[Arc<Roster>]) {
         let mut before = std::mem::take(&mut self.asked);
         for roster in rosters {
-            let Some(policy) = &roster.service.health else { continue };
+            let Some(policy) = &roster.service.health else {
+                // An answer that was on its way when the checks were dropped may have come since.
+                roster.entries.iter().for_each(|entry| {
+                    entry.standing.set_health(Health::Unchecked, Instant::now(), "");
+                });
+                continue;
+            };
             for entry in &roster.entries {
                 let Some(endpoint) = roster.service.endpoints.get(entry.endpoint as usize) else { continue };
                 let target = Target {

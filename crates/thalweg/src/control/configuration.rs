@@ -168,6 +168,10 @@ impl Shared {
             let why = "there is no configuration file; with `?ephemeral=true` it runs until the next start";
             return Err(Refusal::Conflict(why.into()));
         }
+        if writes && on_disk != origin.text {
+            let why = "the file has been changed since it was read; reload it first";
+            return Err(Refusal::Conflict(why.into()));
+        }
         if !expected.admits(&origin.etag()) {
             return Err(Refusal::StaleConfig { etag: origin.etag() });
         }
@@ -184,11 +188,10 @@ impl Shared {
             write_whole(&file, &restored)
                 .map_err(|error| Refusal::Conflict(format!("cannot write {}: {error}", file.display())))?;
         }
-        let before = origin.text.clone();
         self.adopt(&mut origin, loaded, restored).map_err(|refused| {
             // The file must not say what does not run.
             if let Some(file) = origin.file.as_deref().filter(|_| writes) {
-                let _ = write_whole(file, &before);
+                let _ = write_whole(file, &on_disk);
             }
             match refused {
                 Refused::Mistakes(report) => mistakes(report),
@@ -228,6 +231,8 @@ pub(super) fn mistakes(report: Report) -> Refusal {
 
 /// Writes a file whole or not at all, with the rights that it has.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    // What a link points to is replaced, not the link.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mode = fs::metadata(path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
@@ -235,7 +240,9 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&new, path)
+    fs::rename(&new, path)?;
+    // The name is durable when the directory is.
+    path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
 }
 
 /// What differs between two plans, a line each.

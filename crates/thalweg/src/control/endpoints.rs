@@ -105,7 +105,7 @@ impl Shared {
         let mut runtime = self.runtime();
         let plan = self.fleet().plan();
         let known = service_of(&plan, service)?;
-        let (url, address) = endpoint_address(&new.url).map_err(|error| Refusal::Invalid {
+        let (mut url, address) = endpoint_address(&new.url).map_err(|error| Refusal::Invalid {
             field: "url".into(),
             detail: error.message,
             help: error.help,
@@ -122,9 +122,14 @@ impl Shared {
             return Err(Refusal::Conflict(format!("a service has at most {} endpoints", limits::ENDPOINTS)));
         }
         admit(&runtime, expected)?;
+        let base = service_of(&runtime.base, service).ok();
+        let in_file = base.and_then(|base| base.endpoints.iter().find(|known| known.address == address));
+        // An address has one name, however it is written this time.
+        if let Some(known) = in_file.or(there) {
+            url = known.url.clone();
+        }
+        let in_file = in_file.is_some();
         runtime.end_drain(service, &url);
-        let in_file = service_of(&runtime.base, service)
-            .is_ok_and(|known| known.endpoints.iter().any(|endpoint| endpoint.address == address));
         let of = runtime.overlay.of(service);
         of.removed.remove(&*url);
         of.added.retain(|added| *added.url != *url);
@@ -220,7 +225,7 @@ impl Shared {
             if members().all(|member| member.active() == 0) {
                 self.finish_drain(&mut runtime, &drain.service, &drain.url, was_cut);
             } else if drain.deadline.is_some_and(|deadline| deadline <= now) {
-                cuts = true;
+                cuts |= members().any(|member| !member.is_cut());
                 members().for_each(|member| member.set_cut(true));
             }
         }
@@ -237,11 +242,12 @@ impl Shared {
         let roster = rosters.iter().find(|roster| *roster.service.name == *service);
         self.publish(drain_finished(roster, url, cut));
         if removes {
+            let in_file = service_of(&runtime.base, service)
+                .is_ok_and(|known| known.endpoints.iter().any(|endpoint| endpoint.url == *url));
             let of = runtime.overlay.of(service);
-            let was_added = of.added.iter().any(|added| *added.url == **url);
             of.added.retain(|added| *added.url != **url);
             of.changed.remove(&**url);
-            if was_added {
+            if !in_file {
                 of.removed.remove(&**url);
             }
             self.commit(runtime);

@@ -82,9 +82,14 @@ impl OverlaySpec {
         for route in &mut plan.routes {
             let Some(weights) = self.routes.get(&*route.name) else { continue };
             let To::Split(split) = &mut route.to else { continue };
-            for (service, weight) in &mut split.parts {
+            let mut parts = split.parts.clone();
+            for (service, weight) in &mut parts {
                 let name = names.get(service.0 as usize);
                 *weight = name.and_then(|name| weights.get(&**name)).copied().unwrap_or(*weight);
+            }
+            // The file may have changed so that nothing would be left.
+            if parts.iter().any(|(_, weight)| *weight > 0) {
+                split.parts = parts;
             }
         }
         plan

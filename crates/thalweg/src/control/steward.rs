@@ -1,23 +1,25 @@
 //! Watches how services stand, beside the workers: what changes becomes an event, what the workers cannot see
 //! alone (statistics over all of them, checks, drains) is acted on here.
 //!
-//! Events follow from comparing what is with what was. So none is lost however quickly things change, and
-//! none needs a message from a worker: the bell only says that it is worth a look.
+//! Events follow from comparing what is with what was, so none needs a message from a worker: the bell only says
+//! that it is worth a look. What goes and comes back between two looks is no event.
 
 use super::standing::{Stand, condition_of};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use thalweg_core::{EndpointCondition, EndpointSnapshot, Event, EventKind};
-use thalweg_upstream::{Cause, Judged, Roster, Window, find_outliers};
+use thalweg_upstream::{Cause, Judged, Roster, Standing, Window, find_outliers};
 
 /// What was found at the last look, by service.
 #[derive(Default)]
 pub(crate) struct Steward {
     known: HashMap<Arc<str>, Known>,
-    /// By member: what it did in the window of its service's policy.
-    windows: HashMap<usize, Window>,
+    /// By member (which lives as long as this names it): what it did in the window of its service's policy.
+    windows: HashMap<usize, (Arc<Standing>, Window)>,
     epoch: Option<Instant>,
+    /// Whose traffic began or ended at the last look: service, endpoint, and whether it has any.
+    turned: Vec<(Arc<str>, Arc<str>, bool)>,
     /// The rosters and their versions at the last look.
     seen: Vec<(usize, u32)>,
 }
@@ -52,6 +54,7 @@ impl Steward {
     /// finds nothing new.
     pub(crate) fn look(&mut self, rosters: &[Arc<Roster>], now: Instant) -> Vec<Event> {
         let mut events = Vec::new();
+        self.turned.clear();
         let mut before = std::mem::take(&mut self.known);
         for roster in rosters {
             let service = &roster.service;
@@ -61,6 +64,13 @@ impl Steward {
                 .collect();
             let available = endpoints.values().any(|stand| is_up(stand.condition));
             let mut known = Known { endpoints, since: HashMap::new(), available };
+            let was = before.get(&service.name);
+            for (url, stand) in &known.endpoints {
+                let was = was.and_then(|was| was.endpoints.get(url)).map(|was| is_up(was.condition));
+                if was != Some(is_up(stand.condition)) {
+                    self.turned.push((service.name.clone(), url.clone(), is_up(stand.condition)));
+                }
+            }
             if let Some(before) = before.remove(&service.name) {
                 compare(roster, &before, &known, &mut events);
                 known.since = before.since;
@@ -77,9 +87,9 @@ impl Steward {
         events
     }
 
-    /// Whether an endpoint gets traffic; `None`: it is not known.
-    pub(crate) fn is_up(&self, service: &str, url: &str) -> Option<bool> {
-        Some(is_up(self.known.get(service)?.endpoints.get(url)?.condition))
+    /// Whose traffic began or ended at the last look: service, endpoint, and whether it has any.
+    pub(crate) fn turned(&self) -> &[(Arc<str>, Arc<str>, bool)] {
+        &self.turned
     }
 
     /// Since when an endpoint stands as it does; `None`: since it has been known.
@@ -102,13 +112,13 @@ impl Steward {
             for entry in &roster.entries {
                 let key = Arc::as_ptr(&entry.standing) as usize;
                 let (sample, is_out) = (entry.standing.sample(), entry.standing.out_until().is_some());
-                let new = || Window::new(policy.window, now_ms, sample);
-                let mut window = before.remove(&key).unwrap_or_else(new);
+                let new = || (entry.standing.clone(), Window::new(policy.window, now_ms, sample));
+                let (standing, mut window) = before.remove(&key).unwrap_or_else(new);
                 if is_out {
                     window.clear();
                 }
                 judged.push(Judged { totals: window.push(now_ms, sample), is_out });
-                self.windows.insert(key, window);
+                self.windows.insert(key, (standing, window));
             }
             for (at, cause) in find_outliers(policy, &judged) {
                 let (standing, cause) = (&roster.entries[at].standing, words(cause));
@@ -135,6 +145,8 @@ fn words(cause: Cause) -> String {
 }
 
 fn compare(roster: &Roster, before: &Known, now: &Known, events: &mut Vec<Event>) {
+    // One for all events of this look: there may be as many as there are endpoints.
+    let mut all: Option<Arc<[EndpointSnapshot]>> = None;
     let mut tell = |kind, endpoint: Option<&Arc<str>>, cause: &str| {
         events.push(Event {
             at: SystemTime::now(),
@@ -142,7 +154,7 @@ fn compare(roster: &Roster, before: &Known, now: &Known, events: &mut Vec<Event>
             service: Some(roster.service.name.clone()),
             endpoint: endpoint.cloned(),
             cause: cause.to_owned(),
-            endpoints: snapshots(roster, now),
+            endpoints: all.get_or_insert_with(|| snapshots(roster, now)).clone(),
         });
     };
     for url in before.endpoints.keys().filter(|url| !now.endpoints.contains_key(*url)) {
@@ -169,7 +181,7 @@ fn compare(roster: &Roster, before: &Known, now: &Known, events: &mut Vec<Event>
     }
 }
 
-fn snapshots(roster: &Roster, known: &Known) -> Vec<EndpointSnapshot> {
+fn snapshots(roster: &Roster, known: &Known) -> Arc<[EndpointSnapshot]> {
     let endpoints = roster.service.endpoints.iter().filter_map(|endpoint| {
         let stand = known.endpoints.get(&endpoint.url)?;
         Some(EndpointSnapshot { url: endpoint.url.clone(), weight: endpoint.weight, state: stand.condition })
@@ -248,7 +260,7 @@ mod tests {
             house.look(now),
             ["endpoint_down http://127.0.0.1:2 status 503", "service_unavailable - no endpoint can be used"]
         );
-        standing.accepted(now);
+        standing.accepted(standing.stage(), now);
         assert_eq!(
             house.look(now),
             [

@@ -3,6 +3,7 @@ use crate::pool::{Connection, OpenCount};
 use crate::rosters::Rosters;
 use crate::service::{Address, Endpoint, EndpointLimits};
 use crate::standing::{Bell, Health};
+use crate::visit::Told;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use thalweg_balance::balancer;
 use thalweg_net::{Owner, Reactor};
@@ -171,7 +172,7 @@ fn a_member_that_fails_again_afterwards_is_set_aside_for_twice_as_long_up_to_a_b
         assert_eq!(house.picks(now, &bad, 8), 4, "{aside:?}");
         aside = (aside * 2).min(ms(16_000));
     }
-    assert!(bad.standing.accepted(now), "it had failed before");
+    assert!(bad.standing.accepted(bad.standing.stage(), now), "it had failed before");
     assert!(bad.standing.refused(now, "x"), "it was in good standing again");
 }
 
@@ -220,6 +221,20 @@ fn who_was_out_is_tried_by_one_exchange_at_a_time_until_one_succeeds() {
 }
 
 #[test]
+fn a_success_that_was_under_way_before_an_ejection_does_not_end_it() {
+    let mut service = of_addresses(&[1, 2]);
+    service.ejection.max_share = 50;
+    let house = House::new(service, &[]);
+    let (bad, now) = (house.member(1), Instant::now());
+    let under_way = house.state.visit(bad.clone(), now);
+    assert!(bad.standing.eject(&house.service.ejection, now, "x"));
+    assert_eq!(under_way.answered(&house.service, (200, ms(1)), now), Told::Nothing);
+    assert_eq!(house.picks(now, &bad, 10), 0, "it is out all the same");
+    let chosen_for_want_of_others = house.state.visit(bad.clone(), now);
+    assert_eq!(chosen_for_want_of_others.answered(&house.service, (200, ms(1)), now), Told::Back);
+}
+
+#[test]
 fn nobody_who_fails_health_checks_is_used_unless_it_fails_open() {
     for when_down in [WhenDown::Error, WhenDown::TryAll] {
         let open = when_down == WhenDown::TryAll;
@@ -245,7 +260,7 @@ fn backups_serve_only_while_no_other_is_well() {
     assert_eq!(house.picks(now, &backup, 8), 0);
     house.member(3).standing.refused(now, "x");
     assert_eq!(house.picks(now, &backup, 8), 8);
-    house.member(3).standing.accepted(now);
+    house.member(3).standing.accepted(house.member(3).standing.stage(), now);
     assert_eq!(house.picks(now, &backup, 8), 0);
 }
 
@@ -286,7 +301,7 @@ fn a_slow_start_begins_with_a_little_and_ends_with_the_full_share() {
     let (slow, start) = (house.member(1), Instant::now());
     assert_eq!(house.picks(start, &slow, 100), 50, "nobody starts slowly when the proxy starts");
     slow.standing.refused(start, "x");
-    slow.standing.accepted(start);
+    slow.standing.accepted(slow.standing.stage(), start);
     let share = |seconds: u64| house.picks(start + Duration::from_secs(seconds), &slow, 2000);
     // A tenth of its weight against a whole one, then half of it.
     let (early, midway) = (share(1), share(50));
@@ -295,7 +310,7 @@ fn a_slow_start_begins_with_a_little_and_ends_with_the_full_share() {
     assert_eq!(share(101), 1000);
     house.member(2).standing.refused(start + Duration::from_secs(101), "x");
     slow.standing.refused(start + Duration::from_secs(101), "x");
-    slow.standing.accepted(start + Duration::from_secs(101));
+    slow.standing.accepted(slow.standing.stage(), start + Duration::from_secs(101));
     assert_eq!(house.picks(start + ms(101_001), &slow, 10), 10, "it is all there is");
 }
 
@@ -355,4 +370,40 @@ fn a_time_without_an_answer_raises_the_latency_and_never_lowers_it() {
     // What is known has been forgotten but for its e-th part: 30 ms or more is news.
     latency.observe_at_least(ms(35), start + ms(10_001));
     assert!((34_999.0..35_001.0).contains(&now(10_001)));
+}
+
+#[test]
+fn a_dead_tier_is_no_reason_to_panic_while_the_next_is_well() {
+    let mut service = of_addresses(&[1, 2, 3, 4, 5]);
+    service.balance.panic_threshold = 50;
+    service.endpoints[3].tier = 1;
+    service.endpoints[4].tier = 1;
+    let house = House::new(service, &[]);
+    let now = Instant::now();
+    for last in [1, 2, 3] {
+        house.member(last).standing.set_health(Health::Unwell, now, "x");
+    }
+    assert_eq!(house.picks(now, &house.member(4), 8) + house.picks(now, &house.member(5), 8), 8);
+}
+
+#[test]
+fn who_fails_open_spreads_over_all() {
+    let house = House::new(Service { when_down: WhenDown::TryAll, ..of_addresses(&[1, 2, 3, 4]) }, &[]);
+    let now = Instant::now();
+    for last in 1..=4 {
+        house.member(last).standing.set_health(Health::Unwell, now, "x");
+    }
+    (1..=4).for_each(|last| assert_eq!(house.picks(now, &house.member(last), 8), 2));
+}
+
+#[test]
+fn an_exchange_of_an_older_form_does_not_choose_who_drains_now() {
+    let mut house = House::new(of_addresses(&[1, 2]), &[]);
+    let mut changed = of_addresses(&[1, 2]);
+    changed.endpoints[0].mode = Mode::Draining;
+    let old = std::mem::replace(&mut house.service, Arc::new(changed));
+    let roster = house.rosters.draw_up(std::slice::from_ref(&house.service), &Names::new()).remove(0);
+    let now = Instant::now();
+    assert_eq!(*old.name, *roster.service.name);
+    assert_eq!(house.picks(now, &house.member(1), 8), 0);
 }

@@ -29,17 +29,23 @@ fn secs(n: u64) -> Duration {
 fn failures_one_after_the_other_eject_and_a_success_between_them_saves() {
     let (members, rings) = standings(2);
     let (member, now, policy) = (&members[0], Instant::now(), policy());
-    assert!(!member.failed(&policy, now, "x") && !member.failed(&policy, now, "x"));
-    assert!(!member.succeeded(now), "it had not been out");
+    assert!(
+        !member.failed(&policy, member.stage(), now, "x")
+            && !member.failed(&policy, member.stage(), now, "x")
+    );
+    assert!(!member.succeeded(member.stage(), now), "it had not been out");
     let before = (member.service.version(), rings.load(Relaxed));
-    assert!(!member.failed(&policy, now, "x") && !member.failed(&policy, now, "x"));
+    assert!(
+        !member.failed(&policy, member.stage(), now, "x")
+            && !member.failed(&policy, member.stage(), now, "x")
+    );
     assert_eq!(before, (member.service.version(), rings.load(Relaxed)), "nothing has changed yet");
-    assert!(member.failed(&policy, now, "reset"));
+    assert!(member.failed(&policy, member.stage(), now, "reset"));
     assert_ne!(before.0, member.service.version());
     assert!(rings.load(Relaxed) > before.1);
     assert!(matches!(member.condition(now), Condition::Out(_)));
     assert_eq!(member.cause(), "reset");
-    assert!(!member.failed(&policy, now, "x"), "it is out already");
+    assert!(!member.failed(&policy, member.stage(), now, "x"), "it is out already");
 }
 
 #[test]
@@ -48,7 +54,7 @@ fn no_more_are_ejected_than_the_share_allows() {
     let (now, policy) = (Instant::now(), EjectionPolicy { max_share: 40, ..policy() });
     let ejected = members.iter().filter(|member| member.eject(&policy, now, "x")).count();
     assert_eq!(ejected, 2);
-    assert!(members[0].succeeded(now), "an exchange that was under way");
+    assert!(members[0].succeeded(members[0].stage(), now), "a trial");
     assert!(members[4].eject(&policy, now, "x"), "there is room again");
     members[1].retire();
     assert!(members[3].eject(&policy, now, "x"), "who leaves the service makes room");
@@ -79,10 +85,25 @@ fn the_time_out_grows_with_each_ejection_that_follows_on_another_and_is_forgotte
         now += secs(time) + Duration::from_millis(1);
         assert_eq!(member.condition(now), Condition::OnTrial, "{time}");
     }
-    assert!(member.succeeded(now));
+    assert!(member.succeeded(member.stage(), now));
     now += secs(37);
     assert!(member.eject(&policy, now, "x"));
     assert_eq!(member.condition(now + Duration::from_millis(5001)), Condition::OnTrial);
+}
+
+#[test]
+fn a_refusal_long_after_ejections_is_a_first_one() {
+    let (members, _) = standings(2);
+    let (member, policy) = (&members[0], policy());
+    let mut now = Instant::now();
+    for time in [5, 10, 20, 40] {
+        member.eject(&policy, now, "x");
+        now += secs(time) + Duration::from_millis(1);
+    }
+    assert!(member.succeeded(member.stage(), now));
+    now += secs(81);
+    assert!(member.refused(now, "x"));
+    assert_eq!(member.condition(now + REFUSED_FIRST + Duration::from_millis(1)), Condition::OnTrial);
 }
 
 #[test]
@@ -94,7 +115,7 @@ fn a_trial_that_fails_sends_it_out_again_at_the_first_failure() {
     assert!(member.begin_trial(later));
     assert!(!member.begin_trial(later), "one at a time");
     assert!(matches!(member.condition(later), Condition::Out(_)));
-    assert!(!member.failed(&policy, later, "x"), "no news: it had not been in");
+    assert!(!member.failed(&policy, member.stage(), later, "x"), "no news: it had not been in");
     assert!(matches!(member.condition(later + secs(9)), Condition::Out(_)));
     assert_eq!(member.condition(later + secs(11)), Condition::OnTrial);
     assert!(member.begin_trial(later + secs(11)));
@@ -108,12 +129,12 @@ fn health_checks_are_a_second_opinion() {
     assert!(member.set_health(Health::Unwell, now, "status 503"));
     assert!(!member.set_health(Health::Unwell, now, "status 503"), "no news");
     assert_eq!((member.condition(now), &*member.cause()), (Condition::Unwell, "status 503"));
-    member.succeeded(now);
+    member.succeeded(member.stage(), now);
     assert_eq!(member.condition(now), Condition::Unwell, "exchanges do not overrule it");
     member.eject(&policy, now, "x");
     member.set_health(Health::Well, now, "");
     assert!(matches!(member.condition(now), Condition::Out(_)), "nor it what exchanges have found");
-    member.succeeded(now + secs(1));
+    member.succeeded(member.stage(), now + secs(1));
     assert!(matches!(member.condition(now + secs(1)), Condition::ReadySince(_)));
 }
 
@@ -129,9 +150,9 @@ fn the_number_of_the_ejected_is_true_after_any_history() {
             let member = &members[random.usize(..4)];
             match random.u32(..8) {
                 0 => drop(member.refused(now, "x")),
-                1 => drop(member.accepted(now)),
-                2..4 => drop(member.failed(&policy, now, "x")),
-                4 => drop(member.succeeded(now)),
+                1 => drop(member.accepted(member.stage(), now)),
+                2..4 => drop(member.failed(&policy, member.stage(), now, "x")),
+                4 => drop(member.succeeded(member.stage(), now)),
                 5 => drop(member.eject(&policy, now, "x")),
                 6 => drop(member.begin_trial(now)),
                 _ => now += Duration::from_millis(random.u64(..20_000)),
@@ -144,4 +165,33 @@ fn the_number_of_the_ejected_is_true_after_any_history() {
         now += secs(3600);
         assert!(members.iter().all(|m| !matches!(m.condition(now), Condition::Out(_))), "seed {seed}");
     }
+}
+
+#[test]
+fn only_what_was_begun_in_this_time_out_says_something_about_its_end() {
+    let (members, _) = standings(2);
+    let (member, now, policy) = (&members[0], Instant::now(), policy());
+    let before = member.stage();
+    member.eject(&policy, now, "x");
+    assert!(!member.succeeded(before, now), "an exchange that was under way");
+    let first = member.stage();
+    let later = now + secs(6);
+    assert!(member.begin_trial(later));
+    assert!(!member.failed(&policy, first, later, "x"));
+    assert!(
+        !member.failed(&policy, first, later, "x") && !member.succeeded(first, later),
+        "a late one of the first"
+    );
+    assert!(matches!(member.condition(later), Condition::Out(_)));
+    assert!(member.succeeded(member.stage(), later));
+}
+
+#[test]
+fn a_trial_while_it_is_still_out_takes_no_slot() {
+    let (members, _) = standings(2);
+    let (member, now) = (&members[0], Instant::now());
+    member.refused(now, "x");
+    assert!(!member.begin_trial(now), "a last resort, not a trial");
+    assert!(!member.refused(now, "x"));
+    assert_eq!(member.condition(now + secs(2)), Condition::OnTrial);
 }
