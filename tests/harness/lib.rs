@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+pub mod admin;
 pub mod bare;
 pub mod binary;
 pub mod cgroup;
@@ -15,6 +16,8 @@ pub mod connection;
 pub mod directory;
 pub mod endpoint;
 pub mod event_stream;
+pub mod held;
+pub mod hook;
 pub mod load;
 pub mod message;
 pub mod noise;
@@ -29,12 +32,15 @@ pub mod vitals;
 pub mod watchdog;
 pub mod wire;
 
+pub use admin::Admin;
 pub use bare::Bare;
 pub use cgroup::Cgroup;
 pub use connection::Connection;
 pub use directory::Directory;
 pub use endpoint::Endpoint;
 pub use event_stream::EventStream;
+pub use held::Held;
+pub use hook::Hook;
 pub use load::Load;
 pub use message::Message;
 pub use noise::Noise;

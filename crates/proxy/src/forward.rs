@@ -3,7 +3,8 @@
 //! What is safe: a request that was never sent may always be tried again. One that was sent may be
 //! when it is idempotent (RFC 9110 §9.2.2), its body can be sent again, and no byte of a response
 //! has come. A connection that was reused and turns out dead is the commonest case (the endpoint
-//! closed it in the same moment): it costs no attempt.
+//! closed it in the same moment): it costs no attempt. Nor does an endpoint that an operator has just
+//! taken away: that is nobody's failure.
 
 use crate::await_response::{Awaited, await_response};
 use crate::choose::{Chosen, choose};
@@ -65,7 +66,12 @@ async fn try_endpoints(
         }
         // Who was waited for until a copy was sent has not ended in the moment in which it was asked.
         let is_hedged = x.tried.contains(&member.index);
-        if reused && fault.kind == FaultKind::ConnectionTerminated && !is_hedged {
+        if member.standing.is_cut() {
+            // Never again, not even on a connection of its own: what is under way to it is to end.
+            if !is_hedged {
+                x.tried.push(member.index);
+            }
+        } else if reused && fault.kind == FaultKind::ConnectionTerminated && !is_hedged {
             // Its sisters in the pool are likely to be dead too.
             member.pool.sweep();
             fresh = true;

@@ -8,6 +8,7 @@ mod admin;
 mod checks;
 mod configuration;
 mod endpoints;
+mod keeper;
 mod overlay;
 mod prepare;
 mod runtime;
@@ -40,6 +41,8 @@ const DRAIN_LOOK: Duration = Duration::from_millis(20);
 const JUDGE_EVERY: Duration = Duration::from_secs(1);
 /// How long webhooks may take for what is left to send when the proxy ends.
 const WEBHOOK_TIME: Duration = Duration::from_secs(2);
+/// How long the disk may take to keep the last changes of the admin API.
+const KEEP_TIME: Duration = Duration::from_secs(5);
 /// How long the access log may take to write its last lines.
 const LOG_TIME: Duration = Duration::from_secs(2);
 
@@ -151,6 +154,9 @@ impl Control {
         }
         self.shared.fleet().stop();
         self.webhooks.finish(WEBHOOK_TIME).await;
+        if !self.shared.runtime().settle(KEEP_TIME) {
+            complain("the last runtime changes may not be kept: the disk did not take them in time");
+        }
         if let Some(log) = &self.log {
             log.shutdown(LOG_TIME);
         }

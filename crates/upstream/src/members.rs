@@ -205,7 +205,7 @@ impl<W: Wire> ServiceState<W> {
         Ref::map(self.roster.borrow(), |roster| &roster.standing)
     }
 
-    /// Whether no address is known: every endpoint is a name that has never been resolved.
+    /// Whether no address is known though there are endpoints: each is a name that has never been resolved.
     pub fn is_unresolved(&self) -> bool {
         self.members.borrow().is_empty() && !self.service.endpoints.is_empty()
     }

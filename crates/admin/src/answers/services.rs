@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::audit::Change;
 use crate::body::{self, EndpointChangeSpec, NewEndpointSpec, WeightsSpec};
-use crate::control::{Changed, EndpointState, RouteStatus, ServiceStatus};
+use crate::control::{Changed, RouteStatus, ServiceStatus};
 use crate::operation::{Asked, Reply, segment};
 use crate::problem::Problem;
 
@@ -81,10 +81,7 @@ pub(crate) fn remove(asked: &Asked) -> Result<Response, Problem> {
     let (service, id) = (asked.path("service"), asked.path("id"));
     let removed = asked.app.control.remove_endpoint(service, id, drain, &asked.expected_version());
     let changed = removed.map_err(|refusal| asked.refused(refusal))?;
-    let status = match changed.endpoint.state {
-        EndpointState::Draining => StatusCode::ACCEPTED,
-        _ => StatusCode::OK,
-    };
+    let status = if changed.gone { StatusCode::OK } else { StatusCode::ACCEPTED };
     reply(asked, status, &changed).done()
 }
 

@@ -179,8 +179,10 @@ pub struct Changed {
     pub version: u64,
     /// How it was; `None`: it was not there.
     pub before: Option<EndpointStatus>,
-    /// How it is; of one that was removed, how it last was, or [`EndpointState::Draining`].
+    /// How it is; of one that is gone, how it last was.
     pub endpoint: EndpointStatus,
+    /// It is not in the service any more.
+    pub gone: bool,
 }
 
 /// One route.

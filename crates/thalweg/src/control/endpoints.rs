@@ -142,7 +142,7 @@ impl Shared {
         }
         self.commit(&mut runtime);
         let endpoint = self.status_of(&runtime, service, &url)?;
-        Ok(Changed { version: runtime.version, before: None, endpoint })
+        Ok(Changed { version: runtime.version, before: None, endpoint, gone: false })
     }
 
     /// Changes the weight or the wanted state of an endpoint.
@@ -179,7 +179,7 @@ impl Shared {
         }
         self.commit(&mut runtime);
         let endpoint = self.status_of(&runtime, service, &url)?;
-        Ok(Changed { version: runtime.version, before: Some(before), endpoint })
+        Ok(Changed { version: runtime.version, before: Some(before), endpoint, gone: false })
     }
 
     /// Takes an endpoint out of rotation and, when nothing is under way to it any more, out of its service.
@@ -199,11 +199,12 @@ impl Shared {
         runtime.drain(Drain { service: service.into(), url: url.clone(), deadline, removes: true });
         self.commit(&mut runtime);
         let mut endpoint = self.status_of(&runtime, service, &url)?;
-        if endpoint.requests_active == 0 {
+        let gone = endpoint.requests_active == 0;
+        if gone {
             endpoint = before.clone();
             self.finish_drain(&mut runtime, service, &url, false);
         }
-        Ok(Changed { version: runtime.version, before: Some(before), endpoint })
+        Ok(Changed { version: runtime.version, before: Some(before), endpoint, gone })
     }
 
     /// Looks after endpoints that drain: who has nothing under way is done, whose time is up is cut. Says
@@ -258,9 +259,7 @@ impl Shared {
         runtime.version += 1;
         runtime.overlay.tidy();
         self.fleet().set_plan(runtime.plan());
-        if let Err(text) = runtime.keep() {
-            self.say(&text);
-        }
+        runtime.keep();
         self.stir();
     }
 

@@ -3,10 +3,10 @@
 //! One lock around it: changes come one after the other, each on top of the last, and whoever expected another
 //! version than the present one is refused under that lock.
 
-use super::overlay::{self, OverlaySpec};
-use std::path::PathBuf;
+use super::keeper::Keeper;
+use super::overlay::OverlaySpec;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thalweg_proxy::Plan;
 
 /// An endpoint that takes no new requests, watched until nothing is under way to it.
@@ -29,8 +29,8 @@ pub(crate) struct Runtime {
     /// One more with every change of the endpoint sets.
     pub(crate) version: u64,
     pub(crate) drains: Vec<Drain>,
-    /// Where changes are kept, if anywhere.
-    pub(crate) store: Option<PathBuf>,
+    /// Who keeps changes on disk, where they are kept.
+    pub(crate) keeper: Option<Keeper>,
 }
 
 impl Runtime {
@@ -56,13 +56,15 @@ impl Runtime {
         self.drains.retain(|drain| *drain.service != *service || *drain.url != *url);
     }
 
-    /// Keeps the changes where they are to be kept.
-    ///
-    /// # Errors
-    /// A sentence for the operator.
-    pub(crate) fn keep(&self) -> Result<(), String> {
-        let Some(path) = &self.store else { return Ok(()) };
-        overlay::store(path, &self.overlay)
-            .map_err(|error| format!("cannot keep runtime changes in {}: {error}", path.display()))
+    /// Has the changes kept where they are to be kept, soon.
+    pub(crate) fn keep(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.keep(self.overlay.clone());
+        }
+    }
+
+    /// Waits, no longer than `limit`, until the changes are kept. Says whether they are.
+    pub(crate) fn settle(&self, limit: Duration) -> bool {
+        self.keeper.as_ref().is_none_or(|keeper| keeper.settle(limit))
     }
 }

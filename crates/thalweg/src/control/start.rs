@@ -7,6 +7,7 @@
 use super::admin::Shared;
 use super::checks::Rounds;
 use super::configuration::Origin;
+use super::keeper::Keeper;
 use super::overlay;
 use super::prepare::{become_user, default_state_directory};
 use super::runtime::Runtime;
@@ -116,7 +117,9 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
         let path = store.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
         format!("cannot read {path}: {error}\n  help: it holds changes made through the admin API; mend or remove it")
     })?;
-    Ok(Runtime { base: plan, overlay: overlay.unwrap_or_default(), version: 1, drains: Vec::new(), store })
+    let keeper = store.map(Keeper::start).transpose();
+    let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;
+    Ok(Runtime { base: plan, overlay: overlay.unwrap_or_default(), version: 1, drains: Vec::new(), keeper })
 }
 
 /// Waits a little for host names, so that the first requests find their endpoints.

@@ -187,7 +187,7 @@ impl Control for Sample {
         let endpoint = endpoint(new, EndpointSource::Runtime);
         state.endpoints.push(endpoint.clone());
         state.version += 1;
-        Ok(Changed { version: state.version, before: None, endpoint })
+        Ok(Changed { version: state.version, before: None, endpoint, gone: false })
     }
 
     fn change_endpoint(
@@ -212,7 +212,12 @@ impl Control for Sample {
             None => {}
         }
         state.version += 1;
-        Ok(Changed { version: state.version, before: Some(before), endpoint: state.endpoints[at].clone() })
+        Ok(Changed {
+            version: state.version,
+            before: Some(before),
+            endpoint: state.endpoints[at].clone(),
+            gone: false,
+        })
     }
 
     fn remove_endpoint(
@@ -233,7 +238,7 @@ impl Control for Sample {
             endpoint.cause = Some(format!("{} s", drain.as_secs()));
         }
         state.version += 1;
-        Ok(Changed { version: state.version, before, endpoint })
+        Ok(Changed { version: state.version, before, endpoint, gone: drain.is_zero() })
     }
 
     fn set_weights(
