@@ -41,7 +41,9 @@ public final class Client {
         uploads();
         expectContinue();
         largeBody();
-        earlyResponse();
+        if (arguments.length == 1) {
+            earlyResponse();
+        }
         System.out.println("all served");
         // The client's threads would keep the process.
         System.exit(0);

@@ -178,5 +178,9 @@ fn java_server_works_as_an_upstream() {
     let Some(mut server) = java("Server.java") else { return };
     let Some(mut client) = java("Client.java") else { return };
     let (_server, url) = served(&mut server);
-    satisfies(&mut client, &url);
+    let proxy = proxy(&[&url]);
+    // The JDK's server keeps its small body back until its head has been acknowledged (Nagle), and resets the
+    // connection when it closes with an unread upload: its early response may be lost before anybody can relay it.
+    let finished = run(client.arg(format!("http://{}", proxy.web())).arg("no early response"), CLIENT);
+    succeeds(&finished, "all served\n");
 }
