@@ -36,6 +36,7 @@ const LAST: LogRecord<'static> = LogRecord {
     service: None,
     endpoint: None,
     attempts: 0,
+    failed: &[],
     reused: false,
     timers: Timers { wait: None, connect: None, tls: None, first_byte: None, total: 0 },
     fault: None,

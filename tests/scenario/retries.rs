@@ -37,6 +37,12 @@ fn a_listed_status_moves_an_idempotent_request_to_another_endpoint() {
     let busy = busy.served();
     let log = proxy.stop().log;
     let twice = log.iter().filter(|record| record["attempts"] == 2 && record["status"] == 200).count();
+    for record in log.iter().filter(|record| record["attempts"] == 2) {
+        let failed = record["failed"].as_array().unwrap();
+        assert_eq!((failed.len(), &failed[0]["fault"]), (1, &"http_response_status".into()), "{record}");
+        assert_ne!(failed[0]["endpoint"], record["endpoint"], "{record}");
+    }
+    assert!(log.iter().all(|record| record["attempts"] != 1 || record["failed"].is_null()), "{log:?}");
     assert_eq!(twice as u64, busy, "{log:?}");
     assert!(log.iter().all(|record| record["endpoint"] == well.url()), "{log:?}");
 }

@@ -34,6 +34,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
         object.word("service", service);
         object.word("endpoint", record.endpoint.unwrap_or_default());
         object.number("attempts", record.attempts.into());
+        failed(&mut object, record);
         object.flag("reused", record.reused);
     }
     let timers = &record.timers;
@@ -61,6 +62,24 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
         object.text("referer", |out| redact::url(out, bounded(referer), escape::json));
     }
     out.push(b'}');
+}
+
+/// The attempts that others followed.
+fn failed(object: &mut Object<'_>, record: &LogRecord<'_>) {
+    if record.failed.is_empty() {
+        return;
+    }
+    object.key("failed");
+    for (at, attempt) in record.failed.iter().enumerate() {
+        object.out.extend_from_slice(if at == 0 { b"[{\"endpoint\":\"" } else { b",{\"endpoint\":\"" });
+        escape::json(object.out, bounded(attempt.endpoint.as_bytes()));
+        object.out.push(b'"');
+        object.word("fault", attempt.fault.map_or("", |fault| fault.kind.name()));
+        object.flag("reused", attempt.reused);
+        object.number("connect_us", attempt.connect_us);
+        object.out.push(b'}');
+    }
+    object.out.push(b']');
 }
 
 /// What was asked for and what was answered.
@@ -137,7 +156,7 @@ mod tests {
     use thalweg_core::{Fault, FaultKind, RequestId};
 
     use super::*;
-    use crate::record::{FIELD_BYTES, Format, Timers, encode};
+    use crate::record::{FIELD_BYTES, FailedAttempt, Format, Timers, encode};
 
     fn line(record: &LogRecord<'_>) -> String {
         let mut out = Vec::new();
@@ -169,6 +188,12 @@ mod tests {
             service: Some("products"),
             endpoint: Some("10.0.0.1:8080"),
             attempts: 2,
+            failed: &[FailedAttempt {
+                endpoint: "10.0.0.2:80",
+                fault: Some(&fault),
+                reused: false,
+                connect_us: 5,
+            }],
             reused: true,
             timers: Timers { wait: Some(1), connect: Some(2), tls: Some(0), first_byte: Some(3), total: 9 },
             fault: Some(&fault),
@@ -182,7 +207,9 @@ mod tests {
                 r#""listener":"web","client_ip":"192.0.2.7","client_port":4711,"peer_ip":"10.0.0.1","#,
                 r#""method":"GET","scheme":"http","host":"shop.example.com","path":"/a","#,
                 r#""query":"q=1&sig=[redacted]","proto":"HTTP/1.1","status":504,"bytes_in":1,"bytes_out":2,"#,
-                r#""route":"products","service":"products","endpoint":"10.0.0.1:8080","attempts":2,"reused":true,"#,
+                r#""route":"products","service":"products","endpoint":"10.0.0.1:8080","attempts":2,"#,
+                r#""failed":[{"endpoint":"10.0.0.2:80","fault":"http_response_timeout","reused":false,"connect_us":5}],"#,
+                r#""reused":true,"#,
                 r#""duration_us":9,"wait_us":1,"connect_us":2,"tls_us":0,"ttfb_us":3,"#,
                 r#""fault":"http_response_timeout","fault_side":"upstream","fault_detail":"no first byte in time","#,
                 r#""user_agent":"curl/8","referer":"http://a/?token=[redacted]"}"#,

@@ -32,6 +32,6 @@ pub use meters::{
     BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, ServiceMeters,
     WebhookMeters, WorkerMeters,
 };
-pub use record::{Format, LogRecord, Timers};
+pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use registry::{Registry, Series};
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

@@ -8,7 +8,9 @@
 //! # Keys of the JSON form
 //! Stable; absent when unknown. `ts` (RFC 3339, UTC, microseconds), `id`, `listener`, `client_ip`,
 //! `client_port`, `peer_ip`, `method`, `scheme`, `host`, `path`, `query`, `proto`, `status`,
-//! `bytes_in`, `bytes_out`, `route`, `service`, `endpoint`, `attempts`, `reused`, `duration_us`,
+//! `bytes_in`, `bytes_out`, `route`, `service`, `endpoint`, `attempts`, `failed` (a list of
+//! `{"endpoint","fault","reused","connect_us"}`, one for each attempt that failed and was followed by another, in
+//! their order), `reused`, `duration_us`,
 //! `wait_us`, `connect_us`, `tls_us`, `ttfb_us`, `fault`, `fault_side`, `fault_detail`,
 //! `user_agent`, `referer`.
 
@@ -74,6 +76,8 @@ pub struct LogRecord<'a> {
     pub endpoint: Option<&'a str>,
     /// Requests sent upstream for this exchange.
     pub attempts: u32,
+    /// Attempts that failed and were followed by others, in their order.
+    pub failed: &'a [FailedAttempt<'a>],
     /// Whether the last attempt used a connection that had been used before.
     pub reused: bool,
     /// Where the time went.
@@ -84,6 +88,19 @@ pub struct LogRecord<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The `Referer` field. The values of its query are redacted too.
     pub referer: Option<&'a [u8]>,
+}
+
+/// An attempt that others followed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FailedAttempt<'a> {
+    /// Address of the endpoint, as in [`LogRecord::endpoint`].
+    pub endpoint: &'a str,
+    /// Why it failed; `None`: it was given up for another one.
+    pub fault: Option<&'a Fault>,
+    /// Whether its connection had been used before.
+    pub reused: bool,
+    /// Time to connect, in microseconds; 0 on a reused connection.
+    pub connect_us: u64,
 }
 
 pub use crate::redact::REDACTED_KEYS;

@@ -90,6 +90,11 @@ impl Attempts {
         })
     }
 
+    /// Those that others followed.
+    pub(crate) fn failed(&self) -> &[Attempt] {
+        &self.failed
+    }
+
     /// How many there were.
     pub(crate) fn len(&self) -> usize {
         self.failed.len() + usize::from(self.last.is_some())

@@ -5,7 +5,7 @@ use crate::worker::Worker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_core::fault::Level;
 use thalweg_observe::RouteMeters;
-use thalweg_observe::{Limit, LogRecord, Timers};
+use thalweg_observe::{FailedAttempt, Limit, LogRecord, Timers};
 
 /// Counts what an exchange has moved since it was counted last: a long one does not wait for its end.
 pub(crate) fn count_bytes(x: &mut Exchange) {
@@ -45,8 +45,21 @@ pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
         endpoint.response.record(first_byte.saturating_sub(x.waited));
     }
     if let Some(log) = &mut *worker.log.borrow_mut() {
-        log.push(&line(client, x, duration));
+        let failed = failed_attempts(x);
+        log.push(&LogRecord { failed: &failed, ..line(client, x, duration) });
     }
+}
+
+/// The attempts that others followed; the rule is none, and then nothing is allocated.
+fn failed_attempts(x: &Exchange) -> Vec<FailedAttempt<'_>> {
+    let endpoints = x.service().map_or(&[][..], |local| &local.state.service.endpoints[..]);
+    let failed = x.attempts.failed().iter().map(|attempt| FailedAttempt {
+        endpoint: endpoints.get(attempt.endpoint as usize).map_or("", |endpoint| &endpoint.url),
+        fault: attempt.fault.as_ref(),
+        reused: attempt.reused,
+        connect_us: attempt.connect.as_micros() as u64,
+    });
+    failed.collect()
 }
 
 fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecord<'a> {
@@ -78,6 +91,7 @@ fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecor
         service: service.map(|service| &*service.state.service.name),
         endpoint,
         attempts: x.attempts.len() as u32,
+        failed: &[],
         reused: last.is_some_and(|last| last.reused),
         timers: Timers {
             wait: (!x.waited.is_zero()).then_some(x.waited.as_micros() as u64),

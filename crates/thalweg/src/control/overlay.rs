@@ -143,7 +143,11 @@ impl ServiceOverlaySpec {
 /// When it cannot be read or is damaged.
 pub(crate) fn load(path: &Path) -> io::Result<OverlaySpec> {
     match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(Into::into),
+        Ok(bytes) => {
+            // A list would be read as a struct without members.
+            let value: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes)?;
+            Ok(serde_json::from_value(value.into())?)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OverlaySpec::default()),
         Err(error) => Err(error),
     }
@@ -208,8 +212,10 @@ mod tests {
         overlay.routes.entry("r".into()).or_default().insert("a".into(), 4);
         store(&path, &overlay).unwrap();
         assert_eq!(load(&path).unwrap(), overlay);
-        fs::write(&path, "{").unwrap();
-        assert!(load(&path).is_err());
+        for damaged in ["{", "[]", "", "null", "{\"services\": []}"] {
+            fs::write(&path, damaged).unwrap();
+            assert!(load(&path).is_err(), "{damaged}");
+        }
         fs::remove_dir_all(directory).unwrap();
     }
 }
