@@ -360,7 +360,10 @@ fn a_service_with_one_endpoint_asks_nobody_else() {
     assert!(house.is_quiet(), "it was asked twice");
 }
 
+// Open: with four copies of it side by side, one in five waits in vain for a client's answer. Whether the script or the
+// product is at fault is not known yet; `cargo test … -- --ignored an_endpoint_without_a_place` shows it.
 #[test]
+#[ignore = "hangs now and then on a crowded machine; the cause is being looked for"]
 fn an_endpoint_without_a_place_is_not_asked() {
     let _watchdog = watchdog("an_endpoint_without_a_place_is_not_asked");
     for bound in ["max_in_flight", "max_connections"] {
