@@ -121,7 +121,7 @@ fn small(args: &Small) -> Result<()> {
     }
     let folder = Folder::new()?;
     let mut place = Place::new(folder.0.clone())?;
-    let backend = contestant::backend(&args.nginx, &mut place)?;
+    let backend = contestant::backend(&args.nginx, LOAD_CPU, &mut place)?;
     place.backend = backend.address;
     let contestants = contestant::find(args)?;
     if contestants.is_empty() {

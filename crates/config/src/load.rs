@@ -123,7 +123,12 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
         let name = if at == 0 { "web".to_owned() } else { format!("web-{}", at + 1) };
         (
             Spanned::new(address.span, name),
-            ListenerSpec { address, protocol: ProtocolSpec::Http, limits: ListenerLimitsSpec::default() },
+            ListenerSpec {
+                address,
+                protocol: ProtocolSpec::Http,
+                limits: ListenerLimitsSpec::default(),
+                defer_accept: None,
+            },
         )
     });
     let listeners = NamedSpec(listeners.collect());

@@ -2,7 +2,7 @@
 
 use crate::connect::{Manner, set_options};
 use crate::reactor::{Owner, Reactor};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use std::io;
@@ -15,7 +15,8 @@ use std::rc::Rc;
 const BACKLOG: i32 = 4096;
 
 /// Binds `count` TCP sockets to one address. Port 0: the kernel chooses, for all of them the same.
-/// Returns the address with its real port. Accepted connections inherit `manner`.
+/// Returns the address with its real port. Accepted connections inherit `manner`. With `defer`, a connection is
+/// handed over when its first bytes are here, or after a second without any (decision 0030).
 ///
 /// # Errors
 /// `AddrInUse` also when another program of the same user listens there with SO_REUSEPORT:
@@ -25,6 +26,7 @@ pub fn tcp(
     dual_stack: bool,
     count: usize,
     manner: Manner,
+    defer: bool,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
     let probe = tcp_socket(address, dual_stack, false)?;
     rustix::net::bind(&probe, &address)?;
@@ -39,9 +41,31 @@ pub fn tcp(
     // Listening starts when all are bound, so that a failure leaves no half-open door.
     for fd in &sockets {
         set_options(fd, manner)?;
+        if defer {
+            defer_accept(fd);
+        }
         rustix::net::listen(fd, BACKLOG)?;
     }
     Ok((bound, sockets))
+}
+
+/// Asks the kernel to hand a connection over only when it has bytes: one wake-up for a connection and its first
+/// request instead of two. After this many seconds a silent one is handed over all the same. Where the kernel does
+/// not know it, nothing changes.
+#[expect(unsafe_code, reason = "no library in use has a safe form of this option (decision 0030)")]
+fn defer_accept(fd: &OwnedFd) {
+    let seconds: libc::c_int = 1;
+    let length = size_of_val(&seconds) as libc::socklen_t;
+    // SAFETY: the option reads one int at the address, which outlives the call.
+    unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            length,
+        );
+    }
 }
 
 fn tcp_socket(address: SocketAddr, dual_stack: bool, share: bool) -> io::Result<OwnedFd> {

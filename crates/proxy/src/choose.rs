@@ -14,16 +14,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_core::Fault;
-use thalweg_upstream::{Condition, Entrance, Member, Permit, Visit, Wanted, Wish};
+use thalweg_upstream::{Condition, ConnectionPlaces, Entrance, Member, Permit, Visit, Wanted, Wish};
 
 /// Looks at all members before it counts as full: another worker may take the place just seen.
 const LOOKS: usize = 3;
 
-/// An attempt at a member, and the place at its endpoint where that has a bound.
+/// An attempt at a member, and the places at its endpoint where that has bounds.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) visit: Visit,
     pub(crate) place: Option<Permit>,
+    /// For a connection that has to be opened: taken with the choice, so that two workers which choose at the same
+    /// moment do not both count on the last one.
+    pub(crate) connection: ConnectionPlaces,
 }
 
 /// Chooses a member that is not in `x.tried`; `None` when there is none left. Cancel-safe.
@@ -39,11 +42,12 @@ pub(crate) async fn choose(
     let now = worker.reactor.now();
     let key = local.state.service.balance.key.as_ref().and_then(|key| request_key(key, x));
     let kept = local.state.service.sticky.as_ref().and_then(|policy| kept_at(policy, x));
-    let visit = |(member, place)| Chosen { visit: local.state.visit(member, now), place };
+    let visit =
+        |(member, place, connection)| Chosen { visit: local.state.visit(member, now), place, connection };
     let wanted = Wanted { tried: &x.tried, key, kept };
     let Some(member) = local.state.pick(now, &wanted) else { return Ok(None) };
     if local.gates.endpoints.is_empty() {
-        return Ok(Some(visit((member, None))));
+        return Ok(Some(visit((member, None, ConnectionPlaces::default()))));
     }
     if let Some(found) = look(local, now, &wanted, member) {
         return Ok(Some(visit(found)));
@@ -71,7 +75,7 @@ pub(crate) async fn choose(
     let mut endpoints = local.gates.endpoints.iter();
     let endpoint = endpoints.position(|endpoint| endpoint.in_flight.as_ref().is_some_and(is_it));
     let member = endpoint.and_then(|endpoint| local.state.member_of(endpoint as u32));
-    Ok(member.map(|member| visit((member, Some(place)))))
+    Ok(member.map(|member| visit((member, Some(place), ConnectionPlaces::default()))))
 }
 
 /// A member in good standing that is not in `tried`, with a place at its endpoint and a connection to be had at
@@ -96,16 +100,16 @@ pub(crate) fn choose_at_once(
         false if local.gates.endpoints.is_empty() => return None,
         false => local.state.pick_with_room(now, &wanted, is_fit)?,
     };
-    let (member, place) = take(local, member).ok()?;
-    Some(Chosen { visit: local.state.visit(member, now), place })
+    let (member, place, connection) = take(local, member, false).ok()?;
+    Some(Chosen { visit: local.state.visit(member, now), place, connection })
 }
 
-type Found = (Rc<Member>, Option<Permit>);
+type Found = (Rc<Member>, Option<Permit>, ConnectionPlaces);
 
 /// A member with a place: the one picked, else any; rather one to which a connection is to be had.
 fn look(local: &LocalService, now: Instant, wanted: &Wanted<'_>, first: Rc<Member>) -> Option<Found> {
     if has_connection(local, &first)
-        && let Ok(chosen) = take(local, first)
+        && let Ok(chosen) = take(local, first, true)
     {
         return Some(chosen);
     }
@@ -114,7 +118,7 @@ fn look(local: &LocalService, now: Instant, wanted: &Wanted<'_>, first: Rc<Membe
             |member: &Member| has_place(local, member) && (!connection || has_connection(local, member));
         for _ in 0..LOOKS {
             let Some(member) = local.state.pick_with_room(now, wanted, room) else { break };
-            if let Ok(chosen) = take(local, member) {
+            if let Ok(chosen) = take(local, member, connection) {
                 return Some(chosen);
             }
         }
@@ -122,13 +126,21 @@ fn look(local: &LocalService, now: Instant, wanted: &Wanted<'_>, first: Rc<Membe
     None
 }
 
-/// Takes a place at the member's endpoint, or gives the member back.
-fn take(local: &LocalService, member: Rc<Member>) -> Result<Found, Rc<Member>> {
-    let Some(gate) = entrance(local, &member) else { return Ok((member, None)) };
-    match gate.enter() {
-        Some(permit) => Ok((member, Some(permit))),
-        None => Err(member),
+/// Takes a place at the member's endpoint, with `connection` also the one that a connection to it needs, or gives the
+/// member back.
+fn take(local: &LocalService, member: Rc<Member>, connection: bool) -> Result<Found, Rc<Member>> {
+    let place = entrance(local, &member).map(Entrance::enter);
+    if let Some(None) = place {
+        return Err(member);
     }
+    let mut places = ConnectionPlaces::default();
+    if connection && let Some(gate) = connections(local, &member).filter(|_| member.pool.is_empty()) {
+        match gate.enter() {
+            Some(permit) => places.endpoint = Some(permit.stay()),
+            None => return Err(member),
+        }
+    }
+    Ok((member, place.flatten(), places))
 }
 
 /// The member does not accept connections: who waits is not sent to it.
@@ -146,9 +158,11 @@ fn has_place(local: &LocalService, member: &Member) -> bool {
     entrance(local, member).is_none_or(|gate| !gate.gate().is_full())
 }
 
+fn connections<'a>(local: &'a LocalService, member: &Member) -> Option<&'a Entrance> {
+    local.gates.endpoints.get(member.endpoint as usize)?.connections.as_ref()
+}
+
 /// Whether a connection is idle here or may be opened.
 fn has_connection(local: &LocalService, member: &Member) -> bool {
-    let gates = local.gates.endpoints.get(member.endpoint as usize);
-    let gate = gates.and_then(|gates| gates.connections.as_ref());
-    gate.is_none_or(|gate| !gate.gate().is_full() || !member.pool.is_empty())
+    connections(local, member).is_none_or(|gate| !gate.gate().is_full() || !member.pool.is_empty())
 }

@@ -34,12 +34,12 @@ pub(crate) async fn connect(
     chosen: Chosen,
     fresh: bool,
 ) -> Result<Upstream, Fault> {
-    let Chosen { visit, place } = chosen;
+    let Chosen { visit, place, connection } = chosen;
     let view = x.view().clone();
     let local = service(&view, x)?;
     let mut attempt =
         Attempt { endpoint: visit.endpoint, reused: false, connect: Duration::ZERO, fault: None };
-    let mut connection = match find(worker, client, x, local, (&visit, fresh)).await {
+    let mut connection = match find(worker, client, x, local, (&visit, fresh, connection)).await {
         Ok(Found::Idle(connection)) => {
             attempt.reused = true;
             x.attempts.push(attempt);
@@ -69,19 +69,19 @@ enum Found {
     Room(ConnectionPlaces),
 }
 
-/// Looks into the pool, unless `fresh`; for a new connection, takes the places that it needs.
+/// Looks into the pool, unless `fresh`; for a new connection, takes the places that it needs beside those that it has.
 async fn find(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
     local: &LocalService,
-    (member, fresh): (&Member, bool),
+    (member, fresh, places): (&Member, bool, ConnectionPlaces),
 ) -> Result<Found, Fault> {
     let (policy, sure) = (&local.state.service.pool, !x.request.method.is_idempotent());
     if !fresh && let Some(connection) = member.pool.take(policy, worker.reactor.now(), sure) {
         return Ok(Found::Idle(connection));
     }
-    let handover = match connection_place(worker, client, x, local, (member, !fresh)).await? {
+    let handover = match connection_place(worker, client, x, local, (member, !fresh, places)).await? {
         Room::ToOpen(places) => return Ok(Found::Room(places)),
         Room::Given(handover) => handover,
     };

@@ -22,8 +22,8 @@ pub(crate) enum Room {
     Given(Handover),
 }
 
-/// Takes the places that a new connection to the member needs; with `reuse`, an idle one with its places
-/// does too. Cancel-safe.
+/// Takes the places that a new connection to the member needs, beside those that it has already; with `reuse`, an
+/// idle one with its places does too. Cancel-safe.
 ///
 /// # Errors
 /// When none became free in time, or the client left.
@@ -32,14 +32,15 @@ pub(crate) async fn connection_place(
     client: &Client,
     x: &mut Exchange,
     local: &LocalService,
-    (member, reuse): (&Member, bool),
+    (member, reuse, mut places): (&Member, bool, ConnectionPlaces),
 ) -> Result<Room, Fault> {
     let gates = local.gates.endpoints.get(member.endpoint as usize);
     let wants = reuse.then(|| member.pool.destination());
-    let mut places = ConnectionPlaces::default();
     // Who has the place of the endpoint and waits for that of the service is in nobody's way: without
     // the latter nobody can connect to the endpoint.
-    if let Some(gate) = gates.and_then(|gates| gates.connections.as_ref()) {
+    if places.endpoint.is_none()
+        && let Some(gate) = gates.and_then(|gates| gates.connections.as_ref())
+    {
         let endpoint = Some(member.endpoint);
         places.endpoint = match place(worker, client, x, local, (gate, endpoint, wants)).await? {
             Got::Place(permit) => Some(permit.stay()),

@@ -351,7 +351,8 @@ pub fn open_doors(plan: &Plan, budget: Budget) -> Result<OpenDoors, StartError> 
             |source| StartError { listener: Some(listener.name.clone()), address: text.clone(), source };
         let (address, fds) = match &listener.address {
             ListenAddress::Tcp { address, dual_stack } => {
-                let (address, fds) = bind_tcp(*address, *dual_stack, workers, manner).map_err(failed)?;
+                let (address, fds) = bind_tcp(*address, *dual_stack, workers, manner, listener.defer_accept)
+                    .map_err(failed)?;
                 (address.to_string(), fds)
             }
             ListenAddress::Unix(path) => (text.clone(), listen::unix(path, workers).map_err(failed)?),
@@ -368,10 +369,11 @@ fn bind_tcp(
     dual_stack: bool,
     workers: usize,
     manner: Manner,
+    defer: bool,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    match listen::tcp(address, dual_stack, workers, manner) {
+    match listen::tcp(address, dual_stack, workers, manner, defer) {
         Err(error) if dual_stack && is_no_ipv6(&error) => {
-            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers, manner)
+            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers, manner, defer)
         }
         other => other,
     }

@@ -64,6 +64,8 @@ pub struct Listener {
     pub address: ListenAddress,
     /// Its client connections at the same time; `None`: no bound of its own.
     pub max_connections: Option<usize>,
+    /// TCP connections are accepted when their first bytes are here, or after a second without any.
+    pub defer_accept: bool,
 }
 
 /// Where a listener is bound.

@@ -1,11 +1,12 @@
 //! `cargo xtask bench ab`: the table of a published load balancer, run again: `ab` before five backends, from ten
 //! connections at once to as many as the descriptors allow, beside nginx and a small balancer in Go.
 //!
-//! Order of a run: start the backends and the entrants ([`entrant`]), which all stay up → for each way of connecting and
-//! each number of connections, interleaved rounds of [`load`] → [`report`]. ab speaks HTTP/1.0: without `-k` each
+//! Order of a run: for each [`layout`], start the backends and the entrants ([`entrant`]), which all stay up → for each way
+//! of connecting and each number of connections, interleaved rounds of [`load`] → [`report`]. ab speaks HTTP/1.0: without `-k` each
 //! request has a connection of its own, as in the published table; with it the connection is kept.
 
 mod entrant;
+mod layout;
 mod load;
 mod report;
 
@@ -19,6 +20,7 @@ use super::frame::{Conditions, Use};
 use super::{Folder, process};
 use crate::command::exists;
 use entrant::{Balancer, Entrant};
+use layout::Layout;
 use load::{Load, Outcome, Way};
 use report::Report;
 
@@ -41,6 +43,9 @@ pub(crate) struct Ab {
     /// Numbers of connections at once, each measured on its own
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000,2000,5000,9500")]
     concurrency: Vec<usize>,
+    /// Who runs on which CPU
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "shared,apart")]
+    layouts: Vec<Layout>,
     /// How requests share connections
     #[arg(long, value_delimiter = ',', value_enum, default_value = "each,kept")]
     ways: Vec<Way>,
@@ -65,13 +70,14 @@ struct Sample {
     cpu_us: f64,
     /// Requests per second.
     rate: f64,
-    /// Share of its CPU that was in use, 0–1.
+    /// CPUs of the proxy that were in use, 0–2.
     busy: f64,
     outcome: Outcome,
 }
 
 /// All rounds with one number of connections.
 struct Rounds {
+    layout: Layout,
     way: Way,
     concurrency: usize,
     /// By entrant, then by round.
@@ -95,30 +101,31 @@ pub(crate) fn run(args: &Ab) -> Result<()> {
     let folder = Folder::new()?;
     let mut place = Place::new(folder.0.clone())?;
     let entrants = entrant::find(args, &mut place)?;
-    let backends: Vec<_> = (0..BACKENDS).map(|_| backend(&args.nginx, &mut place)).collect::<Result<_>>()?;
-    let addresses: Vec<SocketAddr> = backends.iter().map(|backend| backend.address).collect();
     let conditions = Conditions::begin()?;
-    let rounds = interleaved(args, &entrants, &addresses, &mut place)?;
+    let mut rounds = Vec::new();
+    for &layout in &args.layouts {
+        rounds.extend(interleaved(args, layout, &entrants, &mut place)?);
+    }
     let run = conditions.end()?;
     let report = Report { args, entrants: &entrants, rounds: &rounds };
-    let whole = entrants.len() == Balancer::ALL.len() && Way::ALL.iter().all(|way| args.ways.contains(way));
+    let whole = entrants.len() == Balancer::ALL.len()
+        && Way::ALL.iter().all(|way| args.ways.contains(way))
+        && Layout::ALL.iter().all(|layout| args.layouts.contains(layout));
     let keep = whole && args.rounds >= LEAST_ROUNDS && most >= LEAST_CONCURRENCY;
     run.finish("ab", &report, Use { keep, gate: args.gate })
 }
 
 /// Runs everything in turn, each round in another order; all entrants stay up between their turns.
-fn interleaved(
-    args: &Ab,
-    entrants: &[Entrant],
-    backends: &[SocketAddr],
-    place: &mut Place,
-) -> Result<Vec<Rounds>> {
-    let running: Vec<_> =
-        entrants.iter().map(|entrant| entrant.start(backends, place)).collect::<Result<_>>()?;
+fn interleaved(args: &Ab, layout: Layout, entrants: &[Entrant], place: &mut Place) -> Result<Vec<Rounds>> {
+    let cpus = layout.load_cpus();
+    let backends: Vec<_> = (0..BACKENDS).map(|_| backend(&args.nginx, cpus, place)).collect::<Result<_>>()?;
+    let addresses: Vec<SocketAddr> = backends.iter().map(|backend| backend.address).collect();
+    let start = |entrant: &Entrant| entrant.start(layout, &addresses, place);
+    let running: Vec<_> = entrants.iter().map(start).collect::<Result<_>>()?;
     let mut all = Vec::new();
     for &way in &args.ways {
         for &concurrency in &args.concurrency {
-            let load = Load { way, concurrency, requests: args.requests };
+            let load = Load { cpus, way, concurrency, requests: args.requests };
             let mut samples = vec![Vec::new(); entrants.len()];
             for round in 0..=args.rounds {
                 for turn in 0..entrants.len() {
@@ -126,7 +133,8 @@ fn interleaved(
                     let name = entrants[i].balancer.name();
                     let sample = sample(&running[i], &load).with_context(|| name.to_owned())?;
                     println!(
-                        "bench: {}, {concurrency}, round {round}: {name:<12} {:6.2} µs, {:6.0}/s, {} failed",
+                        "bench: {}, {}, {concurrency}, round {round}: {name:<12} {:6.2} µs, {:6.0}/s, {} failed",
+                        layout.name(),
                         way.name(),
                         sample.cpu_us,
                         sample.rate,
@@ -137,7 +145,7 @@ fn interleaved(
                     }
                 }
             }
-            all.push(Rounds { way, concurrency, samples });
+            all.push(Rounds { layout, way, concurrency, samples });
         }
     }
     Ok(all)

@@ -15,16 +15,18 @@ pub(crate) struct Size {
     pub(crate) connections: usize,
     /// Idle connections that it keeps to all backends together.
     pub(crate) kept: usize,
+    /// Worker processes.
+    pub(crate) workers: usize,
 }
 
 /// The size where nothing else is said: memory that is set aside for more would count against a contestant.
-pub(crate) const USUAL: Size = Size { connections: 9000, kept: 1024 };
+pub(crate) const USUAL: Size = Size { connections: 9000, kept: 1024, workers: 1 };
 
-fn nginx(folder: &Path, connections: usize, http: &str) -> String {
+fn nginx(folder: &Path, Size { connections, workers, .. }: Size, http: &str) -> String {
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let folder = folder.display();
     format!(
-        "daemon off; worker_processes 1; {user} pid {folder}/nginx.pid; error_log stderr crit;\n\
+        "daemon off; worker_processes {workers}; {user} pid {folder}/nginx.pid; error_log stderr crit;\n\
          events {{ worker_connections {connections}; }}\n\
          http {{\n  access_log off; tcp_nodelay on; default_type text/plain;\n  \
          keepalive_timeout 1h; keepalive_requests 1000000000;\n  \
@@ -38,7 +40,7 @@ pub(crate) fn nginx_backend(folder: &Path, port: u16) -> String {
     let server = format!(
         "  server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ return 200 \"{BODY}\"; }} }}\n"
     );
-    nginx(folder, USUAL.connections, &server)
+    nginx(folder, USUAL, &server)
 }
 
 /// nginx as a contestant; `more` are directives for its one location.
@@ -49,7 +51,7 @@ pub(crate) fn nginx_proxy(
     size: Size,
     more: &str,
 ) -> String {
-    let Size { connections, kept } = size;
+    let kept = size.kept;
     let servers: String = backends.iter().map(|backend| format!("server {backend}; ")).collect();
     let server = format!(
         "  upstream backend {{\n    {servers}\n    keepalive {kept}; keepalive_requests 1000000000; \
@@ -60,7 +62,7 @@ pub(crate) fn nginx_proxy(
          proxy_set_header X-Forwarded-Proto $scheme;\n      proxy_set_header X-Forwarded-Host $http_host;\n      \
          proxy_set_header Via \"1.1 thalweg\";\n      proxy_set_header X-Request-Id $request_id;\n    }}\n  }}\n"
     );
-    nginx(folder, connections, &server)
+    nginx(folder, size, &server)
 }
 
 /// HAProxy.

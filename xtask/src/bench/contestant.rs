@@ -13,7 +13,7 @@ use cargo_metadata::MetadataCommand;
 
 use super::namespace::Namespace;
 use super::process::Program;
-use super::{LOAD_CPU, PROXY_CPU, Small, configs};
+use super::{PROXY_CPU, Small, configs};
 use crate::command::{cargo, locate, output, root, run};
 
 /// Time in which a program must give its first answer.
@@ -89,7 +89,7 @@ impl Place {
         self.namespace.is_some()
     }
 
-    /// A program on a CPU, here; it is stopped when we die, so that nothing of a broken run stays behind.
+    /// A program on a CPU (or several, as `0,1`), here; it is stopped when we die, so that nothing of a broken run stays behind.
     pub(crate) fn command(&self, cpu: &str, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM"]);
@@ -144,12 +144,12 @@ impl Place {
     }
 }
 
-/// Starts the backend.
-pub(crate) fn backend(nginx: &Path, place: &mut Place) -> Result<Running> {
+/// Starts the backend on CPUs.
+pub(crate) fn backend(nginx: &Path, cpus: &str, place: &mut Place) -> Result<Running> {
     let (address, folder) = (place.address()?, place.next_folder()?);
     let file = folder.join("backend.conf");
     fs::write(&file, configs::nginx_backend(&folder, address.port()))?;
-    let mut command = place.command(LOAD_CPU, &locate(nginx).context("nginx is not here")?);
+    let mut command = place.command(cpus, &locate(nginx).context("nginx is not here")?);
     command.arg("-p").arg(&folder).arg("-c").arg(&file);
     place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
 }

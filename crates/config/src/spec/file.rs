@@ -149,6 +149,9 @@ pub struct ListenerSpec {
     /// Bounds of its own.
     #[serde(default)]
     pub limits: ListenerLimitsSpec,
+    /// Accept a TCP connection when its first bytes are here, or after a second without any (`TCP_DEFER_ACCEPT`);
+    /// default `true`. It saves a wake-up for each connection.
+    pub defer_accept: Option<bool>,
 }
 
 /// `listeners.<name>.limits:`

@@ -31,7 +31,12 @@ pub(crate) fn listeners(
             let most = spec.limits.max_connections.as_ref();
             let most = most.and_then(|n| bounded(n, 1, CONNECTIONS_MAX, problems));
             let max_connections = most.and_then(|n| usize::try_from(n).ok());
-            listeners.push(Listener { name: name.value.as_str().into(), address, max_connections });
+            listeners.push(Listener {
+                name: name.value.as_str().into(),
+                address,
+                max_connections,
+                defer_accept: spec.defer_accept.unwrap_or(true),
+            });
         }
     }
     listeners

@@ -8,13 +8,14 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::Ab;
+use super::layout::Layout;
+use crate::bench::configs;
 use crate::bench::configs::Size;
 use crate::bench::contestant::{self, Kind, Place, Running};
-use crate::bench::{PROXY_CPU, configs};
 use crate::command::{locate, output, root, run};
 
 /// nginx may have as many connections as descriptors, and keeps those to backends that this many clients leave.
-const NGINX: Size = Size { connections: 19_900, kept: 10_000 };
+const NGINX: Size = Size { connections: 19_900, kept: 10_000, workers: 1 };
 
 /// What can take part.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -82,9 +83,14 @@ fn go_balancer(go: &Path, place: &mut Place) -> Result<(PathBuf, String)> {
 
 impl Entrant {
     /// Starts it before the backends and waits for its first answer.
-    pub(super) fn start(&self, backends: &[SocketAddr], place: &mut Place) -> Result<Running> {
+    pub(super) fn start(
+        &self,
+        layout: Layout,
+        backends: &[SocketAddr],
+        place: &mut Place,
+    ) -> Result<Running> {
         let (listen, folder) = (place.address()?, place.next_folder()?);
-        let mut command = place.command(PROXY_CPU, &self.program);
+        let mut command = place.command(layout.proxy_cpus(), &self.program);
         match self.balancer {
             Balancer::Thalweg => {
                 let file = folder.join("thalweg.yaml");
@@ -92,8 +98,8 @@ impl Entrant {
                 command.args(["run", "--config"]).arg(&file);
             }
             Balancer::Nginx => {
-                let file = folder.join("nginx.conf");
-                fs::write(&file, configs::nginx_proxy(&folder, listen, backends, NGINX, ""))?;
+                let (file, size) = (folder.join("nginx.conf"), Size { workers: layout.workers(), ..NGINX });
+                fs::write(&file, configs::nginx_proxy(&folder, listen, backends, size, ""))?;
                 command.arg("-p").arg(&folder).arg("-c").arg(&file);
             }
             Balancer::Go => {

@@ -2,15 +2,15 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::bench::LOAD_CPU;
 use crate::command::output;
 
-/// Seconds that ab waits for a socket before it gives up: the kernel's third attempt to connect comes after 7.
-const PATIENCE: &str = "60";
+/// Seconds without anything after which ab gives up. A connection that found the accept queue full is forgotten by the
+/// kernel after 63.
+const PATIENCE: &str = "100";
 
 /// How requests share connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -24,11 +24,19 @@ pub(crate) enum Way {
 impl Way {
     pub(super) const ALL: [Self; 2] = [Self::Each, Self::Kept];
 
-    /// The name in the log.
+    /// The name in the log and the gates.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Each => "each",
             Self::Kept => "kept",
+        }
+    }
+
+    /// The words in headings.
+    pub(super) fn heading(self) -> &'static str {
+        match self {
+            Self::Each => "a connection for each request",
+            Self::Kept => "kept connections",
         }
     }
 }
@@ -36,6 +44,8 @@ impl Way {
 /// What to ask for.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
+    /// The CPUs of ab.
+    pub(super) cpus: &'static str,
     pub(super) way: Way,
     pub(super) concurrency: usize,
     /// Twice as many where connections are kept: they cost less than half.
@@ -56,11 +66,11 @@ pub(super) struct Outcome {
 }
 
 impl Load {
-    /// Runs ab to its end.
+    /// Runs ab to its end. Where it gives up, everything counts as failed.
     pub(super) fn run(&self, address: SocketAddr) -> Result<Outcome> {
         let mut command = Command::new("taskset");
         // Failures are counted; without -r the first one would end the run.
-        command.args(["-c", LOAD_CPU, "ab", "-q", "-r", "-s", PATIENCE]);
+        command.args(["-c", self.cpus, "ab", "-q", "-r", "-s", PATIENCE]);
         let requests = match self.way {
             Way::Each => self.requests,
             Way::Kept => self.requests * 2,
@@ -69,7 +79,15 @@ impl Load {
             command.arg("-k");
         }
         command.args(["-n", &requests.to_string(), "-c", &self.concurrency.to_string()]);
-        let text = output(command.arg(format!("http://{address}/")))?;
+        let begun = Instant::now();
+        let text = match output(command.arg(format!("http://{address}/"))) {
+            Ok(text) => text,
+            Err(error) => {
+                println!("bench: ab gave up, and the run counts as failed: {error:#}");
+                let (requests, time) = (requests as u64, begun.elapsed());
+                return Ok(Outcome { requests, time, failed: requests, p50: time, p99: time, most: time });
+            }
+        };
         parse(&text, self.way).with_context(|| format!("ab said:\n{text}"))
     }
 }

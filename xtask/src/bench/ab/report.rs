@@ -6,13 +6,14 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::entrant::{Balancer, Entrant};
+use super::layout::Layout;
 use super::load::Way;
 use super::{Ab, BACKENDS, Rounds, Sample};
 use crate::bench::figures::{Gate, spread};
 use crate::bench::{LOAD_CPU, PROXY_CPU, configs, frame, kernel_setting};
 
-/// Most CPU per request, as a multiple of nginx's.
-const CPU_GATE: f64 = 1.0;
+/// Most CPU per request as a multiple of nginx's, and most of nginx's requests per second as a multiple of ours.
+const GATE: f64 = 1.0;
 
 /// Everything that was measured.
 pub(super) struct Report<'a> {
@@ -27,16 +28,17 @@ impl frame::Report for Report<'_> {
     }
 
     fn figures(&self, text: &mut String) -> Result<()> {
-        for (way, name) in [(Way::Each, "A connection for each request"), (Way::Kept, "Kept connections")] {
-            let rounds: Vec<_> = self.rounds.iter().filter(|rounds| rounds.way == way).collect();
+        text.push_str(
+            "\nMedians over rounds; in brackets the ratio of thalweg to the other: median of the ratios of each \
+             round\n(least–most).\n",
+        );
+        for (layout, way) in Layout::ALL.into_iter().flat_map(|layout| Way::ALL.map(|way| (layout, way))) {
+            let of = |rounds: &&Rounds| rounds.layout == layout && rounds.way == way;
+            let rounds: Vec<_> = self.rounds.iter().filter(of).collect();
             if rounds.is_empty() {
                 continue;
             }
-            writeln!(
-                text,
-                "\n## {name}\n\nMedians over rounds; in brackets the ratio of thalweg to the other:"
-            )?;
-            writeln!(text, "median of the ratios of each round (least–most).")?;
+            writeln!(text, "\n## {}: {}", layout.heading(), way.heading())?;
             self.table(text, "requests/s", &rounds, |sample| sample.rate)?;
             self.table(text, "CPU µs per request", &rounds, |sample| sample.cpu_us)?;
             self.times(text, &rounds)?;
@@ -48,11 +50,22 @@ impl frame::Report for Report<'_> {
         let places = self.place_of(Balancer::Thalweg).zip(self.place_of(Balancer::Nginx));
         let mut gates = Vec::new();
         for rounds in self.rounds {
-            let cpu = |sample: &Sample| sample.cpu_us;
-            let median = places
-                .map(|(own, nginx)| spread(&ratios(&rounds.samples[own], &rounds.samples[nginx], cpu)).1);
-            let name = format!("CPU, × nginx, {}, {} at once", rounds.way.name(), rounds.concurrency);
-            gates.push(Gate { name, most: CPU_GATE, measured: median });
+            let Rounds { layout, way, concurrency, samples } = rounds;
+            let load = format!("{}, {}, {concurrency} at once", layout.name(), way.name());
+            let of = |(own, nginx): (usize, usize)| (&samples[own], &samples[nginx]);
+            let cpu =
+                places.map(of).map(|(own, nginx)| spread(&ratios(own, nginx, |sample| sample.cpu_us)).1);
+            gates.push(Gate { name: format!("CPU, × nginx's, {load}"), most: GATE, measured: cpu });
+            // Where ab has a CPU with the backends only, they set the pace, and the rate is theirs.
+            if *layout == Layout::Shared {
+                let rate =
+                    places.map(of).map(|(own, nginx)| spread(&ratios(nginx, own, |sample| sample.rate)).1);
+                gates.push(Gate {
+                    name: format!("nginx's requests/s, × ours, {load}"),
+                    most: GATE,
+                    measured: rate,
+                });
+            }
         }
         let failed = self.place_of(Balancer::Thalweg).map(|own| {
             let samples = self.rounds.iter().flat_map(|rounds| &rounds.samples[own]);
@@ -71,7 +84,8 @@ impl frame::Report for Report<'_> {
         let args = self.args;
         writeln!(
             text,
-            "- proxy on CPU {PROXY_CPU}; ab and {BACKENDS} backends (nginx, {} bytes from memory) on CPU {LOAD_CPU}",
+            "- {BACKENDS} backends (nginx, {} bytes from memory); shared: every program on both CPUs, a proxy with two \
+             workers;\n  apart: proxy with one worker on CPU {PROXY_CPU}, ab and backends on CPU {LOAD_CPU}",
             configs::BODY.len()
         )?;
         writeln!(
@@ -86,8 +100,8 @@ impl frame::Report for Report<'_> {
              - equal work: HTTP/1.1 kept alive to the backends, as many connections to them as there are clients, no \
              access\n  log, the same added request fields (X-Forwarded-For, -Proto, -Host, Via, X-Request-Id)\n\
              - CPU per request: user and kernel time of all the proxy's processes over the run, by requests done\n\
-             - busy: share of the proxy's CPU in use; where it is far below 100 %, ab and the backends set the pace, and \
-             requests/s\n  say little about the proxy\n\
+             - busy: share of one CPU that the proxy used; apart, where it is far below 100 %, ab and the backends set \
+             the pace,\n  and requests/s say little about the proxy\n\
              - go_balancer: net/http's reverse proxy, round robin, health checks in the background \
              (`bench/peers/go_balancer`)\n",
         );
