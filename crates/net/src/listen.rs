@@ -184,3 +184,52 @@ impl Drop for Acceptor {
         self.pause();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    const ANY: Manner = Manner { silence: Duration::from_secs(60), narrow: false, buffers: None };
+
+    /// A listening socket with its reactor.
+    fn listening(defer: bool) -> (SocketAddr, Acceptor, Rc<Reactor>) {
+        let (address, mut fds) = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), false, 1, ANY, defer).unwrap();
+        let reactor = Rc::new(Reactor::new().unwrap());
+        let acceptor = Acceptor::new(&reactor, fds.remove(0), Owner(1), false).unwrap();
+        (address, acceptor, reactor)
+    }
+
+    /// Waits until somebody is there.
+    fn somebody(reactor: &Reactor) {
+        assert_eq!(reactor.wait(Some(Duration::from_secs(20)), &mut Vec::new()).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_deferred_connection_is_there_with_its_first_bytes() {
+        let (address, acceptor, reactor) = listening(true);
+        let mut client = TcpStream::connect(address).unwrap();
+        assert!(matches!(acceptor.accept(), Accepted::Empty), "it has said nothing yet");
+        client.write_all(b"G").unwrap();
+        somebody(&reactor);
+        assert!(matches!(acceptor.accept(), Accepted::Connection(..)));
+    }
+
+    #[test]
+    fn a_deferred_connection_that_stays_silent_is_there_all_the_same() {
+        let (address, acceptor, reactor) = listening(true);
+        let _client = TcpStream::connect(address).unwrap();
+        somebody(&reactor);
+        assert!(matches!(acceptor.accept(), Accepted::Connection(..)));
+    }
+
+    #[test]
+    fn a_connection_that_is_not_deferred_is_there_at_once() {
+        let (address, acceptor, reactor) = listening(false);
+        let _client = TcpStream::connect(address).unwrap();
+        somebody(&reactor);
+        assert!(matches!(acceptor.accept(), Accepted::Connection(..)));
+    }
+}
