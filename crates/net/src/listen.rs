@@ -14,9 +14,21 @@ use std::rc::Rc;
 /// Connections that the kernel keeps for us until they are accepted; it caps this at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Binds `count` TCP sockets to one address. Port 0: the kernel chooses, for all of them the same.
-/// Returns the address with its real port. Accepted connections inherit `manner`. With `defer`, a connection is
-/// handed over when its first bytes are here, or after a second without any (decision 0030).
+/// How TCP sockets listen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Options {
+    /// How many sockets of the address there are.
+    pub count: usize,
+    /// What accepted connections inherit.
+    pub manner: Manner,
+    /// A connection is handed over when its first bytes are here, or after a second without any (decision 0030).
+    pub defer: bool,
+    /// Sockets of this process may have the port already: it is not asked whether somebody else has it.
+    pub beside_ours: bool,
+}
+
+/// Binds TCP sockets to one address. Port 0: the kernel chooses, for all of them the same.
+/// Returns the address with its real port.
 ///
 /// # Errors
 /// `AddrInUse` also when another program of the same user listens there with SO_REUSEPORT:
@@ -24,37 +36,36 @@ const BACKLOG: i32 = 4096;
 pub fn tcp(
     address: SocketAddr,
     dual_stack: bool,
-    count: usize,
-    manner: Manner,
-    defer: bool,
+    options: Options,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    let probe = tcp_socket(address, dual_stack, false)?;
-    rustix::net::bind(&probe, &address)?;
-    let bound = SocketAddr::try_from(rustix::net::getsockname(&probe)?)?;
-    drop(probe);
-    let mut sockets = Vec::with_capacity(count);
-    for _ in 0..count {
+    let bound = if options.beside_ours {
+        address
+    } else {
+        let probe = tcp_socket(address, dual_stack, false)?;
+        rustix::net::bind(&probe, &address)?;
+        SocketAddr::try_from(rustix::net::getsockname(&probe)?)?
+    };
+    let mut sockets = Vec::with_capacity(options.count);
+    for _ in 0..options.count {
         let fd = tcp_socket(address, dual_stack, true)?;
         rustix::net::bind(&fd, &bound)?;
         sockets.push(fd);
     }
     // Listening starts when all are bound, so that a failure leaves no half-open door.
     for fd in &sockets {
-        set_options(fd, manner)?;
-        if defer {
-            defer_accept(fd);
-        }
+        set_options(fd, options.manner)?;
+        set_defer_accept(fd, options.defer);
         rustix::net::listen(fd, BACKLOG)?;
     }
     Ok((bound, sockets))
 }
 
-/// Asks the kernel to hand a connection over only when it has bytes: one wake-up for a connection and its first
-/// request instead of two. After this many seconds a silent one is handed over all the same. Where the kernel does
+/// Whether the kernel is to hand a connection over only when it has bytes: one wake-up for a connection and its
+/// first request instead of two. After a second a silent one is handed over all the same. Where the kernel does
 /// not know it, nothing changes.
 #[expect(unsafe_code, reason = "no library in use has a safe form of this option (decision 0030)")]
-fn defer_accept(fd: &OwnedFd) {
-    let seconds: libc::c_int = 1;
+fn set_defer_accept(fd: &OwnedFd, defer: bool) {
+    let seconds: libc::c_int = defer.into();
     let length = size_of_val(&seconds) as libc::socklen_t;
     // SAFETY: the option reads one int at the address, which outlives the call.
     unsafe {
@@ -153,6 +164,11 @@ impl Acceptor {
                 Err(_) => Accepted::Empty,
             };
         }
+    }
+
+    /// Whether connections wait in the kernel for their first bytes, from now on. Without effect on unix sockets.
+    pub fn set_defer(&self, defer: bool) {
+        set_defer_accept(&self.fd, defer);
     }
 
     /// Stops watching: new connections wait in the kernel's queue.

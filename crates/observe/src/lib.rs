@@ -29,7 +29,7 @@ mod stamp;
 
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
-    BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, ServiceMeters,
+    BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters,
     WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};

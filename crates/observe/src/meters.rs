@@ -7,7 +7,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_core::FaultKind;
 
@@ -218,6 +218,44 @@ pub struct BudgetMeters {
     pub state: Gauge,
     /// The largest of the shares in use, in millionths.
     pub saturation_ppm: Gauge,
+}
+
+/// What becomes of configurations that are to take over. Any thread.
+#[derive(Debug, Default)]
+pub struct ReloadMeters {
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    last_success_ms: AtomicU64,
+    /// Plans that are in force or that workers have not let go of. Written by whoever asks for the metrics.
+    pub plans_alive: Gauge,
+}
+
+impl ReloadMeters {
+    /// Counts a reload.
+    pub fn count(&self, succeeded: bool) {
+        if succeeded {
+            self.succeeded.fetch_add(1, Relaxed);
+            self.note_success();
+        } else {
+            self.failed.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A configuration has taken over, now.
+    pub fn note_success(&self) {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.last_success_ms.store(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Those that took over, and those that did not.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.succeeded.load(Relaxed), self.failed.load(Relaxed))
+    }
+
+    /// When a configuration took over last, in seconds since the Unix epoch.
+    pub(crate) fn last_success(&self) -> f64 {
+        self.last_success_ms.load(Relaxed) as f64 / 1e3
+    }
 }
 
 /// What webhooks count. All of them run on one thread.

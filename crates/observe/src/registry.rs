@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use crate::meter::Gauge;
 use crate::meters::{
-    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, RouteMeters, ServiceMeters, WebhookMeters,
-    WorkerMeters,
+    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters,
+    WebhookMeters, WorkerMeters,
 };
 
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
@@ -47,6 +47,7 @@ pub struct Registry {
     workers: Box<[Arc<WorkerMeters>]>,
     budget: BudgetMeters,
     log: Arc<LogMeters>,
+    reloads: ReloadMeters,
     webhooks: Arc<WebhookMeters>,
     refused_names: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
@@ -66,6 +67,7 @@ impl Registry {
             workers: (0..workers).map(|_| Arc::new(WorkerMeters::new(epoch))).collect(),
             budget: BudgetMeters::default(),
             log: Arc::default(),
+            reloads: ReloadMeters::default(),
             webhooks: Arc::default(),
             refused_names: AtomicU64::new(0),
             listeners: Family::new(workers),
@@ -134,6 +136,11 @@ impl Registry {
     /// What the log writer counts.
     pub fn log(&self) -> Arc<LogMeters> {
         Arc::clone(&self.log)
+    }
+
+    /// What becomes of configurations that are to take over.
+    pub fn reloads(&self) -> &ReloadMeters {
+        &self.reloads
     }
 
     /// What webhooks count.

@@ -114,6 +114,13 @@ impl Registry {
         page.sample(&names::LOG_DROPPED, &["queue_full"], counter(&|worker| &worker.log_dropped));
         page.sample(&names::LOG_DROPPED, &["write_failed"], log.lost.value());
         page.single(&names::LOG_ERRORS, log.errors.value());
+        let reloads = self.reloads();
+        let (succeeded, failed) = reloads.counts();
+        page.head(&names::CONFIG_RELOADS);
+        page.sample(&names::CONFIG_RELOADS, &["ok"], succeeded);
+        page.sample(&names::CONFIG_RELOADS, &["failed"], failed);
+        page.single(&names::CONFIG_LAST_SUCCESS, reloads.last_success());
+        page.single(&names::PLANS_ALIVE, reloads.plans_alive.value());
         let webhooks = self.webhooks();
         page.head(&names::WEBHOOK_DELIVERIES);
         page.sample(&names::WEBHOOK_DELIVERIES, &["delivered"], webhooks.delivered.value());

@@ -6,8 +6,8 @@ use thalweg_filter::RequestEdit;
 
 /// Runs every filter of the route on the request.
 pub(crate) fn filter_request(x: &mut Exchange) -> Result<(), Fault> {
-    let view = x.view().clone();
-    let Some(route) = view.route(x.route) else { return Ok(()) };
+    let Some(found) = x.route.clone() else { return Ok(()) };
+    let route = found.route();
     if route.filters.is_empty() {
         return Ok(());
     }

@@ -75,8 +75,7 @@ enum Step {
 
 /// Finds another endpoint that can be asked at once, and pays for it. A connection is taken from the pool, or begun.
 pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) -> Option<Box<Rival>> {
-    let view = x.view().clone();
-    let local = service(&view, x).ok()?;
+    let local = &service(x).ok()?;
     x.tried.push(first.visit.index);
     let chosen = choose_at_once(worker, x, local, &x.tried);
     x.tried.pop();
@@ -141,8 +140,7 @@ pub(crate) async fn hedge(
     (upstream, began): (Upstream, Instant),
     rival: Box<Rival>,
 ) -> Result<Upstream, Fault> {
-    let view = x.view().clone();
-    let local = service(&view, x)?;
+    let local = &service(x)?;
     let both = [upstream.visit.index, rival.upstream.visit.index];
     let first = First { upstream, began, wait: Wait::default() };
     let mut race = Race { worker, client, local, first: Some(first), rival: Some(rival) };

@@ -9,8 +9,10 @@ pub mod budget;
 pub mod plan;
 
 mod clients;
+mod current;
 mod fleet;
 mod laggards;
+mod listeners;
 mod load;
 mod owner;
 mod pace;
@@ -22,6 +24,7 @@ mod warm;
 mod worker;
 
 mod converse;
+mod door;
 mod doors;
 mod exchange;
 pub mod serve;

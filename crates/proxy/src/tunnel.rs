@@ -120,7 +120,7 @@ impl Tunnel {
         if moved {
             client.socket.set_deadline(Some(idle(x)));
             self.left = u64::MAX;
-            count_bytes(x);
+            count_bytes(worker, x);
         }
         Ok(come)
     }

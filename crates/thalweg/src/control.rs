@@ -8,6 +8,7 @@ mod admin;
 mod checks;
 mod configuration;
 mod endpoints;
+mod files;
 mod keeper;
 mod overlay;
 mod prepare;
@@ -22,6 +23,7 @@ use crate::cli::{complain, show};
 use admin::Shared;
 use checks::Rounds;
 use configuration::Refused;
+use files::Files;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -29,7 +31,7 @@ use thalweg_admin::Webhooks;
 use thalweg_core::{Event, EventKind};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_observe::LogWriter;
-use thalweg_proxy::Plan;
+use thalweg_proxy::{Bound, Plan};
 use thalweg_upstream::{AdaptiveLimits, BreakerChange};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -53,11 +55,15 @@ pub(crate) struct Control {
     notices: mpsc::Receiver<String>,
     watch: Watch,
     rounds: Rounds,
+    /// Those that are watched, with `run --watch`.
+    files: Option<Files>,
     webhooks: Webhooks,
     /// What is known of limits that follow latency.
     limits: AdaptiveLimits,
     /// The plan that names and checks are looked after for.
     looked_after: Arc<Plan>,
+    /// The listeners that the operator has been told of.
+    bound: Vec<Bound>,
     signals: Signals,
 }
 
@@ -97,6 +103,8 @@ impl Control {
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut drains = tokio::time::interval(DRAIN_LOOK);
         drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut files = tokio::time::interval(files::LOOK_EVERY);
+        files.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut draining = false;
         loop {
             tokio::select! {
@@ -116,6 +124,7 @@ impl Control {
                     self.judge();
                     self.look(true);
                 }
+                _ = files.tick(), if self.files.is_some() => self.look_at_files(),
                 _ = drains.tick(), if draining => draining = self.shared.tend_drains(),
             }
             self.look(false);
@@ -168,7 +177,14 @@ impl Control {
         }
     }
 
-    /// HUP: the file's routes, services and limits take over; a mistake changes nothing.
+    /// Reloads when the files that are watched have changed; not when the proxy itself has written what it runs.
+    fn look_at_files(&mut self) {
+        if self.files.as_mut().is_some_and(Files::have_changed) && !self.shared.runs_what_is_written() {
+            self.reload();
+        }
+    }
+
+    /// HUP: what the file says takes over; a mistake changes nothing.
     fn reload(&mut self) {
         match self.shared.read_again() {
             Ok(_) => complain(format_args!("reloaded {}", self.shared.origin_name())),
@@ -183,6 +199,8 @@ impl Control {
                 self.shared.publish(reload_failed(&why));
             }
         }
+        let files = self.shared.files();
+        self.files.iter_mut().for_each(|watched| watched.replace(files.clone()));
     }
 
     /// Follows a plan that has changed: its names are resolved, its members checked, its webhooks told.
@@ -197,8 +215,21 @@ impl Control {
         }
         self.shared.retire_series(&plan);
         self.looked_after = plan;
+        self.tell_of_listeners();
         self.rounds.ask(&self.shared.fleet().rosters());
         self.webhooks.replace(self.shared.webhooks());
+    }
+
+    /// Tells which listeners have come and gone.
+    fn tell_of_listeners(&mut self) {
+        let now = self.shared.fleet().bound();
+        let before = std::mem::replace(&mut self.bound, now);
+        for gone in before.iter().filter(|bound| !self.bound.contains(bound)) {
+            complain(format_args!("no longer listening on {} ({})", gone.address, gone.name));
+        }
+        for new in self.bound.iter().filter(|bound| !before.contains(bound)) {
+            complain(format_args!("listening on {} ({})", new.address, new.name));
+        }
     }
 
     /// Tells what has changed in how services stand.

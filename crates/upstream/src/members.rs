@@ -166,9 +166,14 @@ impl<W: Wire> ServiceState<W> {
         state
     }
 
+    /// Whether its members are those of this roster.
+    pub fn is_of(&self, roster: &Arc<Roster>) -> bool {
+        Arc::ptr_eq(roster, &self.roster.borrow())
+    }
+
     /// Takes over a new roster of the same service. Members that stay keep their connections.
     pub fn update(&self, roster: &Arc<Roster>) {
-        if Arc::ptr_eq(roster, &self.roster.borrow()) {
+        if self.is_of(roster) {
             return;
         }
         *self.balancer.borrow_mut() = roster.balancer.fork(seed_of(self.worker, roster));

@@ -6,6 +6,7 @@ use super::steward::Steward;
 use crate::cli::complain;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -17,7 +18,7 @@ use thalweg_admin::{
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
 use thalweg_observe::{Registry, Series};
-use thalweg_proxy::{Fleet, Plan};
+use thalweg_proxy::{Fleet, Plan, StartError};
 use tokio::sync::Notify;
 
 /// Shared by the control thread and the admin thread.
@@ -49,6 +50,7 @@ impl Shared {
         (origin, runtime): (Origin, Runtime),
         stirred: Arc<Notify>,
     ) -> Self {
+        registry.reloads().note_success();
         Self {
             fleet,
             registry,
@@ -93,6 +95,18 @@ impl Shared {
     /// Where the configuration came from, for people.
     pub(crate) fn origin_name(&self) -> String {
         self.origin().name()
+    }
+
+    /// The files that the configuration in force was read from.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.origin().files()
+    }
+
+    /// Whether the configuration's only file says what runs already.
+    pub(crate) fn runs_what_is_written(&self) -> bool {
+        let origin = self.origin();
+        let file = origin.file.as_ref().filter(|_| origin.files().len() == 1);
+        file.and_then(|file| fs::read_to_string(file).ok()).is_some_and(|text| text == origin.text)
     }
 
     /// The webhooks of the configuration in force.
@@ -160,18 +174,22 @@ impl Shared {
     }
 
     /// A new plan takes over.
-    pub(crate) fn set_plan(&self, plan: Plan) {
-        self.fleet.set_plan(plan);
+    ///
+    /// # Errors
+    /// When it cannot: then nothing has changed.
+    pub(crate) fn set_plan(&self, plan: Plan) -> Result<(), StartError> {
+        self.fleet.set_plan(plan)?;
         self.generation.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 
 impl Control for Shared {
     fn status(&self) -> Status {
         let draining = self.draining.load(Ordering::Relaxed);
-        let listeners = self.fleet.bound().iter().map(|bound| ListenerStatus {
+        let listeners = self.fleet.bound().into_iter().map(|bound| ListenerStatus {
             name: bound.name.to_string(),
-            address: bound.address.clone(),
+            address: bound.address,
             protocol: "http".into(),
         });
         Status {

@@ -1,6 +1,7 @@
 //! The configuration as it was read last: read again, shown, or replaced by what arrives.
 
 use super::admin::Shared;
+use super::start::explain;
 use crate::cli::{complain, show};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -34,6 +35,11 @@ pub(crate) struct Origin {
 impl Origin {
     fn etag(&self) -> String {
         etag(&self.text)
+    }
+
+    /// All files that it was read from.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.file.iter().cloned().collect()
     }
 
     /// The file, or what stands for it.
@@ -71,7 +77,10 @@ impl Shared {
             return Err(Refused::Cannot("there is no configuration file to reload".into()));
         };
         let text = fs::read_to_string(&file).unwrap_or_default();
-        let loaded = thalweg_config::load_file(&file).map_err(Refused::Mistakes)?;
+        let loaded = thalweg_config::load_file(&file).map_err(|report| {
+            self.registry.reloads().count(false);
+            Refused::Mistakes(report)
+        })?;
         self.adopt(&mut origin, loaded, text)
     }
 
@@ -82,25 +91,20 @@ impl Shared {
         text: String,
     ) -> Result<ConfigOutcome, Refused> {
         let Loaded { plan, settings, warnings } = loaded;
-        let running = self.fleet().plan();
-        let same = |new: &Plan| {
-            let pairs = new.listeners.iter().zip(&running.listeners);
-            new.listeners.len() == running.listeners.len()
-                && pairs.into_iter().all(|(new, old)| new.name == old.name && new.address == old.address)
-        };
-        if !same(&plan) {
-            let why = "changing listeners needs a restart in this version";
-            return Err(Refused::Cannot(why.into()));
-        }
         show(&warnings, false);
         let mut runtime = self.runtime();
         let changes = differences(&runtime.base, &plan);
         let at_start = |limits: &Limits| (limits.max_connections, limits.memory, limits.max_in_flight);
         let waits = at_start(&plan.limits) != at_start(&runtime.base.limits);
-        runtime.base = plan;
+        let before = std::mem::replace(&mut runtime.base, plan);
+        if let Err(error) = self.set_plan(runtime.plan()) {
+            runtime.base = before;
+            self.registry.reloads().count(false);
+            return Err(Refused::Cannot(explain(&error)));
+        }
         runtime.version += 1;
-        self.set_plan(runtime.plan());
         drop(runtime);
+        self.registry.reloads().count(true);
         // Webhooks take over at once; the rest waits.
         let mut waiting = settings.clone();
         waiting.webhooks.clone_from(&origin.settings.webhooks);
