@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_net::Socket;
 use thalweg_net::connect::Manner;
@@ -37,8 +37,7 @@ pub(crate) async fn connect(
     let Chosen { visit, place, connection } = chosen;
     let view = x.view().clone();
     let local = service(&view, x)?;
-    let mut attempt =
-        Attempt { endpoint: visit.endpoint, reused: false, connect: Duration::ZERO, fault: None };
+    let mut attempt = Attempt::new(visit.endpoint, x.age(worker.reactor.now()));
     let mut connection = match find(worker, client, x, local, (&visit, fresh, connection)).await {
         Ok(Found::Idle(connection)) => {
             attempt.reused = true;

@@ -53,10 +53,31 @@ pub(crate) struct Attempt {
     pub(crate) endpoint: u32,
     /// Whether the connection had served a request before.
     pub(crate) reused: bool,
+    /// A copy of a request that another endpoint had not answered yet.
+    pub(crate) is_copy: bool,
+    /// When it began, from the beginning of the exchange.
+    pub(crate) began: Duration,
     /// Time until the connection was there.
     pub(crate) connect: Duration,
     /// Why it failed.
     pub(crate) fault: Option<Fault>,
+    /// When it failed, from the beginning of the exchange.
+    pub(crate) failed: Duration,
+}
+
+impl Attempt {
+    /// One that begins now.
+    pub(crate) fn new(endpoint: u32, began: Duration) -> Self {
+        Self {
+            endpoint,
+            reused: false,
+            is_copy: false,
+            began,
+            connect: Duration::ZERO,
+            fault: None,
+            failed: Duration::ZERO,
+        }
+    }
 }
 
 /// The tries of an exchange. One is the rule: it has its place here.
@@ -82,10 +103,10 @@ impl Attempts {
         self.last.as_ref()
     }
 
-    /// Says why the last try failed; whether it was on a connection used before.
-    pub(crate) fn fail(&mut self, fault: Fault) -> bool {
+    /// Says why the last try failed, and when; whether it was on a connection used before.
+    pub(crate) fn fail(&mut self, fault: Fault, failed: Duration) -> bool {
         self.last.as_mut().is_some_and(|attempt| {
-            attempt.fault = Some(fault);
+            (attempt.fault, attempt.failed) = (Some(fault), failed);
             attempt.reused
         })
     }
@@ -173,6 +194,8 @@ pub(crate) struct Exchange {
     pub(crate) lags: bool,
 
     pub(crate) route: Option<RouteId>,
+    /// Which of the route's filters changed the request or refused it, a bit for each of the first 32.
+    pub(crate) acted: u32,
     /// The service of the route, or the one drawn of several.
     pub(crate) service: Option<ServiceId>,
     /// Time spent waiting for places.
@@ -235,6 +258,7 @@ impl Exchange {
             keep_alive: false,
             lags: false,
             route: None,
+            acted: 0,
             service: None,
             waited: Duration::ZERO,
             attempts: Attempts::default(),
@@ -273,6 +297,7 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.keep_alive = false;
         self.route = None;
+        self.acted = 0;
         self.service = None;
         self.waited = Duration::ZERO;
         self.attempts.clear();
@@ -331,6 +356,11 @@ impl Exchange {
     /// The plan in force for this exchange.
     pub(crate) fn view(&self) -> &Rc<PlanView> {
         self.view.as_ref().expect("an exchange has a view from begin to leave")
+    }
+
+    /// Time since it began, at this time.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
     }
 
     /// The route that takes the request, once it is found.

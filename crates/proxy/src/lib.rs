@@ -9,6 +9,7 @@ pub mod budget;
 pub mod plan;
 
 mod clients;
+mod decisions;
 mod fleet;
 mod laggards;
 mod load;
@@ -51,5 +52,6 @@ mod tunnel;
 mod tunnels;
 
 pub use budget::{Allowance, Budget};
+pub use decisions::{Decision, DecisionAttempt, Inquiry, Notable, Recalled};
 pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};
 pub use plan::Plan;

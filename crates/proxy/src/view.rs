@@ -3,6 +3,7 @@
 //! Workers and exchanges hold it by a local pointer, so using a plan costs no atomic operation. An
 //! exchange keeps the view it began with until it ends.
 
+use crate::decisions::Labels;
 use crate::doors::Door;
 use crate::fleet::Eviction;
 use crate::load::Loads;
@@ -92,6 +93,8 @@ pub(crate) struct PlanView {
     pub(crate) no_route: Arc<RouteMeters>,
     pub(crate) listeners: Vec<Rc<Door>>,
     pub(crate) head_limits: HeadLimits,
+    /// What the plan's objects are called in decision records.
+    pub(crate) labels: Labels,
 }
 
 /// What a view is made of, besides the plan.
@@ -159,6 +162,7 @@ impl PlanView {
                 head: plan.limits.max_head,
                 fields: plan.limits.max_fields,
             },
+            labels: Labels::of(&plan),
             plan,
         }
     }
