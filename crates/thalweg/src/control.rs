@@ -11,6 +11,7 @@ mod endpoints;
 mod keeper;
 mod overlay;
 mod prepare;
+mod requests;
 mod runtime;
 mod standing;
 mod start;
