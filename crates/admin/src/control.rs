@@ -5,6 +5,7 @@
 
 pub mod configuration;
 pub mod refusal;
+pub mod requests;
 pub mod service;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::events::Events;
 
 pub use configuration::{ConfigDocument, ConfigFormat, ConfigOutcome, Mistake, ReplaceOptions};
 pub use refusal::{Expected, Refusal};
+pub use requests::{AttemptRecord, FilterRecord, Recalling, RequestFilter, RequestRecord, Requests};
 pub use service::{
     Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, NewEndpoint, Reweighted,
     RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary, WantedState,
@@ -104,6 +106,12 @@ pub trait Control: Send + Sync + 'static {
         weights: Vec<(String, u32)>,
         expected: &Expected<u64>,
     ) -> Result<Reweighted, Refusal>;
+
+    /// What is remembered of exchanges. Workers are asked at once and answer soon.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    fn requests(&self, filter: RequestFilter) -> Recalling;
 
     /// The configuration that was read last.
     fn config(&self) -> ConfigDocument;

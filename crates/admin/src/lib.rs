@@ -35,10 +35,11 @@ mod routes;
 
 pub use call::{Answer, CallError, Target, call};
 pub use control::{
-    Changed, ConfigDocument, ConfigFormat, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
-    EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, ListenerStatus, Mistake,
-    NewEndpoint, Refusal, ReplaceOptions, Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus,
-    Services, ServicesSummary, State, Status, WantedState,
+    AttemptRecord, Changed, ConfigDocument, ConfigFormat, ConfigOutcome, ConnectionStatus, Control,
+    DescriptorStatus, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, FilterRecord,
+    ListenerStatus, Mistake, NewEndpoint, Recalling, Refusal, ReplaceOptions, RequestFilter, RequestRecord,
+    Requests, Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary,
+    State, Status, WantedState,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};

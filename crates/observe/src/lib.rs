@@ -33,5 +33,6 @@ pub use meters::{
     WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
+pub use redact::redact_query;
 pub use registry::{Registry, Series};
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

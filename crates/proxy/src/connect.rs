@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_net::Socket;
 use thalweg_net::connect::Manner;
@@ -37,8 +37,7 @@ pub(crate) async fn connect(
 ) -> Result<Upstream, Fault> {
     let Chosen { visit, place, connection } = chosen;
     let local = &service(x)?;
-    let mut attempt =
-        Attempt { endpoint: visit.endpoint, reused: false, connect: Duration::ZERO, fault: None };
+    let mut attempt = Attempt::new(visit.endpoint, x.age(worker.reactor.now()));
     let mut connection = match find(worker, client, x, local, (&visit, fresh, connection)).await {
         Ok(Found::Idle(connection)) => {
             attempt.reused = true;

@@ -6,6 +6,7 @@
 //! listener that a route could name.
 
 use crate::clients::Prefix;
+use crate::decisions::Label;
 use crate::listeners::ListenerState;
 use crate::load::Loads;
 use crate::view::PlanView;
@@ -24,6 +25,8 @@ pub(crate) struct Door {
     worker: usize,
     pub(crate) state: Arc<ListenerState>,
     pub(crate) meters: Arc<ListenerMeters>,
+    /// What it is called in decision records.
+    pub(crate) label: Label,
     /// Its position in the plan that holds for it.
     position: Cell<u16>,
     /// Its connections at the same time.
@@ -39,6 +42,7 @@ impl Door {
             loads: loads.clone(),
             worker,
             meters: state.meters.get(worker).cloned().unwrap_or_default(),
+            label: Rc::new(state.name.clone()),
             state: state.clone(),
             position: Cell::new(NOWHERE),
             most: Cell::new(None),

@@ -57,10 +57,31 @@ pub(crate) struct Attempt {
     pub(crate) endpoint: u32,
     /// Whether the connection had served a request before.
     pub(crate) reused: bool,
+    /// A copy of a request that another endpoint had not answered yet.
+    pub(crate) is_copy: bool,
+    /// When it began, from the beginning of the exchange.
+    pub(crate) began: Duration,
     /// Time until the connection was there.
     pub(crate) connect: Duration,
     /// Why it failed.
     pub(crate) fault: Option<Fault>,
+    /// When it failed, from the beginning of the exchange.
+    pub(crate) failed: Duration,
+}
+
+impl Attempt {
+    /// One that begins now.
+    pub(crate) fn new(endpoint: u32, began: Duration) -> Self {
+        Self {
+            endpoint,
+            reused: false,
+            is_copy: false,
+            began,
+            connect: Duration::ZERO,
+            fault: None,
+            failed: Duration::ZERO,
+        }
+    }
 }
 
 /// The tries of an exchange. One is the rule: it has its place here.
@@ -86,10 +107,10 @@ impl Attempts {
         self.last.as_ref()
     }
 
-    /// Says why the last try failed; whether it was on a connection used before.
-    pub(crate) fn fail(&mut self, fault: Fault) -> bool {
+    /// Says why the last try failed, and when; whether it was on a connection used before.
+    pub(crate) fn fail(&mut self, fault: Fault, failed: Duration) -> bool {
         self.last.as_mut().is_some_and(|attempt| {
-            attempt.fault = Some(fault);
+            (attempt.fault, attempt.failed) = (Some(fault), failed);
             attempt.reused
         })
     }
@@ -178,6 +199,8 @@ pub(crate) struct Exchange {
 
     /// The route that takes the request, as it was when the request came; so to the exchange's end.
     pub(crate) route: Option<Rc<LocalRoute>>,
+    /// Which of the route's filters changed the request or refused it, a bit for each of the first 32.
+    pub(crate) acted: u32,
     /// The service of the route, or the one drawn of several; likewise.
     pub(crate) service: Option<Rc<LocalService>>,
     /// Time spent waiting for places.
@@ -240,6 +263,7 @@ impl Exchange {
             keep_alive: false,
             lags: false,
             route: None,
+            acted: 0,
             service: None,
             waited: Duration::ZERO,
             attempts: Attempts::default(),
@@ -277,6 +301,7 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.keep_alive = false;
         self.route = None;
+        self.acted = 0;
         self.service = None;
         self.waited = Duration::ZERO;
         self.attempts.clear();
@@ -331,6 +356,11 @@ impl Exchange {
         }
         (x.filtered_path, x.answered, x.tried) = (Vec::new(), Vec::new(), Vec::new());
         x
+    }
+
+    /// Time since it began, at this time.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
     }
 
     /// The route that takes the request, once it is found.

@@ -6,6 +6,7 @@
 use crate::budget::Budget;
 use crate::clients::Prefix;
 use crate::current::{Current, Living};
+use crate::decisions::{Inquiry, Question, Recalled};
 use crate::listeners::{Binder, ListenerState, OpenListener, Sockets};
 use crate::load::Loads;
 use crate::plan::{ListenAddress, Listener, Plan};
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Client(Arrival, Arc<ListenerState>),
     /// Let idle upstream connections go: somebody waits for one, or for its place.
     Evict(Arc<Eviction>),
+    /// Tell what is remembered of exchanges.
+    Recall(Arc<Question>),
     /// Look at what is under way: some of it is to end.
     Cut,
     /// Accept no more, end what is under way.
@@ -341,6 +344,15 @@ impl Fleet {
         *current = Arc::new(Current { names, rosters, ..Current::clone(&current) });
         self.shared.living.add(&current);
         self.tell(|| Command::Members(current.clone()));
+    }
+
+    /// Asks every worker what it remembers of exchanges. Each answers once, as soon as it turns; the channel ends when
+    /// all have, or have ended.
+    pub fn recall(&self, inquiry: Inquiry) -> mpsc::Receiver<Recalled> {
+        let (answers, answered) = mpsc::channel(self.workers().max(1));
+        let question = Arc::new(Question { inquiry, answers });
+        self.tell(|| Command::Recall(question.clone()));
+        answered
     }
 
     /// Ends what is under way to members that have been cut ([`thalweg_upstream::Standing::set_cut`]).

@@ -59,7 +59,7 @@ async fn try_endpoints(
             Ok(upstream) => return Ok(upstream),
             Err(fault) => fault,
         };
-        let reused = x.attempts.fail(fault);
+        let reused = x.attempts.fail(fault, x.age(worker.reactor.now()));
         if !may_retry(x, &fault) || x.attempts.len() >= TRIES || x.overdue(worker.reactor.now()).is_some() {
             return Err(fault);
         }

@@ -10,6 +10,7 @@ pub mod plan;
 
 mod clients;
 mod current;
+mod decisions;
 mod fleet;
 mod laggards;
 mod listeners;
@@ -54,5 +55,6 @@ mod tunnel;
 mod tunnels;
 
 pub use budget::{Allowance, Budget};
+pub use decisions::{Decision, DecisionAttempt, Inquiry, Notable, Recalled};
 pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};
 pub use plan::Plan;

@@ -1,4 +1,4 @@
-//! Last phase: what happened is counted, and written to the access log.
+//! Last phase: what happened is counted, remembered for a while, and written to the access log.
 
 use crate::exchange::{Client, Exchange};
 use crate::worker::Worker;
@@ -43,6 +43,7 @@ pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
     {
         endpoint.response.record(first_byte.saturating_sub(x.waited));
     }
+    worker.decisions.note(worker, client, x, duration);
     if let Some(log) = &mut *worker.log.borrow_mut() {
         let failed = failed_attempts(x);
         log.push(&LogRecord { failed: &failed, ..line(client, x, duration) });

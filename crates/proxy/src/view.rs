@@ -4,6 +4,7 @@
 //! its head is here, and then holds only its own route and service: however long it lasts, it keeps no plan alive.
 
 use crate::current::{Current, SharedRoute};
+use crate::decisions::ServiceLabels;
 use crate::fleet::Eviction;
 use crate::plan::{Plan, Route, ServiceId};
 use std::cell::{OnceCell, RefCell};
@@ -25,6 +26,8 @@ pub(crate) struct LocalService {
     /// By endpoint: 1 while it accepts connections, as far as is known.
     pub(crate) up: Vec<Arc<Gauge>>,
     pub(crate) gates: ServiceGates,
+    /// What it is called in decision records.
+    pub(crate) labels: ServiceLabels,
     /// Of the service as a whole.
     totals: Rc<Totals>,
 }
@@ -57,7 +60,8 @@ impl LocalService {
             up.iter().for_each(|gauge| gauge.set(1));
         }
         let totals = Rc::new(Totals(registry.service(worker, &service.name)));
-        LocalService { state, slot, meters: meters.collect(), up, gates: gates.service(service), totals }
+        let (gates, labels) = (gates.service(service), ServiceLabels::of(service));
+        LocalService { state, slot, meters: meters.collect(), up, gates, labels, totals }
     }
 
     /// The meters of the service as a whole.

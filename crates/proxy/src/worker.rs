@@ -6,6 +6,7 @@
 
 use crate::converse::converse;
 use crate::current::Current;
+use crate::decisions::Decisions;
 use crate::door::Door;
 use crate::doors::{Doors, welcome};
 use crate::exchange::{Client, Exchange};
@@ -64,12 +65,15 @@ pub(crate) struct Worker {
     pub(crate) parked: RefCell<Parked>,
     pub(crate) laggards: Laggards,
     pub(crate) tunnels: Tunnels,
+    pub(crate) decisions: Decisions,
     view: RefCell<Rc<PlanView>>,
     slots: Slots,
     seats: Seats<Client>,
     random: RefCell<fastrand::Rng>,
     /// Milliseconds since the Unix epoch, at the last turn.
     unix_ms: Cell<u64>,
+    /// The same in microseconds.
+    unix_us: Cell<u64>,
     /// By kind of fault: when it may be reported again, and how many were not.
     reports: RefCell<[(Option<Instant>, u64); FaultKind::ALL.len()]>,
     draining: Cell<bool>,
@@ -103,11 +107,13 @@ impl Worker {
             parked: RefCell::new(Parked::new()),
             laggards: Laggards::default(),
             tunnels: Tunnels::default(),
+            decisions: Decisions::new(view.plan.requests),
             view: RefCell::new(Rc::new(view)),
             slots,
             seats: Seats::new(move |seat| SeatWaker::waker(seat, mailbox.clone())),
             random: RefCell::new(fastrand::Rng::new()),
             unix_ms: Cell::new(0),
+            unix_us: Cell::new(0),
             reports: RefCell::new([(None, 0); FaultKind::ALL.len()]),
             draining: Cell::new(false),
             shared,
@@ -148,6 +154,7 @@ impl Worker {
     fn turn(self: &Rc<Self>, lists: &mut Lists) -> bool {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.unix_ms.set(unix.as_secs() * 1000 + u64::from(unix.subsec_millis()));
+        self.unix_us.set(unix.as_secs() * 1_000_000 + u64::from(unix.subsec_micros()));
         self.reactor.expire(&mut lists.called);
         for i in 0..lists.called.len() {
             lists.called.get(i + SOON).inspect(|owner| self.expect_soon(**owner));
@@ -327,6 +334,12 @@ impl Worker {
         RequestId::new(self.unix_ms.get(), self.random.borrow_mut().u128(..))
     }
 
+    /// Microseconds since the Unix epoch, at a time of this turn or before.
+    pub(crate) fn unix_us(&self, at: Instant) -> u64 {
+        let ago = self.reactor.now().saturating_duration_since(at);
+        self.unix_us.get().saturating_sub(ago.as_micros() as u64)
+    }
+
     /// A number for choices that should differ from time to time.
     pub(crate) fn chance(&self) -> usize {
         self.random.borrow_mut().usize(..)
@@ -398,6 +411,7 @@ impl Worker {
                     None => self.shared.hand(self.id, Command::Client(arrival, listener)),
                 }
             }
+            Command::Recall(question) => self.recall(&question),
             Command::Evict(eviction) => self.slots.give_way(&eviction),
             Command::Cut => {
                 (0..self.seats.len()).for_each(|seat| self.poll_seat(seat));
@@ -419,6 +433,7 @@ impl Worker {
         let ground = Ground { worker: self.id, registry, gates, slots: &self.slots };
         let old = self.view();
         let view = Rc::new(PlanView::new(current, &ground, Some(&old)));
+        self.decisions.adopt(view.plan.requests);
         self.view.replace(view.clone());
         let gone = self.doors.borrow_mut().take_over(self, &view.current, &old);
         gone.iter().for_each(|door| self.leave_parked_of(door));

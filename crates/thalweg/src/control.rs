@@ -12,6 +12,7 @@ mod files;
 mod keeper;
 mod overlay;
 mod prepare;
+mod requests;
 mod runtime;
 mod standing;
 mod start;

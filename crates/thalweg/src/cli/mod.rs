@@ -4,7 +4,9 @@
 //! failed start, 2 usage, 3 forced end before the drain had finished.
 
 mod check;
+mod decision;
 mod demo;
+mod explain;
 mod health;
 mod list;
 mod output;
@@ -40,6 +42,8 @@ enum Verb {
     Health(AdminArgs),
     /// Have the running proxy finish what it does and end
     Stop(AdminArgs),
+    /// Say what was decided about a request, and what came of it
+    Explain(explain::ExplainArgs),
     /// List what can be named in a configuration
     List(list::ListArgs),
     /// Print the version
@@ -55,6 +59,7 @@ impl Cli {
             Verb::Demo(args) => demo::demo(&args),
             Verb::Health(args) => health::health(&args),
             Verb::Stop(args) => stop::stop(&args),
+            Verb::Explain(args) => explain::explain(&args),
             Verb::List(args) => list::list(&args),
             Verb::Version(args) => version::version(&args),
         }

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{
     Changed, ConfigDocument, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange,
-    Events, Expected, ListenerStatus, NewEndpoint, Refusal, ReplaceOptions, Reweighted, RouteStatus,
-    Services, ServicesSummary, State, Status,
+    Events, Expected, ListenerStatus, NewEndpoint, Recalling, Refusal, ReplaceOptions, RequestFilter,
+    Reweighted, RouteStatus, Services, ServicesSummary, State, Status,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
@@ -292,6 +292,10 @@ impl Control for Shared {
         expected: &Expected<u64>,
     ) -> Result<Reweighted, Refusal> {
         self.reweigh(route, &weights, expected)
+    }
+
+    fn requests(&self, filter: RequestFilter) -> Recalling {
+        self.recall(filter)
     }
 
     fn config(&self) -> ConfigDocument {
