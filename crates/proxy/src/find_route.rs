@@ -1,7 +1,7 @@
 //! Phase 2: which route takes the request, and which of its services.
 
 use crate::exchange::{Client, Exchange};
-use crate::plan::{ServiceId, Split, To};
+use crate::plan::{Plan, Route, ServiceId, Split, To};
 use crate::request_key::request_key;
 use crate::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
@@ -10,26 +10,39 @@ use thalweg_route::{FieldLookup, Query};
 
 /// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
 pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
-    let fields = Fields { head: &x.request, bytes: &x.received };
-    let query = Query {
-        listener: client.listener,
+    let view = x.view().clone();
+    take_route(&view.plan, client.listener, x, || worker.chance() as u64)
+}
+
+/// The same for whoever has a plan and no worker: `explain`. `chance` is asked where a split leaves it open.
+pub(crate) fn take_route(
+    plan: &Plan,
+    listener: u16,
+    x: &mut Exchange,
+    chance: impl FnOnce() -> u64,
+) -> Result<(), Fault> {
+    x.route = with_query(x, listener, |query| plan.table.find(query));
+    let Some(route) = plan.route(x.route) else {
+        return Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request"));
+    };
+    x.service = match &route.to {
+        To::Service(service) => Some(*service),
+        To::Split(split) => draw(split, x, chance),
+    };
+    bound(route, x)
+}
+
+/// Asks something of the table about the request.
+pub(crate) fn with_query<T>(x: &Exchange, listener: u16, ask: impl FnOnce(&Query<'_>) -> T) -> T {
+    ask(&Query {
+        listener,
         host: x.host(),
         path: x.path.of(&x.received),
         query: x.query.map(|span| span.of(&x.received)).unwrap_or_default(),
         method: x.request.method_text.of(&x.received),
         client: x.client_ip,
-        fields: &fields,
-    };
-    let found = x.view().plan.table.find(&query);
-    x.route = found;
-    let Some(route) = x.route() else {
-        return Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request"));
-    };
-    x.service = match &route.to {
-        To::Service(service) => Some(*service),
-        To::Split(split) => draw(split, x, || worker.chance() as u64),
-    };
-    bound(x)
+        fields: &Fields { head: &x.request, bytes: &x.received },
+    })
 }
 
 /// One of the services, as often as its weight says: by the key where there is one, which so stays with
@@ -48,12 +61,9 @@ fn draw(split: &Split, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<Ser
 }
 
 /// What the route allows: time for the whole exchange, and bytes of body where they are declared.
-fn bound(x: &mut Exchange) -> Result<(), Fault> {
-    let Some((timeouts, limits)) = x.route().map(|route| (route.timeouts, route.limits)) else {
-        return Ok(());
-    };
-    x.ends_at = timeouts.request.and_then(|time| x.started.checked_add(time));
-    match (x.framing, limits.max_body) {
+fn bound(route: &Route, x: &mut Exchange) -> Result<(), Fault> {
+    x.ends_at = route.timeouts.request.and_then(|time| x.started.checked_add(time));
+    match (x.framing, route.limits.max_body) {
         (Framing::Length(length), Some(most)) if length > most => {
             Err(Fault::request(413, "the request body is larger than allowed"))
         }

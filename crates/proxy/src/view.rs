@@ -10,7 +10,6 @@ use crate::plan::{Plan, Route, ServiceId};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use thalweg_core::limits;
 use thalweg_http::HeadLimits;
 use thalweg_observe::{EndpointMeters, Gauge, Registry, RouteMeters, ServiceMeters};
 use thalweg_route::RouteId;
@@ -154,11 +153,7 @@ impl PlanView {
             route_gates,
             no_route: registry.route(worker, ""),
             listeners: listeners.enumerate().map(door).collect(),
-            head_limits: HeadLimits {
-                line: limits::REQUEST_LINE.min(plan.limits.max_head),
-                head: plan.limits.max_head,
-                fields: plan.limits.max_fields,
-            },
+            head_limits: plan.head_limits(),
             plan,
         }
     }
@@ -167,7 +162,7 @@ impl PlanView {
 impl PlanView {
     /// The route that was found, with what the plan says of it.
     pub(crate) fn route(&self, found: Option<RouteId>) -> Option<&Route> {
-        self.plan.routes.get(found?.0 as usize)
+        self.plan.route(found)
     }
 
     /// The gate of the route that was found, if it has a bound.
