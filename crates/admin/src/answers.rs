@@ -2,5 +2,6 @@
 
 pub(crate) mod audit;
 pub(crate) mod config;
+pub(crate) mod explain;
 pub(crate) mod process;
 pub(crate) mod services;

@@ -139,6 +139,8 @@ fn optional(parameter: &Parameter, place: &str) -> Value {
         Kind::Duration(_) => json!({ "type": "string", "examples": ["30s", "1m30s"] }),
         Kind::Count(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
         Kind::Number => json!({ "type": "integer", "minimum": 0 }),
+        Kind::Text => json!({ "type": "string" }),
+        Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
     };
     json!({ "name": parameter.name, "in": place, "description": parameter.about, "schema": schema })
 }

@@ -28,18 +28,23 @@ pub(crate) enum Kind {
     Count(u64),
     /// A whole number of 64 bits.
     Number,
+    /// Text, percent-encoded where it has to be.
+    Text,
+    /// The same; the parameter may stand several times.
+    Texts,
 }
 
 /// What a parameter holds.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 enum Value {
     Flag(bool),
     Duration(Duration),
     Number(u64),
+    Text(String),
 }
 
-/// The parameters of one request. Every value that is allowed is written in letters and digits, so
-/// nothing is decoded.
+/// The parameters of one request. Only texts are decoded: every other value that is allowed is written in letters
+/// and digits.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(&'static str, Value)>);
 
@@ -60,7 +65,7 @@ impl Query {
                     format!("unknown parameter; this operation takes {takes}"),
                 ));
             };
-            if found.value(name).is_some() {
+            if found.value(name).is_some() && !matches!(parameter.kind, Kind::Texts) {
                 return Err(Problem::invalid(name, "the parameter is written twice"));
             }
             let value = parameter.kind.read(text).map_err(|detail| Problem::invalid(name, detail))?;
@@ -69,19 +74,19 @@ impl Query {
         Ok(found)
     }
 
-    fn value(&self, name: &str) -> Option<Value> {
-        self.0.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
+    fn value(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 
     /// A flag; false when it is absent.
     pub(crate) fn flag(&self, name: &str) -> bool {
-        self.value(name) == Some(Value::Flag(true))
+        self.value(name) == Some(&Value::Flag(true))
     }
 
     /// A duration.
     pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
         match self.value(name) {
-            Some(Value::Duration(duration)) => Some(duration),
+            Some(Value::Duration(duration)) => Some(*duration),
             _ => None,
         }
     }
@@ -89,9 +94,22 @@ impl Query {
     /// A whole number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         match self.value(name) {
-            Some(Value::Number(number)) => Some(number),
+            Some(Value::Number(number)) => Some(*number),
             _ => None,
         }
+    }
+
+    /// A text.
+    pub(crate) fn text(&self, name: &'static str) -> Option<&str> {
+        self.texts(name).next()
+    }
+
+    /// All texts of a parameter, in order.
+    pub(crate) fn texts(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(found, _)| *found == name).filter_map(|(_, value)| match value {
+            Value::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
     }
 }
 
@@ -115,8 +133,30 @@ impl Kind {
                 Ok(number) => Ok(Value::Number(number)),
                 Err(_) => Err(format!("write a whole number from 0 to {}", u64::MAX)),
             },
+            Self::Text | Self::Texts => decode(text).map(Value::Text),
         }
     }
+}
+
+/// Percent-decoded text (RFC 3986 §2.1); `+` stands for itself.
+fn decode(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let (byte, after) = match (first, tail) {
+            (b'%', [high, low, after @ ..]) => {
+                let digits = [*high, *low];
+                let digits = str::from_utf8(&digits).ok().filter(|digits| !digits.starts_with('+'));
+                let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                (byte.ok_or("a percent sign is written `%25`")?, after)
+            }
+            (b'%', _) => return Err("a percent sign is written `%25`".into()),
+            (byte, after) => (*byte, after),
+        };
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8(bytes).map_err(|_| "the text is not UTF-8".into())
 }
 
 #[cfg(test)]
@@ -128,6 +168,8 @@ mod tests {
         Parameter { name: "dry_run", about: "", kind: Kind::Flag },
         Parameter { name: "last", about: "", kind: Kind::Count(1000) },
         Parameter { name: "since", about: "", kind: Kind::Number },
+        Parameter { name: "url", about: "", kind: Kind::Text },
+        Parameter { name: "header", about: "", kind: Kind::Texts },
     ];
 
     #[test]
@@ -145,6 +187,14 @@ mod tests {
             let query = Query::read(Some(&format!("since={number}")), KNOWN).unwrap();
             assert_eq!(query.number("since"), Some(number));
         }
+    }
+
+    #[test]
+    fn texts_are_decoded_and_may_stand_several_times() {
+        let query = Query::read(Some("header=a:+%31&url=/a%3fb%26c&header=%C3%A4&header="), KNOWN).unwrap();
+        assert_eq!(query.text("url"), Some("/a?b&c"));
+        assert_eq!(query.texts("header").collect::<Vec<_>>(), ["a:+1", "\u{e4}", ""]);
+        assert!(query.text("drain").is_none());
     }
 
     #[test]
@@ -170,6 +220,12 @@ mod tests {
             "Drain=1s",
             "x=1",
             "dry_run=true&x",
+            "url=a&url=b",
+            "url=%",
+            "url=%4",
+            "url=%zz",
+            "url=%+1",
+            "url=%ff",
         ] {
             assert!(Query::read(Some(text), KNOWN).is_err(), "{text}");
         }

@@ -8,6 +8,7 @@ mod admin;
 mod checks;
 mod configuration;
 mod endpoints;
+mod explain;
 mod keeper;
 mod overlay;
 mod prepare;

@@ -5,6 +5,7 @@
 
 mod check;
 mod demo;
+mod explain;
 mod health;
 mod list;
 mod output;
@@ -34,6 +35,8 @@ enum Verb {
     Run(run::RunArgs),
     /// Check a configuration file and say everything that is wrong with it
     Check(check::CheckArgs),
+    /// Say which route takes a request, why the others do not, and where it goes
+    Explain(explain::ExplainArgs),
     /// Try it: sample services, a proxy in front of them, and URLs to open
     Demo(demo::DemoArgs),
     /// Say whether the running proxy is ready for traffic
@@ -52,6 +55,7 @@ impl Cli {
         match self.verb {
             Verb::Run(args) => run::run(&args),
             Verb::Check(args) => check::check(&args),
+            Verb::Explain(args) => explain::explain(&args),
             Verb::Demo(args) => demo::demo(&args),
             Verb::Health(args) => health::health(&args),
             Verb::Stop(args) => stop::stop(&args),

@@ -11,7 +11,8 @@ use crate::operations::{OPERATIONS, is_on_metrics_listener};
 
 /// The path with something in the place of each parameter.
 fn sample_path(operation: &Operation) -> String {
-    operation.path.replace("{service}", "checkout").replace("{id}", "x").replace("{route}", "x")
+    let path = operation.path.replace("{service}", "checkout").replace("{id}", "x").replace("{route}", "x");
+    if operation.id == "explain" { path + "?url=/" } else { path }
 }
 
 fn is_unknown(answer: &Raw) -> bool {
