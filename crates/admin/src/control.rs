@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 
 use crate::events::Events;
 
@@ -57,6 +58,13 @@ pub trait Control: Send + Sync + 'static {
 
     /// Routes in the order of the configuration.
     fn routes(&self) -> Vec<RouteStatus>;
+
+    /// What becomes of a request, by the plan in force and by how its endpoints stand (`GET /api/v1/explain`). With
+    /// `all`, every route and endpoint is listed.
+    ///
+    /// # Errors
+    /// When no client could send such a request here.
+    fn explain(&self, question: &Question, all: bool) -> Result<Explanation, Unaskable>;
 
     /// Adds an endpoint to a service.
     ///

@@ -42,6 +42,7 @@ pub use control::{
     State, Status, WantedState,
 };
 pub use events::{Events, Heard, Published, Subscription};
+pub use operation::segment as encode;
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};
 pub use socket::{default_socket, known_sockets};
 pub use token::Token;

@@ -143,6 +143,7 @@ fn optional(parameter: &Parameter, place: &str) -> Value {
         Kind::Count(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
         Kind::Number => json!({ "type": "integer", "minimum": 0 }),
         Kind::Text(most) => json!({ "type": "string", "minLength": 1, "maxLength": most }),
+        Kind::Texts(most) => json!({ "type": "array", "items": { "type": "string", "maxLength": most } }),
         Kind::Status => json!({ "type": "string", "pattern": "^([1-5][0-9][0-9]|[1-5]xx)$" }),
         Kind::Fault => {
             json!({ "type": "string", "enum": FaultKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>() })

@@ -239,7 +239,7 @@ impl From<Reply> for Response {
 }
 
 /// A text as one segment of a path: everything but unreserved characters (RFC 3986 §2.3) encoded.
-pub(crate) fn segment(text: &str) -> String {
+pub fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -5,7 +5,7 @@
 
 use axum::http::Method;
 
-use crate::answers::{audit, config, process, requests, services};
+use crate::answers::{audit, config, explain, process, requests, services};
 use crate::audit::READ;
 use crate::body::{EndpointChangeSpec, NewEndpointSpec, WeightsSpec};
 use crate::control::{
@@ -14,6 +14,7 @@ use crate::control::{
 use crate::events;
 use crate::operation::{Access, Answer, Content, Handler, Operation, Precondition, json_of};
 use crate::query::{Kind, Parameter};
+use thalweg_proxy::explain::Explanation;
 
 const TEXT: Content =
     Content { types: &["text/plain"], schema: |_| schemars::json_schema!({ "type": "string" }) };
@@ -39,6 +40,13 @@ const SHOWN: Content = Content {
     schema: |generator| {
         let document = generator.subschema_for::<ConfigDocument>();
         schemars::json_schema!({ "anyOf": [{ "type": "string" }, document, { "type": "object" }] })
+    },
+};
+const EXPLANATION: Content = Content {
+    types: &["application/json", "text/plain"],
+    schema: |generator| {
+        let explanation = generator.subschema_for::<Explanation>();
+        schemars::json_schema!({ "anyOf": [explanation, { "type": "string" }] })
     },
 };
 const ANY_JSON: Content =
@@ -109,6 +117,16 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         answers: &[tagged(200, "The route with its new shares.", json_of::<RouteStatus>())],
         refusals: &[404],
         handler: Handler::Now(services::weights),
+        ..PLAIN
+    },
+    Operation {
+        id: "explain",
+        path: "/api/v1/explain",
+        summary: "Which route takes a request, why the others do not, and where it goes.",
+        query: explain::PARAMETERS,
+        answers: &[answer(200, "The explanation.", EXPLANATION)],
+        refusals: &[400],
+        handler: Handler::Now(explain::explain),
         ..PLAIN
     },
     Operation {

@@ -30,8 +30,10 @@ pub(crate) enum Kind {
     Count(u64),
     /// A whole number of 64 bits.
     Number,
-    /// Any text, percent-encoded; in UTF-8, not empty, of at most so many bytes.
+    /// Text, percent-encoded where it has to be; in UTF-8, not empty, of at most so many bytes.
     Text(usize),
+    /// The same, or empty; the parameter may stand several times.
+    Texts(usize),
     /// A status such as `503`, or a class of them such as `5xx`.
     Status,
     /// The word for a kind of fault.
@@ -49,8 +51,8 @@ enum Value {
     Fault(FaultKind),
 }
 
-/// The parameters of one request. Every value but a text is written in letters and digits, so only
-/// texts are decoded.
+/// The parameters of one request. Only texts are decoded: every other value that is allowed is written in letters
+/// and digits.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(&'static str, Value)>);
 
@@ -71,7 +73,7 @@ impl Query {
                     format!("unknown parameter; this operation takes {takes}"),
                 ));
             };
-            if found.value(name).is_some() {
+            if found.value(name).is_some() && !matches!(parameter.kind, Kind::Texts(_)) {
                 return Err(Problem::invalid(name, "the parameter is written twice"));
             }
             let value = parameter.kind.read(text).map_err(|detail| Problem::invalid(name, detail))?;
@@ -105,14 +107,6 @@ impl Query {
         }
     }
 
-    /// A text.
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        match self.value(name) {
-            Some(Value::Text(text)) => Some(text),
-            _ => None,
-        }
-    }
-
     /// Statuses.
     pub(crate) fn statuses(&self, name: &str) -> Option<RangeInclusive<u16>> {
         match self.value(name) {
@@ -127,6 +121,19 @@ impl Query {
             Some(Value::Fault(kind)) => Some(*kind),
             _ => None,
         }
+    }
+
+    /// A text.
+    pub(crate) fn text(&self, name: &'static str) -> Option<&str> {
+        self.texts(name).next()
+    }
+
+    /// All texts of a parameter, in order.
+    pub(crate) fn texts(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(found, _)| *found == name).filter_map(|(_, value)| match value {
+            Value::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
     }
 }
 
@@ -150,11 +157,10 @@ impl Kind {
                 Ok(number) => Ok(Value::Number(number)),
                 Err(_) => Err(format!("write a whole number from 0 to {}", u64::MAX)),
             },
-            Self::Text(most) => match decoded(text) {
-                Some(text) if text.is_empty() => Err("the text is empty".into()),
-                Some(text) if text.len() > most => Err(format!("the text has at most {most} bytes")),
-                Some(text) => Ok(Value::Text(text)),
-                None => Err("write percent-encoded UTF-8".into()),
+            Self::Text(most) | Self::Texts(most) => match decode(text)? {
+                text if text.len() > most => Err(format!("the text has at most {most} bytes")),
+                text if text.is_empty() && matches!(self, Self::Text(_)) => Err("the text is empty".into()),
+                text => Ok(Value::Text(text)),
             },
             Self::Status => statuses(text).map(Value::Status),
             Self::Fault => match FaultKind::ALL.iter().find(|kind| kind.name() == text) {
@@ -165,26 +171,6 @@ impl Kind {
             },
         }
     }
-}
-
-/// A text without its percent-encoding; `+` is a space, as forms write it.
-fn decoded(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let (byte, behind) = match (first, behind) {
-            (b'%', [high, low, behind @ ..]) => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                (u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()?, behind)
-            }
-            (b'%', _) => return None,
-            (b'+', _) => (b' ', behind),
-            (byte, _) => (*byte, behind),
-        };
-        out.push(byte);
-        rest = behind;
-    }
-    String::from_utf8(out).ok()
 }
 
 /// `503` or `5xx`.
@@ -199,6 +185,27 @@ fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
+/// Percent-decoded text (RFC 3986 §2.1); `+` stands for itself.
+fn decode(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let (byte, after) = match (first, tail) {
+            (b'%', [high, low, after @ ..]) => {
+                let digits = [*high, *low];
+                let digits = str::from_utf8(&digits).ok().filter(|digits| !digits.starts_with('+'));
+                let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                (byte.ok_or("a percent sign is written `%25`")?, after)
+            }
+            (b'%', _) => return Err("a percent sign is written `%25`".into()),
+            (byte, after) => (*byte, after),
+        };
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8(bytes).map_err(|_| "the text is not UTF-8".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +218,8 @@ mod tests {
         Parameter { name: "route", about: "", kind: Kind::Text(8) },
         Parameter { name: "status", about: "", kind: Kind::Status },
         Parameter { name: "fault", about: "", kind: Kind::Fault },
+        Parameter { name: "url", about: "", kind: Kind::Text(100) },
+        Parameter { name: "header", about: "", kind: Kind::Texts(100) },
     ];
 
     #[test]
@@ -229,7 +238,7 @@ mod tests {
             assert_eq!(query.number("since"), Some(number));
         }
         for (written, text) in
-            [("a", "a"), ("a%20b+c", "a b c"), ("%C3%A4%2b%26", "ä+&"), ("12345678", "12345678")]
+            [("a", "a"), ("a%20b+c", "a b+c"), ("%C3%A4%2b%26", "ä+&"), ("12345678", "12345678")]
         {
             let query = Query::read(Some(&format!("route={written}")), KNOWN).unwrap();
             assert_eq!(query.text("route"), Some(text));
@@ -242,6 +251,14 @@ mod tests {
             let query = Query::read(Some(&format!("fault={}", kind.name())), KNOWN).unwrap();
             assert_eq!(query.fault("fault"), Some(*kind));
         }
+    }
+
+    #[test]
+    fn texts_are_decoded_and_may_stand_several_times() {
+        let query = Query::read(Some("header=a:+%31&url=/a%3fb%26c&header=%C3%A4&header="), KNOWN).unwrap();
+        assert_eq!(query.text("url"), Some("/a?b&c"));
+        assert_eq!(query.texts("header").collect::<Vec<_>>(), ["a:+1", "\u{e4}", ""]);
+        assert!(query.text("drain").is_none());
     }
 
     #[test]
@@ -282,6 +299,12 @@ mod tests {
             "Drain=1s",
             "x=1",
             "dry_run=true&x",
+            "url=a&url=b",
+            "url=%",
+            "url=%4",
+            "url=%zz",
+            "url=%+1",
+            "url=%ff",
         ] {
             assert!(Query::read(Some(text), KNOWN).is_err(), "{text}");
         }

@@ -46,6 +46,7 @@ pub(crate) fn compile(
     let mut joined = Routes { defaults, bounds, retries, ..Routes::default() };
     joined.add(spec, &names, &named, problems);
     warn_of_unused(spec, &joined.used, problems);
+    let tests = validate::tests(&spec.tests, &joined.known(spec, declared), problems);
     let table = match Table::build(&joined.matches) {
         Ok(table) => table,
         Err(error) => {
@@ -73,7 +74,8 @@ pub(crate) fn compile(
         shutdown,
         requests,
     };
-    Some((plan, settings))
+    validate::run_tests(&tests, spec, &plan, problems);
+    problems.is_clean().then_some((plan, settings))
 }
 
 /// The routes, and what they bring along.
@@ -93,6 +95,17 @@ struct Routes {
 }
 
 impl Routes {
+    /// What tests may refer to.
+    fn known<'a>(&'a self, spec: &FileSpec, declared: &'a Declared) -> validate::Known<'a> {
+        let own = self.inline.iter().map(|service| &*service.name);
+        validate::Known {
+            listeners: &declared.listeners,
+            routes: self.routes.iter().map(|route| &*route.name).collect(),
+            services: declared.services.iter().map(String::as_str).chain(own).collect(),
+            incomplete: spec.routes.written > spec.routes.items.len(),
+        }
+    }
+
     fn add(
         &mut self,
         spec: &FileSpec,
@@ -133,6 +146,7 @@ impl Routes {
             self.routes.push(Route {
                 name,
                 matches: in_words(&spec.r#match),
+                conceals: conceals(&spec.r#match),
                 filters: checked.filters.into(),
                 to,
                 timeouts,
@@ -157,6 +171,11 @@ fn in_words(spec: &MatchSpec) -> Arc<str> {
     let further = spec.headers.0.len() + spec.query.0.len() + spec.client.items.len();
     words.extend((further > 0).then(|| format!("and {further} more")));
     words.join(" ").into()
+}
+
+/// Whether a condition on a field or parameter came from the environment.
+fn conceals(spec: &MatchSpec) -> bool {
+    spec.headers.0.iter().chain(&spec.query.0).any(|(_, spec)| spec.span.filled || spec.value.is_filled())
 }
 
 /// The deadlines of a split are the route's: they are resolved before it is known which service it will be.

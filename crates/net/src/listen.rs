@@ -212,7 +212,8 @@ mod tests {
 
     /// A listening socket with its reactor.
     fn listening(defer: bool) -> (SocketAddr, Acceptor, Rc<Reactor>) {
-        let (address, mut fds) = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), false, 1, ANY, defer).unwrap();
+        let options = Options { count: 1, manner: ANY, defer, beside_ours: false };
+        let (address, mut fds) = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), false, options).unwrap();
         let reactor = Rc::new(Reactor::new().unwrap());
         let acceptor = Acceptor::new(&reactor, fds.remove(0), Owner(1), false).unwrap();
         (address, acceptor, reactor)

@@ -5,7 +5,7 @@
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
 use crate::exchange::{Client, Exchange, Normal};
-use crate::view::PlanView;
+use crate::plan::Plan;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
@@ -91,7 +91,8 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     client.requests += 1;
     client.empty_line = false;
     x.consumed = x.request.len;
-    check(worker, client, x)?;
+    let view = worker.view_for(client);
+    bring_to_normal_form(&view.plan, (client.peer, worker.next_id()), x)?;
     Ok(Admitted::Request)
 }
 
@@ -120,8 +121,17 @@ async fn receive(
     .await
 }
 
-fn check(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
-    x.id = Some(worker.next_id());
+/// Checks a head that has been parsed whole and brings it to its normal form. The answer depends on nothing but
+/// the plan, the peer and the head, so `explain` gives the same.
+///
+/// # Errors
+/// Why the request is refused.
+pub(crate) fn bring_to_normal_form(
+    plan: &Plan,
+    (peer, id): (IpAddr, RequestId),
+    x: &mut Exchange,
+) -> Result<(), Fault> {
+    x.id = Some(id);
     let bytes = &x.received[..];
     let request = &x.request;
     x.framing = request_framing(request, bytes)?;
@@ -153,9 +163,8 @@ fn check(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault
     expects_continue(request, bytes)?;
     x.query = target.query;
     find_normal_path(bytes, target.path, target.form, &mut x.path)?;
-    let view = worker.view_for(client);
-    x.trusted_peer = view.plan.trusts(client.peer);
-    x.client_ip = if x.trusted_peer { seen_through(&view, x, client.peer) } else { client.peer };
+    x.trusted_peer = plan.trusts(peer);
+    x.client_ip = if x.trusted_peer { seen_through(plan, x, peer) } else { peer };
     if let Some(given) = given_id(x) {
         x.id = Some(given);
     }
@@ -196,8 +205,7 @@ fn find_normal_path(bytes: &[u8], path: Span, form: TargetForm, normal: &mut Nor
 
 /// The right-most address of the forwarded chain that is not a trusted proxy; what cannot be read
 /// ends the walk.
-fn seen_through(view: &PlanView, x: &Exchange, peer: IpAddr) -> IpAddr {
-    let plan = &view.plan;
+fn seen_through(plan: &Plan, x: &Exchange, peer: IpAddr) -> IpAddr {
     let mut seen = peer;
     let mut left = CHAIN;
     let fields: Vec<&[u8]> = x.request.values(&x.received, FieldId::XForwardedFor).collect();

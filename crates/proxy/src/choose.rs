@@ -41,7 +41,8 @@ pub(crate) async fn choose(
 ) -> Result<Option<Chosen>, Fault> {
     let now = worker.reactor.now();
     let key = local.state.service.balance.key.as_ref().and_then(|key| request_key(key, x));
-    let kept = local.state.service.sticky.as_ref().and_then(|policy| kept_at(policy, x));
+    let service = &local.state.service;
+    let kept = service.sticky.as_ref().and_then(|policy| kept_at(policy, &service.name, x));
     let visit =
         |(member, place, connection)| Chosen { visit: local.state.visit(member, now), place, connection };
     let wanted = Wanted { tried: &x.tried, key, kept };

@@ -9,7 +9,7 @@ use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields};
 use thalweg_http::rules::accepts_trailers;
 use thalweg_http::{FieldId, Framing, Upgrade, Version};
-use thalweg_upstream::{HostRule, Service};
+use thalweg_upstream::{Endpoint, HostRule, Service};
 
 /// Our name in `Via` (RFC 9110 §7.6.3).
 const PSEUDONYM: &[u8] = b"thalweg";
@@ -51,19 +51,9 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     let bytes = &x.received[..];
     out.extend_from_slice(x.request.method_text.of(bytes));
     out.push(b' ');
-    out.extend_from_slice(x.upstream_path());
-    if let Some(query) = x.query {
-        out.push(b'?');
-        out.extend_from_slice(query.of(bytes));
-    }
+    write_target(out, x);
     out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-    match &service.host {
-        HostRule::Keep => out.extend_from_slice(x.authority()),
-        HostRule::Endpoint => {
-            out.extend_from_slice(service.endpoints[endpoint as usize].authority().as_bytes());
-        }
-        HostRule::Fixed(name) => out.extend_from_slice(name.as_bytes()),
-    }
+    write_host(out, x, service, &service.endpoints[endpoint as usize]);
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
     write_forwarded(out, x, client);
@@ -88,6 +78,24 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
         Framing::Empty | Framing::UntilClose => {}
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// The target that goes upstream: the path after the filters, and the query as it came.
+pub(crate) fn write_target(out: &mut Vec<u8>, x: &Exchange) {
+    out.extend_from_slice(x.upstream_path());
+    if let Some(query) = x.query {
+        out.push(b'?');
+        out.extend_from_slice(query.of(&x.received));
+    }
+}
+
+/// The host that goes upstream.
+pub(crate) fn write_host(out: &mut Vec<u8>, x: &Exchange, service: &Service, endpoint: &Endpoint) {
+    match &service.host {
+        HostRule::Keep => out.extend_from_slice(x.authority()),
+        HostRule::Endpoint => out.extend_from_slice(endpoint.authority().as_bytes()),
+        HostRule::Fixed(name) => out.extend_from_slice(name.as_bytes()),
+    }
 }
 
 /// `X-Forwarded-For`, `-Proto`, `-Host`: what a trusted peer said of the client stands; to its

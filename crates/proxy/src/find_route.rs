@@ -1,37 +1,52 @@
 //! Phase 2: which route takes the request, and which of its services.
 
 use crate::exchange::{Client, Exchange};
-use crate::plan::{ServiceId, Split, To};
+use crate::plan::{Plan, Route, ServiceId, Split, To};
 use crate::request_key::request_key;
 use crate::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::{Framing, RequestHead};
-use thalweg_route::{FieldLookup, Query};
+use thalweg_route::{FieldLookup, Query, RouteId};
 
 /// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
 pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
-    let fields = Fields { head: &x.request, bytes: &x.received };
     let view = worker.view_for(client);
-    let query = Query {
-        listener: client.door().position(),
+    let (route, service) = take_route(&view.plan, client.door().position(), x, || worker.chance() as u64)?;
+    x.route = view.route(worker.id, route).cloned();
+    x.service = service.and_then(|service| view.service(service)).cloned();
+    x.route.clone().map_or(Ok(()), |route| bound(route.route(), x))
+}
+
+/// The route that takes a request, and its service, or the one drawn of several: for workers, and for `explain`, which has
+/// a plan and no worker. `chance` is asked where a split leaves it open.
+pub(crate) fn take_route(
+    plan: &Plan,
+    listener: u16,
+    x: &Exchange,
+    chance: impl FnOnce() -> u64,
+) -> Result<(RouteId, Option<ServiceId>), Fault> {
+    let found = with_query(x, listener, |query| plan.table.find(query));
+    let Some((found, route)) = found.and_then(|found| Some((found, plan.route(Some(found))?))) else {
+        return Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request"));
+    };
+    let service = match &route.to {
+        To::Service(service) => Some(*service),
+        To::Split(split) => draw(split, x, chance),
+    };
+    Ok((found, service))
+}
+
+/// Asks something of the table about the request.
+pub(crate) fn with_query<T>(x: &Exchange, listener: u16, ask: impl FnOnce(&Query<'_>) -> T) -> T {
+    ask(&Query {
+        listener,
         host: x.host(),
         path: x.path.of(&x.received),
         query: x.query.map(|span| span.of(&x.received)).unwrap_or_default(),
         method: x.request.method_text.of(&x.received),
         client: x.client_ip,
-        fields: &fields,
-    };
-    let found = view.plan.table.find(&query).and_then(|found| view.route(worker.id, found));
-    x.route = found.cloned();
-    let Some(route) = x.route() else {
-        return Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request"));
-    };
-    let service = match &route.to {
-        To::Service(service) => Some(*service),
-        To::Split(split) => draw(split, x, || worker.chance() as u64),
-    };
-    x.service = service.and_then(|service| view.service(service)).cloned();
-    bound(x)
+        fields: &Fields { head: &x.request, bytes: &x.received },
+    })
 }
 
 /// One of the services, as often as its weight says: by the key where there is one, which so stays with
@@ -50,12 +65,9 @@ fn draw(split: &Split, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<Ser
 }
 
 /// What the route allows: time for the whole exchange, and bytes of body where they are declared.
-fn bound(x: &mut Exchange) -> Result<(), Fault> {
-    let Some((timeouts, limits)) = x.route().map(|route| (route.timeouts, route.limits)) else {
-        return Ok(());
-    };
-    x.ends_at = timeouts.request.and_then(|time| x.started.checked_add(time));
-    match (x.framing, limits.max_body) {
+pub(crate) fn bound(route: &Route, x: &mut Exchange) -> Result<(), Fault> {
+    x.ends_at = route.timeouts.request.and_then(|time| x.started.checked_add(time));
+    match (x.framing, route.limits.max_body) {
         (Framing::Length(length), Some(most)) if length > most => {
             Err(Fault::request(413, "the request body is larger than allowed"))
         }

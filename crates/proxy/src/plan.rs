@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::limits;
 use thalweg_filter::Filter;
-use thalweg_route::Table;
+use thalweg_http::HeadLimits;
+use thalweg_route::{RouteId, Table};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
 
 /// The position of a service in [`Plan::services`].
@@ -50,6 +51,20 @@ impl Plan {
 }
 
 impl Plan {
+    /// The route that the table has found.
+    pub fn route(&self, found: Option<RouteId>) -> Option<&Route> {
+        self.routes.get(found?.0 as usize)
+    }
+
+    /// Bounds on a request head, for the parser.
+    pub(crate) fn head_limits(&self) -> HeadLimits {
+        HeadLimits {
+            line: limits::REQUEST_LINE.min(self.limits.max_head),
+            head: self.limits.max_head,
+            fields: self.limits.max_fields,
+        }
+    }
+
     /// The longest time without a byte that any connection may have to bear.
     pub fn longest_silence(&self) -> Duration {
         let routes = self.routes.iter().flat_map(|route| [route.timeouts.idle, route.timeouts.first_byte]);
@@ -101,6 +116,8 @@ pub struct Route {
     pub name: Arc<str>,
     /// What it matches, for people: `shop.example.com /products/* GET`.
     pub matches: Arc<str>,
+    /// Some of its conditions on fields or parameters came from the environment: they are never shown.
+    pub conceals: bool,
     /// In order.
     pub filters: Arc<[Box<dyn Filter>]>,
     /// Where the request goes.

@@ -16,7 +16,7 @@ const NUMBER: usize = 16;
 const SIGNATURE: usize = 32;
 
 /// The endpoint that the request's cookie names, by [`thalweg_upstream::Standing::id`].
-pub(crate) fn kept_at(policy: &StickyPolicy, x: &Exchange) -> Option<u64> {
+pub(crate) fn kept_at(policy: &StickyPolicy, service: &str, x: &Exchange) -> Option<u64> {
     let value = cookie(x, &policy.cookie)?;
     let (number, signature) = value.split_at_checked(NUMBER)?;
     if signature.len() != SIGNATURE {
@@ -27,7 +27,6 @@ pub(crate) fn kept_at(policy: &StickyPolicy, x: &Exchange) -> Option<u64> {
     for (byte, digits) in given.iter_mut().zip(signature.chunks(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
-    let service = &x.service()?.state.service.name;
     signer(policy, service, id).verify_truncated_left(&given).ok()?;
     Some(id)
 }
@@ -36,7 +35,7 @@ pub(crate) fn kept_at(policy: &StickyPolicy, x: &Exchange) -> Option<u64> {
 pub(crate) fn note_kept(x: &mut Exchange, service: &Service, visit: &Visit) {
     let Some(policy) = &service.sticky else { return };
     let id = visit.standing.id;
-    x.keep_at = NonZeroU64::new(id).filter(|_| kept_at(policy, x) != Some(id));
+    x.keep_at = NonZeroU64::new(id).filter(|_| kept_at(policy, &service.name, x) != Some(id));
 }
 
 /// Writes the cookie, if the client is to get one.

@@ -10,7 +10,6 @@ use crate::plan::{Plan, Route, ServiceId};
 use std::cell::{OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use thalweg_core::limits;
 use thalweg_http::HeadLimits;
 use thalweg_observe::{EndpointMeters, Gauge, Registry, RouteMeters, ServiceMeters};
 use thalweg_route::RouteId;
@@ -158,11 +157,7 @@ impl PlanView {
         Self {
             services: services.collect(),
             routes: current.routes.iter().map(|_| OnceCell::new()).collect(),
-            head_limits: HeadLimits {
-                line: limits::REQUEST_LINE.min(plan.limits.max_head),
-                head: plan.limits.max_head,
-                fields: plan.limits.max_fields,
-            },
+            head_limits: plan.head_limits(),
             plan,
             current,
         }

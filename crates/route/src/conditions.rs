@@ -11,9 +11,13 @@ use crate::request::Query;
 use crate::table::{RouteId, RouteMatch};
 use crate::value::FieldMatch;
 
-/// Why a route whose host and path match does not take the request: the first condition that failed.
+/// Why a route does not take the request: the first condition that failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Miss {
+    /// None of the route's hosts matches. A candidate never misses by this.
+    Host,
+    /// The path does not match. A candidate never misses by this either.
+    Path,
     /// The request came in on a listener that the route does not name.
     Listener,
     /// The route does not name the method.
@@ -29,6 +33,8 @@ pub enum Miss {
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Host => f.write_str("the host is not one of the route's"),
+            Self::Path => f.write_str("the path is not the route's"),
             Self::Listener => f.write_str("the listener is not one of the route's"),
             Self::Method => f.write_str("the method is not one of the route's"),
             Self::Client => f.write_str("the client is in none of the route's networks"),

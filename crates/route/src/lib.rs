@@ -32,16 +32,19 @@ pub mod request;
 pub mod table;
 pub mod value;
 
+mod advantage;
 mod candidates;
 mod clients;
 mod conditions;
 mod edges;
 mod hosts;
 mod level;
+mod near;
 mod precedence;
 mod shapes;
 mod tree;
 
+pub use advantage::Advantage;
 pub use candidates::Candidate;
 pub use conditions::Miss;
 pub use host::HostPattern;

@@ -9,7 +9,7 @@ use crate::table::RouteMatch;
 
 /// The kind of a route's path condition. The order of the variants is the precedence.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum PathKind {
+pub(crate) enum PathKind {
     Exact,
     Prefix,
     Pattern,
@@ -21,14 +21,14 @@ enum PathKind {
 /// The place of a route; the order of the fields is the order of the rules.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Precedence {
-    path: PathKind,
+    pub path: PathKind,
     /// Bytes of a prefix, literal segments of a pattern.
-    literal: Reverse<usize>,
-    takes_rest: bool,
-    any_method: bool,
-    headers: Reverse<usize>,
-    query: Reverse<usize>,
-    position: usize,
+    pub literal: Reverse<usize>,
+    pub takes_rest: bool,
+    pub any_method: bool,
+    pub headers: Reverse<usize>,
+    pub query: Reverse<usize>,
+    pub position: usize,
 }
 
 impl Precedence {

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use thalweg_route::{
-    FieldLookup, FieldMatch, HostPattern, PathPattern, Query, RouteMatch, Segment, Table, ValueMatch,
+    FieldLookup, FieldMatch, HostPattern, PathPattern, Query, RouteId, RouteMatch, Segment, Table, ValueMatch,
 };
 
 const HOST_PATTERNS: &[&str] =
@@ -223,6 +223,21 @@ proptest! {
             prop_assert_eq!(found, oracle(&routes, request), "{:?}", request);
             let explained = table.candidates(&asked).find(|c| c.outcome.is_ok()).map(|c| c.id.0);
             prop_assert_eq!(found, explained);
+            let mut listed: Vec<RouteId> = Vec::new();
+            for candidate in table.candidates(&asked) {
+                if !listed.contains(&candidate.id) {
+                    listed.push(candidate.id);
+                }
+            }
+            for pair in listed.windows(2) {
+                prop_assert!(table.advantage(pair[0], pair[1], asked.host).is_some(), "{:?}", pair);
+                prop_assert!(table.advantage(pair[1], pair[0], asked.host).is_none(), "{:?}", pair);
+            }
+            let (excluded, all) = table.excluded(&asked, usize::MAX);
+            prop_assert_eq!(excluded.len(), all);
+            listed.extend(excluded.iter().map(|candidate| candidate.id));
+            listed.sort_unstable();
+            prop_assert_eq!(listed, (0..routes.len() as u32).map(RouteId).collect::<Vec<_>>());
             for route in &routes {
                 if let Some(path) = &route.path {
                     let fits = path_rank(Some(path), &request.path).is_some();

@@ -8,6 +8,7 @@ mod admin;
 mod checks;
 mod configuration;
 mod endpoints;
+mod explain;
 mod files;
 mod keeper;
 mod overlay;

@@ -4,6 +4,7 @@ mod audit;
 mod bodies;
 mod config;
 mod endpoints;
+mod explain;
 mod listeners;
 mod requests;
 mod sample;

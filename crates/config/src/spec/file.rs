@@ -5,6 +5,7 @@ use super::route::RouteSpec;
 use super::secret::SecretSpec;
 use super::service::{RetrySpec, ServiceSpec, TimeoutsSpec};
 use super::spanned::{ListSpec, NamedSpec, Spanned};
+use super::test_case::TestSpec;
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
 use super::webhook::WebhookSpec;
 use serde::Deserialize;
@@ -43,6 +44,8 @@ pub struct FileSpec {
     pub services: NamedSpec<ServiceSpec>,
     /// Who is told when something happens.
     pub webhooks: ListSpec<WebhookSpec>,
+    /// Requests and what must become of them: checked before the configuration is used.
+    pub tests: ListSpec<TestSpec>,
 }
 
 /// `admin:`

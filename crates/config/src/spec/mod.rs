@@ -15,6 +15,7 @@ mod spanned;
 mod statuses;
 mod switch;
 mod target;
+mod test_case;
 mod unavailable;
 mod values;
 mod webhook;
@@ -35,6 +36,7 @@ pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;
 pub use switch::SwitchSpec;
 pub use target::{PartSpec, SplitSpec, ToItemSpec, ToSpec};
+pub use test_case::{ExpectSpec, LongRequestSpec, RequestSpec, TestSpec};
 pub use values::{AutoSizeSpec, AutoSpec, DurationSpec, OneOrMoreSpec, PercentSpec, SizeSpec, TenthsSpec};
 pub use webhook::WebhookSpec;
 

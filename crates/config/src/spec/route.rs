@@ -61,11 +61,11 @@ pub enum FieldSpec {
     /// Written as a string: exactly this.
     Exact(String),
     /// `{ prefix: … }`
-    Prefix(String),
+    Prefix(Spanned<String>),
     /// `{ suffix: … }`
-    Suffix(String),
+    Suffix(Spanned<String>),
     /// `{ contains: … }`
-    Contains(String),
+    Contains(Spanned<String>),
     /// `{ regex: … }`, for the whole value.
     Regex(Spanned<String>),
     /// `{ present: true }`, or that it is absent: `{ present: false }`.
@@ -81,6 +81,18 @@ enum RuleSpec {
     Contains,
     Regex,
     Present,
+}
+
+impl FieldSpec {
+    /// Whether a value in it came from the environment. That of the short form has its place outside.
+    pub fn is_filled(&self) -> bool {
+        match self {
+            Self::Prefix(text) | Self::Suffix(text) | Self::Contains(text) | Self::Regex(text) => {
+                text.span.filled
+            }
+            Self::Exact(_) | Self::Present(_) => false,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for FieldSpec {

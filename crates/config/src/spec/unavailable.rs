@@ -25,7 +25,6 @@ macro_rules! rows {
 const ROWS: &[Row] = rows! {
     "include";
     "route_sources";
-    "tests";
     "admin"."tls";
     "listeners"."*"."tls";
     "listeners"."*"."http3";
@@ -40,6 +39,9 @@ const ROWS: &[Row] = rows! {
     "routes"."*"."to"."sealed", above 1;
     "services"."*"."health"."grpc";
     "services"."*"."discover";
+    "tests"."*"."expect"."headers_added";
+    "tests"."*"."expect"."headers_removed";
+    "tests"."*"."expect"."redirect";
 };
 
 /// Reports every such key and adds what cannot be read without it to `pruned`.

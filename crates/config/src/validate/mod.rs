@@ -14,6 +14,7 @@ mod services;
 mod settings;
 mod statuses;
 mod targets;
+mod test_cases;
 mod webhooks;
 
 pub(crate) use limits::Bounds;
@@ -22,6 +23,7 @@ pub(crate) use routes::{Names, route};
 pub(crate) use services::{Deadlines, Retries, Surroundings, inline, services};
 pub(crate) use settings::{client_timeouts, limits, requests, settings, shutdown, trusted_proxies};
 pub(crate) use targets::{Part, Target};
+pub(crate) use test_cases::{Known, run_tests, tests};
 
 use crate::diagnose::{Problems, SpecError};
 use crate::source::Span;

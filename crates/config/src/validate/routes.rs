@@ -182,9 +182,9 @@ fn fields(specs: &NamedSpec<Spanned<FieldSpec>>, headers: bool, problems: &mut P
         }
         let value = match &spec.value {
             FieldSpec::Exact(text) => ValueMatch::Exact(text.clone()),
-            FieldSpec::Prefix(text) => ValueMatch::Prefix(text.clone()),
-            FieldSpec::Suffix(text) => ValueMatch::Suffix(text.clone()),
-            FieldSpec::Contains(text) => ValueMatch::Contains(text.clone()),
+            FieldSpec::Prefix(text) => ValueMatch::Prefix(text.value.clone()),
+            FieldSpec::Suffix(text) => ValueMatch::Suffix(text.value.clone()),
+            FieldSpec::Contains(text) => ValueMatch::Contains(text.value.clone()),
             FieldSpec::Present(true) => ValueMatch::Present,
             FieldSpec::Present(false) => ValueMatch::Absent,
             FieldSpec::Regex(text) => match Regex::parse(text) {

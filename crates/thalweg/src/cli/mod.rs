@@ -36,14 +36,14 @@ enum Verb {
     Run(run::RunArgs),
     /// Check a configuration file and say everything that is wrong with it
     Check(check::CheckArgs),
+    /// Say which route takes a request, why the others do not, and where it goes
+    Explain(explain::ExplainArgs),
     /// Try it: sample services, a proxy in front of them, and URLs to open
     Demo(demo::DemoArgs),
     /// Say whether the running proxy is ready for traffic
     Health(AdminArgs),
     /// Have the running proxy finish what it does and end
     Stop(AdminArgs),
-    /// Say what was decided about a request, and what came of it
-    Explain(explain::ExplainArgs),
     /// List what can be named in a configuration
     List(list::ListArgs),
     /// Print the version
@@ -56,10 +56,10 @@ impl Cli {
         match self.verb {
             Verb::Run(args) => run::run(&args),
             Verb::Check(args) => check::check(&args),
+            Verb::Explain(args) => explain::explain(&args),
             Verb::Demo(args) => demo::demo(&args),
             Verb::Health(args) => health::health(&args),
             Verb::Stop(args) => stop::stop(&args),
-            Verb::Explain(args) => explain::explain(&args),
             Verb::List(args) => list::list(&args),
             Verb::Version(args) => version::version(&args),
         }

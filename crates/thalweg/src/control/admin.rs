@@ -18,6 +18,7 @@ use thalweg_admin::{
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
 use thalweg_observe::{Registry, Series};
+use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 use thalweg_proxy::{Fleet, Plan, StartError};
 use tokio::sync::Notify;
 
@@ -254,6 +255,10 @@ impl Control for Shared {
 
     fn routes(&self) -> Vec<RouteStatus> {
         self.list_routes()
+    }
+
+    fn explain(&self, question: &Question, all: bool) -> Result<Explanation, Unaskable> {
+        self.tell(question, all)
     }
 
     fn add_endpoint(

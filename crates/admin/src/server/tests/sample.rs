@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::control::*;
 use crate::events::Events;
+use thalweg_proxy::explain::{Explanation, Outcome, Question, SeenRequest, Unaskable};
 
 /// The proxy.
 pub(in crate::server) struct Sample {
@@ -115,6 +116,32 @@ impl Control for Sample {
             descriptors: DescriptorStatus { used: None, limit: 1024 },
             services: ServicesSummary::of(&self.services().services),
         }
+    }
+
+    fn explain(&self, question: &Question, all: bool) -> Result<Explanation, Unaskable> {
+        if question.listener.as_deref() == Some("nowhere") {
+            let message = "no listener `nowhere`".into();
+            return Err(Unaskable {
+                part: "listener",
+                message,
+                help: Some("the listeners are `web`".into()),
+            });
+        }
+        Ok(Explanation {
+            request: SeenRequest {
+                method: question.method.clone(),
+                url: question.url.clone(),
+                host: "a.test".into(),
+                path: "/".into(),
+                query: None,
+                client: question.from.map(|from| from.to_string()).unwrap_or_default(),
+                listener: format!("{:?} {all}", question.headers),
+            },
+            route: None,
+            other_routes: Vec::new(),
+            more_routes: 0,
+            outcome: Outcome::Answered { status: 404, fault: "destination_not_found", detail: "no route" },
+        })
     }
 
     fn alive(&self) -> Result<(), String> {

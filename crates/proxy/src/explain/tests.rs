@@ -1,0 +1,259 @@
+use super::*;
+use crate::plan::{
+    ClientTimeouts, Limits, ListenAddress, Listener, Route, RouteLimits, ServiceId, Shutdown, Split,
+    Timeouts, To,
+};
+use std::sync::Arc;
+use thalweg_filter::FilterSpec;
+use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteMatch, Table, ValueMatch};
+use thalweg_upstream::{Address, Endpoint, EndpointLimits, Mode, Service};
+
+fn endpoint(url: &str) -> Endpoint {
+    Endpoint {
+        url: url.into(),
+        address: Address::Socket(url.strip_prefix("http://").unwrap().parse().unwrap()),
+        weight: 1,
+        tier: 0,
+        mode: Mode::Ready,
+        limits: EndpointLimits::default(),
+    }
+}
+
+fn service(name: &str, urls: &[&str]) -> Arc<Service> {
+    let endpoints = urls.iter().map(|url| endpoint(url)).collect();
+    Arc::new(Service { name: name.into(), endpoints, ..Service::default() })
+}
+
+fn route(name: &str, to: To) -> Route {
+    Route {
+        name: name.into(),
+        matches: name.into(),
+        conceals: false,
+        filters: Arc::new([]),
+        to,
+        timeouts: Timeouts::default(),
+        limits: RouteLimits::default(),
+    }
+}
+
+fn listener(name: &str, address: &str) -> Listener {
+    Listener {
+        name: name.into(),
+        address: ListenAddress::Tcp { address: address.parse().unwrap(), dual_stack: false },
+        max_connections: None,
+        defer_accept: true,
+    }
+}
+
+/// A shop: `products` strips its prefix, `beta` asks for a header, `canary` is split, `inner` has its own listener.
+fn plan() -> Plan {
+    let strip: Arc<[_]> = Arc::new([strip_prefix("/products")]);
+    let host = || vec![HostPattern::parse("shop.example.com").unwrap()];
+    let path = |text| Some(PathPattern::parse(text).unwrap());
+    let beta = FieldMatch { name: "X-Beta".into(), value: ValueMatch::Exact("on".into()) };
+    let parts = vec![(ServiceId(0), 95), (ServiceId(1), 5)];
+    let matches = [
+        RouteMatch { hosts: host(), path: path("/products/*"), ..RouteMatch::default() },
+        RouteMatch { hosts: host(), path: path("/products/*"), headers: vec![beta], ..RouteMatch::default() },
+        RouteMatch { path: path("/canary"), methods: vec!["GET".into()], ..RouteMatch::default() },
+        RouteMatch { path: path("/inner"), listeners: vec![1], ..RouteMatch::default() },
+    ];
+    Plan {
+        listeners: vec![listener("web", "127.0.0.1:8080"), listener("inner", "127.0.0.1:8081")],
+        table: Table::build(&matches).unwrap().into(),
+        routes: vec![
+            Route { filters: strip, ..route("products", To::Service(ServiceId(0))) },
+            route("beta", To::Service(ServiceId(1))),
+            route("canary", To::Split(Split { parts, key: None })),
+            route("inner", To::Service(ServiceId(0))),
+        ],
+        services: vec![
+            service("a", &["http://10.0.0.1:80", "http://10.0.0.2:80"]),
+            service("b", &["http://10.0.0.3:80"]),
+        ],
+        requests: crate::plan::RequestsPolicy::default(),
+        trusted_proxies: vec!["10.9.0.0/16".parse().unwrap()],
+        limits: Limits::default(),
+        client_timeouts: ClientTimeouts::default(),
+        shutdown: Shutdown::default(),
+    }
+}
+
+fn strip_prefix(prefix: &str) -> Box<dyn thalweg_filter::Filter> {
+    use serde::Deserialize;
+    use serde::de::value::{Error, MapDeserializer};
+    let written = MapDeserializer::<_, Error>::new([("strip_prefix", prefix)].into_iter());
+    FilterSpec::deserialize(serde::de::value::MapAccessDeserializer::new(written)).unwrap().build().unwrap()
+}
+
+fn ask(line: &str) -> Question {
+    Question::from_line(line).unwrap()
+}
+
+fn told(question: &Question) -> Explanation {
+    explain(&plan(), question, false, None).unwrap()
+}
+
+fn why(explanation: &Explanation, route: &str) -> String {
+    let found = explanation.other_routes.iter().find(|other| other.name == route);
+    found.unwrap_or_else(|| panic!("{route} in {explanation}")).because.to_string()
+}
+
+#[test]
+fn says_who_takes_a_request_and_why_the_others_do_not() {
+    let told = told(&ask("GET https://Shop.Example.com/a/../products/42?x=1"));
+    assert_eq!(
+        (told.request.host.as_str(), told.request.path.as_str()),
+        ("shop.example.com", "/products/42")
+    );
+    let route = told.route.as_ref().unwrap();
+    assert_eq!(route.name, "products");
+    assert_eq!(
+        route.filters,
+        [FilterStep { name: "strip_prefix".into(), before: "/products/42".into(), after: "/42".into() }]
+    );
+    assert_eq!(
+        told.outcome,
+        Outcome::Forwarded {
+            service: Some("a".into()),
+            target: "/42?x=1".into(),
+            host: Some("shop.example.com".into())
+        }
+    );
+    assert_eq!(why(&told, "beta"), "header `X-Beta` is missing, expected `on`");
+    assert_eq!(why(&told, "canary"), "path is `/products/42`, not `/canary`");
+    let mut question = ask("GET https://shop.example.com/products/42");
+    question.headers.push(Question::field("x-beta: off").unwrap());
+    assert_eq!(why(&self::told(&question), "beta"), "header `X-Beta` is `off`, not `on`");
+    question.headers[0].1 = "on".into();
+    let told = self::told(&question);
+    assert_eq!(why(&told, "products"), "it would, but `beta` goes before it: it has more header conditions");
+}
+
+#[test]
+fn the_listener_is_named_or_the_one_of_the_port() {
+    assert_eq!(told(&ask("GET http://h:8081/inner")).route.unwrap().name, "inner");
+    let told = told(&ask("GET http://h:8080/inner"));
+    assert_eq!(why(&told, "inner"), "listener is `web`, not `inner`");
+    assert_eq!(
+        told.outcome,
+        Outcome::Answered {
+            status: 404,
+            fault: "destination_not_found",
+            detail: "no route matches the request"
+        }
+    );
+    let named = Question { listener: Some("inner".into()), ..ask("GET /inner") };
+    assert_eq!(self::told(&named).route.unwrap().name, "inner");
+    let unknown = Question { listener: Some("outer".into()), ..ask("GET /inner") };
+    assert_eq!(explain(&plan(), &unknown, false, None).unwrap_err().part, "listener");
+}
+
+#[test]
+fn a_split_by_chance_names_all_its_services_and_shares() {
+    let told = told(&ask("GET /canary"));
+    assert!(matches!(&told.outcome, Outcome::Forwarded { service: None, .. }), "{told}");
+    let shares: Vec<_> = told.route.unwrap().services.iter().map(|part| (part.share, part.chosen)).collect();
+    assert_eq!(shares, [(95.0, None), (5.0, None)]);
+    assert_eq!(decide(&plan(), &ask("GET /canary")).unwrap().services, [ServiceId(0), ServiceId(1)]);
+}
+
+#[test]
+fn a_split_by_key_says_which_part_it_is() {
+    let mut plan = plan();
+    let To::Split(split) = &mut plan.routes[2].to else { panic!("a split") };
+    split.key = Some(thalweg_upstream::HashKey::Header("x-user".into()));
+    let mut question = ask("GET /canary");
+    question.headers.push(("X-User".into(), "7".into()));
+    let told = explain(&plan, &question, false, None).unwrap();
+    let route = told.route.unwrap();
+    assert_eq!(route.split_by.as_deref(), Some("header x-user"));
+    assert_eq!(route.services.iter().filter(|part| part.chosen == Some(true)).count(), 1);
+    assert_eq!(decide(&plan, &question).unwrap().services.len(), 1);
+}
+
+#[test]
+fn a_refusal_before_routing_is_an_outcome() {
+    for (line, status) in
+        [("GET http://h/a//../../../b", 400), ("TRACE http://h/", 405), ("GET http://h_h:x/", 400)]
+    {
+        let told = told(&ask(line));
+        assert!(told.route.is_none() && told.other_routes.is_empty(), "{told}");
+        assert!(matches!(told.outcome, Outcome::Answered { status: s, .. } if s == status), "{told}");
+    }
+    let mut question = ask("POST /products/1");
+    question.headers = vec![("Expect".into(), "tea".into())];
+    assert!(matches!(told(&question).outcome, Outcome::Answered { status: 417, .. }));
+}
+
+#[test]
+fn the_client_is_seen_through_trusted_proxies() {
+    let from = |ip: &str| Question {
+        from: Some(ip.parse().unwrap()),
+        headers: vec![("X-Forwarded-For".into(), "192.0.2.7, 10.9.1.1".into())],
+        ..ask("GET /canary")
+    };
+    assert_eq!(told(&from("10.9.0.1")).request.client, "192.0.2.7");
+    assert_eq!(told(&from("192.0.2.9")).request.client, "192.0.2.9");
+}
+
+#[test]
+fn what_no_client_could_send_is_not_asked() {
+    let mut field = ask("GET /");
+    field.headers.push(("a b".into(), "1".into()));
+    let mut value = ask("GET /");
+    value.headers.push(("a".into(), "1\r\nb: 2".into()));
+    let mut method = ask("GET /");
+    method.method = "G T".into();
+    let mut url = ask("GET /");
+    url.url = "/a b".into();
+    for (question, part) in [(field, "header"), (value, "header"), (method, "method"), (url, "url")] {
+        assert_eq!(decide(&plan(), &question).unwrap_err().part, part);
+    }
+    for line in ["", "GET", "GET / HTTP/1.1", "/"] {
+        assert!(Question::from_line(line).is_err(), "{line}");
+    }
+    for url in ["ftp://h/", "http://", "http://u:p@h/"] {
+        assert_eq!(decide(&plan(), &ask(&format!("GET {url}"))).unwrap_err().part, "url", "{url}");
+    }
+}
+
+#[test]
+fn conditions_from_the_environment_are_not_shown() {
+    let mut plan = plan();
+    plan.routes[1].conceals = true;
+    let told = explain(&plan, &ask("GET http://shop.example.com/products/1"), false, None).unwrap();
+    assert_eq!(why(&told, "beta"), "header `X-Beta` is missing, expected a value from the environment");
+}
+
+#[test]
+fn long_lists_are_cut_and_counted() {
+    let mut plan = plan();
+    let matches: Vec<_> = (0..1000)
+        .map(|n| RouteMatch {
+            path: Some(PathPattern::parse(&format!("/r/{n}")).unwrap()),
+            ..RouteMatch::default()
+        })
+        .collect();
+    plan.table = Table::build(&matches).unwrap().into();
+    plan.routes = (0..1000).map(|n| route(&format!("r{n}"), To::Service(ServiceId(0)))).collect();
+    let told = explain(&plan, &ask("GET /r/7"), false, None).unwrap();
+    assert_eq!((told.other_routes.len(), told.more_routes), (5, 994));
+    let told = explain(&plan, &ask("GET /r/7"), true, None).unwrap();
+    assert_eq!((told.other_routes.len(), told.more_routes), (999, 0));
+}
+
+#[test]
+fn the_running_proxy_says_how_endpoints_stand() {
+    let live = |service: &str, at: usize| {
+        (service == "a" && at == 0).then(|| EndpointNow {
+            state: "ejected".into(),
+            cause: "5 failures".into(),
+            in_flight: 3,
+        })
+    };
+    let told = explain(&plan(), &ask("GET http://shop.example.com/products/1"), false, Some(&live)).unwrap();
+    let text = told.to_string();
+    assert!(text.contains("http://10.0.0.1:80  weight 1, ejected (5 failures), 3 under way\n"), "{text}");
+    assert!(text.contains("http://10.0.0.2:80  weight 1\n"), "{text}");
+}

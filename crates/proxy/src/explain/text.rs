@@ -1,0 +1,145 @@
+//! An [`Explanation`] as text: the outcome first, then how it came to be. Legible without colour.
+
+use super::explanation::{EndpointSeen, Explanation, Outcome, ServicePart, TakenRoute};
+use std::fmt::{self, Write as _};
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seen = &self.request;
+        let query = seen.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+        match seen.path.is_empty() {
+            true => write!(f, "{} {}", seen.method, seen.url)?,
+            false => write!(f, "{} {}{}{query}", seen.method, seen.host, seen.path)?,
+        }
+        writeln!(f, "  (listener {}, client {})", seen.listener, seen.client)?;
+        writeln!(f, "{}", self.summary())?;
+        if let Some(route) = &self.route {
+            write_route(f, route)?;
+        }
+        write_others(f, self)
+    }
+}
+
+impl Explanation {
+    /// What becomes of the request, in one line.
+    pub fn summary(&self) -> String {
+        match &self.outcome {
+            Outcome::Forwarded { service, target, host } => {
+                let to = match service {
+                    Some(service) => format!("`{service}`"),
+                    None => "one of its services, by weight,".to_owned(),
+                };
+                let host = host.as_ref().map_or("the host of the endpoint", |host| host);
+                format!("goes to {to} as {} {target} with Host: {host}", self.request.method)
+            }
+            Outcome::Answered { status, fault, detail } => {
+                format!("is answered {status} by the proxy: {detail} ({fault})")
+            }
+        }
+    }
+}
+
+fn write_route(f: &mut fmt::Formatter<'_>, route: &TakenRoute) -> fmt::Result {
+    writeln!(f, "\nroute `{}`: {}", route.name, route.matches)?;
+    for filter in &route.filters {
+        match filter.before == filter.after {
+            true => writeln!(f, "  {}: changes nothing", filter.name)?,
+            false => writeln!(f, "  {}: {} -> {}", filter.name, filter.before, filter.after)?,
+        }
+    }
+    let times = &route.timeouts;
+    let request = times.request_ms.map(|ms| format!(", in all {}", time(ms))).unwrap_or_default();
+    writeln!(
+        f,
+        "  timeouts: connect {}, first byte {}, idle {}{request}",
+        time(times.connect_ms),
+        time(times.first_byte_ms),
+        time(times.idle_ms)
+    )?;
+    if let Some(bytes) = route.limits.max_body {
+        writeln!(f, "  body: at most {bytes} bytes")?;
+    }
+    if let Some(most) = route.limits.max_in_flight {
+        writeln!(f, "  exchanges under way: at most {most}")?;
+    }
+    if let Some(key) = &route.split_by {
+        writeln!(f, "  split by {key}")?;
+    }
+    route.services.iter().try_for_each(|part| write_service(f, part))
+}
+
+fn write_service(f: &mut fmt::Formatter<'_>, part: &ServicePart) -> fmt::Result {
+    write!(f, "\nservice `{}`", part.name)?;
+    if let Some(weight) = part.weight {
+        write!(f, " (weight {weight}, {} %)", part.share)?;
+    }
+    match part.chosen {
+        Some(false) => return writeln!(f, ": not this request"),
+        _ => write!(f, ": {}", part.balance)?,
+    }
+    if let Some(key) = &part.key {
+        write!(f, " by {key}")?;
+    }
+    let retry = &part.retry;
+    match retry.attempts {
+        1 => write!(f, ", 1 attempt")?,
+        n => write!(f, ", up to {n} attempts (budget {} %)", retry.budget_percent)?,
+    }
+    if let Some(ms) = retry.per_try_ms {
+        write!(f, " of {} each", time(ms))?;
+    }
+    if let Some(ms) = retry.hedge_after_ms {
+        write!(f, ", a copy after {}", time(ms))?;
+    }
+    if let Some(most) = part.max_in_flight {
+        write!(f, ", at most {most} under way")?;
+    }
+    f.write_char('\n')?;
+    if let Some(url) = &part.sticky_to {
+        writeln!(f, "  the cookie names {url}")?;
+    }
+    let width = part.endpoints.iter().map(|endpoint| endpoint.url.len()).max().unwrap_or(0);
+    part.endpoints.iter().try_for_each(|endpoint| write_endpoint(f, endpoint, width))?;
+    match part.more_endpoints {
+        0 => Ok(()),
+        more => writeln!(f, "  and {more} more endpoints"),
+    }
+}
+
+fn write_endpoint(f: &mut fmt::Formatter<'_>, endpoint: &EndpointSeen, width: usize) -> fmt::Result {
+    write!(f, "  {:width$}  weight {}", endpoint.url, endpoint.weight)?;
+    if endpoint.tier > 0 {
+        write!(f, ", tier {}", endpoint.tier)?;
+    }
+    if let Some(state) = &endpoint.state {
+        write!(f, ", {state}")?;
+    }
+    if let Some(cause) = &endpoint.cause {
+        write!(f, " ({cause})")?;
+    }
+    if let Some(number) = endpoint.in_flight {
+        write!(f, ", {number} under way")?;
+    }
+    f.write_char('\n')
+}
+
+fn write_others(f: &mut fmt::Formatter<'_>, explanation: &Explanation) -> fmt::Result {
+    if explanation.other_routes.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\nroutes that do not take it")?;
+    for other in &explanation.other_routes {
+        writeln!(f, "  `{}`: {}", other.name, other.because)?;
+    }
+    match explanation.more_routes {
+        0 => Ok(()),
+        more => writeln!(f, "  and {more} more (--all lists them)"),
+    }
+}
+
+fn time(ms: u64) -> String {
+    match ms % 1000 {
+        0 => format!("{}s", ms / 1000),
+        _ => format!("{ms}ms"),
+    }
+}

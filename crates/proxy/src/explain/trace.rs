@@ -1,0 +1,115 @@
+//! The phases of an exchange, run on a question: what they decided, nothing more.
+
+use super::question::Asked;
+use crate::admit::bring_to_normal_form;
+use crate::compose::{check_loop, write_host, write_target};
+use crate::exchange::Exchange;
+use crate::filter_request::apply;
+use crate::find_route::{bound, take_route};
+use crate::owner::Target;
+use crate::plan::{Plan, ServiceId, To};
+use thalweg_core::{Fault, RequestId};
+use thalweg_http::Progress;
+use thalweg_route::RouteId;
+
+/// An exchange that ends where an endpoint would be chosen.
+pub(super) struct Trace {
+    pub(super) x: Exchange,
+    pub(super) listener: u16,
+    pub(super) route: Option<RouteId>,
+    pub(super) service: Option<ServiceId>,
+    /// The filters that ran, each with the path behind it.
+    pub(super) filters: Vec<(&'static str, String)>,
+    /// The service was drawn by chance: another time it may be another one.
+    pub(super) by_chance: bool,
+    /// Why the request is answered by the proxy itself.
+    pub(super) fault: Option<Fault>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The route that takes it; also set where the request is refused afterwards.
+    pub route: Option<RouteId>,
+    /// The services that it may go to: one, or those of a split by chance that have a share. Empty when it is answered here.
+    pub services: Vec<ServiceId>,
+    /// The path that goes upstream, without the query; `None` when it is answered here.
+    pub path: Option<String>,
+    /// The proxy's own answer.
+    pub fault: Option<Fault>,
+}
+
+/// Runs the phases.
+pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
+    let mut x = Exchange::new(Target::Seat(0).into());
+    x.received.extend_from_slice(&asked.bytes);
+    x.client_ip = asked.peer;
+    let (listener, filters) = (asked.listener, Vec::new());
+    let mut trace = Trace { x, listener, route: None, service: None, filters, by_chance: false, fault: None };
+    trace.fault = run(plan, asked, &mut trace).err();
+    trace
+}
+
+fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
+    let Trace { x, route, service, filters, by_chance, .. } = trace;
+    match x.request.parse(&x.received, &plan.head_limits())? {
+        Progress::Complete => {}
+        Progress::Partial => return Err(Fault::request(400, "the request head is not whole")),
+    }
+    bring_to_normal_form(plan, (asked.peer, RequestId::new(0, 0)), x)?;
+    let (found, drawn) = take_route(plan, asked.listener, x, || {
+        *by_chance = true;
+        0
+    })?;
+    (*route, *service) = (Some(found), drawn);
+    if let Some(route) = plan.route(Some(found)) {
+        bound(route, x)?;
+        apply(&route.filters, x, |name, path| filters.push((name, lossy(path))))?;
+    }
+    check_loop(x)
+}
+
+impl Trace {
+    pub(super) fn verdict(&self, plan: &Plan) -> Verdict {
+        let (services, path) = match self.fault {
+            Some(_) => (Vec::new(), None),
+            None => (self.services(plan), Some(lossy(self.x.upstream_path()))),
+        };
+        Verdict { route: self.route, services, path, fault: self.fault }
+    }
+
+    /// The services that the request may go to.
+    pub(super) fn services(&self, plan: &Plan) -> Vec<ServiceId> {
+        match plan.route(self.route).map(|route| &route.to) {
+            Some(To::Split(split)) if self.by_chance => {
+                let with_share = split.parts.iter().filter(|(_, weight)| *weight > 0);
+                with_share.map(|(service, _)| *service).collect()
+            }
+            _ => self.service.into_iter().collect(),
+        }
+    }
+
+    /// The target that goes upstream.
+    pub(super) fn target(&self) -> String {
+        let mut out = Vec::new();
+        write_target(&mut out, &self.x);
+        lossy(&out)
+    }
+
+    /// The host that goes upstream; `None` when it is that of whichever endpoint is chosen.
+    pub(super) fn host(&self, plan: &Plan, service: ServiceId) -> Option<String> {
+        let service = plan.services.get(service.0 as usize)?;
+        let mut hosts = service.endpoints.iter().map(|endpoint| {
+            let mut out = Vec::new();
+            write_host(&mut out, &self.x, service, endpoint);
+            lossy(&out)
+        });
+        let first = hosts.next()?;
+        hosts.all(|host| host == first).then_some(first)
+    }
+}
+
+/// Bytes for people.
+pub(super) fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
