@@ -16,6 +16,7 @@ mod ejection;
 mod endpoint;
 mod endpoint_churn;
 mod endpoints_api;
+mod explain;
 mod failure;
 mod fairness;
 mod flood;

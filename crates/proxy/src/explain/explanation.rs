@@ -84,6 +84,9 @@ pub struct ServicePart {
     /// Whether this request goes to it; absent where chance decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<bool>,
+    /// The `Host` that it gets; absent when it is the authority of whichever endpoint is chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// How an endpoint is chosen.
     pub balance: String,
     /// What of the request decides, for balancers by key: `client_ip`, `header x-user`.
@@ -210,7 +213,7 @@ pub enum Outcome {
         service: Option<String>,
         /// With this target: the path behind the filters, and the query.
         target: String,
-        /// And this `Host`; absent when it is the authority of the endpoint that is chosen.
+        /// And this `Host`; absent when it is not the same for every service and endpoint that may be chosen.
         #[serde(skip_serializing_if = "Option::is_none")]
         host: Option<String>,
     },

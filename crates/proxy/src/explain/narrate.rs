@@ -75,7 +75,7 @@ fn outcome(plan: &Plan, trace: &Trace) -> Outcome {
         return Outcome::Answered { status: fault.status, fault: fault.kind.name(), detail: fault.detail };
     }
     let services = trace.services(plan);
-    let mut hosts = services.iter().map(|service| trace.host(plan, *service));
+    let mut hosts = services.iter().map(|service| trace.host(plan.services.get(service.0 as usize)?));
     let host = hosts.next().flatten();
     let host = host.filter(|host| hosts.all(|other| other.as_ref() == Some(host)));
     let service = match services[..] {
@@ -194,6 +194,7 @@ fn part(
         weight,
         share: (share * 100.0).round() / 100.0,
         chosen,
+        host: trace.host(service),
         balance: service.balance.algorithm.name.to_owned(),
         key: service.balance.key.as_ref().map(key),
         sticky_to: sticky_to.map(|endpoint| endpoint.url.to_string()),

@@ -29,8 +29,8 @@ impl Explanation {
                     Some(service) => format!("`{service}`"),
                     None => "one of its services, by weight,".to_owned(),
                 };
-                let host = host.as_ref().map_or("the host of the endpoint", |host| host);
-                format!("goes to {to} as {} {target} with Host: {host}", self.request.method)
+                let host = host.as_ref().map(|host| format!(" with Host: {host}")).unwrap_or_default();
+                format!("goes to {to} as {} {target}{host}", self.request.method)
             }
             Outcome::Answered { status, fault, detail } => {
                 format!("is answered {status} by the proxy: {detail} ({fault})")
@@ -95,6 +95,10 @@ fn write_service(f: &mut fmt::Formatter<'_>, part: &ServicePart) -> fmt::Result 
         write!(f, ", at most {most} under way")?;
     }
     f.write_char('\n')?;
+    match &part.host {
+        Some(host) => writeln!(f, "  gets Host: {host}")?,
+        None => writeln!(f, "  gets the endpoint's own Host")?,
+    }
     if let Some(url) = &part.sticky_to {
         writeln!(f, "  the cookie names {url}")?;
     }

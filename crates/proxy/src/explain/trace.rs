@@ -11,6 +11,7 @@ use crate::plan::{Plan, ServiceId, To};
 use thalweg_core::{Fault, RequestId};
 use thalweg_http::Progress;
 use thalweg_route::RouteId;
+use thalweg_upstream::Service;
 
 /// An exchange that ends where an endpoint would be chosen.
 pub(super) struct Trace {
@@ -97,8 +98,7 @@ impl Trace {
     }
 
     /// The host that goes upstream; `None` when it is that of whichever endpoint is chosen.
-    pub(super) fn host(&self, plan: &Plan, service: ServiceId) -> Option<String> {
-        let service = plan.services.get(service.0 as usize)?;
+    pub(super) fn host(&self, service: &Service) -> Option<String> {
         let mut hosts = service.endpoints.iter().map(|endpoint| {
             let mut out = Vec::new();
             write_host(&mut out, &self.x, service, endpoint);
