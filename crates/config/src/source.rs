@@ -52,6 +52,8 @@ pub struct Source {
     /// Where each line begins.
     lines: Vec<u32>,
     readable: bool,
+    /// Where another file names it.
+    included: Option<Span>,
 }
 
 impl Source {
@@ -95,7 +97,7 @@ impl Sources {
         }
         let starts = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         let lines = std::iter::once(0).chain(starts).map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect();
-        self.files.push(Source { name: name.into(), text, lines, readable: true });
+        self.files.push(Source { name: name.into(), text, lines, readable: true, included: None });
         u16::try_from(self.files.len() - 1).unwrap_or(u16::MAX)
     }
 
@@ -108,6 +110,31 @@ impl Sources {
         file
     }
 
+    /// Notes where another file includes this one.
+    pub(crate) fn set_included(&mut self, file: u16, at: Option<Span>) {
+        if let Some(source) = self.files.get_mut(usize::from(file)) {
+            source.included = at;
+        }
+    }
+
+    /// Where another file includes this one; `None` for the main file.
+    pub fn included_at(&self, file: u16) -> Option<Span> {
+        self.get(file)?.included
+    }
+
+    /// Replaces what stands in a span by `*`, as many bytes as before, so that every other place stays
+    /// where it is. For secrets, which nothing may quote.
+    ///
+    /// # Returns
+    /// What stood there, without quotes, line by line.
+    pub(crate) fn mask(&mut self, span: Span) -> Vec<String> {
+        let Some(source) = self.files.get_mut(usize::from(span.file)) else { return Vec::new() };
+        let Some(text) = source.text.get(span.range()).map(str::to_owned) else { return Vec::new() };
+        let stars: String = text.bytes().map(|b| if b == b'\n' { '\n' } else { '*' }).collect();
+        source.text.replace_range(span.range(), &stars);
+        text.lines().map(|line| line.trim().trim_matches(['"', '\'']).to_owned()).collect()
+    }
+
     /// The file with this number.
     pub fn get(&self, file: u16) -> Option<&Source> {
         self.files.get(usize::from(file))
@@ -116,6 +143,12 @@ impl Sources {
     /// The text of a span; empty when the span does not fit.
     pub fn slice(&self, span: Span) -> &str {
         self.get(span.file).and_then(|source| source.text.get(span.range())).unwrap_or("")
+    }
+
+    /// The line in which a span begins, from 1.
+    pub fn line(&self, span: Span) -> u32 {
+        let line = self.get(span.file).map_or(0, |source| source.line_of(span.start as usize).0);
+        u32::try_from(line).unwrap_or(u32::MAX).saturating_add(1)
     }
 
     /// Where a span begins.

@@ -53,7 +53,7 @@ pub(crate) async fn start(
     loaded: Loaded,
     options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
-    let Loaded { plan, settings, warnings } = loaded;
+    let Loaded { plan, settings, warnings, .. } = loaded;
     show(&warnings, false);
     // From here on a signal means a drain, not the end.
     let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
@@ -153,14 +153,8 @@ fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Ar
 }
 
 fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Result<AdminOptions, String> {
-    let read = |token: Option<&Token>| {
-        let read = token.map(|token| match token {
-            Token::Value(text) => thalweg_admin::Token::new(text),
-            Token::File(path) => thalweg_admin::Token::from_file(path)
-                .map_err(|error| format!("cannot read the admin token {}: {error}", path.display())),
-        });
-        read.transpose()
-    };
+    let read =
+        |token: Option<&Token>| token.map(|token| thalweg_admin::Token::new(token.reveal())).transpose();
     let admin = settings.admin.as_ref();
     Ok(AdminOptions {
         socket,
