@@ -146,8 +146,10 @@ impl Problems {
     pub(crate) fn hide(&mut self, secrets: &[String]) {
         const SHOWN: &str = "***";
         let hide = |text: &mut String| {
-            for secret in secrets.iter().filter(|secret| text.contains(secret.as_str())) {
-                *text = text.replace(secret, SHOWN);
+            for secret in secrets {
+                if text.contains(secret) {
+                    *text = text.replace(secret, SHOWN);
+                }
             }
         };
         for error in self.errors.iter_mut().chain(&mut self.warnings) {

@@ -20,6 +20,8 @@ use thalweg_proxy::plan::Plan;
 
 /// Shortest secret that is taken out of messages too, in bytes: a shorter one is part of common words.
 const HIDDEN: usize = 4;
+/// Most secrets that are looked for in messages.
+const MOST_HIDDEN: usize = 1000;
 
 /// A configuration that can run.
 #[derive(Debug)]
@@ -108,8 +110,9 @@ pub fn check_bytes(name: &str, bytes: &[u8], environment: Environment<'_>) -> Re
         let provenance = Provenance::new(&root, (&sources, &filled), &made.plan, made.filters);
         Some((made.plan, made.settings, provenance))
     });
-    let hidden = masked.into_iter().flat_map(|span| sources.mask(span));
-    let hidden: Vec<String> = hidden.filter(|text| text.len() >= HIDDEN).collect();
+    let mut hidden = sources.mask(&masked);
+    hidden.retain(|text| text.len() >= HIDDEN);
+    hidden.truncate(MOST_HIDDEN);
     problems.hide(&hidden);
     finish(made, problems, sources, secrets.into_inputs())
 }

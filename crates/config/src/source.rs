@@ -122,17 +122,26 @@ impl Sources {
         self.get(file)?.included
     }
 
-    /// Replaces what stands in a span by `*`, as many bytes as before, so that every other place stays
+    /// Replaces what stands in these spans by `*`, as many bytes as before, so that every other place stays
     /// where it is. For secrets, which nothing may quote.
     ///
     /// # Returns
-    /// What stood there, without quotes, line by line.
-    pub(crate) fn mask(&mut self, span: Span) -> Vec<String> {
-        let Some(source) = self.files.get_mut(usize::from(span.file)) else { return Vec::new() };
-        let Some(text) = source.text.get(span.range()).map(str::to_owned) else { return Vec::new() };
-        let stars: String = text.bytes().map(|b| if b == b'\n' { '\n' } else { '*' }).collect();
-        source.text.replace_range(span.range(), &stars);
-        text.lines().map(|line| line.trim().trim_matches(['"', '\'']).to_owned()).collect()
+    /// What stood there, line by line and without quotes.
+    pub(crate) fn mask(&mut self, spans: &[Span]) -> Vec<String> {
+        let mut hidden = Vec::new();
+        for spans in spans.chunk_by(|a, b| a.file == b.file) {
+            let file = spans.first().map(|span| usize::from(span.file));
+            let Some(source) = file.and_then(|file| self.files.get_mut(file)) else { continue };
+            let mut bytes = std::mem::take(&mut source.text).into_bytes();
+            for span in spans {
+                let Some(place) = bytes.get_mut(span.range()) else { continue };
+                let text = String::from_utf8_lossy(place);
+                hidden.extend(text.lines().map(|line| line.trim().trim_matches(['"', '\'']).to_owned()));
+                place.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b'*');
+            }
+            source.text = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        hidden
     }
 
     /// The file with this number.
