@@ -3,29 +3,40 @@
 //! Called by `load` once per configuration. A plan comes out only when nothing was wrong.
 
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::interpolate::Environment;
 use crate::settings::Settings;
 use crate::source::Span;
 use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec};
-use crate::validate::{self, Bounds, Deadlines, Names, Part, Retries, Surroundings, Target};
+use crate::validate::{
+    self, Bounds, Chains, Deadlines, FilterPlace, Names, Part, Retries, Secrets, Surroundings, Target,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_proxy::plan::{Plan, Route, ServiceId, Split, To};
 use thalweg_route::Table;
 use thalweg_upstream::Service;
 
+/// What a spec becomes.
+pub(crate) struct Compiled {
+    /// For the workers.
+    pub(crate) plan: Plan,
+    /// For the process around them.
+    pub(crate) settings: Settings,
+    /// Where the filters of each route stand.
+    pub(crate) filters: Vec<Vec<FilterPlace>>,
+}
+
 /// Validates a spec and compiles it. `None` when `problems` holds an error.
 pub(crate) fn compile(
     spec: &FileSpec,
     declared: &Declared,
-    environment: Environment<'_>,
+    secrets: &Secrets<'_>,
     problems: &mut Problems,
-) -> Option<(Plan, Settings)> {
+) -> Option<Compiled> {
     let mut taken = Vec::new();
     let listeners = validate::listeners(&spec.listeners, &mut taken, problems);
-    let settings = validate::settings(spec, &mut taken, environment, problems);
+    let settings = validate::settings(spec, &mut taken, secrets, problems);
     let retries = Retries::read(&spec.defaults.retry, problems);
-    let around = Surroundings { environment, retries: &retries };
+    let around = Surroundings { secrets, retries: &retries };
     let named = validate::services(&spec.services, &around, problems);
     let defaults = Deadlines::read(&spec.defaults.timeouts, true, problems);
     let bounds = Bounds::read(&spec.defaults.limits, problems);
@@ -43,8 +54,10 @@ pub(crate) fn compile(
         routes: HashMap::new(),
     };
     names.take_route_names(&spec.routes, problems);
+    let chains = Chains::read(&spec.chains, &declared.chains, problems);
     let mut joined = Routes { defaults, bounds, retries, ..Routes::default() };
-    joined.add(spec, &names, &named, problems);
+    joined.add(spec, (&names, &chains), &named, problems);
+    chains.warn_of_unused(&spec.chains, problems);
     warn_of_unused(spec, &joined.used, problems);
     let tests = validate::tests(&spec.tests, &joined.known(spec, declared), problems);
     let table = match Table::build(&joined.matches) {
@@ -75,7 +88,7 @@ pub(crate) fn compile(
         requests,
     };
     validate::run_tests(&tests, spec, &plan, problems);
-    problems.is_clean().then_some((plan, settings))
+    problems.is_clean().then_some(Compiled { plan, settings, filters: joined.filters })
 }
 
 /// The routes, and what they bring along.
@@ -88,6 +101,8 @@ struct Routes {
     retries: Retries,
     matches: Vec<thalweg_route::RouteMatch>,
     routes: Vec<Route>,
+    /// Where the filters of each route stand.
+    filters: Vec<Vec<FilterPlace>>,
     /// Services of routes that list URLs; they follow the named ones.
     inline: Vec<Service>,
     /// Positions of services that a route goes to.
@@ -106,16 +121,16 @@ impl Routes {
         }
     }
 
-    fn add(
+    fn add<'a>(
         &mut self,
-        spec: &FileSpec,
-        names: &Names<'_>,
+        spec: &'a FileSpec,
+        (names, chains): (&Names<'_>, &Chains<'a>),
         named: &[(Service, Deadlines)],
         problems: &mut Problems,
     ) {
         for (position, spec) in spec.routes.items.iter().enumerate() {
             let name = names.of_route(spec, position);
-            let checked = validate::route(spec, names, problems);
+            let checked = validate::route(spec, names, chains, problems);
             let mut deadlines = vec![checked.deadlines];
             let to = match checked.target {
                 Target::Service(position) => {
@@ -142,6 +157,7 @@ impl Routes {
             };
             deadlines.push(self.defaults);
             self.matches.push(checked.matches);
+            self.filters.push(checked.filter_places);
             let timeouts = Deadlines::resolve(&deadlines);
             self.routes.push(Route {
                 name,

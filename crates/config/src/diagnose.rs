@@ -142,6 +142,23 @@ impl Problems {
         }
     }
 
+    /// Takes secrets that a message, a label or a help line quotes out of them.
+    pub(crate) fn hide(&mut self, secrets: &[String]) {
+        const SHOWN: &str = "***";
+        let hide = |text: &mut String| {
+            for secret in secrets {
+                if text.contains(secret) {
+                    *text = text.replace(secret, SHOWN);
+                }
+            }
+        };
+        for error in self.errors.iter_mut().chain(&mut self.warnings) {
+            hide(&mut error.message);
+            error.label.iter_mut().chain(&mut error.help).for_each(hide);
+            error.related.iter_mut().for_each(|(_, label)| hide(label));
+        }
+    }
+
     /// Whether there is no room for another error.
     pub fn is_full(&self) -> bool {
         self.errors.len() >= ERRORS

@@ -2,11 +2,14 @@
 //!
 //! Because it runs on the tree, a value can never change the structure of the file. `$$` is a
 //! literal `$`; a `$` before anything else stands for itself (regular expressions end in it).
+//! What a variable holds is not looked at again: a `${` in it stays as it is.
 //! Nodes that were filled carry [`Span::filled`], so that no message shows what they hold.
 
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::parse::{Kind, Node, TEXT, core_schema};
 use crate::source::Span;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Where variables come from: the process's environment, or a test's table.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -14,16 +17,48 @@ pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Longest name of a variable, in bytes.
 const NAME: usize = 128;
 
+/// Which variables stand in which scalars, of all files together: names only, never what they hold.
+#[derive(Debug, Default)]
+pub struct Filled {
+    /// By the scalar's place: file and first byte.
+    variables: HashMap<(u16, u32), Vec<Variable>>,
+    /// Bytes that came from the environment so far; at most [`TEXT`].
+    text: usize,
+}
+
+/// A variable that a scalar mentions.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Variable {
+    /// Its name.
+    pub name: Arc<str>,
+    /// It is not set, or empty: its default stands there.
+    pub by_default: bool,
+}
+
+impl Filled {
+    /// Those of the scalar at this place, in the order of its text.
+    pub(crate) fn at(&self, span: Span) -> &[Variable] {
+        self.variables.get(&(span.file, span.start)).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Fills in every scalar below `node`. Mistakes mark the node as broken.
-pub fn interpolate(node: &mut Node, environment: Environment<'_>, problems: &mut Problems) {
-    let mut filler = Filler { environment, problems, text: 0 };
+pub fn interpolate(
+    node: &mut Node,
+    environment: Environment<'_>,
+    filled: &mut Filled,
+    problems: &mut Problems,
+) {
+    let mut filler = Filler { environment, problems, filled, names: Vec::new() };
     filler.walk(node);
 }
 
 struct Filler<'a> {
     environment: Environment<'a>,
     problems: &'a mut Problems,
-    text: usize,
+    filled: &'a mut Filled,
+    /// Those of the scalar that is being filled in.
+    names: Vec<Variable>,
 }
 
 impl Filler<'_> {
@@ -33,12 +68,17 @@ impl Filler<'_> {
             Kind::Map(entries) => entries.iter_mut().for_each(|(_, value)| self.walk(value)),
             Kind::Str(text) if text.contains('$') => match self.fill(text, node.span) {
                 Ok((text, filled)) => {
+                    let names = std::mem::take(&mut self.names);
+                    if filled {
+                        self.filled.variables.insert((node.span.file, node.span.start), names);
+                    }
                     node.span.filled = filled;
                     node.kind =
                         if filled && node.plain { core_schema(&text) } else { Kind::Str(text.clone()) };
                     node.filled = filled.then_some(text);
                 }
                 Err(error) => {
+                    self.names.clear();
                     node.broken = true;
                     self.problems.push(*error);
                 }
@@ -61,8 +101,8 @@ impl Filler<'_> {
                     return Err(malformed(span, "`${` without a closing `}`"));
                 };
                 let value = self.variable(&inner[..end], span)?;
-                self.text = self.text.saturating_add(value.len());
-                if self.text > TEXT {
+                self.filled.text = self.filled.text.saturating_add(value.len());
+                if self.filled.text > TEXT {
                     let message = "the environment's values are too large";
                     return Err(Box::new(SpecError::new(Class::Invalid, span, message)));
                 }
@@ -78,20 +118,24 @@ impl Filler<'_> {
         Ok((out, filled))
     }
 
-    fn variable(&self, inside: &str, span: Span) -> Result<String, Box<SpecError>> {
+    fn variable(&mut self, inside: &str, span: Span) -> Result<String, Box<SpecError>> {
         let (name, default) = match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inside, None),
         };
+        if inside.contains("${") {
+            return Err(malformed(span, "a variable stands inside another one"));
+        }
         let mut letters = name.bytes();
         let starts_well = letters.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
         if !starts_well || !letters.all(|b| b.is_ascii_alphanumeric() || b == b'_') || name.len() > NAME {
             return Err(malformed(span, "this is not a variable"));
         }
-        match ((self.environment)(name), default) {
-            (Some(value), None) => Ok(value),
-            (Some(value), Some(_)) if !value.is_empty() => Ok(value),
-            (_, Some(default)) => Ok(default.to_owned()),
+        let value = (self.environment)(name).filter(|value| default.is_none() || !value.is_empty());
+        self.names.push(Variable { name: name.into(), by_default: value.is_none() });
+        match (value, default) {
+            (Some(value), _) => Ok(value),
+            (None, Some(default)) => Ok(default.to_owned()),
             (None, None) => {
                 let error = SpecError::new(Class::Invalid, span, format!("the variable `{name}` is not set"))
                     .help(format!("set it, or give a default: `${{{name}:-default}}`"));
@@ -119,7 +163,7 @@ mod tests {
             "EMPTY" => Some(String::new()),
             _ => None,
         };
-        interpolate(&mut node, &environment, &mut problems);
+        interpolate(&mut node, &environment, &mut Filled::default(), &mut problems);
         let report = problems.into_report(crate::Sources::default()).lines();
         if report.is_empty() { Ok(node) } else { Err(report) }
     }
@@ -149,9 +193,30 @@ mod tests {
     }
 
     #[test]
+    fn what_a_variable_holds_is_not_filled_again() {
+        let mut node = Node::new(Span::default(), Kind::Str("${A} ${C:-x}".into()));
+        let (mut filled, mut problems) = (Filled::default(), Problems::default());
+        let environment = |name: &str| (name == "A").then(|| "${B} $$".to_owned());
+        interpolate(&mut node, &environment, &mut filled, &mut problems);
+        assert_eq!(node.kind, Kind::Str("${B} $$ x".into()));
+        assert!(problems.is_clean());
+    }
+
+    #[test]
+    fn names_are_remembered_and_values_are_not() {
+        let mut node = Node::new(Span::new(3, 7..20), Kind::Str("${PORT}${NONE:-x}".into()));
+        let mut filled = Filled::default();
+        let environment = |name: &str| (name == "PORT").then(|| "8080".to_owned());
+        interpolate(&mut node, &environment, &mut filled, &mut Problems::default());
+        let found: Vec<_> = filled.at(node.span).iter().map(|v| (&*v.name, v.by_default)).collect();
+        assert_eq!(found, [("PORT", false), ("NONE", true)]);
+        assert!(filled.at(Span::new(3, 8..20)).is_empty() && !format!("{filled:?}").contains("8080"));
+    }
+
+    #[test]
     fn refuses_unset_and_malformed_variables() {
         assert!(fill("${NONE}", true).unwrap_err().contains("`NONE` is not set"));
-        for text in ["${", "${}", "${1A}", "${A B}", "${A?x}", "${A"] {
+        for text in ["${", "${}", "${1A}", "${A B}", "${A?x}", "${A", "${A:-${PORT}}"] {
             assert!(fill(text, true).is_err(), "{text}");
         }
     }

@@ -1,8 +1,8 @@
 //! Configuration: files → Spec → Plan, with every mistake named by line, column, cause and fix.
 //!
 //! [`load_file`] runs the stages in the order of the modules below: find and read the file, parse
-//! it into one node tree whatever its format, fill in `${…}`, read the specs, validate them and
-//! compile the plan. No stage stops at its first mistake, and none panics, whatever the text holds.
+//! it into one node tree whatever its format, fill in `${…}`, add what it includes, read the specs, validate
+//! them and compile the plan. No stage stops at its first mistake, and none panics, whatever the text holds.
 //! The data plane never names this crate: it gets the finished plan.
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,8 @@ pub mod parse;
 
 pub mod interpolate;
 
+pub mod include;
+
 pub mod spec;
 
 mod validate;
@@ -21,12 +23,16 @@ mod compile;
 
 // What they share and what they make.
 pub mod diagnose;
+pub mod inputs;
+pub mod provenance;
 pub mod safety;
 pub mod settings;
 pub mod source;
 
 pub use diagnose::{Class, Look, Report, SpecError};
+pub use inputs::Inputs;
 pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};
+pub use provenance::{Object, Origin, Provenance};
 pub use settings::Settings;
 pub use source::{Position, Sources, Span};
 

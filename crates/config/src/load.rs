@@ -2,17 +2,26 @@
 
 use crate::compile::compile;
 use crate::diagnose::{Class, Problems, Report, SpecError};
-use crate::interpolate::{Environment, interpolate};
-use crate::parse::{FILE, Format, decode, parse};
-use crate::settings::{Settings, Token};
+use crate::include::{Gathered, gather};
+use crate::inputs::{Inputs, cause};
+use crate::interpolate::Environment;
+use crate::parse::FILE;
+use crate::provenance::Provenance;
+use crate::settings::Settings;
 use crate::source::{Sources, Span};
 use crate::spec::{
     Declared, FileSpec, ListSpec, ListenerLimitsSpec, ListenerSpec, NamedSpec, ProtocolSpec, RouteSpec,
     Spanned, ToSpec,
 };
+use crate::validate::Secrets;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use thalweg_proxy::plan::Plan;
+
+/// Shortest secret that is taken out of messages too, in bytes: a shorter one is part of common words.
+const HIDDEN: usize = 4;
+/// Most secrets that are looked for in messages.
+const MOST_HIDDEN: usize = 1000;
 
 /// A configuration that can run.
 #[derive(Debug)]
@@ -23,6 +32,13 @@ pub struct Loaded {
     pub settings: Settings,
     /// Suspicious places that do not keep it from running.
     pub warnings: Report,
+    /// Every file that was read: the main one, those that it includes, those of secrets. To be watched, with
+    /// [`Inputs::directories`].
+    pub files: Vec<PathBuf>,
+    /// The same files with what tells whether they have changed.
+    pub inputs: Inputs,
+    /// Where each value comes from.
+    pub provenance: Provenance,
 }
 
 /// The places of DESIGN §5 in order; with `explicit` only that one.
@@ -67,17 +83,7 @@ pub fn load_file(path: &Path) -> Result<Loaded, Report> {
         Ok(bytes) => bytes,
         Err(error) => return Err(unreadable(&name, &error)),
     };
-    let loaded = check_bytes(&name, &bytes, &|name| std::env::var(name).ok())?;
-    let admin = loaded.settings.admin.as_ref();
-    let tokens = admin.into_iter().flat_map(|admin| [&admin.token, &admin.read_token]);
-    for token in tokens.flatten() {
-        if let Token::File(token) = token
-            && let Err(error) = read_token(token)
-        {
-            return Err(unreadable(&token.display().to_string(), &error));
-        }
-    }
-    Ok(loaded)
+    check_bytes(&name, &bytes, &|name| std::env::var(name).ok())
 }
 
 /// Checks and compiles a text; the name's extension decides the format.
@@ -88,19 +94,27 @@ pub fn check_text(name: &str, text: &str, environment: Environment<'_>) -> Resul
     check_bytes(name, text.as_bytes(), environment)
 }
 
-/// Checks and compiles the bytes of a file; the name's extension decides the format.
+/// Checks and compiles the bytes of a file; the name's extension decides the format. What it includes and the files
+/// of secrets are read from disk, the former relative to the directory of `name`.
 ///
 /// # Errors
 /// Every mistake that was found.
 pub fn check_bytes(name: &str, bytes: &[u8], environment: Environment<'_>) -> Result<Loaded, Report> {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
-    let node = decode(name, bytes, &mut sources, &mut problems)
-        .and_then(|file| parse(file, Format::of(name), &sources, &mut problems));
-    let Some(mut node) = node else { return Err(problems.into_report(sources)) };
-    interpolate(&mut node, environment, &mut problems);
-    let (spec, declared) = crate::spec::read(&mut node, &mut problems);
-    let made = spec.and_then(|spec| compile(&spec, &declared, environment, &mut problems));
-    finish(made, problems, sources)
+    let gathered = gather((name, bytes), environment, &mut sources, &mut problems);
+    let Gathered { root, filled, inputs, secrets: masked } = gathered;
+    let secrets = Secrets::new(environment, inputs);
+    let made = root.and_then(|mut root| {
+        let (spec, declared) = crate::spec::read(&mut root, &mut problems);
+        let made = compile(&spec?, &declared, &secrets, &mut problems)?;
+        let provenance = Provenance::new(&root, (&sources, &filled), &made.plan, made.filters);
+        Some((made.plan, made.settings, provenance))
+    });
+    let mut hidden = sources.mask(&masked);
+    hidden.retain(|text| text.len() >= HIDDEN);
+    hidden.truncate(MOST_HIDDEN);
+    problems.hide(&hidden);
+    finish(made, problems, sources, secrets.into_inputs())
 }
 
 /// `run --listen … --to …`: a configuration without a file, one listener per address, one route.
@@ -149,19 +163,23 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
     };
     let routes = ListSpec { items: vec![Spanned::new(span, route)], written: 1 };
     let spec = FileSpec { listeners, routes, ..FileSpec::default() };
-    let made = compile(&spec, &declared, &|_| None, &mut problems);
-    finish(made, problems, sources)
+    let secrets = Secrets::new(&|_| None, Inputs::default());
+    let made = compile(&spec, &declared, &secrets, &mut problems);
+    let made = made.map(|made| (made.plan, made.settings, Provenance::default()));
+    finish(made, problems, sources, secrets.into_inputs())
 }
 
 fn finish(
-    made: Option<(Plan, Settings)>,
+    made: Option<(Plan, Settings, Provenance)>,
     mut problems: Problems,
     sources: Sources,
+    inputs: Inputs,
 ) -> Result<Loaded, Report> {
     match made {
-        Some((plan, settings)) if problems.is_clean() => {
+        Some((plan, settings, provenance)) if problems.is_clean() => {
             let errors = problems.take_warnings();
-            Ok(Loaded { plan, settings, warnings: Report { sources, errors, more: false } })
+            let warnings = Report { sources, errors, more: false };
+            Ok(Loaded { plan, settings, warnings, files: inputs.paths(), inputs, provenance })
         }
         _ => Err(problems.into_report(sources)),
     }
@@ -175,24 +193,10 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether a token file can be opened and is a file.
-fn read_token(path: &Path) -> std::io::Result<()> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("it is not a file"));
-    }
-    std::fs::File::open(path).map(drop)
-}
-
 fn unreadable(name: &str, error: &std::io::Error) -> Report {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let file = sources.add_unreadable(name);
-    let cause = match error.kind() {
-        std::io::ErrorKind::NotFound => "no such file".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
-        _ => error.to_string(),
-    };
-    let message = format!("cannot read `{name}`: {cause}");
+    let message = format!("cannot read `{name}`: {}", cause(error));
     problems.push(SpecError::new(Class::Unreadable, Span::new(file, 0..0), message));
     problems.into_report(sources)
 }

@@ -13,6 +13,7 @@ use crate::parse::{Kind, Node};
 use crate::source::Span;
 use path::{Path, scalar};
 
+pub(crate) use secrets::secret_places;
 pub use secrets::{REDACTED, redact, restore};
 
 /// Settings that only the file on disk may introduce, with everything below them.
@@ -38,7 +39,7 @@ const REFERENCE_ENDS: &[&str] = &["_file", "_env", "_command"];
 /// Keys that decide who is believed, wherever they stand.
 const TRUST: &[&str] = &["insecure", "verify", "skip_verify", "trusted", "trust"];
 /// Maps whose keys are chosen by the user: their keys have no meaning of their own.
-const NAMED: &[&str] = &["services", "listeners", "headers", "query", "sni", "weights"];
+const NAMED: &[&str] = &["services", "listeners", "chains", "headers", "query", "sni", "weights"];
 
 /// Something that only the file on disk may introduce.
 #[derive(Clone, Debug, Eq, PartialEq)]

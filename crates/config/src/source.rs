@@ -52,6 +52,8 @@ pub struct Source {
     /// Where each line begins.
     lines: Vec<u32>,
     readable: bool,
+    /// Where another file names it.
+    included: Option<Span>,
 }
 
 impl Source {
@@ -95,7 +97,7 @@ impl Sources {
         }
         let starts = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         let lines = std::iter::once(0).chain(starts).map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect();
-        self.files.push(Source { name: name.into(), text, lines, readable: true });
+        self.files.push(Source { name: name.into(), text, lines, readable: true, included: None });
         u16::try_from(self.files.len() - 1).unwrap_or(u16::MAX)
     }
 
@@ -108,6 +110,40 @@ impl Sources {
         file
     }
 
+    /// Notes where another file includes this one.
+    pub(crate) fn set_included(&mut self, file: u16, at: Option<Span>) {
+        if let Some(source) = self.files.get_mut(usize::from(file)) {
+            source.included = at;
+        }
+    }
+
+    /// Where another file includes this one; `None` for the main file.
+    pub fn included_at(&self, file: u16) -> Option<Span> {
+        self.get(file)?.included
+    }
+
+    /// Replaces what stands in these spans by `*`, as many bytes as before, so that every other place stays
+    /// where it is. For secrets, which nothing may quote.
+    ///
+    /// # Returns
+    /// What stood there, line by line and without quotes.
+    pub(crate) fn mask(&mut self, spans: &[Span]) -> Vec<String> {
+        let mut hidden = Vec::new();
+        for spans in spans.chunk_by(|a, b| a.file == b.file) {
+            let file = spans.first().map(|span| usize::from(span.file));
+            let Some(source) = file.and_then(|file| self.files.get_mut(file)) else { continue };
+            let mut bytes = std::mem::take(&mut source.text).into_bytes();
+            for span in spans {
+                let Some(place) = bytes.get_mut(span.range()) else { continue };
+                let text = String::from_utf8_lossy(place);
+                hidden.extend(text.lines().map(|line| line.trim().trim_matches(['"', '\'']).to_owned()));
+                place.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b'*');
+            }
+            source.text = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        hidden
+    }
+
     /// The file with this number.
     pub fn get(&self, file: u16) -> Option<&Source> {
         self.files.get(usize::from(file))
@@ -116,6 +152,12 @@ impl Sources {
     /// The text of a span; empty when the span does not fit.
     pub fn slice(&self, span: Span) -> &str {
         self.get(span.file).and_then(|source| source.text.get(span.range())).unwrap_or("")
+    }
+
+    /// The line in which a span begins, from 1.
+    pub fn line(&self, span: Span) -> u32 {
+        let line = self.get(span.file).map_or(0, |source| source.line_of(span.start as usize).0);
+        u32::try_from(line).unwrap_or(u32::MAX).saturating_add(1)
     }
 
     /// Where a span begins.

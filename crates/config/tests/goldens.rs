@@ -59,6 +59,22 @@ fn the_examples_compile_without_a_warning() {
     }
 }
 
+/// Examples of several files stand in directories, each with a `thalweg.yaml`.
+#[test]
+fn the_examples_of_several_files_compile_without_a_warning() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let directories = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mains: Vec<PathBuf> =
+        directories.map(|path| path.join("thalweg.yaml")).filter(|path| path.exists()).collect();
+    assert!(!mains.is_empty());
+    for path in mains {
+        let name = path.to_str().unwrap();
+        let loaded = check_bytes(name, &std::fs::read(&path).unwrap(), &environment).unwrap();
+        assert!(loaded.warnings.errors.is_empty(), "{}", loaded.warnings);
+        assert!(loaded.files.len() > 1);
+    }
+}
+
 #[test]
 fn bad_files_give_the_diagnostic_beside_them() {
     let files = files("bad");

@@ -95,7 +95,7 @@ fn too_deep(span: Span) -> SpecError {
 }
 
 /// The error of a key that stands twice in one map.
-fn duplicate(key: &Key, first: Span) -> SpecError {
+pub(crate) fn duplicate(key: &Key, first: Span) -> SpecError {
     SpecError::new(Class::Syntax, key.span, format!("the key `{}` is written twice", key.name))
         .label("again here")
         .related(first, "first here")

@@ -4,7 +4,7 @@ use super::Breach;
 use super::path::{Path, scalar};
 use crate::diagnose::Problems;
 use crate::parse::{Format, Kind, Node, parse};
-use crate::source::Sources;
+use crate::source::{Sources, Span};
 
 /// What stands in the place of a secret.
 pub const REDACTED: &str = "<redacted>";
@@ -106,6 +106,27 @@ fn is_redacted(node: &Node) -> bool {
     matches!(&node.kind, Kind::Str(text) if text == REDACTED)
 }
 
+/// Where secrets stand by value in one file, as it was parsed. It costs little: every file is looked through.
+pub(crate) fn secret_places(root: &Node) -> Vec<Span> {
+    fn look(node: &Node, [above, last]: [&str; 2], places: &mut Vec<Span>) {
+        match &node.kind {
+            Kind::Map(entries) => {
+                entries.iter().for_each(|(key, child)| look(child, [last, &key.name], places));
+            }
+            Kind::Seq(items) => items.iter().for_each(|item| look(item, [above, last], places)),
+            _ => {
+                let by_key = SECRETS.contains(&last) || (last == "value" && SECRETS.contains(&above));
+                if holds_secret(by_key, node) {
+                    places.push(node.span);
+                }
+            }
+        }
+    }
+    let mut places = Vec::new();
+    look(root, ["", ""], &mut places);
+    places
+}
+
 /// Finds every secret by value.
 fn walk<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node)) {
     every(node, path, &mut |path, node| {
@@ -117,12 +138,24 @@ fn walk<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node))
 
 fn is_secret(path: &Path, node: &Node) -> bool {
     let by_key = path.last_key_is(SECRETS) || (path.ends_with(&["value"]) && path.is_at_or_below(SECRETS));
+    holds_secret(by_key, node)
+}
+
+fn holds_secret(by_key: bool, node: &Node) -> bool {
     match &node.kind {
         Kind::Null => false,
-        Kind::Str(text) if text.starts_with("${") && text.find('}') == Some(text.len() - 1) => false,
+        Kind::Str(text) if is_variable(text) => false,
         Kind::Str(text) => by_key || has_credentials(text),
         _ => by_key,
     }
+}
+
+/// `${NAME}` and nothing else: the name says nothing of the value. A default does.
+fn is_variable(text: &str) -> bool {
+    let inside = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    inside.is_some_and(|inside| {
+        !inside.contains('}') && inside.split_once(":-").is_none_or(|(_, default)| default.is_empty())
+    })
 }
 
 /// `scheme://user:password@host`

@@ -5,6 +5,7 @@ use super::route::RouteSpec;
 use super::secret::SecretSpec;
 use super::service::{RetrySpec, ServiceSpec, TimeoutsSpec};
 use super::spanned::{ListSpec, NamedSpec, Spanned};
+use super::step::StepSpec;
 use super::test_case::TestSpec;
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
 use super::webhook::WebhookSpec;
@@ -14,6 +15,9 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `listeners` and `routes`")]
 pub struct FileSpec {
+    /// Files to read with this one: paths, or patterns with `*`, `?` and `[…]`, relative to the file in which they
+    /// stand. Read before everything else.
+    pub include: ListSpec<String>,
     /// Where the admin API listens; default: only the unix socket.
     pub admin: Option<AdminSpec>,
     /// What must last.
@@ -40,6 +44,8 @@ pub struct FileSpec {
     pub listeners: NamedSpec<ListenerSpec>,
     /// What happens to requests, in file order.
     pub routes: ListSpec<RouteSpec>,
+    /// Lists of filters by name, for routes that share them.
+    pub chains: NamedSpec<ListSpec<StepSpec>>,
     /// Where requests go, by name.
     pub services: NamedSpec<ServiceSpec>,
     /// Who is told when something happens.

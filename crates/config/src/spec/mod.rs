@@ -13,6 +13,7 @@ mod secret;
 mod service;
 mod spanned;
 mod statuses;
+mod step;
 mod switch;
 mod target;
 mod test_case;
@@ -34,6 +35,7 @@ pub use service::{
 };
 pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;
+pub use step::StepSpec;
 pub use switch::SwitchSpec;
 pub use target::{PartSpec, SplitSpec, ToItemSpec, ToSpec};
 pub use test_case::{ExpectSpec, LongRequestSpec, RequestSpec, TestSpec};
@@ -58,6 +60,8 @@ pub struct Declared {
     pub listeners: Vec<String>,
     /// The keys of `services:`.
     pub services: Vec<String>,
+    /// The keys of `chains:`.
+    pub chains: Vec<String>,
     /// Keys of the top whose whole value is wrong.
     pub broken: HashSet<String>,
     /// The whole file.
@@ -70,8 +74,8 @@ impl Declared {
             Some(Kind::Map(entries)) => entries.iter().map(|(key, _)| key.name.clone()).collect(),
             _ => Vec::new(),
         };
-        let (listeners, services) = (names("listeners"), names("services"));
-        Self { listeners, services, broken: HashSet::new(), root: root.span }
+        let [listeners, services, chains] = ["listeners", "services", "chains"].map(names);
+        Self { listeners, services, chains, broken: HashSet::new(), root: root.span }
     }
 
     fn note_broken(&mut self, root: &Node, pruned: &Pruned) {

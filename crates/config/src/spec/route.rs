@@ -3,12 +3,12 @@
 use super::limits::RouteLimitsSpec;
 use super::service::TimeoutsSpec;
 use super::spanned::{ListSpec, NamedSpec, Spanned};
+use super::step::StepSpec;
 use super::target::ToSpec;
 use super::values::OneOrMoreSpec;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use std::fmt;
-use thalweg_filter::FilterSpec;
 
 /// One route.
 #[derive(Clone, Debug, Deserialize)]
@@ -22,9 +22,9 @@ pub struct RouteSpec {
     /// Which requests; default: all.
     #[serde(default)]
     pub r#match: MatchSpec,
-    /// What is done to the request, in order.
+    /// What is done to the request, in order: filters, and `{ chain: name }`.
     #[serde(default)]
-    pub filters: ListSpec<FilterSpec>,
+    pub filters: ListSpec<StepSpec>,
     /// Where it goes.
     pub to: Spanned<ToSpec>,
     /// Deadlines of this route.

@@ -2,9 +2,10 @@
 
 use super::spanned::Spanned;
 use serde::Deserialize;
+use std::fmt;
 
 /// Where a secret comes from.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "a map with `file`, `env` or `value`")]
 pub enum SecretSpec {
     /// The first line of a file.
@@ -13,4 +14,14 @@ pub enum SecretSpec {
     Env(Spanned<String>),
     /// The secret itself.
     Value(Spanned<String>),
+}
+
+impl fmt::Debug for SecretSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Env(name) => f.debug_tuple("Env").field(name).finish(),
+            Self::Value(_) => f.write_str("Value(…)"),
+        }
+    }
 }

@@ -10,7 +10,7 @@ fn read_text(text: &str) -> (Option<FileSpec>, String) {
     let mut problems = Problems::default();
     let mut node = parse(file, Format::Yaml, &sources, &mut problems).unwrap();
     let environment = |name: &str| (name == "N").then(|| "8".to_owned());
-    crate::interpolate::interpolate(&mut node, &environment, &mut problems);
+    crate::interpolate::interpolate(&mut node, &environment, &mut Default::default(), &mut problems);
     let spec = read(&mut node, &mut problems).0;
     (spec, problems.into_report(sources).lines())
 }
@@ -45,7 +45,7 @@ fn a_key_that_is_missing_because_its_value_was_wrong_is_not_reported() {
 
 #[test]
 fn keys_of_the_design_are_not_available_rather_than_unknown() {
-    let text = "include: []\nlisteners: { web: { address: ':1', tls: {} } }\nroutes: [ { to: b, filters: [ cache: {} ], retry: {} } ]\nservices: { b: { discover: { dns: {} } }, c: { endpoints: [], health: { grpc: {} } } }\n";
+    let text = "route_sources: []\nlisteners: { web: { address: ':1', tls: {} } }\nroutes: [ { to: b, filters: [ cache: {} ], retry: {} } ]\nservices: { b: { discover: { dns: {} } }, c: { endpoints: [], health: { grpc: {} } } }\n";
     let lines = read_text(text).1;
     assert_eq!(lines.lines().count(), 6, "{lines}");
     assert!(lines.lines().all(|line| line.ends_with("is not available in this version")), "{lines}");

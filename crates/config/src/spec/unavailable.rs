@@ -23,7 +23,6 @@ macro_rules! rows {
 }
 
 const ROWS: &[Row] = rows! {
-    "include";
     "route_sources";
     "admin"."tls";
     "listeners"."*"."tls";
@@ -36,6 +35,9 @@ const ROWS: &[Row] = rows! {
     "routes"."*"."filters"."*"."rate_limit", above 1;
     "routes"."*"."filters"."*"."cache", above 1;
     "routes"."*"."filters"."*"."request_id", above 1;
+    "chains"."*"."*"."rate_limit", above 1;
+    "chains"."*"."*"."cache", above 1;
+    "chains"."*"."*"."request_id", above 1;
     "routes"."*"."to"."sealed", above 1;
     "services"."*"."health"."grpc";
     "services"."*"."discover";
@@ -98,7 +100,9 @@ impl Search<'_> {
 /// Filters land by a line in their own list.
 fn has_landed(path: &[&str]) -> bool {
     match path {
-        [.., "filters", "*", name] => thalweg_filter::ALL.iter().any(|filter| filter.name == *name),
+        [.., "filters", "*", name] | ["chains", "*", "*", name] => {
+            thalweg_filter::ALL.iter().any(|filter| filter.name == *name)
+        }
         _ => false,
     }
 }

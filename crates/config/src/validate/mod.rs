@@ -4,6 +4,7 @@
 //! could still be understood, so that later sections are checked too.
 
 mod address;
+mod chains;
 mod key;
 mod limits;
 mod listeners;
@@ -17,9 +18,11 @@ mod targets;
 mod test_cases;
 mod webhooks;
 
+pub(crate) use chains::{Chains, FilterPlace};
 pub(crate) use limits::Bounds;
 pub(crate) use listeners::listeners;
 pub(crate) use routes::{Names, route};
+pub(crate) use secret::Secrets;
 pub(crate) use services::{Deadlines, Retries, Surroundings, inline, services};
 pub(crate) use settings::{client_timeouts, limits, requests, settings, shutdown, trusted_proxies};
 pub(crate) use targets::{Part, Target};

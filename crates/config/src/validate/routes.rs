@@ -1,5 +1,6 @@
 //! `routes:` matches, filters and targets.
 
+use super::chains::{Chains, FilterPlace};
 use super::limits::Bounds;
 use super::services::Deadlines;
 use super::targets::{Target, target};
@@ -33,6 +34,7 @@ pub(crate) struct Names<'a> {
 pub(crate) struct Checked<'a> {
     pub(crate) matches: RouteMatch,
     pub(crate) filters: Vec<Box<dyn Filter>>,
+    pub(crate) filter_places: Vec<FilterPlace>,
     pub(crate) target: Target<'a>,
     pub(crate) deadlines: Deadlines,
     pub(crate) bounds: Bounds,
@@ -69,19 +71,19 @@ impl Names<'_> {
 }
 
 /// Checks one route.
-pub(crate) fn route<'a>(spec: &'a RouteSpec, names: &Names<'_>, problems: &mut Problems) -> Checked<'a> {
+pub(crate) fn route<'a>(
+    spec: &'a RouteSpec,
+    names: &Names<'_>,
+    chains: &Chains<'a>,
+    problems: &mut Problems,
+) -> Checked<'a> {
     let mut matches = matches(&spec.r#match, problems);
     matches.listeners = listeners(&spec.listeners, names, problems);
-    let mut filters = Vec::new();
-    for filter in &spec.filters.items {
-        match filter.value.build() {
-            Ok(built) => filters.push(built),
-            Err(message) => problems.push(SpecError::value(filter.span, "filter", message)),
-        }
-    }
+    let (filters, filter_places) = chains.filters(&spec.filters, problems);
     let deadlines = Deadlines::read(&spec.timeouts, false, problems);
     let bounds = Bounds::read(&spec.limits, problems);
-    Checked { matches, filters, target: target(&spec.to, names, problems), deadlines, bounds }
+    let target = target(&spec.to, names, problems);
+    Checked { matches, filters, filter_places, target, deadlines, bounds }
 }
 
 fn listeners(list: &ListSpec<String>, names: &Names<'_>, problems: &mut Problems) -> Vec<u16> {

@@ -13,9 +13,9 @@ pub(super) use breaker::adaptive;
 pub(crate) use retry::Retries;
 
 use super::limits::service_limits;
+use super::secret::Secrets;
 use super::{address, bounded, check_name, deadline};
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::interpolate::Environment;
 use crate::source::Span;
 use crate::spec::{AutoSpec, ListSpec, NamedSpec, PoolSpec, ServiceSpec, Spanned, TimeoutsSpec};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Deadlines {
 
 /// What the services need to know of the rest.
 pub(crate) struct Surroundings<'a> {
-    pub(crate) environment: Environment<'a>,
+    pub(crate) secrets: &'a Secrets<'a>,
     /// Of the defaults.
     pub(crate) retries: &'a Retries,
 }
@@ -105,7 +105,7 @@ fn service(
     let service = Service {
         name: name.value.as_str().into(),
         balance: balance::balance(spec, endpoints.len(), problems),
-        sticky: sticky::sticky(spec.sticky.as_ref(), around.environment, problems),
+        sticky: sticky::sticky(spec.sticky.as_ref(), around.secrets, problems),
         health: health::health(spec.health.as_ref(), &endpoints, problems),
         ejection: ejection::ejection(spec.ejection.as_ref(), problems),
         breaker: breaker::breaker(spec.breaker.as_ref(), problems),

@@ -1,11 +1,10 @@
 //! The sections outside routes and services.
 
 use super::listeners::{Taken, claim};
-use super::secret::variable;
+use super::secret::Secrets;
 use super::webhooks::webhooks;
 use super::{bounded, deadline, duration, network};
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::interpolate::Environment;
 use crate::settings::{AccessLog, Admin, LogFormat, LogTarget, Settings, Token, User};
 use crate::spec::{
     AccessLogSpec, AdminSpec, AutoSizeSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, LogFormatSpec,
@@ -42,28 +41,28 @@ const TOKEN_MIN: usize = 16;
 pub(crate) fn settings(
     spec: &FileSpec,
     taken: &mut Taken,
-    environment: Environment<'_>,
+    secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Settings {
     Settings {
-        admin: spec.admin.as_ref().and_then(|spec| admin(spec, taken, environment, problems)),
+        admin: spec.admin.as_ref().and_then(|spec| admin(spec, taken, secrets, problems)),
         state: spec.state.path.as_ref().and_then(|path| file(path, problems)),
         workers: workers(spec.workers.as_ref(), problems),
         user: spec.user.as_ref().and_then(|text| user(text, problems)),
         metrics: spec.metrics.as_ref().and_then(|spec| tcp(&spec.address, taken, problems)),
         access_log: spec.access_log.as_ref().and_then(|spec| access_log(spec, problems)),
-        webhooks: webhooks(&spec.webhooks, environment, problems),
+        webhooks: webhooks(&spec.webhooks, secrets, problems),
     }
 }
 
 fn admin(
     spec: &AdminSpec,
     taken: &mut Taken,
-    environment: Environment<'_>,
+    secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Admin> {
-    let token = spec.token.as_ref().and_then(|token| self::token(token, environment, problems));
-    let read_token = spec.read_token.as_ref().and_then(|token| self::token(token, environment, problems));
+    let token = spec.token.as_ref().and_then(|token| self::token(token, secrets, problems));
+    let read_token = spec.read_token.as_ref().and_then(|token| self::token(token, secrets, problems));
     if let (Some(written), Some(_), true) = (&spec.read_token, &read_token, token == read_token) {
         let error = SpecError::new(Class::Invalid, written.span, "`read_token` is the same as `token`")
             .help("who has the one could do what the other allows; choose another");
@@ -80,20 +79,17 @@ fn admin(
     Some(Admin { address, token, read_token })
 }
 
-fn token(spec: &Spanned<SecretSpec>, environment: Environment<'_>, problems: &mut Problems) -> Option<Token> {
-    let (value, span) = match &spec.value {
-        SecretSpec::File(path) => return file(path, problems).map(Token::File),
-        SecretSpec::Value(value) => (value.value.clone(), value.span),
-        SecretSpec::Env(name) => (variable(name, environment, problems)?, name.span),
-    };
-    let fits = value.len() >= TOKEN_MIN && value.bytes().all(|b| b.is_ascii_graphic());
+fn token(spec: &Spanned<SecretSpec>, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<Token> {
+    let (value, span) = secrets.bytes(&spec.value, problems)?;
+    let fits = value.len() >= TOKEN_MIN && value.iter().all(u8::is_ascii_graphic);
     if !fits {
         let message = format!("the token must have at least {TOKEN_MIN} characters, none of them a space");
         let error = SpecError::new(Class::Invalid, span, message)
             .help("`openssl rand -hex 32` makes one; without `token:` one is created for you");
         problems.push(error);
+        return None;
     }
-    fits.then_some(Token::Value(value))
+    String::from_utf8(value).ok().map(Token::new)
 }
 
 /// An address of admin or metrics: these have no unix form.

@@ -1,9 +1,8 @@
 //! `webhooks:` who is told when something happens.
 
-use super::secret::secret;
+use super::secret::Secrets;
 use super::{duration, number};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
-use crate::interpolate::Environment;
 use crate::spec::{ListSpec, Spanned, WebhookSpec};
 use std::time::Duration;
 use thalweg_core::{EventKind, HttpUrl, WebhookPolicy, WebhookSecret};
@@ -16,23 +15,19 @@ const ATTEMPTS: u32 = 10;
 /// Checks the webhooks.
 pub(super) fn webhooks(
     list: &ListSpec<WebhookSpec>,
-    environment: Environment<'_>,
+    secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Vec<WebhookPolicy> {
     if let Some(extra) = list.items.get(WEBHOOKS) {
         let message = format!("there are at most {WEBHOOKS} webhooks");
         problems.push(SpecError::new(Class::Invalid, extra.span, message));
     }
-    let checked = list.items.iter().take(WEBHOOKS).map(|item| webhook(&item.value, environment, problems));
+    let checked = list.items.iter().take(WEBHOOKS).map(|item| webhook(&item.value, secrets, problems));
     checked.flatten().collect()
 }
 
 /// `None` when the URL is wrong; the rest is checked all the same.
-fn webhook(
-    spec: &WebhookSpec,
-    environment: Environment<'_>,
-    problems: &mut Problems,
-) -> Option<WebhookPolicy> {
+fn webhook(spec: &WebhookSpec, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<WebhookPolicy> {
     let url = HttpUrl::parse(&spec.url);
     if let Err(message) = &url {
         let error = SpecError::new(Class::Invalid, spec.url.span, *message)
@@ -43,7 +38,7 @@ fn webhook(
     let timeout = duration(spec.timeout.as_ref(), least, most, problems);
     let attempts = number(spec.attempts.as_ref(), 1, ATTEMPTS, problems);
     let events = spec.events.as_ref().map(|list| events(list, problems)).unwrap_or_default();
-    let secret = spec.secret.as_ref().and_then(|spec| secret(spec, environment, problems));
+    let secret = spec.secret.as_ref().and_then(|spec| secrets.read(spec, problems));
     let built_in = WebhookPolicy::new(url.ok()?);
     Some(WebhookPolicy {
         events,

@@ -103,11 +103,10 @@ impl Shared {
         self.origin().files()
     }
 
-    /// Whether the configuration's only file says what runs already.
+    /// Whether the configuration's files say what runs already.
     pub(crate) fn runs_what_is_written(&self) -> bool {
         let origin = self.origin();
-        let file = origin.file.as_ref().filter(|_| origin.files().len() == 1);
-        file.and_then(|file| fs::read_to_string(file).ok()).is_some_and(|text| text == origin.text)
+        origin.file.is_some() && !origin.inputs.have_changed()
     }
 
     /// The webhooks of the configuration in force.

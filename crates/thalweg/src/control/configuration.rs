@@ -3,7 +3,6 @@
 use super::admin::Shared;
 use super::start::explain;
 use crate::cli::{complain, show};
-use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -17,7 +16,7 @@ use thalweg_config::diagnose::Problems;
 use thalweg_config::parse::{Format, Node, parse};
 use thalweg_config::safety::{Breach, check_arrived, redact, restore};
 use thalweg_config::source::Sources;
-use thalweg_config::{Loaded, Report, Settings, check_text};
+use thalweg_config::{Inputs, Loaded, Report, Settings, check_text};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Limits;
 
@@ -30,16 +29,20 @@ pub(crate) struct Origin {
     pub(crate) text: String,
     /// Those in force; some wait for a restart.
     pub(crate) settings: Settings,
+    /// The files that were read, that it includes and that hold secrets.
+    pub(crate) inputs: Inputs,
 }
 
 impl Origin {
     fn etag(&self) -> String {
-        etag(&self.text)
+        self.inputs.etag()
     }
 
-    /// All files that it was read from.
+    /// All files that it was read from, and the directories in which a new one would be read too.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        self.file.iter().cloned().collect()
+        let mut files = self.inputs.paths();
+        files.extend(self.inputs.directories());
+        files
     }
 
     /// The file, or what stands for it.
@@ -54,11 +57,6 @@ impl Origin {
             rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
         })
     }
-}
-
-fn etag(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Why a configuration does not take over.
@@ -90,7 +88,7 @@ impl Shared {
         loaded: Loaded,
         text: String,
     ) -> Result<ConfigOutcome, Refused> {
-        let Loaded { plan, settings, warnings } = loaded;
+        let Loaded { plan, settings, warnings, inputs, .. } = loaded;
         show(&warnings, false);
         let mut runtime = self.runtime();
         let changes = differences(&runtime.base, &plan);
@@ -116,6 +114,7 @@ impl Shared {
         }
         origin.settings.webhooks = settings.webhooks;
         origin.text = text;
+        origin.inputs = inputs;
         self.stir();
         Ok(ConfigOutcome {
             etag: origin.etag(),
@@ -172,8 +171,8 @@ impl Shared {
             let why = "there is no configuration file; with `?ephemeral=true` it runs until the next start";
             return Err(Refusal::Conflict(why.into()));
         }
-        if writes && on_disk != origin.text {
-            let why = "the file has been changed since it was read; reload it first";
+        if writes && (on_disk != origin.text || loaded.inputs.differ_in_included(&origin.inputs)) {
+            let why = "a file has been changed since it was read; reload it first";
             return Err(Refusal::Conflict(why.into()));
         }
         if !expected.admits(&origin.etag()) {
@@ -181,7 +180,7 @@ impl Shared {
         }
         if options.dry_run {
             return Ok(ConfigOutcome {
-                etag: etag(&restored),
+                etag: loaded.inputs.etag(),
                 generation: self.generation.load(Ordering::Relaxed),
                 dry_run: true,
                 changes: differences(&self.runtime().base, &loaded.plan),

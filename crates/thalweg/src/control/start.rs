@@ -56,7 +56,7 @@ pub(crate) async fn start(
     loaded: Loaded,
     options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
-    let Loaded { plan, settings, warnings } = loaded;
+    let Loaded { plan, settings, warnings, inputs, .. } = loaded;
     show(&warnings, false);
     // From here on a signal means a drain, not the end.
     let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
@@ -87,7 +87,8 @@ pub(crate) async fn start(
         FleetOptions { registry: registry.clone(), log: log_to, notices: notices_to, names, bell };
     let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let text = options.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
-    let origin = Origin { file: options.file, text: text.unwrap_or_default(), settings: settings.clone() };
+    let text = text.unwrap_or_default();
+    let origin = Origin { file: options.file, text, settings: settings.clone(), inputs };
     let shared = Arc::new(Shared::new(fleet, registry.clone(), (origin, runtime), stirred));
     let admin = admin_options(&settings, socket, state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
@@ -159,14 +160,8 @@ fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Ar
 }
 
 fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Result<AdminOptions, String> {
-    let read = |token: Option<&Token>| {
-        let read = token.map(|token| match token {
-            Token::Value(text) => thalweg_admin::Token::new(text),
-            Token::File(path) => thalweg_admin::Token::from_file(path)
-                .map_err(|error| format!("cannot read the admin token {}: {error}", path.display())),
-        });
-        read.transpose()
-    };
+    let read =
+        |token: Option<&Token>| token.map(|token| thalweg_admin::Token::new(token.reveal())).transpose();
     let admin = settings.admin.as_ref();
     Ok(AdminOptions {
         socket,

@@ -1,12 +1,11 @@
 //! `sticky:` the cookie that keeps a client at one endpoint.
 
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::interpolate::Environment;
 use crate::source::Span;
 use crate::spec::{SameSiteSpec, Spanned, StickySpec, SwitchSpec};
 use crate::validate::duration;
 use crate::validate::key::token;
-use crate::validate::secret::secret;
+use crate::validate::secret::Secrets;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,7 +21,7 @@ const PURPOSE: &[u8] = b"thalweg sticky cookie\0";
 /// Whether and how clients stay at one endpoint.
 pub(super) fn sticky(
     spec: Option<&Spanned<SwitchSpec<StickySpec>>>,
-    environment: Environment<'_>,
+    secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<StickyPolicy> {
     let (span, spec) = spec.and_then(|spec| Some((spec.span, spec.settings()?)))?;
@@ -49,7 +48,7 @@ pub(super) fn sticky(
     }
     let max_age = duration(spec.max_age.as_ref(), Duration::from_secs(1), MAX_AGE, problems);
     let key = match &spec.secret {
-        Some(written) => derived(&secret(written, environment, problems)?),
+        Some(written) => derived(&secrets.read(written, problems)?),
         None => for_this_run(span, problems)?,
     };
     Some(StickyPolicy { cookie: Arc::from(cookie), key, max_age, secure, same_site })
@@ -81,10 +80,12 @@ fn for_this_run(span: Span, problems: &mut Problems) -> Option<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inputs::Inputs;
 
     fn policy() -> StickyPolicy {
         let on = Spanned::new(Span::default(), SwitchSpec::On);
-        sticky(Some(&on), &|_| None, &mut Problems::default()).unwrap()
+        let secrets = Secrets::new(&|_| None, Inputs::default());
+        sticky(Some(&on), &secrets, &mut Problems::default()).unwrap()
     }
 
     #[test]

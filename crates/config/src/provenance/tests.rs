@@ -1,0 +1,155 @@
+//! Every value and where it comes from.
+
+use super::*;
+use crate::load::{Loaded, check_text};
+
+const TEXT: &str = "\
+listeners: { web: { address: \":${PORT}\" } }
+defaults:
+  timeouts: { connect: 1s, idle: 9s }
+  retry: { attempts: 4, hedge: { after: 50ms } }
+  limits:
+    max_in_flight: 5
+    queue: { size: 7 }
+chains:
+  inner: [ { strip_prefix: /c } ]
+  api:
+    - strip_prefix: /a
+    - chain: inner
+    - strip_prefix: \"${PREFIX:-/b}\"
+services:
+  api:
+    endpoints:
+      - \"http://127.0.0.1:1\"
+      - { url: \"http://127.0.0.1:2\", weight: 3 }
+    timeouts: { connect: 4s, first_byte: 5s }
+    retry: { attempts: 2, hedge: { after: 10ms } }
+  other: { endpoints: [ \"http://127.0.0.1:3\" ] }
+routes:
+  - name: products
+    match: { path: /p/* }
+    filters: [ { strip_prefix: /p }, { chain: api } ]
+    to: api
+    timeouts:
+      first_byte: 7s
+    limits: { queue: { timeout: 2s } }
+  - name: split
+    match: { path: /s/* }
+    to: [ { service: api }, { service: other } ]
+  - to: [ \"http://127.0.0.1:4\" ]
+";
+
+fn loaded() -> Loaded {
+    let environment = |name: &str| (name == "PORT").then(|| "8080".to_owned());
+    check_text("t.yaml", TEXT, &environment).unwrap()
+}
+
+fn origins(object: Object<'_>, expected: &[(&str, &str)]) {
+    let provenance = loaded().provenance;
+    for (field, origin) in expected {
+        assert_eq!(provenance.of(object, field).to_string(), *origin, "{object:?} {field}");
+    }
+}
+
+#[test]
+fn of_a_route() {
+    origins(
+        Object::Route("products"),
+        &[
+            ("name", "t.yaml:23"),
+            ("match.path", "t.yaml:24"),
+            ("match.host", "built in"),
+            ("to", "t.yaml:26"),
+            ("timeouts.first_byte", "t.yaml:28"),
+            ("timeouts.connect", "t.yaml:19 (service `api`)"),
+            ("timeouts.idle", "t.yaml:3 (defaults)"),
+            ("timeouts.request", "built in"),
+            ("limits.max_in_flight", "t.yaml:6 (defaults)"),
+            ("limits.queue.timeout", "t.yaml:29"),
+            ("limits.queue.size", "t.yaml:7 (defaults)"),
+            ("limits.priority", "built in"),
+            ("filters[0]", "t.yaml:25"),
+            ("filters[1]", "t.yaml:11 (chain `api`)"),
+            ("filters[2]", "t.yaml:9 (chain `inner`)"),
+            ("filters[3]", "t.yaml:13 (chain `api`; variable PREFIX, which is not set)"),
+            ("filters[4]", "built in"),
+            ("no.such[3].field", "built in"),
+            ("", "built in"),
+        ],
+    );
+    assert_eq!(loaded().plan.routes[0].filters.len(), 4);
+}
+
+#[test]
+fn of_a_route_without_a_service_of_its_own_name() {
+    // The service's timeouts do not hold for a split.
+    origins(
+        Object::Route("split"),
+        &[("timeouts.connect", "t.yaml:3 (defaults)"), ("timeouts.first_byte", "built in")],
+    );
+    origins(
+        Object::Route("route 3"),
+        &[("to", "t.yaml:33"), ("name", "built in"), ("timeouts.idle", "t.yaml:3 (defaults)")],
+    );
+    origins(Object::Route("none"), &[("to", "built in")]);
+}
+
+#[test]
+fn of_a_service() {
+    origins(
+        Object::Service("api"),
+        &[
+            ("endpoints[0]", "t.yaml:17"),
+            ("endpoints[1].weight", "t.yaml:18"),
+            ("endpoints[0].weight", "built in"),
+            ("retry.attempts", "t.yaml:20"),
+            ("retry.budget", "built in"),
+            // Inherited as a whole, or not at all.
+            ("retry.hedge.after", "t.yaml:20"),
+            ("retry.hedge.budget", "built in"),
+            ("timeouts.idle", "t.yaml:3 (defaults)"),
+            ("limits.max_in_flight", "built in"),
+        ],
+    );
+    origins(
+        Object::Service("other"),
+        &[("retry.hedge.after", "t.yaml:4 (defaults)"), ("balance", "built in")],
+    );
+    origins(
+        Object::Service("route 3"),
+        &[
+            ("endpoints[0]", "t.yaml:33"),
+            ("retry.attempts", "t.yaml:4 (defaults)"),
+            ("timeouts.connect", "t.yaml:3 (defaults)"),
+        ],
+    );
+}
+
+#[test]
+fn of_what_is_no_route_and_no_service() {
+    origins(
+        Object::Listener("web"),
+        &[("address", "t.yaml:1 (variable PORT)"), ("defer_accept", "built in")],
+    );
+    origins(Object::Top, &[("defaults.timeouts.idle", "t.yaml:3"), ("workers", "built in")]);
+}
+
+#[test]
+fn it_says_what_the_plan_does() {
+    let loaded = loaded();
+    let route = &loaded.plan.routes[0];
+    assert_eq!(route.timeouts.connect.as_secs(), 4);
+    assert_eq!(route.timeouts.idle.as_secs(), 9);
+    assert_eq!(route.limits.queue.size, 7);
+    assert_eq!(loaded.plan.routes[1].timeouts.connect.as_secs(), 1);
+    let service = |at: usize| &loaded.plan.services[at].retry;
+    assert_eq!((service(0).attempts, service(1).attempts, service(2).attempts), (2, 4, 4));
+    let after = |at: usize| service(at).hedge.map(|hedge| hedge.after.as_millis());
+    assert_eq!((after(0), after(1), after(2)), (Some(10), Some(50), Some(50)));
+}
+
+#[test]
+fn it_holds_no_value_of_a_variable() {
+    let shown = format!("{:?}", loaded().provenance);
+    assert!(!shown.contains("8080"), "{shown}");
+}

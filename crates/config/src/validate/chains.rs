@@ -1,0 +1,190 @@
+//! `chains:` filters under a name, and the lists in which they are used.
+//!
+//! Each chain is resolved once, to the filters in it and in the chains that it names, so that chains in chains cost no
+//! more than their filters however often they are named.
+
+use super::check_name;
+use crate::diagnose::{Class, Problems, SpecError, suggest};
+use crate::source::Span;
+use crate::spec::{ListSpec, NamedSpec, Spanned, StepSpec};
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use thalweg_filter::{Filter, FilterSpec};
+
+/// Most filters of a route or a chain, those of the chains in it included.
+const FILTERS: usize = 256;
+/// Chains that may stand in each other.
+const DEPTH: usize = 16;
+
+/// Where a filter of a route stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct FilterPlace {
+    /// The place.
+    pub(crate) span: Span,
+    /// The chain in whose list it is; `None`: in the route's own.
+    pub(crate) chain: Option<Arc<str>>,
+}
+
+/// A filter that is written in a chain.
+#[derive(Clone)]
+struct Member<'a> {
+    span: Span,
+    spec: &'a FilterSpec,
+    chain: Arc<str>,
+}
+
+/// The chains of a file.
+pub(crate) struct Chains<'a> {
+    specs: HashMap<&'a str, &'a ListSpec<StepSpec>>,
+    /// Every chain that is written, wrong ones included.
+    written: &'a [String],
+    /// What the chains are in the end, and how deep each is.
+    resolved: HashMap<&'a str, (Vec<Member<'a>>, usize)>,
+    /// Chains that something names.
+    used: RefCell<HashSet<String>>,
+}
+
+impl<'a> Chains<'a> {
+    /// Checks the chains, also those that no route uses.
+    pub(crate) fn read(
+        specs: &'a NamedSpec<ListSpec<StepSpec>>,
+        written: &'a [String],
+        problems: &mut Problems,
+    ) -> Self {
+        let by_name = specs.0.iter().map(|(name, spec)| (name.value.as_str(), spec)).collect();
+        let mut chains = Self { specs: by_name, written, resolved: HashMap::new(), used: RefCell::default() };
+        for (name, spec) in &specs.0 {
+            check_name(name, name.span, problems);
+            for step in &spec.items {
+                if let StepSpec::Filter(filter) = &step.value {
+                    build(filter, step.span, problems);
+                }
+            }
+            chains.resolve(name, spec, &mut Vec::new(), problems);
+        }
+        chains
+    }
+
+    /// The filters of a route's list, in order, and where they stand.
+    pub(super) fn filters(
+        &self,
+        list: &'a ListSpec<StepSpec>,
+        problems: &mut Problems,
+    ) -> (Vec<Box<dyn Filter>>, Vec<FilterPlace>) {
+        let (mut filters, mut places) = (Vec::new(), Vec::new());
+        for step in &list.items {
+            match &step.value {
+                StepSpec::Filter(spec) => {
+                    filters.extend(build(spec, step.span, problems));
+                    places.push(FilterPlace { span: step.span, chain: None });
+                }
+                StepSpec::Chain(name) => {
+                    let resolved = self.named(name, problems).and_then(|name| self.resolved.get(name));
+                    for member in resolved.map(|(members, _)| members).into_iter().flatten() {
+                        filters.extend(build(member.spec, member.span, problems));
+                        places.push(FilterPlace { span: member.span, chain: Some(member.chain.clone()) });
+                    }
+                }
+            }
+            if places.len() > FILTERS {
+                problems.push(too_many(step.span));
+                break;
+            }
+        }
+        (filters, places)
+    }
+
+    /// Warns of chains that nothing names. To be called when every route has been read.
+    pub(crate) fn warn_of_unused(&self, specs: &NamedSpec<ListSpec<StepSpec>>, problems: &mut Problems) {
+        for (name, _) in &specs.0 {
+            if !self.used.borrow().contains(&name.value) {
+                let message = format!("no route uses the chain `{}`", name.value);
+                problems.push(SpecError::new(Class::Warning, name.span, message));
+            }
+        }
+    }
+
+    /// Makes the list of a chain's filters. `open` are the chains that are being resolved, outermost first.
+    fn resolve(
+        &mut self,
+        name: &'a str,
+        spec: &'a ListSpec<StepSpec>,
+        open: &mut Vec<&'a str>,
+        problems: &mut Problems,
+    ) {
+        if self.resolved.contains_key(name) {
+            return;
+        }
+        open.push(name);
+        let (mut members, mut depth) = (Vec::new(), 1);
+        for step in &spec.items {
+            match &step.value {
+                StepSpec::Filter(spec) => {
+                    members.push(Member { span: step.span, spec, chain: name.into() });
+                }
+                StepSpec::Chain(inner) => {
+                    let Some(known) = self.named(inner, problems) else { continue };
+                    if let Some(at) = open.iter().position(|open| *open == known) {
+                        problems.push(cycle(inner.span, &open[at..]));
+                        continue;
+                    }
+                    if open.len() < DEPTH
+                        && let Some(spec) = self.specs.get(known).copied()
+                    {
+                        self.resolve(known, spec, open, problems);
+                    }
+                    let (inside, levels) =
+                        self.resolved.get(known).map_or((&[][..], DEPTH), |(m, d)| (m, *d));
+                    members.extend_from_slice(inside);
+                    depth = depth.max(levels + 1);
+                    if depth > DEPTH {
+                        let message = format!("chains are nested more than {DEPTH} deep");
+                        problems.push(SpecError::new(Class::Invalid, inner.span, message));
+                        (depth, members) = (1, Vec::new());
+                        break;
+                    }
+                }
+            }
+            if members.len() > FILTERS {
+                problems.push(too_many(step.span));
+                members.clear();
+                break;
+            }
+        }
+        open.pop();
+        self.resolved.insert(name, (members, depth));
+    }
+
+    /// The chain of this name, which is used now.
+    fn named(&self, name: &Spanned<String>, problems: &mut Problems) -> Option<&'a str> {
+        if let Some((known, _)) = self.specs.get_key_value(name.as_str()) {
+            self.used.borrow_mut().insert((*known).to_owned());
+            return Some(known);
+        }
+        if !self.written.contains(name) {
+            let known: Vec<&str> = self.written.iter().map(String::as_str).collect();
+            let help = match known.as_slice() {
+                [] => Some("chains stand in the section `chains`, by name".to_owned()),
+                known => suggest(name, "chains", known),
+            };
+            let error = SpecError::value(name.span, "chain name", format!("no chain `{}`", name.value));
+            problems.push(error.class(Class::Unknown).maybe_help(help));
+        }
+        None
+    }
+}
+
+fn build(spec: &FilterSpec, span: Span, problems: &mut Problems) -> Option<Box<dyn Filter>> {
+    spec.build().map_err(|message| problems.push(SpecError::value(span, "filter", message))).ok()
+}
+
+fn too_many(span: Span) -> SpecError {
+    let message = format!("there are more than {FILTERS} filters, those of chains included");
+    SpecError::new(Class::Invalid, span, message)
+}
+
+fn cycle(span: Span, open: &[&str]) -> SpecError {
+    let names: Vec<&str> = open.iter().chain(open.first()).copied().collect();
+    SpecError::value(span, "chain name", format!("a chain contains itself: {}", names.join(" → ")))
+}
