@@ -19,13 +19,17 @@ mod validate;
 
 mod compile;
 
+mod lint;
+
 // What they share and what they make.
 pub mod diagnose;
+pub mod places;
 pub mod safety;
 pub mod settings;
 pub mod source;
 
 pub use diagnose::{Class, Look, Report, SpecError};
+pub use lint::WARNINGS;
 pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};
 pub use settings::Settings;
 pub use source::{Position, Sources, Span};

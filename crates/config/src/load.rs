@@ -3,7 +3,9 @@
 use crate::compile::compile;
 use crate::diagnose::{Class, Problems, Report, SpecError};
 use crate::interpolate::{Environment, interpolate};
+use crate::lint::unfinished;
 use crate::parse::{FILE, Format, decode, parse};
+use crate::places::Places;
 use crate::settings::{Settings, Token};
 use crate::source::{Sources, Span};
 use crate::spec::{
@@ -23,6 +25,8 @@ pub struct Loaded {
     pub settings: Settings,
     /// Suspicious places that do not keep it from running.
     pub warnings: Report,
+    /// Where things stand in the text.
+    pub places: Places,
 }
 
 /// The places of DESIGN §5 in order; with `explicit` only that one.
@@ -94,13 +98,16 @@ pub fn check_text(name: &str, text: &str, environment: Environment<'_>) -> Resul
 /// Every mistake that was found.
 pub fn check_bytes(name: &str, bytes: &[u8], environment: Environment<'_>) -> Result<Loaded, Report> {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
-    let node = decode(name, bytes, &mut sources, &mut problems)
-        .and_then(|file| parse(file, Format::of(name), &sources, &mut problems));
+    let node = decode(name, bytes, &mut sources, &mut problems).and_then(|file| {
+        unfinished(file, Format::of(name), &sources, &mut problems);
+        parse(file, Format::of(name), &sources, &mut problems)
+    });
     let Some(mut node) = node else { return Err(problems.into_report(sources)) };
     interpolate(&mut node, environment, &mut problems);
     let (spec, declared) = crate::spec::read(&mut node, &mut problems);
+    let places = spec.as_ref().map(Places::of);
     let made = spec.and_then(|spec| compile(&spec, &declared, environment, &mut problems));
-    finish(made, problems, sources)
+    finish(made, places.unwrap_or_default(), problems, sources)
 }
 
 /// `run --listen … --to …`: a configuration without a file, one listener per address, one route.
@@ -150,18 +157,19 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
     let routes = ListSpec { items: vec![Spanned::new(span, route)], written: 1 };
     let spec = FileSpec { listeners, routes, ..FileSpec::default() };
     let made = compile(&spec, &declared, &|_| None, &mut problems);
-    finish(made, problems, sources)
+    finish(made, Places::of(&spec), problems, sources)
 }
 
 fn finish(
     made: Option<(Plan, Settings)>,
+    places: Places,
     mut problems: Problems,
     sources: Sources,
 ) -> Result<Loaded, Report> {
     match made {
         Some((plan, settings)) if problems.is_clean() => {
             let errors = problems.take_warnings();
-            Ok(Loaded { plan, settings, warnings: Report { sources, errors, more: false } })
+            Ok(Loaded { plan, settings, warnings: Report { sources, errors, more: false }, places })
         }
         _ => Err(problems.into_report(sources)),
     }

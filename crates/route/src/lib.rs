@@ -39,6 +39,7 @@ mod edges;
 mod hosts;
 mod level;
 mod precedence;
+mod shadow;
 mod shapes;
 mod tree;
 
@@ -47,5 +48,6 @@ pub use conditions::Miss;
 pub use host::HostPattern;
 pub use path::{PathPattern, Pattern, Segment};
 pub use request::{FieldLookup, NoFields, Query};
+pub use shadow::{Shadow, shadows};
 pub use table::{BuildError, RouteId, RouteMatch, Table};
 pub use value::{FieldMatch, Regex, ValueMatch};

@@ -2,7 +2,7 @@
 
 use super::key::key;
 use super::number;
-use super::routes::Names;
+use super::routes::{Names, show_nearest};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::source::Span;
 use crate::spec::{ListSpec, PartSpec, Spanned, SplitSpec, ToItemSpec, ToSpec};
@@ -66,7 +66,7 @@ fn service(name: &Spanned<String>, names: &Names<'_>, problems: &mut Problems) -
         let error = SpecError::value(name.span, "service name", format!("no service `{text}`"))
             .class(Class::Unknown)
             .maybe_help(help);
-        problems.push(error);
+        problems.push(show_nearest(error, name, &known, names.service_places));
     }
     None
 }

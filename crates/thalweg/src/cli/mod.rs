@@ -5,6 +5,7 @@
 
 mod check;
 mod demo;
+mod diagnostics;
 mod health;
 mod list;
 mod output;
@@ -37,7 +38,7 @@ enum Verb {
     /// Try it: sample services, a proxy in front of them, and URLs to open
     Demo(demo::DemoArgs),
     /// Say whether the running proxy is ready for traffic
-    Health(AdminArgs),
+    Health(health::HealthArgs),
     /// Have the running proxy finish what it does and end
     Stop(AdminArgs),
     /// List what can be named in a configuration

@@ -81,7 +81,7 @@ impl Shared {
         loaded: Loaded,
         text: String,
     ) -> Result<ConfigOutcome, Refused> {
-        let Loaded { plan, settings, warnings } = loaded;
+        let Loaded { plan, settings, warnings, .. } = loaded;
         let running = self.fleet().plan();
         let same = |new: &Plan| {
             let pairs = new.listeners.iter().zip(&running.listeners);

@@ -53,7 +53,7 @@ pub(crate) async fn start(
     loaded: Loaded,
     options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
-    let Loaded { plan, settings, warnings } = loaded;
+    let Loaded { plan, settings, warnings, .. } = loaded;
     show(&warnings, false);
     // From here on a signal means a drain, not the end.
     let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
