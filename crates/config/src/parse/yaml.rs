@@ -14,6 +14,8 @@ use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+/// How the help begins where the cause is not known.
+const LOOK: &str = "look at the ";
 /// Open brackets and quotes that a syntax error shows.
 const MARKS: usize = 2;
 
@@ -298,6 +300,10 @@ fn located(text: &str, file: u16, at: usize, info: &str) -> SpecError {
         return SpecError::new(Class::Syntax, Span::new(file, range), message).help(help);
     }
     let found = syntax_error(text, Span::new(file, at..at), info);
+    // Where the cause is known, further marks would only distract.
+    if !found.help.as_deref().is_some_and(|help| help.starts_with(LOOK)) {
+        return found;
+    }
     let open = open::open_at(text, at).into_iter().take(MARKS).map(|open| (open.range, open.label));
     let marks = open.chain(layout::block_of(text, at, info));
     marks.fold(found, |found, (range, label)| found.related(Span::new(file, range), label))

@@ -9,6 +9,9 @@ use crate::source::Span;
 use serde::de::{Error, Expected, Unexpected};
 use std::fmt;
 
+/// The help for an entry without the space that makes it one.
+const SPACE: &str = "put a space behind the colon: `key: value`";
+
 /// A mistake on its way from the value to the root.
 #[derive(Debug)]
 pub(crate) struct Mistake {
@@ -104,6 +107,9 @@ impl Mistake {
                 SpecError::new(Class::Invalid, span, message).maybe_help(help)
             }
             What::UnknownKey { name, known } => {
+                if is_glued(&name) {
+                    return SpecError::new(Class::Unknown, span, format!("unknown key `{name}`")).help(SPACE);
+                }
                 let list = if known.is_empty() { "none".into() } else { quoted(known) };
                 SpecError::new(Class::Unknown, span, format!("unknown key `{name}`")).help(
                     did_you_mean(&name, known.iter().copied()).unwrap_or(format!("the keys here are {list}")),
@@ -183,7 +189,7 @@ impl Error for Mistake {
 
     fn invalid_type(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
         let help = match unexpected {
-            Unexpected::Str(text) if is_glued(text) => Some("put a space behind the colon: `key: value`"),
+            Unexpected::Str(text) if is_glued(text) => Some(SPACE),
             _ => None,
         };
         Self::new(What::Type { expected: expected(exp), found: found(&unexpected), help })

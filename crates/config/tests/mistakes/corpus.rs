@@ -144,39 +144,45 @@ impl File {
 
     /// Every value, in the order of the file.
     pub(crate) fn places(&self) -> Vec<Place<'_>> {
-        let mut places = Vec::new();
-        walk(&self.root, &self.text, &mut Vec::new(), None, false, &mut places);
-        places
+        places(&self.root, &self.text)
     }
 }
 
-fn walk<'a>(
-    node: &'a Node,
-    text: &str,
-    path: &mut Vec<&'a str>,
-    key: Option<Span>,
-    in_flow: bool,
-    places: &mut Vec<Place<'a>>,
-) {
-    places.push(Place { path: path.clone(), key, node, in_flow });
-    let flow = in_flow || text[node.span.range()].starts_with(['{', '[']);
-    match &node.kind {
-        Kind::Map(entries) => {
-            for (key, child) in entries {
-                path.push(&key.name);
-                walk(child, text, path, Some(key.span), flow, places);
-                path.pop();
+/// Collects the places below a node.
+struct Walk<'a, 'p> {
+    text: &'p str,
+    path: Vec<&'a str>,
+    places: Vec<Place<'a>>,
+}
+
+impl<'a> Walk<'a, '_> {
+    fn enter(&mut self, node: &'a Node, key: Option<Span>, in_flow: bool) {
+        self.places.push(Place { path: self.path.clone(), key, node, in_flow });
+        let flow = in_flow || self.text[node.span.range()].starts_with(['{', '[']);
+        match &node.kind {
+            Kind::Map(entries) => {
+                for (key, child) in entries {
+                    self.path.push(&key.name);
+                    self.enter(child, Some(key.span), flow);
+                    self.path.pop();
+                }
             }
-        }
-        Kind::Seq(items) => {
-            for item in items {
-                path.push("*");
-                walk(item, text, path, None, flow, places);
-                path.pop();
+            Kind::Seq(items) => {
+                for item in items {
+                    self.path.push("*");
+                    self.enter(item, None, flow);
+                    self.path.pop();
+                }
             }
+            _ => {}
         }
-        _ => {}
     }
+}
+
+fn places<'a>(root: &'a Node, text: &str) -> Vec<Place<'a>> {
+    let mut walk = Walk { text, path: Vec::new(), places: Vec::new() };
+    walk.enter(root, None, false);
+    walk.places
 }
 
 /// The tree of a text, if it is YAML at all.
@@ -202,8 +208,7 @@ pub(crate) fn meaning(text: &str) -> Option<String> {
 /// The lines on which this listener or service is referred to, in a text that is YAML.
 pub(crate) fn references(text: &str, name: &str) -> Vec<usize> {
     let Some(root) = tree(text) else { return Vec::new() };
-    let mut places = Vec::new();
-    walk(&root, text, &mut Vec::new(), None, false, &mut places);
+    let places = places(&root, text);
     let named = places.iter().filter(|place| place.is_reference());
     let named = named.filter(|place| matches!(&place.node.kind, Kind::Str(text) if text == name));
     named.map(|place| line_of(text, place.node.span.start as usize)).collect()

@@ -32,14 +32,14 @@ fn of_line(maker: &mut Maker<'_>, number: usize, start: usize, indent: usize) {
         let Some(moved) = indent.checked_add_signed(by) else { continue };
         let what = format!("`{shown}` moved by {by}");
         let spaces = " ".repeat(moved);
-        maker.replace(Mistake::Indentation, start..start + indent, &spaces, &[number, next], what);
+        maker.replace(Mistake::Indentation, (start..start + indent, &spaces), &[number, next], what);
     }
     if indent > 0 {
         let what = format!("`{shown}` behind a tab");
-        maker.replace(Mistake::Tab, start..start + indent, "\t", &[number], what);
+        maker.replace(Mistake::Tab, (start..start + indent, "\t"), &[number], what);
         let half = " ".repeat(indent / 2) + "\t";
         let what = format!("`{shown}` behind spaces and a tab");
-        maker.replace(Mistake::Tab, start..start + indent, &half, &[number], what);
+        maker.replace(Mistake::Tab, (start..start + indent, &half), &[number], what);
     }
 }
 
@@ -108,7 +108,7 @@ fn of_signs(maker: &mut Maker<'_>, signs: &[Sign]) {
         let from = text[..sign.at].char_indices().rev().nth(9).map_or(0, |(at, _)| at);
         let shown = text[from..(sign.at + 10).min(text.len())].replace('\n', " ");
         let what = format!("`{}` left out in `{}`", char::from(sign.byte), shown.trim());
-        maker.replace(mistake, sign.at..sign.at + 1, "", &[line, pair], what);
+        maker.replace(mistake, (sign.at..sign.at + 1, ""), &[line, pair], what);
     }
 }
 
@@ -130,8 +130,9 @@ fn cut_off(maker: &mut Maker<'_>, signs: &[Sign], start: usize, length: usize) {
             let last = lines[0];
             lines.extend(references(&file.text, &name).into_iter().filter(|line| *line <= last));
         }
+        if cut.ends_with("  ") { println!("DEBUG {:?} {lines:?} {:?}", &cut[cut.len()-30..], line_of(cut, cut.trim_end().len())); }
         let what = format!("cut off behind `{}`", cut.lines().last().unwrap_or("").trim());
-        maker.replace(Mistake::CutOff, at..file.text.len(), "", &lines, what);
+        maker.replace(Mistake::CutOff, (at..file.text.len(), ""), &lines, what);
     }
 }
 

@@ -126,7 +126,7 @@ fn seeded_mistakes_are_refused_with_the_right_line() {
     let text = page::render(&files, &judged);
     page::agree(&text);
     assert!(count(&judged, Verdict::Refused) * 100 >= MISTAKES * REFUSED, "{text}");
-    assert!(count(&judged, Verdict::Unnoticed) <= UNNOTICED, "{text}");
+    assert!(count(&judged, Verdict::Unnoticed) == UNNOTICED, "{text}");
 }
 
 /// The figure does not hang on the choice.
@@ -136,6 +136,7 @@ fn other_choices_give_the_same_figure() {
     for seed in 1..=3 {
         let judged = choose(&files, seed, MISTAKES);
         let text = page::render(&files, &judged);
+        println!("{text}");
         assert!(count(&judged, Verdict::Refused) * 100 >= MISTAKES * REFUSED, "{text}");
     }
 }

@@ -17,8 +17,7 @@ impl Maker<'_> {
     pub(crate) fn replace(
         &mut self,
         mistake: Mistake,
-        range: Range<usize>,
-        by: &str,
+        (range, by): (Range<usize>, &str),
         lines: &[usize],
         what: String,
     ) {
@@ -37,7 +36,7 @@ impl Maker<'_> {
     fn on_its_line(&mut self, mistake: Mistake, range: Range<usize>, by: &str) {
         let line = self.line(range.start);
         let what = format!("`{}` → `{by}`", self.file.text[range.clone()].lines().next().unwrap_or(""));
-        self.replace(mistake, range, by, &[line], what);
+        self.replace(mistake, (range, by), &[line], what);
     }
 
     fn typos(&mut self, mistake: Mistake, range: Range<usize>) {
@@ -152,9 +151,14 @@ fn key_twice(maker: &mut Maker<'_>, place: &Place<'_>, key: Range<usize>) {
         let copy = format!("\n{indent}{entry}");
         let what = format!("`{}` twice", place.name());
         let second = maker.line(next) + 1;
-        return maker.replace(Mistake::KeyTwice, next..next, &copy, &[first, second], what);
+        return maker.replace(Mistake::KeyTwice, (next..next, &copy), &[first, second], what);
     };
-    maker.replace(Mistake::KeyTwice, end..end, &copy, &[first, second], format!("`{}` twice", place.name()));
+    maker.replace(
+        Mistake::KeyTwice,
+        (end..end, &copy),
+        &[first, second],
+        format!("`{}` twice", place.name()),
+    );
 }
 
 fn definition(maker: &mut Maker<'_>, place: &Place<'_>) {
@@ -175,7 +179,7 @@ fn definition(maker: &mut Maker<'_>, place: &Place<'_>) {
         let without = format!("{}{}", &text[..line_start], &text[end..]);
         let lines = references(&without, place.name());
         let what = format!("`{}` is not defined", place.name());
-        maker.replace(Mistake::DefinitionMissing, line_start..end, "", &lines, what);
+        maker.replace(Mistake::DefinitionMissing, (line_start..end, ""), &lines, what);
     }
 }
 
@@ -194,9 +198,10 @@ fn in_value(maker: &mut Maker<'_>, place: &Place<'_>) {
         return;
     }
     match &place.node.kind {
-        Kind::Map(_) | Kind::Seq(_) if place.has_known_key() => {
-            if place.in_flow || written.starts_with(['{', '[']) {
-                for other in ["true", "12", "text"] {
+        Kind::Map(_) | Kind::Seq(_) if place.has_known_key() && written.starts_with(['{', '[']) => {
+            for other in ["true", "12", "text"] {
+                // What can be turned off can be turned on, with nothing else to say or with `true`.
+                if (written.as_str(), other) != ("{}", "true") {
                     maker.on_its_line(Mistake::WrongType, span.clone(), other);
                 }
             }
@@ -269,7 +274,7 @@ fn elsewhere(maker: &mut Maker<'_>, places: &[Place<'_>]) {
             let at = map.node.span.start as usize + 1;
             let what = format!("`{entry}` in `{}`", map.path.join("."));
             let lines = [line_of(&text, at)];
-            maker.replace(Mistake::KeyElsewhere, at..at, &format!(" {entry},"), &lines, what);
+            maker.replace(Mistake::KeyElsewhere, (at..at, &format!(" {entry},")), &lines, what);
         }
     }
 }
@@ -295,7 +300,7 @@ fn twice(maker: &mut Maker<'_>, places: &[Place<'_>]) {
                 line_of(&text, second.node.span.start as usize),
             ];
             let what = format!("{name} {written} twice");
-            maker.replace(Mistake::Twice, second.node.span.range(), written, &lines, what);
+            maker.replace(Mistake::Twice, (second.node.span.range(), written), &lines, what);
         }
     }
 }

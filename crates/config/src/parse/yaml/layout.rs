@@ -68,6 +68,15 @@ pub(super) fn block_of(text: &str, at: usize, info: &str) -> Vec<(Range<usize>, 
     }
     let lines = lines(text, at);
     let Some((here, above)) = lines.split_last() else { return Vec::new() };
+    // A line without its colon goes on in the next one, which then has a colon too many.
+    if info.contains("mapping values")
+        && let Some(before) = above.last()
+        && let Some(words) = text.get(before.content())
+        && !words.contains(": ")
+        && !words.ends_with([':', ']', '}', '"', '\''])
+    {
+        return vec![(before.content(), "a `:` with a space behind it may be missing here")];
+    }
     let parent = above.iter().rposition(|line| line.indent < here.indent);
     let first = above.get(parent.map_or(0, |at| at + 1)).filter(|line| line.indent != here.indent);
     let Some(first) = first else { return Vec::new() };
