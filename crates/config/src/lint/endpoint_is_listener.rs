@@ -5,7 +5,8 @@ use crate::diagnose::{Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{EndpointSpec, ToSpec};
 use crate::validate::endpoint;
-use thalweg_proxy::plan::ListenAddress;
+use std::collections::HashMap;
+use thalweg_proxy::plan::{ListenAddress, Listener};
 use thalweg_upstream::Address;
 
 pub(super) fn endpoint_is_listener(subject: &Subject<'_>, problems: &mut Problems) {
@@ -19,18 +20,33 @@ pub(super) fn endpoint_is_listener(subject: &Subject<'_>, problems: &mut Problem
         _ => None,
     });
     let inline = routes.flatten().map(|url| (url.value.as_str(), url.span));
+    let mut listeners: Listeners<'_> = HashMap::new();
+    for (listener, (_, spec)) in subject.plan.listeners.iter().zip(&subject.spec.listeners.0) {
+        listeners.entry(port(&listener.address)).or_default().push((listener, spec.address.span));
+    }
     for (url, span) in services.chain(inline) {
-        look(subject, url, span, problems);
+        look(&listeners, url, span, problems);
     }
 }
 
-fn look(subject: &Subject<'_>, url: &str, span: Span, problems: &mut Problems) {
+/// Listeners with their places, by port; those on unix sockets under 0.
+type Listeners<'a> = HashMap<u16, Vec<(&'a Listener, Span)>>;
+
+fn port(address: &ListenAddress) -> u16 {
+    match address {
+        ListenAddress::Tcp { address, .. } => address.port(),
+        ListenAddress::Unix(_) => 0,
+    }
+}
+
+fn look(listeners: &Listeners<'_>, url: &str, span: Span, problems: &mut Problems) {
     let Ok((_, address)) = endpoint(url) else { return };
-    for (listener, (_, spec)) in subject.plan.listeners.iter().zip(&subject.spec.listeners.0) {
+    let port = if let Address::Socket(address) = &address { address.port() } else { 0 };
+    for (listener, place) in listeners.get(&port).into_iter().flatten() {
         if is_same(&listener.address, &address) {
             let warning =
                 SpecError::warning("endpoint_is_listener", span, "this endpoint is the proxy itself")
-                    .related(spec.address.span, format!("the listener `{}`", listener.name))
+                    .related(*place, format!("the listener `{}`", listener.name))
                     .help("write the address of the service; a request that comes back is answered 508");
             problems.push(warning);
         }

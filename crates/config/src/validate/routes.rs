@@ -93,7 +93,7 @@ fn listeners(list: &ListSpec<String>, names: &Names<'_>, problems: &mut Problems
     for name in &list.items {
         if let Some(position) = names.listeners.get(name.value.as_str()) {
             positions.push(*position);
-        } else if !names.written_listeners.contains(&name.value) {
+        } else if !problems.is_full() && !names.written_listeners.contains(&name.value) {
             let known: Vec<&str> = names.written_listeners.iter().map(String::as_str).collect();
             let error = SpecError::value(name.span, "listener name", format!("no listener `{}`", name.value))
                 .class(Class::Unknown)

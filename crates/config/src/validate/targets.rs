@@ -53,7 +53,8 @@ fn service(name: &Spanned<String>, names: &Names<'_>, problems: &mut Problems) -
     if let Some(position) = names.services.get(name.as_str()) {
         return Some(*position);
     }
-    if !names.written_services.contains(name) {
+    // Each search for a near name looks at all of them: not for an error that is not shown.
+    if !problems.is_full() && !names.written_services.contains(name) {
         let text = &name.value;
         let known: Vec<&str> = names.written_services.iter().map(String::as_str).collect();
         let help = if text.contains("://") || text.starts_with("unix:") {

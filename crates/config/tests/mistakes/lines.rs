@@ -130,8 +130,7 @@ fn cut_off(maker: &mut Maker<'_>, signs: &[Sign], start: usize, length: usize) {
             let last = lines[0];
             lines.extend(references(&file.text, &name).into_iter().filter(|line| *line <= last));
         }
-        if cut.ends_with("  ") { println!("DEBUG {:?} {lines:?} {:?}", &cut[cut.len()-30..], line_of(cut, cut.trim_end().len())); }
-        let what = format!("cut off behind `{}`", cut.lines().last().unwrap_or("").trim());
+        let what = format!("cut off behind `{}`", cut.trim_end().lines().last().unwrap_or("").trim());
         maker.replace(Mistake::CutOff, (at..file.text.len(), ""), &lines, what);
     }
 }
