@@ -48,6 +48,72 @@ fn check_ends_with_1_when_there_is_no_file() {
 }
 
 #[test]
+fn check_tells_programs_what_it_found() {
+    let _watchdog = watchdog("check_tells_programs_what_it_found");
+    let directory = Directory::new();
+    let text = "listeners: { web: { address: \"127.0.0.1:0\" } }\nroutes:\n  - to: prodcts\nservices:\n  products: { endpoints: [ \"http://127.0.0.1:9001\" ] }\n";
+    let file = directory.write("bad.yaml", text);
+    let finished = thalweg(&directory, &["check", "--json", &file.to_string_lossy()]);
+    assert_eq!(finished.code, 1, "{finished:?}");
+    let found: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    let error = &found[0];
+    assert_eq!(found.as_array().map(Vec::len), Some(1), "{found}");
+    assert_eq!((&error["severity"], &error["code"]), (&"error".into(), &"unknown".into()), "{found}");
+    assert_eq!((&error["line"], &error["column"]), (&3.into(), &9.into()), "{found}");
+    assert_eq!((&error["end_line"], &error["end_column"]), (&3.into(), &16.into()), "{found}");
+    assert_eq!(error["help"], "did you mean `products`?", "{found}");
+    assert_eq!(error["related"][0]["line"], 5, "{found}");
+    assert!(finished.stderr.is_empty(), "{finished:?}");
+}
+
+#[test]
+fn strict_makes_warnings_fail_and_offline_leaves_the_machine_out() {
+    let _watchdog = watchdog("strict_makes_warnings_fail_and_offline_leaves_the_machine_out");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let directory = Directory::new();
+    let text = format!(
+        "access_log: {{ path: /no/such/place/access.log }}\nlisteners: {{ web: {{ address: \"{address}\" }} }}\nroutes:\n  - to: [ \"http://nothing.invalid\" ]\n"
+    );
+    let file = directory.write("thalweg.yaml", &text);
+    let file = file.to_string_lossy();
+    let warned = thalweg(&directory, &["check", "--lines", &file]);
+    assert_eq!(warned.code, 0, "{warned:?}");
+    let places: Vec<&str> = warned.stderr.lines().map(|line| &line[line.find(".yaml").unwrap()..]).collect();
+    assert!(places.len() == 3 && places[0].starts_with(".yaml:1:21: warning:"), "{warned:?}");
+    assert!(places[1].starts_with(".yaml:2:31: warning:") && places[1].contains("taken by"), "{warned:?}");
+    assert!(places[2].starts_with(".yaml:4:") && places[2].contains("nothing.invalid"), "{warned:?}");
+    assert_eq!(thalweg(&directory, &["check", "--strict", &file]).code, 1);
+    assert_eq!(thalweg(&directory, &["check", "--strict", "--offline", &file]).code, 0);
+    assert_eq!(thalweg(&directory, &["-t", "--json", &file]).code, 0);
+}
+
+#[test]
+fn a_port_that_the_running_proxy_has_is_no_warning() {
+    let _watchdog = watchdog("a_port_that_the_running_proxy_has_is_no_warning");
+    let upstream = Upstream::saying("hello");
+    let directory = Directory::new();
+    let process = Process::start(command(directory.path()).args([
+        "run",
+        "--listen",
+        "127.0.0.1:0",
+        "--to",
+        &upstream.url(),
+    ]));
+    let address: std::net::SocketAddr = process.wait_line("listening on", STEP, |line| {
+        line.strip_prefix("thalweg: listening on ")?.split(' ').next()?.parse().ok()
+    });
+    process.wait_line("ready", STEP, |line| (line == "thalweg: ready").then_some(()));
+    let text = format!(
+        "listeners: {{ web: {{ address: \"{address}\" }} }}\nroutes:\n  - to: [ \"{}\" ]\n",
+        upstream.url()
+    );
+    let file = directory.write("thalweg.yaml", &text);
+    let finished = thalweg(&directory, &["check", "--strict", &file.to_string_lossy()]);
+    assert_eq!(finished.code, 0, "{finished:?}");
+}
+
+#[test]
 fn a_wrong_command_line_ends_with_2() {
     let _watchdog = watchdog("a_wrong_command_line_ends_with_2");
     let directory = Directory::new();

@@ -29,7 +29,7 @@ const INPUT_BYTES: u32 = 4096;
 const LONGER: &[(&str, u32)] = &[("body", 20 * 1024)];
 /// Where the seeds of a target stand, from the root; without an entry in `fuzz/seeds/<target>`.
 const SEEDS: &[(&str, &[&str])] = &[
-    ("config", &["fuzz/seeds/config", "tests/config/good", "tests/config/bad"]),
+    ("config", &["fuzz/seeds/config", "examples", "tests/config/good", "tests/config/bad"]),
     ("engine_vs_hyper", &["fuzz/seeds/requests"]),
     ("framing_rules", &["fuzz/seeds/requests", "fuzz/seeds/responses"]),
     ("request_head", &["fuzz/seeds/requests"]),

@@ -3,6 +3,7 @@
 //! Called by `load` once per configuration. A plan comes out only when nothing was wrong.
 
 use crate::diagnose::{Class, Problems, SpecError};
+use crate::lint::{Subject, lint};
 use crate::settings::Settings;
 use crate::source::Span;
 use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec};
@@ -51,6 +52,8 @@ pub(crate) fn compile(
         services: positions(named.iter().map(|(service, _)| &*service.name)),
         written_listeners: &declared.listeners,
         written_services: &declared.services,
+        listener_places: &declared.listener_places,
+        service_places: &declared.service_places,
         routes: HashMap::new(),
     };
     names.take_route_names(&spec.routes, problems);
@@ -88,7 +91,11 @@ pub(crate) fn compile(
         requests,
     };
     validate::run_tests(&tests, spec, &plan, problems);
-    problems.is_clean().then_some(Compiled { plan, settings, filters: joined.filters })
+    if !problems.is_clean() {
+        return None;
+    }
+    lint(&Subject { spec, plan: &plan, matches: &joined.matches }, problems);
+    Some(Compiled { plan, settings, filters: joined.filters })
 }
 
 /// The routes, and what they bring along.
@@ -200,7 +207,7 @@ fn warn_of_timeouts(parts: &[Part], named: &[(Service, Deadlines)], problems: &m
         let Some((service, deadlines)) = named.get(part.service as usize) else { continue };
         if !deadlines.is_empty() {
             let message = format!("the `timeouts` of the service `{}` do not hold here", service.name);
-            let warning = SpecError::new(Class::Warning, part.span, message)
+            let warning = SpecError::warning("timeouts_ignored", part.span, message)
                 .help("a route that is split has its own `timeouts`, then those of `defaults`");
             problems.push(warning);
         }
@@ -220,15 +227,21 @@ fn positions<'a, N: TryFrom<usize>>(names: impl Iterator<Item = &'a str>) -> Has
 /// A proxy needs a way in and a way out.
 fn something_to_do(spec: &FileSpec, declared: &Declared, problems: &mut Problems) {
     let top = Span { end: 0, start: 0, ..declared.root };
+    // A file that was cut off lacks what would follow.
+    let end = Span { start: declared.root.end, ..declared.root };
+    let note = |error: SpecError| match declared.root.range().is_empty() {
+        true => error,
+        false => error.related(end, "what is written ends here"),
+    };
     if declared.listeners.is_empty() && !declared.broken.contains("listeners") {
         let error = SpecError::new(Class::Invalid, top, "there are no listeners")
             .help("add `listeners: { web: { address: \":8080\" } }`");
-        problems.push(error);
+        problems.push(note(error));
     }
     if spec.routes.written == 0 && !declared.broken.contains("routes") {
         let error = SpecError::new(Class::Invalid, top, "there are no routes")
             .help("add `routes: [ { to: [ \"http://127.0.0.1:9001\" ] } ]`");
-        problems.push(error);
+        problems.push(note(error));
     }
 }
 
@@ -236,7 +249,7 @@ fn warn_of_unused(spec: &FileSpec, used: &HashSet<u32>, problems: &mut Problems)
     for (position, (name, _)) in spec.services.0.iter().enumerate() {
         if !used.contains(&position_of(position)) {
             let message = format!("no route goes to the service `{}`", name.value);
-            problems.push(SpecError::new(Class::Warning, name.span, message));
+            problems.push(SpecError::warning("service_unused", name.span, message));
         }
     }
 }

@@ -48,6 +48,22 @@ pub struct SpecError {
     pub related: Vec<(Span, String)>,
     /// What the value should have been; set when the texts above may hold the value.
     subject: Option<&'static str>,
+    /// The word of a single check; where there is none, that of the class.
+    code: Option<&'static str>,
+}
+
+impl Class {
+    /// The word for programs. These words stay.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::Syntax => "syntax",
+            Self::Unknown => "unknown",
+            Self::Unavailable => "unavailable",
+            Self::Invalid => "invalid",
+            Self::Warning => "suspicious",
+        }
+    }
 }
 
 impl SpecError {
@@ -61,7 +77,25 @@ impl SpecError {
             help: None,
             related: Vec::new(),
             subject: None,
+            code: None,
         }
+    }
+
+    /// A warning of the check with this word.
+    pub fn warning(code: &'static str, span: Span, message: impl Into<String>) -> Self {
+        Self { code: Some(code), ..Self::new(Class::Warning, span, message) }
+    }
+
+    /// Gives a mistake the word of a single check.
+    #[must_use]
+    pub fn code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// The word for programs: that of the check which found it, else that of its class.
+    pub fn word(&self) -> &'static str {
+        self.code.unwrap_or(self.class.code())
     }
 
     /// A value that is not a valid `subject` ("duration", "endpoint URL"). The texts may hold the

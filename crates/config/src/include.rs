@@ -12,6 +12,7 @@ mod merge;
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::inputs::{Inputs, cause, read_bounded};
 use crate::interpolate::{Environment, Filled, interpolate};
+use crate::lint::unfinished;
 use crate::parse::{FILE, Format, Kind, NODES, Node, TEXT, decode, parse};
 use crate::safety::secret_places;
 use crate::source::{Sources, Span};
@@ -120,6 +121,7 @@ impl Gathering<'_> {
     fn parsed(&mut self, name: &str, bytes: &[u8], included: Option<Span>) -> Option<Node> {
         let file = decode(name, bytes, self.sources, self.problems)?;
         self.sources.set_included(file, included);
+        unfinished(file, Format::of(name), self.sources, self.problems);
         let mut root = parse(file, Format::of(name), self.sources, self.problems)?;
         let (nodes, text) = root.weight();
         self.size.nodes = self.size.nodes.saturating_add(nodes);

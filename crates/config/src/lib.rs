@@ -21,9 +21,12 @@ mod validate;
 
 mod compile;
 
+mod lint;
+
 // What they share and what they make.
 pub mod diagnose;
 pub mod inputs;
+pub mod places;
 pub mod provenance;
 pub mod safety;
 pub mod settings;
@@ -31,6 +34,7 @@ pub mod source;
 
 pub use diagnose::{Class, Look, Report, SpecError};
 pub use inputs::Inputs;
+pub use lint::WARNINGS;
 pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};
 pub use provenance::{Object, Origin, Provenance};
 pub use settings::Settings;

@@ -6,6 +6,7 @@ use crate::include::{Gathered, gather};
 use crate::inputs::{Inputs, cause};
 use crate::interpolate::Environment;
 use crate::parse::FILE;
+use crate::places::Places;
 use crate::provenance::Provenance;
 use crate::settings::Settings;
 use crate::source::{Sources, Span};
@@ -39,6 +40,8 @@ pub struct Loaded {
     pub inputs: Inputs,
     /// Where each value comes from.
     pub provenance: Provenance,
+    /// Where things stand in the text.
+    pub places: Places,
 }
 
 /// The places of DESIGN §5 in order; with `explicit` only that one.
@@ -106,9 +109,10 @@ pub fn check_bytes(name: &str, bytes: &[u8], environment: Environment<'_>) -> Re
     let secrets = Secrets::new(environment, inputs);
     let made = root.and_then(|mut root| {
         let (spec, declared) = crate::spec::read(&mut root, &mut problems);
-        let made = compile(&spec?, &declared, &secrets, &mut problems)?;
+        let spec = spec?;
+        let made = compile(&spec, &declared, &secrets, &mut problems)?;
         let provenance = Provenance::new(&root, (&sources, &filled), &made.plan, made.filters);
-        Some((made.plan, made.settings, provenance))
+        Some((made.plan, made.settings, (provenance, Places::of(&spec))))
     });
     let mut hidden = sources.mask(&masked);
     hidden.retain(|text| text.len() >= HIDDEN);
@@ -165,21 +169,21 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
     let spec = FileSpec { listeners, routes, ..FileSpec::default() };
     let secrets = Secrets::new(&|_| None, Inputs::default());
     let made = compile(&spec, &declared, &secrets, &mut problems);
-    let made = made.map(|made| (made.plan, made.settings, Provenance::default()));
+    let made = made.map(|made| (made.plan, made.settings, (Provenance::default(), Places::of(&spec))));
     finish(made, problems, sources, secrets.into_inputs())
 }
 
 fn finish(
-    made: Option<(Plan, Settings, Provenance)>,
+    made: Option<(Plan, Settings, (Provenance, Places))>,
     mut problems: Problems,
     sources: Sources,
     inputs: Inputs,
 ) -> Result<Loaded, Report> {
     match made {
-        Some((plan, settings, provenance)) if problems.is_clean() => {
+        Some((plan, settings, (provenance, places))) if problems.is_clean() => {
             let errors = problems.take_warnings();
             let warnings = Report { sources, errors, more: false };
-            Ok(Loaded { plan, settings, warnings, files: inputs.paths(), inputs, provenance })
+            Ok(Loaded { plan, settings, warnings, files: inputs.paths(), inputs, provenance, places })
         }
         _ => Err(problems.into_report(sources)),
     }

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use hickory_resolver::TokioResolver;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -104,6 +104,37 @@ impl Drop for Watch {
     }
 }
 
+/// Asks for all names at once, and waits for at most `limit`.
+///
+/// # Returns
+/// Those that did not resolve in this time, and why.
+pub async fn look_up(names: &BTreeSet<Arc<str>>, limit: Duration) -> BTreeMap<Arc<str>, String> {
+    let resolver = TokioResolver::builder_tokio().and_then(|builder| builder.build());
+    let resolver = resolver.map(Arc::new).map_err(|error| error.to_string());
+    let mut tasks = JoinSet::new();
+    for name in names {
+        let (name, resolver) = (name.clone(), resolver.clone());
+        tasks.spawn(async move {
+            let answer = resolve(&name, &resolver).await;
+            (name, answer.map(drop))
+        });
+    }
+    let late = format!("no answer within {limit:?}");
+    let mut failures: BTreeMap<Arc<str>, String> =
+        names.iter().map(|name| (name.clone(), late.clone())).collect();
+    let _ = tokio::time::timeout(limit, async {
+        while let Some(done) = tasks.join_next().await {
+            match done {
+                Ok((name, Ok(()))) => drop(failures.remove(&name)),
+                Ok((name, Err(why))) => drop(failures.insert(name, why)),
+                Err(_) => {}
+            }
+        }
+    })
+    .await;
+    failures
+}
+
 /// Resolves one name for ever.
 async fn keep(
     name: Arc<str>,
@@ -167,6 +198,15 @@ mod tests {
             let News::Changed(names) = watch.next().await else { panic!("localhost must resolve") };
             assert_eq!(names["localhost"].len(), 2);
             assert!(watch.is_complete());
+        });
+    }
+
+    #[test]
+    fn a_look_up_names_what_does_not_resolve() {
+        runtime().block_on(async {
+            let names = BTreeSet::from([Arc::from("localhost"), Arc::from("nothing.invalid")]);
+            let failures = look_up(&names, Duration::from_secs(3)).await;
+            assert_eq!(failures.keys().map(|name| &**name).collect::<Vec<_>>(), ["nothing.invalid"]);
         });
     }
 

@@ -60,6 +60,15 @@ pub fn tcp(
     Ok((bound, sockets))
 }
 
+/// Whether [`tcp`] could bind this address now; nothing listens on it meanwhile.
+///
+/// # Errors
+/// What the kernel says against it.
+pub fn probe(address: SocketAddr, dual_stack: bool) -> io::Result<()> {
+    let fd = tcp_socket(address, dual_stack, false)?;
+    Ok(rustix::net::bind(&fd, &address)?)
+}
+
 /// Whether the kernel is to hand a connection over only when it has bytes: one wake-up for a connection and its
 /// first request instead of two. After a second a silent one is handed over all the same. Where the kernel does
 /// not know it, nothing changes.

@@ -51,7 +51,8 @@ fn within<T: Ord + Copy>(ranges: &[(T, T)], address: T) -> bool {
     after > 0 && ranges[after - 1].1 >= address
 }
 
-fn unmapped(network: IpNet) -> IpNet {
+/// An IPv4 network that is written as a part of IPv6 is the IPv4 network.
+pub(crate) fn unmapped(network: IpNet) -> IpNet {
     if let IpNet::V6(net) = network
         && net.prefix_len() >= MAPPED_PREFIX
         && let Some(address) = Ipv6Addr::to_ipv4_mapped(&net.addr())

@@ -41,6 +41,7 @@ mod hosts;
 mod level;
 mod near;
 mod precedence;
+mod shadow;
 mod shapes;
 mod tree;
 
@@ -50,5 +51,6 @@ pub use conditions::Miss;
 pub use host::HostPattern;
 pub use path::{PathPattern, Pattern, Segment};
 pub use request::{FieldLookup, NoFields, Query};
+pub use shadow::{Shadow, shadows};
 pub use table::{BuildError, RouteId, RouteMatch, Table};
 pub use value::{FieldMatch, Regex, ValueMatch};

@@ -9,7 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use thalweg_route::{
-    FieldLookup, FieldMatch, HostPattern, PathPattern, Query, RouteId, RouteMatch, Segment, Table, ValueMatch,
+    FieldLookup, FieldMatch, HostPattern, PathPattern, Query, RouteId, RouteMatch, Segment, Table,
+    ValueMatch, shadows,
 };
 
 const HOST_PATTERNS: &[&str] =
@@ -261,4 +262,52 @@ proptest! {
         }
         let _ = PathPattern::regex(&text);
     }
+
+    /// What is called unreachable is never reached: neither by requests drawn at random, nor by the table nor by the
+    /// list.
+    #[test]
+    fn a_route_that_is_called_hidden_takes_no_request(
+        routes in vec(route(), 2..12),
+        again in vec((0..12_usize, 0..12_usize), 0..6),
+        requests in vec(request(), 256),
+    ) {
+        let mut routes = routes;
+        // Routes that share what they ask with another hide it far more often than those drawn alone.
+        for (from, to) in again {
+            let (from, to) = (from % routes.len(), to % routes.len());
+            let copy = RouteMatch { path: routes[to].path.clone(), ..routes[from].clone() };
+            routes.push(copy);
+        }
+        let hidden: Vec<u32> = shadows(&routes).iter().map(|shadow| shadow.hidden as u32).collect();
+        for request in &requests {
+            if let Some(taken) = oracle(&routes, request) {
+                prop_assert!(!hidden.contains(&taken), "route {taken} takes {request:?}");
+            }
+        }
+    }
+}
+
+/// The rule finds most of what a search over very many requests finds: it is not empty.
+#[test]
+fn few_routes_that_are_never_reached_stay_unnamed() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::{Config, TestRng, TestRunner};
+    let rng = TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let (mut named, mut unreached) = (0, 0);
+    for _ in 0..60 {
+        let tree = vec(route(), 12).new_tree(&mut runner).unwrap();
+        let mut routes = tree.current();
+        routes.push(RouteMatch { listeners: vec![], ..routes[0].clone() });
+        let requests = vec(request(), 3000).new_tree(&mut runner).unwrap().current();
+        let mut reached = vec![false; routes.len()];
+        for request in &requests {
+            if let Some(taken) = oracle(&routes, request) {
+                reached[taken as usize] = true;
+            }
+        }
+        named += shadows(&routes).len();
+        unreached += reached.iter().filter(|reached| !**reached).count();
+    }
+    assert!(named >= 30, "{named} named, {unreached} not reached");
 }

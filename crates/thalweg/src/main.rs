@@ -1,6 +1,7 @@
 //! The `thalweg` binary: a verb, a file, an exit code.
 #![forbid(unsafe_code)]
 
+mod check;
 mod cli;
 mod control;
 mod demo;

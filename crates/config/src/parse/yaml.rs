@@ -4,12 +4,20 @@
 //! an outage. Refused because they hide what a file means: several documents, tags, merge keys
 //! and keys that are not scalars.
 
+mod layout;
+mod open;
+
 use super::{DEPTH, Key, Kind, NODES, Node, TEXT, core_schema, duplicate, too_deep};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::borrow::Cow;
 use std::collections::HashMap;
+
+/// How the help begins where the cause is not known.
+const LOOK: &str = "look at the ";
+/// Open brackets and quotes that a syntax error shows.
+const MARKS: usize = 2;
 
 /// A list or map that is not closed yet.
 struct Open {
@@ -60,7 +68,7 @@ pub(super) fn parse(text: &str, file: u16, json: bool, problems: &mut Problems) 
             }
             Err(error) => {
                 let at = offsets.byte(error.marker().index());
-                let mut found = syntax_error(&text, Span::new(file, at..at), error.info());
+                let mut found = located(&text, file, at, error.info());
                 if json {
                     found = found
                         .help("look at the commas, the quotes and the brackets here and on the lines above");
@@ -125,6 +133,9 @@ impl Builder<'_> {
 
     fn scalar(&mut self, text: String, plain: bool, anchor: usize, span: Span) -> Step {
         self.charge(1, text.len(), span)?;
+        if plain && !self.json {
+            self.stray_quote(&text, span);
+        }
         if let Some(Open { content: Content::Map { key: key @ None, .. }, .. }) = self.open.last_mut() {
             *key = Some(map_key(text, plain, span)?);
             return Ok(());
@@ -133,6 +144,22 @@ impl Builder<'_> {
         // JSON cannot write `${N}` without quotes.
         let plain = plain || self.json;
         self.place(Node { plain, ..Node::new(span, kind) }, anchor)
+    }
+
+    /// A text that ends with a quote which does not begin anywhere: one of the two was left out.
+    fn stray_quote(&mut self, text: &str, span: Span) {
+        for quote in ['"', '\''] {
+            if text.ends_with(quote) && text.matches(quote).count() % 2 == 1 {
+                let message = "this text ends with a quote, but does not begin with one";
+                let help = "put the whole text in quotes";
+                let found = match quote {
+                    '"' => SpecError::new(Class::Syntax, span, message),
+                    // `the users'` is a text.
+                    _ => SpecError::warning("stray_quote", span, message),
+                };
+                self.problems.push(found.help(help));
+            }
+        }
     }
 
     fn begin(&mut self, content: Content, anchor: usize, span: Span) -> Step {
@@ -265,6 +292,21 @@ fn syntax_error(text: &str, span: Span, info: &str) -> SpecError {
     let mut letters = info.chars();
     let info = letters.next().map_or(String::new(), |c| c.to_lowercase().chain(letters).collect());
     SpecError::new(Class::Syntax, span, info).help(help)
+}
+
+/// A syntax error at the place that it comes from, with the brackets, quotes and lines that it may come from.
+fn located(text: &str, file: u16, at: usize, info: &str) -> SpecError {
+    if let Some((range, message, help)) = layout::cause(text, at, info) {
+        return SpecError::new(Class::Syntax, Span::new(file, range), message).help(help);
+    }
+    let found = syntax_error(text, Span::new(file, at..at), info);
+    // Where the cause is known, further marks would only distract.
+    if !found.help.as_deref().is_some_and(|help| help.starts_with(LOOK)) {
+        return found;
+    }
+    let open = open::open_at(text, at).into_iter().take(MARKS).map(|open| (open.range, open.label));
+    let marks = open.chain(layout::block_of(text, at, info));
+    marks.fold(found, |found, (range, label)| found.related(Span::new(file, range), label))
 }
 
 /// From the parser's characters to bytes.

@@ -13,6 +13,7 @@ use serde::de::{
     Visitor,
 };
 use serde::forward_to_deserialize_any;
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 /// The numbers of the nodes to leave out.
@@ -23,6 +24,8 @@ pub(super) type Pruned = HashSet<u32>;
 pub(super) struct Cursor<'de> {
     pub(super) node: &'de Node,
     pub(super) pruned: &'de Pruned,
+    /// Gets the numbers of the nodes that hold nothing and were read as not written.
+    pub(super) empty: &'de RefCell<HashSet<u32>>,
 }
 
 impl<'de> Cursor<'de> {
@@ -116,7 +119,10 @@ impl<'de> Deserializer<'de> for Cursor<'de> {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
         match self.node.kind {
-            Kind::Null if self.node.filled.is_none() => visitor.visit_none(),
+            Kind::Null if self.node.filled.is_none() => {
+                self.empty.borrow_mut().insert(self.node.id);
+                visitor.visit_none()
+            }
             _ => visitor.visit_some(self),
         }
     }

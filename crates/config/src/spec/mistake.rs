@@ -9,6 +9,9 @@ use crate::source::Span;
 use serde::de::{Error, Expected, Unexpected};
 use std::fmt;
 
+/// The help for an entry without the space that makes it one.
+const SPACE: &str = "put a space behind the colon: `key: value`";
+
 /// A mistake on its way from the value to the root.
 #[derive(Debug)]
 pub(crate) struct Mistake {
@@ -24,7 +27,7 @@ pub(crate) struct Mistake {
 
 #[derive(Debug)]
 enum What {
-    Type { expected: String, found: &'static str },
+    Type { expected: String, found: &'static str, help: Option<&'static str> },
     UnknownKey { name: String, known: &'static [&'static str] },
     UnknownWord { name: String, known: &'static [&'static str] },
     Missing(&'static str),
@@ -95,8 +98,8 @@ impl Mistake {
     pub(super) fn into_error(self, fallback: Span) -> SpecError {
         let span = self.span.unwrap_or(fallback);
         match self.what {
-            What::Type { expected, found } => {
-                let help = help_with_type(&expected, found);
+            What::Type { expected, found, help } => {
+                let help = help.map(str::to_owned).or_else(|| help_with_type(&expected, found));
                 let message = match self.owner {
                     Some(owner) => format!("`{owner}` must be {expected}, found {found}"),
                     None => format!("expected {expected}, found {found}"),
@@ -104,6 +107,9 @@ impl Mistake {
                 SpecError::new(Class::Invalid, span, message).maybe_help(help)
             }
             What::UnknownKey { name, known } => {
+                if is_glued(&name) {
+                    return SpecError::new(Class::Unknown, span, format!("unknown key `{name}`")).help(SPACE);
+                }
                 let list = if known.is_empty() { "none".into() } else { quoted(known) };
                 SpecError::new(Class::Unknown, span, format!("unknown key `{name}`")).help(
                     did_you_mean(&name, known.iter().copied()).unwrap_or(format!("the keys here are {list}")),
@@ -144,6 +150,14 @@ fn help_with_type(expected: &str, found: &str) -> Option<String> {
     Some(help.into())
 }
 
+/// Whether a text looks like an entry of a map without its space: `attempts:3`.
+fn is_glued(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(key, value)| {
+        let name = !key.is_empty() && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        name && !value.is_empty() && !value.starts_with("//") && key != "unix"
+    })
+}
+
 /// serde's words for Rust types, in the words of people who write YAML.
 fn expected(exp: &dyn Expected) -> String {
     let text = exp.to_string();
@@ -174,7 +188,11 @@ impl Error for Mistake {
     }
 
     fn invalid_type(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
-        Self::new(What::Type { expected: expected(exp), found: found(&unexpected) })
+        let help = match unexpected {
+            Unexpected::Str(text) if is_glued(text) => Some(SPACE),
+            _ => None,
+        };
+        Self::new(What::Type { expected: expected(exp), found: found(&unexpected), help })
     }
 
     fn invalid_value(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
@@ -182,7 +200,7 @@ impl Error for Mistake {
             Unexpected::Unsigned(_) | Unexpected::Signed(_) => "another number",
             other => found(&other),
         };
-        Self::new(What::Type { expected: expected(exp), found })
+        Self::new(What::Type { expected: expected(exp), found, help: None })
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {

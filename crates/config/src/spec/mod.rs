@@ -42,11 +42,12 @@ pub use test_case::{ExpectSpec, LongRequestSpec, RequestSpec, TestSpec};
 pub use values::{AutoSizeSpec, AutoSpec, DurationSpec, OneOrMoreSpec, PercentSpec, SizeSpec, TenthsSpec};
 pub use webhook::WebhookSpec;
 
-use crate::diagnose::{ERRORS, Problems};
+use crate::diagnose::{Class, ERRORS, Problems, SpecError};
 use crate::parse::{Kind, Node};
 use crate::source::Span;
 use cursor::{Cursor, Pruned};
 use serde::Deserialize;
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 /// Readings of one tree; each but the last finds a mistake.
@@ -62,6 +63,10 @@ pub struct Declared {
     pub services: Vec<String>,
     /// The keys of `chains:`.
     pub chains: Vec<String>,
+    /// Where the listeners are defined, in the same order.
+    pub listener_places: Vec<Span>,
+    /// Where the services are defined, in the same order.
+    pub service_places: Vec<Span>,
     /// Keys of the top whose whole value is wrong.
     pub broken: HashSet<String>,
     /// The whole file.
@@ -71,11 +76,14 @@ pub struct Declared {
 impl Declared {
     fn of(root: &Node) -> Self {
         let names = |key: &str| match root.entry(key).map(|node| &node.kind) {
-            Some(Kind::Map(entries)) => entries.iter().map(|(key, _)| key.name.clone()).collect(),
-            _ => Vec::new(),
+            Some(Kind::Map(entries)) => entries.iter().map(|(key, _)| (key.name.clone(), key.span)).unzip(),
+            _ => (Vec::new(), Vec::new()),
         };
-        let [listeners, services, chains] = ["listeners", "services", "chains"].map(names);
-        Self { listeners, services, chains, broken: HashSet::new(), root: root.span }
+        let (listeners, listener_places) = names("listeners");
+        let (services, service_places) = names("services");
+        let (chains, _) = names("chains");
+        let (broken, root) = (HashSet::new(), root.span);
+        Self { listeners, services, chains, listener_places, service_places, broken, root }
     }
 
     fn note_broken(&mut self, root: &Node, pruned: &Pruned) {
@@ -96,10 +104,12 @@ pub fn read(root: &mut Node, problems: &mut Problems) -> (Option<FileSpec>, Decl
         pruned.insert(id);
     });
     unavailable::refuse(root, &mut pruned, problems);
+    let empty = RefCell::default();
     for _ in 0..READINGS {
-        let cursor = Cursor { node: root, pruned: &pruned };
+        let cursor = Cursor { node: root, pruned: &pruned, empty: &empty };
         let mistake = match FileSpec::deserialize(cursor) {
             Ok(spec) => {
+                refuse_empty(root, &empty.borrow(), problems);
                 declared.note_broken(root, &pruned);
                 return (Some(spec), declared);
             }
@@ -114,6 +124,26 @@ pub fn read(root: &mut Node, problems: &mut Problems) -> (Option<FileSpec>, Decl
         }
     }
     (None, declared)
+}
+
+/// Keys whose value was forgotten. `null` in full is meant; a section without entries is one with its defaults.
+fn refuse_empty(node: &Node, empty: &HashSet<u32>, problems: &mut Problems) {
+    match &node.kind {
+        Kind::Seq(items) => items.iter().for_each(|item| refuse_empty(item, empty, problems)),
+        Kind::Map(entries) => {
+            for (key, value) in entries {
+                if empty.contains(&value.id) && value.span == key.span {
+                    let message = format!("`{}` has no value", key.name);
+                    let error = SpecError::new(Class::Invalid, key.span, message).code("no_value");
+                    problems.push(
+                        error.help("give it a value or remove the key; `null` says that there is none"),
+                    );
+                }
+                refuse_empty(value, empty, problems);
+            }
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]

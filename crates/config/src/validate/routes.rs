@@ -5,7 +5,7 @@ use super::limits::Bounds;
 use super::services::Deadlines;
 use super::targets::{Target, target};
 use super::{cause, check_name, is_token, network};
-use crate::diagnose::{Class, Problems, SpecError, suggest};
+use crate::diagnose::{Class, Problems, SpecError, nearest, suggest};
 use crate::source::Span;
 use crate::spec::{FieldSpec, ListSpec, MatchSpec, NamedSpec, OneOrMoreSpec, RouteSpec, Spanned};
 use std::collections::{HashMap, HashSet};
@@ -26,6 +26,10 @@ pub(crate) struct Names<'a> {
     pub(crate) written_listeners: &'a [String],
     /// Every service that is written, wrong ones included.
     pub(crate) written_services: &'a [String],
+    /// Where these listeners are written.
+    pub(crate) listener_places: &'a [Span],
+    /// Where these services are written.
+    pub(crate) service_places: &'a [Span],
     /// Names of routes that are written.
     pub(crate) routes: HashMap<String, Span>,
 }
@@ -91,15 +95,26 @@ fn listeners(list: &ListSpec<String>, names: &Names<'_>, problems: &mut Problems
     for name in &list.items {
         if let Some(position) = names.listeners.get(name.value.as_str()) {
             positions.push(*position);
-        } else if !names.written_listeners.contains(&name.value) {
+        } else if !problems.is_full() && !names.written_listeners.contains(&name.value) {
             let known: Vec<&str> = names.written_listeners.iter().map(String::as_str).collect();
             let error = SpecError::value(name.span, "listener name", format!("no listener `{}`", name.value))
                 .class(Class::Unknown)
                 .maybe_help(suggest(name, "listeners", &known));
+            let error = show_nearest(error, name, &known, names.listener_places);
             problems.push(error);
         }
     }
     positions
+}
+
+/// Marks the definition that a name was probably meant to be: the typo may be there.
+pub(super) fn show_nearest(error: SpecError, name: &str, known: &[&str], places: &[Span]) -> SpecError {
+    let near = nearest(name, known.iter().copied());
+    let at = near.and_then(|near| known.iter().position(|known| *known == near));
+    match at.and_then(|at| places.get(at)) {
+        Some(place) => error.related(*place, "this one is near"),
+        None => error,
+    }
 }
 
 fn matches(spec: &MatchSpec, problems: &mut Problems) -> RouteMatch {

@@ -2,7 +2,7 @@
 
 use super::key::key;
 use super::number;
-use super::routes::Names;
+use super::routes::{Names, show_nearest};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::source::Span;
 use crate::spec::{ListSpec, PartSpec, Spanned, SplitSpec, ToItemSpec, ToSpec};
@@ -53,7 +53,8 @@ fn service(name: &Spanned<String>, names: &Names<'_>, problems: &mut Problems) -
     if let Some(position) = names.services.get(name.as_str()) {
         return Some(*position);
     }
-    if !names.written_services.contains(name) {
+    // Each search for a near name looks at all of them: not for an error that is not shown.
+    if !problems.is_full() && !names.written_services.contains(name) {
         let text = &name.value;
         let known: Vec<&str> = names.written_services.iter().map(String::as_str).collect();
         let help = if text.contains("://") || text.starts_with("unix:") {
@@ -66,7 +67,7 @@ fn service(name: &Spanned<String>, names: &Names<'_>, problems: &mut Problems) -
         let error = SpecError::value(name.span, "service name", format!("no service `{text}`"))
             .class(Class::Unknown)
             .maybe_help(help);
-        problems.push(error);
+        problems.push(show_nearest(error, name, &known, names.service_places));
     }
     None
 }

@@ -1,6 +1,7 @@
-//! `thalweg check [FILE]`: everything that is wrong with a configuration.
+//! `thalweg check [FILE]`: everything that is wrong with a configuration, and with the machine for it.
 
-use super::{complain, say};
+use super::{complain, diagnostics, say};
+use crate::check::look_around;
 use clap::Args;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -16,20 +17,52 @@ pub(crate) struct CheckArgs {
     /// One line per mistake, `file:line:column: message`
     #[arg(long)]
     lines: bool,
+    /// A JSON array of everything that was found, on stdout
+    #[arg(long, conflicts_with = "lines")]
+    json: bool,
+    /// Warnings fail, too
+    #[arg(long)]
+    strict: bool,
+    /// Look at the file only: not at ports, directories, limits and host names of this machine
+    #[arg(long)]
+    offline: bool,
 }
 
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
-    let Some(path) = locate(args.file.as_deref()) else { return ExitCode::FAILURE };
-    match load_file(&path) {
-        Ok(loaded) => {
-            show(&loaded.warnings, args.lines);
-            say(format_args!("{}: ok ({})", path.display(), summary(&loaded)));
+    let Some(path) = locate(args.file.as_deref()) else {
+        if args.json {
+            say("[]");
+        }
+        return ExitCode::FAILURE;
+    };
+    let loaded = load_file(&path).map(|mut loaded| {
+        if !args.offline {
+            let found = look_around(&loaded);
+            loaded.warnings.errors.extend(found);
+            loaded.warnings.errors.sort_by_key(|warning| (warning.span.file, warning.span.start));
+        }
+        loaded
+    });
+    let report = loaded.as_ref().map_or_else(|report| report, |loaded| &loaded.warnings);
+    if args.json {
+        say(diagnostics::json(report));
+    } else {
+        show(report, args.lines);
+    }
+    match &loaded {
+        Ok(loaded) if !args.strict || report.errors.is_empty() => {
+            if !args.json {
+                say(format_args!("{}: ok ({})", path.display(), summary(loaded)));
+            }
             ExitCode::SUCCESS
         }
-        Err(report) => {
-            show(&report, args.lines);
+        Ok(_) => {
+            if !args.json {
+                complain(format_args!("{}: warnings fail because of `--strict`", path.display()));
+            }
             ExitCode::FAILURE
         }
+        Err(_) => ExitCode::FAILURE,
     }
 }
 

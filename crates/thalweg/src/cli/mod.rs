@@ -6,6 +6,7 @@
 mod check;
 mod decision;
 mod demo;
+mod diagnostics;
 mod explain;
 mod health;
 mod list;
@@ -41,7 +42,7 @@ enum Verb {
     /// Try it: sample services, a proxy in front of them, and URLs to open
     Demo(demo::DemoArgs),
     /// Say whether the running proxy is ready for traffic
-    Health(AdminArgs),
+    Health(health::HealthArgs),
     /// Have the running proxy finish what it does and end
     Stop(AdminArgs),
     /// List what can be named in a configuration

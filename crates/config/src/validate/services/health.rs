@@ -44,7 +44,7 @@ pub(super) fn health(
     let port = spec.port.as_ref();
     if let (Some(port), true) = (port, endpoints.iter().any(|e| matches!(e.address, Address::Unix(_)))) {
         let message = "`port` does not hold for endpoints on unix sockets: their own socket is asked";
-        problems.push(SpecError::new(Class::Warning, port.span, message));
+        problems.push(SpecError::warning("health_port_ignored", port.span, message));
     }
     let port = number(port, 1, u16::MAX.into(), problems).and_then(|port| u16::try_from(port).ok());
     let count = |n: Option<&Spanned<u64>>, problems: &mut Problems| number(n, 1, 100, problems);

@@ -1,0 +1,67 @@
+//! What looks like a mistake although the configuration runs: pure checks of one file, shown as warnings.
+//!
+//! Called by `compile` when nothing was wrong, so `check`, `run`, a reload and a configuration that arrives by API all
+//! show the same. Each check is one file and one line of the list; none of them may warn of what somebody would
+//! write on purpose. Checks that look at the machine (ports, files, names) belong to the binary.
+
+mod endpoint_is_listener;
+mod limits_contradict;
+mod route_never_matches;
+mod timeouts_contradict;
+mod trusts_everyone;
+mod unfinished;
+mod webhook_twice;
+mod weight_zero;
+mod word_misspelt;
+
+pub(crate) use unfinished::unfinished;
+
+use crate::diagnose::Problems;
+use crate::spec::FileSpec;
+use thalweg_proxy::plan::Plan;
+use thalweg_route::RouteMatch;
+
+/// What the checks look at: a configuration without errors, as written and as compiled, in the same order.
+pub(crate) struct Subject<'a> {
+    pub(crate) spec: &'a FileSpec,
+    pub(crate) plan: &'a Plan,
+    pub(crate) matches: &'a [RouteMatch],
+}
+
+macro_rules! lints {
+    ({ $( $name:ident $summary:literal; )* } $( $code:literal $words:literal; )*) => {
+        const LINTS: &[fn(&Subject<'_>, &mut Problems)] = &[ $( $name::$name ),* ];
+
+        /// The words of all warnings about a file and what each of them says. These words stay.
+        pub const WARNINGS: &[(&str, &str)] =
+            &[ $( (stringify!($name), $summary), )* $( ($code, $words), )* ];
+    };
+}
+
+lints! {
+  {
+    route_never_matches "another route takes every request that this one could take, or no request can look like this";
+    timeouts_contradict "a deadline that can never run out, because one around it is shorter";
+    limits_contradict "a bound that can never be reached, because one around it is smaller";
+    weight_zero "a part of a split, or every endpoint of a service, with weight 0";
+    webhook_twice "two webhooks with the same URL: it is told everything twice";
+    endpoint_is_listener "an endpoint that is the proxy itself";
+    trusts_everyone "forwarded fields are believed whoever sends them";
+    word_misspelt "a free text that is one letter away from a word with a meaning";
+  }
+        "service_unused" "no route goes to this service";
+        "timeouts_ignored" "deadlines of a service that do not hold for a split route";
+        "health_port_ignored" "a port for checks of an endpoint that has none";
+    "stray_quote" "a text that ends with a quote but does not begin with one";
+        "unfinished" "the last line does not end: the file may be cut off";
+}
+
+/// Runs every check.
+pub(crate) fn lint(subject: &Subject<'_>, problems: &mut Problems) {
+    for check in LINTS {
+        check(subject, problems);
+    }
+}
+
+#[cfg(test)]
+mod tests;
