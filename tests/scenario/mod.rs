@@ -17,6 +17,7 @@ mod endpoint_churn;
 mod endpoints_api;
 mod failure;
 mod fairness;
+mod files;
 mod flood;
 mod go_load_balance;
 mod health;

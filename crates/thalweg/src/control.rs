@@ -15,6 +15,7 @@ mod runtime;
 mod standing;
 mod start;
 mod steward;
+mod tokens;
 
 pub(crate) use start::{RunOptions, start};
 

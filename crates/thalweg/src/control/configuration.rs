@@ -97,6 +97,7 @@ impl Shared {
         runtime.version += 1;
         self.set_plan(runtime.plan());
         drop(runtime);
+        self.take_tokens(&mut origin.settings, &settings);
         // Webhooks take over at once; the rest waits.
         let mut waiting = settings.clone();
         waiting.webhooks.clone_from(&origin.settings.webhooks);
