@@ -19,6 +19,7 @@ mod endpoints_api;
 mod explain;
 mod failure;
 mod fairness;
+mod files;
 mod flood;
 mod go_load_balance;
 mod health;

@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::body::too_large;
 use crate::problem::Problem;
 use crate::routes::PROBES;
-use crate::token::Token;
+use crate::token::Tokens;
 
 /// Largest body of an admin request, in bytes; larger is answered 413.
 pub(crate) const BODY: usize = 1024 * 1024;
@@ -85,10 +85,8 @@ pub(crate) enum Gate {
     Closed,
     /// The admin listener: a token, and a `Host` that is an IP address, `localhost` or one of `names`.
     Token {
-        /// The token for everything.
-        token: Token,
-        /// The token for reading, if there is one.
-        read_token: Option<Token>,
+        /// Those for everything and for reading.
+        tokens: Arc<Tokens>,
         /// Further host names, lower case.
         names: Vec<String>,
     },
@@ -123,11 +121,11 @@ fn check(gate: &Gate, request: &Request) -> Result<Role, Problem> {
         }
         // A probe from a load balancer may carry any host name, and learns nothing but "ok".
         Gate::Token { .. } if PROBES.contains(&request.uri().path()) => Role::Anyone,
-        Gate::Token { token, read_token, names } => {
+        Gate::Token { tokens, names } => {
             let host = host(request)?;
             check_host(&host, names)?;
             check_origin(request, &host)?;
-            check_token(request, token, read_token.as_ref())?
+            check_token(request, tokens)?
         }
     };
     let limit = body_limit(request.uri().path());
@@ -190,9 +188,8 @@ fn check_origin(request: &Request, host: &str) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::FORBIDDEN, "requests from pages of another site are refused"))
 }
 
-/// RFC 6750 §2.1; the scheme's case does not matter. Both tokens are always compared, so that the time
-/// says nothing about either.
-fn check_token(request: &Request, token: &Token, read_token: Option<&Token>) -> Result<Role, Problem> {
+/// RFC 6750 §2.1; the scheme's case does not matter.
+fn check_token(request: &Request, tokens: &Tokens) -> Result<Role, Problem> {
     let Some(value) = one(request, &AUTHORIZATION)? else {
         return Err(Problem::unauthorized("Bearer", "a bearer token is needed"));
     };
@@ -200,9 +197,7 @@ fn check_token(request: &Request, token: &Token, read_token: Option<&Token>) -> 
     let Some((_, given)) = given else {
         return Err(Problem::unauthorized("Bearer", "a bearer token is needed"));
     };
-    let given = given.trim();
-    let (writes, reads) = (token.matches(given), read_token.is_some_and(|token| token.matches(given)));
-    match (writes, reads) {
+    match tokens.match_any(given.trim()) {
         (true, _) => Ok(Role::Write),
         (false, true) => Ok(Role::Read),
         (false, false) => {
@@ -214,6 +209,7 @@ fn check_token(request: &Request, token: &Token, read_token: Option<&Token>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token::Token;
 
     fn request(fields: &[(&str, &str)]) -> Request {
         let mut request = Request::builder().uri("/api/v1/status");
@@ -228,9 +224,9 @@ mod tests {
     }
 
     fn role(fields: &[(&str, &str)]) -> Result<Role, u16> {
+        let token = |text| Token::new(text).unwrap();
         let gate = Gate::Token {
-            token: Token::new("secret").unwrap(),
-            read_token: Some(Token::new("reader").unwrap()),
+            tokens: Arc::new(Tokens::new(token("secret"), Some(token("reader"))).unwrap()),
             names: vec!["admin.example.com".into()],
         };
         check(&gate, &request(fields)).map_err(|problem| problem.into_response().status().as_u16())

@@ -45,5 +45,5 @@ pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};
 pub use socket::{default_socket, known_sockets};
-pub use token::Token;
+pub use token::{Token, Tokens};
 pub use webhook::Webhooks;

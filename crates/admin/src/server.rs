@@ -36,7 +36,7 @@ use crate::gate::{Gate, Peer};
 use crate::operation::App;
 use crate::routes;
 use crate::socket::{self, SocketFile, peer_allowed};
-use crate::token::{self, Token, TokenFile};
+use crate::token::{self, Token, TokenFile, Tokens};
 
 /// Connections per listener; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 64;
@@ -108,6 +108,7 @@ pub struct Addresses {
 pub struct Handle {
     addresses: Addresses,
     token_file: Option<TokenFile>,
+    tokens: Option<Arc<Tokens>>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
     _socket_file: SocketFile,
@@ -123,6 +124,11 @@ impl Handle {
     /// value only to a terminal, and only if it was created now.
     pub fn token_file(&self) -> Option<&TokenFile> {
         self.token_file.as_ref()
+    }
+
+    /// What the admin listener asks for, to be replaced while it runs; `None`: there is no such listener.
+    pub fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.tokens.as_ref()
     }
 
     /// Answers what has been asked (at most a second), ends the thread and removes the socket.
@@ -166,22 +172,19 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
             (Some(file.token.clone()), Some(file))
         }
     };
-    if let (Some(token), Some(read_token)) = (&token, &options.read_token)
-        && token.matches(read_token.reveal())
-    {
-        let source =
-            io::Error::new(io::ErrorKind::InvalidInput, "it is the same as the token for everything");
-        return Err(StartError { what: "the admin read token cannot be used".into(), source });
-    }
+    let tokens = token.map(|token| Tokens::new(token, options.read_token.clone())).transpose();
+    let tokens = tokens.map(|tokens| tokens.map(Arc::new)).map_err(|what| StartError {
+        what: "the admin read token cannot be used".into(),
+        source: io::Error::new(io::ErrorKind::InvalidInput, what),
+    })?;
     let audit = AuditLog::start(options.state_dir, Arc::clone(&control))
         .map_err(failed("the audit thread cannot be started".into()))?;
     let app = Arc::new(App::new(control, audit));
     let local = |listener: &Option<StdTcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
     let addresses = Addresses { socket: options.socket, admin: local(&admin), metrics: local(&metrics) };
     let names = options.names.iter().map(|name| name.to_ascii_lowercase()).collect();
-    let read_token = options.read_token;
-    let admin =
-        admin.zip(token).map(|(listener, token)| (listener, Gate::Token { token, read_token, names }));
+    let gate = tokens.clone().map(|tokens| Gate::Token { tokens, names });
+    let admin = admin.zip(gate);
     let (stop, stopped) = watch::channel(false);
     let listeners = Listeners { unix, admin, metrics };
     let (started, outcome) = std::sync::mpsc::sync_channel(1);
@@ -201,7 +204,7 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
         .recv()
         .unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
         .map_err(failed("the admin runtime cannot be started".into()))?;
-    Ok(Handle { addresses, token_file, stop, thread: Some(thread), _socket_file: socket_file })
+    Ok(Handle { addresses, token_file, tokens, stop, thread: Some(thread), _socket_file: socket_file })
 }
 
 fn into_tokio(listener: StdTcpListener) -> io::Result<TcpListener> {

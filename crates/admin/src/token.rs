@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 /// Name of the file in the state directory.
 pub const TOKEN_FILE: &str = "admin.token";
@@ -71,6 +72,53 @@ impl fmt::Debug for Token {
     }
 }
 
+/// The tokens that a listener asks for. They are replaced while it runs, when the configuration or its
+/// files say other ones.
+#[derive(Debug)]
+pub struct Tokens(RwLock<Pair>);
+
+#[derive(Clone, Debug)]
+struct Pair {
+    write: Token,
+    read: Option<Token>,
+}
+
+impl Tokens {
+    /// The token for everything, and the one for reading, if there is one.
+    ///
+    /// # Errors
+    /// They are the same: who may read could do everything.
+    pub fn new(write: Token, read: Option<Token>) -> Result<Self, String> {
+        Ok(Self(RwLock::new(Pair::new(write, read)?)))
+    }
+
+    /// Other ones hold from the next request on; without `write` the one for everything stays.
+    ///
+    /// # Errors
+    /// They are the same. The old ones stay.
+    pub fn replace(&self, write: Option<Token>, read: Option<Token>) -> Result<(), String> {
+        let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *now = Pair::new(write.unwrap_or_else(|| now.write.clone()), read)?;
+        Ok(())
+    }
+
+    /// Whether `given` is the token for everything, and whether it is the one for reading. Both are always
+    /// compared, so that the time says nothing about either.
+    pub(crate) fn match_any(&self, given: &str) -> (bool, bool) {
+        let now = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        (now.write.matches(given), now.read.as_ref().is_some_and(|token| token.matches(given)))
+    }
+}
+
+impl Pair {
+    fn new(write: Token, read: Option<Token>) -> Result<Self, String> {
+        if read.as_ref().is_some_and(|read| write.matches(read.reveal())) {
+            return Err("it is the same as the token for everything".into());
+        }
+        Ok(Self { write, read })
+    }
+}
+
 /// Where a token came from.
 #[derive(Clone, Debug)]
 pub struct TokenFile {
@@ -128,6 +176,26 @@ mod tests {
 
     use super::*;
     use crate::socket::tests::Folder;
+
+    fn token(text: &str) -> Token {
+        Token::new(text).unwrap()
+    }
+
+    #[test]
+    fn tokens_are_replaced_whole_or_stay() {
+        let tokens = Tokens::new(token("write"), Some(token("read"))).unwrap();
+        assert_eq!((tokens.match_any("write"), tokens.match_any("read")), ((true, false), (false, true)));
+        tokens.replace(Some(token("other")), None).unwrap();
+        assert_eq!((tokens.match_any("other"), tokens.match_any("write")), ((true, false), (false, false)));
+        assert_eq!(tokens.match_any("read"), (false, false));
+        tokens.replace(None, Some(token("reads"))).unwrap();
+        assert_eq!((tokens.match_any("other"), tokens.match_any("reads")), ((true, false), (false, true)));
+        assert!(tokens.replace(Some(token("reads")), Some(token("reads"))).is_err());
+        assert!(tokens.replace(None, Some(token("other"))).is_err());
+        assert_eq!((tokens.match_any("other"), tokens.match_any("reads")), ((true, false), (false, true)));
+        assert!(Tokens::new(token("a"), Some(token("a"))).is_err());
+        assert!(!format!("{tokens:?}").contains("other"));
+    }
 
     #[test]
     fn matches_itself_only() {

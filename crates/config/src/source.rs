@@ -95,9 +95,11 @@ impl Sources {
         if text.starts_with('\u{feff}') {
             text.drain(..'\u{feff}'.len_utf8());
         }
+        // A file may be called anything; a message of one line must stay one.
+        let name: String = name.into().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
         let starts = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         let lines = std::iter::once(0).chain(starts).map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect();
-        self.files.push(Source { name: name.into(), text, lines, readable: true, included: None });
+        self.files.push(Source { name, text, lines, readable: true, included: None });
         u16::try_from(self.files.len() - 1).unwrap_or(u16::MAX)
     }
 

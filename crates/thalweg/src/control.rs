@@ -18,6 +18,7 @@ mod runtime;
 mod standing;
 mod start;
 mod steward;
+mod tokens;
 
 pub(crate) use start::{RunOptions, start};
 

@@ -8,12 +8,12 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{
     Changed, ConfigDocument, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange,
     Events, Expected, ListenerStatus, NewEndpoint, Recalling, Refusal, ReplaceOptions, RequestFilter,
-    Reweighted, RouteStatus, Services, ServicesSummary, State, Status,
+    Reweighted, RouteStatus, Services, ServicesSummary, State, Status, Tokens,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     origin: Mutex<Origin>,
     runtime: Mutex<Runtime>,
     steward: Mutex<Steward>,
+    /// What the admin listener asks for, once it is there.
+    pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// Something has changed that the control thread acts on. The bell of all standings too.
     stirred: Arc<Notify>,
 }
@@ -64,6 +66,7 @@ impl Shared {
             origin: Mutex::new(origin),
             runtime: Mutex::new(runtime),
             steward: Mutex::default(),
+            tokens: OnceLock::new(),
             stirred,
         }
     }

@@ -103,6 +103,7 @@ impl Shared {
         runtime.version += 1;
         drop(runtime);
         self.registry.reloads().count(true);
+        self.take_tokens(&mut origin.settings, &settings);
         // Webhooks take over at once; the rest waits.
         let mut waiting = settings.clone();
         waiting.webhooks.clone_from(&origin.settings.webhooks);

@@ -12,6 +12,7 @@ use super::keeper::Keeper;
 use super::overlay;
 use super::prepare::{become_user, default_state_directory};
 use super::runtime::Runtime;
+use super::tokens;
 use super::{Control, Signals};
 use crate::cli::{complain, show};
 use rustix::io::Errno;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_admin::{AdminOptions, Control as _, Webhooks};
 use thalweg_config::Loaded;
-use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings, Token};
+use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
@@ -92,6 +93,7 @@ pub(crate) async fn start(
     let shared = Arc::new(Shared::new(fleet, registry.clone(), (origin, runtime), stirred));
     let admin = admin_options(&settings, socket, state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
+    shared.keep_tokens(admin.tokens());
     if !options.quiet {
         announce(&shared, &settings, &admin);
     }
@@ -160,14 +162,12 @@ fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Ar
 }
 
 fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Result<AdminOptions, String> {
-    let read =
-        |token: Option<&Token>| token.map(|token| thalweg_admin::Token::new(token.reveal())).transpose();
     let admin = settings.admin.as_ref();
     Ok(AdminOptions {
         socket,
         address: settings.admin.as_ref().and_then(|admin| tcp(&admin.address)),
-        token: read(admin.and_then(|admin| admin.token.as_ref()))?,
-        read_token: read(admin.and_then(|admin| admin.read_token.as_ref()))?,
+        token: tokens::of(admin.and_then(|admin| admin.token.as_ref()))?,
+        read_token: tokens::of(admin.and_then(|admin| admin.read_token.as_ref()))?,
         state_dir,
         names: Vec::new(),
         metrics_address: settings.metrics.as_ref().and_then(tcp),
