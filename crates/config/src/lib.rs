@@ -19,6 +19,9 @@ mod validate;
 
 mod compile;
 
+// What is done with the result.
+pub mod diff;
+
 // What they share and what they make.
 pub mod diagnose;
 pub mod safety;
@@ -26,6 +29,7 @@ pub mod settings;
 pub mod source;
 
 pub use diagnose::{Class, Look, Report, SpecError};
+pub use diff::{Change, diff};
 pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};
 pub use settings::Settings;
 pub use source::{Position, Sources, Span};

@@ -65,6 +65,8 @@ pub struct Table {
     routes: Vec<Route>,
     hosts: Hosts,
     paths: Paths,
+    /// As they were given, in the order of the file: for those who explain, never for a lookup.
+    written: Box<[RouteMatch]>,
 }
 
 impl Table {
@@ -82,7 +84,7 @@ impl Table {
             compiled.push((Precedence::of(route, position), Route::new(id, route).map_err(blame)?));
         }
         compiled.sort_unstable_by_key(|(precedence, _)| *precedence);
-        let mut table = Self::default();
+        let mut table = Self { written: routes.into(), ..Self::default() };
         for (number, (_, compiled)) in (0_u32..).zip(compiled) {
             let route = &routes[compiled.id.0 as usize];
             let hosts = if route.hosts.is_empty() { &[HostPattern::Any][..] } else { &route.hosts };
@@ -104,6 +106,11 @@ impl Table {
     /// the first without one is what [`Self::find`] gives. A route may come up once for each of its hosts.
     pub fn candidates<'a>(&'a self, request: &'a Query<'a>) -> impl Iterator<Item = Candidate> + 'a {
         self.walk(request).map(|route| Candidate { id: route.id, outcome: route.check(request) })
+    }
+
+    /// What a route asks for, as it was given.
+    pub fn written(&self, id: RouteId) -> Option<&RouteMatch> {
+        self.written.get(id.0 as usize)
     }
 
     fn walk<'a>(&'a self, request: &'a Query<'_>) -> Candidates<'a> {
