@@ -13,6 +13,7 @@ pub mod meter;
 pub mod meters;
 pub mod names;
 pub mod registry;
+pub mod route_totals;
 
 mod exposition;
 mod process;
@@ -29,9 +30,10 @@ mod stamp;
 
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
-    BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, ServiceMeters,
+    BudgetMeters, ConfigMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, ServiceMeters,
     WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use registry::{Registry, Series};
+pub use route_totals::RouteTotals;
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

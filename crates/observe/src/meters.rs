@@ -233,6 +233,19 @@ pub struct WebhookMeters {
     pub retries: Counter,
 }
 
+/// What becomes of configurations. Counted under the lock that they are changed under.
+#[derive(Debug, Default)]
+pub struct ConfigMeters {
+    /// Configurations that took over after the first.
+    pub applied: Counter,
+    /// Configurations that were refused.
+    pub refused: Counter,
+    /// Configurations that were taken back by themselves.
+    pub rolled_back: Counter,
+    /// When the one in force took over, in seconds since the Unix epoch.
+    pub since: Gauge,
+}
+
 /// What the thread that writes the access log counts. Its last error is kept for the control thread.
 #[derive(Debug, Default)]
 pub struct LogMeters {

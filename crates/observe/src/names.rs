@@ -99,6 +99,10 @@ metrics! {
     WEBHOOK_DELIVERIES "thalweg_webhook_deliveries_total" Counter ["result"]
         "Events for webhooks, by result: delivered, given_up (every attempt failed) or dropped (the queue was full, or the receiver is gone).";
     WEBHOOK_RETRIES "thalweg_webhook_retries_total" Counter [] "Attempts to deliver an event to a webhook, after the first.";
+    CONFIG_LOADS "thalweg_config_loads_total" Counter ["result"]
+        "Configurations after the first: applied, refused, or rolled_back by themselves.";
+    CONFIG_APPLIED "thalweg_config_applied_time_seconds" Gauge []
+        "When the configuration in force took over, in seconds since the Unix epoch.";
     PANICS "thalweg_panics_total" Counter [] "Exchanges given up because of a bug in the proxy.";
     WORKER_LAG "thalweg_worker_lag_seconds" Gauge ["worker"] "How late the worker's timers were at its last tick.";
     BUDGET_DESCRIPTORS "thalweg_budget_descriptors" Gauge [] "File descriptors that may be open.";

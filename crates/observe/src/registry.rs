@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use crate::meter::Gauge;
 use crate::meters::{
-    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, RouteMeters, ServiceMeters, WebhookMeters,
-    WorkerMeters,
+    BudgetMeters, ConfigMeters, EndpointMeters, ListenerMeters, LogMeters, RouteMeters, ServiceMeters,
+    WebhookMeters, WorkerMeters,
 };
 
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
@@ -48,6 +48,7 @@ pub struct Registry {
     budget: BudgetMeters,
     log: Arc<LogMeters>,
     webhooks: Arc<WebhookMeters>,
+    config: ConfigMeters,
     refused_names: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
     pub(crate) routes: Family<RouteMeters, 1>,
@@ -67,6 +68,7 @@ impl Registry {
             budget: BudgetMeters::default(),
             log: Arc::default(),
             webhooks: Arc::default(),
+            config: ConfigMeters::default(),
             refused_names: AtomicU64::new(0),
             listeners: Family::new(workers),
             routes: Family::new(workers),
@@ -139,6 +141,11 @@ impl Registry {
     /// What webhooks count.
     pub fn webhooks(&self) -> Arc<WebhookMeters> {
         Arc::clone(&self.webhooks)
+    }
+
+    /// What becomes of configurations.
+    pub fn config(&self) -> &ConfigMeters {
+        &self.config
     }
 
     /// Retires the series that `keep` refuses, after a reload or when endpoints have left. A retired

@@ -120,6 +120,12 @@ impl Registry {
         page.sample(&names::WEBHOOK_DELIVERIES, &["given_up"], webhooks.given_up.value());
         page.sample(&names::WEBHOOK_DELIVERIES, &["dropped"], webhooks.dropped.value());
         page.single(&names::WEBHOOK_RETRIES, webhooks.retries.value());
+        let config = self.config();
+        page.head(&names::CONFIG_LOADS);
+        page.sample(&names::CONFIG_LOADS, &["applied"], config.applied.value());
+        page.sample(&names::CONFIG_LOADS, &["refused"], config.refused.value());
+        page.sample(&names::CONFIG_LOADS, &["rolled_back"], config.rolled_back.value());
+        page.single(&names::CONFIG_APPLIED, config.since.value());
         page.single(&names::PANICS, counter(&|worker| &worker.panics));
         page.head(&names::WORKER_LAG);
         for (number, worker) in self.workers().iter().enumerate() {
