@@ -34,6 +34,7 @@ mod splice;
 mod streaming;
 mod syscalls;
 mod tunnels;
+mod undo;
 mod websocket;
 
 use std::env;

@@ -33,12 +33,14 @@ mod problem;
 mod query;
 mod routes;
 
-pub use call::{Answer, CallError, Target, call};
+pub use call::{Answer, Call, CallError, Target, call, call_with};
 pub use control::{
-    Changed, ConfigDocument, ConfigFormat, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
-    EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, ListenerStatus, Mistake,
-    NewEndpoint, Refusal, ReplaceOptions, Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus,
-    Services, ServicesSummary, State, Status, WantedState,
+    Author, ChangeAction, Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome,
+    ConnectionStatus, Control, DescriptorStatus, EndpointChange, EndpointSource, EndpointState,
+    EndpointStatus, Expected, FieldChange, History, HistoryEntry, HistoryState, ListenerChange,
+    ListenerStatus, Mistake, NewEndpoint, Refusal, ReloadOptions, ReplaceOptions, Reweighted,
+    RollbackOptions, RouteStatus, RouteTarget, RuntimeChange, ServiceState, ServiceStatus, Services,
+    ServicesSummary, State, Status, Via, WantedState, WatchOptions, WatchState, WatchStatus,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};

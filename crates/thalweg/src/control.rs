@@ -7,14 +7,20 @@
 mod admin;
 mod checks;
 mod configuration;
+mod drift;
 mod endpoints;
+mod history;
 mod keeper;
+mod outcome;
 mod overlay;
 mod prepare;
+mod rollback;
 mod runtime;
 mod standing;
 mod start;
 mod steward;
+mod telling;
+mod watch;
 
 pub(crate) use start::{RunOptions, start};
 
@@ -24,9 +30,8 @@ use checks::Rounds;
 use configuration::Refused;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use thalweg_admin::Webhooks;
-use thalweg_core::{Event, EventKind};
+use std::time::Duration;
+use thalweg_admin::{Author, ConfigOrigin, Webhooks};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_observe::LogWriter;
 use thalweg_proxy::Plan;
@@ -115,6 +120,7 @@ impl Control {
                 _ = second.tick() => {
                     self.judge();
                     self.look(true);
+                    self.shared.tend_watch();
                 }
                 _ = drains.tick(), if draining => draining = self.shared.tend_drains(),
             }
@@ -157,6 +163,9 @@ impl Control {
         if !self.shared.runtime().settle(KEEP_TIME) {
             complain("the last runtime changes may not be kept: the disk did not take them in time");
         }
+        if !self.shared.origin().history.settle(KEEP_TIME) {
+            complain("the history may not be kept: the disk did not take it in time");
+        }
         if let Some(log) = &self.log {
             log.shutdown(LOG_TIME);
         }
@@ -168,19 +177,17 @@ impl Control {
         }
     }
 
-    /// HUP: the file's routes, services and limits take over; a mistake changes nothing.
+    /// HUP: what the file says takes over; a mistake changes nothing.
     fn reload(&mut self) {
-        match self.shared.read_again() {
-            Ok(_) => complain(format_args!("reloaded {}", self.shared.origin_name())),
+        match self.shared.read_again((ConfigOrigin::Signal, Author::default()), None) {
+            Ok(_) => {}
             Err(Refused::Mistakes(report)) => {
                 show(&report, false);
                 complain("reload refused; the old configuration keeps running");
-                self.shared.publish(reload_failed("the configuration has mistakes"));
             }
             Err(Refused::Cannot(why)) => {
                 complain(format_args!("reload refused: {why}"));
                 complain("the old configuration keeps running");
-                self.shared.publish(reload_failed(&why));
             }
         }
     }
@@ -243,16 +250,5 @@ impl Control {
             }
             News::Failed(text) => complain(text),
         }
-    }
-}
-
-fn reload_failed(cause: &str) -> Event {
-    Event {
-        at: SystemTime::now(),
-        kind: EventKind::ReloadFailed,
-        service: None,
-        endpoint: None,
-        cause: cause.to_owned(),
-        endpoints: Arc::default(),
     }
 }
