@@ -11,7 +11,7 @@ use thalweg_tests::message::{Kind, get};
 use thalweg_tests::upstream::ok;
 use thalweg_tests::{Connection, Message, Proxy, STEP, Upstream};
 
-use super::{reload, wait_counted, watchdog};
+use super::{frozen, reload, wait_counted, watchdog};
 
 const ACTIVE: &str = "thalweg_service_requests_active";
 const QUEUED: &str = "thalweg_service_requests_queued";
@@ -373,6 +373,27 @@ fn connections_never_pass_their_limit_under_load() {
     assert!(open_connections(&proxy, &desk.upstream) <= 3);
     (0..3).for_each(|_| desk.answer());
     assert!(clients.iter_mut().all(|client| answer_of(client).status() == 200));
+}
+
+#[test]
+fn two_workers_that_choose_at_the_same_moment_do_not_count_on_the_same_connection() {
+    let _watchdog =
+        watchdog("two_workers_that_choose_at_the_same_moment_do_not_count_on_the_same_connection");
+    let desks = [Desk::open(), Desk::open()];
+    let [one, other] = desks.each_ref().map(|desk| desk.upstream.url());
+    // Nobody who waits in line is let go: who chooses wrongly is not asked for.
+    let service = format!(
+        "endpoints: [ {{ url: \"{one}\", max_connections: 1 }}, {{ url: \"{other}\", max_connections: 1 }} ], \
+         pool: {{ max_idle: 0 }}, balance: random, limits: {{ queue: {{ timeout: 5m }} }}"
+    );
+    let proxy = Proxy::start(&text(&service, "{ to: s }"));
+    for _ in 0..50 {
+        let mut clients = frozen(&proxy, || [asking(proxy.web(), "/"), asking(proxy.web(), "/")]);
+        desks.iter().for_each(|desk| assert_eq!(desk.next(), "/"));
+        desks.iter().for_each(Desk::answer);
+        assert!(clients.iter_mut().all(|client| answer_of(client).status() == 200));
+        wait_counted(&proxy, ACTIVE, SERVICE, 0);
+    }
 }
 
 #[test]

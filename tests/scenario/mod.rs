@@ -8,6 +8,7 @@ mod chaos;
 mod clients;
 mod command_line;
 mod control;
+mod decisions;
 mod descriptors;
 mod drain;
 mod early_response;

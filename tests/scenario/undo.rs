@@ -194,8 +194,8 @@ fn a_bad_file_is_refused_with_its_line_and_the_old_one_serves() {
     assert_eq!(verb(&proxy, &["plan"]).code, 1);
     assert_answers(&proxy, "one");
     events.wait("reload_failed", None);
-    wait_counted(&proxy, "thalweg_config_loads_total", "result=\"refused\"", 1);
-    wait_counted(&proxy, "thalweg_config_loads_total", "result=\"applied\"", 0);
+    wait_counted(&proxy, "thalweg_config_reloads_total", "result=\"failed\"", 1);
+    wait_counted(&proxy, "thalweg_config_reloads_total", "result=\"ok\"", 0);
     fs::remove_file(file(&proxy)).unwrap();
     let missing = verb(&proxy, &["reload"]);
     assert_eq!(missing.code, 1, "{}", said(&missing));
@@ -203,7 +203,7 @@ fn a_bad_file_is_refused_with_its_line_and_the_old_one_serves() {
     assert_answers(&proxy, "one");
     fs::write(file(&proxy), before).unwrap();
     assert_eq!(verb(&proxy, &["reload"]).code, 0);
-    wait_counted(&proxy, "thalweg_config_loads_total", "result=\"applied\"", 1);
+    wait_counted(&proxy, "thalweg_config_reloads_total", "result=\"ok\"", 1);
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn a_bad_deployment_is_undone_within_the_watch_and_the_event_says_why() {
     assert!(event["cause"].as_str().unwrap().starts_with("taken back: route `route 1`: "), "{event}");
     assert_answers(&proxy, "good");
     assert_eq!(fs::read_to_string(file(&proxy)).unwrap(), before, "the file too");
-    wait_counted(&proxy, "thalweg_config_loads_total", "result=\"rolled_back\"", 1);
+    wait_counted(&proxy, "thalweg_config_reloads_total", "result=\"rolled_back\"", 1);
     let history = Admin::of(&proxy).get(HISTORY);
     let told: Vec<_> = history["entries"].as_array().unwrap().iter().map(|entry| &entry["state"]).collect();
     assert_eq!(told, ["running", "rolled_back", "replaced"], "{history}");

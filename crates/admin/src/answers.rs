@@ -3,4 +3,5 @@
 pub(crate) mod audit;
 pub(crate) mod config;
 pub(crate) mod process;
+pub(crate) mod requests;
 pub(crate) mod services;

@@ -7,6 +7,7 @@ pub mod change;
 pub mod configuration;
 pub mod history;
 pub mod refusal;
+pub mod requests;
 pub mod service;
 
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub use history::{
     Author, ConfigOrigin, History, HistoryEntry, HistoryState, Via, WatchOptions, WatchState, WatchStatus,
 };
 pub use refusal::{Expected, Refusal};
+pub use requests::{AttemptRecord, FilterRecord, Recalling, RequestFilter, RequestRecord, Requests};
 pub use service::{
     Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, NewEndpoint, Reweighted,
     RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary, WantedState,
@@ -112,6 +114,12 @@ pub trait Control: Send + Sync + 'static {
         weights: Vec<(String, u32)>,
         expected: &Expected<u64>,
     ) -> Result<Reweighted, Refusal>;
+
+    /// What is remembered of exchanges. Workers are asked at once and answer soon.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    fn requests(&self, filter: RequestFilter) -> Recalling;
 
     /// The configuration that was read last.
     fn config(&self) -> ConfigDocument;

@@ -7,7 +7,9 @@ use axum::http::StatusCode;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use thalweg_core::FaultKind;
 
+use crate::answers::requests;
 use crate::operation::{Access, Answer, Content, Operation, Precondition};
 use crate::operations::OPERATIONS;
 use crate::problem::{Document, PROBLEM_TYPE};
@@ -112,6 +114,7 @@ fn parameters(operation: &Operation) -> Vec<Value> {
     let mut parameters = in_path
         .map(|name| {
             let about = match name {
+                "id" if operation.path == requests::ONE => "Its id, as in `X-Request-Id`.",
                 "id" => "Its id, or its percent-encoded URL.",
                 _ => "Its name in the configuration, percent-encoded.",
             };
@@ -139,6 +142,11 @@ fn optional(parameter: &Parameter, place: &str) -> Value {
         Kind::Duration(_) => json!({ "type": "string", "examples": ["30s", "1m30s"] }),
         Kind::Count(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
         Kind::Number => json!({ "type": "integer", "minimum": 0 }),
+        Kind::Text(most) => json!({ "type": "string", "minLength": 1, "maxLength": most }),
+        Kind::Status => json!({ "type": "string", "pattern": "^([1-5][0-9][0-9]|[1-5]xx)$" }),
+        Kind::Fault => {
+            json!({ "type": "string", "enum": FaultKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>() })
+        }
     };
     json!({ "name": parameter.name, "in": place, "description": parameter.about, "schema": schema })
 }

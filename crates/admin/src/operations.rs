@@ -5,12 +5,12 @@
 
 use axum::http::Method;
 
-use crate::answers::{audit, config, process, services};
+use crate::answers::{audit, config, process, requests, services};
 use crate::audit::READ;
 use crate::body::{EndpointChangeSpec, NewEndpointSpec, RollbackSpec, WeightsSpec};
 use crate::control::{
-    ConfigDocument, ConfigOutcome, EndpointStatus, History, RouteStatus, ServiceStatus, Services, Status,
-    WatchOptions,
+    ConfigDocument, ConfigOutcome, EndpointStatus, History, Requests, RouteStatus, ServiceStatus, Services,
+    Status, WatchOptions,
 };
 use crate::events;
 use crate::operation::{Access, Answer, Content, Handler, Operation, Precondition, json_of};
@@ -285,6 +285,56 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         answers: &[tagged(200, "What changes.", json_of::<ConfigOutcome>())],
         refusals: &[404, 409],
         handler: Handler::Now(config::rollback),
+        ..PLAIN
+    },
+    Operation {
+        id: "requests",
+        path: "/api/v1/requests",
+        summary: "Decision records: what was decided about the newest exchanges, and what came of it.",
+        query: &[
+            Parameter {
+                name: "route",
+                about: "Only those of the route with this name.",
+                kind: Kind::Text(128),
+            },
+            Parameter {
+                name: "service",
+                about: "Only those of the service with this name.",
+                kind: Kind::Text(128),
+            },
+            Parameter {
+                name: "status",
+                about: "Only those with this status: `503`, or `5xx`.",
+                kind: Kind::Status,
+            },
+            Parameter {
+                name: "fault",
+                about: "Only those that ended, or had an attempt that ended, with this fault.",
+                kind: Kind::Fault,
+            },
+            Parameter {
+                name: "slower_than",
+                about: "Only those that took as long or longer: `500ms`.",
+                kind: Kind::Duration(requests::SLOWER),
+            },
+            Parameter {
+                name: "limit",
+                about: "How many. Default 50, at most 1000.",
+                kind: Kind::Count(requests::LIMIT),
+            },
+        ],
+        answers: &[answer(200, "The newest that fit, newest first.", json_of::<Requests>())],
+        refusals: &[503],
+        handler: Handler::Later(requests::newest),
+        ..PLAIN
+    },
+    Operation {
+        id: "request",
+        path: requests::ONE,
+        summary: "The decision records of one id; a trusted proxy may have given it to several exchanges.",
+        answers: &[answer(200, "All that are remembered, newest first.", json_of::<Requests>())],
+        refusals: &[404, 503],
+        handler: Handler::Later(requests::one),
         ..PLAIN
     },
     Operation {

@@ -31,6 +31,7 @@ pub(crate) fn compile(
     let bounds = Bounds::read(&spec.defaults.limits, problems);
     let client_timeouts = validate::client_timeouts(&spec.defaults.timeouts, problems);
     let limits = validate::limits(&spec.limits, problems);
+    let requests = validate::requests(&spec.requests, problems);
     let trusted_proxies = validate::trusted_proxies(&spec.trusted_proxies, problems);
     something_to_do(spec, declared, problems);
 
@@ -70,6 +71,7 @@ pub(crate) fn compile(
         limits,
         client_timeouts,
         shutdown,
+        requests,
     };
     Some((plan, settings))
 }

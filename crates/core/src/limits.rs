@@ -50,3 +50,11 @@ pub const WORKER_SILENCE: Duration = Duration::from_secs(10);
 pub const RESOLVE_FLOOR: Duration = Duration::from_secs(1);
 /// Endpoints of one service.
 pub const ENDPOINTS: usize = 10_000;
+/// Plans that may be alive at once: the one in force, and old ones that a worker has not let go of yet. No exchange
+/// holds one, so two are the rule.
+pub const PLANS: usize = 16;
+/// How long a new plan waits for a place among them; past it, it does not take over.
+pub const PLAN_WAIT: Duration = Duration::from_secs(2);
+/// How long the sockets of a listener that is gone take in who comes: connections whose handshake is done and whose
+/// first bytes are on their way.
+pub const CLOSING_TIME: Duration = Duration::from_millis(100);

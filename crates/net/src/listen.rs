@@ -14,9 +14,21 @@ use std::rc::Rc;
 /// Connections that the kernel keeps for us until they are accepted; it caps this at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Binds `count` TCP sockets to one address. Port 0: the kernel chooses, for all of them the same.
-/// Returns the address with its real port. Accepted connections inherit `manner`. With `defer`, a connection is
-/// handed over when its first bytes are here, or after a second without any (decision 0030).
+/// How TCP sockets listen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Options {
+    /// How many sockets of the address there are.
+    pub count: usize,
+    /// What accepted connections inherit.
+    pub manner: Manner,
+    /// A connection is handed over when its first bytes are here, or after a second without any (decision 0030).
+    pub defer: bool,
+    /// Sockets of this process may have the port already: it is not asked whether somebody else has it.
+    pub beside_ours: bool,
+}
+
+/// Binds TCP sockets to one address. Port 0: the kernel chooses, for all of them the same.
+/// Returns the address with its real port.
 ///
 /// # Errors
 /// `AddrInUse` also when another program of the same user listens there with SO_REUSEPORT:
@@ -24,37 +36,36 @@ const BACKLOG: i32 = 4096;
 pub fn tcp(
     address: SocketAddr,
     dual_stack: bool,
-    count: usize,
-    manner: Manner,
-    defer: bool,
+    options: Options,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    let probe = tcp_socket(address, dual_stack, false)?;
-    rustix::net::bind(&probe, &address)?;
-    let bound = SocketAddr::try_from(rustix::net::getsockname(&probe)?)?;
-    drop(probe);
-    let mut sockets = Vec::with_capacity(count);
-    for _ in 0..count {
+    let bound = if options.beside_ours {
+        address
+    } else {
+        let probe = tcp_socket(address, dual_stack, false)?;
+        rustix::net::bind(&probe, &address)?;
+        SocketAddr::try_from(rustix::net::getsockname(&probe)?)?
+    };
+    let mut sockets = Vec::with_capacity(options.count);
+    for _ in 0..options.count {
         let fd = tcp_socket(address, dual_stack, true)?;
         rustix::net::bind(&fd, &bound)?;
         sockets.push(fd);
     }
     // Listening starts when all are bound, so that a failure leaves no half-open door.
     for fd in &sockets {
-        set_options(fd, manner)?;
-        if defer {
-            defer_accept(fd);
-        }
+        set_options(fd, options.manner)?;
+        set_defer_accept(fd, options.defer);
         rustix::net::listen(fd, BACKLOG)?;
     }
     Ok((bound, sockets))
 }
 
-/// Asks the kernel to hand a connection over only when it has bytes: one wake-up for a connection and its first
-/// request instead of two. After this many seconds a silent one is handed over all the same. Where the kernel does
+/// Whether the kernel is to hand a connection over only when it has bytes: one wake-up for a connection and its
+/// first request instead of two. After a second a silent one is handed over all the same. Where the kernel does
 /// not know it, nothing changes.
 #[expect(unsafe_code, reason = "no library in use has a safe form of this option (decision 0030)")]
-fn defer_accept(fd: &OwnedFd) {
-    let seconds: libc::c_int = 1;
+fn set_defer_accept(fd: &OwnedFd, defer: bool) {
+    let seconds: libc::c_int = defer.into();
     let length = size_of_val(&seconds) as libc::socklen_t;
     // SAFETY: the option reads one int at the address, which outlives the call.
     unsafe {
@@ -155,6 +166,11 @@ impl Acceptor {
         }
     }
 
+    /// Whether connections wait in the kernel for their first bytes, from now on. Without effect on unix sockets.
+    pub fn set_defer(&self, defer: bool) {
+        set_defer_accept(&self.fd, defer);
+    }
+
     /// Stops watching: new connections wait in the kernel's queue.
     pub fn pause(&mut self) {
         if let Some(id) = self.id.take() {
@@ -182,5 +198,54 @@ impl Acceptor {
 impl Drop for Acceptor {
     fn drop(&mut self) {
         self.pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    const ANY: Manner = Manner { silence: Duration::from_secs(60), narrow: false, buffers: None };
+
+    /// A listening socket with its reactor.
+    fn listening(defer: bool) -> (SocketAddr, Acceptor, Rc<Reactor>) {
+        let (address, mut fds) = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), false, 1, ANY, defer).unwrap();
+        let reactor = Rc::new(Reactor::new().unwrap());
+        let acceptor = Acceptor::new(&reactor, fds.remove(0), Owner(1), false).unwrap();
+        (address, acceptor, reactor)
+    }
+
+    /// Waits until somebody is there.
+    fn somebody(reactor: &Reactor) {
+        assert_eq!(reactor.wait(Some(Duration::from_secs(20)), &mut Vec::new()).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_deferred_connection_is_there_with_its_first_bytes() {
+        let (address, acceptor, reactor) = listening(true);
+        let mut client = TcpStream::connect(address).unwrap();
+        assert!(matches!(acceptor.accept(), Accepted::Empty), "it has said nothing yet");
+        client.write_all(b"G").unwrap();
+        somebody(&reactor);
+        assert!(matches!(acceptor.accept(), Accepted::Connection(..)));
+    }
+
+    #[test]
+    fn a_deferred_connection_that_stays_silent_is_there_all_the_same() {
+        let (address, acceptor, reactor) = listening(true);
+        let _client = TcpStream::connect(address).unwrap();
+        somebody(&reactor);
+        assert!(matches!(acceptor.accept(), Accepted::Connection(..)));
+    }
+
+    #[test]
+    fn a_connection_that_is_not_deferred_is_there_at_once() {
+        let (address, acceptor, reactor) = listening(false);
+        let _client = TcpStream::connect(address).unwrap();
+        somebody(&reactor);
+        assert!(matches!(acceptor.accept(), Accepted::Connection(..)));
     }
 }

@@ -30,10 +30,11 @@ mod stamp;
 
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
-    BudgetMeters, ConfigMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, RouteMeters, ServiceMeters,
+    BudgetMeters, EndpointMeters, Limit, ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters,
     WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
+pub use redact::redact_query;
 pub use registry::{Registry, Series};
 pub use route_totals::RouteTotals;
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

@@ -7,7 +7,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_core::FaultKind;
 
@@ -220,6 +220,50 @@ pub struct BudgetMeters {
     pub saturation_ppm: Gauge,
 }
 
+/// What becomes of configurations that are to take over. Any thread.
+#[derive(Debug, Default)]
+pub struct ReloadMeters {
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    rolled_back: AtomicU64,
+    last_success_ms: AtomicU64,
+    /// Plans that are in force or that workers have not let go of. Written by whoever asks for the metrics.
+    pub plans_alive: Gauge,
+}
+
+impl ReloadMeters {
+    /// Counts a reload.
+    pub fn count(&self, succeeded: bool) {
+        if succeeded {
+            self.succeeded.fetch_add(1, Relaxed);
+            self.note_success();
+        } else {
+            self.failed.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts a configuration that was taken back by itself.
+    pub fn count_rolled_back(&self) {
+        self.rolled_back.fetch_add(1, Relaxed);
+    }
+
+    /// A configuration has taken over, now.
+    pub fn note_success(&self) {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.last_success_ms.store(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Those that took over, those that did not, and those that were taken back.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        [&self.succeeded, &self.failed, &self.rolled_back].map(|count| count.load(Relaxed))
+    }
+
+    /// When a configuration took over last, in seconds since the Unix epoch.
+    pub(crate) fn last_success(&self) -> f64 {
+        self.last_success_ms.load(Relaxed) as f64 / 1e3
+    }
+}
+
 /// What webhooks count. All of them run on one thread.
 #[derive(Debug, Default)]
 pub struct WebhookMeters {
@@ -231,19 +275,6 @@ pub struct WebhookMeters {
     pub dropped: Counter,
     /// Attempts after the first.
     pub retries: Counter,
-}
-
-/// What becomes of configurations. Counted under the lock that they are changed under.
-#[derive(Debug, Default)]
-pub struct ConfigMeters {
-    /// Configurations that took over after the first.
-    pub applied: Counter,
-    /// Configurations that were refused.
-    pub refused: Counter,
-    /// Configurations that were taken back by themselves.
-    pub rolled_back: Counter,
-    /// When the one in force took over, in seconds since the Unix epoch.
-    pub since: Gauge,
 }
 
 /// What the thread that writes the access log counts. Its last error is kept for the control thread.

@@ -96,13 +96,15 @@ metrics! {
     LOG_DROPPED "thalweg_log_dropped_total" Counter ["reason"]
         "Lines of the access log that were lost: queue_full (the destination is too slow) or write_failed.";
     LOG_ERRORS "thalweg_log_errors_total" Counter [] "Failed writes to the access log and failed reopens.";
+    CONFIG_RELOADS "thalweg_config_reloads_total" Counter ["result"]
+        "Configurations that were to take over, by result: ok, failed (the old one went on), or rolled_back: those of ok that a watch took back.";
+    CONFIG_LAST_SUCCESS "thalweg_config_last_success_timestamp_seconds" Gauge []
+        "When a configuration took over last, in seconds since the Unix epoch; the start counts.";
+    PLANS_ALIVE "thalweg_plans_alive" Gauge []
+        "Compiled configurations in memory: the one in force, and old ones that workers have not let go of yet.";
     WEBHOOK_DELIVERIES "thalweg_webhook_deliveries_total" Counter ["result"]
         "Events for webhooks, by result: delivered, given_up (every attempt failed) or dropped (the queue was full, or the receiver is gone).";
     WEBHOOK_RETRIES "thalweg_webhook_retries_total" Counter [] "Attempts to deliver an event to a webhook, after the first.";
-    CONFIG_LOADS "thalweg_config_loads_total" Counter ["result"]
-        "Configurations after the first: applied, refused, or rolled_back by themselves.";
-    CONFIG_APPLIED "thalweg_config_applied_time_seconds" Gauge []
-        "When the configuration in force took over, in seconds since the Unix epoch.";
     PANICS "thalweg_panics_total" Counter [] "Exchanges given up because of a bug in the proxy.";
     WORKER_LAG "thalweg_worker_lag_seconds" Gauge ["worker"] "How late the worker's timers were at its last tick.";
     BUDGET_DESCRIPTORS "thalweg_budget_descriptors" Gauge [] "File descriptors that may be open.";

@@ -1,6 +1,6 @@
 //! Queries without the credentials that people put into them.
 //!
-//! Called by the encoders for the query of the request and of the `Referer`. Invariant: the value
+//! Called by the encoders for the query of the request and of the `Referer`, and for decision records. Invariant: the value
 //! of a key on the list is never written, however the key is spelled (case, percent-encoding).
 
 use crate::escape::Escape;
@@ -30,6 +30,14 @@ pub(crate) fn query(out: &mut Vec<u8>, query: &[u8], escape: Escape) {
         }
         out.extend(separator);
     }
+}
+
+/// A query with `[redacted]` in place of the values of [`REDACTED_KEYS`], as it stands in the access log, but not
+/// escaped for any form.
+pub fn redact_query(plain: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(plain.len());
+    query(&mut out, plain, |out, part| out.extend_from_slice(part));
+    out
 }
 
 /// Writes a URL, escaped, with the secrets of its query redacted.

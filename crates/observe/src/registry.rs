@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use crate::meter::Gauge;
 use crate::meters::{
-    BudgetMeters, ConfigMeters, EndpointMeters, ListenerMeters, LogMeters, RouteMeters, ServiceMeters,
+    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters,
     WebhookMeters, WorkerMeters,
 };
 
@@ -47,8 +47,8 @@ pub struct Registry {
     workers: Box<[Arc<WorkerMeters>]>,
     budget: BudgetMeters,
     log: Arc<LogMeters>,
+    reloads: ReloadMeters,
     webhooks: Arc<WebhookMeters>,
-    config: ConfigMeters,
     refused_names: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
     pub(crate) routes: Family<RouteMeters, 1>,
@@ -67,8 +67,8 @@ impl Registry {
             workers: (0..workers).map(|_| Arc::new(WorkerMeters::new(epoch))).collect(),
             budget: BudgetMeters::default(),
             log: Arc::default(),
+            reloads: ReloadMeters::default(),
             webhooks: Arc::default(),
-            config: ConfigMeters::default(),
             refused_names: AtomicU64::new(0),
             listeners: Family::new(workers),
             routes: Family::new(workers),
@@ -138,14 +138,14 @@ impl Registry {
         Arc::clone(&self.log)
     }
 
+    /// What becomes of configurations that are to take over.
+    pub fn reloads(&self) -> &ReloadMeters {
+        &self.reloads
+    }
+
     /// What webhooks count.
     pub fn webhooks(&self) -> Arc<WebhookMeters> {
         Arc::clone(&self.webhooks)
-    }
-
-    /// What becomes of configurations.
-    pub fn config(&self) -> &ConfigMeters {
-        &self.config
     }
 
     /// Retires the series that `keep` refuses, after a reload or when endpoints have left. A retired
@@ -273,7 +273,7 @@ mod tests {
         held.codes.add(200);
         drop(held);
         assert!(registry.render().contains("thalweg_requests_total{route=\"old\",code=\"200\"} 2\n"));
-        assert!(!registry.render().contains("old"));
+        assert!(!registry.render().contains("\"old\""));
         assert_eq!(registry.route(0, "old").codes.value(200), 0);
     }
 

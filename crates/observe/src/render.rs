@@ -114,18 +114,20 @@ impl Registry {
         page.sample(&names::LOG_DROPPED, &["queue_full"], counter(&|worker| &worker.log_dropped));
         page.sample(&names::LOG_DROPPED, &["write_failed"], log.lost.value());
         page.single(&names::LOG_ERRORS, log.errors.value());
+        let reloads = self.reloads();
+        let [succeeded, failed, rolled_back] = reloads.counts();
+        page.head(&names::CONFIG_RELOADS);
+        page.sample(&names::CONFIG_RELOADS, &["ok"], succeeded);
+        page.sample(&names::CONFIG_RELOADS, &["failed"], failed);
+        page.sample(&names::CONFIG_RELOADS, &["rolled_back"], rolled_back);
+        page.single(&names::CONFIG_LAST_SUCCESS, reloads.last_success());
+        page.single(&names::PLANS_ALIVE, reloads.plans_alive.value());
         let webhooks = self.webhooks();
         page.head(&names::WEBHOOK_DELIVERIES);
         page.sample(&names::WEBHOOK_DELIVERIES, &["delivered"], webhooks.delivered.value());
         page.sample(&names::WEBHOOK_DELIVERIES, &["given_up"], webhooks.given_up.value());
         page.sample(&names::WEBHOOK_DELIVERIES, &["dropped"], webhooks.dropped.value());
         page.single(&names::WEBHOOK_RETRIES, webhooks.retries.value());
-        let config = self.config();
-        page.head(&names::CONFIG_LOADS);
-        page.sample(&names::CONFIG_LOADS, &["applied"], config.applied.value());
-        page.sample(&names::CONFIG_LOADS, &["refused"], config.refused.value());
-        page.sample(&names::CONFIG_LOADS, &["rolled_back"], config.rolled_back.value());
-        page.single(&names::CONFIG_APPLIED, config.since.value());
         page.single(&names::PANICS, counter(&|worker| &worker.panics));
         page.head(&names::WORKER_LAG);
         for (number, worker) in self.workers().iter().enumerate() {

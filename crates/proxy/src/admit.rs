@@ -5,6 +5,7 @@
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
 use crate::exchange::{Client, Exchange, Normal};
+use crate::view::PlanView;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
@@ -39,7 +40,7 @@ pub(crate) enum Admitted {
 
 /// Receives a request head and checks it.
 pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Admitted, Fault> {
-    x.begin(worker.view(), worker.reactor.now());
+    x.begin(worker.reactor.now());
     (x.client_ip, x.trusted_peer) = (client.peer, false);
     let mut waited = false;
     loop {
@@ -49,8 +50,8 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
         // Some clients end a body with an empty line: between requests it is no beginning of one.
         let only_line = client.requests > 0 && x.received == b"\r\n";
         if !x.received.is_empty() {
-            let limits = x.view().head_limits;
-            match x.request.parse(&x.received, &limits)? {
+            x.head_limits = worker.view_for(client).head_limits;
+            match x.request.parse(&x.received, &x.head_limits)? {
                 Progress::Complete => break,
                 Progress::Partial => {}
             }
@@ -70,7 +71,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
             }
             Ok(None) => {
                 // The head has begun and is not whole: from here its deadline runs.
-                client.socket.set_deadline(Some(x.view().plan.client_timeouts.head));
+                client.socket.set_deadline(Some(worker.view_for(client).plan.client_timeouts.head));
                 worker.note_lag(client, x, x.received.len() as u64);
                 waited = true;
             }
@@ -152,8 +153,9 @@ fn check(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault
     expects_continue(request, bytes)?;
     x.query = target.query;
     find_normal_path(bytes, target.path, target.form, &mut x.path)?;
-    x.trusted_peer = x.view().plan.trusts(client.peer);
-    x.client_ip = if x.trusted_peer { seen_through(x, client.peer) } else { client.peer };
+    let view = worker.view_for(client);
+    x.trusted_peer = view.plan.trusts(client.peer);
+    x.client_ip = if x.trusted_peer { seen_through(&view, x, client.peer) } else { client.peer };
     if let Some(given) = given_id(x) {
         x.id = Some(given);
     }
@@ -194,8 +196,8 @@ fn find_normal_path(bytes: &[u8], path: Span, form: TargetForm, normal: &mut Nor
 
 /// The right-most address of the forwarded chain that is not a trusted proxy; what cannot be read
 /// ends the walk.
-fn seen_through(x: &Exchange, peer: IpAddr) -> IpAddr {
-    let plan = &x.view().plan;
+fn seen_through(view: &PlanView, x: &Exchange, peer: IpAddr) -> IpAddr {
+    let plan = &view.plan;
     let mut seen = peer;
     let mut left = CHAIN;
     let fields: Vec<&[u8]> = x.request.values(&x.received, FieldId::XForwardedFor).collect();

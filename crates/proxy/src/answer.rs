@@ -27,7 +27,7 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
         return Next::Close;
     }
     let read_whole = x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received());
-    x.keep_alive &= read_whole && !fault.closes() && !worker.is_draining();
+    x.keep_alive &= read_whole && !fault.closes() && !worker.is_leaving(client);
     worker.warm.buffers.lend(x.downward.buffer());
     write_answer(worker, x, fault);
     client.socket.set_deadline(Some(SEND_TIME));

@@ -139,7 +139,7 @@ fn send(
         worker.note_lag(client, x, bytes);
     }
     x.set_deadline(client, now, rate.window);
-    count_bytes(x);
+    count_bytes(worker, x);
     Ok(())
 }
 
@@ -192,7 +192,7 @@ fn read_heads(
         kept.extend_from_slice(bytes);
     }
     let input = if continued { &kept[..] } else { bytes };
-    let limits = x.view().head_limits;
+    let limits = x.head_limits;
     worker.warm.fields.lend(&mut x.response.fields);
     let mut at = 0;
     let done = loop {

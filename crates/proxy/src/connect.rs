@@ -4,13 +4,14 @@ use crate::choose::{Chosen, shun};
 use crate::connection_place::{Room, connection_place};
 use crate::exchange::{Attempt, Client, Exchange};
 use crate::owner::Target;
-use crate::view::{LocalService, PlanView};
+use crate::view::LocalService;
 use crate::worker::Worker;
 use rustix::io::Errno;
 use std::future::poll_fn;
 use std::io;
+use std::rc::Rc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_net::Socket;
 use thalweg_net::connect::Manner;
@@ -35,10 +36,8 @@ pub(crate) async fn connect(
     fresh: bool,
 ) -> Result<Upstream, Fault> {
     let Chosen { visit, place, connection } = chosen;
-    let view = x.view().clone();
-    let local = service(&view, x)?;
-    let mut attempt =
-        Attempt { endpoint: visit.endpoint, reused: false, connect: Duration::ZERO, fault: None };
+    let local = &service(x)?;
+    let mut attempt = Attempt::new(visit.endpoint, x.age(worker.reactor.now()));
     let mut connection = match find(worker, client, x, local, (&visit, fresh, connection)).await {
         Ok(Found::Idle(connection)) => {
             attempt.reused = true;
@@ -92,9 +91,9 @@ async fn find(
     Ok(received.map_or_else(Found::Room, Found::Idle))
 }
 
-/// The service of the exchange's route, borrowed from the view so that the exchange stays free.
-pub(crate) fn service<'a>(view: &'a PlanView, x: &Exchange) -> Result<&'a LocalService, Fault> {
-    view.service(x.service).ok_or(Fault::new(FaultKind::ProxyInternalError, "the route has no service"))
+/// The service of the exchange's route, held beside the exchange so that that stays free.
+pub(crate) fn service(x: &Exchange) -> Result<Rc<LocalService>, Fault> {
+    x.service.clone().ok_or(Fault::new(FaultKind::ProxyInternalError, "the route has no service"))
 }
 
 /// Gives a connection back to its pool.

@@ -5,58 +5,40 @@
 //! its listener, it is answered 503 at once; only [`REFUSALS`] connections can be in that state, the
 //! rest wait in the kernel's queue. A client that has too many is answered 429, and past those
 //! connections is closed without an answer: it must not keep others waiting.
+//!
+//! When a plan arrives, the doors of its listeners open and those of listeners that are gone close (`take_over`).
+//! What closing cannot avoid: the kernel resets a connection that comes between the last look into the queue and the
+//! close, some microseconds apart, and one whose first bytes take longer than [`CLOSING_TIME`] after its
+//! handshake. Nothing of either has been accepted.
 
 use crate::answer::{REFUSAL, REFUSAL_OF_CLIENT};
 use crate::clients::Prefix;
+use crate::current::Current;
+use crate::door::{Door, Place};
 use crate::exchange::Client;
 use crate::fleet::{Arrival, Command};
-use crate::load::{Crowded, Loads};
+use crate::listeners::{ListenerId, ListenerState, Sockets};
+use crate::load::Crowded;
 use crate::owner::Target;
+use crate::view::PlanView;
 use crate::worker::Worker;
-use rustix::fd::OwnedFd;
 use slab::Slab;
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use thalweg_core::limits::{ACCEPTS_PER_TURN, REFUSAL_TIME, REFUSALS};
+use thalweg_core::limits::{ACCEPTS_PER_TURN, CLOSING_TIME, FIRST_WORD_TIME, REFUSAL_TIME, REFUSALS};
+use thalweg_net::Socket;
 use thalweg_net::listen::{Accepted, Acceptor};
-use thalweg_net::{Reactor, Socket};
-use thalweg_observe::{Limit, ListenerMeters};
+use thalweg_observe::Limit;
 
 /// Receives from a refused connection before it is closed all the same.
 const REFUSAL_READS: usize = 16;
 /// How long a worker does not accept after the kernel had no descriptor for it.
 const REST: Duration = Duration::from_millis(50);
-
-/// Where the connections of a listener are counted, on one worker.
-#[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) loads: Arc<Loads>,
-    pub(crate) worker: usize,
-    /// Its position in the plan.
-    pub(crate) listener: u16,
-    pub(crate) meters: Arc<ListenerMeters>,
-}
-
-/// A place for a client connection, counted while it is taken. Two pointers: every connection has one.
-#[derive(Debug)]
-pub(crate) struct Place {
-    door: Rc<Door>,
-    /// The client among whose connections it is counted, where these have a bound.
-    client: Option<Box<Prefix>>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Door { loads, worker, listener, .. } = &*self.door;
-        loads.leave(*worker, *listener, self.client.take().map(|client| *client));
-        self.door.meters.active.sub(1);
-    }
-}
 
 /// Why a connection is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -78,15 +60,29 @@ enum Room {
     /// Nobody yet, but idle connections are about to make room.
     Soon,
     /// The slowest client, of this listener or of all, by the end of the turn and a short drain.
-    OfLaggard(Option<u16>),
+    OfLaggard(Option<ListenerId>),
     /// Nobody. When only its own listener is crowded, the others stay open.
     Nowhere { crowded: bool },
+}
+
+/// A listening socket with its listener.
+#[derive(Debug)]
+struct Open {
+    acceptor: Acceptor,
+    door: Rc<Door>,
+    sockets: Arc<Sockets>,
+    /// The listener is gone: when the socket closes.
+    closes_at: Option<Instant>,
 }
 
 /// The listening sockets of a worker.
 #[derive(Debug)]
 pub(crate) struct Doors {
-    acceptors: Vec<Acceptor>,
+    open: Slab<Open>,
+    /// Of listeners that are gone: when nobody is owed their last plan any more.
+    left: Vec<(Instant, Rc<Door>)>,
+    /// The latest listener that the worker has heard of.
+    newest: ListenerId,
     refusals: Slab<Socket>,
     /// Accepting rests until then.
     rest_until: Option<Instant>,
@@ -96,28 +92,127 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Watches the sockets; `true` beside one says that all workers share it.
-    pub(crate) fn new(
-        reactor: &Rc<Reactor>,
-        sockets: impl Iterator<Item = (OwnedFd, bool)>,
-    ) -> io::Result<Self> {
-        let acceptors = sockets
-            .enumerate()
-            .map(|(i, (fd, shared))| Acceptor::new(reactor, fd, Target::Acceptor(i as u32).into(), shared));
-        Ok(Self {
-            acceptors: acceptors.collect::<io::Result<_>>()?,
+    /// No socket yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            open: Slab::new(),
+            left: Vec::new(),
+            newest: ListenerId::default(),
             refusals: Slab::with_capacity(REFUSALS),
             rest_until: None,
             shut: false,
             closing: false,
-        })
+        }
+    }
+
+    /// The listeners of `current` are open from now on, and no others. Gives the doors of those that are gone, which
+    /// `last` had.
+    pub(crate) fn take_over(
+        &mut self,
+        worker: &Worker,
+        current: &Current,
+        last: &Rc<PlanView>,
+    ) -> Vec<Rc<Door>> {
+        self.newest = current.listeners.iter().map(|open| open.state.id).fold(self.newest, ListenerId::max);
+        if self.closing {
+            return Vec::new();
+        }
+        let mut gone = Vec::new();
+        let mut kept = Vec::with_capacity(current.listeners.len());
+        for ((listener, position), open) in current.plan.listeners.iter().zip(0..).zip(&*current.listeners) {
+            let found = self.open.iter().find(|(_, known)| Arc::ptr_eq(&known.sockets, &open.sockets));
+            let Some(key) =
+                found.map(|(key, _)| key).or_else(|| self.add(worker, &open.state, &open.sockets))
+            else {
+                continue;
+            };
+            let known = &mut self.open[key];
+            if known.door.state.id != open.state.id {
+                let door = Door::new(&worker.shared.loads, worker.id, &open.state);
+                gone.push(std::mem::replace(&mut known.door, door));
+            }
+            known.door.hold(position, listener.max_connections);
+            known.set_defer(listener.defer_accept);
+            known.closes_at = None;
+            kept.push(key);
+        }
+        let now = worker.reactor.now();
+        for (_, open) in
+            self.open.iter_mut().filter(|(key, open)| !kept.contains(key) && open.closes_at.is_none())
+        {
+            // Who has not spoken yet would be reset unseen: from here on everybody is handed over at once.
+            open.set_defer(false);
+            open.closes_at = Some(now + CLOSING_TIME);
+            gone.push(open.door.clone());
+        }
+        for door in &gone {
+            door.leave(last.clone());
+            self.left.push((now + CLOSING_TIME + FIRST_WORD_TIME, door.clone()));
+        }
+        gone
+    }
+
+    /// Opens a door; `None` when the kernel cannot watch its socket.
+    fn add(&mut self, worker: &Worker, state: &Arc<ListenerState>, sockets: &Arc<Sockets>) -> Option<usize> {
+        let fd = sockets.take(worker.id)?;
+        let entry = self.open.vacant_entry();
+        let (key, owner) = (entry.key(), Target::Acceptor(entry.key() as u32).into());
+        let acceptor = Acceptor::new(&worker.reactor, fd, owner, sockets.are_one());
+        match acceptor {
+            Ok(mut acceptor) => {
+                if self.shut {
+                    acceptor.pause();
+                }
+                let door = Door::new(&worker.shared.loads, worker.id, state);
+                entry.insert(Open { acceptor, door, sockets: sockets.clone(), closes_at: None });
+                Some(key)
+            }
+            Err(error) => {
+                let (name, worker_id) = (&state.name, worker.id);
+                worker.notice(|| format!("listener `{name}`: worker {worker_id} cannot watch it: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Closes the sockets whose time has come, after taking in who still waits at them.
+    pub(crate) fn close_left(&mut self, worker: &Worker) -> Vec<Client> {
+        let (mut last, now) = (Vec::new(), worker.reactor.now());
+        if self.left.is_empty() {
+            return last;
+        }
+        let is_due = |open: &Open| open.closes_at.is_some_and(|at| at <= now);
+        let due: Vec<_> = self.open.iter().filter(|(_, open)| is_due(open)).map(|(key, _)| key).collect();
+        for key in due {
+            while self.accept_one(worker, key, &mut last) {}
+            self.open.remove(key);
+        }
+        self.left.retain(|(until, door)| {
+            let is_over = *until <= now;
+            if is_over {
+                door.forget();
+            }
+            !is_over
+        });
+        last
+    }
+
+    /// Where connections of a listener are counted, also when it is gone already; `None`: the worker has not heard
+    /// of it yet.
+    pub(crate) fn find(&self, worker: &Worker, listener: &Arc<ListenerState>) -> Option<Rc<Door>> {
+        let doors = self.open.iter().map(|(_, open)| &open.door);
+        let mut doors = doors.chain(self.left.iter().map(|(_, door)| door));
+        if let Some(door) = doors.find(|door| door.state.id == listener.id) {
+            return Some(door.clone());
+        }
+        (listener.id <= self.newest).then(|| Door::new(&worker.shared.loads, worker.id, listener))
     }
 
     /// Accepts what waits at a door, up to this turn's share; gives those that stay here.
     pub(crate) fn accept(&mut self, worker: &Worker, door: u32) -> Vec<Client> {
         let mut stay = Vec::new();
         for _ in 0..ACCEPTS_PER_TURN {
-            if self.shut || !self.accept_one(worker, door, &mut stay) {
+            if self.shut || !self.accept_one(worker, door as usize, &mut stay) {
                 break;
             }
         }
@@ -125,22 +220,26 @@ impl Doors {
     }
 
     /// Where the next connection of a listener would go. Nothing is given up before it is there.
-    fn find_room(&self, worker: &Worker, listener: u16) -> Room {
-        match self.find_place(worker, listener) {
-            Room::Nowhere { crowded } if !self.closing => {
-                let of = crowded.then_some(listener);
+    fn find_room(&self, worker: &Worker, door: &Door) -> Room {
+        match self.find_place(worker, door) {
+            Room::Nowhere { crowded } if !self.is_closing(door) => {
+                let of = crowded.then_some(door.state.id);
                 if worker.has_laggard(of) { Room::OfLaggard(of) } else { Room::Nowhere { crowded } }
             }
             room => room,
         }
     }
 
-    fn find_place(&self, worker: &Worker, listener: u16) -> Room {
-        let (loads, view) = (&worker.shared.loads, worker.view());
-        let most = view.plan.listeners.get(listener as usize).and_then(|listener| listener.max_connections);
-        let silent = |of: Option<u16>| worker.parked.borrow().dispensable(worker.now_ms(), of);
-        if loads.is_crowded(listener, most) {
-            return silent(Some(listener)).map_or(Room::Nowhere { crowded: true }, Room::Of);
+    /// Whether these are the last connections of a door.
+    fn is_closing(&self, door: &Door) -> bool {
+        self.closing || door.is_leaving()
+    }
+
+    fn find_place(&self, worker: &Worker, door: &Door) -> Room {
+        let loads = &worker.shared.loads;
+        let silent = |of: Option<ListenerId>| worker.parked.borrow().dispensable(worker.now_ms(), of);
+        if door.is_crowded() {
+            return silent(Some(door.state.id)).map_or(Room::Nowhere { crowded: true }, Room::Of);
         }
         // Memory is everybody's: when it is full, others have no room either.
         let is_full = worker.pressure.is_full();
@@ -156,7 +255,7 @@ impl Doors {
                 _ => Room::Nowhere { crowded: false },
             };
         }
-        let other = if self.closing { None } else { loads.hand_off(worker.id, worker.chance()) };
+        let other = if self.is_closing(door) { None } else { loads.hand_off(worker.id, worker.chance()) };
         let full = loads.workers[worker.id].clients.load(Relaxed) >= loads.places.load(Relaxed);
         match (other, full) {
             (Some(other), _) => Room::At(other),
@@ -165,29 +264,30 @@ impl Doors {
         }
     }
 
-    fn accept_one(&mut self, worker: &Worker, door: u32, stay: &mut Vec<Client>) -> bool {
+    fn accept_one(&mut self, worker: &Worker, key: usize, stay: &mut Vec<Client>) -> bool {
+        let Some(open) = self.open.get(key) else { return false };
+        let door = open.door.clone();
         // What has been accepted in this turn is not parked yet.
         let fresh = worker.parked.borrow().fresh() + stay.len();
         worker.shared.loads.workers[worker.id].fresh.store(fresh, Relaxed);
-        let room = self.find_room(worker, door as u16);
-        if matches!(room, Room::Soon) && !self.closing {
+        let room = self.find_room(worker, &door);
+        if matches!(room, Room::Soon) && !self.is_closing(&door) {
             self.shut_for_now();
             return false;
         }
         if let Room::Nowhere { crowded } = room
             && self.refusals.len() >= REFUSALS
         {
-            match self.acceptors.get_mut(door as usize) {
-                Some(acceptor) if crowded => {
+            match self.open.get_mut(key) {
+                Some(open) if crowded => {
                     self.shut = true;
-                    acceptor.pause();
+                    open.acceptor.pause();
                 }
                 _ => self.shut_for_now(),
             }
             return false;
         }
-        let Some(acceptor) = self.acceptors.get(door as usize) else { return false };
-        let (fd, peer) = match acceptor.accept() {
+        let (fd, peer) = match self.open[key].acceptor.accept() {
             Accepted::Connection(fd, peer) => (fd, peer),
             Accepted::Empty => return false,
             Accepted::Exhausted => {
@@ -200,66 +300,25 @@ impl Doors {
         let client = peer.map(|peer| peer.ip().to_canonical());
         // A peer on a unix socket is on this machine.
         let peer = peer.map_or((IpAddr::V4(Ipv4Addr::LOCALHOST), 0), |a| (a.ip().to_canonical(), a.port()));
-        let arrival = Arrival { fd, peer: peer.0, port: peer.1, listener: door as u16, client: None };
+        let arrival = Arrival { fd, peer: peer.0, port: peer.1, client: None };
         if let Room::Nowhere { .. } = room {
-            self.refuse(worker, arrival, Refusal::NoPlace);
+            self.refuse(worker, arrival, &door, Refusal::NoPlace);
             return true;
         }
-        match enter(worker, arrival, client, &room) {
-            Ok(arrival) => self.place(worker, arrival, &room, stay),
-            Err((arrival, refusal)) => self.refuse(worker, arrival, refusal),
+        match enter(worker, arrival, client, (&door, &room)) {
+            Ok(arrival) => place(worker, (arrival, door), &room, stay),
+            Err((arrival, refusal)) => self.refuse(worker, arrival, &door, refusal),
         }
         true
     }
 
-    /// Brings a connection that has entered to its place.
-    fn place(&self, worker: &Worker, arrival: Arrival, room: &Room, stay: &mut Vec<Client>) {
-        let loads = &worker.shared.loads;
-        if let Room::At(other) = room {
-            loads.workers[*other].clients.fetch_add(1, Relaxed);
-            return worker.shared.hand(*other, Command::Client(arrival));
-        }
-        if let Room::Of(silent) = room {
-            let silent = worker.parked.borrow_mut().remove(*silent);
-            drop(silent);
-        }
-        if let Room::OfLaggard(of) = room {
-            worker.call_off_laggard(*of);
-        }
-        loads.workers[worker.id].clients.fetch_add(1, Relaxed);
-        stay.extend(Self::welcome(worker, arrival));
-    }
-
-    /// Makes a client of a connection whose place is counted already.
-    pub(crate) fn welcome(worker: &Worker, arrival: Arrival) -> Option<Client> {
-        let view = worker.view();
-        // Every plan has the listeners of the first one.
-        let door = view.listeners.get(arrival.listener as usize)?.clone();
-        door.meters.connections.add(1);
-        door.meters.active.add(1);
-        let place = Place { door, client: arrival.client };
-        // The owner is set when it is parked or seated, before the reactor is asked again.
-        let socket = Socket::accepted(&worker.reactor, arrival.fd, Target::Parked(u32::MAX).into()).ok()?;
-        Some(Client {
-            socket,
-            peer: arrival.peer,
-            port: arrival.port,
-            listener: arrival.listener,
-            requests: 0,
-            empty_line: false,
-            _place: place,
-        })
-    }
-
-    fn refuse(&mut self, worker: &Worker, arrival: Arrival, refusal: Refusal) {
+    fn refuse(&mut self, worker: &Worker, arrival: Arrival, door: &Door, refusal: Refusal) {
         let (limit, answer) = match refusal {
             Refusal::NoPlace => (Limit::Connections, REFUSAL),
             Refusal::OfClient => (Limit::ConnectionsPerClient, REFUSAL_OF_CLIENT),
         };
         worker.meters.limit(limit);
-        if let Some(door) = worker.view().listeners.get(arrival.listener as usize) {
-            door.meters.refused.add(1);
-        }
+        door.meters.refused.add(1);
         if self.refusals.len() >= REFUSALS {
             return worker.meters.limit(Limit::Refusals);
         }
@@ -302,13 +361,15 @@ impl Doors {
         }
         self.rest_until = None;
         self.shut = false;
-        for door in 0..self.acceptors.len() {
-            let room = match self.find_room(worker, door as u16) {
+        let keys: Vec<_> = self.open.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let door = self.open[key].door.clone();
+            let room = match self.find_room(worker, &door) {
                 Room::Nowhere { .. } => self.refusals.len() < REFUSALS,
                 Room::Soon => false,
                 Room::Here | Room::At(_) | Room::Of(_) | Room::OfLaggard(_) => true,
             };
-            let acceptor = &mut self.acceptors[door];
+            let acceptor = &mut self.open[key].acceptor;
             self.shut |= if room { acceptor.resume().is_err() } else { acceptor.is_paused() };
         }
     }
@@ -318,17 +379,52 @@ impl Doors {
     pub(crate) fn close(&mut self, worker: &Worker) -> Vec<Client> {
         let mut last = Vec::new();
         self.closing = true;
-        for door in 0..self.acceptors.len() as u32 {
-            while self.accept_one(worker, door, &mut last) {}
+        let keys: Vec<_> = self.open.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            while self.accept_one(worker, key, &mut last) {}
         }
-        self.acceptors.clear();
+        self.open.clear();
         last
     }
 
     fn shut_for_now(&mut self) {
         self.shut = true;
-        self.acceptors.iter_mut().for_each(Acceptor::pause);
+        self.open.iter_mut().for_each(|(_, open)| open.acceptor.pause());
     }
+}
+
+impl Open {
+    fn set_defer(&self, defer: bool) {
+        if !self.sockets.are_one() {
+            self.acceptor.set_defer(defer);
+        }
+    }
+}
+
+/// Brings a connection that has entered to its place.
+fn place(worker: &Worker, (arrival, door): (Arrival, Rc<Door>), room: &Room, stay: &mut Vec<Client>) {
+    let loads = &worker.shared.loads;
+    if let Room::At(other) = room {
+        loads.workers[*other].clients.fetch_add(1, Relaxed);
+        return worker.shared.hand(*other, Command::Client(arrival, door.state.clone()));
+    }
+    if let Room::Of(silent) = room {
+        let silent = worker.parked.borrow_mut().remove(*silent);
+        drop(silent);
+    }
+    if let Room::OfLaggard(of) = room {
+        worker.call_off_laggard(*of);
+    }
+    loads.workers[worker.id].clients.fetch_add(1, Relaxed);
+    stay.extend(welcome(worker, arrival, door));
+}
+
+/// Makes a client of a connection whose place is counted already.
+pub(crate) fn welcome(worker: &Worker, arrival: Arrival, door: Rc<Door>) -> Option<Client> {
+    let place = Place::new(door, arrival.client);
+    // The owner is set when it is parked or seated, before the reactor is asked again.
+    let socket = Socket::accepted(&worker.reactor, arrival.fd, Target::Parked(u32::MAX).into()).ok()?;
+    Some(Client { socket, peer: arrival.peer, port: arrival.port, requests: 0, empty_line: false, place })
 }
 
 /// Counts a connection for its listener and its client, unless one of them has as many as it may.
@@ -337,15 +433,14 @@ fn enter(
     worker: &Worker,
     mut arrival: Arrival,
     client: Option<IpAddr>,
-    room: &Room,
+    (door, room): (&Door, &Room),
 ) -> Result<Arrival, (Arrival, Refusal)> {
     let (loads, view) = (&worker.shared.loads, worker.view());
-    let most = view.plan.listeners.get(arrival.listener as usize).and_then(|l| l.max_connections);
     // A laggard that makes room is counted until it has gone.
-    let most = most.filter(|_| !matches!(room, Room::OfLaggard(_)));
+    let most = door.most().filter(|_| !matches!(room, Room::OfLaggard(_)));
     let per_client = view.plan.limits.max_connections_per_client;
     let client = client.filter(|client| per_client > 0 && !view.plan.trusts(*client)).map(Prefix::from);
-    match loads.enter((arrival.listener, most), client.map(|client| (client, per_client))) {
+    match loads.enter((&door.state, most), client.map(|client| (client, per_client))) {
         Ok(()) => {
             arrival.client = client.map(Box::new);
             Ok(arrival)

@@ -22,9 +22,9 @@ pub(crate) struct Places {
 
 /// Takes a place at the gate of the route, then at that of the service. Cancel-safe.
 pub(crate) async fn enter(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Places, Fault> {
-    let view = x.view().clone();
-    let local = service(&view, x)?;
-    let route = match view.route_gate(x.route) {
+    let local = &service(x)?;
+    let found = x.route.clone();
+    let route = match found.as_ref().and_then(|route| route.gate.as_ref()) {
         Some(gate) => Some(pass(worker, client, x, local, (gate, Bound::Route)).await?),
         None => None,
     };

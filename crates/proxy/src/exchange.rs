@@ -4,19 +4,18 @@
 //! are warm and nothing is allocated in the steady state. Every phase of `serve.rs` reads what
 //! earlier phases wrote here and adds its own.
 
-use crate::doors::Place;
+use crate::door::{Door, Place};
 use crate::pace::Rate;
-use crate::plan::{Route, ServiceId};
+use crate::plan::Route;
 use crate::relay::Flow;
-use crate::view::{LocalService, PlanView};
+use crate::view::{LocalRoute, LocalService};
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind, RequestId};
-use thalweg_http::{FieldId, Framing, RequestHead, ResponseHead, Span, Upgrade};
+use thalweg_http::{FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
-use thalweg_route::RouteId;
 
 /// Bytes of a head, and of its list of fields, that are asked for ahead.
 const EXPECTED: usize = 256;
@@ -36,14 +35,19 @@ pub(crate) struct Client {
     pub(crate) socket: Socket,
     pub(crate) peer: IpAddr,
     pub(crate) port: u16,
-    /// The position of its listener in the plan.
-    pub(crate) listener: u16,
     /// Requests begun on it.
     pub(crate) requests: u32,
     /// An empty line has come since the last request: a second one is too many.
     pub(crate) empty_line: bool,
     /// Counted while the connection is open.
-    pub(crate) _place: Place,
+    pub(crate) place: Place,
+}
+
+impl Client {
+    /// Its listener.
+    pub(crate) fn door(&self) -> &Door {
+        self.place.door()
+    }
 }
 
 /// One try to have the request answered by an endpoint.
@@ -53,10 +57,31 @@ pub(crate) struct Attempt {
     pub(crate) endpoint: u32,
     /// Whether the connection had served a request before.
     pub(crate) reused: bool,
+    /// A copy of a request that another endpoint had not answered yet.
+    pub(crate) is_copy: bool,
+    /// When it began, from the beginning of the exchange.
+    pub(crate) began: Duration,
     /// Time until the connection was there.
     pub(crate) connect: Duration,
     /// Why it failed.
     pub(crate) fault: Option<Fault>,
+    /// When it failed, from the beginning of the exchange.
+    pub(crate) failed: Duration,
+}
+
+impl Attempt {
+    /// One that begins now.
+    pub(crate) fn new(endpoint: u32, began: Duration) -> Self {
+        Self {
+            endpoint,
+            reused: false,
+            is_copy: false,
+            began,
+            connect: Duration::ZERO,
+            fault: None,
+            failed: Duration::ZERO,
+        }
+    }
 }
 
 /// The tries of an exchange. One is the rule: it has its place here.
@@ -82,10 +107,10 @@ impl Attempts {
         self.last.as_ref()
     }
 
-    /// Says why the last try failed; whether it was on a connection used before.
-    pub(crate) fn fail(&mut self, fault: Fault) -> bool {
+    /// Says why the last try failed, and when; whether it was on a connection used before.
+    pub(crate) fn fail(&mut self, fault: Fault, failed: Duration) -> bool {
         self.last.as_mut().is_some_and(|attempt| {
-            attempt.fault = Some(fault);
+            (attempt.fault, attempt.failed) = (Some(fault), failed);
             attempt.reused
         })
     }
@@ -141,8 +166,8 @@ impl Normal {
 pub(crate) struct Exchange {
     /// Who is called when one of the exchange's sockets is ready: its seat.
     pub(crate) owner: Owner,
-    /// The plan that the exchange began with.
-    pub(crate) view: Option<Rc<PlanView>>,
+    /// Bounds on heads.
+    pub(crate) head_limits: HeadLimits,
     pub(crate) started: Instant,
 
     /// What was received and not given up yet: the head, and what came behind it.
@@ -172,9 +197,12 @@ pub(crate) struct Exchange {
     /// It is noted that the exchange waits for its client.
     pub(crate) lags: bool,
 
-    pub(crate) route: Option<RouteId>,
-    /// The service of the route, or the one drawn of several.
-    pub(crate) service: Option<ServiceId>,
+    /// The route that takes the request, as it was when the request came; so to the exchange's end.
+    pub(crate) route: Option<Rc<LocalRoute>>,
+    /// Which of the route's filters changed the request or refused it, a bit for each of the first 32.
+    pub(crate) acted: u32,
+    /// The service of the route, or the one drawn of several; likewise.
+    pub(crate) service: Option<Rc<LocalService>>,
     /// Time spent waiting for places.
     pub(crate) waited: Duration,
     pub(crate) attempts: Attempts,
@@ -216,7 +244,7 @@ impl Exchange {
     pub(crate) fn new(owner: Owner) -> Self {
         Self {
             owner,
-            view: None,
+            head_limits: HeadLimits::default(),
             started: Instant::now(),
             received: Vec::new(),
             consumed: 0,
@@ -235,6 +263,7 @@ impl Exchange {
             keep_alive: false,
             lags: false,
             route: None,
+            acted: 0,
             service: None,
             waited: Duration::ZERO,
             attempts: Attempts::default(),
@@ -257,10 +286,9 @@ impl Exchange {
     }
 
     /// Makes ready for the next request on the same connection; bytes that are already here stay.
-    pub(crate) fn begin(&mut self, view: Rc<PlanView>, now: Instant) {
+    pub(crate) fn begin(&mut self, now: Instant) {
         self.received.drain(..self.consumed);
         self.consumed = 0;
-        self.view = Some(view);
         self.started = now;
         self.request.clear();
         self.framing = Framing::Empty;
@@ -273,6 +301,7 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.keep_alive = false;
         self.route = None;
+        self.acted = 0;
         self.service = None;
         self.waited = Duration::ZERO;
         self.attempts.clear();
@@ -293,7 +322,8 @@ impl Exchange {
 
     /// Forgets the connection: the seat is to be vacated.
     pub(crate) fn leave(&mut self) {
-        self.view = None;
+        self.route = None;
+        self.service = None;
         self.consumed = 0;
         self.received.clear();
         self.request.clear();
@@ -328,19 +358,19 @@ impl Exchange {
         x
     }
 
-    /// The plan in force for this exchange.
-    pub(crate) fn view(&self) -> &Rc<PlanView> {
-        self.view.as_ref().expect("an exchange has a view from begin to leave")
+    /// Time since it began, at this time.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
     }
 
     /// The route that takes the request, once it is found.
     pub(crate) fn route(&self) -> Option<&Route> {
-        self.view.as_ref()?.route(self.route)
+        self.route.as_ref().map(|route| route.route())
     }
 
     /// The service that the request goes to, once it is found.
     pub(crate) fn service(&self) -> Option<&LocalService> {
-        self.view.as_ref()?.service(self.service)
+        self.service.as_deref()
     }
 
     /// Sets the client's deadline: `after` from now on, or sooner where the whole exchange must end.

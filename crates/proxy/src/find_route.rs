@@ -11,8 +11,9 @@ use thalweg_route::{FieldLookup, Query};
 /// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
 pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let fields = Fields { head: &x.request, bytes: &x.received };
+    let view = worker.view_for(client);
     let query = Query {
-        listener: client.listener,
+        listener: client.door().position(),
         host: x.host(),
         path: x.path.of(&x.received),
         query: x.query.map(|span| span.of(&x.received)).unwrap_or_default(),
@@ -20,15 +21,16 @@ pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> 
         client: x.client_ip,
         fields: &fields,
     };
-    let found = x.view().plan.table.find(&query);
-    x.route = found;
+    let found = view.plan.table.find(&query).and_then(|found| view.route(worker.id, found));
+    x.route = found.cloned();
     let Some(route) = x.route() else {
         return Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request"));
     };
-    x.service = match &route.to {
+    let service = match &route.to {
         To::Service(service) => Some(*service),
         To::Split(split) => draw(split, x, || worker.chance() as u64),
     };
+    x.service = service.and_then(|service| view.service(service)).cloned();
     bound(x)
 }
 

@@ -5,22 +5,29 @@
 
 use crate::budget::Budget;
 use crate::clients::Prefix;
+use crate::current::{Current, Living};
+use crate::decisions::{Inquiry, Question, Recalled};
+use crate::listeners::{Binder, ListenerState, OpenListener, Sockets};
 use crate::load::Loads;
-use crate::plan::{ListenAddress, Plan};
+use crate::plan::{ListenAddress, Listener, Plan};
 use crate::worker::Worker;
 use rustix::fd::OwnedFd;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use thalweg_net::connect::Manner;
-use thalweg_net::{Mailbox, listen};
+use std::time::{Duration, Instant};
+use thalweg_core::limits::{PLAN_WAIT, PLANS};
+use thalweg_net::Mailbox;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_upstream::{AdaptiveLimits, Bell, Gates, Names, Roster, Rosters, RouteBound};
 use tokio::sync::mpsc;
+
+/// How often it is looked whether an old plan has gone.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What a worker can be told.
 #[derive(Debug)]
@@ -29,25 +36,18 @@ pub(crate) enum Command {
     Plan(Arc<Current>),
     /// These are the members of the plan's services now.
     Members(Arc<Current>),
-    /// A connection that another worker accepted.
-    Client(Arrival),
+    /// A connection that another worker accepted, at this listener.
+    Client(Arrival, Arc<ListenerState>),
     /// Let idle upstream connections go: somebody waits for one, or for its place.
     Evict(Arc<Eviction>),
+    /// Tell what is remembered of exchanges.
+    Recall(Arc<Question>),
     /// Look at what is under way: some of it is to end.
     Cut,
     /// Accept no more, end what is under way.
     Drain,
     /// End the thread.
     Stop,
-}
-
-/// What is in force.
-#[derive(Clone, Debug)]
-pub(crate) struct Current {
-    pub(crate) plan: Arc<Plan>,
-    pub(crate) names: Arc<Names>,
-    /// Of the plan's services, in their order.
-    pub(crate) rosters: Vec<Arc<Roster>>,
 }
 
 /// Whose place is needed.
@@ -64,7 +64,6 @@ pub(crate) struct Arrival {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: IpAddr,
     pub(crate) port: u16,
-    pub(crate) listener: u16,
     /// The client among whose connections it has been counted.
     pub(crate) client: Option<Box<Prefix>>,
 }
@@ -79,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) gates: Gates,
     mailboxes: Vec<Arc<Mailbox<Command>>>,
     rosters: Rosters,
+    binder: Binder,
+    living: Living,
     /// Locked while workers are told of a change, so that all hear of changes in the same order.
     current: Mutex<Arc<Current>>,
 }
@@ -97,16 +98,6 @@ impl Shared {
     /// everything else is rare.
     pub(crate) fn hand(&self, worker: usize, command: Command) {
         self.mailboxes[worker].send(command);
-    }
-
-    /// The plan's bounds hold from now on: told before the workers hear of the plan.
-    fn adopt_bounds(&self, plan: &Plan) {
-        let routes = plan.routes.iter().map(|route| RouteBound {
-            name: route.name.clone(),
-            max_in_flight: route.limits.max_in_flight,
-            queue: route.limits.queue,
-        });
-        self.gates.adopt(routes, plan.services.iter().map(|service| &**service));
     }
 
     /// A worker's mailbox.
@@ -130,7 +121,7 @@ pub struct FleetOptions {
 }
 
 /// A listener with its real address.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Bound {
     /// Its name in the configuration.
     pub name: Arc<str>,
@@ -138,7 +129,7 @@ pub struct Bound {
     pub address: String,
 }
 
-/// Why the fleet could not start.
+/// Why the fleet could not start, or a plan could not take over.
 #[derive(Debug)]
 pub struct StartError {
     /// The listener that could not be bound, if it was one.
@@ -153,7 +144,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.listener {
             Some(name) => write!(f, "listener `{name}`: cannot listen on {}: {}", self.address, self.source),
-            None => write!(f, "cannot start the workers: {}", self.source),
+            None => self.source.fmt(f),
         }
     }
 }
@@ -164,7 +155,6 @@ impl std::error::Error for StartError {}
 pub struct Fleet {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    bound: Vec<Bound>,
 }
 
 impl Fleet {
@@ -173,38 +163,53 @@ impl Fleet {
     /// # Errors
     /// When a thread cannot be started.
     pub fn start(plan: Plan, doors: OpenDoors, options: FleetOptions) -> Result<Self, StartError> {
-        let OpenDoors { budget, bound, sockets } = doors;
-        let mailboxes: Result<Vec<_>, _> = (0..sockets.len()).map(|_| Mailbox::new().map(Arc::new)).collect();
+        let OpenDoors { budget, binder, sockets } = doors;
+        let mailboxes: Result<Vec<_>, _> =
+            (0..budget.workers).map(|_| Mailbox::new().map(Arc::new)).collect();
+        let mailboxes = mailboxes.map_err(thread_error)?;
+        let (registry, gates, rosters) =
+            (options.registry, Gates::default(), Rosters::new(budget.workers, options.bell));
         let (plan, names) = (Arc::new(plan), Arc::new(options.names));
-        let known = Rosters::new(budget.workers, options.bell);
-        let rosters = known.draw_up(&plan.services, &names);
-        let current = Arc::new(Current { plan: plan.clone(), names, rosters });
+        let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
+            let state = ListenerState::new(binder.next_id(), &listener.name, &registry);
+            OpenListener { state, sockets }
+        });
+        let listeners = listeners.collect();
+        let current = prepare(plan, names, listeners, (&registry, &gates, &rosters));
+        let (workers, living) = (budget.workers, Living::default());
+        living.add(&current);
         let shared = Arc::new(Shared {
-            loads: Arc::new(Loads::new(budget, plan.listeners.len())),
-            registry: options.registry,
+            loads: Arc::new(Loads::new(budget)),
+            registry,
             log: options.log,
             notices: options.notices,
-            gates: Gates::default(),
-            mailboxes: mailboxes.map_err(thread_error)?,
-            rosters: known,
+            gates,
+            mailboxes,
+            rosters,
+            binder,
+            living,
             current: Mutex::new(current),
         });
-        shared.adopt_bounds(&plan);
-        let mut threads = Vec::with_capacity(sockets.len());
-        for (id, sockets) in sockets.into_iter().enumerate() {
+        let mut threads = Vec::with_capacity(workers);
+        for id in 0..workers {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("worker-{id}"));
-            let started = thread.spawn(move || run_worker(id, shared, sockets));
+            let started = thread.spawn(move || run_worker(id, shared));
             threads.push(started.map_err(thread_error)?);
         }
-        let fleet = Self { shared, threads: Mutex::new(threads), bound };
+        let fleet = Self { shared, threads: Mutex::new(threads) };
         fleet.measure();
         Ok(fleet)
     }
 
     /// The listeners with their real addresses.
-    pub fn bound(&self) -> &[Bound] {
-        &self.bound
+    pub fn bound(&self) -> Vec<Bound> {
+        let current = self.shared.current();
+        let bound = |open: &OpenListener| Bound {
+            name: open.state.name.clone(),
+            address: open.sockets.bound.clone(),
+        };
+        current.listeners.iter().map(bound).collect()
     }
 
     /// How many workers there are.
@@ -221,6 +226,7 @@ impl Fleet {
     pub fn measure(&self) {
         let registry = &self.shared.registry;
         self.shared.loads.measure(registry.budget());
+        registry.reloads().plans_alive.set(self.shared.living.prune() as i64);
         let current = self.shared.current();
         let guarded = current.rosters.iter().filter(|roster| roster.service.breaker.is_some());
         let state = |roster: &'_ Arc<Roster>| roster.standing.breaker() as i64;
@@ -238,6 +244,8 @@ impl Fleet {
 
     /// Moves the limits that follow the latency of their endpoints. To be called once a second.
     pub fn adapt(&self, limits: &mut AdaptiveLimits) {
+        // What was in force is freed soon, also where nobody reads metrics.
+        self.shared.living.prune();
         limits.tick(&self.shared.current().rosters, &self.shared.gates);
     }
 
@@ -261,25 +269,90 @@ impl Fleet {
         self.shared.current().rosters.clone()
     }
 
-    /// Exchanges that begin from now on follow `plan`. Its listeners must be those of the plan in force.
-    pub fn set_plan(&self, plan: Plan) {
+    /// Exchanges that begin from now on follow `plan`: all of it takes over, or nothing does. Sockets of new
+    /// listeners are bound before anything changes; listeners that are gone take in who waits at them, end their
+    /// silent connections and finish what is under way. Waits while as many plans are alive as may be.
+    ///
+    /// # Errors
+    /// When an address cannot be bound, or the workers do not take over what they have been told before.
+    pub fn set_plan(&self, plan: Plan) -> Result<(), StartError> {
+        self.await_place_for_a_plan()?;
         let plan = Arc::new(plan);
         let mut current = self.shared.lock();
-        self.shared.adopt_bounds(&plan);
-        let names = current.names.clone();
-        let rosters = self.shared.rosters.draw_up(&plan.services, &names);
-        *current = Arc::new(Current { plan, names, rosters });
+        let before = current.listeners.clone();
+        let listeners = self.open_listeners(&plan, &current)?;
+        let is_kept =
+            |old: &OpenListener| listeners.iter().any(|new| Arc::ptr_eq(&new.sockets, &old.sockets));
+        // Nobody new comes to a path that is gone; who waits already is taken in.
+        before.iter().filter(|old| !is_kept(old)).for_each(|old| old.sockets.remove_file());
+        let Shared { registry, gates, rosters, living, .. } = &*self.shared;
+        *current = prepare(plan, current.names.clone(), listeners, (registry, gates, rosters));
+        living.add(&current);
         self.tell(|| Command::Plan(current.clone()));
+        Ok(())
+    }
+
+    /// The listeners of a plan: those that it shares with the present one by name and address, and new ones, with
+    /// the sockets of a listener that gives its address up, or sockets of their own.
+    fn open_listeners(&self, plan: &Plan, current: &Current) -> Result<Arc<[OpenListener]>, StartError> {
+        let before = &current.listeners;
+        let same = |listener: &Listener| {
+            let is_same = |old: &&OpenListener| {
+                old.state.name == listener.name && old.sockets.address == listener.address
+            };
+            before.iter().find(is_same)
+        };
+        let at_address = |listener: &Listener| -> Option<Arc<Sockets>> {
+            let of = |old: &&OpenListener| old.sockets.address == listener.address;
+            let is_shared =
+                !matches!(&listener.address, ListenAddress::Tcp { address, .. } if address.port() == 0);
+            let found = same(listener).or_else(|| before.iter().filter(|_| is_shared).find(of));
+            found.map(|old| old.sockets.clone())
+        };
+        let sockets = self.shared.binder.open(&plan.listeners, plan.longest_silence(), at_address)?;
+        let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
+            let state = same(listener).map(|old| old.state.clone()).unwrap_or_else(|| {
+                ListenerState::new(self.shared.binder.next_id(), &listener.name, &self.shared.registry)
+            });
+            OpenListener { state, sockets }
+        });
+        Ok(listeners.collect())
+    }
+
+    /// Old plans go as soon as every worker has taken the next one over. Where workers cannot keep up, a change waits.
+    fn await_place_for_a_plan(&self) -> Result<(), StartError> {
+        let end = Instant::now() + PLAN_WAIT;
+        while self.shared.living.prune() >= PLANS {
+            if Instant::now() >= end {
+                let why = format!("{PLANS} plans are in use, and the workers do not let go of the old ones");
+                return Err(StartError {
+                    listener: None,
+                    address: String::new(),
+                    source: io::Error::other(why),
+                });
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
     }
 
     /// Host names stand for these addresses from now on.
     pub fn set_names(&self, names: Names) {
         let names = Arc::new(names);
         let mut current = self.shared.lock();
-        let plan = current.plan.clone();
-        let rosters = self.shared.rosters.draw_up(&plan.services, &names);
-        *current = Arc::new(Current { plan, names, rosters });
+        let rosters = self.shared.rosters.draw_up(&current.plan.services, &names);
+        *current = Arc::new(Current { names, rosters, ..Current::clone(&current) });
+        self.shared.living.add(&current);
         self.tell(|| Command::Members(current.clone()));
+    }
+
+    /// Asks every worker what it remembers of exchanges. Each answers once, as soon as it turns; the channel ends when
+    /// all have, or have ended.
+    pub fn recall(&self, inquiry: Inquiry) -> mpsc::Receiver<Recalled> {
+        let (answers, answered) = mpsc::channel(self.workers().max(1));
+        let question = Arc::new(Question { inquiry, answers });
+        self.tell(|| Command::Recall(question.clone()));
+        answered
     }
 
     /// Ends what is under way to members that have been cut ([`thalweg_upstream::Standing::set_cut`]).
@@ -312,9 +385,7 @@ impl Fleet {
         for thread in threads {
             let _ = thread.join();
         }
-        for path in self.bound.iter().filter_map(|bound| bound.address.strip_prefix("unix:")) {
-            let _ = std::fs::remove_file(path);
-        }
+        self.shared.current().listeners.iter().for_each(|listener| listener.sockets.remove_file());
     }
 
     /// What host names stand for now.
@@ -331,9 +402,9 @@ impl Fleet {
 #[derive(Debug)]
 pub struct OpenDoors {
     budget: Budget,
-    bound: Vec<Bound>,
-    /// By worker, then by listener.
-    sockets: Vec<Vec<OwnedFd>>,
+    binder: Binder,
+    /// By listener.
+    sockets: Vec<Arc<Sockets>>,
 }
 
 /// Binds the plan's listeners, once per worker of the budget.
@@ -341,52 +412,30 @@ pub struct OpenDoors {
 /// # Errors
 /// When an address cannot be bound; nothing is left open then.
 pub fn open_doors(plan: &Plan, budget: Budget) -> Result<OpenDoors, StartError> {
-    let workers = budget.workers;
-    let manner = Manner { silence: plan.longest_silence(), narrow: false, buffers: budget.socket_buffers };
-    let mut bound = Vec::new();
-    let mut sockets: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
-    for listener in &plan.listeners {
-        let text = listener.address.to_string();
-        let failed =
-            |source| StartError { listener: Some(listener.name.clone()), address: text.clone(), source };
-        let (address, fds) = match &listener.address {
-            ListenAddress::Tcp { address, dual_stack } => {
-                let (address, fds) = bind_tcp(*address, *dual_stack, workers, manner, listener.defer_accept)
-                    .map_err(failed)?;
-                (address.to_string(), fds)
-            }
-            ListenAddress::Unix(path) => (text.clone(), listen::unix(path, workers).map_err(failed)?),
-        };
-        bound.push(Bound { name: listener.name.clone(), address });
-        sockets.iter_mut().zip(fds).for_each(|(sockets, fd)| sockets.push(fd));
-    }
-    Ok(OpenDoors { budget, bound, sockets })
+    let binder = Binder::new(budget.workers, budget.socket_buffers);
+    let sockets = binder.open(&plan.listeners, plan.longest_silence(), |_| None)?;
+    Ok(OpenDoors { budget, binder, sockets })
 }
 
-/// `:8080` means every address; where the kernel has no IPv6, every IPv4 address.
-fn bind_tcp(
-    address: SocketAddr,
-    dual_stack: bool,
-    workers: usize,
-    manner: Manner,
-    defer: bool,
-) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    match listen::tcp(address, dual_stack, workers, manner, defer) {
-        Err(error) if dual_stack && is_no_ipv6(&error) => {
-            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, workers, manner, defer)
-        }
-        other => other,
-    }
+/// Makes a plan ready for the workers. Its bounds hold from here on.
+fn prepare(
+    plan: Arc<Plan>,
+    names: Arc<Names>,
+    listeners: Arc<[OpenListener]>,
+    (registry, gates, rosters): (&Registry, &Gates, &Rosters),
+) -> Arc<Current> {
+    let routes = plan.routes.iter().map(|route| RouteBound {
+        name: route.name.clone(),
+        max_in_flight: route.limits.max_in_flight,
+        queue: route.limits.queue,
+    });
+    gates.adopt(routes, plan.services.iter().map(|service| &**service));
+    let rosters = rosters.draw_up(&plan.services, &names);
+    Arc::new(Current::new(plan, (names, rosters), listeners, (registry, gates)))
 }
 
-fn is_no_ipv6(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let code = error.raw_os_error().map(Errno::from_raw_os_error);
-    matches!(code, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
-}
-
-fn run_worker(id: usize, shared: Arc<Shared>, sockets: Vec<OwnedFd>) {
-    let run = || Worker::new(id, shared.clone(), sockets).and_then(Worker::run);
+fn run_worker(id: usize, shared: Arc<Shared>) {
+    let run = || Worker::new(id, shared.clone()).and_then(Worker::run);
     let error = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
@@ -396,6 +445,10 @@ fn run_worker(id: usize, shared: Arc<Shared>, sockets: Vec<OwnedFd>) {
     let _ = shared.notices.try_send(format!("worker {id} ended: {error}"));
 }
 
-fn thread_error(source: io::Error) -> StartError {
-    StartError { listener: None, address: String::new(), source }
+fn thread_error(error: io::Error) -> StartError {
+    StartError {
+        listener: None,
+        address: String::new(),
+        source: io::Error::new(error.kind(), format!("cannot start the workers: {error}")),
+    }
 }

@@ -28,8 +28,7 @@ pub(crate) const TRIES: usize = 16;
 /// Sends the request and returns when the head of the final response has been composed for the client.
 pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Upstream, Fault> {
     check_loop(x)?;
-    let view = x.view().clone();
-    let local = service(&view, x)?;
+    let local = &service(x)?;
     let trial = ask_breaker(worker, x, local)?;
     let outcome = try_endpoints(worker, client, x, local).await;
     if let Some(trial) = trial {
@@ -60,7 +59,7 @@ async fn try_endpoints(
             Ok(upstream) => return Ok(upstream),
             Err(fault) => fault,
         };
-        let reused = x.attempts.fail(fault);
+        let reused = x.attempts.fail(fault, x.age(worker.reactor.now()));
         if !may_retry(x, &fault) || x.attempts.len() >= TRIES || x.overdue(worker.reactor.now()).is_some() {
             return Err(fault);
         }
@@ -105,8 +104,7 @@ async fn attempt(
     chosen: Chosen,
     fresh: bool,
 ) -> Result<Upstream, Fault> {
-    let view = x.view().clone();
-    let local = service(&view, x)?;
+    let local = &service(x)?;
     // Before the connection is there: a malformed body must not cost one.
     let endpoint = chosen.visit.endpoint;
     compose(worker, client, x, &local.state.service, endpoint);

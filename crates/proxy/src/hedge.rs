@@ -75,8 +75,7 @@ enum Step {
 
 /// Finds another endpoint that can be asked at once, and pays for it. A connection is taken from the pool, or begun.
 pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) -> Option<Box<Rival>> {
-    let view = x.view().clone();
-    let local = service(&view, x).ok()?;
+    let local = &service(x).ok()?;
     x.tried.push(first.visit.index);
     let chosen = choose_at_once(worker, x, local, &x.tried);
     x.tried.pop();
@@ -90,8 +89,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
         return None;
     }
     let (visit, place) = (chosen.visit, chosen.place);
-    let mut attempt =
-        Attempt { endpoint: visit.endpoint, reused: false, connect: Duration::ZERO, fault: None };
+    let mut attempt = Attempt { is_copy: true, ..Attempt::new(visit.endpoint, x.age(now)) };
     let idle = visit.pool.take(&local.state.service.pool, now, false);
     let (mut connection, step) = match idle {
         Some(connection) => {
@@ -105,7 +103,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
                 Ok(connection) => (connection.with(places), Step::Connecting),
                 Err(fault) => {
                     count(worker, local, &visit, Some(&fault));
-                    x.attempts.beside(Attempt { fault: Some(fault), ..attempt });
+                    x.attempts.beside(Attempt { fault: Some(fault), failed: attempt.began, ..attempt });
                     return None;
                 }
             }
@@ -141,8 +139,7 @@ pub(crate) async fn hedge(
     (upstream, began): (Upstream, Instant),
     rival: Box<Rival>,
 ) -> Result<Upstream, Fault> {
-    let view = x.view().clone();
-    let local = service(&view, x)?;
+    let local = &service(x)?;
     let both = [upstream.visit.index, rival.upstream.visit.index];
     let first = First { upstream, began, wait: Wait::default() };
     let mut race = Race { worker, client, local, first: Some(first), rival: Some(rival) };
@@ -244,7 +241,7 @@ impl Race<'_> {
         let Some(first) = self.first.take() else { return };
         let reused = x.attempts.last().is_some_and(|attempt| attempt.reused);
         tell(self.worker, self.local, x, (&first.upstream.visit, first.began, reused), Some(&fault));
-        x.attempts.fail(fault);
+        x.attempts.fail(fault, x.age(self.worker.reactor.now()));
         x.tried.push(first.upstream.visit.index);
         x.answered.clear();
         if self.rival.as_ref().is_some_and(|rival| rival.answered.is_empty()) {
@@ -256,7 +253,7 @@ impl Race<'_> {
     fn lose_rival(&mut self, x: &mut Exchange, fault: Fault) {
         let Some(mut rival) = self.rival.take() else { return };
         rival.tell(self.worker, self.local, x, &fault);
-        rival.attempt.fault = Some(fault);
+        (rival.attempt.fault, rival.attempt.failed) = (Some(fault), x.age(self.worker.reactor.now()));
         x.attempts.beside(rival.attempt);
         x.left += u32::from(is_cheap(&fault));
         x.tried.push(rival.upstream.visit.index);
@@ -432,7 +429,7 @@ mod tests {
             assert!(!may_be_copied(&x), "change {i}");
         }
         let mut x = exchange();
-        let attempt = Attempt { endpoint: 0, reused: true, connect: Duration::ZERO, fault: None };
+        let attempt = Attempt { reused: true, ..Attempt::new(0, Duration::ZERO) };
         (1..TRIES).for_each(|_| x.attempts.push(attempt));
         assert!(!may_be_copied(&x), "one try is left for it, and none for what follows");
     }

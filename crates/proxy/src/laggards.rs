@@ -9,6 +9,7 @@
 //! served per turn: thousands of them that can go on at once would otherwise all stand in front of a small request.
 
 use crate::exchange::{Client, Exchange};
+use crate::listeners::ListenerId;
 use crate::owner::Target;
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
@@ -30,8 +31,7 @@ const LOOKED_AT: usize = 64;
 #[derive(Clone, Copy, Debug)]
 struct Laggard {
     socket: SocketId,
-    /// The position of its listener in the plan.
-    listener: u16,
+    listener: ListenerId,
     /// When its present window began.
     since: Instant,
     /// When it was heard of last.
@@ -67,7 +67,7 @@ pub(crate) struct Laggards {
 }
 
 impl Laggards {
-    fn note(&self, seat: u32, (socket, listener): (SocketId, u16), now: Instant, bytes: u64) {
+    fn note(&self, seat: u32, (socket, listener): (SocketId, ListenerId), now: Instant, bytes: u64) {
         let mut seats = self.seats.borrow_mut();
         let index = seat as usize;
         if seats.len() <= index {
@@ -96,7 +96,7 @@ impl Laggards {
     }
 
     /// Where the slowest of the next few sits, of one listener or of all, if one may be called off.
-    fn find_slowest(&self, now: Instant, of: Option<u16>) -> Option<usize> {
+    fn find_slowest(&self, now: Instant, of: Option<ListenerId>) -> Option<usize> {
         let seats = self.seats.borrow();
         let (count, hand) = (seats.len(), self.hand.get());
         let places = (0..count).map(|step| (hand + step) % count);
@@ -111,7 +111,7 @@ impl Laggards {
     }
 
     /// Takes it out.
-    fn take_slowest(&self, now: Instant, of: Option<u16>) -> Option<(u32, Laggard)> {
+    fn take_slowest(&self, now: Instant, of: Option<ListenerId>) -> Option<(u32, Laggard)> {
         let at = self.find_slowest(now, of)?;
         self.hand.set(at + 1);
         Some((at as u32, self.seats.borrow_mut()[at].take()?))
@@ -152,7 +152,7 @@ impl Worker {
     pub(crate) fn note_lag(&self, client: &Client, x: &mut Exchange, bytes: u64) {
         if let Target::Seat(seat) = Target::from(x.owner) {
             x.lags = true;
-            let who = (client.socket.id(), client.listener);
+            let who = (client.socket.id(), client.door().state.id);
             self.laggards.note(seat, who, self.reactor.now(), bytes);
         }
     }
@@ -165,12 +165,12 @@ impl Worker {
     }
 
     /// Whether a client can be called off, of one listener or of all.
-    pub(crate) fn has_laggard(&self, of: Option<u16>) -> bool {
+    pub(crate) fn has_laggard(&self, of: Option<ListenerId>) -> bool {
         self.laggards.find_slowest(self.reactor.now(), of).is_some()
     }
 
     /// Lets the slowest client make room, of one listener or of all: its exchange ends in this turn.
-    pub(crate) fn call_off_laggard(&self, of: Option<u16>) {
+    pub(crate) fn call_off_laggard(&self, of: Option<ListenerId>) {
         if let Some((seat, laggard)) = self.laggards.take_slowest(self.reactor.now(), of) {
             self.reactor.expire_now(laggard.socket);
             self.laggards.called_off.borrow_mut().push(seat);
@@ -184,10 +184,9 @@ impl Worker {
 
     /// Whether others need the place of this client soon.
     pub(crate) fn is_short_of_places(&self, client: &Client) -> bool {
-        let (loads, view) = (&self.shared.loads, self.view());
-        let listener = view.plan.listeners.get(client.listener as usize);
+        let loads = &self.shared.loads;
         loads.workers[self.id].clients.load(Relaxed) >= loads.places.load(Relaxed)
-            || loads.is_crowded(client.listener, listener.and_then(|listener| listener.max_connections))
+            || client.door().is_crowded()
     }
 }
 
@@ -199,7 +198,7 @@ mod tests {
     fn the_slowest_goes_first_and_who_is_brisk_or_new_stays() {
         let (laggards, start) = (Laggards::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        let (socket, other) = ((SocketId::default(), 0), (SocketId::default(), 1));
+        let (socket, other) = ((SocketId::default(), ListenerId(0)), (SocketId::default(), ListenerId(1)));
         for (seat, moved) in [(0, 100), (1, 50), (2, 5000), (5, 70)] {
             laggards.note(seat, socket, start, 10);
             laggards.note(seat, socket, at(900), 10 + moved);
@@ -209,11 +208,11 @@ mod tests {
         assert_eq!(slowest(100), None, "nobody has had its time");
         laggards.note(7, other, start, 0);
         assert_eq!(
-            laggards.take_slowest(at(1000), Some(1)).map(|(seat, _)| seat),
+            laggards.take_slowest(at(1000), Some(ListenerId(1))).map(|(seat, _)| seat),
             Some(7),
             "of its listener"
         );
-        assert!(laggards.take_slowest(at(1000), Some(1)).is_none());
+        assert!(laggards.take_slowest(at(1000), Some(ListenerId(1))).is_none());
         assert_eq!([slowest(1000), slowest(1000), slowest(1000)], [Some(1), Some(5), Some(0)]);
         assert_eq!(slowest(1000), None, "one is brisk, one is new");
         laggards.forget(2);
@@ -223,7 +222,7 @@ mod tests {
     #[test]
     fn a_laggard_stands_in_the_queue_once_and_again_after_its_turn() {
         let (laggards, now) = (Laggards::default(), Instant::now());
-        [3, 1].into_iter().for_each(|seat| laggards.note(seat, (SocketId::default(), 0), now, 0));
+        [3, 1].into_iter().for_each(|seat| laggards.note(seat, (SocketId::default(), ListenerId(0)), now, 0));
         assert!(!laggards.put_off(2) && !laggards.put_off(9) && !laggards.has_queue(), "no laggards");
         assert!([3, 1, 3].into_iter().all(|seat| laggards.put_off(seat)));
         assert_eq!(laggards.next_in_queue(), Some(3));
@@ -237,7 +236,7 @@ mod tests {
     fn what_was_moved_long_ago_buys_no_time() {
         let (laggards, start) = (Laggards::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        let who = (SocketId::default(), 0);
+        let who = (SocketId::default(), ListenerId(0));
         laggards.note(0, who, start, 0);
         laggards.note(0, who, at(100), 1 << 30);
         assert!(laggards.find_slowest(at(2000), None).is_none(), "it was brisk just now");

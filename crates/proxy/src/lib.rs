@@ -9,8 +9,11 @@ pub mod budget;
 pub mod plan;
 
 mod clients;
+mod current;
+mod decisions;
 mod fleet;
 mod laggards;
+mod listeners;
 mod load;
 mod owner;
 mod pace;
@@ -22,6 +25,7 @@ mod warm;
 mod worker;
 
 mod converse;
+mod door;
 mod doors;
 mod exchange;
 pub mod serve;
@@ -51,5 +55,6 @@ mod tunnel;
 mod tunnels;
 
 pub use budget::{Allowance, Budget};
+pub use decisions::{Decision, DecisionAttempt, Inquiry, Notable, Recalled};
 pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};
 pub use plan::Plan;

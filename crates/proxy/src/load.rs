@@ -2,6 +2,7 @@
 
 use crate::budget::{Budget, Used};
 use crate::clients::{ClientCounts, Prefix};
+use crate::listeners::ListenerState;
 use crate::pressure::Credits;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -48,21 +49,18 @@ pub(crate) struct Loads {
     pub(crate) exchanges: Credits,
     /// Exchanges that may still begin and whose request has a large body.
     pub(crate) bodies: Credits,
-    /// Client connections open, by listener.
-    pub(crate) listeners: Vec<AtomicUsize>,
     /// Client connections open, by client.
     pub(crate) by_client: ClientCounts,
 }
 
 impl Loads {
-    pub(crate) fn new(budget: Budget, listeners: usize) -> Self {
+    pub(crate) fn new(budget: Budget) -> Self {
         Self {
             workers: (0..budget.workers).map(|_| Load::default()).collect(),
             places: AtomicUsize::new(budget.places()),
             budget,
             exchanges: Credits::new(budget.in_flight, &budget),
             bodies: Credits::new(budget.bodies, &budget),
-            listeners: (0..listeners).map(|_| AtomicUsize::new(0)).collect(),
             by_client: ClientCounts::default(),
         }
     }
@@ -79,27 +77,16 @@ impl Loads {
         })
     }
 
-    /// Counts a connection of a listener, unless it has `most` already.
-    fn take_place_at(&self, listener: u16, most: Option<usize>) -> bool {
-        let Some(open) = self.listeners.get(listener as usize) else { return false };
-        let before = open.fetch_add(1, Relaxed);
-        let has_room = most.is_none_or(|most| before < most);
-        if !has_room {
-            open.fetch_sub(1, Relaxed);
-        }
-        has_room
-    }
-
     /// Counts a connection for its client, where that has a bound, and for its listener; or for neither.
     pub(crate) fn enter(
         &self,
-        (listener, most): (u16, Option<usize>),
+        (listener, most): (&ListenerState, Option<usize>),
         client: Option<(Prefix, u32)>,
     ) -> Result<(), Crowded> {
         if client.is_some_and(|(client, most)| !self.by_client.take(client, most)) {
             return Err(Crowded::Client);
         }
-        if self.take_place_at(listener, most) {
+        if listener.take_place(most) {
             return Ok(());
         }
         client.inspect(|(client, _)| self.by_client.give_back(*client));
@@ -107,18 +94,10 @@ impl Loads {
     }
 
     /// A connection of a worker that was counted has closed.
-    pub(crate) fn leave(&self, worker: usize, listener: u16, client: Option<Prefix>) {
+    pub(crate) fn leave(&self, worker: usize, listener: &ListenerState, client: Option<Prefix>) {
         self.workers[worker].clients.fetch_sub(1, Relaxed);
-        if let Some(open) = self.listeners.get(listener as usize) {
-            open.fetch_sub(1, Relaxed);
-        }
+        listener.leave_place();
         client.inspect(|client| self.by_client.give_back(*client));
-    }
-
-    /// Whether a listener has as many connections as it may.
-    pub(crate) fn is_crowded(&self, listener: u16, most: Option<usize>) -> bool {
-        let Some(most) = most else { return false };
-        self.listeners.get(listener as usize).is_some_and(|open| open.load(Relaxed) >= most)
     }
 
     pub(crate) fn clients(&self) -> usize {
@@ -178,7 +157,7 @@ mod tests {
         let limits = Limits { max_connections: Some(1000 * clients.len()), ..Limits::default() };
         let allowance =
             Allowance { descriptors: 1 << 20, memory: Memory::Machine(1 << 40), workers: clients.len() };
-        let loads = Loads::new(Budget::new(&limits, 1, allowance), 1);
+        let loads = Loads::new(Budget::new(&limits, 1, allowance));
         for (load, n) in loads.workers.iter().zip(clients) {
             load.clients.store(*n, Relaxed);
         }
@@ -193,15 +172,6 @@ mod tests {
         assert_eq!(loads(&[10, 0]).hand_off(0, 7), None, "a handful is no imbalance");
         assert_eq!(loads(&[300, 90, 10]).hand_off(0, 0), Some(2));
         assert_eq!(loads(&[10, 300, 90]).hand_off(0, 0), None);
-    }
-
-    #[test]
-    fn a_listener_has_as_many_connections_as_it_may() {
-        let loads = loads(&[0]);
-        assert!(loads.take_place_at(0, Some(1)) && loads.is_crowded(0, Some(1)));
-        assert!(!loads.take_place_at(0, Some(1)));
-        assert!(loads.take_place_at(0, None) && !loads.is_crowded(0, None));
-        assert_eq!(loads.listeners[0].load(Relaxed), 2, "who was refused is not counted");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use thalweg_net::Owner;
 /// Who is called when a socket is ready or its deadline has passed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Target {
-    /// A listening socket, by its position in the plan.
+    /// A listening socket, by its place among the worker's.
     Acceptor(u32),
     /// A client connection between exchanges.
     Parked(u32),

@@ -6,6 +6,7 @@
 //! has had a second to speak. One that has spoken, and only waits for its turn, is never sent away.
 
 use crate::exchange::Client;
+use crate::listeners::ListenerId;
 use slab::Slab;
 use thalweg_net::prefetch;
 
@@ -105,8 +106,9 @@ impl Parked {
     }
 
     /// The place of the connection that can best be sent away, of any listener or of one, if there is one.
-    pub(crate) fn dispensable(&self, now_ms: u64, listener: Option<u16>) -> Option<u32> {
-        let of_listener = |place: &Place| listener.is_none_or(|wanted| place.client.listener == wanted);
+    pub(crate) fn dispensable(&self, now_ms: u64, listener: Option<ListenerId>) -> Option<u32> {
+        let of_listener =
+            |place: &Place| listener.is_none_or(|wanted| place.client.door().state.id == wanted);
         let old = |place: &Place| place.has_had_time(now_ms);
         let served = self.silent(self.served, of_listener);
         served.or_else(|| self.silent(self.fresh, |place| of_listener(place) && old(place)))
@@ -136,6 +138,13 @@ impl Parked {
             index = place.newer;
         }
         places
+    }
+
+    /// The places of a listener's connections.
+    pub(crate) fn places_of(&self, listener: ListenerId) -> Vec<u32> {
+        let of_listener = |place: &Place| place.client.door().state.id == listener;
+        let places = self.places.iter().filter(|(_, place)| of_listener(place));
+        places.map(|(index, _)| index as u32).collect()
     }
 
     /// Connections parked now.

@@ -38,6 +38,8 @@ pub struct Plan {
     pub client_timeouts: ClientTimeouts,
     /// How the proxy stops.
     pub shutdown: Shutdown,
+    /// What is remembered of exchanges that are over.
+    pub requests: RequestsPolicy,
 }
 
 impl Plan {
@@ -233,6 +235,22 @@ impl Default for Limits {
             max_head: limits::HEAD,
             max_fields: limits::FIELDS,
         }
+    }
+}
+
+/// What is remembered of exchanges that are over (`requests:`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RequestsPolicy {
+    /// Exchanges that each worker remembers, the newest ones, 0–10,000; 0: none. Beyond them, as many of those that
+    /// failed, of those that were slow and of those that clients did not get right. Default 1,000.
+    pub keep: usize,
+    /// From this time on an exchange is slow; default 1 s.
+    pub slow: Duration,
+}
+
+impl Default for RequestsPolicy {
+    fn default() -> Self {
+        Self { keep: 1000, slow: Duration::from_secs(1) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Last phase: what happened is counted, and written to the access log.
+//! Last phase: what happened is counted, remembered for a while, and written to the access log.
 
 use crate::exchange::{Client, Exchange};
 use crate::worker::Worker;
@@ -8,25 +8,24 @@ use thalweg_observe::RouteMeters;
 use thalweg_observe::{FailedAttempt, Limit, LogRecord, Timers};
 
 /// Counts what an exchange has moved since it was counted last: a long one does not wait for its end.
-pub(crate) fn count_bytes(x: &mut Exchange) {
+pub(crate) fn count_bytes(worker: &Worker, x: &mut Exchange) {
     let (bytes_in, bytes_out) = (x.request.len as u64 + x.upward.body(), x.downward.bytes());
-    let meters = meters(x);
+    let meters = meters(worker, x);
     // Another attempt begins anew: only what it moves beyond the last one counts.
     meters.bytes_in.add(bytes_in.saturating_sub(x.counted.0));
     meters.bytes_out.add(bytes_out.saturating_sub(x.counted.1));
     x.counted = (bytes_in.max(x.counted.0), bytes_out.max(x.counted.1));
 }
 
-fn meters(x: &Exchange) -> &RouteMeters {
-    let view = x.view();
-    x.route.and_then(|route| view.routes.get(route.0 as usize)).unwrap_or(&view.no_route)
+fn meters<'a>(worker: &'a Worker, x: &'a Exchange) -> &'a RouteMeters {
+    x.route.as_ref().map_or(&worker.no_route, |route| &route.meters)
 }
 
 /// Records a finished exchange.
 pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
     let duration = x.started.elapsed();
-    count_bytes(x);
-    let meters = meters(x);
+    count_bytes(worker, x);
+    let meters = meters(worker, x);
     meters.codes.add(x.status);
     meters.duration.record(duration);
     if let Some(fault) = &x.fault {
@@ -44,6 +43,7 @@ pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
     {
         endpoint.response.record(first_byte.saturating_sub(x.waited));
     }
+    worker.decisions.note(worker, client, x, duration);
     if let Some(log) = &mut *worker.log.borrow_mut() {
         let failed = failed_attempts(x);
         log.push(&LogRecord { failed: &failed, ..line(client, x, duration) });
@@ -63,7 +63,6 @@ fn failed_attempts(x: &Exchange) -> Vec<FailedAttempt<'_>> {
 }
 
 fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecord<'a> {
-    let view = x.view();
     let bytes = &x.received[..];
     let service = x.service();
     let last = x.attempts.last();
@@ -74,7 +73,7 @@ fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecor
     LogRecord {
         unix_us: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64),
         id: x.id.as_ref(),
-        listener: view.plan.listeners.get(client.listener as usize).map_or("", |listener| &listener.name),
+        listener: &client.door().state.name,
         client: Some(if x.id.is_some() { x.client_ip } else { client.peer }),
         client_port: Some(client.port),
         peer: Some(client.peer),

@@ -41,7 +41,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     // loses a body that comes with the end while it still uploads.)
     let is_last = !x.keep_alive && x.upward.is_done();
     // The rest of an unfinished request could not be told from the next one.
-    x.keep_alive &= x.upward.is_done() && !worker.is_draining();
+    x.keep_alive &= x.upward.is_done() && !worker.is_leaving(client);
     let http11 = x.request.version == Version::Http11;
     let open_ended = matches!(framing, Framing::Chunked | Framing::UntilClose);
     let chunked = open_ended && http11;
@@ -198,7 +198,7 @@ impl Watch {
         self.under_way.get_or_insert_with(|| worker.chunks.count_under_way());
         narrow(worker, client, &mut self.unsent);
         x.set_deadline(client, now, rate.window);
-        count_bytes(x);
+        count_bytes(worker, x);
         Ok(())
     }
 

@@ -72,7 +72,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
     let underway = worker.take_on(x)?;
     find_route(worker, client, x)?;
-    filter_request(x)?;
+    filter_request(worker, x)?;
     let places = enter(worker, client, x).await?;
     let upstream = forward(worker, client, x).await?;
     if x.status == 101 {

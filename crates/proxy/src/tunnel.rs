@@ -69,6 +69,11 @@ impl Tunnel {
         Box::new(Self { client, x, upstream, up_open, down_open, left: u64::MAX, _places, _underway })
     }
 
+    /// Whose it is, and the exchange that it goes on with.
+    pub(crate) fn parts(&self) -> (&Client, &Exchange) {
+        (&self.client, &self.x)
+    }
+
     /// Moves what can be moved; `Ready` when the tunnel has ended. Cancel-safe.
     pub(crate) fn poll(&mut self, worker: &Worker) -> Poll<Result<(), Fault>> {
         match self.pump(worker) {
@@ -120,7 +125,7 @@ impl Tunnel {
         if moved {
             client.socket.set_deadline(Some(idle(x)));
             self.left = u64::MAX;
-            count_bytes(x);
+            count_bytes(worker, x);
         }
         Ok(come)
     }

@@ -33,6 +33,15 @@ impl Tunnels {
         self.places.borrow().iter().map(|(index, _)| index as u32).collect()
     }
 
+    /// Shows what is under way through each.
+    pub(crate) fn look(&self, mut see: impl FnMut(&Client, &Exchange)) {
+        let places = self.places.borrow();
+        places.iter().filter_map(|(_, tunnel)| tunnel.as_ref()).for_each(|tunnel| {
+            let (client, x) = tunnel.parts();
+            see(client, x);
+        });
+    }
+
     /// Lets a tunnel go on in the next turn.
     pub(crate) fn go_on(&self, owner: Owner) {
         if let Target::Tunnel(tunnel) = Target::from(owner) {

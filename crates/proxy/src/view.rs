@@ -1,13 +1,13 @@
 //! A plan as one worker runs it: the plan itself, and the live state and meters that belong to it.
 //!
-//! Workers and exchanges hold it by a local pointer, so using a plan costs no atomic operation. An
-//! exchange keeps the view it began with until it ends.
+//! The worker holds it by a local pointer, so using a plan costs no atomic operation. An exchange asks it once, when
+//! its head is here, and then holds only its own route and service: however long it lasts, it keeps no plan alive.
 
-use crate::doors::Door;
+use crate::current::{Current, SharedRoute};
+use crate::decisions::ServiceLabels;
 use crate::fleet::Eviction;
-use crate::load::Loads;
 use crate::plan::{Plan, Route, ServiceId};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use thalweg_core::limits;
@@ -26,13 +26,42 @@ pub(crate) struct LocalService {
     /// By endpoint: 1 while it accepts connections, as far as is known.
     pub(crate) up: Vec<Arc<Gauge>>,
     pub(crate) gates: ServiceGates,
+    /// What it is called in decision records.
+    pub(crate) labels: ServiceLabels,
     /// Of the service as a whole.
     totals: Rc<Totals>,
 }
 
 impl LocalService {
-    fn is_of(&self, name: &str) -> bool {
-        *self.state.service.name == *name
+    /// The service of this roster. State and connections are those of `known`, where there is one.
+    fn new(roster: &Arc<Roster>, ground: &Ground<'_>, known: Option<&Self>) -> Self {
+        let Ground { worker, registry, gates, slots } = *ground;
+        let service = &roster.service;
+        let (state, slot) = match known {
+            Some(known) if known.state.service == *service => {
+                known.state.update(roster);
+                (known.state.clone(), known.slot)
+            }
+            Some(known) => {
+                let state = Rc::new(ServiceState::new(roster.clone(), worker, Some(&known.state)));
+                slots.replace(known.slot, &state);
+                (state, known.slot)
+            }
+            None => {
+                let state = Rc::new(ServiceState::new(roster.clone(), worker, None));
+                let slot = slots.add(&state);
+                (state, slot)
+            }
+        };
+        let meters = service.endpoints.iter().map(|e| registry.endpoint(worker, &service.name, &e.url));
+        let up = service.endpoints.iter().map(|e| registry.endpoint_up(&service.name, &e.url));
+        let up: Vec<_> = up.collect();
+        if known.is_none() {
+            up.iter().for_each(|gauge| gauge.set(1));
+        }
+        let totals = Rc::new(Totals(registry.service(worker, &service.name)));
+        let (gates, labels) = (gates.service(service), ServiceLabels::of(service));
+        LocalService { state, slot, meters: meters.collect(), up, gates, labels, totals }
     }
 
     /// The meters of the service as a whole.
@@ -80,17 +109,30 @@ impl Drop for Tally {
     }
 }
 
+/// A route on one worker.
+#[derive(Debug)]
+pub(crate) struct LocalRoute {
+    shared: Arc<SharedRoute>,
+    pub(crate) meters: Arc<RouteMeters>,
+    /// Where it has a bound.
+    pub(crate) gate: Option<Entrance>,
+}
+
+impl LocalRoute {
+    /// What the plan says of it.
+    pub(crate) fn route(&self) -> &Route {
+        &self.shared.route
+    }
+}
+
 /// A plan on one worker.
 #[derive(Debug)]
 pub(crate) struct PlanView {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) services: Vec<LocalService>,
-    pub(crate) routes: Vec<Arc<RouteMeters>>,
-    /// By route; empty when none has a bound.
-    route_gates: Vec<Option<Entrance>>,
-    /// For requests that no route takes.
-    pub(crate) no_route: Arc<RouteMeters>,
-    pub(crate) listeners: Vec<Rc<Door>>,
+    pub(crate) current: Arc<Current>,
+    pub(crate) services: Vec<Rc<LocalService>>,
+    /// Made when the first exchange comes: of ten thousand routes few are used between two reloads.
+    routes: Vec<OnceCell<Rc<LocalRoute>>>,
     pub(crate) head_limits: HeadLimits,
 }
 
@@ -99,85 +141,48 @@ pub(crate) struct Ground<'a> {
     pub(crate) worker: usize,
     pub(crate) registry: &'a Registry,
     pub(crate) gates: &'a Gates,
-    pub(crate) loads: &'a Arc<Loads>,
-    pub(crate) rosters: &'a [Arc<Roster>],
     pub(crate) slots: &'a Slots,
 }
 
 impl PlanView {
-    /// The view of `plan`; services that `old` has in the same form keep their state.
-    pub(crate) fn new(plan: Arc<Plan>, ground: &Ground<'_>, old: Option<&Self>) -> Self {
-        let Ground { worker, registry, gates, loads, rosters, slots } = *ground;
-        let door = |(listener, name): (usize, &str)| {
-            let (listener, meters) = (listener as u16, registry.listener(worker, name));
-            Rc::new(Door { loads: loads.clone(), worker, listener, meters })
-        };
-        let listeners = plan.listeners.iter().map(|listener| &*listener.name);
-        let services = plan.services.iter().zip(rosters).map(|(service, roster)| {
-            let known = old.and_then(|old| old.services.iter().find(|known| known.is_of(&service.name)));
-            let kept = known.filter(|known| known.state.service == *service);
-            let (state, slot) = match (kept, known) {
-                (Some(kept), _) => {
-                    kept.state.update(roster);
-                    (kept.state.clone(), kept.slot)
-                }
-                (None, Some(known)) => {
-                    let state = ServiceState::new(roster.clone(), worker, Some(&known.state));
-                    let state = Rc::new(state);
-                    slots.replace(known.slot, &state);
-                    (state, known.slot)
-                }
-                (None, None) => {
-                    let state = Rc::new(ServiceState::new(roster.clone(), worker, None));
-                    let slot = slots.add(&state);
-                    (state, slot)
-                }
-            };
-            let meters = service.endpoints.iter().map(|e| registry.endpoint(worker, &service.name, &e.url));
-            let up = service.endpoints.iter().map(|e| registry.endpoint_up(&service.name, &e.url));
-            let up: Vec<_> = up.collect();
-            if known.is_none() {
-                up.iter().for_each(|gauge| gauge.set(1));
+    /// The view of what is in force; services that `old` has in the same form are taken over as they are.
+    pub(crate) fn new(current: Arc<Current>, ground: &Ground<'_>, old: Option<&Self>) -> Self {
+        let services = current.rosters.iter().map(|roster| {
+            let known = old.and_then(|old| old.services.get(old.current.position(&roster.service.name)?));
+            match known {
+                Some(known) if known.state.is_of(roster) => known.clone(),
+                _ => Rc::new(LocalService::new(roster, ground, known.map(|known| &**known))),
             }
-            let totals = Rc::new(Totals(registry.service(worker, &service.name)));
-            let gates = gates.service(service);
-            LocalService { state, slot, meters: meters.collect(), up, gates, totals }
         });
-        let bounded = plan.routes.iter().any(|route| route.limits.max_in_flight.is_some());
-        let route_gates = plan.routes.iter().filter(|_| bounded);
-        let route_gates = route_gates
-            .map(|route| route.limits.max_in_flight.and_then(|_| gates.route(&route.name)))
-            .collect();
+        let plan = current.plan.clone();
         Self {
             services: services.collect(),
-            routes: plan.routes.iter().map(|route| registry.route(worker, &route.name)).collect(),
-            route_gates,
-            no_route: registry.route(worker, ""),
-            listeners: listeners.enumerate().map(door).collect(),
+            routes: current.routes.iter().map(|_| OnceCell::new()).collect(),
             head_limits: HeadLimits {
                 line: limits::REQUEST_LINE.min(plan.limits.max_head),
                 head: plan.limits.max_head,
                 fields: plan.limits.max_fields,
             },
             plan,
+            current,
         }
     }
-}
 
-impl PlanView {
-    /// The route that was found, with what the plan says of it.
-    pub(crate) fn route(&self, found: Option<RouteId>) -> Option<&Route> {
-        self.plan.routes.get(found?.0 as usize)
-    }
-
-    /// The gate of the route that was found, if it has a bound.
-    pub(crate) fn route_gate(&self, found: Option<RouteId>) -> Option<&Entrance> {
-        self.route_gates.get(found?.0 as usize)?.as_ref()
+    /// A route that was found.
+    pub(crate) fn route(&self, worker: usize, found: RouteId) -> Option<&Rc<LocalRoute>> {
+        let shared = self.current.routes.get(found.0 as usize)?;
+        let meters = shared.meters.get(worker)?;
+        let local = || LocalRoute {
+            meters: meters.clone(),
+            gate: shared.gate.clone().map(Entrance::new),
+            shared: shared.clone(),
+        };
+        Some(self.routes.get(found.0 as usize)?.get_or_init(|| Rc::new(local())))
     }
 
     /// A service by its position.
-    pub(crate) fn service(&self, service: Option<ServiceId>) -> Option<&LocalService> {
-        self.services.get(service?.0 as usize)
+    pub(crate) fn service(&self, service: ServiceId) -> Option<&Rc<LocalService>> {
+        self.services.get(service.0 as usize)
     }
 }
 

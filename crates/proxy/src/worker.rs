@@ -5,20 +5,22 @@
 //! plain stores.
 
 use crate::converse::converse;
-use crate::doors::Doors;
+use crate::current::Current;
+use crate::decisions::Decisions;
+use crate::door::Door;
+use crate::doors::{Doors, welcome};
 use crate::exchange::{Client, Exchange};
 use crate::fleet::{Command, Shared};
 use crate::laggards::Laggards;
 use crate::owner::Target;
 use crate::parked::Parked;
-use crate::plan::ListenAddress;
 use crate::pressure::Pressure;
 use crate::ring::Chunks;
 use crate::seats::{Seat, SeatFuture, Seats};
 use crate::tunnels::Tunnels;
 use crate::view::{Ground, LocalService, PlanView, Slots};
 use crate::warm::Warm;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -28,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_core::{Fault, FaultKind, RequestId, limits};
 use thalweg_net::{Mailbox, Owner, Reactor, SeatWaker};
-use thalweg_observe::{LogBatch, WorkerMeters};
+use thalweg_observe::{LogBatch, RouteMeters, WorkerMeters};
 use thalweg_upstream::{Member, OpenCount, PeerAddress};
 
 /// Bytes taken from a socket at once.
@@ -49,6 +51,8 @@ pub(crate) struct Worker {
     pub(crate) reactor: Rc<Reactor>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) meters: Arc<WorkerMeters>,
+    /// For requests that no route takes.
+    pub(crate) no_route: Arc<RouteMeters>,
     /// Where sockets are received into; what must last is copied out.
     pub(crate) scratch: RefCell<Box<[u8]>>,
     pub(crate) warm: Warm,
@@ -61,35 +65,29 @@ pub(crate) struct Worker {
     pub(crate) parked: RefCell<Parked>,
     pub(crate) laggards: Laggards,
     pub(crate) tunnels: Tunnels,
+    pub(crate) decisions: Decisions,
     view: RefCell<Rc<PlanView>>,
     slots: Slots,
     seats: Seats<Client>,
     random: RefCell<fastrand::Rng>,
     /// Milliseconds since the Unix epoch, at the last turn.
     unix_ms: Cell<u64>,
+    /// The same in microseconds.
+    unix_us: Cell<u64>,
     /// By kind of fault: when it may be reported again, and how many were not.
     reports: RefCell<[(Option<Instant>, u64); FaultKind::ALL.len()]>,
     draining: Cell<bool>,
 }
 
 impl Worker {
-    /// A worker with its listening sockets.
-    pub(crate) fn new(id: usize, shared: Arc<Shared>, sockets: Vec<OwnedFd>) -> io::Result<Rc<Self>> {
+    /// A worker whose doors are shut.
+    pub(crate) fn new(id: usize, shared: Arc<Shared>) -> io::Result<Rc<Self>> {
         let reactor = Rc::new(Reactor::new()?);
         let mailbox = shared.mailbox(id).clone();
         let current = shared.current();
         let slots = Slots::default();
-        let ground = Ground {
-            worker: id,
-            registry: &shared.registry,
-            gates: &shared.gates,
-            loads: &shared.loads,
-            rosters: &current.rosters,
-            slots: &slots,
-        };
-        let view = PlanView::new(current.plan.clone(), &ground, None);
-        let shared_sockets = view.plan.listeners.iter().map(|l| matches!(l.address, ListenAddress::Unix(_)));
-        let doors = Doors::new(&reactor, sockets.into_iter().zip(shared_sockets))?;
+        let ground = Ground { worker: id, registry: &shared.registry, gates: &shared.gates, slots: &slots };
+        let view = PlanView::new(current, &ground, None);
         let meters = shared.registry.worker(id);
         let chunks = Rc::new(Chunks::default());
         chunks.pipes.set_most(shared.loads.budget.pipes);
@@ -98,21 +96,24 @@ impl Worker {
             id,
             reactor,
             meters,
+            no_route: shared.registry.route(id, ""),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             warm: Warm::default(),
             chunks,
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
             pressure: Rc::new(Pressure::new(shared.loads.clone())),
-            doors: RefCell::new(doors),
+            doors: RefCell::new(Doors::new()),
             parked: RefCell::new(Parked::new()),
             laggards: Laggards::default(),
             tunnels: Tunnels::default(),
+            decisions: Decisions::new(view.plan.requests),
             view: RefCell::new(Rc::new(view)),
             slots,
             seats: Seats::new(move |seat| SeatWaker::waker(seat, mailbox.clone())),
             random: RefCell::new(fastrand::Rng::new()),
             unix_ms: Cell::new(0),
+            unix_us: Cell::new(0),
             reports: RefCell::new([(None, 0); FaultKind::ALL.len()]),
             draining: Cell::new(false),
             shared,
@@ -122,6 +123,8 @@ impl Worker {
     /// Runs until the fleet says stop.
     pub(crate) fn run(self: Rc<Self>) -> io::Result<()> {
         self.reactor.watch(self.mailbox().as_fd(), Target::Bell.into())?;
+        let view = self.view();
+        self.doors.borrow_mut().take_over(&self, &view.current, &view);
         let mut lists = Lists::default();
         let mut beat = self.reactor.now() + HEARTBEAT;
         let mut full = false;
@@ -151,6 +154,7 @@ impl Worker {
     fn turn(self: &Rc<Self>, lists: &mut Lists) -> bool {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.unix_ms.set(unix.as_secs() * 1000 + u64::from(unix.subsec_millis()));
+        self.unix_us.set(unix.as_secs() * 1_000_000 + u64::from(unix.subsec_micros()));
         self.reactor.expire(&mut lists.called);
         for i in 0..lists.called.len() {
             lists.called.get(i + SOON).inspect(|owner| self.expect_soon(**owner));
@@ -181,6 +185,8 @@ impl Worker {
         }
         self.publish();
         self.watch_budget();
+        let last = self.doors.borrow_mut().close_left(self);
+        last.into_iter().for_each(|client| self.park_first(client));
         self.doors.borrow_mut().reopen(self);
         false
     }
@@ -279,13 +285,14 @@ impl Worker {
     /// Lets a new connection wait for its first request.
     pub(crate) fn park_first(&self, client: Client) {
         let head = self.view.borrow().plan.client_timeouts.head;
-        self.park_for(client, head);
+        let time = if client.door().is_leaving() { FIRST_WORD_TIME } else { head };
+        self.park_for(client, time);
     }
 
     /// Lets a connection wait for its next request.
     pub(crate) fn park(&self, client: Client) {
         let keep_alive = self.view.borrow().plan.client_timeouts.keep_alive;
-        match self.draining.get() {
+        match self.is_leaving(&client) {
             false => self.park_for(client, keep_alive),
             // A client that has not been served yet may just be about to speak.
             true if client.requests == 0 => self.park_for(client, FIRST_WORD_TIME),
@@ -307,9 +314,14 @@ impl Worker {
         self.view.borrow().clone()
     }
 
-    /// Whether the proxy is stopping: connections are not kept.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.get()
+    /// The plan that holds for a client's next request.
+    pub(crate) fn view_for(&self, client: &Client) -> Rc<PlanView> {
+        client.door().last().unwrap_or_else(|| self.view())
+    }
+
+    /// Whether the proxy is stopping or the client's listener is gone: its connection is not kept.
+    pub(crate) fn is_leaving(&self, client: &Client) -> bool {
+        self.draining.get() || client.door().is_leaving()
     }
 
     /// Milliseconds of the worker's own clock, at the last turn.
@@ -320,6 +332,12 @@ impl Worker {
     /// A new request id; its time is that of the turn.
     pub(crate) fn next_id(&self) -> RequestId {
         RequestId::new(self.unix_ms.get(), self.random.borrow_mut().u128(..))
+    }
+
+    /// Microseconds since the Unix epoch, at a time of this turn or before.
+    pub(crate) fn unix_us(&self, at: Instant) -> u64 {
+        let ago = self.reactor.now().saturating_duration_since(at);
+        self.unix_us.get().saturating_sub(ago.as_micros() as u64)
     }
 
     /// A number for choices that should differ from time to time.
@@ -374,19 +392,7 @@ impl Worker {
 
     fn obey(self: &Rc<Self>, command: Command) {
         match command {
-            Command::Plan(current) => {
-                let old = self.view();
-                let ground = Ground {
-                    worker: self.id,
-                    registry: &self.shared.registry,
-                    gates: &self.shared.gates,
-                    loads: &self.shared.loads,
-                    rosters: &current.rosters,
-                    slots: &self.slots,
-                };
-                let view = PlanView::new(current.plan.clone(), &ground, Some(&old));
-                self.view.replace(Rc::new(view));
-            }
+            Command::Plan(current) => self.take_over(current),
             Command::Members(current) => {
                 let view = self.view();
                 // Of another plan: its own message is on the way.
@@ -394,11 +400,18 @@ impl Worker {
                 let both = view.services.iter().zip(&current.rosters).filter(|_| same);
                 both.for_each(|(service, roster)| service.state.update(roster));
             }
-            Command::Client(arrival) => {
-                if let Some(client) = Doors::welcome(self, arrival) {
-                    self.park_first(client);
+            Command::Client(arrival, listener) => {
+                let door = self.doors.borrow().find(self, &listener);
+                match door {
+                    Some(door) => {
+                        let client = welcome(self, arrival, door);
+                        client.into_iter().for_each(|client| self.park_first(client));
+                    }
+                    // The plan that has the listener is on its way.
+                    None => self.shared.hand(self.id, Command::Client(arrival, listener)),
                 }
             }
+            Command::Recall(question) => self.recall(&question),
             Command::Evict(eviction) => self.slots.give_way(&eviction),
             Command::Cut => {
                 (0..self.seats.len()).for_each(|seat| self.poll_seat(seat));
@@ -411,6 +424,38 @@ impl Worker {
                 self.leave_parked();
             }
             Command::Stop => {}
+        }
+    }
+
+    /// Requests that come from now on follow another plan.
+    fn take_over(self: &Rc<Self>, current: Arc<Current>) {
+        let (registry, gates) = (&self.shared.registry, &self.shared.gates);
+        let ground = Ground { worker: self.id, registry, gates, slots: &self.slots };
+        let old = self.view();
+        let view = Rc::new(PlanView::new(current, &ground, Some(&old)));
+        self.decisions.adopt(view.plan.requests);
+        self.view.replace(view.clone());
+        let gone = self.doors.borrow_mut().take_over(self, &view.current, &old);
+        gone.iter().for_each(|door| self.leave_parked_of(door));
+    }
+
+    /// As [`Self::leave_parked`], of a listener that is gone.
+    fn leave_parked_of(self: &Rc<Self>, door: &Door) {
+        let places = self.parked.borrow().places_of(door.state.id);
+        for place in places {
+            let mut parked = self.parked.borrow_mut();
+            match parked.peek(place) {
+                Some(client) if client.requests > 0 && !client.socket.is_readable() => {
+                    let silent = parked.remove(place);
+                    drop(parked);
+                    drop(silent);
+                    continue;
+                }
+                Some(client) => client.socket.set_deadline(Some(FIRST_WORD_TIME)),
+                None => {}
+            }
+            drop(parked);
+            self.unpark(place);
         }
     }
 

@@ -9,11 +9,13 @@ mod checks;
 mod configuration;
 mod drift;
 mod endpoints;
+mod files;
 mod history;
 mod keeper;
 mod outcome;
 mod overlay;
 mod prepare;
+mod requests;
 mod rollback;
 mod runtime;
 mod standing;
@@ -28,13 +30,14 @@ use crate::cli::{complain, show};
 use admin::Shared;
 use checks::Rounds;
 use configuration::Refused;
+use files::Files;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_admin::{Author, ConfigOrigin, Webhooks};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_observe::LogWriter;
-use thalweg_proxy::Plan;
+use thalweg_proxy::{Bound, Plan};
 use thalweg_upstream::{AdaptiveLimits, BreakerChange};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -58,11 +61,15 @@ pub(crate) struct Control {
     notices: mpsc::Receiver<String>,
     watch: Watch,
     rounds: Rounds,
+    /// Those that are watched, with `run --watch`.
+    files: Option<Files>,
     webhooks: Webhooks,
     /// What is known of limits that follow latency.
     limits: AdaptiveLimits,
     /// The plan that names and checks are looked after for.
     looked_after: Arc<Plan>,
+    /// The listeners that the operator has been told of.
+    bound: Vec<Bound>,
     signals: Signals,
 }
 
@@ -102,12 +109,14 @@ impl Control {
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut drains = tokio::time::interval(DRAIN_LOOK);
         drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut files = tokio::time::interval(files::LOOK_EVERY);
+        files.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut draining = false;
         loop {
             tokio::select! {
                 () = Signals::stop(&mut self.signals.stop) => break,
                 () = shared.stop_asked() => break,
-                _ = self.signals.reload.recv() => self.reload(),
+                _ = self.signals.reload.recv() => self.reload(ConfigOrigin::Signal),
                 _ = self.signals.reopen.recv() => self.reopen(),
                 _ = self.signals.upgrade.recv() => complain("SIGUSR2: upgrade is not available in this version"),
                 Some(line) = self.notices.recv() => complain(line),
@@ -122,6 +131,7 @@ impl Control {
                     self.look(true);
                     self.shared.tend_watch();
                 }
+                _ = files.tick(), if self.files.is_some() => self.look_at_files(),
                 _ = drains.tick(), if draining => draining = self.shared.tend_drains(),
             }
             self.look(false);
@@ -177,9 +187,16 @@ impl Control {
         }
     }
 
-    /// HUP: what the file says takes over; a mistake changes nothing.
-    fn reload(&mut self) {
-        match self.shared.read_again((ConfigOrigin::Signal, Author::default()), None) {
+    /// Reloads when the files that are watched have changed; not when the proxy itself has written what it runs.
+    fn look_at_files(&mut self) {
+        if self.files.as_mut().is_some_and(Files::have_changed) && !self.shared.runs_what_is_written() {
+            self.reload(ConfigOrigin::File);
+        }
+    }
+
+    /// HUP, or a file that is watched: what the file says takes over; a mistake changes nothing.
+    fn reload(&mut self, why: ConfigOrigin) {
+        match self.shared.read_again((why, Author::default()), None) {
             Ok(_) => {}
             Err(Refused::Mistakes(report)) => {
                 show(&report, false);
@@ -190,6 +207,8 @@ impl Control {
                 complain("the old configuration keeps running");
             }
         }
+        let files = self.shared.files();
+        self.files.iter_mut().for_each(|watched| watched.replace(files.clone()));
     }
 
     /// Follows a plan that has changed: its names are resolved, its members checked, its webhooks told.
@@ -204,8 +223,21 @@ impl Control {
         }
         self.shared.retire_series(&plan);
         self.looked_after = plan;
+        self.tell_of_listeners();
         self.rounds.ask(&self.shared.fleet().rosters());
         self.webhooks.replace(self.shared.webhooks());
+    }
+
+    /// Tells which listeners have come and gone.
+    fn tell_of_listeners(&mut self) {
+        let now = self.shared.fleet().bound();
+        let before = std::mem::replace(&mut self.bound, now);
+        for gone in before.iter().filter(|bound| !self.bound.contains(bound)) {
+            complain(format_args!("no longer listening on {} ({})", gone.address, gone.name));
+        }
+        for new in self.bound.iter().filter(|bound| !before.contains(bound)) {
+            complain(format_args!("listening on {} ({})", new.address, new.name));
+        }
     }
 
     /// Tells what has changed in how services stand.

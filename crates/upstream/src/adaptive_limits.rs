@@ -101,7 +101,7 @@ mod tests {
     use crate::members::Names;
     use crate::rosters::Rosters;
     use crate::service::{Address, Endpoint, EndpointLimits, Mode, Service};
-    use crate::standing::Bell;
+    use crate::service_standing::Bell;
     use std::time::Duration;
 
     /// Every place of the endpoints is taken for a moment.

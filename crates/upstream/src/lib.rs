@@ -19,8 +19,10 @@ mod pool;
 mod retry_budget;
 mod rosters;
 mod service;
+mod service_standing;
 mod shared_breaker;
 mod standing;
+mod tally;
 mod visit;
 
 #[cfg(test)]
@@ -44,7 +46,8 @@ pub use pool::{Connection, OpenCount, Pool, Wire};
 pub use retry_budget::RetryBudget;
 pub use rosters::{Entry, Roster, Rosters};
 pub use service::{Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Service, ServiceLimits};
+pub use service_standing::{Bell, ServiceStanding};
 pub use shared_breaker::{BreakerState, Refused, TrialGuard};
-pub use standing::{Bell, Condition, Health, ServiceStanding, Standing};
+pub use standing::{Condition, Health, Standing};
 pub use thalweg_net::connect::PeerAddress;
 pub use visit::{Told, Visit};

@@ -12,7 +12,8 @@ use crate::pool::{Pool, Wire};
 use crate::retry_budget::RetryBudget;
 use crate::rosters::{Entry, Roster};
 use crate::service::{Mode, Service};
-use crate::standing::{Condition, ServiceStanding, Standing};
+use crate::service_standing::ServiceStanding;
+use crate::standing::{Condition, Standing};
 use crate::visit::Visit;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
@@ -165,9 +166,14 @@ impl<W: Wire> ServiceState<W> {
         state
     }
 
+    /// Whether its members are those of this roster.
+    pub fn is_of(&self, roster: &Arc<Roster>) -> bool {
+        Arc::ptr_eq(roster, &self.roster.borrow())
+    }
+
     /// Takes over a new roster of the same service. Members that stay keep their connections.
     pub fn update(&self, roster: &Arc<Roster>) {
-        if Arc::ptr_eq(roster, &self.roster.borrow()) {
+        if self.is_of(roster) {
             return;
         }
         *self.balancer.borrow_mut() = roster.balancer.fork(seed_of(self.worker, roster));

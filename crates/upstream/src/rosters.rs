@@ -6,7 +6,8 @@
 
 use crate::members::Names;
 use crate::service::{Address, Mode, Service};
-use crate::standing::{Bell, Health, ServiceStanding, Standing};
+use crate::service_standing::{Bell, ServiceStanding};
+use crate::standing::{Health, Standing};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};

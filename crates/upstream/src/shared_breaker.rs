@@ -13,7 +13,7 @@ use crate::members::ServiceState;
 use crate::outlier::{Sample, Window};
 use crate::policy::BreakerPolicy;
 use crate::pool::Wire;
-use crate::standing::ServiceStanding;
+use crate::service_standing::ServiceStanding;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -11,8 +11,8 @@
 
 use crate::outlier::Sample;
 use crate::policy::EjectionPolicy;
-use crate::shared_breaker::SharedBreaker;
-use std::fmt;
+use crate::service_standing::ServiceStanding;
+use crate::tally::{Padded, Tallies};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,132 +25,6 @@ pub(crate) const REFUSED_FIRST: Duration = Duration::from_secs(1);
 pub(crate) const REFUSED_MOST: Duration = Duration::from_secs(16);
 /// A trial of which nothing has been heard for so long makes room for another.
 const TRIAL: Duration = Duration::from_secs(10);
-
-/// What the members of a service share.
-pub struct ServiceStanding {
-    /// The service's name.
-    pub name: Arc<str>,
-    epoch: Instant,
-    version: AtomicU32,
-    /// Exchanges and tunnels under way to all members, where a balancer asks for it.
-    in_flight: Padded<AtomicU32>,
-    /// Members in the roster in force, and those out by the ejection policy.
-    members: AtomicU32,
-    ejected: AtomicU32,
-    pub(crate) breaker: SharedBreaker,
-    /// By worker: of all members that there ever were, so that none takes its counts with it.
-    tallies: Box<[Tally]>,
-    bell: Bell,
-}
-
-/// Called when something has changed that others may want to hear of. Never blocks.
-#[derive(Clone)]
-pub struct Bell(Arc<dyn Fn() + Send + Sync>);
-
-impl Bell {
-    /// A bell that calls this.
-    pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
-        Self(Arc::new(ring))
-    }
-}
-
-impl Default for Bell {
-    fn default() -> Self {
-        Self::new(|| {})
-    }
-}
-
-impl fmt::Debug for Bell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bell")
-    }
-}
-
-impl fmt::Debug for ServiceStanding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServiceStanding").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// On cache lines of its own: written by every worker.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Padded<T>(T);
-
-impl ServiceStanding {
-    /// Of a service without members.
-    pub fn new(name: Arc<str>, workers: usize, bell: Bell) -> Self {
-        Self {
-            name,
-            epoch: Instant::now(),
-            version: AtomicU32::new(1),
-            in_flight: Padded::default(),
-            members: AtomicU32::new(0),
-            ejected: AtomicU32::new(0),
-            breaker: SharedBreaker::default(),
-            tallies: (0..workers).map(|_| Tally::default()).collect(),
-            bell,
-        }
-    }
-
-    /// Another number than before when the standing of a member has changed.
-    pub fn version(&self) -> u32 {
-        self.version.load(Acquire)
-    }
-
-    /// Exchanges under way to all members; counted only where the balancer needs it.
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight.0.load(Relaxed)
-    }
-
-    /// What all workers have counted of the service since it has been known, whoever its members were.
-    pub fn sample(&self) -> Sample {
-        sum(&self.tallies)
-    }
-
-    /// Counts what came of an attempt at a member.
-    pub(crate) fn count(&self, worker: usize, latency: Option<Duration>) {
-        if let Some(tally) = self.tallies.get(worker) {
-            tally.count(latency);
-        }
-    }
-
-    pub(crate) fn set_members(&self, members: usize) {
-        self.members.store(u32::try_from(members).unwrap_or(u32::MAX), Relaxed);
-        self.changed();
-    }
-
-    fn changed(&self) {
-        self.version.fetch_add(1, Release);
-        self.ring();
-    }
-
-    /// Says that there is something to be heard, though no member's standing has changed.
-    pub(crate) fn ring(&self) {
-        (self.bell.0)();
-    }
-
-    /// In milliseconds of the service's clock.
-    pub(crate) fn ms(&self, now: Instant) -> u64 {
-        // Never 0, which means never.
-        1 + u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX - 1)
-    }
-
-    fn instant(&self, ms: u64) -> Instant {
-        self.epoch + Duration::from_millis(ms.saturating_sub(1))
-    }
-
-    /// Takes a place among the ejected, if the policy has one.
-    fn may_eject(&self, policy: &EjectionPolicy) -> bool {
-        let most = u64::from(self.members.load(Relaxed)) * u64::from(policy.max_share) / 100;
-        let taken = self.ejected.fetch_update(Relaxed, Relaxed, |n| (u64::from(n) < most).then_some(n + 1));
-        taken.is_ok()
-    }
-
-    fn no_longer_ejected(&self) {
-        let _ = self.ejected.fetch_update(Relaxed, Relaxed, |n| Some(n.saturating_sub(1)));
-    }
-}
 
 /// What active checks say.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -252,44 +126,7 @@ pub struct Standing {
     cut: AtomicBool,
     record: Mutex<Record>,
     in_flight: Padded<AtomicU32>,
-    /// By worker.
-    tallies: Box<[Tally]>,
-}
-
-/// What one worker counts of a member. One writer, any reader.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub(crate) struct Tally {
-    active: AtomicU64,
-    requests: AtomicU64,
-    failures: AtomicU64,
-    latency_us: AtomicU64,
-}
-
-impl Tally {
-    fn count(&self, latency: Option<Duration>) {
-        add(&self.requests, 1);
-        match latency {
-            Some(latency) => add(&self.latency_us, latency.as_micros() as u64),
-            None => add(&self.failures, 1),
-        }
-    }
-}
-
-fn sum(tallies: &[Tally]) -> Sample {
-    tallies.iter().fold(Sample::default(), |all, tally| {
-        let (requests, failures) = (tally.requests.load(Relaxed), tally.failures.load(Relaxed));
-        Sample {
-            requests: all.requests + requests,
-            failures: all.failures + failures,
-            answered: all.answered + requests.saturating_sub(failures),
-            latency_us: all.latency_us + tally.latency_us.load(Relaxed),
-        }
-    })
-}
-
-fn add(cell: &AtomicU64, n: u64) {
-    cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
+    tallies: Tallies,
 }
 
 impl Standing {
@@ -322,7 +159,7 @@ impl Standing {
             cut: AtomicBool::new(false),
             record: Mutex::new(record),
             in_flight: Padded::default(),
-            tallies: (0..workers).map(|_| Tally::default()).collect(),
+            tallies: Tallies::new(workers),
         }
     }
 
@@ -551,19 +388,17 @@ impl Standing {
 
     /// Attempts and tunnels under way on all workers.
     pub fn active(&self) -> u64 {
-        self.tallies.iter().fold(0, |all, tally| all.wrapping_add(tally.active.load(Relaxed)))
+        self.tallies.active()
     }
 
     /// What all workers have counted since it has been known.
     pub fn sample(&self) -> Sample {
-        sum(&self.tallies)
+        self.tallies.sample()
     }
 
     /// An attempt begins on this worker; with `loads`, all workers count it together.
     pub(crate) fn enter(&self, worker: usize, loads: bool) {
-        if let Some(tally) = self.tallies.get(worker) {
-            add(&tally.active, 1);
-        }
+        self.tallies.enter(worker);
         if loads {
             self.in_flight.0.fetch_add(1, Relaxed);
             self.service.in_flight.0.fetch_add(1, Relaxed);
@@ -572,9 +407,7 @@ impl Standing {
 
     /// An attempt ends on this worker.
     pub(crate) fn exit(&self, worker: usize, loads: bool) {
-        if let Some(tally) = self.tallies.get(worker) {
-            add(&tally.active, u64::MAX);
-        }
+        self.tallies.exit(worker);
         if loads {
             self.in_flight.0.fetch_sub(1, Relaxed);
             self.service.in_flight.0.fetch_sub(1, Relaxed);
@@ -584,16 +417,12 @@ impl Standing {
     /// Counts what came of an attempt: the time to the response's head, or that it failed.
     pub(crate) fn count(&self, worker: usize, latency: Option<Duration>) {
         self.service.count(worker, latency);
-        if let Some(tally) = self.tallies.get(worker) {
-            tally.count(latency);
-        }
+        self.tallies.count(worker, latency);
     }
 
     /// Counts a response that began well and broke off: its attempt has been counted as answered.
     pub(crate) fn count_broken(&self, worker: usize) {
-        if let Some(tally) = self.tallies.get(worker) {
-            add(&tally.failures, 1);
-        }
+        self.tallies.count_broken(worker);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Record> {

@@ -77,9 +77,6 @@ pub struct ConfigOutcome {
     /// Its number in the history; absent with `dry_run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
-    /// Why the running proxy would not take it; absent when it would.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
     /// What changes, by object.
     pub changes: Vec<ConfigChange>,
     /// Listeners that open or close.

@@ -5,6 +5,7 @@ mod bodies;
 mod config;
 mod endpoints;
 mod listeners;
+mod requests;
 mod sample;
 mod table;
 

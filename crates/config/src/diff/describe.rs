@@ -5,15 +5,25 @@ use super::{Object, ObjectKind, services, settings};
 use crate::settings::Settings;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
-    ClientTimeouts, Limits, Listener, Route, RouteLimits, ServiceId, Shutdown, Split, Timeouts, To,
+    ClientTimeouts, Limits, Listener, RequestsPolicy, Route, RouteLimits, ServiceId, Shutdown, Split,
+    Timeouts, To,
 };
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, ValueMatch};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy};
 
 /// Everything that is configured.
 pub(super) fn objects((plan, settings): (&Plan, &Settings)) -> Vec<Object> {
-    let Plan { listeners, table, routes, services, trusted_proxies, limits, client_timeouts, shutdown } =
-        plan;
+    let Plan {
+        listeners,
+        table,
+        routes,
+        services,
+        trusted_proxies,
+        limits,
+        client_timeouts,
+        shutdown,
+        requests,
+    } = plan;
     let mut objects: Vec<Object> = listeners.iter().map(listener).collect();
     for (id, route) in (0..).map(RouteId).zip(routes) {
         objects.push(self::route(route, table.written(id), plan));
@@ -31,6 +41,11 @@ pub(super) fn objects((plan, settings): (&Plan, &Settings)) -> Vec<Object> {
         let Shutdown { delay, grace } = shutdown;
         fields.time("delay", *delay);
         fields.time("grace", *grace);
+    }));
+    objects.push(setting("requests", |fields| {
+        let RequestsPolicy { keep, slow } = requests;
+        fields.put("keep", keep);
+        fields.time("slow", *slow);
     }));
     objects
 }

@@ -27,6 +27,8 @@ pub struct FileSpec {
     pub limits: LimitsSpec,
     /// How the proxy stops.
     pub shutdown: ShutdownSpec,
+    /// What is remembered of exchanges that are over.
+    pub requests: RequestsSpec,
     /// What routes and services inherit.
     pub defaults: DefaultsSpec,
     /// Where metrics are served without a token; default: nowhere.
@@ -93,6 +95,17 @@ pub struct ShutdownSpec {
     pub delay: Option<DurationSpec>,
     /// Then running exchanges get this long; default 30s.
     pub grace: Option<DurationSpec>,
+}
+
+/// `requests:`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `keep` and `slow`")]
+pub struct RequestsSpec {
+    /// Exchanges that each worker remembers, and as many more of each kind that is worth it, 0–10000; 0: none;
+    /// default 1000.
+    pub keep: Option<Spanned<u64>>,
+    /// From this time on an exchange is slow and is remembered longer, 1ms–1d; default 1s.
+    pub slow: Option<Spanned<DurationSpec>>,
 }
 
 /// `defaults:`

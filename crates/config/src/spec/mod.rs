@@ -21,7 +21,7 @@ mod webhook;
 
 pub use file::{
     AccessLogSpec, AdminSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec, ListenerSpec,
-    LogFormatSpec, MetricsSpec, ProtocolSpec, ShutdownSpec, StateSpec,
+    LogFormatSpec, MetricsSpec, ProtocolSpec, RequestsSpec, ShutdownSpec, StateSpec,
 };
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
 pub use route::{FieldSpec, MatchSpec, RouteSpec};

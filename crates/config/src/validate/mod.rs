@@ -20,7 +20,7 @@ pub(crate) use limits::Bounds;
 pub(crate) use listeners::listeners;
 pub(crate) use routes::{Names, route};
 pub(crate) use services::{Deadlines, Retries, Surroundings, inline, services};
-pub(crate) use settings::{client_timeouts, limits, settings, shutdown, trusted_proxies};
+pub(crate) use settings::{client_timeouts, limits, requests, settings, shutdown, trusted_proxies};
 pub(crate) use targets::{Part, Target};
 
 use crate::diagnose::{Problems, SpecError};

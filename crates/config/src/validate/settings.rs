@@ -3,18 +3,19 @@
 use super::listeners::{Taken, claim};
 use super::secret::variable;
 use super::webhooks::webhooks;
-use super::{bounded, deadline, network};
+use super::{bounded, deadline, duration, network};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::interpolate::Environment;
 use crate::settings::{AccessLog, Admin, LogFormat, LogTarget, Settings, Token, User};
 use crate::spec::{
     AccessLogSpec, AdminSpec, AutoSizeSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, LogFormatSpec,
-    SecretSpec, ShutdownSpec, Spanned, TimeoutsSpec,
+    RequestsSpec, SecretSpec, ShutdownSpec, Spanned, TimeoutsSpec,
 };
 use ipnet::IpNet;
 use std::path::PathBuf;
+use std::time::Duration;
 use thalweg_core::limits::{HEAD, HEAD_MAX};
-use thalweg_proxy::plan::{ClientTimeouts, Limits, ListenAddress, Shutdown};
+use thalweg_proxy::plan::{ClientTimeouts, Limits, ListenAddress, RequestsPolicy, Shutdown};
 
 /// Most workers.
 const WORKERS: u64 = 1024;
@@ -29,6 +30,11 @@ const PER_CLIENT_MAX: u64 = 1_000_000;
 /// Smallest and largest `limits.memory`, in bytes.
 const MEMORY_MIN: u64 = 16 << 20;
 const MEMORY_MAX: u64 = 1 << 50;
+/// Largest `requests.keep`: what a worker looks through between two turns.
+const KEEP_MAX: u64 = 10_000;
+/// Smallest and largest `requests.slow`.
+const SLOW_MIN: Duration = Duration::from_millis(1);
+const SLOW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Shortest admin token, in bytes.
 const TOKEN_MIN: usize = 16;
 
@@ -216,6 +222,16 @@ pub(crate) fn shutdown(spec: &ShutdownSpec) -> Shutdown {
     Shutdown {
         delay: spec.delay.map_or(built_in.delay, |d| d.0),
         grace: spec.grace.map_or(built_in.grace, |d| d.0),
+    }
+}
+
+/// What is remembered of exchanges.
+pub(crate) fn requests(spec: &RequestsSpec, problems: &mut Problems) -> RequestsPolicy {
+    let built_in = RequestsPolicy::default();
+    let keep = spec.keep.as_ref().and_then(|keep| bounded(keep, 0, KEEP_MAX, problems));
+    RequestsPolicy {
+        keep: keep.and_then(|keep| usize::try_from(keep).ok()).unwrap_or(built_in.keep),
+        slow: duration(spec.slow.as_ref(), SLOW_MIN, SLOW_MAX, problems).unwrap_or(built_in.slow),
     }
 }
 

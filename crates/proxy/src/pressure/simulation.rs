@@ -5,9 +5,11 @@
 use super::*;
 use crate::budget::{Allowance, Used};
 use crate::clients::Prefix;
+use crate::listeners::{ListenerId, ListenerState};
 use crate::load::Crowded;
 use crate::plan::Limits;
 use thalweg_net::machine::Memory;
+use thalweg_observe::Registry;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -29,6 +31,7 @@ struct World {
     guests: Vec<Guest>,
     /// Upstream connections of a worker that are open whether it uses them or not.
     idle: Vec<usize>,
+    listeners: Vec<Arc<ListenerState>>,
     /// By listener.
     most: Vec<Option<usize>>,
     per_client: u32,
@@ -62,7 +65,9 @@ impl World {
         };
         let workers = random.usize(1..=4);
         let allowance = Allowance { descriptors: 100_000, memory: Memory::Machine(1 << 40), workers };
-        let loads = Arc::new(Loads::new(Budget::new(&limits, 2, allowance), 2));
+        let loads = Arc::new(Loads::new(Budget::new(&limits, 2, allowance)));
+        let registry = Registry::new(workers);
+        let listener = |id| ListenerState::new(ListenerId(id), &"l".into(), &registry);
         let most = (0..2).map(|_| few(&mut random)).collect();
         let per_client = random.u32(..8);
         Self {
@@ -70,6 +75,7 @@ impl World {
             loads,
             guests: Vec::new(),
             idle: vec![0; workers],
+            listeners: (0..2).map(listener).collect(),
             most,
             per_client,
             now: Instant::now(),
@@ -123,8 +129,14 @@ impl World {
         } else {
             Ok(())
         };
-        assert_eq!(self.loads.is_crowded(listener, most), most.is_some_and(|most| of_listener >= most));
-        let entered = self.loads.enter((listener, most), client.map(|client| (client, self.per_client)));
+        assert_eq!(
+            self.listeners[listener as usize].is_crowded(most),
+            most.is_some_and(|most| of_listener >= most)
+        );
+        let entered = self.loads.enter(
+            (&self.listeners[listener as usize], most),
+            client.map(|client| (client, self.per_client)),
+        );
         assert_eq!(entered, expected, "{of_client} of the client, {of_listener} of the listener");
         if let Err(crowded) = entered {
             self.refused[crowded as usize] += 1;
@@ -205,7 +217,7 @@ impl World {
         let at = self.random.usize(..self.guests.len());
         self.end_exchange(at);
         let Guest { worker, listener, client, .. } = self.guests.swap_remove(at);
-        self.loads.leave(worker, listener, client);
+        self.loads.leave(worker, &self.listeners[listener as usize], client);
     }
 
     /// The end of a worker's turn.
@@ -281,7 +293,7 @@ impl World {
         }
         assert!(self.exchanges(None) <= budget.connections);
         for (listener, most) in self.most.iter().enumerate() {
-            let open = self.loads.listeners[listener].load(Relaxed);
+            let open = self.listeners[listener].open.load(Relaxed);
             assert_eq!(open, self.guests.iter().filter(|guest| guest.listener == listener as u16).count());
             assert!(most.is_none_or(|most| open <= most));
         }

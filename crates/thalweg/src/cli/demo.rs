@@ -38,7 +38,10 @@ pub(crate) fn demo(args: &DemoArgs) -> ExitCode {
     say(demo::welcome(&address, &services));
     let admin_socket = std::env::temp_dir().join(format!("thalweg-demo-{}/admin.sock", std::process::id()));
     let directory = admin_socket.parent().map(std::path::Path::to_owned);
-    let code = run_loaded(loaded, RunOptions { file: None, admin_socket: Some(admin_socket), quiet: true });
+    let code = run_loaded(
+        loaded,
+        RunOptions { file: None, admin_socket: Some(admin_socket), watch: false, quiet: true },
+    );
     if let Some(directory) = directory {
         let _ = std::fs::remove_dir(directory);
     }

@@ -4,7 +4,9 @@
 //! failed start, 2 usage, 3 forced end before the drain had finished.
 
 mod check;
+mod decision;
 mod demo;
+mod explain;
 mod health;
 mod list;
 mod output;
@@ -47,6 +49,8 @@ enum Verb {
     Reload(reload::ReloadArgs),
     /// Have the running proxy finish what it does and end
     Stop(AdminArgs),
+    /// Say what was decided about a request, and what came of it
+    Explain(explain::ExplainArgs),
     /// List what can be named in a configuration
     List(list::ListArgs),
     /// Print the version
@@ -64,6 +68,7 @@ impl Cli {
             Verb::Plan(args) => plan::plan(&args),
             Verb::Reload(args) => reload::reload(&args),
             Verb::Stop(args) => stop::stop(&args),
+            Verb::Explain(args) => explain::explain(&args),
             Verb::List(args) => list::list(&args),
             Verb::Version(args) => version::version(&args),
         }

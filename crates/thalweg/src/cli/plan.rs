@@ -16,7 +16,7 @@ pub(crate) struct PlanArgs {
     /// Print the whole answer as JSON
     #[arg(long)]
     json: bool,
-    /// Exit with 1 when something would change, or would be refused
+    /// Exit with 1 when something would change
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
         say(plan["text"].as_str().unwrap_or_default().trim_end());
     }
     let changes = plan["changes"].as_array().is_some_and(|changes| !changes.is_empty());
-    match args.check && (changes || plan["refused"].is_string()) {
+    match args.check && changes {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     }

@@ -20,6 +20,9 @@ pub(crate) struct RunArgs {
     /// Without a file: where requests go, for example http://127.0.0.1:9001 (may be given several times)
     #[arg(long, value_name = "URL", requires = "listen")]
     to: Vec<String>,
+    /// Reload when the configuration file has changed
+    #[arg(long, conflicts_with_all = ["listen", "to"])]
+    watch: bool,
     /// Another place for the admin socket
     #[arg(long, value_name = "PATH")]
     admin_socket: Option<PathBuf>,
@@ -35,7 +38,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
     match loaded {
         Ok(loaded) => {
             let admin_socket = args.admin_socket.clone();
-            run_loaded(loaded, RunOptions { file, admin_socket, quiet: false })
+            run_loaded(loaded, RunOptions { file, admin_socket, watch: args.watch, quiet: false })
         }
         Err(report) => {
             show(&report, false);

@@ -7,18 +7,20 @@ use super::watch::{Counts, Watcher};
 use crate::cli::complain;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{
     Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
-    EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint, Refusal, ReloadOptions,
-    ReplaceOptions, Reweighted, RollbackOptions, RouteStatus, Services, ServicesSummary, State, Status,
+    EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint, Recalling, Refusal,
+    ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, Services,
+    ServicesSummary, State, Status,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
 use thalweg_observe::{Registry, Series};
-use thalweg_proxy::{Fleet, Plan};
+use thalweg_proxy::{Fleet, Plan, StartError};
 use tokio::sync::Notify;
 
 /// Shared by the control thread and the admin thread.
@@ -51,6 +53,7 @@ impl Shared {
         (origin, runtime): (Origin, Runtime),
         stirred: Arc<Notify>,
     ) -> Self {
+        registry.reloads().note_success();
         Self {
             fleet,
             registry,
@@ -101,6 +104,18 @@ impl Shared {
     /// Since when an endpoint stands as it does.
     pub(super) fn since(&self, service: &str, url: &str) -> SystemTime {
         self.steward().since(service, url).unwrap_or(self.started_at)
+    }
+
+    /// The files that the configuration in force was read from.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.origin().files()
+    }
+
+    /// Whether the configuration's only file says what runs already.
+    pub(crate) fn runs_what_is_written(&self) -> bool {
+        let origin = self.origin();
+        let file = origin.file.as_ref().filter(|_| origin.files().len() == 1);
+        file.and_then(|file| fs::read_to_string(file).ok()).is_some_and(|text| text == origin.text)
     }
 
     /// The webhooks of the configuration in force.
@@ -168,18 +183,22 @@ impl Shared {
     }
 
     /// A new plan takes over.
-    pub(crate) fn set_plan(&self, plan: Plan) {
-        self.fleet.set_plan(plan);
+    ///
+    /// # Errors
+    /// When it cannot: then nothing has changed.
+    pub(crate) fn set_plan(&self, plan: Plan) -> Result<(), StartError> {
+        self.fleet.set_plan(plan)?;
         self.generation.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 
 impl Control for Shared {
     fn status(&self) -> Status {
         let draining = self.draining.load(Ordering::Relaxed);
-        let listeners = self.fleet.bound().iter().map(|bound| ListenerStatus {
+        let listeners = self.fleet.bound().into_iter().map(|bound| ListenerStatus {
             name: bound.name.to_string(),
-            address: bound.address.clone(),
+            address: bound.address,
             protocol: "http".into(),
         });
         Status {
@@ -282,6 +301,10 @@ impl Control for Shared {
         expected: &Expected<u64>,
     ) -> Result<Reweighted, Refusal> {
         self.reweigh(route, &weights, expected)
+    }
+
+    fn requests(&self, filter: RequestFilter) -> Recalling {
+        self.recall(filter)
     }
 
     fn config(&self) -> ConfigDocument {

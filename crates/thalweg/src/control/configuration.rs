@@ -4,7 +4,7 @@
 
 use super::admin::Shared;
 use super::history::{Cause, History, etag};
-use super::outcome::obstacle;
+use super::start::explain;
 use super::telling::{add_note, event, in_a_sentence, said};
 use crate::cli::{complain, print_error, show};
 use std::fs;
@@ -61,6 +61,11 @@ impl Candidate {
 impl Origin {
     fn etag(&self) -> String {
         etag(&self.text)
+    }
+
+    /// All files that it was read from.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.file.iter().cloned().collect()
     }
 
     /// The file, or what stands for it.
@@ -148,9 +153,6 @@ impl Shared {
         mut watch: Option<WatchOptions>,
     ) -> Result<ConfigOutcome, Refused> {
         let mut runtime = self.runtime();
-        if let Some(why) = obstacle(&runtime.base, &candidate.plan) {
-            return Err(Refused::Cannot(why));
-        }
         let mut outcome = self.outcome(origin, &runtime, &candidate);
         if watch.is_some() && outcome.changes.is_empty() && candidate.text == origin.text {
             add_note(&mut outcome, "nothing changes, so there is nothing to watch".into());
@@ -158,16 +160,19 @@ impl Shared {
         }
         let Candidate { plan, settings, warnings, text } = candidate;
         show(&warnings, false);
+        let plan = std::mem::replace(&mut runtime.base, plan);
+        if let Err(error) = self.set_plan(runtime.plan()) {
+            runtime.base = plan;
+            return Err(Refused::Cannot(explain(&error)));
+        }
+        runtime.version += 1;
+        drop(runtime);
         let previous = watch.map(|_| Candidate {
-            plan: runtime.base.clone(),
+            plan,
             settings: origin.settings.clone(),
             warnings: Report::default(),
             text: origin.text.clone(),
         });
-        runtime.base = plan;
-        runtime.version += 1;
-        self.set_plan(runtime.plan());
-        drop(runtime);
         // Webhooks take over at once; the rest waits.
         origin.settings.webhooks = settings.webhooks;
         origin.text = text;
@@ -208,16 +213,13 @@ impl Shared {
         if !outcome.text.is_empty() {
             print_error(outcome.text.trim_end());
         }
-        let meters = self.registry.config();
-        meters.applied.add(1);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        meters.since.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        self.registry.reloads().count(true);
         self.publish(event(EventKind::ConfigApplied, said));
     }
 
     /// Counts and tells that a configuration was refused. Under the lock of [`Origin`].
     fn tell_refused(&self, why: &str) {
-        self.registry.config().refused.add(1);
+        self.registry.reloads().count(false);
         self.publish(event(EventKind::ReloadFailed, why.to_owned()));
     }
 

@@ -258,7 +258,10 @@ impl Shared {
     fn commit(&self, runtime: &mut Runtime) {
         runtime.version += 1;
         runtime.overlay.tidy();
-        self.fleet().set_plan(runtime.plan());
+        if let Err(error) = self.fleet().set_plan(runtime.plan()) {
+            // Its listeners are those that run: only workers that do not turn keep it from taking over.
+            self.say(&format!("a change of endpoints waits for the next one: {error}"));
+        }
         runtime.keep();
         self.stir();
     }

@@ -22,7 +22,6 @@ impl Shared {
             etag: etag(text),
             generation: self.generation.load(Ordering::Relaxed),
             dry_run: true,
-            refused: obstacle(&runtime.base, plan),
             listeners: self.listener_changes(&runtime.base, plan),
             waits_for_restart: waits_for_restart(origin, (&plan.limits, settings)),
             drift: drift(&runtime.overlay, plan),
@@ -76,14 +75,6 @@ impl Shared {
 /// Whether a listener stays as it is bound.
 fn is_same(one: &Listener, other: &Listener) -> bool {
     one.name == other.name && one.address == other.address
-}
-
-/// Why the running proxy cannot take this plan.
-pub(super) fn obstacle(running: &Plan, new: &Plan) -> Option<String> {
-    let pairs = new.listeners.iter().zip(&running.listeners);
-    let same = new.listeners.len() == running.listeners.len()
-        && pairs.into_iter().all(|(new, old)| is_same(new, old));
-    (!same).then(|| "changing listeners needs a restart in this version".into())
 }
 
 /// Keys whose value is looked at when the process starts.
@@ -151,9 +142,6 @@ fn in_words(changes: &[Change], outcome: &ConfigOutcome) -> String {
     }
     for note in &outcome.notes {
         let _ = writeln!(text, "{note}");
-    }
-    if let Some(why) = &outcome.refused {
-        let _ = writeln!(text, "the running proxy would refuse it: {why}");
     }
     text
 }

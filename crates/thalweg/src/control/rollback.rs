@@ -60,7 +60,7 @@ impl Shared {
             if history.newest() != Some(watch.number) {
                 history.change(watch.number, |entry| entry.state = HistoryState::RolledBack);
             }
-            self.registry.config().rolled_back.add(1);
+            self.registry.reloads().count_rolled_back();
             EventKind::ConfigRolledBack
         } else {
             EventKind::ReloadFailed

@@ -7,6 +7,7 @@
 use super::admin::Shared;
 use super::checks::Rounds;
 use super::configuration::Origin;
+use super::files::Files;
 use super::history::{self, History};
 use super::keeper::Keeper;
 use super::overlay;
@@ -42,6 +43,8 @@ pub(crate) struct RunOptions {
     pub(crate) file: Option<PathBuf>,
     /// Another place for the admin socket.
     pub(crate) admin_socket: Option<PathBuf>,
+    /// Reload when the configuration's files have changed.
+    pub(crate) watch: bool,
     /// Say less: what is said is said by somebody else.
     pub(crate) quiet: bool,
 }
@@ -93,8 +96,9 @@ pub(crate) async fn start(
         announce(&shared, &settings, &admin);
     }
     let webhooks = Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in);
-    let looked_after = shared.fleet().plan();
+    let (looked_after, bound) = (shared.fleet().plan(), shared.fleet().bound());
     let rounds = Rounds::start();
+    let files = options.watch.then(|| Files::new(shared.files()));
     Ok((
         Control {
             shared,
@@ -102,9 +106,11 @@ pub(crate) async fn start(
             notices,
             watch,
             rounds,
+            files,
             webhooks,
             limits: AdaptiveLimits::default(),
             looked_after,
+            bound,
             signals,
         },
         admin,
@@ -239,7 +245,7 @@ fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle)
 }
 
 /// What the kernel said, and what to do about it.
-fn explain(error: &StartError) -> String {
+pub(super) fn explain(error: &StartError) -> String {
     let code = error.source.raw_os_error().map(Errno::from_raw_os_error);
     let help = match code {
         Some(Errno::ADDRINUSE) => "another program listens there; stop it, or choose another address",

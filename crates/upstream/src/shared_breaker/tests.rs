@@ -1,5 +1,5 @@
 use super::*;
-use crate::standing::Bell;
+use crate::service_standing::Bell;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 

@@ -9,7 +9,7 @@ use crate::members::{Names, ServiceState};
 use crate::policy::AdaptivePolicy;
 use crate::rosters::{Roster, Rosters};
 use crate::service::{Address, Endpoint, EndpointLimits, Mode, PoolPolicy, Service, ServiceLimits};
-use crate::standing;
+use crate::service_standing;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -69,7 +69,7 @@ impl World {
             seen: RefCell::default(),
         });
         let plans = vec![VecDeque::new(); workers];
-        let (rosters, taken) = (Rosters::new(workers, standing::Bell::default()), HashMap::new());
+        let (rosters, taken) = (Rosters::new(workers, service_standing::Bell::default()), HashMap::new());
         let (tasks, adaptive) = (Vec::new(), HashMap::new());
         let mut world = Self { random, scene, tasks, next: 0, service, rosters, plans, taken, adaptive };
         world.adopt();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::service_standing::Bell;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
 

@@ -241,6 +241,14 @@ impl Control for Sample {
         Ok(Changed { version: state.version, before, endpoint, gone: drain.is_zero() })
     }
 
+    fn requests(&self, filter: RequestFilter) -> Recalling {
+        let answer = match filter.route.as_deref() {
+            Some("stuck") => Err(Refusal::Unavailable("a worker does not answer".into())),
+            _ => Ok(Requests { keep: 1000, slow_ms: 1000, complete_since: None, requests: Vec::new() }),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+
     fn set_weights(
         &self,
         route: &str,

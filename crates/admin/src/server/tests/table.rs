@@ -11,7 +11,8 @@ use crate::operations::{OPERATIONS, is_on_metrics_listener};
 
 /// The path with something in the place of each parameter.
 fn sample_path(operation: &Operation) -> String {
-    operation.path.replace("{service}", "checkout").replace("{id}", "x").replace("{route}", "x")
+    let path = operation.path.replace("requests/{id}", "requests/01923456-789a-7000-8000-000000000000");
+    path.replace("{service}", "checkout").replace("{id}", "x").replace("{route}", "x")
 }
 
 fn is_unknown(answer: &Raw) -> bool {

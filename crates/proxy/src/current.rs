@@ -1,0 +1,95 @@
+//! What is in force, as the control thread makes it ready for the workers.
+//!
+//! A reload must not hold up exchanges, so all that can be made once is made here, on the control thread: the
+//! meters and gates of every route, and where a service is found by its name. A worker then takes over what is
+//! the same by its pointer. What is large (tables, lists) is freed here too: [`Living`] keeps everything that has
+//! been in force until no worker holds it any more, so that the last pointer is never dropped by a worker.
+
+use crate::listeners::OpenListener;
+use crate::plan::{Plan, Route};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thalweg_observe::{Registry, RouteMeters};
+use thalweg_upstream::{Gate, Gates, Names, Roster};
+
+/// What is in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Current {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) names: Arc<Names>,
+    /// Of the plan's services, in their order.
+    pub(crate) rosters: Vec<Arc<Roster>>,
+    /// In the order of the plan.
+    pub(crate) listeners: Arc<[OpenListener]>,
+    /// In the order of the plan.
+    pub(crate) routes: Arc<[Arc<SharedRoute>]>,
+    /// Positions of the plan's services.
+    pub(crate) services: Arc<HashMap<Arc<str>, u32>>,
+}
+
+impl Current {
+    /// A plan with what belongs to it. Its bounds have been adopted by `gates`.
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        (names, rosters): (Arc<Names>, Vec<Arc<Roster>>),
+        listeners: Arc<[OpenListener]>,
+        (registry, gates): (&Registry, &Gates),
+    ) -> Self {
+        let workers = registry.workers().len();
+        let routes = plan.routes.iter().map(|route| {
+            let meters = (0..workers).map(|worker| registry.route(worker, &route.name)).collect();
+            let bound = route.limits.max_in_flight.and_then(|_| gates.route(&route.name));
+            let gate = bound.map(|entrance| entrance.gate().clone());
+            Arc::new(SharedRoute { route: route.clone(), meters, gate })
+        });
+        let positions = (0..).zip(&plan.services).map(|(at, service)| (service.name.clone(), at));
+        Self {
+            routes: routes.collect(),
+            services: Arc::new(positions.collect()),
+            plan,
+            names,
+            rosters,
+            listeners,
+        }
+    }
+
+    /// The position of the service with this name.
+    pub(crate) fn position(&self, service: &str) -> Option<usize> {
+        self.services.get(service).map(|at| *at as usize)
+    }
+}
+
+/// A route with what all workers share of it. Exchanges hold it, not the plan: it is small.
+#[derive(Debug)]
+pub(crate) struct SharedRoute {
+    pub(crate) route: Route,
+    /// By worker.
+    pub(crate) meters: Vec<Arc<RouteMeters>>,
+    /// Where it has a bound.
+    pub(crate) gate: Option<Arc<Gate>>,
+}
+
+/// All that is or was in force and may still be in use.
+#[derive(Debug, Default)]
+pub(crate) struct Living(Mutex<Vec<Arc<Current>>>);
+
+impl Living {
+    /// Something takes over.
+    pub(crate) fn add(&self, current: &Arc<Current>) {
+        self.lock().push(current.clone());
+    }
+
+    /// Frees what nobody else holds, and counts the plans that are left. Not to be called by a worker.
+    pub(crate) fn prune(&self) -> usize {
+        let all = std::mem::take(&mut *self.lock());
+        let (held, free): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| Arc::strong_count(one) > 1);
+        let plans: HashSet<_> = held.iter().map(|one| Arc::as_ptr(&one.plan)).collect();
+        self.lock().extend(held);
+        drop(free);
+        plans.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Current>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,90 @@
+//! What was decided about each exchange: remembered for a while by the worker that served it, told when it is asked for.
+//!
+//! `record.rs` adds an entry for every exchange; the admin thread asks through [`Fleet::recall`](crate::Fleet::recall),
+//! and each worker answers between two turns. So the entries of a worker have one writer and one reader, which are the
+//! same thread: no lock and no atomic step. An entry names objects of the configuration as they were called then
+//! (`labels.rs`), keeps no plan alive, and allocates nothing where nothing went wrong. How long it is kept: `memory.rs`.
+
+mod decision;
+mod entry;
+mod labels;
+mod memory;
+
+pub use decision::{Decision, DecisionAttempt, Inquiry, Notable, Recalled};
+
+pub(crate) use decision::Question;
+pub(crate) use labels::{Label, ServiceLabels};
+
+use crate::exchange::{Client, Exchange};
+use crate::plan::RequestsPolicy;
+use crate::worker::Worker;
+use entry::{Around, Entry};
+use memory::Memory;
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// What one worker remembers.
+#[derive(Debug)]
+pub(crate) struct Decisions {
+    policy: Cell<RequestsPolicy>,
+    memory: RefCell<Memory>,
+}
+
+impl Decisions {
+    /// Nothing yet.
+    pub(crate) fn new(policy: RequestsPolicy) -> Self {
+        let mut memory = Memory::default();
+        memory.resize(policy.keep);
+        Self { policy: Cell::new(policy), memory: RefCell::new(memory) }
+    }
+
+    /// Another policy holds from now on; what is more than it allows is forgotten.
+    pub(crate) fn adopt(&self, policy: RequestsPolicy) {
+        self.policy.set(policy);
+        self.memory.borrow_mut().resize(policy.keep);
+    }
+
+    /// Remembers an exchange that took `total`.
+    pub(crate) fn note(&self, worker: &Worker, client: &Client, x: &Exchange, total: Duration) {
+        let policy = self.policy.get();
+        if policy.keep > 0 {
+            let entry = Entry::of(client, x, Around::of(worker, x, total), policy);
+            self.memory.borrow_mut().add(entry);
+        }
+    }
+}
+
+impl Around {
+    fn of(worker: &Worker, x: &Exchange, total: Duration) -> Self {
+        let has_queries = worker.log.borrow().is_some();
+        Self { began_us: worker.unix_us(x.started), total, has_queries }
+    }
+}
+
+impl Worker {
+    /// Answers what is asked of all workers.
+    pub(crate) fn recall(&self, question: &Question) {
+        let inquiry = &question.inquiry;
+        let mut open = Vec::new();
+        if let Some(id) = inquiry.id {
+            self.tunnels.look(|client, x| {
+                if x.id.is_some_and(|own| own.as_bytes().eq_ignore_ascii_case(id.as_bytes())) {
+                    let total = x.age(self.reactor.now());
+                    let entry = Entry::of(client, x, Around::of(self, x, total), self.decisions.policy.get());
+                    open.extend(entry.is_asked_for(inquiry).then(|| entry.tell(self.id, true)));
+                }
+            });
+        }
+        let memory = self.decisions.memory.borrow();
+        let found = memory.find(inquiry.limit, |entry| entry.is_asked_for(inquiry));
+        let past = found.into_iter().map(|entry| entry.tell(self.id, false));
+        let decisions = open.into_iter().chain(past).take(inquiry.limit).collect();
+        let since = memory.complete_since().map(|oldest| Duration::from_micros(oldest.ended_us()));
+        let complete_since = since.map(|since| UNIX_EPOCH + since);
+        // There is room for an answer of every worker; who asked may have given up.
+        let _ = question.answers.try_send(Recalled { decisions, complete_since });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! A listener on one worker: where its connections are counted, and which plan holds for them.
+//!
+//! `doors.rs` makes a door for each listener when a plan arrives; every client connection holds its own. While the
+//! listener is in the plan, the worker's plan holds. When it is gone, those who have just been accepted are still
+//! served by the last plan that had it, for a moment ([`Door::forget`]); then by the present one, as coming from no
+//! listener that a route could name.
+
+use crate::clients::Prefix;
+use crate::decisions::Label;
+use crate::listeners::ListenerState;
+use crate::load::Loads;
+use crate::view::PlanView;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use thalweg_observe::ListenerMeters;
+
+/// The position of a listener that no plan has.
+const NOWHERE: u16 = u16::MAX;
+
+/// A listener on one worker.
+#[derive(Debug)]
+pub(crate) struct Door {
+    loads: Arc<Loads>,
+    worker: usize,
+    pub(crate) state: Arc<ListenerState>,
+    pub(crate) meters: Arc<ListenerMeters>,
+    /// What it is called in decision records.
+    pub(crate) label: Label,
+    /// Its position in the plan that holds for it.
+    position: Cell<u16>,
+    /// Its connections at the same time.
+    most: Cell<Option<usize>>,
+    is_leaving: Cell<bool>,
+    last: RefCell<Option<Rc<PlanView>>>,
+}
+
+impl Door {
+    /// A door that no plan has; [`Self::hold`] gives it its place in one.
+    pub(crate) fn new(loads: &Arc<Loads>, worker: usize, state: &Arc<ListenerState>) -> Rc<Self> {
+        Rc::new(Self {
+            loads: loads.clone(),
+            worker,
+            meters: state.meters.get(worker).cloned().unwrap_or_default(),
+            label: Rc::new(state.name.clone()),
+            state: state.clone(),
+            position: Cell::new(NOWHERE),
+            most: Cell::new(None),
+            is_leaving: Cell::new(true),
+            last: RefCell::default(),
+        })
+    }
+
+    /// The worker's plan has the listener, at this position.
+    pub(crate) fn hold(&self, position: u16, most: Option<usize>) {
+        self.position.set(position);
+        self.most.set(most);
+        self.is_leaving.set(false);
+    }
+
+    /// The listener is gone from the plan; this is the last one that had it.
+    pub(crate) fn leave(&self, last: Rc<PlanView>) {
+        self.is_leaving.set(true);
+        self.last.replace(Some(last));
+    }
+
+    /// Lets go of the last plan: nobody is owed it any more.
+    pub(crate) fn forget(&self) {
+        self.position.set(NOWHERE);
+        self.last.take();
+    }
+
+    /// The plan that holds for its connections in place of the worker's.
+    pub(crate) fn last(&self) -> Option<Rc<PlanView>> {
+        if !self.is_leaving.get() {
+            return None;
+        }
+        self.last.borrow().clone()
+    }
+
+    /// Its position in the plan that holds for it; of no listener when there is none.
+    pub(crate) fn position(&self) -> u16 {
+        self.position.get()
+    }
+
+    /// Whether its connections are closed after the exchange that is under way.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.get()
+    }
+
+    /// Its connections at the same time; `None`: no bound.
+    pub(crate) fn most(&self) -> Option<usize> {
+        self.most.get()
+    }
+
+    /// Whether it has as many connections as it may.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.state.is_crowded(self.most.get())
+    }
+}
+
+/// A place for a client connection, counted while it is taken. Two pointers: every connection has one.
+#[derive(Debug)]
+pub(crate) struct Place {
+    door: Rc<Door>,
+    /// The client among whose connections it is counted, where these have a bound.
+    client: Option<Box<Prefix>>,
+}
+
+impl Place {
+    /// The place of a connection that has been counted for its worker, listener and client.
+    pub(crate) fn new(door: Rc<Door>, client: Option<Box<Prefix>>) -> Self {
+        door.meters.connections.add(1);
+        door.meters.active.add(1);
+        Self { door, client }
+    }
+
+    /// Where it came in.
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Door { loads, worker, state, .. } = &*self.door;
+        loads.leave(*worker, state, self.client.take().map(|client| *client));
+        self.door.meters.active.sub(1);
+    }
+}

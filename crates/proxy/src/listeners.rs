@@ -1,0 +1,238 @@
+//! Listeners and their sockets, as all workers share them.
+//!
+//! A listener is known by its name and its address: while both stay, so do its sockets and its number, whatever
+//! else a reload changes. Sockets belong to an address: when another name takes an address over, it takes the
+//! sockets along, and no connection is lost in between. The control thread binds sockets, one for each worker,
+//! and each worker takes its own when the plan reaches it (`doors.rs`).
+
+use crate::fleet::StartError;
+use crate::plan::{ListenAddress, Listener};
+use rustix::fd::OwnedFd;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use thalweg_net::connect::Manner;
+use thalweg_net::listen;
+use thalweg_observe::{ListenerMeters, Registry};
+
+/// The number of a listener. Never used again, so that it can be trusted on connections of any age.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct ListenerId(pub(crate) u32);
+
+/// A listener while it runs, and until its last connection has ended.
+#[derive(Debug)]
+pub(crate) struct ListenerState {
+    pub(crate) id: ListenerId,
+    pub(crate) name: Arc<str>,
+    /// Client connections open.
+    pub(crate) open: AtomicUsize,
+    /// By worker.
+    pub(crate) meters: Vec<Arc<ListenerMeters>>,
+}
+
+impl ListenerState {
+    /// A listener without connections.
+    pub(crate) fn new(id: ListenerId, name: &Arc<str>, registry: &Registry) -> Arc<Self> {
+        let meters = (0..registry.workers().len()).map(|worker| registry.listener(worker, name)).collect();
+        Arc::new(Self { id, name: name.clone(), open: AtomicUsize::new(0), meters })
+    }
+
+    /// Counts a connection, unless there are `most` already.
+    pub(crate) fn take_place(&self, most: Option<usize>) -> bool {
+        let before = self.open.fetch_add(1, Relaxed);
+        let has_room = most.is_none_or(|most| before < most);
+        if !has_room {
+            self.leave_place();
+        }
+        has_room
+    }
+
+    /// A connection that was counted has closed.
+    pub(crate) fn leave_place(&self) {
+        self.open.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether there are as many connections as may be.
+    pub(crate) fn is_crowded(&self, most: Option<usize>) -> bool {
+        most.is_some_and(|most| self.open.load(Relaxed) >= most)
+    }
+}
+
+/// A listener of a plan with its sockets.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenListener {
+    pub(crate) state: Arc<ListenerState>,
+    pub(crate) sockets: Arc<Sockets>,
+}
+
+/// The listening sockets of one address. They are open while a worker or a plan holds this.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    /// As written.
+    pub(crate) address: ListenAddress,
+    /// With the port that the kernel has chosen, where it has.
+    pub(crate) bound: String,
+    /// Where it is bound, unless to a path.
+    tcp: Option<SocketAddr>,
+    /// Device and number of the socket's file.
+    file: Option<(u64, u64)>,
+    /// By worker, until that has taken its own.
+    waiting: Mutex<Vec<Option<OwnedFd>>>,
+}
+
+impl Sockets {
+    /// All workers wait on one socket: wake one of them, not all.
+    pub(crate) fn are_one(&self) -> bool {
+        self.tcp.is_none()
+    }
+
+    /// The socket of a worker, at the first call.
+    pub(crate) fn take(&self, worker: usize) -> Option<OwnedFd> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(worker)?.take()
+    }
+
+    /// Removes the socket's file, if there is one and it is still this socket's.
+    pub(crate) fn remove_file(&self) {
+        if let ListenAddress::Unix(path) = &self.address
+            && self.file.is_some()
+            && identity(path) == self.file
+        {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Whether sockets of this address could not be bound beside these without sharing the port.
+    fn are_in_the_way_of(&self, address: &ListenAddress) -> bool {
+        let (Some(ours), ListenAddress::Tcp { address, .. }) = (self.tcp, address) else { return false };
+        let is_any = |ip: IpAddr| ip.is_unspecified();
+        ours.port() == address.port()
+            && (ours.ip() == address.ip() || is_any(ours.ip()) || is_any(address.ip()))
+    }
+}
+
+/// The sockets that this process has opened, and how it opens more.
+#[derive(Debug)]
+pub(crate) struct Binder {
+    workers: usize,
+    /// What the budget says of the buffers of connections.
+    buffers: Option<u32>,
+    opened: Mutex<Vec<Weak<Sockets>>>,
+    last_id: AtomicU32,
+}
+
+impl Binder {
+    /// Nothing is open yet.
+    pub(crate) fn new(workers: usize, buffers: Option<u32>) -> Self {
+        Self { workers, buffers, opened: Mutex::default(), last_id: AtomicU32::new(0) }
+    }
+
+    /// A number that no listener has had.
+    pub(crate) fn next_id(&self) -> ListenerId {
+        ListenerId(self.last_id.fetch_add(1, Relaxed) + 1)
+    }
+
+    /// Finds sockets for all listeners, in their order: those that `kept` has for one, or else new ones.
+    ///
+    /// # Errors
+    /// When an address cannot be bound; nothing is left open then.
+    pub(crate) fn open(
+        &self,
+        listeners: &[Listener],
+        silence: std::time::Duration,
+        kept: impl Fn(&Listener) -> Option<Arc<Sockets>>,
+    ) -> Result<Vec<Arc<Sockets>>, StartError> {
+        let manner = Manner { silence, narrow: false, buffers: self.buffers };
+        let (mut all, mut new) = (Vec::with_capacity(listeners.len()), Vec::new());
+        for listener in listeners {
+            if let Some(sockets) = kept(listener) {
+                all.push(sockets);
+                continue;
+            }
+            match self.bind(listener, manner) {
+                Ok(sockets) => {
+                    new.push(Arc::downgrade(&sockets));
+                    all.push(sockets);
+                }
+                Err(source) => {
+                    new.iter().filter_map(Weak::upgrade).for_each(|sockets| sockets.remove_file());
+                    let address = listener.address.to_string();
+                    return Err(StartError { listener: Some(listener.name.clone()), address, source });
+                }
+            }
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|sockets| sockets.strong_count() > 0);
+        opened.extend(new);
+        Ok(all)
+    }
+
+    fn bind(&self, listener: &Listener, manner: Manner) -> io::Result<Arc<Sockets>> {
+        let address = listener.address.clone();
+        let (bound, tcp, file, fds) = match &address {
+            ListenAddress::Tcp { address: wanted, dual_stack } => {
+                let options = listen::Options {
+                    count: self.workers,
+                    manner,
+                    defer: listener.defer_accept,
+                    // Sockets of ours that still have the port are about to be closed.
+                    beside_ours: self.has_in_the_way(&address),
+                };
+                let (bound, fds) = bind_tcp(*wanted, *dual_stack, options)?;
+                (bound.to_string(), Some(bound), None, fds)
+            }
+            ListenAddress::Unix(path) => {
+                let fds = listen::unix(path, self.workers)?;
+                (address.to_string(), None, identity(path), fds)
+            }
+        };
+        let waiting = Mutex::new(fds.into_iter().map(Some).collect());
+        Ok(Arc::new(Sockets { address, bound, tcp, file, waiting }))
+    }
+
+    fn has_in_the_way(&self, address: &ListenAddress) -> bool {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.iter().filter_map(Weak::upgrade).any(|sockets| sockets.are_in_the_way_of(address))
+    }
+}
+
+/// Device and number of a file.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// `:8080` means every address; where the kernel has no IPv6, every IPv4 address.
+fn bind_tcp(
+    address: SocketAddr,
+    dual_stack: bool,
+    options: listen::Options,
+) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    match listen::tcp(address, dual_stack, options) {
+        Err(error) if dual_stack && is_no_ipv6(&error) => {
+            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, options)
+        }
+        other => other,
+    }
+}
+
+fn is_no_ipv6(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_has_as_many_connections_as_it_may() {
+        let listener = ListenerState::new(ListenerId(1), &"web".into(), &Registry::new(1));
+        assert!(listener.take_place(Some(1)) && listener.is_crowded(Some(1)));
+        assert!(!listener.take_place(Some(1)));
+        assert!(listener.take_place(None) && !listener.is_crowded(None));
+        assert_eq!(listener.open.load(Relaxed), 2, "who was refused is not counted");
+    }
+}
