@@ -37,6 +37,7 @@ mod splice;
 mod streaming;
 mod syscalls;
 mod tunnels;
+mod undo;
 mod websocket;
 
 use std::env;

@@ -69,6 +69,10 @@ impl Filter for Wasteful {
         "wasteful"
     }
 
+    fn argument(&self) -> String {
+        String::new()
+    }
+
     fn on_request(&self, edit: &mut RequestEdit<'_>) -> Result<(), Fault> {
         drop(std::hint::black_box(edit.path.clone()));
         Ok(())

@@ -30,6 +30,10 @@ impl Filter for Enlist {
         "enlist"
     }
 
+    fn argument(&self) -> String {
+        String::new()
+    }
+
     fn on_request(&self, _: &mut RequestEdit<'_>) -> Result<(), Fault> {
         self.0.enlist();
         Ok(())

@@ -27,6 +27,10 @@ impl Filter for Boom {
         "boom"
     }
 
+    fn argument(&self) -> String {
+        String::new()
+    }
+
     fn on_request(&self, edit: &mut RequestEdit<'_>) -> Result<(), Fault> {
         assert!(edit.path != b"/boom", "{WORDS}");
         Ok(())

@@ -72,7 +72,9 @@ pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let parsed = serde_path_to_error::deserialize(&mut parser);
     let error = match parsed {
         Ok(value) => match parser.end() {
-            Ok(()) => return Ok(value),
+            // A list would be read as an object whose members stand in order.
+            Ok(()) if bytes.trim_ascii_start().starts_with(b"{") => return Ok(value),
+            Ok(()) => return Err(Problem::new(StatusCode::BAD_REQUEST, "the body must be an object")),
             Err(error) => return Err(broken(&error)),
         },
         Err(error) => error,
@@ -166,6 +168,17 @@ pub(crate) enum WantedStateSpec {
     Draining,
     /// Nothing new, whatever health says.
     Maintenance,
+}
+
+/// The body of `POST /api/v1/rollback`.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[schemars(rename = "Rollback", transform = without_defaults)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RollbackSpec {
+    /// Number of an entry of the history; default: the newest one before the present that was not taken back.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "u64")]
+    pub(crate) to: Option<u64>,
 }
 
 /// `null` is what serde starts from, but it is no value of these members.

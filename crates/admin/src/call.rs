@@ -104,21 +104,42 @@ impl std::error::Error for CallError {
     }
 }
 
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// Path and query; begins with `/`.
+    pub path: &'a str,
+    /// Further fields of the head; those of the connection, the token and the length are added.
+    pub fields: &'a [(&'a str, &'a str)],
+    /// The body.
+    pub body: &'a [u8],
+}
+
 /// Sends one request without a body and waits for its answer. `path` begins with `/`.
 ///
 /// # Errors
-/// Nobody listens, or what came back is not an HTTP answer, is too large, or broke off.
+/// As for [`call_with`].
 pub fn call(target: &Target, token: Option<&Token>, method: &str, path: &str) -> Result<Answer, CallError> {
+    call_with(target, token, Call { method, path, fields: &[], body: &[] })
+}
+
+/// Sends one request and waits for its answer.
+///
+/// # Errors
+/// Nobody listens, or what came back is not an HTTP answer, is too large, or broke off.
+pub fn call_with(target: &Target, token: Option<&Token>, call: Call<'_>) -> Result<Answer, CallError> {
     let result = match target {
         Target::Socket(socket) => UnixStream::connect(socket).and_then(|stream| {
             stream.set_read_timeout(Some(CALL_TIME))?;
             stream.set_write_timeout(Some(CALL_TIME))?;
-            exchange(stream, &head("localhost", token, method, path)?)
+            exchange(stream, &head("localhost", token, call)?, call.body)
         }),
         Target::Tcp(authority) => connect(authority).and_then(|stream| {
             stream.set_read_timeout(Some(CALL_TIME))?;
             stream.set_write_timeout(Some(CALL_TIME))?;
-            exchange(stream, &head(authority, token, method, path)?)
+            exchange(stream, &head(authority, token, call)?, call.body)
         }),
     };
     result.map_err(|source| CallError { target: target.clone(), source })
@@ -136,7 +157,8 @@ fn connect(authority: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn head(host: &str, token: Option<&Token>, method: &str, path: &str) -> io::Result<String> {
+fn head(host: &str, token: Option<&Token>, call: Call<'_>) -> io::Result<String> {
+    let Call { method, path, fields, body } = call;
     let graphic = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     if !graphic(method) || !graphic(path) || !path.starts_with('/') {
         return Err(invalid("the request cannot be written as HTTP"));
@@ -145,17 +167,29 @@ fn head(host: &str, token: Option<&Token>, method: &str, path: &str) -> io::Resu
     if let Some(token) = token {
         head.push_str(&format!("Authorization: Bearer {}\r\n", token.reveal()));
     }
+    for (name, value) in fields {
+        if !graphic(name) || value.chars().any(char::is_control) {
+            return Err(invalid("a field cannot be written as HTTP"));
+        }
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
     if !matches!(method, "GET" | "HEAD" | "DELETE") {
-        head.push_str("Content-Length: 0\r\n");
+        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     head.push_str("\r\n");
     Ok(head)
 }
 
-fn exchange(mut stream: impl Read + Write, head: &str) -> io::Result<Answer> {
+fn exchange(mut stream: impl Read + Write, head: &str, body: &[u8]) -> io::Result<Answer> {
     stream.write_all(head.as_bytes())?;
+    // Who refuses a body may answer and close before it is there whole.
+    let sent = stream.write_all(body);
     let mut bytes = Vec::new();
-    stream.take(ANSWER + 1).read_to_end(&mut bytes)?;
+    let read = stream.take(ANSWER + 1).read_to_end(&mut bytes);
+    if bytes.is_empty() {
+        sent?;
+    }
+    read?;
     if bytes.len() as u64 > ANSWER {
         return Err(invalid("the answer is too large"));
     }
@@ -272,8 +306,15 @@ mod tests {
 
     #[test]
     fn does_not_send_what_would_be_another_request() {
-        assert!(head("h", None, "GET", "/a b").is_err());
-        assert!(head("h", None, "GET", "/\r\nX: y").is_err());
-        assert!(head("h", None, "G T", "/").is_err() && head("h", None, "GET", "a").is_err());
+        let head = |method, path, fields: &[(&str, &str)]| {
+            head("h", None, Call { method, path, fields, body: b"four" })
+        };
+        assert!(head("GET", "/a b", &[]).is_err());
+        assert!(head("GET", "/\r\nX: y", &[]).is_err());
+        assert!(head("G T", "/", &[]).is_err() && head("GET", "a", &[]).is_err());
+        assert!(
+            head("PUT", "/", &[("a", "b\r\nc: d")]).is_err() && head("PUT", "/", &[("a b", "")]).is_err()
+        );
+        assert!(head("PUT", "/", &[("a", "b c")]).unwrap().contains("\r\na: b c\r\nContent-Length: 4\r\n"));
     }
 }

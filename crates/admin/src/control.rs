@@ -3,7 +3,9 @@
 //! The binary implements [`Control`]; handlers call it on the admin thread. Invariant: no method
 //! waits for a worker, and none waits for long.
 
+pub mod change;
 pub mod configuration;
+pub mod history;
 pub mod refusal;
 pub mod requests;
 pub mod service;
@@ -16,7 +18,13 @@ use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 
 use crate::events::Events;
 
-pub use configuration::{ConfigDocument, ConfigFormat, ConfigOutcome, Mistake, ReplaceOptions};
+pub use change::{ChangeAction, ConfigChange, FieldChange, ListenerChange, RuntimeChange};
+pub use configuration::{
+    ConfigDocument, ConfigFormat, ConfigOutcome, Mistake, ReloadOptions, ReplaceOptions, RollbackOptions,
+};
+pub use history::{
+    Author, ConfigOrigin, History, HistoryEntry, HistoryState, Via, WatchOptions, WatchState, WatchStatus,
+};
 pub use refusal::{Expected, Refusal};
 pub use requests::{AttemptRecord, FilterRecord, Recalling, RequestFilter, RequestRecord, Requests};
 pub use service::{
@@ -140,7 +148,27 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     /// Mistakes, or there is no file.
-    fn reload(&self) -> Result<ConfigOutcome, Refusal>;
+    fn reload(&self, options: ReloadOptions) -> Result<ConfigOutcome, Refusal>;
+
+    /// What a reload would change.
+    ///
+    /// # Errors
+    /// Mistakes, or there is no file.
+    fn plan(&self) -> Result<ConfigOutcome, Refusal>;
+
+    /// Configurations that have run.
+    fn history(&self) -> History;
+
+    /// Brings an earlier configuration back.
+    ///
+    /// # Errors
+    /// There is none, it cannot take over any more, keys that may not arrive this way, or another configuration
+    /// than expected.
+    fn rollback(
+        &self,
+        expected: &Expected<String>,
+        options: RollbackOptions,
+    ) -> Result<ConfigOutcome, Refusal>;
 }
 
 /// The answer to `GET /api/v1/status`.

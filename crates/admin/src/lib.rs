@@ -33,13 +33,15 @@ mod problem;
 mod query;
 mod routes;
 
-pub use call::{Answer, CallError, Target, call};
+pub use call::{Answer, Call, CallError, Target, call, call_with};
 pub use control::{
-    AttemptRecord, Changed, ConfigDocument, ConfigFormat, ConfigOutcome, ConnectionStatus, Control,
-    DescriptorStatus, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, FilterRecord,
-    ListenerStatus, Mistake, NewEndpoint, Recalling, Refusal, ReplaceOptions, RequestFilter, RequestRecord,
-    Requests, Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary,
-    State, Status, WantedState,
+    AttemptRecord, Author, ChangeAction, Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin,
+    ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange, EndpointSource,
+    EndpointState, EndpointStatus, Expected, FieldChange, FilterRecord, History, HistoryEntry, HistoryState,
+    ListenerChange, ListenerStatus, Mistake, NewEndpoint, Recalling, Refusal, ReloadOptions, ReplaceOptions,
+    RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions, RouteStatus, RouteTarget,
+    RuntimeChange, ServiceState, ServiceStatus, Services, ServicesSummary, State, Status, Via, WantedState,
+    WatchOptions, WatchState, WatchStatus,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

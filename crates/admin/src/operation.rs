@@ -17,7 +17,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::audit::{AuditLog, Change};
-use crate::control::{Control, Expected, Refusal};
+use crate::control::{Author, Control, Expected, Refusal, Via};
+use crate::gate::{Caller, Peer};
 use crate::precondition::Tags;
 use crate::problem::Problem;
 use crate::query::{Parameter, Query};
@@ -164,6 +165,15 @@ impl Asked {
     /// The configurations that the client expects.
     pub(crate) fn expected_config(&self) -> Expected<String> {
         self.if_match.as_ref().map_or(Expected::Any, |tags| tags.expected(|tag| Some(tag.to_owned())))
+    }
+
+    /// Who asks.
+    pub(crate) fn author(&self) -> Author {
+        match self.parts.extensions.get::<Caller>().map_or(Peer::Unknown, |caller| caller.peer) {
+            Peer::Unix { uid } => Author { via: Via::Socket, uid, peer: None },
+            Peer::Tcp(address) => Author { via: Via::Token, uid: None, peer: Some(address.to_string()) },
+            Peer::Unknown => Author { via: Via::Token, uid: None, peer: None },
+        }
     }
 
     /// A refusal as a problem document.

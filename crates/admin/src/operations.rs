@@ -7,9 +7,10 @@ use axum::http::Method;
 
 use crate::answers::{audit, config, explain, process, requests, services};
 use crate::audit::READ;
-use crate::body::{EndpointChangeSpec, NewEndpointSpec, WeightsSpec};
+use crate::body::{EndpointChangeSpec, NewEndpointSpec, RollbackSpec, WeightsSpec};
 use crate::control::{
-    ConfigDocument, ConfigOutcome, EndpointStatus, Requests, RouteStatus, ServiceStatus, Services, Status,
+    ConfigDocument, ConfigOutcome, EndpointStatus, History, Requests, RouteStatus, ServiceStatus, Services,
+    Status, WatchOptions,
 };
 use crate::events;
 use crate::operation::{Access, Answer, Content, Handler, Operation, Precondition, json_of};
@@ -51,6 +52,27 @@ const EXPLANATION: Content = Content {
 };
 const ANY_JSON: Content =
     Content { types: &["application/json"], schema: |_| schemars::json_schema!({ "type": "object" }) };
+
+const WATCH: Parameter = Parameter {
+    name: "watch",
+    about: "Watch the routes for this time, at most 1h, and take the configuration back when one of them gets worse. Default: no watch.",
+    kind: Kind::Duration(WatchOptions::TIME_MAX),
+};
+const MAX_ERRORS: Parameter = Parameter {
+    name: "max_errors",
+    about: "With `watch`: most that the share of answers from 500 on may grow, in points of percent, 1-100. Default 5.",
+    kind: Kind::Count(100),
+};
+const MAX_P99: Parameter = Parameter {
+    name: "max_p99",
+    about: "With `watch`: most that the p99 may grow to, in percent of what it was, 101-10000. Default 200.",
+    kind: Kind::Count(10_000),
+};
+const MIN_REQUESTS: Parameter = Parameter {
+    name: "min_requests",
+    about: "With `watch`: requests of a route before it is judged, at most 1000000. Default 20.",
+    kind: Kind::Count(1_000_000),
+};
 
 /// What most rows share.
 const PLAIN: Operation = Operation {
@@ -229,6 +251,10 @@ pub(crate) static OPERATIONS: &[Operation] = &[
                 about: "Run it without writing the file. Default false.",
                 kind: Kind::Flag,
             },
+            WATCH,
+            MAX_ERRORS,
+            MAX_P99,
+            MIN_REQUESTS,
         ],
         precondition: Precondition::Required,
         body: Some(CONFIG),
@@ -243,9 +269,40 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         path: "/api/v1/reload",
         summary: "Reads the configuration again, as on HUP.",
         access: Access::Write,
+        query: &[WATCH, MAX_ERRORS, MAX_P99, MIN_REQUESTS],
         answers: &[tagged(200, "What changes.", json_of::<ConfigOutcome>())],
         refusals: &[400, 409],
         handler: Handler::Now(config::reload),
+        ..PLAIN
+    },
+    Operation {
+        id: "plan",
+        path: "/api/v1/plan",
+        summary: "What a reload would change.",
+        answers: &[answer(200, "The plan.", json_of::<ConfigOutcome>())],
+        refusals: &[400, 409],
+        handler: Handler::Now(config::plan),
+        ..PLAIN
+    },
+    Operation {
+        id: "history",
+        path: "/api/v1/history",
+        summary: "Configurations that have run, newest first, without their texts.",
+        answers: &[answer(200, "The history.", json_of::<History>())],
+        handler: Handler::Now(config::history),
+        ..PLAIN
+    },
+    Operation {
+        id: "rollback",
+        method: Method::POST,
+        path: "/api/v1/rollback",
+        summary: "Brings an earlier configuration back, and the file with it where it can be written.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        body: Some(json_of::<RollbackSpec>()),
+        answers: &[tagged(200, "What changes.", json_of::<ConfigOutcome>())],
+        refusals: &[404, 409],
+        handler: Handler::Now(config::rollback),
         ..PLAIN
     },
     Operation {

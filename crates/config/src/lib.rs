@@ -23,6 +23,9 @@ mod compile;
 
 mod lint;
 
+// What is done with the result.
+pub mod diff;
+
 // What they share and what they make.
 pub mod diagnose;
 pub mod inputs;
@@ -33,6 +36,7 @@ pub mod settings;
 pub mod source;
 
 pub use diagnose::{Class, Look, Report, SpecError};
+pub use diff::{Change, diff};
 pub use inputs::Inputs;
 pub use lint::WARNINGS;
 pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};

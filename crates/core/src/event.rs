@@ -56,6 +56,10 @@ words! {
             "a service that was unavailable has an endpoint again";
         ReloadFailed "reload_failed"
             "a new configuration was refused; the old one keeps running";
+        ConfigApplied "config_applied"
+            "a configuration took over after a reload, by the admin API, or from the history";
+        ConfigRolledBack "config_rolled_back"
+            "a configuration that was watched did harm, and the one before it took over again";
         CertificateExpiring "certificate_expiring"
             "a certificate will expire soon (reserved: not sent in this version)";
     }

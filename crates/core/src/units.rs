@@ -50,6 +50,33 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_micros(total))
 }
 
+/// A duration as [`parse_duration`] reads it, in the largest units that fit: `1m30s`. Parts below a microsecond are left out.
+pub fn duration_text(duration: Duration) -> String {
+    const UNITS: [(&str, u128); 6] = [
+        ("d", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("m", 60_000_000),
+        ("s", 1_000_000),
+        ("ms", 1_000),
+        ("us", 1),
+    ];
+    let (mut rest, mut text) = (duration.as_micros(), String::new());
+    for (unit, size) in UNITS {
+        if rest >= size {
+            text.push_str(&format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    if text.is_empty() { "0s".into() } else { text }
+}
+
+/// A size as [`parse_size`] reads it, in the largest unit that leaves no rest: `64KiB`.
+pub fn size_text(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = UNITS.iter().find(|(_, size)| bytes >= *size && bytes.is_multiple_of(*size));
+    unit.map_or_else(|| format!("{bytes}B"), |(unit, size)| format!("{}{unit}", bytes / size))
+}
+
 /// Parses a size in bytes: an integer with a unit, `B KB MB GB TB` (powers of 1000) or `KiB MiB GiB TiB` (of 1024).
 ///
 /// # Errors
@@ -126,6 +153,17 @@ fn number_and_unit(text: &str) -> (&str, &str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in ["0s", "1us", "250ms", "1s500ms", "1m30s", "1h", "2d3h4m5s6ms7us"] {
+            assert_eq!(duration_text(parse_duration(text).unwrap()), text);
+        }
+        assert_eq!(duration_text(Duration::from_secs(90)), "1m30s");
+        for text in ["0B", "1B", "1023B", "64KiB", "3MiB", "1025KiB", "2GiB", "5TiB"] {
+            assert_eq!(size_text(parse_size(text).unwrap()), text);
+        }
+    }
 
     #[test]
     fn reads_shares() {

@@ -23,6 +23,10 @@ pub trait Filter: Debug + Send + Sync {
     /// The word in the configuration.
     fn name(&self) -> &'static str;
 
+    /// Its argument on one line, for people: what differs between two configurations is told with it. No
+    /// secret may stand in it.
+    fn argument(&self) -> String;
+
     /// Changes the request or refuses it.
     ///
     /// # Errors

@@ -34,6 +34,13 @@ impl Filter for StripPrefix {
         "strip_prefix"
     }
 
+    fn argument(&self) -> String {
+        match &*self.0 {
+            [] => "/".into(),
+            prefix => String::from_utf8_lossy(prefix).into_owned(),
+        }
+    }
+
     fn on_request(&self, edit: &mut RequestEdit<'_>) -> Result<(), Fault> {
         if self.0.is_empty() {
             return Ok(());

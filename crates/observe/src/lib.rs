@@ -13,6 +13,7 @@ pub mod meter;
 pub mod meters;
 pub mod names;
 pub mod registry;
+pub mod route_totals;
 
 mod exposition;
 mod process;
@@ -35,4 +36,5 @@ pub use meters::{
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::redact_query;
 pub use registry::{Registry, Series};
+pub use route_totals::RouteTotals;
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

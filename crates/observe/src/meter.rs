@@ -97,7 +97,7 @@ impl Histogram {
 }
 
 /// The sum of the histograms of all workers, as read at one moment.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HistogramTotal {
     /// Counts per bucket, not cumulative; the last one has no upper bound.
     pub(crate) buckets: [u64; BOUNDS_US.len() + 1],
@@ -137,6 +137,12 @@ impl Codes {
         let Some(index) = status.checked_sub(FIRST_STATUS).map(usize::from) else { return 0 };
         let class = self.0.get(index / PER_CLASS).and_then(OnceLock::get);
         class.map_or(0, |counts| counts[index % PER_CLASS].value())
+    }
+
+    /// How many exchanges ended with a status of this class, 1–5.
+    pub(crate) fn of_class(&self, class: usize) -> u64 {
+        let counts = class.checked_sub(1).and_then(|class| self.0.get(class)).and_then(OnceLock::get);
+        counts.map_or(0, |counts| counts.iter().map(Counter::value).sum())
     }
 
     /// Calls `each` with every status that was counted and its count.

@@ -225,6 +225,7 @@ pub struct BudgetMeters {
 pub struct ReloadMeters {
     succeeded: AtomicU64,
     failed: AtomicU64,
+    rolled_back: AtomicU64,
     last_success_ms: AtomicU64,
     /// Plans that are in force or that workers have not let go of. Written by whoever asks for the metrics.
     pub plans_alive: Gauge,
@@ -241,15 +242,20 @@ impl ReloadMeters {
         }
     }
 
+    /// Counts a configuration that was taken back by itself.
+    pub fn count_rolled_back(&self) {
+        self.rolled_back.fetch_add(1, Relaxed);
+    }
+
     /// A configuration has taken over, now.
     pub fn note_success(&self) {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.last_success_ms.store(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Those that took over, and those that did not.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.succeeded.load(Relaxed), self.failed.load(Relaxed))
+    /// Those that took over, those that did not, and those that were taken back.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        [&self.succeeded, &self.failed, &self.rolled_back].map(|count| count.load(Relaxed))
     }
 
     /// When a configuration took over last, in seconds since the Unix epoch.

@@ -97,7 +97,7 @@ metrics! {
         "Lines of the access log that were lost: queue_full (the destination is too slow) or write_failed.";
     LOG_ERRORS "thalweg_log_errors_total" Counter [] "Failed writes to the access log and failed reopens.";
     CONFIG_RELOADS "thalweg_config_reloads_total" Counter ["result"]
-        "Configurations that were to take over, by result: ok, or failed (the old one went on).";
+        "Configurations that were to take over, by result: ok, failed (the old one went on), or rolled_back: those of ok that a watch took back.";
     CONFIG_LAST_SUCCESS "thalweg_config_last_success_timestamp_seconds" Gauge []
         "When a configuration took over last, in seconds since the Unix epoch; the start counts.";
     PLANS_ALIVE "thalweg_plans_alive" Gauge []

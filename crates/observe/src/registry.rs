@@ -273,7 +273,7 @@ mod tests {
         held.codes.add(200);
         drop(held);
         assert!(registry.render().contains("thalweg_requests_total{route=\"old\",code=\"200\"} 2\n"));
-        assert!(!registry.render().contains("old"));
+        assert!(!registry.render().contains("\"old\""));
         assert_eq!(registry.route(0, "old").codes.value(200), 0);
     }
 

@@ -115,10 +115,11 @@ impl Registry {
         page.sample(&names::LOG_DROPPED, &["write_failed"], log.lost.value());
         page.single(&names::LOG_ERRORS, log.errors.value());
         let reloads = self.reloads();
-        let (succeeded, failed) = reloads.counts();
+        let [succeeded, failed, rolled_back] = reloads.counts();
         page.head(&names::CONFIG_RELOADS);
         page.sample(&names::CONFIG_RELOADS, &["ok"], succeeded);
         page.sample(&names::CONFIG_RELOADS, &["failed"], failed);
+        page.sample(&names::CONFIG_RELOADS, &["rolled_back"], rolled_back);
         page.single(&names::CONFIG_LAST_SUCCESS, reloads.last_success());
         page.single(&names::PLANS_ALIVE, reloads.plans_alive.value());
         let webhooks = self.webhooks();

@@ -50,6 +50,7 @@ pub use candidates::Candidate;
 pub use conditions::Miss;
 pub use host::HostPattern;
 pub use path::{PathPattern, Pattern, Segment};
+pub use precedence::Rank;
 pub use request::{FieldLookup, NoFields, Query};
 pub use shadow::{Shadow, shadows};
 pub use table::{BuildError, RouteId, RouteMatch, Table};

@@ -8,7 +8,7 @@ use crate::path::PathPattern;
 use crate::table::RouteMatch;
 
 /// The kind of a route's path condition. The order of the variants is the precedence.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum PathKind {
     Exact,
     Prefix,
@@ -19,7 +19,7 @@ pub(crate) enum PathKind {
 }
 
 /// The place of a route; the order of the fields is the order of the rules.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Precedence {
     pub path: PathKind,
     /// Bytes of a prefix, literal segments of a pattern.
@@ -55,5 +55,28 @@ impl Precedence {
             query: Reverse(route.query.len()),
             position,
         }
+    }
+}
+
+/// What decides between routes of one host before their order in the file does. Where two routes have the same
+/// rank and a host in common, a request that both take goes to the one that stands first.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Rank {
+    precedence: Precedence,
+    /// Of an exact path and a prefix: another one of the same rank takes other requests.
+    path: Option<String>,
+}
+
+impl Rank {
+    /// The rank of a route.
+    pub fn of(route: &RouteMatch) -> Self {
+        let path = match &route.path {
+            Some(PathPattern::Exact(path)) => Some(path.clone()),
+            Some(PathPattern::Prefix(path)) => Some(path.trim_end_matches('/').to_owned()),
+            Some(PathPattern::Pattern(_) | PathPattern::Regex(_)) | None => None,
+        };
+        // No path at all is the same as every path.
+        let path = path.filter(|path| !path.is_empty());
+        Self { precedence: Precedence::of(route, 0), path }
     }
 }

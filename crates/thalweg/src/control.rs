@@ -7,18 +7,24 @@
 mod admin;
 mod checks;
 mod configuration;
+mod drift;
 mod endpoints;
 mod explain;
 mod files;
+mod history;
 mod keeper;
+mod outcome;
 mod overlay;
 mod prepare;
 mod requests;
+mod rollback;
 mod runtime;
 mod standing;
 mod start;
 mod steward;
+mod telling;
 mod tokens;
+mod watch;
 
 pub(crate) use start::{RunOptions, start};
 
@@ -29,9 +35,8 @@ use configuration::Refused;
 use files::Files;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use thalweg_admin::Webhooks;
-use thalweg_core::{Event, EventKind};
+use std::time::Duration;
+use thalweg_admin::{Author, ConfigOrigin, Webhooks};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_observe::LogWriter;
 use thalweg_proxy::{Bound, Plan};
@@ -113,7 +118,7 @@ impl Control {
             tokio::select! {
                 () = Signals::stop(&mut self.signals.stop) => break,
                 () = shared.stop_asked() => break,
-                _ = self.signals.reload.recv() => self.reload(),
+                _ = self.signals.reload.recv() => self.reload(ConfigOrigin::Signal),
                 _ = self.signals.reopen.recv() => self.reopen(),
                 _ = self.signals.upgrade.recv() => complain("SIGUSR2: upgrade is not available in this version"),
                 Some(line) = self.notices.recv() => complain(line),
@@ -126,6 +131,7 @@ impl Control {
                 _ = second.tick() => {
                     self.judge();
                     self.look(true);
+                    self.shared.tend_watch();
                 }
                 _ = files.tick(), if self.files.is_some() => self.look_at_files(),
                 _ = drains.tick(), if draining => draining = self.shared.tend_drains(),
@@ -169,6 +175,9 @@ impl Control {
         if !self.shared.runtime().settle(KEEP_TIME) {
             complain("the last runtime changes may not be kept: the disk did not take them in time");
         }
+        if !self.shared.origin().history.settle(KEEP_TIME) {
+            complain("the history may not be kept: the disk did not take it in time");
+        }
         if let Some(log) = &self.log {
             log.shutdown(LOG_TIME);
         }
@@ -183,23 +192,21 @@ impl Control {
     /// Reloads when the files that are watched have changed; not when the proxy itself has written what it runs.
     fn look_at_files(&mut self) {
         if self.files.as_mut().is_some_and(Files::have_changed) && !self.shared.runs_what_is_written() {
-            self.reload();
+            self.reload(ConfigOrigin::File);
         }
     }
 
-    /// HUP: what the file says takes over; a mistake changes nothing.
-    fn reload(&mut self) {
-        match self.shared.read_again() {
-            Ok(_) => complain(format_args!("reloaded {}", self.shared.origin_name())),
+    /// HUP, or a file that is watched: what the file says takes over; a mistake changes nothing.
+    fn reload(&mut self, why: ConfigOrigin) {
+        match self.shared.read_again((why, Author::default()), None) {
+            Ok(_) => {}
             Err(Refused::Mistakes(report)) => {
                 show(&report, false);
                 complain("reload refused; the old configuration keeps running");
-                self.shared.publish(reload_failed("the configuration has mistakes"));
             }
             Err(Refused::Cannot(why)) => {
                 complain(format_args!("reload refused: {why}"));
                 complain("the old configuration keeps running");
-                self.shared.publish(reload_failed(&why));
             }
         }
         let files = self.shared.files();
@@ -277,16 +284,5 @@ impl Control {
             }
             News::Failed(text) => complain(text),
         }
-    }
-}
-
-fn reload_failed(cause: &str) -> Event {
-    Event {
-        at: SystemTime::now(),
-        kind: EventKind::ReloadFailed,
-        service: None,
-        endpoint: None,
-        cause: cause.to_owned(),
-        endpoints: Arc::default(),
     }
 }

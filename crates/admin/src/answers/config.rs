@@ -1,11 +1,16 @@
-//! The configuration: shown, replaced, read again.
+//! The configuration: shown, replaced, read again, compared, brought back.
+
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::http::header::ACCEPT;
 use axum::response::{IntoResponse as _, Response};
 
 use crate::audit::Change;
-use crate::control::{ConfigFormat, ConfigOutcome, ReplaceOptions};
+use crate::body::{self, RollbackSpec};
+use crate::control::{
+    ConfigFormat, ConfigOutcome, ReloadOptions, ReplaceOptions, RollbackOptions, WatchOptions,
+};
 use crate::operation::{Asked, Reply};
 use crate::precondition::is_known;
 use crate::problem::Problem;
@@ -58,17 +63,60 @@ pub(crate) fn replace(asked: &Asked) -> Result<Response, Problem> {
     let Ok(text) = std::str::from_utf8(&asked.body) else {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "the configuration is not UTF-8"));
     };
-    let options =
-        ReplaceOptions { dry_run: asked.query.flag("dry_run"), ephemeral: asked.query.flag("ephemeral") };
+    let options = ReplaceOptions {
+        dry_run: asked.query.flag("dry_run"),
+        ephemeral: asked.query.flag("ephemeral"),
+        watch: watch(asked)?,
+        by: asked.author(),
+    };
     let before = control.config().etag;
     let outcome = control.replace_config(text, &asked.expected_config(), options);
     let outcome = outcome.map_err(|refusal| asked.refused(refusal))?;
     Ok(reply(&before, &outcome))
 }
 
+/// How the new configuration is to be watched, if at all.
+fn watch(asked: &Asked) -> Result<Option<WatchOptions>, Problem> {
+    let Some(time) = asked.query.duration("watch") else { return Ok(None) };
+    if time < Duration::from_secs(1) {
+        return Err(Problem::invalid("watch", "write a time from 1s to 1h"));
+    }
+    let number =
+        |name, default| asked.query.number(name).map_or(default, |n| u32::try_from(n).unwrap_or(u32::MAX));
+    let options = WatchOptions {
+        time,
+        max_errors: number("max_errors", WatchOptions::MAX_ERRORS),
+        max_p99: number("max_p99", WatchOptions::MAX_P99),
+        min_requests: asked.query.number("min_requests").unwrap_or(WatchOptions::MIN_REQUESTS),
+    };
+    if options.max_p99 <= 100 {
+        return Err(Problem::invalid("max_p99", "write a number from 101 to 10000: percent of what it was"));
+    }
+    Ok(Some(options))
+}
+
 pub(crate) fn reload(asked: &Asked) -> Result<Response, Problem> {
     let before = asked.app.control.config().etag;
-    let outcome = asked.app.control.reload().map_err(|refusal| asked.refused(refusal))?;
+    let options = ReloadOptions { watch: watch(asked)?, by: asked.author() };
+    let outcome = asked.app.control.reload(options).map_err(|refusal| asked.refused(refusal))?;
+    Ok(reply(&before, &outcome))
+}
+
+pub(crate) fn plan(asked: &Asked) -> Result<Response, Problem> {
+    let outcome = asked.app.control.plan().map_err(|refusal| asked.refused(refusal))?;
+    Reply::json(StatusCode::OK, &outcome).done()
+}
+
+pub(crate) fn history(asked: &Asked) -> Result<Response, Problem> {
+    Reply::json(StatusCode::OK, &asked.app.control.history()).done()
+}
+
+pub(crate) fn rollback(asked: &Asked) -> Result<Response, Problem> {
+    let to = body::json::<RollbackSpec>(&asked.body)?.to;
+    let before = asked.app.control.config().etag;
+    let options = RollbackOptions { to, by: asked.author() };
+    let outcome = asked.app.control.rollback(&asked.expected_config(), options);
+    let outcome = outcome.map_err(|refusal| asked.refused(refusal))?;
     Ok(reply(&before, &outcome))
 }
 

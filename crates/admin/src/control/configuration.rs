@@ -3,6 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::change::{ConfigChange, ListenerChange, RuntimeChange};
+use super::history::{Author, WatchOptions, WatchStatus};
+
 /// The answer to `GET /api/v1/config` for those who accept JSON.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ConfigDocument {
@@ -32,16 +35,38 @@ pub enum ConfigFormat {
 }
 
 /// How a configuration is to be replaced.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ReplaceOptions {
     /// Say what would happen, and change nothing.
     pub dry_run: bool,
     /// Run it without writing the file; a restart or reload brings the file's back.
     pub ephemeral: bool,
+    /// Watch it afterwards, and take it back when it does harm.
+    pub watch: Option<WatchOptions>,
+    /// Who asks.
+    pub by: Author,
 }
 
-/// The answer to `PUT /api/v1/config` and `POST /api/v1/reload`.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
+/// How the configuration is to be read again.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ReloadOptions {
+    /// Watch it afterwards, and take it back when it does harm.
+    pub watch: Option<WatchOptions>,
+    /// Who asks.
+    pub by: Author,
+}
+
+/// How an earlier configuration is to be brought back.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RollbackOptions {
+    /// Its number in the history; `None`: the newest one before the present that was not taken back.
+    pub to: Option<u64>,
+    /// Who asks.
+    pub by: Author,
+}
+
+/// What a plan, a trial run or a change of the configuration comes to.
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct ConfigOutcome {
     /// The tag of the configuration that runs now; with `dry_run`, of the one that would.
     pub etag: String,
@@ -49,15 +74,34 @@ pub struct ConfigOutcome {
     pub generation: u64,
     /// Whether nothing was changed because only a trial was asked for.
     pub dry_run: bool,
-    /// What changes, one line each.
-    pub changes: Vec<String>,
+    /// Its number in the history; absent with `dry_run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
+    /// What changes, by object.
+    pub changes: Vec<ConfigChange>,
+    /// Listeners that open or close.
+    pub listeners: Vec<ListenerChange>,
+    /// Keys whose change waits for a restart.
+    pub waits_for_restart: Vec<String>,
+    /// What the admin API has changed over what the file says.
+    pub drift: Vec<RuntimeChange>,
+    /// What else there is to know, a sentence each.
+    pub notes: Vec<String>,
     /// What was accepted but may not be meant, one line each.
     pub warnings: Vec<String>,
+    /// How it is watched; absent when it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchStatus>,
+    /// All of it for people.
+    pub text: String,
 }
 
 /// One mistake in a configuration.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Mistake {
+    /// The file, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Line in the text, from 1.
     pub line: usize,
     /// Column in characters, from 1.

@@ -11,6 +11,9 @@ mod explain;
 mod health;
 mod list;
 mod output;
+mod plan;
+mod problem;
+mod reload;
 mod run;
 mod stop;
 mod version;
@@ -18,10 +21,10 @@ mod version;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use thalweg_admin::{Target, Token, known_sockets};
+use thalweg_admin::{Call, Target, Token, known_sockets};
 
 pub(crate) use check::show;
-pub(crate) use output::{complain, say};
+pub(crate) use output::{complain, print_error, say};
 
 /// A reverse proxy, load balancer and API gateway that explains itself.
 #[derive(Debug, Parser)]
@@ -43,6 +46,10 @@ enum Verb {
     Demo(demo::DemoArgs),
     /// Say whether the running proxy is ready for traffic
     Health(health::HealthArgs),
+    /// Say what a reload would change in the running proxy
+    Plan(plan::PlanArgs),
+    /// Have the running proxy read its configuration again, or bring an earlier one back
+    Reload(reload::ReloadArgs),
     /// Have the running proxy finish what it does and end
     Stop(AdminArgs),
     /// List what can be named in a configuration
@@ -60,6 +67,8 @@ impl Cli {
             Verb::Explain(args) => explain::explain(&args),
             Verb::Demo(args) => demo::demo(&args),
             Verb::Health(args) => health::health(&args),
+            Verb::Plan(args) => plan::plan(&args),
+            Verb::Reload(args) => reload::reload(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::List(args) => list::list(&args),
             Verb::Version(args) => version::version(&args),
@@ -79,8 +88,13 @@ pub(crate) struct AdminArgs {
 }
 
 impl AdminArgs {
-    /// Calls the admin API; an error is a sentence for people.
+    /// Calls the admin API without a body; an error is a sentence for people.
     fn call(&self, method: &str, path: &str) -> Result<thalweg_admin::Answer, String> {
+        self.call_with(Call { method, path, fields: &[], body: &[] })
+    }
+
+    /// Calls the admin API; an error is a sentence for people.
+    fn call_with(&self, call: Call<'_>) -> Result<thalweg_admin::Answer, String> {
         let targets = match &self.admin {
             Some(text) => vec![Target::parse(text)?],
             None => known_sockets().into_iter().map(Target::Socket).collect(),
@@ -89,7 +103,7 @@ impl AdminArgs {
         let token = token.map_err(|error| error.to_string())?;
         let mut nobody = Vec::new();
         for target in targets {
-            match thalweg_admin::call(&target, token.as_ref(), method, path) {
+            match thalweg_admin::call_with(&target, token.as_ref(), call) {
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.nobody_there() => nobody.push(error.to_string()),
                 Err(error) => return Err(error.to_string()),

@@ -1,8 +1,9 @@
 //! What the admin API sees of the running proxy, and what it may ask of it.
 
-use super::configuration::{Origin, Refused, mistakes};
+use super::configuration::Origin;
 use super::runtime::Runtime;
 use super::steward::Steward;
+use super::watch::{Counts, Watcher};
 use crate::cli::complain;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -11,9 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{
-    Changed, ConfigDocument, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange,
-    Events, Expected, ListenerStatus, NewEndpoint, Recalling, Refusal, ReplaceOptions, RequestFilter,
-    Reweighted, RouteStatus, Services, ServicesSummary, State, Status, Tokens,
+    Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
+    EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint, Recalling, Refusal,
+    ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, Services,
+    ServicesSummary, State, Status, Tokens,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
@@ -37,6 +39,7 @@ pub(crate) struct Shared {
     steward: Mutex<Steward>,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
+    watcher: Mutex<Watcher>,
     /// Something has changed that the control thread acts on. The bell of all standings too.
     stirred: Arc<Notify>,
 }
@@ -67,6 +70,7 @@ impl Shared {
             runtime: Mutex::new(runtime),
             steward: Mutex::default(),
             tokens: OnceLock::new(),
+            watcher: Mutex::default(),
             stirred,
         }
     }
@@ -91,14 +95,19 @@ impl Shared {
         lock(&self.steward)
     }
 
+    /// Who watches a new configuration. The last in the order of locks: while it is held only meters are read.
+    pub(super) fn watcher(&self) -> MutexGuard<'_, Watcher> {
+        lock(&self.watcher)
+    }
+
+    /// What has been counted about each route until now.
+    pub(super) fn route_counts(&self) -> Counts {
+        self.registry.route_totals().into_iter().collect()
+    }
+
     /// Since when an endpoint stands as it does.
     pub(super) fn since(&self, service: &str, url: &str) -> SystemTime {
         self.steward().since(service, url).unwrap_or(self.started_at)
-    }
-
-    /// Where the configuration came from, for people.
-    pub(crate) fn origin_name(&self) -> String {
-        self.origin().name()
     }
 
     /// The files that the configuration in force was read from.
@@ -318,10 +327,23 @@ impl Control for Shared {
         self.replace(text, expected, options)
     }
 
-    fn reload(&self) -> Result<ConfigOutcome, Refusal> {
-        self.read_again().map_err(|refused| match refused {
-            Refused::Mistakes(report) => mistakes(report),
-            Refused::Cannot(why) => Refusal::Conflict(why),
-        })
+    fn reload(&self, ReloadOptions { watch, by }: ReloadOptions) -> Result<ConfigOutcome, Refusal> {
+        self.read_again((ConfigOrigin::Reload, by), watch).map_err(Refusal::from)
+    }
+
+    fn plan(&self) -> Result<ConfigOutcome, Refusal> {
+        self.preview().map_err(Refusal::from)
+    }
+
+    fn history(&self) -> History {
+        self.origin().history.document()
+    }
+
+    fn rollback(
+        &self,
+        expected: &Expected<String>,
+        options: RollbackOptions,
+    ) -> Result<ConfigOutcome, Refusal> {
+        self.bring_back(expected, options)
     }
 }

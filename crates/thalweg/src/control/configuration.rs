@@ -1,22 +1,29 @@
-//! The configuration as it was read last: read again, shown, or replaced by what arrives.
+//! The configuration as it was read last: read again, compared, replaced by what arrives, or brought back.
+//!
+//! Every change goes through [`Shared::adopt`], under the lock of [`Origin`]: exactly one of several writers wins.
 
 use super::admin::Shared;
+use super::history::{Cause, History};
 use super::start::explain;
-use crate::cli::{complain, show};
+use super::telling::{add_note, event, in_a_sentence, said};
+use crate::cli::{complain, print_error, show};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime};
 use thalweg_admin::{
-    ConfigDocument, ConfigFormat, ConfigOutcome, Expected, Mistake, Refusal, ReplaceOptions,
+    Author, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, Expected, Mistake, Refusal,
+    ReplaceOptions, RollbackOptions, Via, WatchOptions, WatchState, WatchStatus,
 };
 use thalweg_config::diagnose::Problems;
 use thalweg_config::parse::{Format, Node, parse};
 use thalweg_config::safety::{Breach, check_arrived, redact, restore};
 use thalweg_config::source::Sources;
 use thalweg_config::{Inputs, Loaded, Report, Settings, check_text};
+use thalweg_core::EventKind;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Limits;
 
@@ -31,6 +38,27 @@ pub(crate) struct Origin {
     pub(crate) settings: Settings,
     /// The files that were read, that it includes and that hold secrets.
     pub(crate) inputs: Inputs,
+    /// Those that the process started with; some wait for a restart.
+    pub(crate) limits: Limits,
+    /// This configuration and those before it.
+    pub(crate) history: History,
+}
+
+/// A configuration that can take over. The one that ran before is kept as one while a watch runs: all that it takes
+/// to bring it back, whatever has become of the files and variables that it referred to.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(super) plan: Plan,
+    pub(super) settings: Settings,
+    pub(super) warnings: Report,
+    pub(super) text: String,
+    pub(super) inputs: Inputs,
+}
+
+impl Candidate {
+    pub(super) fn new(Loaded { plan, settings, warnings, inputs, .. }: Loaded, text: String) -> Self {
+        Self { plan, settings, warnings, text, inputs }
+    }
 }
 
 impl Origin {
@@ -57,6 +85,25 @@ impl Origin {
             rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
         })
     }
+
+    /// The file as it is now; what was read last where it cannot be read.
+    fn on_disk(&self) -> String {
+        let read = self.file.as_ref().and_then(|file| fs::read_to_string(file).ok());
+        read.unwrap_or_else(|| self.text.clone())
+    }
+
+    /// Puts a text that is brought back into the file. `Err`: why the file stays as it is.
+    fn take_file_back(&self, text: &str) -> Result<(), String> {
+        let Some(file) = &self.file else { return Err("there is no configuration file".into()) };
+        let on_disk = self.on_disk();
+        if on_disk == text {
+            return Ok(());
+        }
+        if on_disk != self.text {
+            return Err(format!("{} has been changed since it was read", file.display()));
+        }
+        write_whole(file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
+    }
 }
 
 /// Why a configuration does not take over.
@@ -67,63 +114,121 @@ pub(crate) enum Refused {
     Cannot(String),
 }
 
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Mistakes(report) => mistakes(report),
+            Refused::Cannot(why) => Self::Conflict(why),
+        }
+    }
+}
+
 impl Shared {
-    /// Reads the file again; its routes, services and limits take over.
-    pub(crate) fn read_again(&self) -> Result<ConfigOutcome, Refused> {
+    /// Reads the file again; what it says takes over.
+    pub(crate) fn read_again(
+        &self,
+        (why, by): (ConfigOrigin, Author),
+        watch: Option<WatchOptions>,
+    ) -> Result<ConfigOutcome, Refused> {
         let mut origin = self.origin();
-        let Some(file) = origin.file.clone() else {
-            return Err(Refused::Cannot("there is no configuration file to reload".into()));
-        };
-        let text = fs::read_to_string(&file).unwrap_or_default();
-        let loaded = thalweg_config::load_file(&file).map_err(|report| {
-            self.registry.reloads().count(false);
-            Refused::Mistakes(report)
-        })?;
-        self.adopt(&mut origin, loaded, text)
+        let cause = Cause { origin: why, by, ephemeral: false };
+        let done = read(&origin).and_then(|candidate| self.adopt(&mut origin, candidate, cause, watch));
+        if let Err(refused) = &done {
+            self.tell_refused(&match refused {
+                Refused::Mistakes(_) => "the configuration has mistakes".to_owned(),
+                Refused::Cannot(why) => why.clone(),
+            });
+        }
+        done
     }
 
+    /// What reading the file again would change.
+    pub(super) fn preview(&self) -> Result<ConfigOutcome, Refused> {
+        let origin = self.origin();
+        let candidate = read(&origin)?;
+        Ok(self.outcome(&origin, &self.runtime(), &candidate))
+    }
+
+    /// Makes a configuration the one that runs.
     fn adopt(
         &self,
         origin: &mut MutexGuard<'_, Origin>,
-        loaded: Loaded,
-        text: String,
+        candidate: Candidate,
+        cause: Cause,
+        mut watch: Option<WatchOptions>,
     ) -> Result<ConfigOutcome, Refused> {
-        let Loaded { plan, settings, warnings, inputs, .. } = loaded;
-        show(&warnings, false);
         let mut runtime = self.runtime();
-        let changes = differences(&runtime.base, &plan);
-        let at_start = |limits: &Limits| (limits.max_connections, limits.memory, limits.max_in_flight);
-        let waits = at_start(&plan.limits) != at_start(&runtime.base.limits);
-        let before = std::mem::replace(&mut runtime.base, plan);
+        let mut outcome = self.outcome(origin, &runtime, &candidate);
+        if watch.is_some() && outcome.changes.is_empty() && candidate.text == origin.text {
+            add_note(&mut outcome, "nothing changes, so there is nothing to watch".into());
+            watch = None;
+        }
+        let Candidate { plan, settings, warnings, text, inputs } = candidate;
+        show(&warnings, false);
+        let plan = std::mem::replace(&mut runtime.base, plan);
         if let Err(error) = self.set_plan(runtime.plan()) {
-            runtime.base = before;
-            self.registry.reloads().count(false);
+            runtime.base = plan;
             return Err(Refused::Cannot(explain(&error)));
         }
         runtime.version += 1;
         drop(runtime);
-        self.registry.reloads().count(true);
+        let previous = watch.map(|_| Candidate {
+            plan,
+            settings: origin.settings.clone(),
+            warnings: Report::default(),
+            text: origin.text.clone(),
+            inputs: origin.inputs.clone(),
+        });
+        // Tokens and webhooks take over at once; the rest waits.
         self.take_tokens(&mut origin.settings, &settings);
-        // Webhooks take over at once; the rest waits.
-        let mut waiting = settings.clone();
-        waiting.webhooks.clone_from(&origin.settings.webhooks);
-        if waiting != origin.settings || waits {
-            complain(
-                "changes of workers, user, state, admin, metrics, access_log, limits.max_connections, limits.memory \
-                 and limits.max_in_flight wait for a restart",
-            );
-        }
         origin.settings.webhooks = settings.webhooks;
         origin.text = text;
         origin.inputs = inputs;
+        outcome.dry_run = false;
+        outcome.generation = self.generation.load(Ordering::Relaxed);
+        self.enter(origin, cause, (watch, previous), &mut outcome);
         self.stir();
-        Ok(ConfigOutcome {
-            etag: origin.etag(),
-            generation: self.generation.load(Ordering::Relaxed),
-            dry_run: false,
-            changes,
-            warnings: warnings.lines().lines().map(str::to_owned).collect(),
-        })
+        Ok(outcome)
+    }
+
+    /// Enters a configuration that has taken over in the history, begins to watch it, and tells of it.
+    fn enter(
+        &self,
+        origin: &mut Origin,
+        cause: Cause,
+        (watch, previous): (Option<WatchOptions>, Option<Candidate>),
+        outcome: &mut ConfigOutcome,
+    ) {
+        let said = said(origin, &cause, outcome);
+        let (text, before) = (origin.text.clone(), origin.history.newest());
+        let number = origin.history.push(&text, outcome.generation, cause);
+        outcome.number = Some(number);
+        let next = watch.zip(previous).map(|(options, previous)| (number, options, previous));
+        // A reload that changes nothing leaves a watch alone.
+        let changes = before != Some(number) || !outcome.changes.is_empty();
+        let counts = changes.then(|| self.route_counts());
+        let ended = counts.and_then(|counts| self.watcher().replace(next, Instant::now(), counts));
+        if let Some(watch) = ended {
+            let verdict = "another configuration took over before the watch had ended".to_owned();
+            origin.history.set_watch(watch.number, WatchState::Replaced, watch.until, Some(verdict));
+        }
+        if let Some(options) = watch {
+            let until = SystemTime::now() + options.time;
+            origin.history.set_watch(number, WatchState::Watching, until, None);
+            outcome.watch = Some(WatchStatus { state: WatchState::Watching, until, verdict: None });
+        }
+        complain(&said);
+        if !outcome.text.is_empty() {
+            print_error(outcome.text.trim_end());
+        }
+        self.registry.reloads().count(true);
+        self.publish(event(EventKind::ConfigApplied, said));
+    }
+
+    /// Counts and tells that a configuration was refused. Under the lock of [`Origin`].
+    fn tell_refused(&self, why: &str) {
+        self.registry.reloads().count(false);
+        self.publish(event(EventKind::ReloadFailed, why.to_owned()));
     }
 
     /// The configuration, without its secrets.
@@ -153,26 +258,44 @@ impl Shared {
         options: ReplaceOptions,
     ) -> Result<ConfigOutcome, Refusal> {
         let mut origin = self.origin();
+        let dry_run = options.dry_run;
+        let done = self.replace_locked(&mut origin, text, expected, options);
+        match &done {
+            // Somebody else was faster: that says nothing of the configuration.
+            Ok(_) | Err(Refusal::StaleConfig { .. }) => {}
+            Err(_) if dry_run => {}
+            Err(refusal) => self.tell_refused(&in_a_sentence(refusal)),
+        }
+        done
+    }
+
+    fn replace_locked(
+        &self,
+        origin: &mut MutexGuard<'_, Origin>,
+        text: &str,
+        expected: &Expected<String>,
+        options: ReplaceOptions,
+    ) -> Result<ConfigOutcome, Refusal> {
         let name = origin.name();
-        let on_disk = match &origin.file {
-            Some(file) => fs::read_to_string(file).unwrap_or_else(|_| origin.text.clone()),
-            None => origin.text.clone(),
-        };
+        let on_disk = origin.on_disk();
         let environment = |name: &str| std::env::var(name).ok();
         let Some(arrived) = tree(&name, text) else {
             return Err(check_text(&name, text, &environment).map_or_else(mistakes, |_| unreadable()));
         };
         let known = tree(&name, &on_disk).ok_or_else(unreadable)?;
         let restored = restore((text, &arrived), (&on_disk, &known)).map_err(forbidden)?;
-        let whole = tree(&name, &restored).ok_or_else(unreadable)?;
-        check_arrived(&known, &whole).map_err(forbidden)?;
+        // Who is on the socket can read all that a trial run could tell.
+        if !(options.dry_run && options.by.via == Via::Socket) {
+            check_trust((&name, &on_disk), &restored)?;
+        }
         let loaded = check_text(&name, &restored, &environment).map_err(mistakes)?;
+        let candidate = Candidate::new(loaded, restored);
         let writes = !options.dry_run && !options.ephemeral;
         if writes && origin.file.is_none() {
             let why = "there is no configuration file; with `?ephemeral=true` it runs until the next start";
             return Err(Refusal::Conflict(why.into()));
         }
-        if writes && (on_disk != origin.text || loaded.inputs.differ_in_included(&origin.inputs)) {
+        if writes && (on_disk != origin.text || candidate.inputs.differ_in_included(&origin.inputs)) {
             let why = "a file has been changed since it was read; reload it first";
             return Err(Refusal::Conflict(why.into()));
         }
@@ -180,29 +303,112 @@ impl Shared {
             return Err(Refusal::StaleConfig { etag: origin.etag() });
         }
         if options.dry_run {
-            return Ok(ConfigOutcome {
-                etag: loaded.inputs.etag(),
-                generation: self.generation.load(Ordering::Relaxed),
-                dry_run: true,
-                changes: differences(&self.runtime().base, &loaded.plan),
-                warnings: loaded.warnings.lines().lines().map(str::to_owned).collect(),
-            });
+            return Ok(self.outcome(origin, &self.runtime(), &candidate));
         }
         if let Some(file) = origin.file.clone().filter(|_| writes) {
-            write_whole(&file, &restored)
+            write_whole(&file, &candidate.text)
                 .map_err(|error| Refusal::Conflict(format!("cannot write {}: {error}", file.display())))?;
         }
-        self.adopt(&mut origin, loaded, restored).map_err(|refused| {
+        let cause = Cause { origin: ConfigOrigin::Put, by: options.by, ephemeral: options.ephemeral };
+        self.adopt(origin, candidate, cause, options.watch).map_err(|refused| {
             // The file must not say what does not run.
             if let Some(file) = origin.file.as_deref().filter(|_| writes) {
                 let _ = write_whole(file, &on_disk);
             }
-            match refused {
-                Refused::Mistakes(report) => mistakes(report),
-                Refused::Cannot(why) => Refusal::Conflict(why),
-            }
+            refused.into()
         })
     }
+
+    /// A configuration of the history takes over again, and the file with it where it can be written.
+    pub(super) fn bring_back(
+        &self,
+        expected: &Expected<String>,
+        options: RollbackOptions,
+    ) -> Result<ConfigOutcome, Refusal> {
+        let mut origin = self.origin();
+        let done = self.bring_back_locked(&mut origin, expected, options);
+        match &done {
+            Ok(_) | Err(Refusal::StaleConfig { .. } | Refusal::Unknown(_)) => {}
+            Err(refusal) => self.tell_refused(&in_a_sentence(refusal)),
+        }
+        done
+    }
+
+    fn bring_back_locked(
+        &self,
+        origin: &mut MutexGuard<'_, Origin>,
+        expected: &Expected<String>,
+        RollbackOptions { to, by }: RollbackOptions,
+    ) -> Result<ConfigOutcome, Refusal> {
+        let target = origin.history.target(to).ok_or_else(|| {
+            Refusal::Unknown(match to {
+                Some(number) => format!("the history has no number {number}"),
+                None => "the history has no configuration before the present one".into(),
+            })
+        })?;
+        let name = origin.name();
+        // With the token, what the file has let go of does not come back this way either.
+        if by.via != Via::Socket {
+            check_trust((&name, &origin.on_disk()), &target.text)?;
+        }
+        let environment = |name: &str| std::env::var(name).ok();
+        let loaded = check_text(&name, &target.text, &environment).map_err(mistakes)?;
+        let candidate = Candidate::new(loaded, target.text.to_string());
+        if !expected.admits(&origin.etag()) {
+            return Err(Refusal::StaleConfig { etag: origin.etag() });
+        }
+        let taken_back = origin.history.newest().filter(|newest| *newest > target.number);
+        let outcome = self.take_over_again(origin, candidate, (ConfigOrigin::Rollback, by));
+        let outcome = outcome.map_err(Refusal::from)?;
+        if let Some(number) = taken_back {
+            origin.history.change(number, |entry| entry.state = thalweg_admin::HistoryState::RolledBack);
+        }
+        Ok(outcome)
+    }
+
+    /// [`Self::adopt`] for what has run before: the file follows where it can, and else the outcome says so.
+    pub(super) fn take_over_again(
+        &self,
+        origin: &mut MutexGuard<'_, Origin>,
+        candidate: Candidate,
+        (why, by): (ConfigOrigin, Author),
+    ) -> Result<ConfigOutcome, Refused> {
+        let on_disk = origin.on_disk();
+        let written = origin.take_file_back(&candidate.text);
+        let cause = Cause { origin: why, by, ephemeral: written.is_err() };
+        let done = self.adopt(origin, candidate, cause, None);
+        match (&written, &origin.file) {
+            (Ok(()), Some(file)) if done.is_err() => {
+                let _ = write_whole(file, &on_disk);
+            }
+            _ => {}
+        }
+        let mut outcome = done?;
+        if let Err(why) = written {
+            let note =
+                format!("the file stays as it is ({why}): a restart or reload brings its configuration");
+            complain(&note);
+            add_note(&mut outcome, note);
+        }
+        Ok(outcome)
+    }
+}
+
+/// The file as it would run.
+fn read(origin: &Origin) -> Result<Candidate, Refused> {
+    let Some(file) = &origin.file else {
+        return Err(Refused::Cannot("there is no configuration file to reload".into()));
+    };
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let loaded = thalweg_config::load_file(file).map_err(Refused::Mistakes)?;
+    Ok(Candidate::new(loaded, text))
+}
+
+/// Refuses a text with what only the file on disk may introduce.
+fn check_trust((name, on_disk): (&str, &str), text: &str) -> Result<(), Refusal> {
+    let known = tree(name, on_disk).ok_or_else(unreadable)?;
+    let whole = tree(name, text).ok_or_else(unreadable)?;
+    check_arrived(&known, &whole).map_err(forbidden)
 }
 
 fn tree(name: &str, text: &str) -> Option<Node> {
@@ -224,6 +430,7 @@ pub(super) fn mistakes(report: Report) -> Refusal {
     let mistake = |error: &thalweg_config::SpecError| {
         let position = report.sources.position(error.span);
         Mistake {
+            file: report.sources.get(error.span.file).map(|source| source.name().to_owned()),
             line: position.line,
             column: position.column,
             message: error.message.clone(),
@@ -247,25 +454,4 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&new, path)?;
     // The name is durable when the directory is.
     path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
-}
-
-/// What differs between two plans, a line each.
-fn differences(before: &Plan, after: &Plan) -> Vec<String> {
-    let mut lines = Vec::new();
-    for service in &after.services {
-        match before.services.iter().find(|known| known.name == service.name) {
-            None => lines.push(format!("service `{}` is new", service.name)),
-            Some(known) if **known != **service || known.limits != service.limits => {
-                lines.push(format!("service `{}` changes", service.name));
-            }
-            Some(_) => {}
-        }
-    }
-    let names = |plan: &Plan| plan.routes.iter().map(|route| route.name.clone()).collect::<Vec<_>>();
-    let gone = before.services.iter().filter(|known| after.services.iter().all(|new| new.name != known.name));
-    lines.extend(gone.map(|service| format!("service `{}` goes", service.name)));
-    let (old, new) = (names(before), names(after));
-    lines.extend(new.iter().filter(|name| !old.contains(name)).map(|name| format!("route `{name}` is new")));
-    lines.extend(old.iter().filter(|name| !new.contains(name)).map(|name| format!("route `{name}` goes")));
-    lines
 }

@@ -1,53 +1,56 @@
-//! Keeps on disk what the admin API has changed, on a thread of its own.
+//! Keeps on disk what is to outlast the process, on a thread of its own.
 //!
-//! Making a change durable takes as long as the disk likes; the lock of the runtime must not be held so long, nor
-//! the admin thread, which answers probes too. Only the newest state counts: it takes the place of one that waits.
+//! Making a change durable takes as long as the disk likes; the lock under which it was made must not be held so
+//! long, nor the admin thread, which answers probes too. Only the newest state counts: it takes the place of one that
+//! waits. What the admin API has changed is kept this way, and the history of configurations.
 
-use super::overlay::{OverlaySpec, store};
 use crate::cli::complain;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The thread, as those see it who have something to keep.
 #[derive(Debug)]
-pub(crate) struct Keeper(Arc<Shared>);
+pub(crate) struct Keeper<T>(Arc<Shared<T>>);
 
-#[derive(Debug, Default)]
-struct Shared {
-    desk: Mutex<Desk>,
+#[derive(Debug)]
+struct Shared<T> {
+    desk: Mutex<Desk<T>>,
     moved: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct Desk {
-    waiting: Option<OverlaySpec>,
+#[derive(Debug)]
+struct Desk<T> {
+    waiting: Option<T>,
     is_writing: bool,
 }
 
-impl Shared {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+impl<T> Shared<T> {
+    fn desk(&self) -> MutexGuard<'_, Desk<T>> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Keeper {
-    /// Starts the thread, which keeps everything in this file. It ends with the process.
+impl<T: Send + 'static> Keeper<T> {
+    /// Starts the thread, which writes with `store`; `what` and where it goes, for people. It ends with the process.
     ///
     /// # Errors
     /// When there can be no thread.
-    pub(crate) fn start(path: PathBuf) -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+    pub(crate) fn start(
+        what: String,
+        store: impl FnMut(T) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let desk = Mutex::new(Desk { waiting: None, is_writing: false });
+        let shared = Arc::new(Shared { desk, moved: Condvar::new() });
         let ours = shared.clone();
-        thread::Builder::new().name("thalweg-keeper".into()).spawn(move || write_all(&path, &ours))?;
+        thread::Builder::new().name("thalweg-keeper".into()).spawn(move || write_all(&what, store, &ours))?;
         Ok(Self(shared))
     }
 
     /// Has this kept soon, in place of all that was given before.
-    pub(crate) fn keep(&self, overlay: OverlaySpec) {
-        self.0.desk().waiting = Some(overlay);
+    pub(crate) fn keep(&self, state: T) {
+        self.0.desk().waiting = Some(state);
         self.0.moved.notify_all();
     }
 
@@ -66,17 +69,17 @@ impl Keeper {
     }
 }
 
-fn write_all(path: &Path, shared: &Shared) {
+fn write_all<T>(what: &str, mut store: impl FnMut(T) -> io::Result<()>, shared: &Shared<T>) {
     let mut desk = shared.desk();
     loop {
-        let Some(overlay) = desk.waiting.take() else {
+        let Some(state) = desk.waiting.take() else {
             desk = shared.moved.wait(desk).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
         desk.is_writing = true;
         drop(desk);
-        if let Err(error) = store(path, &overlay) {
-            complain(format_args!("cannot keep runtime changes in {}: {error}", path.display()));
+        if let Err(error) = store(state) {
+            complain(format_args!("cannot keep {what}: {error}"));
         }
         desk = shared.desk();
         desk.is_writing = false;
@@ -86,14 +89,15 @@ fn write_all(path: &Path, shared: &Shared) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::overlay::{FILE, load};
+    use super::super::overlay::{FILE, OverlaySpec, load, store};
     use super::*;
 
     #[test]
     fn the_newest_state_is_what_is_kept() {
         let directory = std::env::temp_dir().join(format!("thalweg-keeper-{}", std::process::id()));
         let path = directory.join(FILE);
-        let keeper = Keeper::start(path.clone()).unwrap();
+        let to = path.clone();
+        let keeper = Keeper::start("the test".into(), move |overlay| store(&to, &overlay)).unwrap();
         let mut overlay = OverlaySpec::default();
         for number in 0..100 {
             overlay.of("a").removed.insert(format!("http://127.0.0.1:{number}"));

@@ -30,7 +30,7 @@ pub(crate) struct Runtime {
     pub(crate) version: u64,
     pub(crate) drains: Vec<Drain>,
     /// Who keeps changes on disk, where they are kept.
-    pub(crate) keeper: Option<Keeper>,
+    pub(crate) keeper: Option<Keeper<OverlaySpec>>,
 }
 
 impl Runtime {

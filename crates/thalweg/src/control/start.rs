@@ -8,6 +8,7 @@ use super::admin::Shared;
 use super::checks::Rounds;
 use super::configuration::Origin;
 use super::files::Files;
+use super::history::{self, History};
 use super::keeper::Keeper;
 use super::overlay;
 use super::prepare::{become_user, default_state_directory};
@@ -21,12 +22,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_admin::{AdminOptions, Control as _, Webhooks};
-use thalweg_config::Loaded;
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
+use thalweg_config::{Inputs, Loaded};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
-use thalweg_proxy::plan::ListenAddress;
+use thalweg_proxy::plan::{Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, Plan, StartError, open_doors};
 use thalweg_upstream::{AdaptiveLimits, Bell};
 use tokio::sync::{Notify, mpsc};
@@ -77,6 +78,7 @@ pub(crate) async fn start(
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let (notices_in, notices) = mpsc::channel(NOTICES);
     let stirred = Arc::new(Notify::new());
+    let limits = plan.limits;
     let runtime = laid_over(plan, &settings)?;
     let plan = runtime.plan();
     let mut watch = Watch::start(&names_in(plan.services.iter()), &Default::default());
@@ -87,9 +89,7 @@ pub(crate) async fn start(
     let fleet_options =
         FleetOptions { registry: registry.clone(), log: log_to, notices: notices_to, names, bell };
     let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
-    let text = options.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
-    let text = text.unwrap_or_default();
-    let origin = Origin { file: options.file, text, settings: settings.clone(), inputs };
+    let origin = origin((options.file, inputs), &settings, limits)?;
     let shared = Arc::new(Shared::new(fleet, registry.clone(), (origin, runtime), stirred));
     let admin = admin_options(&settings, socket, state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
@@ -119,6 +119,23 @@ pub(crate) async fn start(
     ))
 }
 
+/// The configuration that the process starts with, and those that ran before where they are kept.
+fn origin(
+    (file, inputs): (Option<PathBuf>, Inputs),
+    settings: &Settings,
+    limits: Limits,
+) -> Result<Origin, String> {
+    let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+    let directory = settings.state.as_ref().map(|directory| directory.join(history::DIRECTORY));
+    let history = History::open(directory);
+    let mut history =
+        history.map_err(|error| format!("cannot start the thread that keeps the history: {error}"))?;
+    if file.is_some() {
+        history.begin(&text);
+    }
+    Ok(Origin { file, text, settings: settings.clone(), inputs, limits, history })
+}
+
 /// What the admin API changed before a restart, where that is kept: where `state:` says so.
 fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     let store = settings.state.as_ref().map(|directory| directory.join(overlay::FILE));
@@ -126,7 +143,11 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
         let path = store.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
         format!("cannot read {path}: {error}\n  help: it holds changes made through the admin API; mend or remove it")
     })?;
-    let keeper = store.map(Keeper::start).transpose();
+    let start = |path: PathBuf| {
+        let what = format!("runtime changes in {}", path.display());
+        Keeper::start(what, move |changes| overlay::store(&path, &changes))
+    };
+    let keeper = store.map(start).transpose();
     let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;
     Ok(Runtime { base: plan, overlay: overlay.unwrap_or_default(), version: 1, drains: Vec::new(), keeper })
 }

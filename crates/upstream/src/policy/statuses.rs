@@ -1,5 +1,6 @@
 //! A set of HTTP statuses.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 /// Statuses from 100 to 599: `[200, 204]`, `[500-599]`, `[5xx]`.
@@ -20,5 +21,16 @@ impl Statuses {
     /// Whether it is the empty set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// As in the configuration: `[200, 500-599]`.
+impl fmt::Display for Statuses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let range = |range: &RangeInclusive<u16>| match (range.start(), range.end()) {
+            (first, last) if first == last => first.to_string(),
+            (first, last) => format!("{first}-{last}"),
+        };
+        write!(f, "[{}]", self.0.iter().map(range).collect::<Vec<_>>().join(", "))
     }
 }

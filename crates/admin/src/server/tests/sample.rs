@@ -320,7 +320,8 @@ impl Control for Sample {
     ) -> Result<ConfigOutcome, Refusal> {
         let mut state = self.state();
         if text.contains("broken") {
-            let mistake = Mistake { line: 2, column: 3, message: "unknown key `broken`".into(), help: None };
+            let message = "unknown key `broken`".into();
+            let mistake = Mistake { file: None, line: 2, column: 3, message, help: None };
             return Err(Refusal::Mistakes(vec![mistake]));
         }
         if text.contains("admin:") {
@@ -338,16 +339,70 @@ impl Control for Sample {
         }
         let dry_run = options.dry_run;
         let etag = format!("c{}", state.etag);
+        let watch = options.watch.map(|watch| WatchStatus {
+            state: WatchState::Watching,
+            until: SystemTime::UNIX_EPOCH + watch.time,
+            verdict: Some(format!("{} {} {}", watch.max_errors, watch.max_p99, watch.min_requests)),
+        });
         Ok(ConfigOutcome {
             etag,
             generation: 2,
             dry_run,
-            changes: vec!["a route".into()],
-            warnings: Vec::new(),
+            changes: vec![change()],
+            watch,
+            ..Default::default()
         })
     }
 
-    fn reload(&self) -> Result<ConfigOutcome, Refusal> {
+    fn reload(&self, _: ReloadOptions) -> Result<ConfigOutcome, Refusal> {
         Err(Refusal::Unavailable("the proxy runs without a file".into()))
+    }
+
+    fn plan(&self) -> Result<ConfigOutcome, Refusal> {
+        Ok(ConfigOutcome { dry_run: true, changes: vec![change()], ..Default::default() })
+    }
+
+    fn history(&self) -> History {
+        let entry = HistoryEntry {
+            number: 1,
+            at: SystemTime::UNIX_EPOCH,
+            generation: 1,
+            origin: ConfigOrigin::Start,
+            by: Author::default(),
+            etag: "c1".into(),
+            bytes: 14,
+            ephemeral: false,
+            state: HistoryState::Running,
+            watch: None,
+        };
+        History { entries: vec![entry] }
+    }
+
+    fn rollback(
+        &self,
+        expected: &Expected<String>,
+        options: RollbackOptions,
+    ) -> Result<ConfigOutcome, Refusal> {
+        let mut state = self.state();
+        if let Some(to) = options.to.filter(|to| *to != 1) {
+            return Err(Refusal::Unknown(format!("the history has no number {to}")));
+        }
+        let current = format!("c{}", state.etag);
+        if !expected.admits(&current) {
+            return Err(Refusal::StaleConfig { etag: current });
+        }
+        state.etag += 1;
+        let text = format!("{:?}", options.by);
+        Ok(ConfigOutcome { etag: format!("c{}", state.etag), text, ..Default::default() })
+    }
+}
+
+fn change() -> ConfigChange {
+    ConfigChange {
+        kind: "route",
+        name: "a route".into(),
+        service: None,
+        action: ChangeAction::Added,
+        fields: Vec::new(),
     }
 }

@@ -1,0 +1,194 @@
+//! What differs between two configurations, object by object and field by field.
+//!
+//! Called for `plan`, trial runs and reloads. Each side is described as objects with fields of text (`describe`,
+//! `services`, `settings`), and two descriptions are compared; so whatever is described is told when it changes.
+//! Invariant: the describing functions take every plan type apart without `..`, so that the compiler asks about a field
+//! that is new. Secrets are compared and never shown.
+
+mod describe;
+mod fields;
+mod order;
+mod services;
+mod settings;
+
+use crate::settings::Settings;
+use fields::Field;
+use std::collections::HashMap;
+use std::fmt;
+use thalweg_proxy::Plan;
+
+/// Longest value that is shown, in characters; the rest is left out.
+const SHOWN: usize = 120;
+
+/// What an object of the configuration is.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum ObjectKind {
+    /// A listener, by its name.
+    Listener,
+    /// A route, by its name.
+    Route,
+    /// A service, by its name.
+    Service,
+    /// An endpoint of a service, by its URL.
+    Endpoint,
+    /// A webhook, by scheme, host and port of its URL.
+    Webhook,
+    /// A top-level key, by its name.
+    Setting,
+}
+
+impl ObjectKind {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Listener => "listener",
+            Self::Route => "route",
+            Self::Service => "service",
+            Self::Endpoint => "endpoint",
+            Self::Webhook => "webhook",
+            Self::Setting => "setting",
+        }
+    }
+}
+
+/// What happens to an object.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Action {
+    /// It was not there.
+    Added,
+    /// Fields of it differ.
+    Changed,
+    /// Nothing but its place in the file differs, where that decides who takes a request.
+    Moved,
+    /// It is not there any more.
+    Removed,
+}
+
+/// One object that differs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Change {
+    /// What it is.
+    pub kind: ObjectKind,
+    /// Its stable name.
+    pub name: String,
+    /// Of an endpoint: its service.
+    pub service: Option<String>,
+    /// What happens to it.
+    pub action: Action,
+    /// What it is about, for people: of a route its match and target. May be empty.
+    pub summary: String,
+    /// The fields that differ; of one that is added or removed, all that are set.
+    pub fields: Vec<FieldChange>,
+}
+
+/// One field that differs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FieldChange {
+    /// As in the configuration: `timeouts.first_byte`.
+    pub field: String,
+    /// `None`: it was not set, or is not shown.
+    pub before: Option<String>,
+    /// `None`: it is not set, or is not shown.
+    pub after: Option<String>,
+    /// It differs in what is not shown: a secret, or the end of a long text.
+    pub hidden: bool,
+}
+
+/// An object as it is described for a comparison.
+#[derive(Debug)]
+struct Object {
+    kind: ObjectKind,
+    /// Compared; names of objects of one kind and service may be shown alike.
+    id: String,
+    name: String,
+    service: Option<String>,
+    summary: String,
+    fields: Vec<Field>,
+}
+
+/// What differs between a configuration and the one that is to follow it: listeners, routes, services with their
+/// endpoints, webhooks, settings; within each in the order of the file that follows, then what is removed.
+pub fn diff(before: (&Plan, &Settings), after: (&Plan, &Settings)) -> Vec<Change> {
+    let (old, new) = (describe::objects(before), describe::objects(after));
+    let moved = order::moved(before.0, after.0);
+    let mut known: HashMap<_, _> = old.iter().map(|object| (object.key(), object)).collect();
+    let mut changes = Vec::new();
+    for object in &new {
+        let place = match object.kind {
+            ObjectKind::Route => moved.get(object.name.as_str()).cloned(),
+            _ => None,
+        };
+        match known.remove(&object.key()) {
+            None => changes.push(object.change(Action::Added, fields::all(&object.fields, true))),
+            Some(before) => {
+                let mut fields = fields::differences(&before.fields, &object.fields);
+                let action = if fields.is_empty() { Action::Moved } else { Action::Changed };
+                fields.extend(place);
+                if !fields.is_empty() {
+                    changes.push(object.change(action, fields));
+                }
+            }
+        }
+    }
+    let gone = old.iter().filter(|object| known.contains_key(&object.key()));
+    changes.extend(gone.map(|object| object.change(Action::Removed, fields::all(&object.fields, false))));
+    // The sort is stable; an endpoint stands below its service.
+    let rank = |kind| if kind == ObjectKind::Endpoint { ObjectKind::Service } else { kind };
+    changes.sort_by_key(|change| rank(change.kind));
+    changes
+}
+
+impl Object {
+    fn key(&self) -> (ObjectKind, Option<&str>, &str) {
+        (self.kind, self.service.as_deref(), &self.id)
+    }
+
+    fn change(&self, action: Action, fields: Vec<FieldChange>) -> Change {
+        Change {
+            kind: self.kind,
+            name: self.name.clone(),
+            service: self.service.clone(),
+            action,
+            summary: self.summary.clone(),
+            fields,
+        }
+    }
+}
+
+/// A line with `+`, `~`, `>` or `-`, and below it a line per field of an object that changes.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = match self.action {
+            Action::Added => '+',
+            Action::Changed => '~',
+            Action::Moved => '>',
+            Action::Removed => '-',
+        };
+        write!(f, "{mark} {} `{}`", self.kind.name(), self.name)?;
+        if let Some(service) = &self.service {
+            write!(f, " of service `{service}`")?;
+        }
+        if !self.summary.is_empty() && matches!(self.action, Action::Added | Action::Removed) {
+            write!(f, ": {}", self.summary)?;
+        }
+        if matches!(self.action, Action::Changed | Action::Moved) {
+            self.fields.iter().try_for_each(|field| write!(f, "\n    {field}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// `timeouts.first_byte: 60s → 5s`
+impl fmt::Display for FieldChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.field.is_empty() { "" } else { &*format!("{}: ", self.field) };
+        if self.hidden {
+            return write!(f, "{name}changed (not shown)");
+        }
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".into());
+        write!(f, "{name}{} → {}", text(&self.before), text(&self.after))
+    }
+}
+
+#[cfg(test)]
+mod tests;

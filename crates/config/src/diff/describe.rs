@@ -1,0 +1,208 @@
+//! A plan and its settings as a list of objects: listeners, routes, and what stands at the top level.
+
+use super::fields::{Fields, Times, list};
+use super::{Object, ObjectKind, services, settings};
+use crate::settings::Settings;
+use thalweg_proxy::Plan;
+use thalweg_proxy::plan::{
+    ClientTimeouts, Limits, Listener, RequestsPolicy, Route, RouteLimits, ServiceId, Shutdown, Split,
+    Timeouts, To,
+};
+use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, ValueMatch};
+use thalweg_upstream::{HashKey, Priority, QueuePolicy};
+
+/// Everything that is configured.
+pub(super) fn objects((plan, settings): (&Plan, &Settings)) -> Vec<Object> {
+    let Plan {
+        listeners,
+        table,
+        routes,
+        services,
+        trusted_proxies,
+        limits,
+        client_timeouts,
+        shutdown,
+        requests,
+    } = plan;
+    let mut objects: Vec<Object> = listeners.iter().map(listener).collect();
+    for (id, route) in (0..).map(RouteId).zip(routes) {
+        objects.push(self::route(route, table.written(id), plan));
+    }
+    services.iter().for_each(|service| services::describe(service, &mut objects));
+    settings::describe(settings, &mut objects);
+    objects.push(setting("trusted_proxies", |fields| fields.put("", list(trusted_proxies))));
+    objects.push(setting("limits", |fields| process_limits(limits, fields)));
+    objects.push(setting("defaults.timeouts", |fields| {
+        let ClientTimeouts { head, keep_alive } = client_timeouts;
+        fields.time("head", *head);
+        fields.time("keep_alive", *keep_alive);
+    }));
+    objects.push(setting("shutdown", |fields| {
+        let Shutdown { delay, grace } = shutdown;
+        fields.time("delay", *delay);
+        fields.time("grace", *grace);
+    }));
+    objects.push(setting("requests", |fields| {
+        let RequestsPolicy { keep, slow } = requests;
+        fields.put("keep", keep);
+        fields.time("slow", *slow);
+    }));
+    objects
+}
+
+/// A top-level key.
+pub(super) fn setting(name: &str, describe: impl FnOnce(&mut Fields)) -> Object {
+    named(ObjectKind::Setting, name, String::new(), describe)
+}
+
+/// An object whose name is its identity.
+pub(super) fn named(
+    kind: ObjectKind,
+    name: &str,
+    summary: String,
+    describe: impl FnOnce(&mut Fields),
+) -> Object {
+    let mut fields = Fields::default();
+    describe(&mut fields);
+    Object { kind, id: name.to_owned(), name: name.to_owned(), service: None, summary, fields: fields.0 }
+}
+
+fn listener(listener: &Listener) -> Object {
+    let Listener { name, address, max_connections, defer_accept } = listener;
+    named(ObjectKind::Listener, name, address.to_string(), |fields| {
+        fields.put("address", address);
+        fields.maybe("limits.max_connections", *max_connections);
+        fields.put("defer_accept", defer_accept);
+    })
+}
+
+fn process_limits(limits: &Limits, fields: &mut Fields) {
+    let Limits { max_connections, max_connections_per_client, memory, max_in_flight, max_head, max_fields } =
+        limits;
+    fields.or("max_connections", *max_connections, "auto");
+    fields.put("max_connections_per_client", max_connections_per_client);
+    fields.or("memory", memory.map(thalweg_core::units::size_text), "auto");
+    fields.or("max_in_flight", *max_in_flight, "auto");
+    fields.size("max_head", *max_head as u64);
+    fields.put("max_fields", max_fields);
+}
+
+fn route(route: &Route, conditions: Option<&RouteMatch>, plan: &Plan) -> Object {
+    let Route { name, matches, conceals, filters, to, timeouts, limits } = route;
+    let target = target(to, plan);
+    let summary = format!("{matches} → {target}");
+    named(ObjectKind::Route, name, summary, |fields| {
+        conditions.into_iter().for_each(|conditions| conditions_of((conditions, *conceals), plan, fields));
+        for (at, filter) in filters.iter().enumerate() {
+            // A filter may hold more than its argument says.
+            let text = format!("{}: {}", filter.name(), filter.argument());
+            fields.behind(&format!("filters[{at}]"), &text, format_args!("{text} {filter:?}"));
+        }
+        fields.put("to", target);
+        if let To::Split(Split { parts: _, key }) = to {
+            fields.maybe("sticky_by", key.as_ref().map(hash_key));
+        }
+        deadlines(timeouts, fields);
+        let RouteLimits { max_body, min_rate, max_in_flight, queue, priority } = limits;
+        fields.maybe("limits.max_body", max_body.map(thalweg_core::units::size_text));
+        fields.put("limits.min_rate", format_args!("{min_rate}B/s"));
+        fields.maybe("limits.max_in_flight", *max_in_flight);
+        self::queue(*queue, fields);
+        let priority = match priority {
+            Priority::High => "high",
+            Priority::Normal => "normal",
+            Priority::Low => "low",
+        };
+        fields.put("limits.priority", priority);
+    })
+}
+
+fn target(to: &To, plan: &Plan) -> String {
+    let name = |service: ServiceId| {
+        plan.services.get(service.0 as usize).map_or_else(String::new, |service| service.name.to_string())
+    };
+    match to {
+        To::Service(service) => name(*service),
+        To::Split(Split { parts, key: _ }) => {
+            list(parts.iter().map(|(service, weight)| format!("{} {weight}", name(*service))))
+        }
+    }
+}
+
+fn conditions_of((conditions, conceals): (&RouteMatch, bool), plan: &Plan, fields: &mut Fields) {
+    let RouteMatch { hosts, path, methods, headers, query, clients, listeners } = conditions;
+    if !hosts.is_empty() && *hosts != [HostPattern::Any] {
+        fields.put("match.host", list(hosts));
+    }
+    match path {
+        None => {}
+        Some(PathPattern::Regex(regex)) => fields.put("match.path_regex", regex.as_str()),
+        Some(path @ (PathPattern::Exact(_) | PathPattern::Prefix(_) | PathPattern::Pattern(_))) => {
+            fields.put("match.path", path);
+        }
+    }
+    let some = |items: &[String]| (!items.is_empty()).then(|| list(items));
+    fields.maybe("match.methods", some(methods));
+    conditions_on("match.headers", (headers, conceals), fields);
+    conditions_on("match.query", (query, conceals), fields);
+    fields.maybe("match.client", (!clients.is_empty()).then(|| list(clients)));
+    // By name: positions mean nothing in another plan.
+    let names = listeners.iter().map(|at| {
+        plan.listeners.get(usize::from(*at)).map_or_else(String::new, |listener| listener.name.to_string())
+    });
+    fields.maybe("listeners", some(&names.collect::<Vec<_>>()));
+}
+
+fn conditions_on(place: &str, (conditions, conceals): (&[FieldMatch], bool), fields: &mut Fields) {
+    let mut times = Times::default();
+    for FieldMatch { name, value } in conditions {
+        // The same name may have several conditions.
+        let field = match times.before(name) {
+            0 => format!("{place}.{name}"),
+            again => format!("{place}.{name}[{again}]"),
+        };
+        match conceals {
+            // Some of them came from the environment.
+            true => fields.secret(&field, in_words(value)),
+            false => fields.put(&field, in_words(value)),
+        }
+    }
+}
+
+fn in_words(value: &ValueMatch) -> String {
+    match value {
+        ValueMatch::Present => "present".into(),
+        ValueMatch::Absent => "absent".into(),
+        ValueMatch::Exact(text) => format!("\"{text}\""),
+        ValueMatch::Prefix(text) => format!("prefix \"{text}\""),
+        ValueMatch::Suffix(text) => format!("suffix \"{text}\""),
+        ValueMatch::Contains(text) => format!("contains \"{text}\""),
+        ValueMatch::Regex(regex) => format!("regex \"{}\"", regex.as_str()),
+    }
+}
+
+fn deadlines(timeouts: &Timeouts, fields: &mut Fields) {
+    let Timeouts { connect, first_byte, idle, request } = timeouts;
+    fields.time("timeouts.connect", *connect);
+    fields.time("timeouts.first_byte", *first_byte);
+    fields.time("timeouts.idle", *idle);
+    fields.maybe_time("timeouts.request", *request);
+}
+
+/// `limits.queue` of a route or a service.
+pub(super) fn queue(policy: QueuePolicy, fields: &mut Fields) {
+    let QueuePolicy { size, timeout } = policy;
+    fields.put("limits.queue.size", size);
+    fields.time("limits.queue.timeout", timeout);
+}
+
+/// What is hashed.
+pub(super) fn hash_key(key: &HashKey) -> String {
+    match key {
+        HashKey::ClientIp => "client_ip".into(),
+        HashKey::Path => "path".into(),
+        HashKey::Header(name) => format!("header {name}"),
+        HashKey::Cookie(name) => format!("cookie {name}"),
+        HashKey::Query(name) => format!("query {name}"),
+    }
+}

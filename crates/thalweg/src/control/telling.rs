@@ -1,0 +1,55 @@
+//! What is said of configurations: to the operator, in events, and beside what has changed.
+
+use super::configuration::Origin;
+use super::history::Cause;
+use std::time::SystemTime;
+use thalweg_admin::{Author, ConfigOrigin, ConfigOutcome, Refusal, Via};
+use thalweg_core::{Event, EventKind};
+
+/// What is said of a configuration that has taken over.
+pub(super) fn said(origin: &Origin, cause: &Cause, outcome: &ConfigOutcome) -> String {
+    let (name, Author { via, uid, peer }) = (origin.name(), &cause.by);
+    let who = match (via, uid, peer) {
+        (Via::Process, ..) => String::new(),
+        (Via::Socket, Some(uid), _) => format!(" by uid {uid} on the socket"),
+        (_, _, Some(peer)) => format!(" by {peer}"),
+        (Via::Socket | Via::Token, ..) => " through the admin API".into(),
+    };
+    let what = match cause.origin {
+        ConfigOrigin::Start => format!("started with {name}"),
+        ConfigOrigin::Signal | ConfigOrigin::File => format!("reloaded {name}"),
+        ConfigOrigin::Reload => format!("{name} was read again{who}"),
+        ConfigOrigin::Put if cause.ephemeral => {
+            format!("the configuration was replaced{who}, the file was not")
+        }
+        ConfigOrigin::Put => format!("{name} was replaced{who}"),
+        ConfigOrigin::Rollback => format!("an earlier configuration was brought back{who}"),
+        ConfigOrigin::Watch => "the configuration before was brought back".into(),
+    };
+    let count = outcome.changes.len();
+    let changes = if count == 1 { "1 change".to_owned() } else { format!("{count} changes") };
+    format!("{what}: {changes}, generation {}", outcome.generation)
+}
+
+/// An event about the configuration.
+pub(super) fn event(kind: EventKind, cause: String) -> Event {
+    Event { at: SystemTime::now(), kind, service: None, endpoint: None, cause, endpoints: Default::default() }
+}
+
+/// A refusal for the event that tells of it.
+pub(super) fn in_a_sentence(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Mistakes(_) => "the configuration has mistakes".into(),
+        Refusal::Forbidden { keys } => format!("only the file on disk may introduce {}", keys.join(", ")),
+        Refusal::Unknown(what) | Refusal::Duplicate(what) | Refusal::Conflict(what) => what.clone(),
+        Refusal::Unavailable(why) => why.clone(),
+        Refusal::Invalid { field, detail, .. } => format!("{field}: {detail}"),
+        Refusal::Stale { .. } | Refusal::StaleConfig { .. } => "somebody else was faster".into(),
+    }
+}
+
+/// Adds a sentence to an outcome.
+pub(super) fn add_note(outcome: &mut ConfigOutcome, note: String) {
+    outcome.text.push_str(&format!("{note}\n"));
+    outcome.notes.push(note);
+}
