@@ -64,8 +64,15 @@ struct Filler<'a> {
 impl Filler<'_> {
     fn walk(&mut self, node: &mut Node) {
         match &mut node.kind {
-            Kind::Seq(items) => items.iter_mut().for_each(|item| self.walk(item)),
-            Kind::Map(entries) => entries.iter_mut().for_each(|(_, value)| self.walk(value)),
+            // What holds a value that was filled in is not shown either: messages about the whole may quote it.
+            Kind::Seq(items) => {
+                items.iter_mut().for_each(|item| self.walk(item));
+                node.span.filled = items.iter().any(|item| item.span.filled);
+            }
+            Kind::Map(entries) => {
+                entries.iter_mut().for_each(|(_, value)| self.walk(value));
+                node.span.filled = entries.iter().any(|(_, value)| value.span.filled);
+            }
             Kind::Str(text) if text.contains('$') => match self.fill(text, node.span) {
                 Ok((text, filled)) => {
                     let names = std::mem::take(&mut self.names);

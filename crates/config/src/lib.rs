@@ -32,6 +32,7 @@ pub mod inputs;
 pub mod places;
 pub mod provenance;
 pub mod safety;
+pub mod schema;
 pub mod settings;
 pub mod source;
 

@@ -47,7 +47,10 @@ impl<'de> Cursor<'de> {
             Kind::Map(entries) => {
                 visitor.visit_map(Entries { cursor: self, rest: entries.iter(), value: None })
             }
-            Kind::Null => visitor.visit_map(Entries { cursor: self, rest: [].iter(), value: None }),
+            // What a variable leaves empty is no section.
+            Kind::Null if self.node.filled.is_none() => {
+                visitor.visit_map(Entries { cursor: self, rest: [].iter(), value: None })
+            }
             // serde would read a list as a struct whose fields have no names.
             Kind::Seq(_) => Err(Mistake::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.deserialize_any(visitor),
@@ -310,6 +313,9 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
         let (Some(key), Some(node)) = (self.key, self.value) else {
             return Err(Mistake::custom("a value is needed, as in `name: value`"));
         };
+        if self.cursor.pruned.contains(&node.id) {
+            return Err(Mistake::consequence(node));
+        }
         let cursor = self.cursor.on(node);
         seed.deserialize(cursor).map_err(|mistake| mistake.in_choice(key, node, cursor.is_tainted()))
     }
@@ -326,6 +332,9 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
         let (Some(key), Some(node)) = (self.key, self.value) else {
             return Err(Mistake::custom("this word needs a map: `name: { … }`"));
         };
+        if self.cursor.pruned.contains(&node.id) {
+            return Err(Mistake::consequence(node));
+        }
         let cursor = self.cursor.on(node);
         cursor.entries(visitor).map_err(|mistake| mistake.in_choice(key, node, cursor.is_tainted()))
     }

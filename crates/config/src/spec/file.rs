@@ -9,10 +9,12 @@ use super::step::StepSpec;
 use super::test_case::TestSpec;
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
 use super::webhook::WebhookSpec;
+use crate::schema;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// A configuration file.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `listeners` and `routes`")]
 pub struct FileSpec {
     /// Files to read with this one: paths, or patterns with `*`, `?` and `[…]`, relative to the file in which they
@@ -25,8 +27,10 @@ pub struct FileSpec {
     /// Worker threads, 1–1024; `auto` (the default): as many as CPUs are allowed.
     pub workers: Option<Spanned<AutoSpec>>,
     /// Addresses and networks whose forwarded fields are believed; default none.
+    #[schemars(with = "ListSpec<schema::Network>")]
     pub trusted_proxies: ListSpec<String>,
     /// `user` or `user:group` to become before threads start; default: stay.
+    #[schemars(with = "Option<schema::UserName>")]
     pub user: Option<Spanned<String>>,
     /// Bounds on heads and connections.
     pub limits: LimitsSpec,
@@ -40,25 +44,29 @@ pub struct FileSpec {
     pub metrics: Option<MetricsSpec>,
     /// The access log; default off.
     pub access_log: Option<AccessLogSpec>,
-    /// Where clients connect, by name.
+    /// Where clients connect, by name; default none.
+    #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub listeners: NamedSpec<ListenerSpec>,
-    /// What happens to requests, in file order.
+    /// What happens to requests, in file order; default none.
     pub routes: ListSpec<RouteSpec>,
-    /// Lists of filters by name, for routes that share them.
+    /// Lists of filters by name, for routes that share them; default none.
+    #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub chains: NamedSpec<ListSpec<StepSpec>>,
-    /// Where requests go, by name.
+    /// Where requests go, by name; default none.
+    #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub services: NamedSpec<ServiceSpec>,
-    /// Who is told when something happens.
+    /// Who is told when something happens; default none.
     pub webhooks: ListSpec<WebhookSpec>,
     /// Requests and what must become of them: checked before the configuration is used.
     pub tests: ListSpec<TestSpec>,
 }
 
 /// `admin:`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `address`")]
 pub struct AdminSpec {
     /// `127.0.0.1:9900` and the like.
+    #[schemars(with = "schema::ListenAddress")]
     pub address: Spanned<String>,
     /// The bearer token; default: created once in the state directory.
     pub token: Option<Spanned<SecretSpec>>,
@@ -70,25 +78,25 @@ pub struct AdminSpec {
 }
 
 /// `state:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `path`")]
 pub struct StateSpec {
-    /// A directory; default `/var/lib/thalweg` for root, else the XDG state directory.
+    /// A directory; default: `/var/lib/thalweg` for root, else the XDG state directory.
     pub path: Option<Spanned<String>>,
 }
 
 /// `limits:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of limits")]
 pub struct LimitsSpec {
-    /// Client connections at once; `auto` (the default): what descriptors and memory admit.
+    /// Client connections at once, 1–100000000; `auto` (the default): what descriptors and memory admit.
     pub max_connections: Option<Spanned<AutoSpec>>,
     /// Connections at once of one client address, IPv6 by /64, 0–1000000; 0 (the default): no bound.
     pub max_connections_per_client: Option<Spanned<u64>>,
     /// Bytes that buffers and sockets may use with the process, 16MiB–1024TiB; `auto` (the default): three
     /// quarters of the smallest cgroup limit, or half of the machine's memory.
     pub memory: Option<Spanned<AutoSizeSpec>>,
-    /// Exchanges at once; `auto` (the default): what memory admits.
+    /// Exchanges at once, 1–100000000; `auto` (the default): what memory admits.
     pub max_in_flight: Option<Spanned<AutoSpec>>,
     /// Bytes of a head, 1KiB–1MiB; default 64KiB.
     pub max_head: Option<Spanned<SizeSpec>>,
@@ -97,7 +105,7 @@ pub struct LimitsSpec {
 }
 
 /// `shutdown:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `delay` and `grace`")]
 pub struct ShutdownSpec {
     /// Accepting goes on for this long while `/readyz` already fails; default 0s.
@@ -107,7 +115,7 @@ pub struct ShutdownSpec {
 }
 
 /// `requests:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `keep` and `slow`")]
 pub struct RequestsSpec {
     /// Exchanges that each worker remembers, and as many more of each kind that is worth it, 0–10000; 0: none;
@@ -118,7 +126,7 @@ pub struct RequestsSpec {
 }
 
 /// `defaults:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `timeouts`, `retry` and `limits`")]
 pub struct DefaultsSpec {
     /// Deadlines towards clients, and those that routes and services inherit.
@@ -130,15 +138,16 @@ pub struct DefaultsSpec {
 }
 
 /// `metrics:`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `address`")]
 pub struct MetricsSpec {
     /// `127.0.0.1:9901` and the like: `/metrics`, `/livez` and `/readyz`, no token.
+    #[schemars(with = "schema::ListenAddress")]
     pub address: Spanned<String>,
 }
 
 /// `access_log:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `format` and `path`")]
 pub struct AccessLogSpec {
     /// How a line looks; default `json`.
@@ -148,7 +157,7 @@ pub struct AccessLogSpec {
 }
 
 /// How a line of the access log looks.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "`json`, `combined` or `off`")]
 pub enum LogFormatSpec {
     /// One JSON object.
@@ -160,10 +169,11 @@ pub enum LogFormatSpec {
 }
 
 /// `listeners.<name>:`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `address`")]
 pub struct ListenerSpec {
     /// `:80`, `127.0.0.1:80`, `[::1]:80` or `unix:/path`.
+    #[schemars(with = "schema::ListenAddress")]
     pub address: Spanned<String>,
     /// What is spoken; default `http`.
     #[serde(default)]
@@ -177,7 +187,7 @@ pub struct ListenerSpec {
 }
 
 /// `listeners.<name>.limits:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `max_connections`")]
 pub struct ListenerLimitsSpec {
     /// Its client connections at once, 1–100000000; default: no bound but `limits.max_connections`.
@@ -185,7 +195,7 @@ pub struct ListenerLimitsSpec {
 }
 
 /// What a listener speaks.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "`http`")]
 pub enum ProtocolSpec {
     /// HTTP/1.

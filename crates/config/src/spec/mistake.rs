@@ -46,6 +46,11 @@ impl Mistake {
         Self { what, span: None, owner: None, prune: None, quiet: false }
     }
 
+    /// What cannot be read because the value of its choice was left out.
+    pub(super) fn consequence(value: &Node) -> Self {
+        Self { span: Some(value.span), quiet: true, ..Self::new(What::Other(String::new())) }
+    }
+
     /// A mistake in `node`, an element of a list (or the root).
     pub(super) fn at(mut self, node: &Node, tainted: bool) -> Self {
         if self.span.is_none() {

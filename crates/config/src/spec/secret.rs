@@ -1,11 +1,12 @@
 //! Secrets, which stand in the file by reference.
 
 use super::spanned::Spanned;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
 
 /// Where a secret comes from.
-#[derive(Clone, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "a map with `file`, `env` or `value`")]
 pub enum SecretSpec {
     /// The first line of a file.

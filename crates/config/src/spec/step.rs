@@ -1,9 +1,11 @@
 //! `routes[].filters[]` and `chains.<name>[]`: a filter, or a chain of them by its name.
 
 use super::spanned::Spanned;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::StrDeserializer;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
 use serde::forward_to_deserialize_any;
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::LazyLock;
@@ -101,5 +103,24 @@ impl<'de, R: VariantAccess<'de, Error = E>, E: Error> Deserializer<'de> for Know
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
         unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl JsonSchema for StepSpec {
+    fn schema_name() -> Cow<'static, str> {
+        "StepSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            generator.subschema_for::<FilterSpec>(),
+            {
+                "type": "object",
+                "description": "The filters of a chain, in its order.",
+                "properties": { "chain": { "type": "string", "description": "The name of the chain." } },
+                "required": ["chain"],
+                "additionalProperties": false,
+            },
+        ] })
     }
 }

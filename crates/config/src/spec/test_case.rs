@@ -1,13 +1,15 @@
 //! `tests[]`: requests, and what must become of them.
 
 use super::spanned::{NamedSpec, Spanned};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 
 /// One test: the configuration is refused when it fails.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `request` and `expect`")]
 pub struct TestSpec {
     /// For messages; default: the request.
@@ -28,7 +30,7 @@ pub enum RequestSpec {
 }
 
 /// The long form of [`RequestSpec`].
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `url`")]
 pub struct LongRequestSpec {
     /// Default `GET`.
@@ -45,7 +47,7 @@ pub struct LongRequestSpec {
 }
 
 /// What must become of the request of a test; at least one of these.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(
     deny_unknown_fields,
     default,
@@ -83,5 +85,18 @@ impl<'de> Deserialize<'de> for RequestSpec {
         }
 
         deserializer.deserialize_any(Shape)
+    }
+}
+
+impl JsonSchema for RequestSpec {
+    fn schema_name() -> Cow<'static, str> {
+        "RequestSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "string", "description": "A method and a URL: `GET https://shop.example.com/products/42`." },
+            generator.subschema_for::<LongRequestSpec>(),
+        ] })
     }
 }

@@ -44,6 +44,12 @@ fn a_key_that_is_missing_because_its_value_was_wrong_is_not_reported() {
 }
 
 #[test]
+fn the_value_of_a_choice_that_could_not_be_filled_in_is_one_mistake() {
+    let text = "listeners: { web: { address: ':1' } }\nroutes: [ { to: a, filters: [ { strip_prefix: \"${UNSET}\" } ] } ]\n";
+    assert_eq!(read_text(text).1, "a.yaml:2:47: the variable `UNSET` is not set\n");
+}
+
+#[test]
 fn keys_of_the_design_are_not_available_rather_than_unknown() {
     let text = "route_sources: []\nlisteners: { web: { address: ':1', tls: {} } }\nroutes: [ { to: b, filters: [ cache: {} ], retry: {} } ]\nservices: { b: { discover: { dns: {} } }, c: { endpoints: [], health: { grpc: {} } } }\n";
     let lines = read_text(text).1;

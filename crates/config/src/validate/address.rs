@@ -60,7 +60,7 @@ pub(super) fn listen(text: &str) -> Result<ListenAddress, Flaw> {
     let Some((host, port)) = text.rsplit_once(':') else {
         return flaw(format!("`{text}` is not an address"), FORMS);
     };
-    let Ok(port) = port.parse::<u16>() else {
+    let Some(port) = number(port) else {
         return flaw(format!("`{port}` is not a port"), "a port is a number from 0 to 65535");
     };
     match host {
@@ -129,6 +129,11 @@ pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
     Ok((format!("http://{}", authority.to_ascii_lowercase()).into(), address))
 }
 
+/// A port: digits only, without a sign.
+fn number(text: &str) -> Option<u16> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
 /// Splits `host:port`; a port that is not written is 80.
 fn split_port(authority: &str) -> Result<(&str, u16), Flaw> {
     let after_host = authority.rfind(']').map_or(0, |at| at + 1);
@@ -136,9 +141,9 @@ fn split_port(authority: &str) -> Result<(&str, u16), Flaw> {
         Some(at) => (&authority[..after_host + at], Some(&authority[after_host + at + 1..])),
         None => (authority, None),
     };
-    match port.map(str::parse::<u16>) {
+    match port.map(number) {
         None => Ok((host, HTTP_PORT)),
-        Some(Ok(port)) if port > 0 => Ok((host, port)),
+        Some(Some(port)) if port > 0 => Ok((host, port)),
         Some(_) => {
             let port = port.unwrap_or_default();
             flaw(format!("`{port}` is not a port"), "a port is a number from 1 to 65535")
@@ -235,6 +240,7 @@ mod tests {
             "unix:a",
             "unix:",
             ":-1",
+            ":+80",
             "1.2.3.4.5:80",
             "[::1]",
             ": 80",
@@ -269,6 +275,7 @@ mod tests {
             "http://a:0",
             "http://a:x",
             "http://a:99999",
+            "http://a:+80",
             "http://u:p@a",
             "http://a/b",
             "http://a?b",

@@ -4,6 +4,7 @@
 //! failed start, 2 usage, 3 forced end before the drain had finished.
 
 mod check;
+mod completions;
 mod decision;
 mod demo;
 mod diagnostics;
@@ -15,6 +16,7 @@ mod plan;
 mod problem;
 mod reload;
 mod run;
+mod schema;
 mod stop;
 mod version;
 
@@ -54,6 +56,10 @@ enum Verb {
     Stop(AdminArgs),
     /// List what can be named in a configuration
     List(list::ListArgs),
+    /// Print the JSON Schema of the configuration, for editors
+    Schema,
+    /// Print what makes a shell complete this command line
+    Completions(completions::CompletionsArgs),
     /// Print the version
     Version(version::VersionArgs),
 }
@@ -71,6 +77,8 @@ impl Cli {
             Verb::Reload(args) => reload::reload(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::List(args) => list::list(&args),
+            Verb::Schema => schema::schema(),
+            Verb::Completions(args) => completions::completions(&args),
             Verb::Version(args) => version::version(&args),
         }
     }
