@@ -1,6 +1,7 @@
 //! The configuration as it was read last: read again, shown, or replaced by what arrives.
 
 use super::admin::Shared;
+use super::background::in_background;
 use super::start::explain;
 use crate::cli::{complain, show};
 use sha2::{Digest, Sha256};
@@ -77,7 +78,7 @@ impl Shared {
             return Err(Refused::Cannot("there is no configuration file to reload".into()));
         };
         let text = fs::read_to_string(&file).unwrap_or_default();
-        let loaded = thalweg_config::load_file(&file).map_err(|report| {
+        let loaded = in_background(|| thalweg_config::load_file(&file)).map_err(|report| {
             self.registry.reloads().count(false);
             Refused::Mistakes(report)
         })?;
