@@ -296,6 +296,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_in_force_is_freed_when_it_is_looked_at_after_its_last_view_has_gone() {
+        let (house, living) = (House::new(), crate::current::Living::default());
+        let one = house.view(&[("a", &[1])], None);
+        living.add(&one.current);
+        let two = house.view(&[("a", &[1])], Some(&one));
+        living.add(&two.current);
+        assert_eq!(living.prune(), 2);
+        let plan = Arc::downgrade(&one.plan);
+        drop(one);
+        assert!(plan.upgrade().is_some(), "not by who drops the view");
+        assert_eq!(living.prune(), 1);
+        assert!(plan.upgrade().is_none());
+        drop(two);
+        assert_eq!(living.prune(), 0);
+    }
+
+    #[test]
     fn a_service_that_has_been_away_is_a_new_one() {
         let house = House::new();
         let one = house.view(&[("a", &[1]), ("b", &[1])], None);
