@@ -67,6 +67,21 @@ impl Proxy {
         Self::spawn(directory, config, &mut command)
     }
 
+    /// Like [`Proxy::start`], with further arguments of `thalweg run`.
+    pub fn start_with(arguments: &[&str], config: &str) -> Self {
+        let directory = Directory::new();
+        let log = directory.path().join("access.log");
+        directory.write("thalweg.yaml", &config.replace("{log}", &log.to_string_lossy()));
+        Self::start_file(directory, arguments, "thalweg.yaml")
+    }
+
+    /// Like [`Proxy::start_with`], with a file of `directory` that is there already.
+    pub fn start_file(directory: Directory, arguments: &[&str], file: &str) -> Self {
+        let mut command = command(directory.path());
+        let file = directory.path().join(file);
+        Self::run(directory, command.arg("run").args(arguments).arg("--config").arg(file))
+    }
+
     /// Like [`Proxy::start`], with at most `descriptors` open files.
     pub fn start_with_descriptors(descriptors: u32, config: &str) -> Self {
         let directory = Directory::new();
@@ -88,7 +103,11 @@ impl Proxy {
     fn spawn(directory: Directory, config: &str, command: &mut Command) -> Self {
         let log = directory.path().join("access.log");
         let config = directory.write("thalweg.yaml", &config.replace("{log}", &log.to_string_lossy()));
-        let process = Process::start(command.arg("run").arg("--config").arg(config));
+        Self::run(directory, command.arg("run").arg("--config").arg(config))
+    }
+
+    fn run(directory: Directory, command: &mut Command) -> Self {
+        let process = Process::start(command);
         process.wait_line("`thalweg: ready`", START, |line| (line == "thalweg: ready").then_some(()));
         Self { process, directory }
     }

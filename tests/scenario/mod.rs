@@ -29,6 +29,7 @@ mod house;
 mod leaks;
 mod limits;
 mod regressions;
+mod reloads;
 mod retries;
 mod runtimes;
 mod scripted;

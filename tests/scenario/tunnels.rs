@@ -30,32 +30,37 @@ const REQUEST: &str = "GET /tunnel HTTP/1.1\r\nHost: a.test\r\nConnection: Upgra
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// An upstream whose connections the test takes one by one.
-struct Upstream {
+pub(super) struct Upstream {
     listener: Listener,
     accepted: Receiver<TcpStream>,
 }
 
 /// Both ends of a tunnel.
-struct Tunnel {
-    client: Talk,
-    upstream: Talk,
+pub(super) struct Tunnel {
+    pub(super) client: Talk,
+    pub(super) upstream: Talk,
 }
 
 impl Upstream {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let (accepted, connections) = mpsc::channel();
         Self { listener: Listener::start(accepted), accepted: connections }
     }
 
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("http://{}", self.listener.address())
     }
 
+    /// The next connection.
+    pub(super) fn next(&self) -> Talk {
+        Talk::new(self.accepted.recv_timeout(STEP).unwrap())
+    }
+
     /// Asks for an upgrade and grants it.
-    fn tunnel(&self, proxy: &Proxy) -> Tunnel {
+    pub(super) fn tunnel(&self, proxy: &Proxy) -> Tunnel {
         let mut client = Talk::open(proxy.web()).unwrap();
         client.send(REQUEST).unwrap();
-        let mut upstream = Talk::new(self.accepted.recv_timeout(STEP).unwrap());
+        let mut upstream = self.next();
         upstream.head().unwrap();
         let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
         upstream.send(answer).unwrap();
@@ -65,7 +70,7 @@ impl Upstream {
 }
 
 /// Sends a little from one end and waits for it at the other.
-fn carries(from: &mut Talk, to: &mut Talk, text: &str) {
+pub(super) fn carries(from: &mut Talk, to: &mut Talk, text: &str) {
     from.send(text).unwrap();
     let mut got = vec![0; text.len()];
     to.stream().read_exact(&mut got).unwrap();

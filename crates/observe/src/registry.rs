@@ -20,6 +20,8 @@ use crate::meters::{
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
 /// whose labels all say [`OTHER`].
 pub const SERIES: usize = 50_000;
+/// Retired series of a kind that wait to be shown once more.
+pub const RETIRED: usize = 1_000;
 /// The label of the series that stands for all names past [`SERIES`].
 pub const OTHER: &str = "_other";
 
@@ -150,7 +152,8 @@ impl Registry {
 
     /// Retires the series that `keep` refuses, after a reload or when endpoints have left. A retired
     /// series is shown as long as a worker holds it, and once more after that, so that no count of
-    /// a last exchange is lost. Asking for its name again brings it back with its counts.
+    /// a last exchange is lost. Asking for its name again brings it back with its counts. Where nobody asks for
+    /// metrics, at most [`RETIRED`] of a kind wait for it.
     pub fn retain(&self, keep: impl Fn(Series<'_>) -> bool) {
         self.listeners.retain(|[name]| keep(Series::Listener(name)));
         self.routes.retain(|[name]| keep(Series::Route(name)));
@@ -188,6 +191,14 @@ struct Entry<M> {
     retired: bool,
 }
 
+impl<M> Entry<M> {
+    /// It is retired, and nobody counts in it.
+    fn is_over(&self) -> bool {
+        let is_held = |group: &Arc<M>| Arc::strong_count(group) > 1;
+        self.retired && !self.groups.iter().flatten().any(is_held)
+    }
+}
+
 /// Names and the groups of the workers that have one.
 pub(crate) type Snapshot<M, const N: usize> = Vec<([String; N], Vec<Arc<M>>)>;
 
@@ -219,14 +230,18 @@ impl<M: Default, const N: usize> Family<M, N> {
     }
 
     fn retain(&self, keep: impl Fn(&[String; N]) -> bool) {
+        let mut waiting = 0;
         for (names, entry) in self.entries().iter_mut() {
             entry.retired = !keep(names);
+            waiting += usize::from(entry.is_over());
+        }
+        if waiting > RETIRED {
+            self.prune();
         }
     }
 
     fn prune(&self) {
-        let held = |entry: &Entry<M>| entry.groups.iter().flatten().any(|group| Arc::strong_count(group) > 1);
-        self.entries().retain(|_, entry| !entry.retired || held(entry));
+        self.entries().retain(|_, entry| !entry.is_over());
     }
 
     /// A copy of the pointers, in the order of the names.
@@ -285,6 +300,19 @@ mod tests {
         assert_eq!(registry.listener(0, "web").connections.value(), 7);
         registry.render();
         assert_eq!(registry.listener(0, "web").connections.value(), 7);
+    }
+
+    #[test]
+    fn only_so_many_retired_series_wait_for_somebody_who_asks() {
+        let registry = Registry::new(1);
+        let held = registry.route(0, "held");
+        for round in 0..10 {
+            (0..RETIRED / 4).for_each(|at| drop(registry.route(0, &format!("{round}x{at}"))));
+            registry.retain(|_| false);
+            assert!(registry.routes.snapshot().len() <= RETIRED + 1);
+        }
+        held.codes.add(200);
+        assert_eq!(registry.route(0, "held").codes.value(200), 1, "who is held is never dropped");
     }
 
     #[test]

@@ -115,6 +115,7 @@ impl Doors {
     ) -> Vec<Rc<Door>> {
         self.newest = current.listeners.iter().map(|open| open.state.id).fold(self.newest, ListenerId::max);
         if self.closing {
+            current.listeners.iter().for_each(|open| drop(open.sockets.take(worker.id)));
             return Vec::new();
         }
         let mut gone = Vec::new();

@@ -394,7 +394,9 @@ impl Fleet {
     }
 
     fn tell(&self, command: impl Fn() -> Command) {
-        (0..self.shared.mailboxes.len()).for_each(|worker| self.shared.hand(worker, command()));
+        // Who has ended by a bug hears of nothing: what it is told would be kept for ever.
+        let alive = self.shared.loads.workers.iter().enumerate().filter(|(_, load)| !load.dead.load(Relaxed));
+        alive.for_each(|(worker, _)| self.shared.hand(worker, command()));
     }
 }
 

@@ -14,6 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 use thalweg_net::connect::Manner;
 use thalweg_net::listen;
 use thalweg_observe::{ListenerMeters, Registry};
@@ -141,17 +142,24 @@ impl Binder {
     pub(crate) fn open(
         &self,
         listeners: &[Listener],
-        silence: std::time::Duration,
+        silence: Duration,
         kept: impl Fn(&Listener) -> Option<Arc<Sockets>>,
     ) -> Result<Vec<Arc<Sockets>>, StartError> {
         let manner = Manner { silence, narrow: false, buffers: self.buffers };
+        let stay: Vec<_> = listeners.iter().map(kept).collect();
         let (mut all, mut new) = (Vec::with_capacity(listeners.len()), Vec::new());
-        for listener in listeners {
-            if let Some(sockets) = kept(listener) {
-                all.push(sockets);
+        for (listener, kept) in listeners.iter().zip(&stay) {
+            if let Some(sockets) = kept {
+                all.push(sockets.clone());
                 continue;
             }
-            match self.bind(listener, manner) {
+            let options = listen::Options {
+                count: self.workers,
+                manner,
+                defer: listener.defer_accept,
+                beside_ours: self.is_about_to_be_free(&listener.address, &stay),
+            };
+            match bind(listener, options) {
                 Ok(sockets) => {
                     new.push(Arc::downgrade(&sockets));
                     all.push(sockets);
@@ -169,33 +177,30 @@ impl Binder {
         Ok(all)
     }
 
-    fn bind(&self, listener: &Listener, manner: Manner) -> io::Result<Arc<Sockets>> {
-        let address = listener.address.clone();
-        let (bound, tcp, file, fds) = match &address {
-            ListenAddress::Tcp { address: wanted, dual_stack } => {
-                let options = listen::Options {
-                    count: self.workers,
-                    manner,
-                    defer: listener.defer_accept,
-                    // Sockets of ours that still have the port are about to be closed.
-                    beside_ours: self.has_in_the_way(&address),
-                };
-                let (bound, fds) = bind_tcp(*wanted, *dual_stack, options)?;
-                (bound.to_string(), Some(bound), None, fds)
-            }
-            ListenAddress::Unix(path) => {
-                let fds = listen::unix(path, self.workers)?;
-                (address.to_string(), None, identity(path), fds)
-            }
-        };
-        let waiting = Mutex::new(fds.into_iter().map(Some).collect());
-        Ok(Arc::new(Sockets { address, bound, tcp, file, waiting }))
-    }
-
-    fn has_in_the_way(&self, address: &ListenAddress) -> bool {
+    /// Whether only sockets of this process have the address, and all of them are about to be closed.
+    fn is_about_to_be_free(&self, address: &ListenAddress, stay: &[Option<Arc<Sockets>>]) -> bool {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.iter().filter_map(Weak::upgrade).any(|sockets| sockets.are_in_the_way_of(address))
+        let open = opened.iter().filter_map(Weak::upgrade);
+        let in_the_way: Vec<_> = open.filter(|sockets| sockets.are_in_the_way_of(address)).collect();
+        let stays = |one: &Arc<Sockets>| stay.iter().flatten().any(|kept| Arc::ptr_eq(kept, one));
+        !in_the_way.is_empty() && !in_the_way.iter().any(stays)
     }
+}
+
+fn bind(listener: &Listener, options: listen::Options) -> io::Result<Arc<Sockets>> {
+    let address = listener.address.clone();
+    let (bound, tcp, file, fds) = match &address {
+        ListenAddress::Tcp { address: wanted, dual_stack } => {
+            let (bound, fds) = bind_tcp(*wanted, *dual_stack, options)?;
+            (bound.to_string(), Some(bound), None, fds)
+        }
+        ListenAddress::Unix(path) => {
+            let fds = listen::unix(path, options.count)?;
+            (address.to_string(), None, identity(path), fds)
+        }
+    };
+    let waiting = Mutex::new(fds.into_iter().map(Some).collect());
+    Ok(Arc::new(Sockets { address, bound, tcp, file, waiting }))
 }
 
 /// Device and number of a file.

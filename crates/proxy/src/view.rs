@@ -223,3 +223,102 @@ impl Slots {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{ClientTimeouts, Limits, Shutdown};
+    use thalweg_upstream::{Address, Bell, Endpoint, EndpointLimits, Mode, Names, Rosters, Service};
+
+    /// A process with one worker, on paper.
+    struct House {
+        registry: Registry,
+        gates: Gates,
+        rosters: Rosters,
+        slots: Slots,
+    }
+
+    impl House {
+        fn new() -> Self {
+            let (gates, rosters) = (Gates::default(), Rosters::new(1, Bell::default()));
+            Self { registry: Registry::new(1), gates, rosters, slots: Slots::default() }
+        }
+
+        /// The view of a plan with these services, each with endpoints of these weights.
+        fn view(&self, services: &[(&str, &[u32])], old: Option<&PlanView>) -> PlanView {
+            let services: Vec<_> = services.iter().map(|(name, weights)| service(name, weights)).collect();
+            let rosters = self.rosters.draw_up(&services, &Names::new());
+            let plan = Plan {
+                requests: crate::plan::RequestsPolicy::default(),
+                listeners: Vec::new(),
+                table: Arc::new(thalweg_route::Table::build(&[]).unwrap()),
+                routes: Vec::new(),
+                services,
+                trusted_proxies: Vec::new(),
+                limits: Limits::default(),
+                client_timeouts: ClientTimeouts::default(),
+                shutdown: Shutdown::default(),
+            };
+            let known = (Arc::default(), rosters);
+            let current = Current::new(plan.into(), known, Arc::default(), (&self.registry, &self.gates));
+            let (registry, gates, slots) = (&self.registry, &self.gates, &self.slots);
+            PlanView::new(current.into(), &Ground { worker: 0, registry, gates, slots }, old)
+        }
+    }
+
+    fn service(name: &str, weights: &[u32]) -> Arc<Service> {
+        let endpoint = |(port, weight): (u16, &u32)| Endpoint {
+            url: format!("http://192.0.2.1:{port}").into(),
+            address: Address::Socket(([192, 0, 2, 1], port).into()),
+            weight: *weight,
+            tier: 0,
+            mode: Mode::Ready,
+            limits: EndpointLimits::default(),
+        };
+        let endpoints = (1..).zip(weights).map(endpoint).collect();
+        Arc::new(Service { name: name.into(), endpoints, ..Service::default() })
+    }
+
+    /// Pools, latencies, retry budget, balancer and meters: it is all in what is taken over.
+    #[test]
+    fn a_service_that_is_the_same_is_taken_over_whole_wherever_it_stands() {
+        let house = House::new();
+        let before = house.view(&[("a", &[1]), ("b", &[1, 1]), ("c", &[1])], None);
+        let after = house.view(&[("new", &[1]), ("c", &[1]), ("b", &[1, 2]), ("a", &[1])], Some(&before));
+        assert!(Rc::ptr_eq(&before.services[0], &after.services[3]), "a");
+        assert!(Rc::ptr_eq(&before.services[2], &after.services[1]), "c");
+        let (old, new) = (&before.services[1], &after.services[2]);
+        assert!(!Rc::ptr_eq(&old.state, &new.state), "b has changed");
+        assert_eq!(old.slot, new.slot, "and is called for its old connections");
+        assert!(Rc::ptr_eq(&old.state.retries, &new.state.retries), "and keeps its retry budget");
+        let pool = |local: &LocalService| local.state.member_of(0).unwrap().pool.clone();
+        assert!(Rc::ptr_eq(&pool(old), &pool(new)), "and the connections of a member that stays");
+    }
+
+    #[test]
+    fn what_was_in_force_is_freed_when_it_is_looked_at_after_its_last_view_has_gone() {
+        let (house, living) = (House::new(), crate::current::Living::default());
+        let one = house.view(&[("a", &[1])], None);
+        living.add(&one.current);
+        let two = house.view(&[("a", &[1])], Some(&one));
+        living.add(&two.current);
+        assert_eq!(living.prune(), 2);
+        let plan = Arc::downgrade(&one.plan);
+        drop(one);
+        assert!(plan.upgrade().is_some(), "not by who drops the view");
+        assert_eq!(living.prune(), 1);
+        assert!(plan.upgrade().is_none());
+        drop(two);
+        assert_eq!(living.prune(), 0);
+    }
+
+    #[test]
+    fn a_service_that_has_been_away_is_a_new_one() {
+        let house = House::new();
+        let one = house.view(&[("a", &[1]), ("b", &[1])], None);
+        let two = house.view(&[("b", &[1])], Some(&one));
+        let three = house.view(&[("a", &[1]), ("b", &[1])], Some(&two));
+        assert!(!Rc::ptr_eq(&one.services[0].state, &three.services[0].state));
+        assert!(Rc::ptr_eq(&one.services[1], &three.services[1]));
+    }
+}

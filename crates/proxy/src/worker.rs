@@ -123,8 +123,7 @@ impl Worker {
     /// Runs until the fleet says stop.
     pub(crate) fn run(self: Rc<Self>) -> io::Result<()> {
         self.reactor.watch(self.mailbox().as_fd(), Target::Bell.into())?;
-        let view = self.view();
-        self.doors.borrow_mut().take_over(&self, &view.current, &view);
+        self.open_doors();
         let mut lists = Lists::default();
         let mut beat = self.reactor.now() + HEARTBEAT;
         let mut full = false;
@@ -425,6 +424,11 @@ impl Worker {
             }
             Command::Stop => {}
         }
+    }
+
+    fn open_doors(&self) {
+        let view = self.view();
+        self.doors.borrow_mut().take_over(self, &view.current, &view);
     }
 
     /// Requests that come from now on follow another plan.

@@ -1,0 +1,107 @@
+//! Large configurations: how long they take to load and to reload, and what requests notice of it.
+//!
+//! `THALWEG_MEASURE=1` with a release binary and a quiet machine: 10,000 routes, and the figures of the target.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thalweg_tests::{Proxy, Talk, Upstream, Watchdog};
+
+use super::super::{measuring, quantile};
+use super::{ask, plan, wait_said};
+
+/// Routes, and with `THALWEG_MEASURE=1`; ten go to one service.
+const ROUTES: (usize, usize) = (500, 10_000);
+/// Reloads that are looked at.
+const TIMES: usize = 8;
+/// Clients that ask all the while, each as fast as it is answered, but for a pause.
+const CLIENTS: usize = 4;
+const PAUSE: Duration = Duration::from_micros(500);
+/// How long the quiet value is looked at, and how long lies between two reloads.
+const QUIET: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(6));
+const BETWEEN: Duration = Duration::from_millis(500);
+
+fn text(routes: usize, upstream: &str, turn: usize) -> String {
+    let service = |at: usize| format!("s{at}: {{ endpoints: [ \"{upstream}\" ] }}");
+    let services = (0..routes / 10).map(service).collect::<Vec<_>>().join(", ");
+    let route = |at: usize| {
+        let changes = if at % 100 == turn % 100 { format!("/v{turn}") } else { String::new() };
+        format!(
+            "{{ name: r{at}, match: {{ host: h{}.test, path: /p{at}{changes}/* }}, to: s{} }}",
+            at % 500,
+            at / 10
+        )
+    };
+    let all = (0..routes).map(route).collect::<Vec<_>>().join(", ");
+    plan("web: { address: \"127.0.0.1:0\" }", &format!("{all}, {{ name: rest, to: s0 }}"), &services)
+}
+
+/// Asks until it is told to stop; gives when each request began, and how long it took.
+fn measure(address: SocketAddr, stop: &AtomicBool, into: &Mutex<Vec<(Instant, Duration)>>) {
+    let mut talk = Talk::open(address).unwrap();
+    let mut taken = Vec::new();
+    while !stop.load(Ordering::Acquire) {
+        let begin = Instant::now();
+        talk.send("GET /p7/x HTTP/1.1\r\nHost: h7.test\r\n\r\n").unwrap();
+        let head = talk.head().unwrap();
+        assert_eq!(head.status(), 200);
+        talk.body(&head).each(|_| {}).unwrap();
+        taken.push((begin, begin.elapsed()));
+        thread::sleep(PAUSE); // The pace of the load.
+    }
+    into.lock().unwrap().append(&mut taken);
+}
+
+#[test]
+fn a_large_configuration_is_reloaded_in_time_and_requests_do_not_notice() {
+    let _watchdog = Watchdog::new("a_large_configuration_is_reloaded_in_time", Duration::from_secs(120));
+    let routes = if measuring() { ROUTES.1 } else { ROUTES.0 };
+    let quiet = if measuring() { QUIET.1 } else { QUIET.0 };
+    let upstream = Upstream::saying("fine");
+    let begin = Instant::now();
+    let proxy = Proxy::start(&text(routes, &upstream.url(), 0));
+    let loaded = begin.elapsed();
+    let (web, stop, all) = (proxy.web(), AtomicBool::new(false), Mutex::default());
+    let (mut swaps, mut slowest) = (Vec::new(), Duration::ZERO);
+    let quiet_from = Instant::now();
+    thread::scope(|scope| {
+        (0..CLIENTS).for_each(|_| drop(scope.spawn(|| measure(web, &stop, &all))));
+        thread::sleep(quiet); // How long the quiet value is looked at.
+        for turn in 1..=TIMES {
+            let new = text(routes, &upstream.url(), turn);
+            thread::sleep(BETWEEN); // The pace of the reloads.
+            let begin = Instant::now();
+            let said = ask(&proxy, &new);
+            wait_said(&proxy, said, "thalweg: reloaded ");
+            slowest = slowest.max(begin.elapsed());
+            // The workers take over in the same moment, and what was in force is freed a little later.
+            swaps.push((begin, Instant::now() + Duration::from_millis(100)));
+        }
+        stop.store(true, Ordering::Release);
+    });
+    let all = all.into_inner().unwrap();
+    let pick = |test: &dyn Fn(Instant) -> bool| {
+        let mut taken: Vec<_> = all.iter().filter(|(begin, _)| test(*begin)).map(|(_, took)| *took).collect();
+        taken.sort();
+        taken
+    };
+    let before = pick(&|begin| begin < quiet_from + quiet);
+    let during = pick(&|begin| swaps.iter().any(|(from, to)| begin >= *from && begin < *to));
+    let figures = |taken: &[Duration]| [0.5, 0.99, 0.999, 1.0].map(|share| quantile(taken, share));
+    let (quiet, swap) = (figures(&before), figures(&during));
+    eprintln!(
+        "{routes} routes: ready after {loaded:?}, the slowest of {TIMES} reloads took {slowest:?}; median, p99, p99.9 and \
+         most: {quiet:?} of {} requests in quiet, {swap:?} of {} during reloads",
+        before.len(),
+        during.len()
+    );
+    assert!(!during.is_empty());
+    if measuring() {
+        assert!(loaded < Duration::from_secs(1), "loading takes {loaded:?}");
+        assert!(slowest < Duration::from_secs(1), "a reload takes {slowest:?}");
+        assert!(swap[2] <= quiet[2] * 2, "p99.9 is {:?}, {:?} in quiet", swap[2], quiet[2]);
+    }
+}
