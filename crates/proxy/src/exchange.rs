@@ -90,7 +90,10 @@ pub(crate) struct Attempts {
 impl Attempts {
     /// Adds a try.
     pub(crate) fn push(&mut self, attempt: Attempt) {
-        self.failed.extend(self.last.replace(attempt));
+        if let Some(last) = self.last.take() {
+            self.failed.push(last);
+        }
+        self.last = Some(attempt);
     }
 
     /// Adds a try beside the last one, which goes on or has ended the exchange.
@@ -165,6 +168,8 @@ pub(crate) struct Exchange {
     /// The plan that the exchange began with.
     pub(crate) view: Option<Rc<PlanView>>,
     pub(crate) started: Instant,
+    /// The same in microseconds since the Unix epoch, as of the turn in which it began.
+    pub(crate) started_us: u64,
 
     /// What was received and not given up yet: the head, and what came behind it.
     pub(crate) received: Vec<u8>,
@@ -241,6 +246,7 @@ impl Exchange {
             owner,
             view: None,
             started: Instant::now(),
+            started_us: 0,
             received: Vec::new(),
             consumed: 0,
             request: RequestHead::new(),
@@ -358,9 +364,9 @@ impl Exchange {
         self.view.as_ref().expect("an exchange has a view from begin to leave")
     }
 
-    /// Time since it began, at this time.
+    /// Time since it began, at this time; most often it is the same turn still, and nothing is to be computed.
     pub(crate) fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.started)
+        if now == self.started { Duration::ZERO } else { now.saturating_duration_since(self.started) }
     }
 
     /// The route that takes the request, once it is found.

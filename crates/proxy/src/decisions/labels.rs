@@ -47,38 +47,46 @@ impl Labels {
 
     /// The listener at this position.
     pub(super) fn listener(&self, plan: &Plan, at: u16) -> Option<Label> {
-        let (cell, listener) =
-            self.listeners.get(usize::from(at)).zip(plan.listeners.get(usize::from(at)))?;
-        Some(cell.get_or_init(|| Rc::new(listener.name.clone())).clone())
+        let at = usize::from(at);
+        label(self.listeners.get(at)?, || Some(Rc::new(plan.listeners.get(at)?.name.clone())))
     }
 
     /// The route, once it is found.
     pub(super) fn route(&self, plan: &Plan, found: Option<RouteId>) -> Option<Rc<RouteLabel>> {
         let at = found?.0 as usize;
-        let (cell, route) = self.routes.get(at).zip(plan.routes.get(at))?;
-        let label = || {
+        label(self.routes.get(at)?, || {
+            let route = plan.routes.get(at)?;
             let filters = route.filters.iter().map(|filter| Filter::name(&**filter)).collect();
-            Rc::new(RouteLabel { name: route.name.clone(), filters })
-        };
-        Some(cell.get_or_init(label).clone())
+            Some(Rc::new(RouteLabel { name: route.name.clone(), filters }))
+        })
     }
 
     /// The service, once it is found.
     pub(super) fn service(&self, plan: &Plan, found: Option<ServiceId>) -> Option<Label> {
         let at = found?.0 as usize;
-        let (cells, service) = self.services.get(at).zip(plan.services.get(at))?;
-        Some(cells.name.get_or_init(|| Rc::new(service.name.clone())).clone())
+        label(&self.services.get(at)?.name, || Some(Rc::new(plan.services.get(at)?.name.clone())))
     }
 
     /// The endpoint at this position of the service.
     pub(super) fn endpoint(&self, plan: &Plan, found: Option<ServiceId>, at: u32) -> Option<Label> {
-        let (cells, service) = {
-            let at = found?.0 as usize;
-            self.services.get(at).zip(plan.services.get(at))?
-        };
-        let (cell, endpoint) = cells.endpoints.get(at as usize).zip(service.endpoints.get(at as usize))?;
-        Some(cell.get_or_init(|| Rc::new(endpoint.url.clone())).clone())
+        let (service, at) = (found?.0 as usize, at as usize);
+        let cell = self.services.get(service)?.endpoints.get(at)?;
+        label(cell, || Some(Rc::new(plan.services.get(service)?.endpoints.get(at)?.url.clone())))
     }
+}
+
+/// What is in the cell; where nothing is yet, it is made.
+fn label<T>(cell: &OnceCell<Rc<T>>, make: impl FnOnce() -> Option<Rc<T>>) -> Option<Rc<T>> {
+    match cell.get() {
+        Some(label) => Some(label.clone()),
+        None => first(cell, make),
+    }
+}
+
+#[cold]
+fn first<T>(cell: &OnceCell<Rc<T>>, make: impl FnOnce() -> Option<Rc<T>>) -> Option<Rc<T>> {
+    let made = make()?;
+    Some(cell.get_or_init(|| made).clone())
 }
 
 fn cells<T>(count: usize) -> Box<[OnceCell<T>]> {
