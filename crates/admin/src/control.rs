@@ -1,7 +1,7 @@
 //! What the admin API may ask of the running proxy and tell it.
 //!
-//! The binary implements [`Control`]; handlers call it on the admin thread. Invariant: no method
-//! waits for a worker, and none waits for long.
+//! The binary implements [`Control`]; handlers call it on the admin thread. Invariant: no method itself
+//! waits for a worker, and none waits for long; what workers are asked for comes later.
 
 pub mod change;
 pub mod configuration;

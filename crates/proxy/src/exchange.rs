@@ -94,7 +94,10 @@ pub(crate) struct Attempts {
 impl Attempts {
     /// Adds a try.
     pub(crate) fn push(&mut self, attempt: Attempt) {
-        self.failed.extend(self.last.replace(attempt));
+        if let Some(last) = self.last.take() {
+            self.failed.push(last);
+        }
+        self.last = Some(attempt);
     }
 
     /// Adds a try beside the last one, which goes on or has ended the exchange.
@@ -169,6 +172,8 @@ pub(crate) struct Exchange {
     /// Bounds on heads.
     pub(crate) head_limits: HeadLimits,
     pub(crate) started: Instant,
+    /// The same in microseconds since the Unix epoch, as of the turn in which it began.
+    pub(crate) started_us: u64,
 
     /// What was received and not given up yet: the head, and what came behind it.
     pub(crate) received: Vec<u8>,
@@ -246,6 +251,7 @@ impl Exchange {
             owner,
             head_limits: HeadLimits::default(),
             started: Instant::now(),
+            started_us: 0,
             received: Vec::new(),
             consumed: 0,
             request: RequestHead::new(),
@@ -358,9 +364,9 @@ impl Exchange {
         x
     }
 
-    /// Time since it began, at this time.
+    /// Time since it began, at this time; most often it is the same turn still, and nothing is to be computed.
     pub(crate) fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.started)
+        if now == self.started { Duration::ZERO } else { now.saturating_duration_since(self.started) }
     }
 
     /// The route that takes the request, once it is found.

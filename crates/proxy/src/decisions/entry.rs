@@ -16,7 +16,7 @@ use thalweg_observe::redact_query;
 /// Bytes of method, host, path and query that every entry has room for.
 const TEXT: usize = 95;
 /// The same of one that is kept longer.
-const LONG_TEXT: usize = 2048;
+const LONG_TEXT: usize = 512;
 /// In place of a time that there is none of.
 const NEVER: u32 = u32::MAX;
 
@@ -76,8 +76,6 @@ struct Tried {
 /// What of an exchange stands in a record and not in the exchange.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around {
-    /// When it began, in microseconds since the Unix epoch.
-    pub(super) began_us: u64,
     /// How long it took.
     pub(super) total: Duration,
     /// Whether queries may be kept.
@@ -94,7 +92,7 @@ impl Entry {
             [x.request.method_text.of(bytes), x.authority(), x.path.of(bytes), query.unwrap_or_default()];
         let mut text = [0; TEXT];
         let mut lengths = write(parts, &mut text);
-        let is_cut = parts.iter().zip(lengths).any(|(part, length)| part.len() > usize::from(length));
+        let is_cut = parts.iter().map(|part| part.len()).sum::<usize>() > TEXT;
         let last = x.attempts.last();
         let is_plain = x.fault.is_none() && x.attempts.failed().is_empty();
         let trouble = match is_plain && (notable.is_none() || !is_cut) {
@@ -103,8 +101,8 @@ impl Entry {
         };
         let endpoint = last.filter(|_| is_plain);
         Self {
-            began_us: around.began_us,
-            total_us: u64::try_from(around.total.as_micros()).unwrap_or(u64::MAX),
+            began_us: x.started_us,
+            total_us: whole_micros(around.total),
             bytes_in: x.upward.body(),
             bytes_out: x.downward.body(),
             listener: Some(client.door().label.clone()),
@@ -118,7 +116,7 @@ impl Entry {
             first_byte_us: x.first_byte.map_or(NEVER, micros),
             acted: x.acted,
             status: x.status,
-            port: if x.client_ip == client.peer { client.port } else { 0 },
+            port: if x.trusted_peer && x.client_ip != client.peer { 0 } else { client.port },
             lengths,
             client: x.client_ip,
             id: x.id,
@@ -307,19 +305,25 @@ fn trouble(
 
 /// Writes the parts one behind the other, as far as there is room; says how much of each.
 fn write(parts: [&[u8]; 4], text: &mut [u8]) -> [u16; 4] {
-    let mut left = text;
+    let mut at = 0;
     parts.map(|part| {
-        let length = part.len().min(left.len());
-        let (place, rest) = std::mem::take(&mut left).split_at_mut(length);
-        place.copy_from_slice(&part[..length]);
-        left = rest;
+        let length = part.len().min(text.len() - at);
+        if length > 0 {
+            text[at..at + length].copy_from_slice(&part[..length]);
+            at += length;
+        }
         length as u16
     })
 }
 
 /// Whole microseconds; more than there is room for is as much as there is, 71 minutes.
 fn micros(time: Duration) -> u32 {
-    u32::try_from(time.as_micros()).unwrap_or(NEVER - 1).min(NEVER - 1)
+    whole_micros(time).min(u64::from(NEVER - 1)) as u32
+}
+
+/// As [`Duration::as_micros`], in fewer steps.
+fn whole_micros(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into())
 }
 
 fn after(us: u32) -> Duration {

@@ -27,7 +27,16 @@ impl ServiceLabels {
 
     /// The endpoint at this position of the service that they were made of.
     pub(super) fn endpoint(&self, service: &Service, at: u32) -> Option<Label> {
-        let (cell, endpoint) = self.endpoints.get(at as usize).zip(service.endpoints.get(at as usize))?;
-        Some(cell.get_or_init(|| Rc::new(endpoint.url.clone())).clone())
+        let cell = self.endpoints.get(at as usize)?;
+        match cell.get() {
+            Some(label) => Some(label.clone()),
+            None => first(cell, service, at),
+        }
     }
+}
+
+#[cold]
+fn first(cell: &OnceCell<Label>, service: &Service, at: u32) -> Option<Label> {
+    let endpoint = service.endpoints.get(at as usize)?;
+    Some(cell.get_or_init(|| Rc::new(endpoint.url.clone())).clone())
 }
