@@ -417,3 +417,31 @@ fn another_reload_ends_a_watch() {
     let history = Admin::of(&proxy).get(HISTORY);
     assert_eq!(history["entries"][1]["watch"]["state"], "replaced", "{history}");
 }
+
+#[test]
+fn a_bad_included_file_is_taken_back_and_told_to_be_there_still() {
+    let _watchdog = watchdog("a_bad_included_file_is_taken_back_and_told_to_be_there_still");
+    let (good, bad) = (Upstream::saying("good"), broken());
+    let directory = Directory::new();
+    let service = |url: String| format!("services: {{ t: {{ endpoints: [ \"{url}\" ] }} }}\n");
+    let included = directory.write("t.yaml", &service(good.url()));
+    let text = config(&[&good.url()], "include: [ t.yaml ]").replace("to: s", "to: t");
+    let proxy = Proxy::start_in(directory, &text);
+    assert_answers(&proxy, "good");
+    fs::write(&included, service(bad.url())).unwrap();
+    let verdict = thread::scope(|scope| {
+        let verb = scope.spawn(|| verb(&proxy, &["reload", "--watch", "45s"]));
+        ask_until(&proxy, "no");
+        ask_until(&proxy, "good");
+        verb.join().unwrap()
+    });
+    assert_eq!(verdict.code, 1, "{}", said(&verdict));
+    assert_answers(&proxy, "good");
+    assert_eq!(fs::read_to_string(&included).unwrap(), service(bad.url()), "it is not ours to write");
+    let note = "thalweg: a restart or reload will bring another configuration: a file that it includes";
+    proxy.process().wait_line("the note", STEP, |line| line.starts_with(note).then_some(()));
+    let history = Admin::of(&proxy).get(HISTORY);
+    let told: Vec<_> = history["entries"].as_array().unwrap().iter().map(|entry| &entry["state"]).collect();
+    assert_eq!(told, ["running", "rolled_back", "replaced"], "{history}");
+    assert_eq!(history["entries"][0]["ephemeral"], true, "{history}");
+}

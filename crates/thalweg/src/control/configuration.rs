@@ -160,7 +160,7 @@ impl Shared {
     ) -> Result<ConfigOutcome, Refused> {
         let mut runtime = self.runtime();
         let mut outcome = self.outcome(origin, &runtime, &candidate);
-        if watch.is_some() && outcome.changes.is_empty() && candidate.text == origin.text {
+        if watch.is_some() && outcome.changes.is_empty() && candidate.inputs == origin.inputs {
             add_note(&mut outcome, "nothing changes, so there is nothing to watch".into());
             watch = None;
         }
@@ -201,8 +201,8 @@ impl Shared {
         outcome: &mut ConfigOutcome,
     ) {
         let said = said(origin, &cause, outcome);
-        let (text, before) = (origin.text.clone(), origin.history.newest());
-        let number = origin.history.push(&text, outcome.generation, cause);
+        let (text, before) = ((&*origin.text, &*origin.etag()), origin.history.newest());
+        let number = origin.history.push(text, outcome.generation, cause);
         outcome.number = Some(number);
         let next = watch.zip(previous).map(|(options, previous)| (number, options, previous));
         // A reload that changes nothing leaves a watch alone.
@@ -376,7 +376,11 @@ impl Shared {
     ) -> Result<ConfigOutcome, Refused> {
         let on_disk = origin.on_disk();
         let written = origin.take_file_back(&candidate.text);
-        let cause = Cause { origin: why, by, ephemeral: written.is_err() };
+        let stays = written.clone().and_then(|()| match candidate.inputs.have_changed() {
+            true => Err("a file that it includes or takes a secret from has changed".to_owned()),
+            false => Ok(()),
+        });
+        let cause = Cause { origin: why, by, ephemeral: stays.is_err() };
         let done = self.adopt(origin, candidate, cause, None);
         match (&written, &origin.file) {
             (Ok(()), Some(file)) if done.is_err() => {
@@ -385,9 +389,8 @@ impl Shared {
             _ => {}
         }
         let mut outcome = done?;
-        if let Err(why) = written {
-            let note =
-                format!("the file stays as it is ({why}): a restart or reload brings its configuration");
+        if let Err(why) = stays {
+            let note = format!("a restart or reload will bring another configuration: {why}");
             complain(&note);
             add_note(&mut outcome, note);
         }

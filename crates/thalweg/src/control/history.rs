@@ -7,7 +7,6 @@
 mod store;
 
 use super::keeper::Keeper;
-use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -43,8 +42,16 @@ pub(crate) struct Entry {
     pub(crate) state: HistoryState,
     /// How it was watched.
     pub(crate) watch: Option<WatchStatus>,
-    /// As it was read.
+    /// Its tag, which what it includes is a part of.
+    pub(crate) etag: Arc<str>,
+    /// The main file as it was read.
     pub(crate) text: Arc<str>,
+}
+
+impl Entry {
+    fn is(&self, text: &str, etag: &str) -> bool {
+        *self.text == *text && *self.etag == *etag
+    }
 }
 
 /// Why and for whom a configuration takes over.
@@ -63,12 +70,6 @@ pub(crate) struct History {
     keeper: Option<Keeper<Vec<Arc<Entry>>>>,
 }
 
-/// The tag of a text.
-pub(crate) fn etag(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 impl History {
     /// What `directory` holds, which is where it will be kept; without one it is kept in memory alone.
     ///
@@ -83,24 +84,24 @@ impl History {
         Ok(Self { entries: entries.into(), keeper: Some(keeper) })
     }
 
-    /// The process starts with this text.
-    pub(crate) fn begin(&mut self, text: &str) {
+    /// The process starts with this text and tag.
+    pub(crate) fn begin(&mut self, (text, etag): (&str, &str)) {
         let cause = Cause { origin: ConfigOrigin::Start, by: Author::default(), ephemeral: false };
-        let newest = self.entries.back().filter(|entry| *entry.text == *text).map(|entry| entry.number);
+        let newest = self.entries.back().filter(|entry| entry.is(text, etag)).map(|entry| entry.number);
         match newest {
             // A process that starts again and again does not push out what ran before.
             Some(number) => self.change(number, |entry| {
                 (entry.state, entry.generation, entry.ephemeral) = (HistoryState::Running, 1, false);
             }),
             None => {
-                self.push(text, 1, cause);
+                self.push((text, etag), 1, cause);
             }
         }
     }
 
-    /// A text takes over; its number. The same text again stays the same entry.
-    pub(crate) fn push(&mut self, text: &str, generation: u64, cause: Cause) -> u64 {
-        if let Some(running) = self.entries.back().filter(|running| *running.text == *text) {
+    /// A text with its tag takes over; its number. The same again stays the same entry.
+    pub(crate) fn push(&mut self, (text, etag): (&str, &str), generation: u64, cause: Cause) -> u64 {
+        if let Some(running) = self.entries.back().filter(|running| running.is(text, etag)) {
             let number = running.number;
             self.change(number, |entry| (entry.generation, entry.ephemeral) = (generation, cause.ephemeral));
             return number;
@@ -111,8 +112,8 @@ impl History {
         }
         let Cause { origin, by, ephemeral } = cause;
         let (at, state) = (SystemTime::now(), HistoryState::Running);
-        let text = text.into();
-        let entry = Entry { number, at, generation, origin, by, ephemeral, state, watch: None, text };
+        let (text, etag) = (text.into(), etag.into());
+        let entry = Entry { number, at, generation, origin, by, ephemeral, state, watch: None, etag, text };
         self.entries.push_back(Arc::new(entry));
         let bytes =
             |entries: &VecDeque<Arc<Entry>>| entries.iter().map(|entry| entry.text.len()).sum::<usize>();
@@ -165,7 +166,7 @@ impl History {
             generation: entry.generation,
             origin: entry.origin,
             by: entry.by.clone(),
-            etag: etag(&entry.text),
+            etag: entry.etag.to_string(),
             bytes: entry.text.len(),
             ephemeral: entry.ephemeral,
             state: entry.state,

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use thalweg_admin::{ChangeAction, ConfigChange, ConfigOutcome, FieldChange, ListenerChange};
 use thalweg_config::diff::{Action, FieldChange as Field};
+use thalweg_config::settings::Admin;
 use thalweg_config::{Change, Settings, diff};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{Limits, Listener};
@@ -80,10 +81,12 @@ fn is_same(one: &Listener, other: &Listener) -> bool {
 fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) -> Vec<String> {
     let mut keys = Vec::new();
     let mut look = |key: &str, same: bool| keys.extend((!same).then(|| key.to_owned()));
-    // Webhooks take over at once.
+    // Webhooks take over at once, and so do tokens, unless the one for everything comes or goes.
     let Settings { admin, state, workers, user, metrics, access_log, webhooks: _ } = settings;
     let now = &origin.settings;
-    look("admin", *admin == now.admin);
+    let fixed =
+        |admin: &Option<Admin>| admin.as_ref().map(|admin| (admin.address.clone(), admin.token.is_some()));
+    look("admin", fixed(admin) == fixed(&now.admin));
     look("state", *state == now.state);
     look("workers", *workers == now.workers);
     look("user", *user == now.user);

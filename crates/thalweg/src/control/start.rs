@@ -131,7 +131,7 @@ fn origin(
     let mut history =
         history.map_err(|error| format!("cannot start the thread that keeps the history: {error}"))?;
     if file.is_some() {
-        history.begin(&text);
+        history.begin((&text, &inputs.etag()));
     }
     Ok(Origin { file, text, settings: settings.clone(), inputs, limits, history })
 }

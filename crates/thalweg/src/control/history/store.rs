@@ -30,6 +30,7 @@ struct EntrySpec {
     ephemeral: bool,
     state: String,
     watch: Option<WatchSpec>,
+    etag: String,
     text: String,
 }
 
@@ -82,7 +83,7 @@ fn from_ms(ms: u64) -> SystemTime {
 
 impl EntrySpec {
     fn of(entry: &Entry) -> Self {
-        let Entry { number, at, generation, origin, by, ephemeral, state, watch, text } = entry;
+        let Entry { number, at, generation, origin, by, ephemeral, state, watch, etag, text } = entry;
         let watch = watch.as_ref().map(|WatchStatus { state, until, verdict }| WatchSpec {
             state: word(WATCHES, *state),
             until_ms: to_ms(*until),
@@ -99,6 +100,7 @@ impl EntrySpec {
             ephemeral: *ephemeral,
             state: word(STATES, *state),
             watch,
+            etag: etag.to_string(),
             text: text.to_string(),
         }
     }
@@ -118,6 +120,7 @@ impl EntrySpec {
             ephemeral: self.ephemeral,
             state: value(STATES, &self.state)?,
             watch,
+            etag: self.etag.into(),
             text: self.text.into(),
         })
     }

@@ -33,6 +33,17 @@ fn cause(origin: ConfigOrigin) -> Cause {
     Cause { origin, by: Author::default(), ephemeral: false }
 }
 
+/// As [`History::push`]; the text is its own tag.
+fn push(history: &mut History, text: &str, generation: u64, cause: Cause) -> u64 {
+    let tag = text.get(..8.min(text.len())).unwrap_or_default();
+    history.push((text, tag), generation, cause)
+}
+
+/// As [`History::begin`].
+fn begin(history: &mut History, text: &str) {
+    history.begin((text, text.get(..8.min(text.len())).unwrap_or_default()));
+}
+
 fn in_memory() -> History {
     History::open(None).unwrap()
 }
@@ -44,9 +55,9 @@ fn told(history: &History) -> Vec<(u64, HistoryState)> {
 #[test]
 fn the_newest_runs_and_the_same_text_again_is_the_same_entry() {
     let mut history = in_memory();
-    history.begin("a");
-    assert_eq!(history.push("b", 2, cause(ConfigOrigin::Signal)), 2);
-    assert_eq!(history.push("b", 3, cause(ConfigOrigin::Reload)), 2);
+    begin(&mut history, "a");
+    assert_eq!(push(&mut history, "b", 2, cause(ConfigOrigin::Signal)), 2);
+    assert_eq!(push(&mut history, "b", 3, cause(ConfigOrigin::Reload)), 2);
     let document = history.document();
     assert_eq!(told(&history), [(2, HistoryState::Running), (1, HistoryState::Replaced)]);
     assert_eq!((document.entries[0].generation, document.entries[0].origin), (3, ConfigOrigin::Signal));
@@ -55,15 +66,23 @@ fn the_newest_runs_and_the_same_text_again_is_the_same_entry() {
 }
 
 #[test]
+fn the_same_text_with_other_included_files_is_another_configuration() {
+    let mut history = in_memory();
+    history.begin(("a", "1"));
+    assert_eq!(history.push(("a", "2"), 2, cause(ConfigOrigin::Signal)), 2);
+    assert!(history.target(None).is_none(), "its text would bring nothing back");
+}
+
+#[test]
 fn what_was_taken_back_is_not_brought_back_by_itself() {
     let mut history = in_memory();
     assert!(history.target(None).is_none());
-    history.begin("a");
+    begin(&mut history, "a");
     assert!(history.target(None).is_none(), "nothing ran before");
-    history.push("b", 2, cause(ConfigOrigin::Signal));
+    push(&mut history, "b", 2, cause(ConfigOrigin::Signal));
     assert_eq!(history.target(None).map(|entry| entry.number), Some(1));
-    history.push("c", 3, cause(ConfigOrigin::Signal));
-    history.push("b", 4, cause(ConfigOrigin::Rollback));
+    push(&mut history, "c", 3, cause(ConfigOrigin::Signal));
+    push(&mut history, "b", 4, cause(ConfigOrigin::Rollback));
     history.change(3, |entry| entry.state = HistoryState::RolledBack);
     assert_eq!(history.target(None).map(|entry| entry.number), Some(1), "neither `c`, nor `b` once more");
     assert_eq!(history.target(Some(3)).map(|entry| entry.number), Some(3), "unless it is named");
@@ -74,16 +93,16 @@ fn what_was_taken_back_is_not_brought_back_by_itself() {
 fn entries_and_bytes_are_bounded_and_the_newest_stays() {
     let mut history = in_memory();
     for number in 0..ENTRIES + 5 {
-        history.push(&number.to_string(), 1, cause(ConfigOrigin::Put));
+        push(&mut history, &number.to_string(), 1, cause(ConfigOrigin::Put));
     }
     assert_eq!(history.document().entries.len(), ENTRIES);
     assert_eq!(history.newest(), Some(ENTRIES as u64 + 5));
     let large = |c: char| std::iter::repeat_n(c, BYTES / 2).collect::<String>();
-    history.push(&large('a'), 1, cause(ConfigOrigin::Put));
-    history.push(&large('b'), 1, cause(ConfigOrigin::Put));
+    push(&mut history, &large('a'), 1, cause(ConfigOrigin::Put));
+    push(&mut history, &large('b'), 1, cause(ConfigOrigin::Put));
     assert_eq!(history.document().entries.len(), 2, "all that fits");
-    history.push(&format!("{}{}", large('c'), large('d')), 1, cause(ConfigOrigin::Put));
-    history.push(&large('e'), 1, cause(ConfigOrigin::Put));
+    push(&mut history, &format!("{}{}", large('c'), large('d')), 1, cause(ConfigOrigin::Put));
+    push(&mut history, &large('e'), 1, cause(ConfigOrigin::Put));
     assert_eq!(history.document().entries.len(), 1);
 }
 
@@ -91,9 +110,9 @@ fn entries_and_bytes_are_bounded_and_the_newest_stays() {
 fn it_survives_a_restart_for_its_owner_only() {
     let folder = Folder::new();
     let mut history = folder.history();
-    history.begin("a: \"one\"\n");
+    begin(&mut history, "a: \"one\"\n");
     let by = Author { via: thalweg_admin::Via::Socket, uid: Some(7), peer: None };
-    history.push("b", 2, Cause { origin: ConfigOrigin::Put, by: by.clone(), ephemeral: true });
+    push(&mut history, "b", 2, Cause { origin: ConfigOrigin::Put, by: by.clone(), ephemeral: true });
     let until = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     history.set_watch(2, WatchState::Passed, until, Some("kept".into()));
     assert!(history.settle(Duration::from_secs(30)));
@@ -108,12 +127,12 @@ fn it_survives_a_restart_for_its_owner_only() {
     let watch = WatchStatus { state: WatchState::Passed, until, verdict: Some("kept".into()) };
     assert_eq!(entry.watch, Some(watch));
     assert_eq!(entry.state, HistoryState::Replaced, "the process that ran it has ended");
-    again.begin("a: \"one\"\n");
+    begin(&mut again, "a: \"one\"\n");
     assert_eq!(told(&again)[0], (3, HistoryState::Running), "another text than the newest");
     assert_eq!(again.target(None).map(|entry| entry.number), Some(2));
     assert!(again.settle(Duration::from_secs(30)));
     let mut third = folder.history();
-    third.begin("a: \"one\"\n");
+    begin(&mut third, "a: \"one\"\n");
     assert_eq!(told(&third)[0], (3, HistoryState::Running), "a start with the same text is no new entry");
 }
 
@@ -122,7 +141,7 @@ fn what_is_dropped_leaves_the_directory() {
     let folder = Folder::new();
     let mut history = folder.history();
     for number in 0..ENTRIES + 5 {
-        history.push(&number.to_string(), 1, cause(ConfigOrigin::Put));
+        push(&mut history, &number.to_string(), 1, cause(ConfigOrigin::Put));
     }
     assert!(history.settle(Duration::from_secs(30)));
     let files = |path: &Path| fs::read_dir(path).unwrap().count();
@@ -135,7 +154,7 @@ fn a_damaged_file_costs_only_itself() {
     let folder = Folder::new();
     let mut history = folder.history();
     ["a", "b", "c", "d", "e"].iter().for_each(|text| {
-        history.push(text, 1, cause(ConfigOrigin::Put));
+        push(&mut history, text, 1, cause(ConfigOrigin::Put));
     });
     assert!(history.settle(Duration::from_secs(30)));
     let file = |number: u64| folder.0.join(format!("history/{number:08}.json"));
