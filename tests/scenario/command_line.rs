@@ -69,6 +69,29 @@ fn version_and_list_print_on_stdout() {
 }
 
 #[test]
+fn schema_prints_what_stands_in_the_docs() {
+    let _watchdog = watchdog("schema_prints_what_stands_in_the_docs");
+    let finished = thalweg(&Directory::new(), &["schema"]);
+    assert_eq!((finished.code, finished.stderr.as_str()), (0, ""));
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/schema.json");
+    assert!(finished.stdout == std::fs::read_to_string(docs).unwrap(), "run `cargo xtask gen`");
+}
+
+#[test]
+fn completions_name_every_verb_in_every_shell() {
+    let _watchdog = watchdog("completions_name_every_verb_in_every_shell");
+    let directory = Directory::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let finished = thalweg(&directory, &["completions", shell]);
+        assert_eq!((finished.code, finished.stderr.as_str()), (0, ""), "{shell}");
+        for verb in ["run", "check", "schema", "completions"] {
+            assert!(finished.stdout.contains(verb), "{shell}: {verb}");
+        }
+    }
+    assert_eq!(thalweg(&directory, &["completions", "csh"]).code, 2);
+}
+
+#[test]
 fn run_with_a_bad_file_ends_with_1_like_check() {
     let _watchdog = watchdog("run_with_a_bad_file_ends_with_1_like_check");
     let directory = Directory::new();

@@ -30,6 +30,8 @@ const PAGES: &[Page] = &[
     ("reference/events.md", || Ok(Some(events::page()))),
     ("reference/metrics.md", || Ok(Some(metrics()))),
     ("reference/cli.md", cli::page),
+    ("reference/schema.json", || Ok(Some(thalweg_config::schema::document()))),
+    ("reference/configuration-keys.md", || Ok(Some(keys()))),
     ("reference/openapi.json", || Ok(Some(thalweg_admin::openapi::document()))),
 ];
 
@@ -60,6 +62,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bail!("stale: {}\nhelp: run `cargo xtask gen` and commit the result", stale.join(", "));
     }
     Ok(())
+}
+
+fn keys() -> String {
+    format!(
+        "# Keys of the configuration\n\n\
+         Every key with what may stand there. `<name>` is a name of your own, `[]` an element of a list. A number, a\n\
+         boolean or a word may also be a text with `${{NAME}}`. The same for editors: [`schema.json`](schema.json).\n\
+         What the keys are for: [the guide](../guide/configuration.md).\n\n{}",
+        thalweg_config::schema::keys()
+    )
 }
 
 fn metrics() -> String {

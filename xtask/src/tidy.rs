@@ -15,6 +15,7 @@ use crate::command::root;
 
 /// Third-party packages present in more than one version, each with the reason why that is borne.
 const DUPLICATES: &[(&str, &str)] = &[
+    ("bit-vec", "0.8 serves the patterns of jsonschema, 0.9 certificates of rcgen; only tests use either"),
     ("getrandom", "0.2 stands in the lock for ring, an option of hickory-proto that is not built"),
     ("syn", "2 stands in the lock for x509-parser, an option of rcgen that is not built"),
     ("synstructure", "0.13 stands in the lock for x509-parser, an option of rcgen that is not built"),

@@ -22,6 +22,7 @@ mod compile;
 // What they share and what they make.
 pub mod diagnose;
 pub mod safety;
+pub mod schema;
 pub mod settings;
 pub mod source;
 

@@ -7,6 +7,7 @@
 
 mod strip_prefix;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt::Debug;
 use thalweg_core::Fault;
@@ -45,7 +46,7 @@ pub struct Entry {
 macro_rules! filters {
     ($( $(#[doc = $doc:literal])+ $key:ident: $spec:ty = $example:literal, )*) => {
         /// One entry of a route's `filters:` list, keyed by the filter's name.
-        #[derive(Clone, Debug, Deserialize)]
+        #[derive(Clone, Debug, Deserialize, JsonSchema)]
         #[expect(non_camel_case_types, reason = "the variant is the key that users write")]
         pub enum FilterSpec { $( $(#[doc = $doc])+ $key($spec), )* }
 

@@ -1,12 +1,14 @@
 //! `strip_prefix: /products`: `/products/42` goes upstream as `/42`, `/products` as `/`.
 
 use crate::{Filter, RequestEdit};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_core::Fault;
 
 /// The prefix to remove: a path of whole segments that starts with `/`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(extend("pattern" = "^/"))]
 pub struct StripPrefixSpec(String);
 
 impl StripPrefixSpec {

@@ -14,6 +14,7 @@ const ALLOWED: &[&str] = &[
     "CC0-1.0",
     "ISC",
     "MIT",
+    "MIT-0",
     "Unicode-3.0",
     "Unlicense",
     "Zlib",
@@ -76,6 +77,7 @@ mod tests {
     fn expressions_are_met_by_one_side_of_or_and_both_sides_of_and() {
         for good in [
             "MIT",
+            "MIT-0",
             "MIT/Apache-2.0",
             "GPL-3.0 OR MIT",
             "(MIT OR GPL-2.0) AND Unicode-3.0",

@@ -7,10 +7,12 @@ use super::service::{RetrySpec, ServiceSpec, TimeoutsSpec};
 use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
 use super::webhook::WebhookSpec;
+use crate::schema;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// A configuration file.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `listeners` and `routes`")]
 pub struct FileSpec {
     /// Where the admin API listens; default: only the unix socket.
@@ -20,8 +22,10 @@ pub struct FileSpec {
     /// Worker threads, 1–1024; `auto` (the default): as many as CPUs are allowed.
     pub workers: Option<Spanned<AutoSpec>>,
     /// Addresses and networks whose forwarded fields are believed; default none.
+    #[schemars(with = "ListSpec<schema::Network>")]
     pub trusted_proxies: ListSpec<String>,
     /// `user` or `user:group` to become before threads start; default: stay.
+    #[schemars(with = "Option<schema::UserName>")]
     pub user: Option<Spanned<String>>,
     /// Bounds on heads and connections.
     pub limits: LimitsSpec,
@@ -33,21 +37,24 @@ pub struct FileSpec {
     pub metrics: Option<MetricsSpec>,
     /// The access log; default off.
     pub access_log: Option<AccessLogSpec>,
-    /// Where clients connect, by name.
+    /// Where clients connect, by name; default none.
+    #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub listeners: NamedSpec<ListenerSpec>,
-    /// What happens to requests, in file order.
+    /// What happens to requests, in file order; default none.
     pub routes: ListSpec<RouteSpec>,
-    /// Where requests go, by name.
+    /// Where requests go, by name; default none.
+    #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub services: NamedSpec<ServiceSpec>,
-    /// Who is told when something happens.
+    /// Who is told when something happens; default none.
     pub webhooks: ListSpec<WebhookSpec>,
 }
 
 /// `admin:`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `address`")]
 pub struct AdminSpec {
     /// `127.0.0.1:9900` and the like.
+    #[schemars(with = "schema::ListenAddress")]
     pub address: Spanned<String>,
     /// The bearer token; default: created once in the state directory.
     pub token: Option<Spanned<SecretSpec>>,
@@ -59,25 +66,25 @@ pub struct AdminSpec {
 }
 
 /// `state:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `path`")]
 pub struct StateSpec {
-    /// A directory; default `/var/lib/thalweg` for root, else the XDG state directory.
+    /// A directory; default: `/var/lib/thalweg` for root, else the XDG state directory.
     pub path: Option<Spanned<String>>,
 }
 
 /// `limits:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of limits")]
 pub struct LimitsSpec {
-    /// Client connections at once; `auto` (the default): what descriptors and memory admit.
+    /// Client connections at once, 1–100000000; `auto` (the default): what descriptors and memory admit.
     pub max_connections: Option<Spanned<AutoSpec>>,
     /// Connections at once of one client address, IPv6 by /64, 0–1000000; 0 (the default): no bound.
     pub max_connections_per_client: Option<Spanned<u64>>,
     /// Bytes that buffers and sockets may use with the process, 16MiB–1024TiB; `auto` (the default): three
     /// quarters of the smallest cgroup limit, or half of the machine's memory.
     pub memory: Option<Spanned<AutoSizeSpec>>,
-    /// Exchanges at once; `auto` (the default): what memory admits.
+    /// Exchanges at once, 1–100000000; `auto` (the default): what memory admits.
     pub max_in_flight: Option<Spanned<AutoSpec>>,
     /// Bytes of a head, 1KiB–1MiB; default 64KiB.
     pub max_head: Option<Spanned<SizeSpec>>,
@@ -86,7 +93,7 @@ pub struct LimitsSpec {
 }
 
 /// `shutdown:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `delay` and `grace`")]
 pub struct ShutdownSpec {
     /// Accepting goes on for this long while `/readyz` already fails; default 0s.
@@ -96,7 +103,7 @@ pub struct ShutdownSpec {
 }
 
 /// `defaults:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `timeouts`, `retry` and `limits`")]
 pub struct DefaultsSpec {
     /// Deadlines towards clients, and those that routes and services inherit.
@@ -108,15 +115,16 @@ pub struct DefaultsSpec {
 }
 
 /// `metrics:`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `address`")]
 pub struct MetricsSpec {
     /// `127.0.0.1:9901` and the like: `/metrics`, `/livez` and `/readyz`, no token.
+    #[schemars(with = "schema::ListenAddress")]
     pub address: Spanned<String>,
 }
 
 /// `access_log:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `format` and `path`")]
 pub struct AccessLogSpec {
     /// How a line looks; default `json`.
@@ -126,7 +134,7 @@ pub struct AccessLogSpec {
 }
 
 /// How a line of the access log looks.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "`json`, `combined` or `off`")]
 pub enum LogFormatSpec {
     /// One JSON object.
@@ -138,10 +146,11 @@ pub enum LogFormatSpec {
 }
 
 /// `listeners.<name>:`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `address`")]
 pub struct ListenerSpec {
     /// `:80`, `127.0.0.1:80`, `[::1]:80` or `unix:/path`.
+    #[schemars(with = "schema::ListenAddress")]
     pub address: Spanned<String>,
     /// What is spoken; default `http`.
     #[serde(default)]
@@ -155,7 +164,7 @@ pub struct ListenerSpec {
 }
 
 /// `listeners.<name>.limits:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `max_connections`")]
 pub struct ListenerLimitsSpec {
     /// Its client connections at once, 1–100000000; default: no bound but `limits.max_connections`.
@@ -163,7 +172,7 @@ pub struct ListenerLimitsSpec {
 }
 
 /// What a listener speaks.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "`http`")]
 pub enum ProtocolSpec {
     /// HTTP/1.

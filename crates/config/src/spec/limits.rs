@@ -4,10 +4,11 @@ use super::service::AdaptiveSpec;
 use super::spanned::Spanned;
 use super::switch::SwitchSpec;
 use super::values::{DurationSpec, SizeSpec};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// `limits:` of a route, or of the defaults that routes inherit.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of limits")]
 pub struct RouteLimitsSpec {
     /// Bytes of a request body; default: no bound.
@@ -23,7 +24,7 @@ pub struct RouteLimitsSpec {
 }
 
 /// `limits:` of a service.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of limits")]
 pub struct ServiceLimitsSpec {
     /// Connections open, idle ones included, 1–1000000; default: no bound.
@@ -37,7 +38,7 @@ pub struct ServiceLimitsSpec {
 }
 
 /// `queue:` of a bound.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `size` and `timeout`")]
 pub struct QueueSpec {
     /// Exchanges that may wait, 0–100000; default 100.
@@ -47,7 +48,7 @@ pub struct QueueSpec {
 }
 
 /// Who goes first.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "`high`, `normal` or `low`")]
 pub enum PrioritySpec {
     /// Before all others.

@@ -5,13 +5,16 @@ use super::service::TimeoutsSpec;
 use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::target::ToSpec;
 use super::values::OneOrMoreSpec;
+use crate::schema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 use thalweg_filter::FilterSpec;
 
 /// One route.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `to`")]
 pub struct RouteSpec {
     /// Unique; default: made from the route's position.
@@ -22,7 +25,7 @@ pub struct RouteSpec {
     /// Which requests; default: all.
     #[serde(default)]
     pub r#match: MatchSpec,
-    /// What is done to the request, in order.
+    /// What is done to the request, in order; default: nothing.
     #[serde(default)]
     pub filters: ListSpec<FilterSpec>,
     /// Where it goes.
@@ -36,22 +39,25 @@ pub struct RouteSpec {
 }
 
 /// `routes[].match:` every condition that is written must hold.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of conditions")]
 pub struct MatchSpec {
     /// `a.example.com` or `*.example.com`, or a list of them; default: any.
     pub host: Option<Spanned<OneOrMoreSpec>>,
     /// `/a` exactly, `/a/*` and below, `/users/{id}`; default: any.
+    #[schemars(with = "Option<schema::Path>")]
     pub path: Option<Spanned<String>>,
-    /// A regular expression for the whole path; instead of `path`.
+    /// A regular expression for the whole path, instead of `path`; default: any.
     pub path_regex: Option<Spanned<String>>,
     /// Upper case, as in `[GET, HEAD]`; default: any.
+    #[schemars(with = "ListSpec<schema::Method>")]
     pub methods: ListSpec<String>,
-    /// Fields of the request by name.
+    /// Fields of the request by name; default: any.
     pub headers: NamedSpec<Spanned<FieldSpec>>,
-    /// Parameters of the query by name.
+    /// Parameters of the query by name; default: any.
     pub query: NamedSpec<Spanned<FieldSpec>>,
     /// Addresses and networks of clients; default: any.
+    #[schemars(with = "ListSpec<schema::Network>")]
     pub client: ListSpec<String>,
 }
 
@@ -116,5 +122,32 @@ impl<'de> Deserialize<'de> for FieldSpec {
         }
 
         deserializer.deserialize_any(Shape)
+    }
+}
+
+impl JsonSchema for FieldSpec {
+    fn schema_name() -> Cow<'static, str> {
+        "FieldSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let text = generator.subschema_for::<String>();
+        let rule = |name: &str, value: &Schema, about: &str| {
+            json_schema!({
+                "type": "object",
+                "properties": { name: value },
+                "required": [name],
+                "additionalProperties": false,
+                "description": about,
+            })
+        };
+        json_schema!({ "anyOf": [
+            { "type": "string", "description": "Exactly this." },
+            rule("prefix", &text, "It begins with this."),
+            rule("suffix", &text, "It ends with this."),
+            rule("contains", &text, "It holds this."),
+            rule("regex", &text, "The whole value matches this regular expression."),
+            rule("present", &generator.subschema_for::<bool>(), "Whether it is there at all."),
+        ] })
     }
 }

@@ -22,13 +22,15 @@ use super::limits::ServiceLimitsSpec;
 use super::spanned::{ListSpec, Spanned};
 use super::switch::SwitchSpec;
 use super::values::{AutoSpec, DurationSpec, PercentSpec};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// One service.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `endpoints`")]
 pub struct ServiceSpec {
     /// At least one URL.
+    #[schemars(extend("minItems" = 1))]
     pub endpoints: ListSpec<EndpointSpec>,
     /// How one endpoint is chosen; default `round_robin`.
     pub balance: Option<Spanned<BalanceSpec>>,
@@ -63,7 +65,7 @@ pub struct ServiceSpec {
 }
 
 /// `timeouts:` of a route, a service or the defaults.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of durations")]
 pub struct TimeoutsSpec {
     /// Until an endpoint has accepted the connection; default 2s.
@@ -81,7 +83,7 @@ pub struct TimeoutsSpec {
 }
 
 /// `pool:` per endpoint and worker.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of pool settings")]
 pub struct PoolSpec {
     /// Idle connections kept, 0–65535; `auto` (the default): as many as were in use at once.

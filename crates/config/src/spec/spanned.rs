@@ -2,10 +2,12 @@
 
 use super::mistake::Mistake;
 use crate::source::Span;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::U64Deserializer;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor,
 };
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -177,5 +179,48 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ListSpec<T> {
         }
 
         deserializer.deserialize_seq(Items(PhantomData))
+    }
+}
+
+/// A value's place is no part of the file.
+impl<T: JsonSchema> JsonSchema for Spanned<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<T>()
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for NamedSpec<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("NamesOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["object", "null"], "additionalProperties": generator.subschema_for::<T>() })
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for ListSpec<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("ListOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": generator.subschema_for::<T>() })
     }
 }

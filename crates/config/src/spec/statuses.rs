@@ -1,6 +1,8 @@
 //! Statuses, alone and in ranges.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -64,6 +66,23 @@ impl<'de> Deserialize<'de> for StatusSpec {
         }
 
         deserializer.deserialize_any(Text)
+    }
+}
+
+impl JsonSchema for StatusSpec {
+    fn schema_name() -> Cow<'static, str> {
+        "StatusSpec".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "integer", "minimum": ALL.start(), "maximum": ALL.end() },
+            {
+                "type": "string",
+                "pattern": r"^[\s\u0085]*[1-5][0-9]{2}[\s\u0085]*(-[\s\u0085]*[1-5][0-9]{2}[\s\u0085]*)?$|^[1-5](xx|XX)$",
+                "examples": ["500-599", "5xx"],
+            },
+        ] })
     }
 }
 

@@ -1,7 +1,9 @@
 //! What is on, off, or on with settings.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -58,5 +60,23 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for SwitchSpec<T> {
         }
 
         deserializer.deserialize_any(Shape(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for SwitchSpec<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("SwitchOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "boolean", "description": "`true`: with every default; `false`: off." },
+            { "type": "string", "const": "off" },
+            generator.subschema_for::<T>(),
+        ] })
     }
 }

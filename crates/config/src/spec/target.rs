@@ -2,9 +2,12 @@
 
 use super::service::KeySpec;
 use super::spanned::{ListSpec, Spanned};
+use crate::schema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Where a route sends its requests.
@@ -19,10 +22,11 @@ pub enum ToSpec {
 }
 
 /// `to: { split: […], sticky_by: … }`; the list alone is its short form.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `split`")]
 pub struct SplitSpec {
     /// The services.
+    #[schemars(extend("minItems" = 1))]
     pub split: ListSpec<ToItemSpec>,
     /// What keeps a client in one part; default: each request is drawn anew.
     pub sticky_by: Option<KeySpec>,
@@ -38,7 +42,7 @@ pub enum ToItemSpec {
 }
 
 /// `{ service: checkout, weight: 95 }`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `service` and `weight`")]
 pub struct PartSpec {
     /// Its name.
@@ -110,5 +114,36 @@ impl<'de> Deserialize<'de> for ToSpec {
         }
 
         deserializer.deserialize_any(Shape)
+    }
+}
+
+impl JsonSchema for ToItemSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ToItemSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            generator.subschema_for::<schema::EndpointUrl>(),
+            generator.subschema_for::<PartSpec>(),
+        ] })
+    }
+}
+
+impl JsonSchema for ToSpec {
+    fn schema_name() -> Cow<'static, str> {
+        "ToSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "string", "description": "The name of a service." },
+            { "type": "array", "items": generator.subschema_for::<ToItemSpec>(), "minItems": 1 },
+            generator.subschema_for::<SplitSpec>(),
+        ] })
     }
 }

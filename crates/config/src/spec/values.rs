@@ -1,7 +1,10 @@
 //! Small values with a notation of their own: durations, sizes, shares, `auto`, one or more.
 
 use super::spanned::{ListSpec, Spanned};
+use crate::schema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 use thalweg_core::units::{parse_duration, parse_percent, parse_size};
@@ -19,7 +22,21 @@ pub struct SizeSpec(pub u64);
 pub struct PercentSpec(pub u32);
 
 macro_rules! unit {
-    ($spec:ident, $parse:ident, $expecting:literal) => {
+    ($spec:ident, $schema:ident, $parse:ident, $expecting:literal) => {
+        impl JsonSchema for $spec {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($spec).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                generator.subschema_for::<schema::$schema>()
+            }
+        }
+
         impl<'de> Deserialize<'de> for $spec {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Text;
@@ -54,9 +71,9 @@ macro_rules! unit {
     };
 }
 
-unit!(DurationSpec, parse_duration, "a duration such as `5s`");
-unit!(SizeSpec, parse_size, "a size such as `64KiB`");
-unit!(PercentSpec, parse_percent, "a share such as `20%`");
+unit!(DurationSpec, Duration, parse_duration, "a duration such as `5s`");
+unit!(SizeSpec, Size, parse_size, "a size such as `64KiB`");
+unit!(PercentSpec, Share, parse_percent, "a share such as `20%`");
 
 /// A number with at most one decimal, in tenths: `1.9` is 19.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -218,5 +235,67 @@ impl<'de> Deserialize<'de> for OneOrMoreSpec {
         }
 
         deserializer.deserialize_any(Shape)
+    }
+}
+
+impl JsonSchema for TenthsSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "TenthsSpec".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0 })
+    }
+}
+
+impl JsonSchema for AutoSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "AutoSpec".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "string", "const": "auto" }, schema::whole()] })
+    }
+}
+
+impl JsonSchema for AutoSizeSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "AutoSizeSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "string", "const": "auto" },
+            generator.subschema_for::<schema::Size>(),
+        ] })
+    }
+}
+
+impl JsonSchema for OneOrMoreSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "OneOrMoreSpec".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "string" },
+            { "type": "array", "items": { "type": "string" } },
+        ] })
     }
 }

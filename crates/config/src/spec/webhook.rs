@@ -3,15 +3,19 @@
 use super::secret::SecretSpec;
 use super::spanned::{ListSpec, Spanned};
 use super::values::DurationSpec;
+use crate::schema;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// One webhook.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `url`")]
 pub struct WebhookSpec {
     /// `http://…` or `https://…`.
+    #[schemars(with = "schema::WebhookUrl")]
     pub url: Spanned<String>,
     /// Names of events; default: all of them.
+    #[schemars(with = "Option<ListSpec<schema::EventName>>")]
     pub events: Option<Spanned<ListSpec<String>>>,
     /// What signs the deliveries, at least 16 bytes; default: they are not signed.
     pub secret: Option<Spanned<SecretSpec>>,

@@ -4,11 +4,13 @@
 //! failed start, 2 usage, 3 forced end before the drain had finished.
 
 mod check;
+mod completions;
 mod demo;
 mod health;
 mod list;
 mod output;
 mod run;
+mod schema;
 mod stop;
 mod version;
 
@@ -42,6 +44,10 @@ enum Verb {
     Stop(AdminArgs),
     /// List what can be named in a configuration
     List(list::ListArgs),
+    /// Print the JSON Schema of the configuration, for editors
+    Schema,
+    /// Print what makes a shell complete this command line
+    Completions(completions::CompletionsArgs),
     /// Print the version
     Version(version::VersionArgs),
 }
@@ -56,6 +62,8 @@ impl Cli {
             Verb::Health(args) => health::health(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::List(args) => list::list(&args),
+            Verb::Schema => schema::schema(),
+            Verb::Completions(args) => completions::completions(&args),
             Verb::Version(args) => version::version(&args),
         }
     }

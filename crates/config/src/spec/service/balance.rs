@@ -1,9 +1,12 @@
 //! `services.<name>.balance:` which endpoint takes a request.
 
+use crate::schema;
 use crate::spec::{PercentSpec, Spanned};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 
 /// The name of an algorithm, or what is hashed.
@@ -15,20 +18,22 @@ pub enum BalanceSpec {
     Hash(HashSpec),
 }
 
-/// The long form of [`BalanceSpec`].
-#[derive(Deserialize)]
+/// Goes by a key.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `hash`")]
 struct LongBalanceSpec {
+    /// Requests with the same key go to the same endpoint.
     hash: HashSpec,
 }
 
 /// `balance.hash:` requests with the same key go to the same endpoint.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `on`")]
 pub struct HashSpec {
     /// What of a request is hashed.
     pub on: KeySpec,
     /// `ring` (the default), `maglev` or `rendezvous`.
+    #[schemars(with = "Option<schema::KeyedBalancerName>")]
     pub algorithm: Option<Spanned<String>>,
     /// Most of what is under way that one endpoint gets, in percent of its fair share, 101%–1000%; beyond it
     /// the next one takes the request; default: no bound.
@@ -36,7 +41,7 @@ pub struct HashSpec {
 }
 
 /// What of a request is hashed. A request that has none of it goes anywhere.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(
     rename_all = "snake_case",
     expecting = "`client_ip`, `path`, or a map with `header`, `cookie` or `query`"
@@ -76,5 +81,22 @@ impl<'de> Deserialize<'de> for BalanceSpec {
         }
 
         deserializer.deserialize_any(Shape)
+    }
+}
+
+impl JsonSchema for BalanceSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "BalanceSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            generator.subschema_for::<schema::BalancerName>(),
+            generator.subschema_for::<LongBalanceSpec>(),
+        ] })
     }
 }

@@ -1,10 +1,11 @@
 //! `services.<name>.breaker` and `limits.adaptive`: protecting a service that is in trouble.
 
 use crate::spec::{DurationSpec, PercentSpec, Spanned};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// `breaker:` nothing is sent for a while when too much fails.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of rules")]
 pub struct BreakerSpec {
     /// Share of failures at which it opens, 1%–100%; default 50%.
@@ -20,7 +21,7 @@ pub struct BreakerSpec {
 }
 
 /// `limits.adaptive:` a bound on what is under way to each endpoint that follows its latency.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `min`, `max` and `tolerance`")]
 pub struct AdaptiveSpec {
     /// It never goes below, 1–1000000; default 10.

@@ -1,13 +1,14 @@
 //! `services.<name>.ejection:` leaving endpoints out that fail the requests sent to them.
 
 use crate::spec::{DurationSpec, ListSpec, PercentSpec, Spanned, StatusSpec, TenthsSpec};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// `ejection:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of rules")]
 pub struct EjectionSpec {
-    /// Failures in a row that eject, 0 (never)–1000; default 5.
+    /// Failures in a row that eject, 0–1000, where 0 is never; default 5.
     pub consecutive: Option<Spanned<u64>>,
     /// Responses that count as failures, beside resets, timeouts and malformed ones; default none.
     pub statuses: ListSpec<StatusSpec>,
@@ -23,7 +24,7 @@ pub struct EjectionSpec {
     pub window: Option<Spanned<DurationSpec>>,
     /// How long the first ejection lasts, 100ms–1h; each that follows on another takes twice as long; default 5s.
     pub time: Option<Spanned<DurationSpec>>,
-    /// And at most, up to 1d; default 5m.
+    /// And at most, 100ms–1d; default 5m.
     pub max_time: Option<Spanned<DurationSpec>>,
     /// Most of the endpoints that these rules may leave out at once, 0%–100%; default 50%.
     pub max_share: Option<Spanned<PercentSpec>>,

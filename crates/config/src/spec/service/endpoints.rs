@@ -1,9 +1,12 @@
 //! `services.<name>.endpoints[]:` where a service is reached.
 
+use crate::schema;
 use crate::spec::Spanned;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 
 /// One endpoint: a URL, `http://host:port` or `unix:/path`, alone or with a weight, a tier and bounds.
@@ -15,11 +18,12 @@ pub enum EndpointSpec {
     Long(LongEndpointSpec),
 }
 
-/// The long form of [`EndpointSpec`].
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+/// A URL with a weight, a tier and bounds.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `url`")]
 pub struct LongEndpointSpec {
     /// The URL.
+    #[schemars(with = "schema::EndpointUrl")]
     pub url: Spanned<String>,
     /// Its share, 0–1000; default 1.
     pub weight: Option<Spanned<u64>>,
@@ -54,5 +58,22 @@ impl<'de> Deserialize<'de> for EndpointSpec {
         }
 
         deserializer.deserialize_any(Shape)
+    }
+}
+
+impl JsonSchema for EndpointSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "EndpointSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            generator.subschema_for::<schema::EndpointUrl>(),
+            generator.subschema_for::<LongEndpointSpec>(),
+        ] })
     }
 }

@@ -1,17 +1,21 @@
 //! `services.<name>.health:` asking endpoints whether they are well.
 
+use crate::schema;
 use crate::spec::{DurationSpec, ListSpec, NamedSpec, Spanned, StatusSpec};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// `health:` an HTTP check, with `path`, `method`, `headers`, `expect` or `body`, or a TCP check, with `tcp`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `path` or `tcp`")]
 pub struct HealthSpec {
     /// `true`: accepting a connection is enough; default false.
     pub tcp: Option<Spanned<bool>>,
     /// Path and query that are asked for; default `/`.
+    #[schemars(with = "Option<schema::Path>")]
     pub path: Option<Spanned<String>>,
     /// The method; default `GET`.
+    #[schemars(with = "Option<schema::Method>")]
     pub method: Option<Spanned<String>>,
     /// Further fields of the request; `host` replaces the endpoint's own name.
     pub headers: NamedSpec<Spanned<String>>,
@@ -19,13 +23,13 @@ pub struct HealthSpec {
     pub expect: Option<Spanned<ListSpec<StatusSpec>>>,
     /// A regular expression that the first 64 KiB of the body must match somewhere; default: any body.
     pub body: Option<Spanned<String>>,
-    /// Another port than the endpoint's, 1–65535.
+    /// Another port than the endpoint's, 1–65535; default: the endpoint's own.
     pub port: Option<Spanned<u64>>,
     /// Time between two checks, ±10 %, 100ms–1h; default 5s.
     pub interval: Option<Spanned<DurationSpec>>,
     /// The same while the endpoint is down; default: as `interval`.
     pub interval_down: Option<Spanned<DurationSpec>>,
-    /// For one check, 10ms–1m and not longer than the intervals; default 1s, or the interval where it is shorter.
+    /// For one check, 10ms–1m and not longer than the intervals; default: 1s, or the interval where it is shorter.
     pub timeout: Option<Spanned<DurationSpec>>,
     /// Failed checks in a row after which it is down, 1–100; default 3.
     pub unhealthy_after: Option<Spanned<u64>>,

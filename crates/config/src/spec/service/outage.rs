@@ -1,9 +1,11 @@
 //! `services.<name>.when_down:` what is done when no endpoint is well.
 
 use crate::spec::Spanned;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 
 /// `when_down:`
@@ -18,12 +20,12 @@ pub enum WhenDownSpec {
 }
 
 /// A response that stands in the file.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `status` and `body`")]
 pub struct AnswerSpec {
     /// 200–599; default 503.
     pub status: Option<Spanned<u64>>,
-    /// Default `text/plain; charset=utf-8`.
+    /// The media type; default `text/plain; charset=utf-8`.
     pub content_type: Option<Spanned<String>>,
     /// At most 64 KiB; default empty.
     pub body: Option<Spanned<String>>,
@@ -54,5 +56,23 @@ impl<'de> Deserialize<'de> for WhenDownSpec {
         }
 
         deserializer.deserialize_any(Shape)
+    }
+}
+
+impl JsonSchema for WhenDownSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "WhenDownSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "string", "const": "error", "description": "503." },
+            { "type": "string", "const": "try_all", "description": "Every endpoint is tried." },
+            generator.subschema_for::<AnswerSpec>(),
+        ] })
     }
 }

@@ -1,10 +1,11 @@
 //! `retry:` of a service, or of the defaults that services inherit.
 
 use crate::spec::{DurationSpec, ListSpec, PercentSpec, Spanned, StatusSpec, SwitchSpec};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// `retry:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `attempts`")]
 pub struct RetrySpec {
     /// Attempts in all, 1–10; default 2.
@@ -22,7 +23,7 @@ pub struct RetrySpec {
 }
 
 /// `retry.hedge:`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `after`")]
 pub struct HedgeSpec {
     /// The copy is sent when there is no response after this time, 1ms–1m.

@@ -1,17 +1,18 @@
 //! `services.<name>.sticky:` a client stays at one endpoint by a cookie.
 
 use crate::spec::{DurationSpec, SecretSpec, Spanned};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// `sticky:`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of cookie settings")]
 pub struct StickySpec {
     /// The cookie's name; default `thalweg_endpoint`.
     pub cookie: Option<Spanned<String>>,
     /// What signs it, at least 16 bytes; default: made anew at each start.
     pub secret: Option<Spanned<SecretSpec>>,
-    /// How long browsers keep it, 1s or more, in whole seconds; default: until they are closed.
+    /// How long browsers keep it, 1s–400d, in whole seconds; default: until they are closed.
     pub max_age: Option<Spanned<DurationSpec>>,
     /// Whether browsers send it with HTTPS only; default false.
     pub secure: Option<bool>,
@@ -20,7 +21,7 @@ pub struct StickySpec {
 }
 
 /// The `SameSite` attribute of a cookie.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "`lax`, `strict` or `none`")]
 pub enum SameSiteSpec {
     /// With links from other sites, not with what they embed.

@@ -1,0 +1,194 @@
+//! Schema and parser agree. What the schema refuses, the parser refuses, without exception; what it lets pass, the
+//! parser refuses only for the reasons listed here, which a schema cannot express.
+
+use super::corpus::{FILLED, check, document, files, fits, messages, read, reasons};
+use super::draw::Draw;
+use super::mutate::mutate;
+use serde_json::Value;
+use thalweg_config::Report;
+
+/// Mutations of each good file, and of each bad one.
+const MUTATIONS: (usize, usize) = (300, 20);
+/// Documents drawn from the schema.
+const DRAWN: usize = 3000;
+
+/// A reason, and a part of each message that it has.
+type Reason = (&'static str, &'static [&'static str]);
+
+/// Reasons that are found while single values are read.
+const READING: &[Reason] = &[
+    (
+        "what a variable holds, or that it is not set",
+        &[FILLED, "is not set", "is not a variable", "without a closing"],
+    ),
+    ("a number with a unit is larger than any", &["is too large", "is longer than 100 years"]),
+    ("parts of a duration in the wrong order", &["units go from large to small"]),
+    (
+        "a whole number written with a fraction of zero",
+        &["a whole number, 0 or more, found a number", "or a whole number, found a number"],
+    ),
+    ("a number with more than one decimal", &["at most one decimal"]),
+    ("a range of statuses that is empty", &["the range is empty"]),
+];
+
+/// Reasons that are found by validation.
+const VALIDATION: &[Reason] = &[
+    ("a name that nothing has", &["no service `", "no listener `"]),
+    (
+        "nothing to listen on or to route: another file may say it",
+        &["there are no listeners", "there are no routes"],
+    ),
+    (
+        "the same twice",
+        &["listed twice", "written twice", "two routes are named", "have the same address", "is the same as"],
+    ),
+    (
+        "the range of a duration, a share or a size",
+        &["must be from", "must be longer than 0s", "the statuses here are"],
+    ),
+    (
+        "two keys that do not go together",
+        &[
+            "belongs to `defaults.timeouts`",
+            "must not be larger than `max`",
+            "must not be shorter than `time`",
+            "must end before the next one",
+            "`path` or `path_regex`, not both",
+            "`tier` or `backup`, not both",
+            "cannot be combined with",
+            "a TCP check has no",
+            "does not say what is asked",
+            "browsers refuse",
+            "has no body",
+            "only services stand in this list",
+            "all weights are 0",
+            "reachable from other machines",
+            "is missing in `hedge`",
+        ],
+    ),
+    (
+        "a text that its pattern cannot tell from a right one",
+        &[
+            "is not a host",
+            "cannot stand in a host name",
+            "a host is missing",
+            "holds a path; the path has its own key",
+            "ports belong to listeners",
+            "is not ASCII",
+            "is not an IPv6 address",
+            "control character or backslash in the path",
+            "stands for the first labels only",
+            "a host pattern is only its host",
+            "is not a network or an address",
+            "bits set behind its prefix",
+            "strip_prefix` may not hold",
+            "stand for a whole segment",
+            "is not a path",
+            "is not an address",
+            "is a URL, not an address",
+            "is not an IP address",
+            "is not a port",
+            "is an IPv6 address",
+            "stands in brackets",
+            "host names are not resolved here",
+            "the host of this URL is missing",
+            "the URL has no host",
+            "has no path or query",
+            "has no user or password",
+            "must be written as `%XX`",
+            "must be absolute",
+            "cannot be the path of a unix socket",
+            "a TCP address is needed",
+            "methods are case-sensitive",
+            "is not a method that a check can use",
+            "is not a user",
+            "is not a media type",
+            "is not the name of a",
+            "the host is matched by `host`",
+            "the check sets `",
+            "the value of a header",
+        ],
+    ),
+    (
+        "a regular expression that is none",
+        &["unclosed group", "repetition quantifier expects", "repetition operator missing"],
+    ),
+    ("an empty text or list, or a name that cannot be shown", &["an empty list", "is empty", "a name must"]),
+    (
+        "secrets: how long they are, and where they are",
+        &["must have at least 16", "cannot read the file of the secret"],
+    ),
+];
+
+fn unexplained(report: &[String], reasons: &[&[Reason]]) -> Vec<String> {
+    let known = |message: &&String| {
+        let parts = reasons.iter().flat_map(|list| list.iter()).flat_map(|(_, parts)| parts.iter());
+        !parts.clone().any(|part| message.contains(part))
+    };
+    report.iter().filter(known).cloned().collect()
+}
+
+/// Both verdicts on one document: whether they agree, or why not.
+fn compare(document: &Value) -> Result<(bool, bool), String> {
+    let fits = fits(document);
+    match check(document) {
+        Ok(_) if fits => Ok((true, true)),
+        Ok(_) => Err(format!("only the schema refuses {document}\n{}", reasons(document))),
+        Err(_) if !fits => Ok((false, false)),
+        Err(report) => explained(document, &report).map(|()| (true, false)),
+    }
+}
+
+fn explained(document: &Value, report: &Report) -> Result<(), String> {
+    let left = unexplained(&messages(report), &[READING, VALIDATION]);
+    if left.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{left:#?}\nis what only the parser has against {document}"))
+    }
+}
+
+/// The files that are documents, each with the number of its mutations.
+fn corpus() -> Vec<(Value, usize)> {
+    let of = |folder: &str, mutations: usize| {
+        files(folder).into_iter().filter_map(move |path| Some((document(&path)?, mutations)))
+    };
+    of("good", MUTATIONS.0).chain(of("../../examples", MUTATIONS.0)).chain(of("bad", MUTATIONS.1)).collect()
+}
+
+#[test]
+fn schema_and_parser_agree_on_the_files_and_on_mutations_of_them() {
+    let mut draw = Draw::new(8259);
+    let (mut both, mut neither, mut parser) = (0, 0, 0);
+    for (document, mutations) in corpus() {
+        let mut mutated = document.clone();
+        for _ in 0..=mutations {
+            match compare(&mutated).unwrap_or_else(|message| panic!("{message}")) {
+                (true, true) => both += 1,
+                (true, false) => parser += 1,
+                (false, _) => neither += 1,
+            }
+            // One mistake, or one more.
+            let origin = if draw.rng.u8(..3) == 0 { &mutated } else { &document };
+            mutated = mutate(origin, &mut draw);
+        }
+    }
+    // None of the three is empty for want of documents.
+    assert!(both > 200 && neither > 1000 && parser > 200, "{both} {neither} {parser}");
+}
+
+#[test]
+fn the_parser_reads_whatever_the_schema_lets_pass() {
+    let mut draw = Draw::new(2020);
+    let mut clean = 0;
+    for _ in 0..DRAWN {
+        let document = draw.document();
+        assert!(fits(&document), "{document}\n{}", reasons(&document));
+        let found = read(&document);
+        let left = unexplained(&found, &[READING]);
+        assert!(left.is_empty(), "{document}\n{left:#?}");
+        clean += usize::from(found.is_empty());
+        compare(&document).unwrap_or_else(|message| panic!("{message}"));
+    }
+    assert!(clean > DRAWN / 4, "{clean}");
+}
