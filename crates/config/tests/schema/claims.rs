@@ -5,6 +5,7 @@ use super::corpus::{SCHEMA, check, document, files, messages};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::{Arc, LazyLock};
 use thalweg_proxy::Plan;
 use thalweg_route::Table;
 
@@ -108,9 +109,10 @@ fn with(document: &Value, pointer: &str, value: Value) -> Value {
 
 /// All that follows from a document; what is wrong with it where nothing does.
 fn outcome(document: &Value) -> Result<String, Vec<String>> {
+    // A table is in no particular order: the same one stands for all, and the matches in words beside it.
+    static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| Arc::new(Table::build(&[]).unwrap()));
     let loaded = check(document).map_err(|report| messages(&report))?;
-    // The table is what the matches compile to, in no particular order.
-    let plan = Plan { table: Table::build(&[]).unwrap().into(), ..loaded.plan };
+    let plan = Plan { table: Arc::clone(&TABLE), ..loaded.plan };
     let shown = format!("{plan:?} {:?}", loaded.settings);
     // The constructor of a balancer, which says no more than its name.
     Ok(regex::Regex::new("0x[0-9a-f]+").unwrap().replace_all(&shown, "…").into_owned())

@@ -154,13 +154,13 @@ impl Draw {
         texts.extend(
             schema["examples"].as_array().into_iter().flatten().map(|text| text.as_str().unwrap().into()),
         );
-        texts.extend(self.from_pattern(pattern));
+        texts.extend(self.matching(pattern));
         texts.retain(|text| regex.is_match(text));
         self.rng.choice(texts).unwrap()
     }
 
     /// A short text that matches a pattern without alternatives at its top.
-    fn from_pattern(&mut self, pattern: &str) -> Option<String> {
+    fn matching(&mut self, pattern: &str) -> Option<String> {
         let inner = pattern.strip_prefix('^')?.replace('*', "{0,2}").replace('+', "{1,6}");
         let strategy = proptest::string::string_regex(inner.strip_suffix('$').unwrap_or(&inner)).ok()?;
         Some(strategy.new_tree(&mut self.runner).unwrap().current())
