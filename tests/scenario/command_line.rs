@@ -81,7 +81,7 @@ fn strict_makes_warnings_fail_and_offline_leaves_the_machine_out() {
     assert_eq!(warned.code, 0, "{warned:?}");
     let places: Vec<&str> = warned.stderr.lines().map(|line| &line[line.find(".yaml").unwrap()..]).collect();
     assert!(places.len() == 3 && places[0].starts_with(".yaml:1:21: warning:"), "{warned:?}");
-    assert!(places[1].starts_with(".yaml:2:31: warning:") && places[1].contains("taken by"), "{warned:?}");
+    assert!(places[1].starts_with(".yaml:2:30: warning:") && places[1].contains("taken by"), "{warned:?}");
     assert!(places[2].starts_with(".yaml:4:") && places[2].contains("nothing.invalid"), "{warned:?}");
     assert_eq!(thalweg(&directory, &["check", "--strict", &file]).code, 1);
     assert_eq!(thalweg(&directory, &["check", "--strict", "--offline", &file]).code, 0);

@@ -5,12 +5,16 @@
 //! rustc's or as one line each. Values that came from the environment are never shown.
 
 use crate::source::{Source, Sources, Span};
-use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use std::fmt;
 use std::fmt::Write as _;
 
 /// Errors shown for one configuration; the rest is only announced.
 pub const ERRORS: usize = 50;
+/// Bytes of a message that are shown at its beginning and at its end, when it is longer than both.
+const SHOWN: usize = 256;
+/// Longest source line that is quoted, in bytes.
+const QUOTED: usize = 16 * 1024;
 /// Columns of a rendered error; longer source lines are cut around the mark.
 const WIDTH: usize = 140;
 
@@ -164,7 +168,9 @@ pub struct Problems {
 impl Problems {
     /// Adds a mistake.
     pub fn push(&mut self, error: SpecError) {
-        let error = error.redacted();
+        let mut error = error.redacted();
+        shorten(&mut error.message);
+        error.help.iter_mut().chain(&mut error.label).for_each(shorten);
         let list = if error.class == Class::Warning { &mut self.warnings } else { &mut self.errors };
         if list.iter().any(|e| e.span == error.span && e.message == error.message) {
             return;
@@ -296,6 +302,21 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
+/// Cuts a text that quotes a very long value, in its middle.
+fn shorten(text: &mut String) {
+    if text.len() <= 2 * SHOWN {
+        return;
+    }
+    let (mut head, mut tail) = (SHOWN, text.len() - SHOWN);
+    while !text.is_char_boundary(head) {
+        head -= 1;
+    }
+    while !text.is_char_boundary(tail) {
+        tail += 1;
+    }
+    text.replace_range(head..tail, " … ");
+}
+
 /// A message without line breaks and other control characters.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -304,9 +325,14 @@ fn one_line(text: &str) -> String {
 fn render_one(sources: &Sources, error: &SpecError, look: Look, out: &mut String) {
     let level = if error.class == Class::Warning { Level::WARNING } else { Level::ERROR };
     let title = one_line(&error.message);
+    let place = sources.position(error.span);
     let mut main = level.primary_title(&title).elements(std::iter::empty::<Snippet<'_, Annotation<'_>>>());
-    for snippet in snippets(sources, error) {
-        main = main.element(snippet);
+    if is_quotable(sources, error) {
+        for snippet in snippets(sources, error) {
+            main = main.element(snippet);
+        }
+    } else if let Some(source) = sources.get(error.span.file) {
+        main = main.element(Origin::path(source.name()).line(place.line).char_column(place.column));
     }
     let mut groups = vec![main];
     let help = error.help.as_deref().map(one_line);
@@ -319,6 +345,13 @@ fn render_one(sources: &Sources, error: &SpecError, look: Look, out: &mut String
     };
     out.push_str(renderer.term_width(WIDTH).render(&groups).trim_end());
     out.push('\n');
+}
+
+/// Whether none of the lines with a mark is too long to be quoted: cutting it down costs more than it tells.
+fn is_quotable(sources: &Sources, error: &SpecError) -> bool {
+    let spans = error.related.iter().map(|(span, _)| *span).chain([error.span]);
+    let mut lines = spans.filter_map(|span| Some(sources.get(span.file)?.line_of(span.start as usize).1));
+    lines.all(|line| line.len() <= QUOTED)
 }
 
 /// The quoted source: one snippet per file, the file of the error itself first.
@@ -447,6 +480,16 @@ mod tests {
             let report = report("ä\nb", SpecError::new(Class::Invalid, Span::new(0, range), "x\ny"));
             assert!(report.render(Look::Plain).contains("thalweg.yaml:"));
         }
+    }
+
+    #[test]
+    fn does_not_repeat_what_is_very_long() {
+        let long = "ä".repeat(100_000);
+        let error = SpecError::value(Span::new(0, 3..9), "duration", format!("`{long}` is not a duration"));
+        let report = report(&format!("a: {long}\nb: 1\n"), error);
+        let text = report.render(Look::Plain);
+        assert!(text.len() < 1024 && text.contains("thalweg.yaml:1:4"), "{text}");
+        assert!(text.contains("ä … ä") && text.contains("is not a duration"), "{text}");
     }
 
     #[test]

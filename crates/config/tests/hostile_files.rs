@@ -11,11 +11,13 @@ use std::time::Duration;
 use thalweg_config::{Look, check_bytes};
 
 /// Longest time for one file, in an unoptimised build.
-const TIME: Duration = Duration::from_secs(120);
+const TIME: Duration = Duration::from_secs(60);
 /// Most memory of the process, in KiB, with all files checked one after the other.
 const MEMORY: u64 = 1536 * 1024;
-/// As large as a file may be.
-const LARGE: usize = 4 * 1024 * 1024 - 4096;
+/// Large enough that whatever grows faster than the file would take hours.
+const LARGE: usize = 1024 * 1024;
+/// As large as a file may be, and a little less.
+const LARGEST: usize = 4 * 1024 * 1024 - 4096;
 /// A value of the environment.
 const LONG_VALUE: usize = 1024 * 1024;
 
@@ -42,6 +44,11 @@ fn many(piece: impl Fn(usize) -> String) -> String {
         text.push_str(&next);
     }
     text
+}
+
+/// Many numbered pieces, of up to eighty bytes each.
+fn some(piece: impl Fn(usize) -> String) -> String {
+    (0..LARGE / 80).map(piece).collect()
 }
 
 /// Ten levels, each ten times the one before it.
@@ -85,7 +92,9 @@ fn shapes() -> Vec<File> {
         ("keys", "yaml", many(|at| format!("k{at}: 1\n"))),
         ("keys", "json", format!("{{{}\"z\":1}}", many(|at| format!("\"{at}\":1,")))),
         ("keys", "toml", many(|at| format!("k{at}=1\n"))),
-        ("keys and a colon in a map", "yaml", format!("{{{}}}", many(|at| format!("{at},")))),
+        ("keys without values", "yaml", format!("{{{}}}", many(|at| format!("{at},")))),
+        ("more values than there may be", "yaml", format!("[{}]", "a,".repeat(LARGEST / 2 - 1))),
+        ("the largest line", "yaml", "x".repeat(LARGEST)),
         ("one plain line", "yaml", "x".repeat(n)),
         ("one plain line of words", "yaml", "x ".repeat(n / 2)),
         ("one quoted line", "yaml", format!("workers: \"{}\"\n", "\\n".repeat(n / 2 - 10))),
@@ -105,12 +114,6 @@ fn shapes() -> Vec<File> {
 
 /// Files that are well formed and ask for too much.
 fn demands() -> Vec<File> {
-    let half = |piece: &dyn Fn(usize) -> String| {
-        (0..LARGE / 80).fold(String::new(), |mut text, at| {
-            text.push_str(&piece(at));
-            text
-        })
-    };
     vec![
         (
             "services without endpoints",
@@ -122,8 +125,8 @@ fn demands() -> Vec<File> {
             "yaml",
             format!(
                 "{HEAD}routes:\n{}services:\n{}",
-                half(&|at| format!("  - to: x{at}\n")),
-                half(&|at| format!("  s{at}: {{ endpoints: [ \"http://a\" ] }}\n")),
+                some(|at| format!("  - to: x{at}\n")),
+                some(|at| format!("  s{at}: {{ endpoints: [ \"http://a\" ] }}\n")),
             ),
         ),
         (
@@ -133,7 +136,7 @@ fn demands() -> Vec<File> {
                 "listeners:\n{}routes:\n{}",
                 (0..4096).fold(String::new(), |text, at| text
                     + &format!("  w{at}: {{ address: \"unix:/{at}\" }}\n")),
-                half(&|at| format!("  - {{ listeners: [ v{at} ], to: [ \"http://a\" ] }}\n")),
+                some(|at| format!("  - {{ listeners: [ v{at} ], to: [ \"http://a\" ] }}\n")),
             ),
         ),
         (
@@ -149,13 +152,19 @@ fn demands() -> Vec<File> {
                 (0..4000).fold(String::new(), |text, at| {
                     text + &format!("  w{at}: {{ address: \"127.0.0.1:{}\" }}\n", at + 1)
                 }),
-                half(&|at| format!("  - to: [ \"http://127.0.0.1:{}\" ]\n", at % 4000 + 1)),
+                some(|at| format!("  - to: [ \"http://127.0.0.1:{}\" ]\n", at % 4000 + 1)),
             ),
         ),
+    ]
+}
+
+/// Values that grow.
+fn values() -> Vec<File> {
+    vec![
         (
             "mistakes behind a long list",
             "yaml",
-            format!("trusted_proxies: [ {} ]\n{}", "10.0.0.1, ".repeat(300_000), "x: 1\n"),
+            format!("trusted_proxies: [ {} ]\n{}", "10.0.0.1, ".repeat(80_000), "x: 1\n"),
         ),
         (
             "an expression that grows",
@@ -169,7 +178,7 @@ fn demands() -> Vec<File> {
             "yaml",
             format!(
                 "{HEAD}routes:\n{}",
-                half(&|at| format!(
+                some(|at| format!(
                     "  - {{ match: {{ path_regex: '/{at}[a-z]+' }}, to: [ \"http://a\" ] }}\n"
                 ))
             ),
@@ -203,7 +212,7 @@ fn bytes() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn hostile_files_are_refused_or_read_within_bounds() {
-    for (name, extension, text) in shapes().into_iter().chain(demands()) {
+    for (name, extension, text) in shapes().into_iter().chain(demands()).chain(values()) {
         bounded(name, &format!("file.{extension}"), text.into_bytes());
     }
     for (name, bytes) in bytes() {
@@ -218,13 +227,12 @@ fn hostile_files_are_refused_or_read_within_bounds() {
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(peak < MEMORY, "{peak} KiB");
-    println!("peak {} MiB", peak / 1024);
 }
 
 /// Reads a file within the time, and shows what is said about it; whether it can run.
 fn bounded(name: &str, file: &str, bytes: Vec<u8>) -> bool {
     let (done, result) = mpsc::channel();
-    let (file, begin) = (file.to_owned(), std::time::Instant::now());
+    let file = file.to_owned();
     let shown = file.clone();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         let report = match check_bytes(&file, &bytes, &environment) {
@@ -238,7 +246,6 @@ fn bounded(name: &str, file: &str, bytes: Vec<u8>) -> bool {
     let outcome = result.recv_timeout(TIME);
     let (runs, said) = outcome.unwrap_or_else(|why| panic!("{name} as {shown}: {why}"));
     thread.unwrap().join().unwrap();
-    println!("{name} as {shown}: {:?}, {} bytes said", begin.elapsed(), said);
-    assert!(said < 1024 * 1024, "{name} as {shown}: {said} bytes said");
+    assert!(said < 256 * 1024, "{name} as {shown}: {said} bytes said");
     runs
 }

@@ -136,7 +136,6 @@ fn other_choices_give_the_same_figure() {
     for seed in 1..=3 {
         let judged = choose(&files, seed, MISTAKES);
         let text = page::render(&files, &judged);
-        println!("{text}");
         assert!(count(&judged, Verdict::Refused) * 100 >= MISTAKES * REFUSED, "{text}");
     }
 }

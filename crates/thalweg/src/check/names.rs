@@ -24,6 +24,8 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
     for (url, span) in &subject.places.endpoints {
         let Ok((_, Address::Name { host, .. })) = endpoint_address(url) else { continue };
         if let Some(why) = failures.get(&host) {
+            // What was asked for is said already.
+            let why = why.split(" for Query").next().unwrap_or(why);
             let message = format!("`{host}` does not resolve here: {why}");
             let warning = SpecError::warning("names", *span, message);
             found.push(warning.help("a start does not wait for it: it is asked for again and again"));
