@@ -47,7 +47,7 @@ impl Drop for Folder {
 const LISTENER: &str = "listeners: { web: { address: \":80\" } }\n";
 
 fn route(name: &str) -> String {
-    format!("routes: [ {{ name: {name}, to: [ \"http://127.0.0.1:1\" ] }} ]\n")
+    format!("routes: [ {{ name: {name}, match: {{ path: /{name} }}, to: [ \"http://127.0.0.1:1\" ] }} ]\n")
 }
 
 fn names(loaded: &Loaded) -> Vec<&str> {
@@ -67,7 +67,7 @@ fn lists_follow_each_other_in_byte_order_and_maps_are_joined() {
         "[ \"routes.d/*\", services.json ]",
         &[
             ("routes.d/10-a.yaml", &route("ten")),
-            ("routes.d/9-b.toml", "[[routes]]\nname = \"nine\"\nto = \"api\"\n"),
+            ("routes.d/9-b.toml", "[[routes]]\nname = \"nine\"\nmatch.path = \"/nine\"\nto = \"api\"\n"),
             ("routes.d/B.yaml", &route("capital")),
             ("routes.d/a.yaml", "# nothing yet\n"),
             ("services.json", "{ \"services\": { \"api\": { \"endpoints\": [\"http://127.0.0.1:2\"] } } }"),

@@ -18,7 +18,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, default, expecting = "a map with `listeners` and `routes`")]
 pub struct FileSpec {
     /// Files to read with this one: paths, or patterns with `*`, `?` and `[…]`, relative to the file in which they
-    /// stand. Read before everything else.
+    /// stand. Read before everything else; default none.
     pub include: ListSpec<String>,
     /// Where the admin API listens; default: only the unix socket.
     pub admin: Option<AdminSpec>,
@@ -57,7 +57,7 @@ pub struct FileSpec {
     pub services: NamedSpec<ServiceSpec>,
     /// Who is told when something happens; default none.
     pub webhooks: ListSpec<WebhookSpec>,
-    /// Requests and what must become of them: checked before the configuration is used.
+    /// Requests and what must become of them: checked before the configuration is used; default none.
     pub tests: ListSpec<TestSpec>,
 }
 

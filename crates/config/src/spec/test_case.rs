@@ -54,13 +54,13 @@ pub struct LongRequestSpec {
     expecting = "a map of `route`, `service`, `upstream_path` and `status`"
 )]
 pub struct ExpectSpec {
-    /// The name of the route that takes it, or `none`.
+    /// The name of the route that takes it, or `none`; default: any.
     pub route: Option<Spanned<String>>,
-    /// The service that it goes to; of a split by chance, one that has a share.
+    /// The service that it goes to; of a split by chance, one that has a share; default: any.
     pub service: Option<Spanned<String>>,
-    /// The path that goes upstream, without the query.
+    /// The path that goes upstream, without the query; default: any.
     pub upstream_path: Option<Spanned<String>>,
-    /// The status with which the proxy answers itself: 404 when no route takes the request.
+    /// The status with which the proxy answers itself: 404 when no route takes the request; default: any.
     pub status: Option<Spanned<u64>>,
 }
 

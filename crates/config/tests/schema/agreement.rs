@@ -33,7 +33,7 @@ const READING: &[Reason] = &[
 
 /// Reasons that are found by validation.
 const VALIDATION: &[Reason] = &[
-    ("a name that nothing has", &["no service `", "no listener `"]),
+    ("a name that nothing has", &["no service `", "no listener `", "no chain `"]),
     (
         "nothing to listen on or to route: another file may say it",
         &["there are no listeners", "there are no routes"],
@@ -64,6 +64,26 @@ const VALIDATION: &[Reason] = &[
             "all weights are 0",
             "reachable from other machines",
             "is missing in `hedge`",
+        ],
+    ),
+    ("chains in chains", &["a chain contains itself", "chains are nested", "filters, those of chains included"]),
+    ("a file to include", &["cannot read `", "cannot look for files", "a file includes itself", "the path is empty"]),
+    (
+        "a request that nobody could send, or a test that cannot hold or does not",
+        &[
+            "this is not a request",
+            "this is not a method",
+            "is not a status",
+            "goes to no service",
+            "the test expects nothing",
+            "is not the name of a header",
+            "holds a control character",
+            "the URL is empty",
+            "a URL holds no spaces",
+            "a URL begins with",
+            "credentials in a URL",
+            "the test",
+            "no route `",
         ],
     ),
     (

@@ -80,7 +80,9 @@ impl Keys {
 fn every_key_stands_in_a_good_file() {
     let keys = Keys::of_the_good_files();
     assert!(keys.0.len() > 100, "{}", keys.0.len());
-    let missing: Vec<_> = keys.0.iter().filter(|(_, places)| places.is_empty()).map(|(key, _)| key).collect();
+    // A secret's file that comes with the sources can be read by everybody, and is warned of.
+    let missing = keys.0.iter().filter(|(key, places)| places.is_empty() && *key != "Secret.file");
+    let missing: Vec<_> = missing.map(|(key, _)| key).collect();
     assert!(missing.is_empty(), "add to tests/config/good/full.yaml: {missing:?}");
 }
 
