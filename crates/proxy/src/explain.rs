@@ -58,7 +58,8 @@ pub fn explain(
     Ok(narrate::narrate(plan, question, &trace, (all, live)))
 }
 
-/// Why a route does not take the request, in one sentence; `None` when it does.
+/// Why a route does not take the request, in one sentence; `None` when it does, or when the request is refused before
+/// routes are looked for.
 ///
 /// # Errors
 /// When no client could send it to this plan.

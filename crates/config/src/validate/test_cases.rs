@@ -9,6 +9,7 @@ use crate::source::Span;
 use crate::spec::{
     ExpectSpec, FileSpec, ListSpec, LongRequestSpec, OneOrMoreSpec, RequestSpec, RouteSpec, Spanned, TestSpec,
 };
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use thalweg_proxy::Plan;
 use thalweg_proxy::explain::{Question, Verdict, decide, explain, why_not};
@@ -21,8 +22,8 @@ const NONE: &str = "none";
 /// Names that a test may refer to, and whether all that were written are among them.
 pub(crate) struct Known<'a> {
     pub(crate) listeners: &'a [String],
-    pub(crate) routes: Vec<&'a str>,
-    pub(crate) services: Vec<&'a str>,
+    pub(crate) routes: BTreeSet<&'a str>,
+    pub(crate) services: BTreeSet<&'a str>,
     /// Some routes could not be read: what is missing may be among them.
     pub(crate) incomplete: bool,
 }
@@ -86,8 +87,8 @@ fn long_question(spec: &LongRequestSpec, known: &Known<'_>, problems: &mut Probl
     if let Some(listener) = &spec.listener
         && !known.listeners.contains(listener)
     {
-        let names: Vec<&str> = known.listeners.iter().map(String::as_str).collect();
-        unknown(listener, ("listener", "listeners"), &names, problems);
+        let names = known.listeners.iter().map(String::as_str);
+        unknown(listener, ("listener", "listeners"), names, problems);
         return None;
     }
     for (name, _) in &spec.headers.0 {
@@ -117,15 +118,15 @@ fn expectation(spec: &Spanned<ExpectSpec>, known: &Known<'_>, problems: &mut Pro
     if let Some(name) = route
         && name.value != NONE
         && !known.incomplete
-        && !known.routes.contains(&name.as_str())
+        && !known.routes.contains(name.as_str())
     {
-        unknown(name, ("route", "routes"), &known.routes, problems);
+        unknown(name, ("route", "routes"), known.routes.iter().copied(), problems);
     }
     if let Some(name) = service
         && !known.incomplete
-        && !known.services.contains(&name.as_str())
+        && !known.services.contains(name.as_str())
     {
-        unknown(name, ("service", "services"), &known.services, problems);
+        unknown(name, ("service", "services"), known.services.iter().copied(), problems);
     }
     if let Some(path) = upstream_path
         && (!path.starts_with('/') || path.contains('?'))
@@ -149,14 +150,15 @@ fn expectation(spec: &Spanned<ExpectSpec>, known: &Known<'_>, problems: &mut Pro
     }
 }
 
-fn unknown(
+fn unknown<'a>(
     name: &Spanned<String>,
     (one, many): (&'static str, &str),
-    known: &[&str],
+    known: impl Iterator<Item = &'a str>,
     problems: &mut Problems,
 ) {
+    let known: Vec<&str> = known.collect();
     let error = SpecError::value(name.span, "name", format!("no {one} `{}`", name.value));
-    problems.push(error.class(Class::Unknown).maybe_help(suggest(name, many, known)));
+    problems.push(error.class(Class::Unknown).maybe_help(suggest(name, many, &known)));
 }
 
 /// Whether something of the test's name or request came from the environment: what becomes of it could show it.
@@ -174,13 +176,14 @@ fn comes_from_environment(spec: &TestSpec) -> bool {
 
 /// Runs the tests on the plan.
 pub(crate) fn run_tests(tests: &[Test<'_>], file: &FileSpec, plan: &Plan, problems: &mut Problems) {
+    let routes = plan.routes.iter().enumerate().map(|(at, route)| (&*route.name, at)).collect();
     for test in tests {
         if problems.is_full() {
             return;
         }
         match decide(plan, &test.question) {
             Ok(verdict) => {
-                let run = Run { test, file, plan, verdict: &verdict };
+                let run = Run { test, file, plan, routes: &routes, verdict: &verdict };
                 if let Some(error) = run.failure() {
                     problems.push(error);
                 }
@@ -198,6 +201,8 @@ struct Run<'a> {
     test: &'a Test<'a>,
     file: &'a FileSpec,
     plan: &'a Plan,
+    /// Positions of the plan's routes.
+    routes: &'a HashMap<&'a str, usize>,
     verdict: &'a Verdict,
 }
 
@@ -222,7 +227,7 @@ impl Run<'_> {
     }
 
     fn route(&self, expected: &Spanned<String>) -> Option<SpecError> {
-        let position = self.plan.routes.iter().position(|route| *route.name == *expected.value);
+        let position = self.routes.get(expected.as_str()).copied();
         let taken = self.verdict.route.map(|id| id.0 as usize);
         if taken == position {
             return None;

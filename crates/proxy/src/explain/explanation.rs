@@ -92,7 +92,7 @@ pub struct ServicePart {
     /// What of the request decides, for balancers by key: `client_ip`, `header x-user`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The endpoint that the client's cookie names.
+    /// The endpoint that the client's cookie names; absent for one with a host name, which has many addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sticky_to: Option<String>,
     /// In the order of the configuration, up to a bound.

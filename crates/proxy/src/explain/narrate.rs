@@ -13,6 +13,7 @@ use crate::sticky::kept_at;
 use std::collections::HashSet;
 use std::time::Duration;
 use thalweg_balance::endpoint_id;
+use thalweg_core::{Fault, FaultKind};
 use thalweg_route::{Candidate, RouteId};
 use thalweg_upstream::{HashKey, Mode, Service};
 
@@ -30,10 +31,8 @@ pub(super) fn narrate(
     trace: &Trace,
     (all, live): (bool, Option<Live<'_>>),
 ) -> Explanation {
-    // A request that is refused before routes are looked for is a matter of no route.
-    let is_looked_for = trace.fault.is_none() || trace.route.is_some() || is_unrouted(trace);
     let (other_routes, more_routes) =
-        if is_looked_for { others(plan, trace, all) } else { (Vec::new(), plan.routes.len()) };
+        if is_looked_for(trace) { others(plan, trace, all) } else { (Vec::new(), plan.routes.len()) };
     Explanation {
         request: seen(plan, question, trace),
         route: plan.route(trace.route).map(|route| taken(plan, route, trace, (all, live))),
@@ -45,7 +44,7 @@ pub(super) fn narrate(
 
 /// Why the route at this position does not take the request.
 pub(super) fn why_not(plan: &Plan, trace: &Trace, route: usize) -> Option<String> {
-    if trace.route.is_some_and(|taken| taken.0 as usize == route) {
+    if !is_looked_for(trace) || trace.route.is_some_and(|taken| taken.0 as usize == route) {
         return None;
     }
     let (others, _) = listed(plan, trace, usize::MAX);
@@ -53,8 +52,10 @@ pub(super) fn why_not(plan: &Plan, trace: &Trace, route: usize) -> Option<String
     because.map(|because| because.to_string())
 }
 
-fn is_unrouted(trace: &Trace) -> bool {
-    trace.fault.is_some_and(|fault| fault.kind == thalweg_core::FaultKind::DestinationNotFound)
+/// Whether it came so far that a route was looked for: a request that is refused before is a matter of no route.
+fn is_looked_for(trace: &Trace) -> bool {
+    let is_unrouted = |fault: Fault| fault.kind == FaultKind::DestinationNotFound;
+    trace.route.is_some() || trace.fault.is_none_or(is_unrouted)
 }
 
 fn seen(plan: &Plan, question: &Question, trace: &Trace) -> SeenRequest {

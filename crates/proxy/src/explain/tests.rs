@@ -257,3 +257,13 @@ fn the_running_proxy_says_how_endpoints_stand() {
     assert!(text.contains("http://10.0.0.1:80  weight 1, ejected (5 failures), 3 under way\n"), "{text}");
     assert!(text.contains("http://10.0.0.2:80  weight 1\n"), "{text}");
 }
+
+#[test]
+fn no_route_is_to_blame_for_a_request_that_is_refused_before() {
+    for route in 0..4 {
+        assert_eq!(why_not(&plan(), &ask("GET http://shop.example.com/.."), route), Ok(None));
+    }
+    let reason = why_not(&plan(), &ask("GET http://shop.example.com/other"), 0);
+    assert_eq!(reason.unwrap().as_deref(), Some("path is `/other`, not `/products/*`"));
+    assert_eq!(why_not(&plan(), &ask("GET http://shop.example.com/products/1"), 0), Ok(None));
+}

@@ -103,7 +103,7 @@ fn read(args: &ExplainArgs, question: &Question) -> ExitCode {
             Ok(text) => print(text),
             Err(error) => fail(error),
         },
-        Ok(told) => print(told.to_string().trim_end()),
+        Ok(told) => print(plain(&told.to_string())),
         Err(error) => refuse(&error),
     }
 }
@@ -111,10 +111,16 @@ fn read(args: &ExplainArgs, question: &Question) -> ExitCode {
 /// Asks the running proxy.
 fn ask(args: &ExplainArgs, question: &Question) -> ExitCode {
     match args.admin.call("GET", &args.path(question)) {
-        Ok(answer) if answer.status == 200 => print(String::from_utf8_lossy(&answer.body).trim_end()),
+        Ok(answer) if answer.status == 200 => print(plain(&String::from_utf8_lossy(&answer.body))),
         Ok(answer) => refused(&answer.body),
         Err(error) => fail(error),
     }
+}
+
+/// Text that does to a terminal nothing but fill lines, whatever a configuration holds.
+fn plain(text: &str) -> String {
+    let visible = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
+    text.trim_end().chars().map(visible).collect()
 }
 
 /// Says what a problem document of the admin API says.
