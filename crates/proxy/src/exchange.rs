@@ -168,8 +168,6 @@ pub(crate) struct Exchange {
     /// The plan that the exchange began with.
     pub(crate) view: Option<Rc<PlanView>>,
     pub(crate) started: Instant,
-    /// The same in microseconds since the Unix epoch, as of the turn in which it began.
-    pub(crate) started_us: u64,
 
     /// What was received and not given up yet: the head, and what came behind it.
     pub(crate) received: Vec<u8>,
@@ -246,7 +244,6 @@ impl Exchange {
             owner,
             view: None,
             started: Instant::now(),
-            started_us: 0,
             received: Vec::new(),
             consumed: 0,
             request: RequestHead::new(),
@@ -364,9 +361,9 @@ impl Exchange {
         self.view.as_ref().expect("an exchange has a view from begin to leave")
     }
 
-    /// Time since it began, at this time; most often it is the same turn still, and nothing is to be computed.
+    /// Time since it began, at this time.
     pub(crate) fn age(&self, now: Instant) -> Duration {
-        if now == self.started { Duration::ZERO } else { now.saturating_duration_since(self.started) }
+        now.saturating_duration_since(self.started)
     }
 
     /// The route that takes the request, once it is found.
