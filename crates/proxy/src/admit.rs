@@ -41,7 +41,6 @@ pub(crate) enum Admitted {
 /// Receives a request head and checks it.
 pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Admitted, Fault> {
     x.begin(worker.reactor.now());
-    x.started_us = worker.unix_us();
     (x.client_ip, x.trusted_peer) = (client.peer, false);
     let mut waited = false;
     loop {

@@ -48,16 +48,16 @@ impl Decisions {
     pub(crate) fn note(&self, worker: &Worker, client: &Client, x: &Exchange, total: Duration) {
         let policy = self.policy.get();
         if policy.keep > 0 {
-            let entry = Entry::of(client, x, Around::of(worker, total), policy);
+            let entry = Entry::of(client, x, Around::of(worker, x, total), policy);
             self.memory.borrow_mut().add(entry);
         }
     }
 }
 
 impl Around {
-    fn of(worker: &Worker, total: Duration) -> Self {
+    fn of(worker: &Worker, x: &Exchange, total: Duration) -> Self {
         let has_queries = worker.log.borrow().is_some();
-        Self { total, has_queries }
+        Self { began_us: worker.unix_us(x.started), total, has_queries }
     }
 }
 
@@ -70,7 +70,7 @@ impl Worker {
             self.tunnels.look(|client, x| {
                 if x.id.is_some_and(|own| own.as_bytes().eq_ignore_ascii_case(id.as_bytes())) {
                     let total = x.age(self.reactor.now());
-                    let entry = Entry::of(client, x, Around::of(self, total), self.decisions.policy.get());
+                    let entry = Entry::of(client, x, Around::of(self, x, total), self.decisions.policy.get());
                     open.extend(entry.is_asked_for(inquiry).then(|| entry.tell(self.id, true)));
                 }
             });

@@ -172,8 +172,6 @@ pub(crate) struct Exchange {
     /// Bounds on heads.
     pub(crate) head_limits: HeadLimits,
     pub(crate) started: Instant,
-    /// The same in microseconds since the Unix epoch, as of the turn in which it began.
-    pub(crate) started_us: u64,
 
     /// What was received and not given up yet: the head, and what came behind it.
     pub(crate) received: Vec<u8>,
@@ -251,7 +249,6 @@ impl Exchange {
             owner,
             head_limits: HeadLimits::default(),
             started: Instant::now(),
-            started_us: 0,
             received: Vec::new(),
             consumed: 0,
             request: RequestHead::new(),
@@ -364,9 +361,9 @@ impl Exchange {
         x
     }
 
-    /// Time since it began, at this time; most often it is the same turn still, and nothing is to be computed.
+    /// Time since it began, at this time.
     pub(crate) fn age(&self, now: Instant) -> Duration {
-        if now == self.started { Duration::ZERO } else { now.saturating_duration_since(self.started) }
+        now.saturating_duration_since(self.started)
     }
 
     /// The route that takes the request, once it is found.

@@ -333,9 +333,10 @@ impl Worker {
         RequestId::new(self.unix_ms.get(), self.random.borrow_mut().u128(..))
     }
 
-    /// Microseconds since the Unix epoch, at the last turn.
-    pub(crate) fn unix_us(&self) -> u64 {
-        self.unix_us.get()
+    /// Microseconds since the Unix epoch, at a time of this turn or before.
+    pub(crate) fn unix_us(&self, at: Instant) -> u64 {
+        let ago = self.reactor.now().saturating_duration_since(at);
+        self.unix_us.get().saturating_sub(ago.as_micros() as u64)
     }
 
     /// A number for choices that should differ from time to time.

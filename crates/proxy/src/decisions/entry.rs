@@ -76,6 +76,8 @@ struct Tried {
 /// What of an exchange stands in a record and not in the exchange.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around {
+    /// When it began, in microseconds since the Unix epoch.
+    pub(super) began_us: u64,
     /// How long it took.
     pub(super) total: Duration,
     /// Whether queries may be kept.
@@ -101,7 +103,7 @@ impl Entry {
         };
         let endpoint = last.filter(|_| is_plain);
         Self {
-            began_us: x.started_us,
+            began_us: around.began_us,
             total_us: whole_micros(around.total),
             bytes_in: x.upward.body(),
             bytes_out: x.downward.body(),
@@ -116,7 +118,7 @@ impl Entry {
             first_byte_us: x.first_byte.map_or(NEVER, micros),
             acted: x.acted,
             status: x.status,
-            port: if x.trusted_peer && x.client_ip != client.peer { 0 } else { client.port },
+            port: if x.client_ip == client.peer { client.port } else { 0 },
             lengths,
             client: x.client_ip,
             id: x.id,
