@@ -93,7 +93,7 @@ fn every_word_that_changes_shows() {
         ("sticky_by: { cookie: session }", "sticky_by: { header: session }"),
         ("sticky_by: { cookie: session }", "sticky_by: { cookie: other }"),
         ("sticky_by: client_ip", "sticky_by: path"),
-        ("service: payment-next, weight: 1", "service: products, weight: 0"),
+        ("service: payment-next, weight: 1", "service: products, weight: 1"),
         ("  - to: payment\n", "  - to: products\n"),
         ("balance: round_robin", "balance: peak_ewma"),
         ("algorithm: maglev", "algorithm: ring"),
@@ -181,8 +181,8 @@ fn secrets_are_told_to_change_and_not_shown() {
         ),
         ("X-Check: \"1\"", "X-Check: \"another\"", "service `products`\n    health.headers[1] (X-Check): "),
         (
-            "cookie: shop, secret: { env: SIGNING }",
-            "cookie: shop, secret: { value: \"another secret of some length\" }",
+            "secret: { env: SIGNING }, max_age",
+            "secret: { value: \"another secret of some length\" }, max_age",
             "service `products`\n    sticky.secret: ",
         ),
     ] {
