@@ -9,11 +9,14 @@ mod watch;
 use std::fs;
 use std::net::SocketAddr;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thalweg_tests::message::get;
 use thalweg_tests::process::Signal;
 use thalweg_tests::{Proxy, STEP};
+
+/// How often it is looked whether something has been said: seldom enough not to be felt beside what is measured.
+const PACE: Duration = Duration::from_millis(1);
 
 /// A configuration with these listeners, routes and services, each as the text of a map or list.
 fn plan(listeners: &str, routes: &str, services: &str) -> String {
@@ -41,7 +44,7 @@ fn wait_said(proxy: &Proxy, said: usize, wanted: &str) -> String {
             return rest.lines().next().unwrap_or_default().to_owned();
         }
         assert!(Instant::now() < end, "no `{wanted}` in\n{stderr}");
-        thread::yield_now();
+        thread::park_timeout(PACE);
     }
 }
 
@@ -66,7 +69,7 @@ fn opened(proxy: &Proxy, said: usize, name: &str) -> SocketAddr {
             return address;
         }
         assert!(Instant::now() < end, "`{name}` is not told in\n{stderr}");
-        thread::yield_now();
+        thread::park_timeout(PACE);
     }
 }
 

@@ -101,7 +101,7 @@ metrics! {
     CONFIG_LAST_SUCCESS "thalweg_config_last_success_timestamp_seconds" Gauge []
         "When a configuration took over last, in seconds since the Unix epoch; the start counts.";
     PLANS_ALIVE "thalweg_plans_alive" Gauge []
-        "Compiled configurations in memory: the one in force, and old ones that workers have not let go of yet.";
+        "Compiled configurations in memory: the one in force, and those before it that workers have not let go of yet.";
     WEBHOOK_DELIVERIES "thalweg_webhook_deliveries_total" Counter ["result"]
         "Events for webhooks, by result: delivered, given_up (every attempt failed) or dropped (the queue was full, or the receiver is gone).";
     WEBHOOK_RETRIES "thalweg_webhook_retries_total" Counter [] "Attempts to deliver an event to a webhook, after the first.";

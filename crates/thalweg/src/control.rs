@@ -5,7 +5,6 @@
 //! its own, so it answers while workers are saturated.
 
 mod admin;
-mod background;
 mod checks;
 mod configuration;
 mod drift;

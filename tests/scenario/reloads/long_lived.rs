@@ -120,7 +120,6 @@ fn sockets_and_downloads_outlast_reloads_of_other_routes_under_load() {
         }
     }
     let took = begin.elapsed();
-    let after = settled(&proxy, before);
     let alive = metric(&proxy, "thalweg_plans_alive", "");
     for tunnel in &mut tunnels {
         carries(&mut tunnel.client, &mut tunnel.upstream, "up");
@@ -129,6 +128,8 @@ fn sockets_and_downloads_outlast_reloads_of_other_routes_under_load() {
     end.store(true, Ordering::Release);
     let came: Vec<u64> = running.into_iter().map(|running| running.join().unwrap().unwrap()).collect();
     let (answered, failures) = load.stop();
+    // What those held who did not read is theirs no more.
+    let after = settled(&proxy, before);
     eprintln!(
         "{times} reloads in {took:?}, the slowest in {slowest:?}: {sockets} WebSockets, {loads} downloads of {} to {} bytes, \
          {answered} requests; {start} bytes resident before, {before} after {FIRST} reloads, {after} in the end; at most {most} plans alive, {alive} in the end",

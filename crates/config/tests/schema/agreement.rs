@@ -66,8 +66,14 @@ const VALIDATION: &[Reason] = &[
             "is missing in `hedge`",
         ],
     ),
-    ("chains in chains", &["a chain contains itself", "chains are nested", "filters, those of chains included"]),
-    ("a file to include", &["cannot read `", "cannot look for files", "a file includes itself", "the path is empty"]),
+    (
+        "chains in chains",
+        &["a chain contains itself", "chains are nested", "filters, those of chains included"],
+    ),
+    (
+        "a file to include",
+        &["cannot read `", "cannot look for files", "a file includes itself", "the path is empty"],
+    ),
     (
         "a request that nobody could send, or a test that cannot hold or does not",
         &[

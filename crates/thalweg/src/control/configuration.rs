@@ -3,7 +3,6 @@
 //! Every change goes through [`Shared::adopt`], under the lock of [`Origin`]: exactly one of several writers wins.
 
 use super::admin::Shared;
-use super::background::in_background;
 use super::history::{Cause, History};
 use super::start::explain;
 use super::telling::{add_note, event, in_a_sentence, said};
@@ -289,7 +288,7 @@ impl Shared {
         if !(options.dry_run && options.by.via == Via::Socket) {
             check_trust((&name, &on_disk), &restored)?;
         }
-        let loaded = in_background(|| check_text(&name, &restored, &environment)).map_err(mistakes)?;
+        let loaded = check_text(&name, &restored, &environment).map_err(mistakes)?;
         let candidate = Candidate::new(loaded, restored);
         let writes = !options.dry_run && !options.ephemeral;
         if writes && origin.file.is_none() {
@@ -353,7 +352,7 @@ impl Shared {
             check_trust((&name, &origin.on_disk()), &target.text)?;
         }
         let environment = |name: &str| std::env::var(name).ok();
-        let loaded = in_background(|| check_text(&name, &target.text, &environment)).map_err(mistakes)?;
+        let loaded = check_text(&name, &target.text, &environment).map_err(mistakes)?;
         let candidate = Candidate::new(loaded, target.text.to_string());
         if !expected.admits(&origin.etag()) {
             return Err(Refusal::StaleConfig { etag: origin.etag() });
@@ -404,7 +403,7 @@ fn read(origin: &Origin) -> Result<Candidate, Refused> {
         return Err(Refused::Cannot("there is no configuration file to reload".into()));
     };
     let text = fs::read_to_string(file).unwrap_or_default();
-    let loaded = in_background(|| thalweg_config::load_file(file)).map_err(Refused::Mistakes)?;
+    let loaded = thalweg_config::load_file(file).map_err(Refused::Mistakes)?;
     Ok(Candidate::new(loaded, text))
 }
 
