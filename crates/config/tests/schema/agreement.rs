@@ -72,7 +72,7 @@ const VALIDATION: &[Reason] = &[
     ),
     (
         "a file to include",
-        &["cannot read `", "cannot look for files", "a file includes itself", "the path is empty"],
+        &["cannot read `", "cannot look for files", "a file includes itself", "the name of a file or a pattern", "is not a pattern here"],
     ),
     (
         "a request that nobody could send, or a test that cannot hold or does not",
