@@ -252,7 +252,7 @@ fn the_list_is_narrowed_by_what_is_asked_for() {
     assert_eq!(found(""), "- /four /busy /two /one");
     assert_eq!(found("limit=2"), "- /four");
     assert_eq!(found("route=two"), "/two");
-    assert_eq!(found("route=all%20of+it"), "/four /busy /one");
+    assert_eq!(found("route=all%20of%20it"), "/four /busy /one");
     assert_eq!(found("service=s&status=200"), "/four /two /one");
     assert_eq!(found("status=5xx"), "/busy");
     assert_eq!(found("fault=http_request_error"), "-");

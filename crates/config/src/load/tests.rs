@@ -59,6 +59,33 @@ fn the_environment_is_never_shown() {
 }
 
 #[test]
+fn no_secret_is_in_what_was_loaded_as_people_see_it() {
+    let text = "listeners: { web: { address: \":1\" } }\nadmin: { address: \"127.0.0.1:0\", token: { value: hunter2-hunter2-hunter2 }, read_token: { env: TOKEN } }\nservices: { a: { endpoints: [ \"http://b\" ], sticky: { secret: { env: KEY } } } }\nroutes: [ { to: a } ]\nwebhooks: [ { url: \"http://c/\", secret: { value: \"${KEY}\" } }, { url: \"http://c/\", secret: { value: \"${NONE:-hunter2-hunter2-hunter2}\" } } ]\nchains: { unused: [] }\n";
+    let environment = |name: &str| match name {
+        "KEY" => Some("hunter2-in-the-environment".to_owned()),
+        "TOKEN" => Some("hunter2-reads-0123456789".to_owned()),
+        _ => None,
+    };
+    let loaded = check_text("a.yaml", text, &environment).unwrap();
+    let shown = format!("{loaded:?}\n{loaded:#?}\n{}{}", loaded.warnings, loaded.warnings.lines());
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert_eq!(loaded.settings.webhooks.len(), 2);
+    let report = check_text("a.yaml", &text.replace("services:", "servces:"), &environment).unwrap_err();
+    let shown = format!("{report:?}\n{report}{}", report.lines());
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn another_secret_is_another_configuration() {
+    let text = "listeners: { web: { address: \":1\" } }\nadmin: { address: \"127.0.0.1:0\", token: { env: S } }\nservices: { a: { endpoints: [ \"http://b\" ], sticky: { secret: { env: S } } } }\nroutes: [ { to: a } ]\nwebhooks: [ { url: \"http://c/\", secret: { env: S } } ]\n";
+    let with = |secret: &str| check_text("a.yaml", text, &|_| Some(secret.to_owned())).unwrap();
+    let (one, same, other) = (with("0123456789abcdef"), with("0123456789abcdef"), with("0123456789abcdeF"));
+    assert!(one.plan.services[0] == same.plan.services[0] && one.settings == same.settings);
+    assert!(one.plan.services[0] != other.plan.services[0]);
+    assert!(one.settings.webhooks != other.settings.webhooks && one.settings.admin != other.settings.admin);
+}
+
+#[test]
 fn a_plan_without_a_file() {
     let args = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
     let plan = quick(&args(&[":8080"]), &args(&["http://a:1", "http://b:2"])).unwrap().plan;
