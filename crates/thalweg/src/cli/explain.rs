@@ -19,7 +19,7 @@ pub(crate) struct ExplainArgs {
     /// The method, for example GET
     #[arg(value_name = "METHOD", required_unless_present = "id")]
     method: Option<String>,
-    /// The URL, or a path alone: https://shop.example.com/products/42
+    /// The URL, or a path alone: `https://shop.example.com/products/42`
     #[arg(value_name = "URL", required_unless_present = "id")]
     url: Option<String>,
     /// Tell of the request with this id, as in X-Request-Id and in the access log
