@@ -5,7 +5,7 @@
 use super::admin::Shared;
 use super::history::{Cause, History};
 use super::start::explain;
-use super::telling::{add_note, event, in_a_sentence, said};
+use super::telling::{add_note, event, in_a_sentence, in_short, said};
 use crate::cli::{complain, print_error, show};
 use std::fs;
 use std::io::{self, Write};
@@ -219,7 +219,7 @@ impl Shared {
         }
         complain(&said);
         if !outcome.text.is_empty() {
-            print_error(outcome.text.trim_end());
+            print_error(in_short(&outcome.text));
         }
         self.registry.reloads().count(true);
         self.publish(event(EventKind::ConfigApplied, said));

@@ -6,6 +6,10 @@ use std::time::SystemTime;
 use thalweg_admin::{Author, ConfigOrigin, ConfigOutcome, Refusal, Via};
 use thalweg_core::{Event, EventKind};
 
+/// Lines of a long text that are written to the log: at its beginning and at its end.
+const FIRST: usize = 20;
+const LAST: usize = 10;
+
 /// What is said of a configuration that has taken over.
 pub(super) fn said(origin: &Origin, cause: &Cause, outcome: &ConfigOutcome) -> String {
     let (name, Author { via, uid, peer }) = (origin.name(), &cause.by);
@@ -31,6 +35,18 @@ pub(super) fn said(origin: &Origin, cause: &Cause, outcome: &ConfigOutcome) -> S
     format!("{what}: {changes}, generation {}", outcome.generation)
 }
 
+/// What has changed, for the log: of a long text the beginning, and the end, where it says what waits for a restart.
+/// Whoever asked for the change gets all of it.
+pub(super) fn in_short(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    let Some(left_out) = lines.len().checked_sub(FIRST + LAST + 1).filter(|more| *more > 0) else {
+        return lines.join("\n");
+    };
+    let middle = format!("… {} more lines; `thalweg plan` tells them all before a reload …", left_out + 1);
+    let (first, last) = (&lines[..FIRST], &lines[lines.len() - LAST..]);
+    [first, &[&*middle], last].concat().join("\n")
+}
+
 /// An event about the configuration.
 pub(super) fn event(kind: EventKind, cause: String) -> Event {
     Event { at: SystemTime::now(), kind, service: None, endpoint: None, cause, endpoints: Default::default() }
@@ -52,4 +68,28 @@ pub(super) fn in_a_sentence(refusal: &Refusal) -> String {
 pub(super) fn add_note(outcome: &mut ConfigOutcome, note: String) {
     outcome.text.push_str(&format!("{note}\n"));
     outcome.notes.push(note);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(count: usize) -> String {
+        (0..count).map(|line| format!("line {line}\n")).collect()
+    }
+
+    #[test]
+    fn a_short_text_is_told_whole() {
+        for count in [0, 1, FIRST + LAST, FIRST + LAST + 1] {
+            assert_eq!(in_short(&lines(count)), lines(count).trim_end());
+        }
+    }
+
+    #[test]
+    fn of_a_long_text_beginning_and_end_are_told_and_how_much_is_between() {
+        let told = in_short(&lines(10_000));
+        assert_eq!(told.lines().count(), FIRST + LAST + 1);
+        assert!(told.starts_with("line 0\n") && told.ends_with("\nline 9999"), "{told}");
+        assert!(told.contains(&format!("… {} more lines; ", 10_000 - FIRST - LAST)), "{told}");
+    }
 }
