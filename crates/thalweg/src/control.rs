@@ -209,8 +209,6 @@ impl Control {
                 complain("the old configuration keeps running");
             }
         }
-        let files = self.shared.files();
-        self.files.iter_mut().for_each(|watched| watched.replace(files.clone()));
     }
 
     /// Follows a plan that has changed: its names are resolved, its members checked, its webhooks told.
@@ -228,6 +226,17 @@ impl Control {
         self.tell_of_listeners();
         self.rounds.ask(&self.shared.fleet().rosters());
         self.webhooks.replace(self.shared.webhooks());
+        self.watch_files();
+    }
+
+    /// Follows which files the configuration stands in. A change between its being read and now is not lost.
+    fn watch_files(&mut self) {
+        if let Some(watched) = &mut self.files
+            && watched.replace(self.shared.files())
+            && !self.shared.runs_what_is_written()
+        {
+            watched.fall_behind();
+        }
     }
 
     /// Tells which listeners have come and gone.

@@ -29,34 +29,39 @@ pub(crate) struct Files {
     known: Vec<(PathBuf, Print)>,
     /// Another state, seen at the last look.
     seen: Option<Vec<Print>>,
+    /// They changed before they were looked at for the first time.
+    behind: bool,
 }
 
 impl Files {
-    /// Watches these files; they count as they are now.
-    pub(crate) fn new(files: Vec<PathBuf>) -> Self {
-        let known = files.into_iter().map(|path| {
-            let now = print(&path);
-            (path, now)
-        });
-        Self { known: known.collect(), seen: None }
+    /// They have changed already since somebody read them: as they are now is news.
+    pub(crate) fn fall_behind(&mut self) {
+        self.behind = true;
     }
 
-    /// These are the files from now on. Those that were watched before count as they did.
-    pub(crate) fn replace(&mut self, files: Vec<PathBuf>) {
-        let known = std::mem::take(&mut self.known);
-        let of = |path: &PathBuf| known.iter().find(|(known, _)| known == path).map(|(_, print)| *print);
+    /// These are the files from now on. Those that were watched before count as they did, others as they are now; whether
+    /// there are any others.
+    pub(crate) fn replace(&mut self, files: Vec<PathBuf>) -> bool {
+        let before = std::mem::take(&mut self.known);
+        let of = |path: &PathBuf| before.iter().find(|(known, _)| known == path).map(|(_, print)| *print);
+        let mut others = false;
         let known = files.into_iter().map(|path| {
-            let counted = of(&path).unwrap_or_else(|| print(&path));
+            let counted = of(&path).unwrap_or_else(|| {
+                others = true;
+                print(&path)
+            });
             (path, counted)
         });
-        *self = Self { known: known.collect(), seen: None };
+        self.known = known.collect();
+        self.seen = None;
+        others
     }
 
     /// Whether files have changed since they counted last, and are as they were at the last look. From then on they
     /// count as they are.
     pub(crate) fn have_changed(&mut self) -> bool {
         let now: Vec<_> = self.known.iter().map(|(path, _)| print(path)).collect();
-        if self.known.iter().map(|(_, print)| print).eq(&now) {
+        if !self.behind && self.known.iter().map(|(_, print)| print).eq(&now) {
             self.seen = None;
             return false;
         }
@@ -64,7 +69,7 @@ impl Files {
             self.seen = Some(now);
             return false;
         }
-        self.seen = None;
+        (self.seen, self.behind) = (None, false);
         self.known.iter_mut().zip(now).for_each(|((_, print), now)| *print = now);
         true
     }
@@ -99,6 +104,12 @@ mod tests {
         }
     }
 
+    fn watching(file: PathBuf) -> Files {
+        let mut files = Files::default();
+        assert!(files.replace(vec![file]));
+        files
+    }
+
     fn looks<const N: usize>(files: &mut Files) -> [bool; N] {
         std::array::from_fn(|_| files.have_changed())
     }
@@ -107,7 +118,7 @@ mod tests {
     fn a_change_counts_once_and_when_it_is_over() {
         let place = Place::new("once");
         let file = place.write("a.yaml", "one");
-        let mut files = Files::new(vec![file.clone()]);
+        let mut files = watching(file.clone());
         assert_eq!(looks(&mut files), [false, false]);
         place.write("a.yaml", "another");
         assert!(!files.have_changed(), "it may still be written");
@@ -123,7 +134,7 @@ mod tests {
     fn a_file_that_is_renamed_over_the_old_one_is_a_change_though_its_text_is_as_long() {
         let place = Place::new("rename");
         let file = place.write("a.yaml", "one");
-        let mut files = Files::new(vec![file.clone()]);
+        let mut files = watching(file.clone());
         let new = place.write(".a.yaml.swp", "two");
         fs::rename(new, &file).unwrap();
         assert_eq!(looks(&mut files), [false, true, false]);
@@ -137,7 +148,7 @@ mod tests {
         let (data, file) = (place.0.join("..data"), place.0.join("a.yaml"));
         symlink("..1", &data).unwrap();
         symlink("..data/a.yaml", &file).unwrap();
-        let mut files = Files::new(vec![file]);
+        let mut files = watching(file);
         assert_eq!(looks(&mut files), [false, false]);
         let new = place.0.join("..data_tmp");
         symlink("..2", &new).unwrap();
@@ -146,12 +157,21 @@ mod tests {
     }
 
     #[test]
+    fn a_change_before_the_first_look_is_news_once() {
+        let place = Place::new("behind");
+        let mut files = watching(place.write("a.yaml", "another"));
+        files.fall_behind();
+        assert_eq!(looks(&mut files), [false, true, false, false]);
+    }
+
+    #[test]
     fn a_file_that_is_watched_on_counts_as_before_and_a_new_one_as_it_is() {
         let place = Place::new("replace");
         let (one, other) = (place.write("a.yaml", "one"), place.write("b.yaml", "one"));
-        let mut files = Files::new(vec![one.clone()]);
+        let mut files = watching(one.clone());
         place.write("a.yaml", "two and more");
-        files.replace(vec![other.clone(), one]);
+        assert!(files.replace(vec![other.clone(), one.clone()]));
+        assert!(!files.replace(vec![one, other.clone()]));
         assert_eq!(looks(&mut files), [false, true, false], "the change of the first is not lost");
         fs::remove_file(other).unwrap();
         assert_eq!(looks(&mut files), [false, true, false]);

@@ -100,7 +100,7 @@ pub(crate) async fn start(
     let webhooks = Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in);
     let (looked_after, bound) = (shared.fleet().plan(), shared.fleet().bound());
     let rounds = Rounds::start();
-    let files = options.watch.then(|| Files::new(shared.files()));
+    let files = options.watch.then(Files::default);
     Ok((
         Control {
             shared,
