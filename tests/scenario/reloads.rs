@@ -27,9 +27,13 @@ fn plan(listeners: &str, routes: &str, services: &str) -> String {
     )
 }
 
-/// Writes a configuration and asks for a reload; gives what the proxy has written by then.
-fn ask(proxy: &Proxy, text: &str) -> usize {
+/// Writes the configuration that a reload is to bring. The disk may take its time.
+fn write(proxy: &Proxy, text: &str) {
     fs::write(proxy.directory().join("thalweg.yaml"), text).unwrap();
+}
+
+/// Asks for a reload; gives what the proxy has written by then.
+fn ask(proxy: &Proxy) -> usize {
     let said = proxy.process().stderr().len();
     proxy.process().signal(Signal::HUP);
     said
@@ -48,11 +52,17 @@ fn wait_said(proxy: &Proxy, said: usize, wanted: &str) -> String {
     }
 }
 
-/// Reloads and waits until it is done; gives where to look for what was said about it.
-fn reload(proxy: &Proxy, text: &str) -> usize {
-    let said = ask(proxy, text);
+/// Reloads what has been written and waits until it is done; gives where to look for what was said about it.
+fn take_over(proxy: &Proxy) -> usize {
+    let said = ask(proxy);
     wait_said(proxy, said, "thalweg: reloaded ");
     said
+}
+
+/// Writes a configuration and reloads; gives where to look for what was said about it.
+fn reload(proxy: &Proxy, text: &str) -> usize {
+    write(proxy, text);
+    take_over(proxy)
 }
 
 /// The address that a listener got by the reload that began at `said`.

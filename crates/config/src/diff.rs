@@ -13,6 +13,7 @@ mod settings;
 
 use crate::settings::Settings;
 use fields::Field;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use thalweg_proxy::Plan;
@@ -85,7 +86,7 @@ pub struct Change {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FieldChange {
     /// As in the configuration: `timeouts.first_byte`.
-    pub field: String,
+    pub field: Cow<'static, str>,
     /// `None`: it was not set, or is not shown.
     pub before: Option<String>,
     /// `None`: it is not set, or is not shown.
@@ -111,27 +112,33 @@ struct Object {
 pub fn diff(before: (&Plan, &Settings), after: (&Plan, &Settings)) -> Vec<Change> {
     let (old, new) = (describe::objects(before), describe::objects(after));
     let moved = order::moved(before.0, after.0);
-    let mut known: HashMap<_, _> = old.iter().map(|object| (object.key(), object)).collect();
+    let mut known: HashMap<_, _> = old.iter().zip(0..).map(|(object, at)| (object.key(), at)).collect();
+    let places: Vec<Option<usize>> = new.iter().map(|object| known.remove(&object.key())).collect();
+    drop(known);
+    let mut old: Vec<_> = old.into_iter().map(Some).collect();
     let mut changes = Vec::new();
-    for object in &new {
-        let place = match object.kind {
+    for (mut object, place) in new.into_iter().zip(places) {
+        let moved = match object.kind {
             ObjectKind::Route => moved.get(object.name.as_str()).cloned(),
             _ => None,
         };
-        match known.remove(&object.key()) {
-            None => changes.push(object.change(Action::Added, fields::all(&object.fields, true))),
+        let fields = std::mem::take(&mut object.fields);
+        match place.and_then(|place| old[place].take()) {
+            None => changes.push(object.change(Action::Added, fields::all(fields, true))),
             Some(before) => {
-                let mut fields = fields::differences(&before.fields, &object.fields);
+                let mut fields = fields::differences(before.fields, fields);
                 let action = if fields.is_empty() { Action::Moved } else { Action::Changed };
-                fields.extend(place);
+                fields.extend(moved);
                 if !fields.is_empty() {
                     changes.push(object.change(action, fields));
                 }
             }
         }
     }
-    let gone = old.iter().filter(|object| known.contains_key(&object.key()));
-    changes.extend(gone.map(|object| object.change(Action::Removed, fields::all(&object.fields, false))));
+    for mut gone in old.into_iter().flatten() {
+        let fields = std::mem::take(&mut gone.fields);
+        changes.push(gone.change(Action::Removed, fields::all(fields, false)));
+    }
     // The sort is stable; an endpoint stands below its service.
     let rank = |kind| if kind == ObjectKind::Endpoint { ObjectKind::Service } else { kind };
     changes.sort_by_key(|change| rank(change.kind));
@@ -143,13 +150,13 @@ impl Object {
         (self.kind, self.service.as_deref(), &self.id)
     }
 
-    fn change(&self, action: Action, fields: Vec<FieldChange>) -> Change {
+    fn change(self, action: Action, fields: Vec<FieldChange>) -> Change {
         Change {
             kind: self.kind,
-            name: self.name.clone(),
-            service: self.service.clone(),
+            name: self.name,
+            service: self.service,
             action,
-            summary: self.summary.clone(),
+            summary: self.summary,
             fields,
         }
     }

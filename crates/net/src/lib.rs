@@ -5,6 +5,7 @@
 //! say comes through a [`Mailbox`] (why no tokio here: `docs/decisions/0002-own-reactor.md`).
 #![deny(unsafe_code)]
 
+pub mod allocator;
 pub mod connect;
 pub mod listen;
 pub mod machine;

@@ -71,6 +71,11 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    /// Whether nothing has been counted.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.buckets.iter().all(|bucket| bucket.value() == 0)
+    }
+
     /// Counts one duration. Only the owner may call this.
     ///
     /// The bucket is found by adding up sixteen comparisons: no branch depends on the value.
@@ -130,6 +135,11 @@ impl Codes {
             let counts = class.get_or_init(|| Box::new(std::array::from_fn(|_| Counter::default())));
             counts[index % PER_CLASS].add(1);
         }
+    }
+
+    /// Whether nothing has been counted.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.0.iter().all(|class| class.get().is_none())
     }
 
     /// How many exchanges ended with `status`.

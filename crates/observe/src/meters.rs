@@ -13,6 +13,43 @@ use thalweg_core::FaultKind;
 
 use crate::meter::{Codes, Counter, Gauge, Histogram};
 
+/// A group of cells of one worker and one thing.
+pub(crate) trait Meters: Default {
+    /// Whether nothing has been counted: who forgets it loses nothing.
+    fn is_blank(&self) -> bool;
+}
+
+impl Meters for RouteMeters {
+    fn is_blank(&self) -> bool {
+        self.codes.is_blank() && self.bytes_in.value() == 0 && self.bytes_out.value() == 0
+    }
+}
+
+impl Meters for EndpointMeters {
+    fn is_blank(&self) -> bool {
+        [&self.requests, &self.connects, &self.connect_failures].iter().all(|counter| counter.value() == 0)
+    }
+}
+
+impl Meters for ServiceMeters {
+    fn is_blank(&self) -> bool {
+        self.active.value() == 0 && self.wait.is_blank() && self.refused.value() == 0
+    }
+}
+
+impl Meters for ListenerMeters {
+    fn is_blank(&self) -> bool {
+        self.connections.value() == 0 && self.refused.value() == 0
+    }
+}
+
+impl Meters for Gauge {
+    /// It says how something is: of what is gone there is nothing to say.
+    fn is_blank(&self) -> bool {
+        true
+    }
+}
+
 /// What one worker counts about one route.
 #[derive(Debug, Default)]
 #[repr(align(64))]

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use crate::meter::Gauge;
 use crate::meters::{
-    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters,
-    WebhookMeters, WorkerMeters,
+    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, Meters, ReloadMeters, RouteMeters,
+    ServiceMeters, WebhookMeters, WorkerMeters,
 };
 
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
@@ -151,8 +151,8 @@ impl Registry {
     }
 
     /// Retires the series that `keep` refuses, after a reload or when endpoints have left. A retired
-    /// series is shown as long as a worker holds it, and once more after that, so that no count of
-    /// a last exchange is lost. Asking for its name again brings it back with its counts. Where nobody asks for
+    /// series is shown as long as a worker holds it, and, if anything was counted in it, once more after that, so that no
+    /// count of a last exchange is lost. Asking for its name again brings it back with its counts. Where nobody asks for
     /// metrics, at most [`RETIRED`] of a kind wait for it.
     pub fn retain(&self, keep: impl Fn(Series<'_>) -> bool) {
         self.listeners.retain(|[name]| keep(Series::Listener(name)));
@@ -191,18 +191,23 @@ struct Entry<M> {
     retired: bool,
 }
 
-impl<M> Entry<M> {
+impl<M: Meters> Entry<M> {
     /// It is retired, and nobody counts in it.
     fn is_over(&self) -> bool {
         let is_held = |group: &Arc<M>| Arc::strong_count(group) > 1;
         self.retired && !self.groups.iter().flatten().any(is_held)
+    }
+
+    /// Nothing has been counted in it.
+    fn is_blank(&self) -> bool {
+        self.groups.iter().flatten().all(|group| group.is_blank())
     }
 }
 
 /// Names and the groups of the workers that have one.
 pub(crate) type Snapshot<M, const N: usize> = Vec<([String; N], Vec<Arc<M>>)>;
 
-impl<M: Default, const N: usize> Family<M, N> {
+impl<M: Meters, const N: usize> Family<M, N> {
     fn new(workers: usize) -> Self {
         Self { workers, entries: Mutex::default() }
     }
@@ -231,10 +236,13 @@ impl<M: Default, const N: usize> Family<M, N> {
 
     fn retain(&self, keep: impl Fn(&[String; N]) -> bool) {
         let mut waiting = 0;
-        for (names, entry) in self.entries().iter_mut() {
+        self.entries().retain(|names, entry| {
             entry.retired = !keep(names);
-            waiting += usize::from(entry.is_over());
-        }
+            let is_over = entry.is_over();
+            let tells = is_over && !entry.is_blank();
+            waiting += usize::from(tells);
+            tells || !is_over
+        });
         if waiting > RETIRED {
             self.prune();
         }
@@ -307,12 +315,27 @@ mod tests {
         let registry = Registry::new(1);
         let held = registry.route(0, "held");
         for round in 0..10 {
-            (0..RETIRED / 4).for_each(|at| drop(registry.route(0, &format!("{round}x{at}"))));
+            let names = (0..RETIRED / 4).map(|at| format!("{round}x{at}"));
+            names.for_each(|name| registry.route(0, &name).codes.add(200));
             registry.retain(|_| false);
             assert!(registry.routes.snapshot().len() <= RETIRED + 1);
         }
         held.codes.add(200);
         assert_eq!(registry.route(0, "held").codes.value(200), 1, "who is held is never dropped");
+    }
+
+    #[test]
+    fn a_retired_series_without_a_count_is_forgotten_at_once() {
+        let registry = Registry::new(1);
+        let (blank, held) = (registry.route(0, "blank"), registry.route(0, "held"));
+        drop(blank);
+        registry.retain(|_| false);
+        assert_eq!(
+            registry.routes.snapshot().iter().map(|(names, _)| &*names[0]).collect::<Vec<_>>(),
+            ["held"]
+        );
+        held.codes.add(200);
+        assert!(registry.render().contains("route=\"held\""), "it may still be counted in");
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Pipes {
         self.held.get()
     }
 
-    /// Closes those that nobody needed since the last call. Called by the worker's heartbeat.
+    /// Closes those that nobody needed since the last call. Called by [`Chunks::trim`].
     pub(crate) fn trim(&self) {
         self.refused.set(false);
         let mut free = self.free.borrow_mut();

@@ -30,6 +30,8 @@ const KEPT: usize = 64;
 pub(crate) struct Chunks {
     pub(crate) pipes: Pipes,
     free: RefCell<Vec<Vec<u8>>>,
+    /// Fewest that were free since the last [`Self::trim`].
+    spare: Cell<usize>,
     lent: Cell<usize>,
     limit: Cell<usize>,
     most: Cell<usize>,
@@ -52,6 +54,7 @@ impl Default for Chunks {
         Self {
             pipes: Pipes::default(),
             free: RefCell::default(),
+            spare: Cell::new(0),
             lent: Cell::new(0),
             limit: Cell::new(LIMIT),
             most: Cell::new(HIGH_MARK),
@@ -110,9 +113,23 @@ impl Chunks {
         self.lent.get() * CHUNK + self.pipes.held()
     }
 
+    /// Gives back what nobody needed since the last call, and says how many bytes. Called by the worker's heartbeat.
+    pub(crate) fn trim(&self) -> usize {
+        self.pipes.trim();
+        let mut free = self.free.borrow_mut();
+        let given = self.spare.get().min(free.len());
+        let needed = free.len() - given;
+        free.truncate(needed);
+        self.spare.set(needed);
+        given * CHUNK
+    }
+
     fn take(self: &Rc<Self>) -> Chunk {
         self.lent.set(self.lent.get() + 1);
-        let bytes = self.free.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(CHUNK));
+        let mut free = self.free.borrow_mut();
+        let bytes = free.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK));
+        self.spare.set(self.spare.get().min(free.len()));
+        drop(free);
         Chunk { bytes, pool: self.clone() }
     }
 }
@@ -258,6 +275,22 @@ mod tests {
         assert!(rings[999].len() >= CHUNK, "everybody got something");
         drop(rings);
         assert_eq!((pool.high_mark(), pool.held()), (HIGH_MARK, 0));
+    }
+
+    #[test]
+    fn what_is_not_needed_is_given_back() {
+        let pool = Rc::new(Chunks::default());
+        let (mut one, mut other) = (Ring::default(), Ring::default());
+        one.push(&[0; 3 * CHUNK], &pool);
+        drop(one);
+        assert_eq!(pool.trim(), 0);
+        assert_eq!(pool.free.borrow().len(), 3, "they were needed just now");
+        other.push(&[0; CHUNK], &pool);
+        drop(other);
+        assert_eq!(pool.trim(), 2 * CHUNK);
+        assert_eq!(pool.free.borrow().len(), 1, "one was");
+        pool.trim();
+        assert_eq!(pool.free.borrow().len(), 0);
     }
 
     #[test]

@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_core::{Fault, FaultKind, RequestId, limits};
+use thalweg_net::allocator::tidy_up;
 use thalweg_net::{Mailbox, Owner, Reactor, SeatWaker};
 use thalweg_observe::{LogBatch, RouteMeters, WorkerMeters};
 use thalweg_upstream::{Member, OpenCount, PeerAddress};
@@ -37,6 +38,8 @@ use thalweg_upstream::{Member, OpenCount, PeerAddress};
 const SCRATCH: usize = 256 * 1024;
 /// How often a worker says that it lives, flushes its log and trims its memory.
 const HEARTBEAT: Duration = Duration::from_millis(250);
+/// Bytes of chunks given back at once that are worth tidying up after.
+const MUCH: usize = 256 * 1024;
 
 /// How many calls ahead memory is asked for, in two steps.
 const SOON: usize = 4;
@@ -51,6 +54,8 @@ pub(crate) struct Worker {
     pub(crate) reactor: Rc<Reactor>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) meters: Arc<WorkerMeters>,
+    /// What belonged to another plan has been freed since the last heartbeat.
+    is_untidy: Cell<bool>,
     /// For requests that no route takes.
     pub(crate) no_route: Arc<RouteMeters>,
     /// Where sockets are received into; what must last is copied out.
@@ -96,6 +101,7 @@ impl Worker {
             id,
             reactor,
             meters,
+            is_untidy: Cell::new(false),
             no_route: shared.registry.route(id, ""),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             warm: Warm::default(),
@@ -438,6 +444,7 @@ impl Worker {
         let old = self.view();
         let view = Rc::new(PlanView::new(current, &ground, Some(&old)));
         self.decisions.adopt(view.plan.requests);
+        self.is_untidy.set(true);
         self.view.replace(view.clone());
         let gone = self.doors.borrow_mut().take_over(self, &view.current, &old);
         gone.iter().for_each(|door| self.leave_parked_of(door));
@@ -486,7 +493,10 @@ impl Worker {
     fn heartbeat(&self, late: Duration) {
         self.meters.lag_us.set(late.as_micros() as i64);
         self.seats.trim();
-        self.chunks.pipes.trim();
+        let given_back = self.chunks.trim();
+        if given_back >= MUCH || self.is_untidy.take() {
+            tidy_up();
+        }
         self.return_credits();
         if let Some(log) = &mut *self.log.borrow_mut() {
             log.flush();

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_admin::{Author, ConfigOrigin, Webhooks};
 use thalweg_discovery::{News, Watch, names_in};
+use thalweg_net::allocator::tidy_up;
 use thalweg_observe::LogWriter;
 use thalweg_proxy::{Bound, Plan};
 use thalweg_upstream::{AdaptiveLimits, BreakerChange};
@@ -70,6 +71,8 @@ pub(crate) struct Control {
     limits: AdaptiveLimits,
     /// The plan that names and checks are looked after for.
     looked_after: Arc<Plan>,
+    /// A plan has been made since memory was given back.
+    is_untidy: bool,
     /// The listeners that the operator has been told of.
     bound: Vec<Bound>,
     signals: Signals,
@@ -132,6 +135,9 @@ impl Control {
                     self.judge();
                     self.look(true);
                     self.shared.tend_watch();
+                    if std::mem::take(&mut self.is_untidy) {
+                        tidy_up();
+                    }
                 }
                 _ = files.tick(), if self.files.is_some() => self.look_at_files(),
                 _ = drains.tick(), if draining => draining = self.shared.tend_drains(),
@@ -222,6 +228,7 @@ impl Control {
             self.watch = Watch::start(&names, &self.shared.fleet().names());
         }
         self.shared.retire_series(&plan);
+        self.is_untidy = true;
         self.looked_after = plan;
         self.tell_of_listeners();
         self.rounds.ask(&self.shared.fleet().rosters());

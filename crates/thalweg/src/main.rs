@@ -11,9 +11,10 @@ use std::process::ExitCode;
 
 /// Chosen for what it gives back: memory of a burst returns to the system within a second.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: thalweg_net::allocator::Allocator = thalweg_net::allocator::ALLOCATOR;
 
 fn main() -> ExitCode {
+    thalweg_net::allocator::give_back_at_once();
     // nginx's `-t` is what many hands type.
     let arguments = std::env::args_os().enumerate();
     let arguments = arguments.map(|(at, word)| if at == 1 && word == "-t" { "check".into() } else { word });

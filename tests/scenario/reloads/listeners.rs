@@ -16,7 +16,7 @@ use thalweg_tests::upstream::ok;
 use thalweg_tests::{Connection, Held, Message, Proxy, STEP, Upstream, Vitals};
 
 use super::super::{frozen, spoken, watchdog};
-use super::{ask, metric, opened, plan, reload, wait_said};
+use super::{ask, metric, opened, plan, reload, wait_said, write};
 
 /// Times that a listener comes and goes.
 const TIMES: usize = 8;
@@ -179,7 +179,8 @@ fn a_port_that_is_taken_changes_nothing_and_the_message_names_the_listener() {
         "first: {{ address: \"127.0.0.1:0\" }}, second: {{ address: \"unix:{}\" }}, third: {{ address: \"{address}\" }}",
         socket.display()
     );
-    let said = ask(&proxy, &plan(&listeners, "{ to: new }", &services));
+    write(&proxy, &plan(&listeners, "{ to: new }", &services));
+    let said = ask(&proxy);
     let why = wait_said(&proxy, said, "reload refused: ");
     assert_eq!(
         why,
@@ -334,7 +335,8 @@ fn a_unix_listener_comes_and_goes_and_takes_away_its_own_file_only() {
     let _other = UnixListener::bind(&socket).unwrap();
     reload(&proxy, &without);
     assert!(socket.exists(), "the file of another program");
-    let said = ask(&proxy, &with);
+    write(&proxy, &with);
+    let said = ask(&proxy);
     wait_said(&proxy, said, "reload refused: listener `app`: cannot listen on unix:");
 }
 

@@ -15,7 +15,7 @@ use thalweg_tests::vitals::resident;
 use thalweg_tests::{Bare, Load, Noise, Proxy, STEP, Talk, Watchdog};
 
 use super::super::tunnels::{self, carries};
-use super::{metric, plan, reload};
+use super::{metric, plan, reload, take_over, write};
 
 /// In CI and with `THALWEG_LONG=1`: WebSockets, downloads and reloads.
 const SIZES: [(usize, usize, usize); 2] = [(300, 20, 60), (5_000, 100, 1_000)];
@@ -100,13 +100,16 @@ fn sockets_and_downloads_outlast_reloads_of_other_routes_under_load() {
     let running: Vec<_> = (0..loads).map(|at| download(proxy.web(), at % 10 == 0, end.clone())).collect();
     super::super::wait_counted(&proxy, "thalweg_service_requests_active", "\"downloads\"", loads as u32);
     let load = Load::start(proxy.web(), 4);
-    load.wait_for(1000);
+    // What is remembered of requests has its size from then on.
+    load.wait_for(if long { 20_000 } else { 2_000 });
+    both_ways(&mut tunnels);
     let (start, begin) = (resident(&proxy), Instant::now());
     let mut before = start;
     let (mut most, mut slowest) = (0.0_f64, Duration::ZERO);
     for turn in 1..=times {
+        write(&proxy, &text(&services, turn));
         let asked = Instant::now();
-        reload(&proxy, &text(&services, turn));
+        take_over(&proxy);
         slowest = slowest.max(asked.elapsed());
         load.wait_for(20);
         if turn == FIRST {
@@ -121,15 +124,12 @@ fn sockets_and_downloads_outlast_reloads_of_other_routes_under_load() {
     }
     let took = begin.elapsed();
     let alive = metric(&proxy, "thalweg_plans_alive", "");
-    for tunnel in &mut tunnels {
-        carries(&mut tunnel.client, &mut tunnel.upstream, "up");
-        carries(&mut tunnel.upstream, &mut tunnel.client, "down");
-    }
+    both_ways(&mut tunnels);
     end.store(true, Ordering::Release);
     let came: Vec<u64> = running.into_iter().map(|running| running.join().unwrap().unwrap()).collect();
     let (answered, failures) = load.stop();
     // What those held who did not read is theirs no more.
-    let after = settled(&proxy, before);
+    let after = settled(&proxy, if long { start } else { before });
     eprintln!(
         "{times} reloads in {took:?}, the slowest in {slowest:?}: {sockets} WebSockets, {loads} downloads of {} to {} bytes, \
          {answered} requests; {start} bytes resident before, {before} after {FIRST} reloads, {after} in the end; at most {most} plans alive, {alive} in the end",
@@ -146,6 +146,14 @@ fn sockets_and_downloads_outlast_reloads_of_other_routes_under_load() {
     assert!(!long || after as f64 <= start as f64 * 1.1, "resident: {start} before, {after} in the end");
     drop(tunnels);
     assert_eq!(proxy.stop().status.code(), Some(0));
+}
+
+/// Every tunnel carries something in both directions.
+fn both_ways(tunnels: &mut [tunnels::Tunnel]) {
+    for tunnel in tunnels {
+        carries(&mut tunnel.client, &mut tunnel.upstream, "up");
+        carries(&mut tunnel.upstream, &mut tunnel.client, "down");
+    }
 }
 
 /// Resident memory, when it is as it was (10 % more), or does not go down any more.

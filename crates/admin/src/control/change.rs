@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// One object of the configuration that differs.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
@@ -37,7 +38,7 @@ pub enum ChangeAction {
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct FieldChange {
     /// As in the configuration, `timeouts.first_byte`; empty where the object is its own value, as `workers` is.
-    pub field: String,
+    pub field: Cow<'static, str>,
     /// Absent when it was not set, or is not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,

@@ -96,7 +96,7 @@ fn route(route: &Route, conditions: Option<&RouteMatch>, plan: &Plan) -> Object 
         for (at, filter) in filters.iter().enumerate() {
             // A filter may hold more than its argument says.
             let text = format!("{}: {}", filter.name(), filter.argument());
-            fields.behind(&format!("filters[{at}]"), &text, format_args!("{text} {filter:?}"));
+            fields.behind(format!("filters[{at}]"), &text, format_args!("{text} {filter:?}"));
         }
         fields.put("to", target);
         if let To::Split(Split { parts: _, key }) = to {
@@ -163,8 +163,8 @@ fn conditions_on(place: &str, (conditions, conceals): (&[FieldMatch], bool), fie
         };
         match conceals {
             // Some of them came from the environment.
-            true => fields.secret(&field, in_words(value)),
-            false => fields.put(&field, in_words(value)),
+            true => fields.secret(field, in_words(value)),
+            false => fields.put(field, in_words(value)),
         }
     }
 }

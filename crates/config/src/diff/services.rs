@@ -113,7 +113,7 @@ fn checks(policy: &HealthPolicy, fields: &mut Fields) {
             fields.put("health.method", method);
             // Their values may be credentials.
             for (at, (name, value)) in headers.iter().enumerate() {
-                fields.secret(&format!("health.headers[{at}] ({name})"), value);
+                fields.secret(format!("health.headers[{at}] ({name})"), value);
             }
             fields.put("health.expect", expect);
             fields.maybe("health.body", body.as_ref().map(|body| body.as_str()));
@@ -154,7 +154,7 @@ fn ejecting(policy: &EjectionPolicy, fields: &mut Fields) {
     fields.percent("ejection.max_share", *max_share);
 }
 
-fn some_statuses(name: &str, statuses: &Statuses, fields: &mut Fields) {
+fn some_statuses(name: &'static str, statuses: &Statuses, fields: &mut Fields) {
     fields.maybe(name, (!statuses.is_empty()).then_some(statuses));
 }
 

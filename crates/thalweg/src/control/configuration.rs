@@ -346,14 +346,14 @@ impl Shared {
                 None => "the history has no configuration before the present one".into(),
             })
         })?;
-        let name = origin.name();
+        let (name, text) = (origin.name(), target.text.unpack());
         // With the token, what the file has let go of does not come back this way either.
         if by.via != Via::Socket {
-            check_trust((&name, &origin.on_disk()), &target.text)?;
+            check_trust((&name, &origin.on_disk()), &text)?;
         }
         let environment = |name: &str| std::env::var(name).ok();
-        let loaded = check_text(&name, &target.text, &environment).map_err(mistakes)?;
-        let candidate = Candidate::new(loaded, target.text.to_string());
+        let loaded = check_text(&name, &text, &environment).map_err(mistakes)?;
+        let candidate = Candidate::new(loaded, text);
         if !expected.admits(&origin.etag()) {
             return Err(Refusal::StaleConfig { etag: origin.etag() });
         }

@@ -5,6 +5,7 @@
 //! of the admin API shows a text. Part of [`super::configuration::Origin`], under its lock.
 
 mod store;
+mod text;
 
 use super::keeper::Keeper;
 use std::collections::VecDeque;
@@ -12,6 +13,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use text::Text;
 use thalweg_admin::{
     Author, ConfigOrigin, History as Document, HistoryEntry, HistoryState, WatchState, WatchStatus,
 };
@@ -20,8 +22,8 @@ use thalweg_admin::{
 pub(crate) const DIRECTORY: &str = "history";
 /// Configurations that are kept.
 const ENTRIES: usize = 20;
-/// Bytes of all their texts; the newest one is kept whatever its size.
-const BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of all their texts, packed; the newest one is kept whatever its size.
+const BYTES: usize = 4 * 1024 * 1024;
 
 /// A configuration that took over.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,12 +47,12 @@ pub(crate) struct Entry {
     /// Its tag, which what it includes is a part of.
     pub(crate) etag: Arc<str>,
     /// The main file as it was read.
-    pub(crate) text: Arc<str>,
+    pub(crate) text: Text,
 }
 
 impl Entry {
-    fn is(&self, text: &str, etag: &str) -> bool {
-        *self.text == *text && *self.etag == *etag
+    fn is(&self, text: &Text, etag: &str) -> bool {
+        self.text == *text && *self.etag == *etag
     }
 }
 
@@ -87,7 +89,8 @@ impl History {
     /// The process starts with this text and tag.
     pub(crate) fn begin(&mut self, (text, etag): (&str, &str)) {
         let cause = Cause { origin: ConfigOrigin::Start, by: Author::default(), ephemeral: false };
-        let newest = self.entries.back().filter(|entry| entry.is(text, etag)).map(|entry| entry.number);
+        let packed = Text::from(text);
+        let newest = self.entries.back().filter(|entry| entry.is(&packed, etag)).map(|entry| entry.number);
         match newest {
             // A process that starts again and again does not push out what ran before.
             Some(number) => self.change(number, |entry| {
@@ -101,7 +104,8 @@ impl History {
 
     /// A text with its tag takes over; its number. The same again stays the same entry.
     pub(crate) fn push(&mut self, (text, etag): (&str, &str), generation: u64, cause: Cause) -> u64 {
-        if let Some(running) = self.entries.back().filter(|running| running.is(text, etag)) {
+        let text = Text::from(text);
+        if let Some(running) = self.entries.back().filter(|running| running.is(&text, etag)) {
             let number = running.number;
             self.change(number, |entry| (entry.generation, entry.ephemeral) = (generation, cause.ephemeral));
             return number;
@@ -112,11 +116,12 @@ impl History {
         }
         let Cause { origin, by, ephemeral } = cause;
         let (at, state) = (SystemTime::now(), HistoryState::Running);
-        let (text, etag) = (text.into(), etag.into());
-        let entry = Entry { number, at, generation, origin, by, ephemeral, state, watch: None, etag, text };
+        let (watch, etag) = (None, etag.into());
+        let entry = Entry { number, at, generation, origin, by, ephemeral, state, watch, etag, text };
         self.entries.push_back(Arc::new(entry));
-        let bytes =
-            |entries: &VecDeque<Arc<Entry>>| entries.iter().map(|entry| entry.text.len()).sum::<usize>();
+        let bytes = |entries: &VecDeque<Arc<Entry>>| {
+            entries.iter().map(|entry| entry.text.packed_len()).sum::<usize>()
+        };
         while self.entries.len() > ENTRIES || (self.entries.len() > 1 && bytes(&self.entries) > BYTES) {
             self.entries.pop_front();
         }

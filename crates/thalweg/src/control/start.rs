@@ -112,6 +112,7 @@ pub(crate) async fn start(
             webhooks,
             limits: AdaptiveLimits::default(),
             looked_after,
+            is_untidy: false,
             bound,
             signals,
         },

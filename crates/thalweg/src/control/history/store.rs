@@ -101,7 +101,7 @@ impl EntrySpec {
             state: word(STATES, *state),
             watch,
             etag: etag.to_string(),
-            text: text.to_string(),
+            text: text.unpack(),
         }
     }
 
@@ -121,7 +121,7 @@ impl EntrySpec {
             state: value(STATES, &self.state)?,
             watch,
             etag: self.etag.into(),
-            text: self.text.into(),
+            text: self.text.as_str().into(),
         })
     }
 }

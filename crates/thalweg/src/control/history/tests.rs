@@ -97,12 +97,22 @@ fn entries_and_bytes_are_bounded_and_the_newest_stays() {
     }
     assert_eq!(history.document().entries.len(), ENTRIES);
     assert_eq!(history.newest(), Some(ENTRIES as u64 + 5));
-    let large = |c: char| std::iter::repeat_n(c, BYTES / 2).collect::<String>();
-    push(&mut history, &large('a'), 1, cause(ConfigOrigin::Put));
-    push(&mut history, &large('b'), 1, cause(ConfigOrigin::Put));
+    // Six bits of eight are noise: packed, three quarters are left.
+    let large = |c: char| {
+        let mut state = u64::from(c);
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            char::from(b'0' + (state >> 58) as u8)
+        };
+        (0..BYTES / 8 * 5).map(|_| noise()).collect::<String>()
+    };
+    for name in ['a', 'b', 'c'] {
+        push(&mut history, &large(name), 1, cause(ConfigOrigin::Put));
+    }
     assert_eq!(history.document().entries.len(), 2, "all that fits");
-    push(&mut history, &format!("{}{}", large('c'), large('d')), 1, cause(ConfigOrigin::Put));
-    push(&mut history, &large('e'), 1, cause(ConfigOrigin::Put));
+    push(&mut history, &format!("{}{}", large('d'), large('e')), 1, cause(ConfigOrigin::Put));
+    assert_eq!(history.document().entries.len(), 1, "the newest, whatever its size");
+    push(&mut history, &large('f'), 1, cause(ConfigOrigin::Put));
     assert_eq!(history.document().entries.len(), 1);
 }
 
@@ -123,7 +133,10 @@ fn it_survives_a_restart_for_its_owner_only() {
 
     let mut again = folder.history();
     let entry = again.target(Some(2)).unwrap();
-    assert_eq!((&*entry.text, entry.origin, &entry.by, entry.ephemeral), ("b", ConfigOrigin::Put, &by, true));
+    assert_eq!(
+        (&*entry.text.unpack(), entry.origin, &entry.by, entry.ephemeral),
+        ("b", ConfigOrigin::Put, &by, true)
+    );
     let watch = WatchStatus { state: WatchState::Passed, until, verdict: Some("kept".into()) };
     assert_eq!(entry.watch, Some(watch));
     assert_eq!(entry.state, HistoryState::Replaced, "the process that ran it has ended");
