@@ -1,5 +1,6 @@
 //! What the admin API sees of the running proxy, and what it may ask of it.
 
+use super::aside::aside;
 use super::configuration::Origin;
 use super::runtime::Runtime;
 use super::steward::Steward;
@@ -324,15 +325,15 @@ impl Control for Shared {
         expected: &Expected<String>,
         options: ReplaceOptions,
     ) -> Result<ConfigOutcome, Refusal> {
-        self.replace(text, expected, options)
+        aside(|| self.replace(text, expected, options))
     }
 
     fn reload(&self, ReloadOptions { watch, by }: ReloadOptions) -> Result<ConfigOutcome, Refusal> {
-        self.read_again((ConfigOrigin::Reload, by), watch).map_err(Refusal::from)
+        aside(|| self.read_again((ConfigOrigin::Reload, by), watch)).map_err(Refusal::from)
     }
 
     fn plan(&self) -> Result<ConfigOutcome, Refusal> {
-        self.preview().map_err(Refusal::from)
+        aside(|| self.preview()).map_err(Refusal::from)
     }
 
     fn history(&self) -> History {
@@ -344,6 +345,6 @@ impl Control for Shared {
         expected: &Expected<String>,
         options: RollbackOptions,
     ) -> Result<ConfigOutcome, Refusal> {
-        self.bring_back(expected, options)
+        aside(|| self.bring_back(expected, options))
     }
 }
