@@ -62,11 +62,27 @@ fn a_file_is_explained_without_a_running_proxy() {
            http://127.0.0.1:9001  weight 1\n\
          \n\
          routes that do not take it\n  \
-           `rest`: it would, but `products` goes before it: a prefix goes before patterns and `/*`\n"
+           `rest`: it would, but `products` goes before it: a prefix goes before patterns and `/*`\n\
+         \n\
+         where route `products` is written\n  \
+           match                    thalweg.yaml:7\n  \
+           filters[0] strip_prefix  thalweg.yaml:8\n  \
+           to                       thalweg.yaml:9\n  \
+           timeouts.connect 2s      built in\n  \
+           timeouts.first_byte 1m   built in\n  \
+           timeouts.idle 1m         built in\n\
+         \n\
+         where service `products` is written\n  \
+           endpoints                thalweg.yaml:13\n  \
+           balance round_robin      built in\n  \
+           retry.attempts 2         built in\n  \
+           retry.budget 20%         built in\n"
     );
     let told = explain(&directory, &["GET", "/x", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
     assert_eq!(json["outcome"]["forwarded"]["service"], "rest");
+    let origin = &json["origins"][0];
+    assert_eq!((&origin["object"], &origin["field"]), (&"route `rest`".into(), &"to".into()));
     assert_eq!(json["other_routes"][0]["because"]["fails"]["condition"], "path");
 }
 
@@ -101,6 +117,16 @@ fn the_running_proxy_says_how_endpoints_stand() {
     let told = here(&["GET", "/products/1", "--live"]);
     assert_eq!(told.code, 0, "{told:?}");
     assert!(told.stdout.contains(&format!("{}  weight 1, ready, 0 under way\n", a.url())), "{told:?}");
+    assert!(told.stdout.contains("filters[0] strip_prefix  "), "{told:?}");
+    // The lines are those of what runs.
+    let below = format!("# another line\n{}", shop(&a.url(), &b.url()));
+    let line =
+        |told: &Finished| told.stdout.lines().find(|line| line.contains("strip_prefix  ")).map(str::to_owned);
+    let before = line(&told);
+    fs::write(proxy.directory().join("thalweg.yaml"), below).unwrap();
+    assert_eq!(line(&here(&["GET", "/products/1", "--live"])), before);
+    assert_eq!(run(command(proxy.directory()).arg("reload"), LIMIT).code, 0);
+    assert_ne!(line(&here(&["GET", "/products/1", "--live"])), before);
 
     let admin = Admin::of(&proxy);
     let path = format!("/api/v1/services/products/endpoints/{}", segment(&a.url()));

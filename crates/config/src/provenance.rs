@@ -4,6 +4,7 @@
 //! places and names, no values. Asked for a field, it goes the way that the value went: the object itself,
 //! its service, `defaults`, what is built in.
 
+mod explained;
 mod places;
 
 use crate::interpolate::{Filled, Variable};

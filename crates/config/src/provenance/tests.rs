@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::load::{Loaded, check_text};
+use thalweg_proxy::explain::{Question, explain};
 
 const TEXT: &str = "\
 listeners: { web: { address: \":${PORT}\" } }
@@ -49,6 +50,25 @@ fn origins(object: Object<'_>, expected: &[(&str, &str)]) {
     for (field, origin) in expected {
         assert_eq!(provenance.of(object, field).to_string(), *origin, "{object:?} {field}");
     }
+}
+
+#[test]
+fn an_explanation_says_where_its_values_are_written() {
+    let loaded = loaded();
+    let question = Question { method: "GET".into(), url: "/p/a/c/b/x".into(), ..Question::default() };
+    let mut told = explain(&loaded.plan, &question, false, None).unwrap();
+    loaded.provenance.add_origins(&mut told);
+    let find = |object: &str, field: &str| {
+        let found = told.origins.iter().find(|origin| origin.object == object && origin.field == field);
+        found.map(|origin| (origin.value.as_deref().unwrap_or_default(), origin.origin.as_str()))
+    };
+    assert_eq!(find("route `products`", "match"), Some(("", "t.yaml:24")));
+    assert_eq!(find("route `products`", "filters[2]").unwrap().0, "strip_prefix");
+    assert_eq!(find("route `products`", "timeouts.first_byte"), Some(("7s", "t.yaml:28")));
+    assert_eq!(find("route `products`", "timeouts.idle"), Some(("9s", "t.yaml:3 (defaults)")));
+    assert_eq!(find("service `api`", "retry.attempts"), Some(("2", "t.yaml:20")));
+    assert_eq!(find("service `api`", "host"), None, "nobody wrote one");
+    assert!(told.to_string().contains("\nwhere service `api` is written\n"), "{told}");
 }
 
 #[test]

@@ -18,6 +18,24 @@ pub struct Explanation {
     pub more_routes: usize,
     /// What becomes of it.
     pub outcome: Outcome,
+    /// Where the values above are written; empty where that is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<ValueOrigin>,
+}
+
+/// Where a value is written.
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
+pub struct ValueOrigin {
+    /// What has it: ``route `products` ``, ``service `api` ``.
+    pub object: String,
+    /// As in the configuration: `timeouts.first_byte`.
+    pub field: String,
+    /// The value; absent for one that is no word or number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// File and line, and by what it speaks for the value: `thalweg.yaml:12 (defaults)`; or `built in`. What was changed
+    /// at run time is not written anywhere: `plan` shows it.
+    pub origin: String,
 }
 
 /// A request in its normal form.

@@ -39,6 +39,7 @@ pub(super) fn narrate(
         other_routes,
         more_routes,
         outcome: outcome(plan, trace),
+        origins: Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! An [`Explanation`] as text: the outcome first, then how it came to be. Legible without colour.
 
-use super::explanation::{EndpointSeen, Explanation, Outcome, ServicePart, TakenRoute};
+use super::explanation::{EndpointSeen, Explanation, Outcome, ServicePart, TakenRoute, ValueOrigin};
 use std::fmt::{self, Write as _};
 
 impl fmt::Display for Explanation {
@@ -16,7 +16,8 @@ impl fmt::Display for Explanation {
         if let Some(route) = &self.route {
             write_route(f, route)?;
         }
-        write_others(f, self)
+        write_others(f, self)?;
+        write_origins(f, &self.origins)
     }
 }
 
@@ -139,6 +140,23 @@ fn write_others(f: &mut fmt::Formatter<'_>, explanation: &Explanation) -> fmt::R
         0 => Ok(()),
         more => writeln!(f, "  and {more} more (--all lists them)"),
     }
+}
+
+fn write_origins(f: &mut fmt::Formatter<'_>, origins: &[ValueOrigin]) -> fmt::Result {
+    let said = |origin: &ValueOrigin| match &origin.value {
+        Some(value) => format!("{} {value}", origin.field),
+        None => origin.field.clone(),
+    };
+    let width = origins.iter().map(|origin| said(origin).len()).max().unwrap_or(0);
+    let mut object = "";
+    for origin in origins {
+        if origin.object != object {
+            object = &origin.object;
+            writeln!(f, "\nwhere {object} is written")?;
+        }
+        writeln!(f, "  {:width$}  {}", said(origin), origin.origin)?;
+    }
+    Ok(())
 }
 
 fn time(ms: u64) -> String {

@@ -98,7 +98,11 @@ fn read(args: &ExplainArgs, question: &Question) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match explain_plan(&loaded.plan, question, args.all, None) {
+    let told = explain_plan(&loaded.plan, question, args.all, None).map(|mut told| {
+        loaded.provenance.add_origins(&mut told);
+        told
+    });
+    match told {
         Ok(told) if args.json => match serde_json::to_string_pretty(&told) {
             Ok(text) => print(text),
             Err(error) => fail(error),

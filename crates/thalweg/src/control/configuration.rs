@@ -22,7 +22,7 @@ use thalweg_config::diagnose::Problems;
 use thalweg_config::parse::{Format, Node, parse};
 use thalweg_config::safety::{Breach, check_arrived, redact, restore};
 use thalweg_config::source::Sources;
-use thalweg_config::{Inputs, Loaded, Report, Settings, check_text};
+use thalweg_config::{Inputs, Loaded, Provenance, Report, Settings, check_text};
 use thalweg_core::EventKind;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Limits;
@@ -38,6 +38,8 @@ pub(crate) struct Origin {
     pub(crate) settings: Settings,
     /// The files that were read, that it includes and that hold secrets.
     pub(crate) inputs: Inputs,
+    /// Where its values are written.
+    pub(crate) provenance: Provenance,
     /// Those that the process started with; some wait for a restart.
     pub(crate) limits: Limits,
     /// This configuration and those before it.
@@ -53,11 +55,13 @@ pub(crate) struct Candidate {
     pub(super) warnings: Report,
     pub(super) text: String,
     pub(super) inputs: Inputs,
+    pub(super) provenance: Provenance,
 }
 
 impl Candidate {
-    pub(super) fn new(Loaded { plan, settings, warnings, inputs, .. }: Loaded, text: String) -> Self {
-        Self { plan, settings, warnings, text, inputs }
+    pub(super) fn new(loaded: Loaded, text: String) -> Self {
+        let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
+        Self { plan, settings, warnings, text, inputs, provenance }
     }
 }
 
@@ -163,7 +167,7 @@ impl Shared {
             add_note(&mut outcome, "nothing changes, so there is nothing to watch".into());
             watch = None;
         }
-        let Candidate { plan, settings, warnings, text, inputs } = candidate;
+        let Candidate { plan, settings, warnings, text, inputs, provenance } = candidate;
         show(&warnings, false);
         let plan = std::mem::replace(&mut runtime.base, plan);
         if let Err(error) = self.set_plan(runtime.plan()) {
@@ -178,12 +182,14 @@ impl Shared {
             warnings: Report::default(),
             text: origin.text.clone(),
             inputs: origin.inputs.clone(),
+            provenance: origin.provenance.clone(),
         });
         // Tokens and webhooks take over at once; the rest waits.
         self.take_tokens(&mut origin.settings, &settings);
         origin.settings.webhooks = settings.webhooks;
         origin.text = text;
         origin.inputs = inputs;
+        origin.provenance = provenance;
         outcome.dry_run = false;
         outcome.generation = self.generation.load(Ordering::Relaxed);
         self.enter(origin, cause, (watch, previous), &mut outcome);

@@ -21,6 +21,8 @@ impl Shared {
             let in_flight = members_of(roster, endpoint).map(|member| member.active()).sum();
             Some(EndpointNow { state: stand.condition.name().to_owned(), cause: stand.cause, in_flight })
         };
-        explain(&plan, question, all, Some(&live))
+        let mut told = explain(&plan, question, all, Some(&live))?;
+        self.origin().provenance.add_origins(&mut told);
+        Ok(told)
     }
 }

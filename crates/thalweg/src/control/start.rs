@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_admin::{AdminOptions, Control as _, Webhooks};
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
-use thalweg_config::{Inputs, Loaded};
+use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
@@ -58,7 +58,7 @@ pub(crate) async fn start(
     loaded: Loaded,
     options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
-    let Loaded { plan, settings, warnings, inputs, .. } = loaded;
+    let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
     show(&warnings, false);
     // From here on a signal means a drain, not the end.
     let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
@@ -89,7 +89,7 @@ pub(crate) async fn start(
     let fleet_options =
         FleetOptions { registry: registry.clone(), log: log_to, notices: notices_to, names, bell };
     let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
-    let origin = origin((options.file, inputs), &settings, limits)?;
+    let origin = origin((options.file, inputs, provenance), &settings, limits)?;
     let shared = Arc::new(Shared::new(fleet, registry.clone(), (origin, runtime), stirred));
     let admin = admin_options(&settings, socket, state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
@@ -122,7 +122,7 @@ pub(crate) async fn start(
 
 /// The configuration that the process starts with, and those that ran before where they are kept.
 fn origin(
-    (file, inputs): (Option<PathBuf>, Inputs),
+    (file, inputs, provenance): (Option<PathBuf>, Inputs, Provenance),
     settings: &Settings,
     limits: Limits,
 ) -> Result<Origin, String> {
@@ -134,7 +134,7 @@ fn origin(
     if file.is_some() {
         history.begin((&text, &inputs.etag()));
     }
-    Ok(Origin { file, text, settings: settings.clone(), inputs, limits, history })
+    Ok(Origin { file, text, settings: settings.clone(), inputs, provenance, limits, history })
 }
 
 /// What the admin API changed before a restart, where that is kept: where `state:` says so.

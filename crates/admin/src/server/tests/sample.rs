@@ -141,6 +141,7 @@ impl Control for Sample {
             other_routes: Vec::new(),
             more_routes: 0,
             outcome: Outcome::Answered { status: 404, fault: "destination_not_found", detail: "no route" },
+            origins: Vec::new(),
         })
     }
 
