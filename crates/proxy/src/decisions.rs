@@ -44,6 +44,11 @@ impl Decisions {
         self.memory.borrow_mut().resize(policy.keep);
     }
 
+    /// An exchange is about to end: asks for the memory that it will be remembered in.
+    pub(crate) fn expect(&self) {
+        self.memory.borrow().expect();
+    }
+
     /// Remembers an exchange that took `total`.
     pub(crate) fn note(&self, worker: &Worker, client: &Client, x: &Exchange, total: Duration) {
         let policy = self.policy.get();

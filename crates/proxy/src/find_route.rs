@@ -12,9 +12,11 @@ use thalweg_route::{FieldLookup, Query, RouteId};
 pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let view = worker.view_for(client);
     let (route, service) = take_route(&view.plan, client.door().position(), x, || worker.chance() as u64)?;
-    x.route = view.route(worker.id, route).cloned();
+    let route = view.route(worker.id, route).cloned();
     x.service = service.and_then(|service| view.service(service)).cloned();
-    x.route.clone().map_or(Ok(()), |route| bound(route.route(), x))
+    let within = route.as_ref().map_or(Ok(()), |route| bound(route.route(), x));
+    x.route = route;
+    within
 }
 
 /// The route that takes a request, and its service, or the one drawn of several: for workers, and for `explain`, which has

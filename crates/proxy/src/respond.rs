@@ -94,6 +94,7 @@ pub(crate) async fn respond(
     x: &mut Exchange,
     upstream: Upstream,
 ) -> Served {
+    worker.decisions.expect();
     let mut surplus = Vec::new();
     let mut watch = Watch { upward_open: !x.upward.is_done(), ..Watch::default() };
     let outcome = poll_fn(|context| {

@@ -165,14 +165,18 @@ impl PlanView {
 
     /// A route that was found.
     pub(crate) fn route(&self, worker: usize, found: RouteId) -> Option<&Rc<LocalRoute>> {
+        let place = self.routes.get(found.0 as usize)?;
+        if let Some(known) = place.get() {
+            return Some(known);
+        }
         let shared = self.current.routes.get(found.0 as usize)?;
         let meters = shared.meters.get(worker)?;
-        let local = || LocalRoute {
+        let local = LocalRoute {
             meters: meters.clone(),
             gate: shared.gate.clone().map(Entrance::new),
             shared: shared.clone(),
         };
-        Some(self.routes.get(found.0 as usize)?.get_or_init(|| Rc::new(local())))
+        Some(place.get_or_init(|| Rc::new(local)))
     }
 
     /// A service by its position.

@@ -24,6 +24,7 @@ const _: () = assert!(size_of::<Entry>() == 256, "four cache lines");
 
 /// One exchange.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Entry {
     began_us: u64,
     total_us: u64,

@@ -3,6 +3,7 @@
 use super::decision::Notable;
 use super::entry::Entry;
 use std::cmp::Reverse;
+use thalweg_net::prefetch;
 
 /// The newest entries, up to a number of them; room for all is taken at once, when the first one comes.
 #[derive(Debug, Default)]
@@ -22,6 +23,11 @@ impl Newest {
         let at = self.next;
         self.next = if at + 1 < self.most { at + 1 } else { 0 };
         self.entries.get_mut(at)
+    }
+
+    /// Asks for the memory of the place that the next entry will take.
+    fn expect(&self) {
+        self.entries.get(self.next).inspect(|place| prefetch(*place));
     }
 
     /// Adds one where there is room without the oldest.
@@ -77,6 +83,11 @@ impl Memory {
             self.has_forgotten |= part.entries.len() > most;
             part.resize(most);
         }
+    }
+
+    /// Asks for the memory that the next entry will take: as many as are kept push each other out of the caches.
+    pub(super) fn expect(&self) {
+        self.newest.expect();
     }
 
     /// Adds the newest one. The oldest of all makes room, and goes to its kind when it is notable.
