@@ -18,15 +18,6 @@ pub fn cpus() -> usize {
     quota.map_or(allowed, |quota| allowed.min(quota)).max(1)
 }
 
-/// The nice value of a thread that has stepped back: beside one that is busy it gets a tenth of a CPU.
-pub const BEHIND: i32 = 10;
-
-/// From now on the calling thread gets a CPU after those that have not stepped back; there is no way back.
-pub fn step_back() {
-    // On Linux the priority is one of the thread; a kernel that refuses leaves it as it is.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), BEHIND);
-}
-
 /// Memory in bytes, and whose bound that is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Memory {

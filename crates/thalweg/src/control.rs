@@ -5,7 +5,6 @@
 //! its own, so it answers while workers are saturated.
 
 mod admin;
-mod aside;
 mod checks;
 mod configuration;
 mod drift;
@@ -31,7 +30,6 @@ pub(crate) use start::{RunOptions, start};
 
 use crate::cli::{complain, show};
 use admin::Shared;
-use aside::aside;
 use checks::Rounds;
 use configuration::Refused;
 use files::Files;
@@ -206,8 +204,7 @@ impl Control {
 
     /// HUP, or a file that is watched: what the file says takes over; a mistake changes nothing.
     fn reload(&mut self, why: ConfigOrigin) {
-        let shared = &*self.shared;
-        match aside(|| shared.read_again((why, Author::default()), None)) {
+        match self.shared.read_again((why, Author::default()), None) {
             Ok(_) => {}
             Err(Refused::Mistakes(report)) => {
                 show(&report, false);

@@ -58,7 +58,6 @@ fn measure(address: SocketAddr, stop: &AtomicBool, into: &Mutex<Vec<(Instant, Du
 
 /// As the proxy's own thread is while it makes a plan.
 fn be_busy(time: Duration) {
-    thalweg_net::machine::step_back();
     let begin = Instant::now();
     while begin.elapsed() < time {
         std::hint::spin_loop();

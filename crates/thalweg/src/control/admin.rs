@@ -1,6 +1,5 @@
 //! What the admin API sees of the running proxy, and what it may ask of it.
 
-use super::aside::aside;
 use super::configuration::Origin;
 use super::runtime::Runtime;
 use super::steward::Steward;
@@ -325,15 +324,15 @@ impl Control for Shared {
         expected: &Expected<String>,
         options: ReplaceOptions,
     ) -> Result<ConfigOutcome, Refusal> {
-        aside(|| self.replace(text, expected, options))
+        self.replace(text, expected, options)
     }
 
     fn reload(&self, ReloadOptions { watch, by }: ReloadOptions) -> Result<ConfigOutcome, Refusal> {
-        aside(|| self.read_again((ConfigOrigin::Reload, by), watch)).map_err(Refusal::from)
+        self.read_again((ConfigOrigin::Reload, by), watch).map_err(Refusal::from)
     }
 
     fn plan(&self) -> Result<ConfigOutcome, Refusal> {
-        aside(|| self.preview()).map_err(Refusal::from)
+        self.preview().map_err(Refusal::from)
     }
 
     fn history(&self) -> History {
@@ -345,6 +344,6 @@ impl Control for Shared {
         expected: &Expected<String>,
         options: RollbackOptions,
     ) -> Result<ConfigOutcome, Refusal> {
-        aside(|| self.bring_back(expected, options))
+        self.bring_back(expected, options)
     }
 }
