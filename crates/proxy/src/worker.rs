@@ -493,8 +493,8 @@ impl Worker {
     fn heartbeat(&self, late: Duration) {
         self.meters.lag_us.set(late.as_micros() as i64);
         self.seats.trim();
-        let given_back = self.chunks.trim();
-        if given_back >= MUCH || self.is_untidy.take() {
+        let (given_back, is_untidy) = (self.chunks.trim(), self.is_untidy.take());
+        if given_back >= MUCH || is_untidy {
             tidy_up();
         }
         self.return_credits();

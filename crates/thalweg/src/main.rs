@@ -9,7 +9,7 @@ mod demo;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Chosen for what it gives back: memory of a burst returns to the system within a second.
+/// Chosen for what it gives back: memory of a burst returns to the system.
 #[global_allocator]
 static ALLOCATOR: thalweg_net::allocator::Allocator = thalweg_net::allocator::ALLOCATOR;
 

@@ -42,6 +42,10 @@ impl Files {
     /// These are the files from now on. Those that were watched before count as they did, others as they are now; whether
     /// there are any others.
     pub(crate) fn replace(&mut self, files: Vec<PathBuf>) -> bool {
+        if self.known.iter().map(|(path, _)| path).eq(&files) {
+            // A change that has been seen once goes on to be looked at.
+            return false;
+        }
         let before = std::mem::take(&mut self.known);
         let of = |path: &PathBuf| before.iter().find(|(known, _)| known == path).map(|(_, print)| *print);
         let mut others = false;
@@ -154,6 +158,19 @@ mod tests {
         symlink("..2", &new).unwrap();
         fs::rename(new, data).unwrap();
         assert_eq!(looks(&mut files), [false, true, false]);
+    }
+
+    #[test]
+    fn the_same_files_again_do_not_put_a_change_off() {
+        let place = Place::new("again");
+        let file = place.write("a.yaml", "one");
+        let mut files = watching(file.clone());
+        place.write("a.yaml", "another");
+        let mut look = || {
+            assert!(!files.replace(vec![file.clone()]), "as after every change of an endpoint");
+            files.have_changed()
+        };
+        assert_eq!([look(), look(), look()], [false, true, false]);
     }
 
     #[test]
