@@ -55,7 +55,7 @@ fn a_file_is_explained_without_a_running_proxy() {
          \n\
          route `products`: /products/*\n  \
            strip_prefix: /products/42 -> /42\n  \
-           timeouts: connect 2s, first byte 60s, idle 60s\n\
+           timeouts: connect 2s, first byte 1m, idle 1m\n\
          \n\
          service `products`: round_robin, up to 2 attempts (budget 20 %)\n  \
            gets Host: shop.test\n  \

@@ -2,6 +2,8 @@
 
 use super::explanation::{EndpointSeen, Explanation, Outcome, ServicePart, TakenRoute, ValueOrigin};
 use std::fmt::{self, Write as _};
+use std::time::Duration;
+use thalweg_core::units::duration_text;
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,9 +161,7 @@ fn write_origins(f: &mut fmt::Formatter<'_>, origins: &[ValueOrigin]) -> fmt::Re
     Ok(())
 }
 
+/// As a configuration has it.
 fn time(ms: u64) -> String {
-    match ms % 1000 {
-        0 => format!("{}s", ms / 1000),
-        _ => format!("{ms}ms"),
-    }
+    duration_text(Duration::from_millis(ms))
 }
