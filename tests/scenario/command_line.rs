@@ -114,6 +114,17 @@ fn a_port_that_the_running_proxy_has_is_no_warning() {
 }
 
 #[test]
+fn health_tells_programs_why_there_is_none() {
+    let _watchdog = watchdog("health_tells_programs_why_there_is_none");
+    let directory = Directory::new();
+    let nobody = format!("unix:{}", directory.path().join("nobody.sock").display());
+    let finished = thalweg(&directory, &["health", "--json", "--admin", &nobody]);
+    assert_eq!(finished.code, 1, "{finished:?}");
+    let said: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert!(said["ready"] == false && said["reason"].as_str().is_some_and(|why| !why.is_empty()), "{said}");
+}
+
+#[test]
 fn a_wrong_command_line_ends_with_2() {
     let _watchdog = watchdog("a_wrong_command_line_ends_with_2");
     let directory = Directory::new();

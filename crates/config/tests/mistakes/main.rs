@@ -17,7 +17,7 @@ mod values;
 
 use corpus::{File, environment, meaning};
 use mutation::{Mistake, Mutation};
-use thalweg_config::{Report, Span, check_text};
+use thalweg_config::{Look, Report, Span, check_text};
 
 /// How many mistakes the page counts.
 const MISTAKES: usize = 500;
@@ -54,6 +54,17 @@ fn is_on(report: &Report, span: Span, lines: &[usize]) -> bool {
     lines.contains(&report.sources.position(span).line)
 }
 
+/// Whatever is wrong, every place is one of the text, and what is said can be shown.
+fn is_sound(report: &Report) {
+    for error in &report.errors {
+        for span in error.related.iter().map(|(span, _)| *span).chain([error.span]) {
+            let text = report.sources.get(span.file).unwrap().text();
+            assert!(text.get(span.range()).is_some(), "{span:?} of {error:?}");
+        }
+    }
+    assert!(report.errors.is_empty() || !report.render(Look::Plain).is_empty());
+}
+
 fn judge(files: &[File], mutation: Mutation) -> Judged {
     let file = &files[mutation.file];
     let on = |report: &Report, at: usize| {
@@ -64,10 +75,12 @@ fn judge(files: &[File], mutation: Mutation) -> Judged {
     let any = |report: &Report| (0..report.errors.len()).any(|at| on(report, at));
     let (verdict, first, said) = match check_text("mutated.yaml", &mutation.text, &environment) {
         Err(report) => {
+            is_sound(&report);
             let verdict = if any(&report) { Verdict::Refused } else { Verdict::Elsewhere };
             (verdict, on(&report, 0), report.lines())
         }
         Ok(loaded) => {
+            is_sound(&loaded.warnings);
             let verdict = match meaning(&mutation.text) {
                 Some(now) if now == file.meaning => Verdict::Same,
                 _ if any(&loaded.warnings) => Verdict::Warned,
