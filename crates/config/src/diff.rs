@@ -12,7 +12,7 @@ mod services;
 mod settings;
 
 use crate::settings::Settings;
-use fields::Field;
+use fields::{Field, Fields};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
@@ -95,16 +95,16 @@ pub struct FieldChange {
     pub hidden: bool,
 }
 
-/// An object as it is described for a comparison.
-#[derive(Debug)]
-struct Object {
+/// An object that takes part in a comparison. What it says is written down when it is its turn: of ten thousand, two at a
+/// time.
+struct Object<'a> {
     kind: ObjectKind,
     /// Compared; names of objects of one kind and service may be shown alike.
-    id: String,
-    name: String,
-    service: Option<String>,
-    summary: String,
-    fields: Vec<Field>,
+    id: Cow<'a, str>,
+    name: Cow<'a, str>,
+    service: Option<&'a str>,
+    summary: Box<dyn FnOnce() -> String + 'a>,
+    describe: Box<dyn FnOnce(&mut Fields) + 'a>,
 }
 
 /// What differs between a configuration and the one that is to follow it: listeners, routes, services with their
@@ -117,16 +117,16 @@ pub fn diff(before: (&Plan, &Settings), after: (&Plan, &Settings)) -> Vec<Change
     drop(known);
     let mut old: Vec<_> = old.into_iter().map(Some).collect();
     let mut changes = Vec::new();
-    for (mut object, place) in new.into_iter().zip(places) {
+    for (object, place) in new.into_iter().zip(places) {
         let moved = match object.kind {
-            ObjectKind::Route => moved.get(object.name.as_str()).cloned(),
+            ObjectKind::Route => moved.get(&*object.name).cloned(),
             _ => None,
         };
-        let fields = std::mem::take(&mut object.fields);
+        let (object, fields) = object.described();
         match place.and_then(|place| old[place].take()) {
             None => changes.push(object.change(Action::Added, fields::all(fields, true))),
             Some(before) => {
-                let mut fields = fields::differences(before.fields, fields);
+                let mut fields = fields::differences(before.described().1, fields);
                 let action = if fields.is_empty() { Action::Moved } else { Action::Changed };
                 fields.extend(moved);
                 if !fields.is_empty() {
@@ -135,8 +135,8 @@ pub fn diff(before: (&Plan, &Settings), after: (&Plan, &Settings)) -> Vec<Change
             }
         }
     }
-    for mut gone in old.into_iter().flatten() {
-        let fields = std::mem::take(&mut gone.fields);
+    for gone in old.into_iter().flatten() {
+        let (gone, fields) = gone.described();
         changes.push(gone.change(Action::Removed, fields::all(fields, false)));
     }
     // The sort is stable; an endpoint stands below its service.
@@ -145,18 +145,25 @@ pub fn diff(before: (&Plan, &Settings), after: (&Plan, &Settings)) -> Vec<Change
     changes
 }
 
-impl Object {
+impl Object<'_> {
     fn key(&self) -> (ObjectKind, Option<&str>, &str) {
-        (self.kind, self.service.as_deref(), &self.id)
+        (self.kind, self.service, &self.id)
+    }
+
+    /// Its fields, and what is left of it.
+    fn described(mut self) -> (Self, Vec<Field>) {
+        let mut fields = Fields::default();
+        std::mem::replace(&mut self.describe, Box::new(|_| ()))(&mut fields);
+        (self, fields.0)
     }
 
     fn change(self, action: Action, fields: Vec<FieldChange>) -> Change {
         Change {
             kind: self.kind,
-            name: self.name,
-            service: self.service,
+            name: self.name.into_owned(),
+            service: self.service.map(str::to_owned),
             action,
-            summary: self.summary,
+            summary: (self.summary)(),
             fields,
         }
     }

@@ -99,9 +99,15 @@ impl Registry {
         self.listeners.group(worker, [name], &self.refused_names)
     }
 
-    /// What `worker` counts about the route `name`: made at the first call, the same afterwards.
+    /// There is a route `name`: it is shown, also before anything is counted. One that was retired is back with its counts.
+    pub fn declare_route(&self, name: &str) {
+        self.routes.with_entry([name], &self.refused_names, |entry| entry.retired = false);
+    }
+
+    /// What `worker` counts about the route `name`: made at the first call, the same afterwards. A series that is retired stays
+    /// so: whoever asks may be about to learn of it.
     pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMeters> {
-        self.routes.group(worker, [name], &self.refused_names)
+        self.routes.with_entry([name], &self.refused_names, |entry| entry.group(worker))
     }
 
     /// What `worker` counts about the service `name`: made at the first call, the same afterwards.
@@ -192,6 +198,13 @@ struct Entry<M> {
 }
 
 impl<M: Meters> Entry<M> {
+    /// What a worker counts. A number out of range gets meters that nobody reads.
+    fn group(&mut self, worker: usize) -> Arc<M> {
+        debug_assert!(worker < self.groups.len(), "worker {worker} is not one of {}", self.groups.len());
+        let Some(group) = self.groups.get_mut(worker) else { return Arc::default() };
+        Arc::clone(group.get_or_insert_default())
+    }
+
     /// It is retired, and nobody counts in it.
     fn is_over(&self) -> bool {
         let is_held = |group: &Arc<M>| Arc::strong_count(group) > 1;
@@ -218,7 +231,19 @@ impl<M: Meters, const N: usize> Family<M, N> {
     }
 
     fn group(&self, worker: usize, names: [&str; N], refused: &AtomicU64) -> Arc<M> {
-        debug_assert!(worker < self.workers, "worker {worker} is not one of {}", self.workers);
+        self.with_entry(names, refused, |entry| {
+            entry.retired = false;
+            entry.group(worker)
+        })
+    }
+
+    /// Does something with the entry of these names, which is made if there is none.
+    fn with_entry<T>(
+        &self,
+        names: [&str; N],
+        refused: &AtomicU64,
+        act: impl FnOnce(&mut Entry<M>) -> T,
+    ) -> T {
         let mut key = names.map(str::to_owned);
         let mut entries = self.entries();
         if entries.len() >= SERIES && !entries.contains_key(&key) {
@@ -229,9 +254,7 @@ impl<M: Meters, const N: usize> Family<M, N> {
         let entry = entries
             .entry(key)
             .or_insert_with(|| Entry { groups: (0..workers).map(|_| None).collect(), retired: false });
-        entry.retired = false;
-        let Some(group) = entry.groups.get_mut(worker) else { return Arc::default() };
-        Arc::clone(group.get_or_insert_default())
+        act(entry)
     }
 
     fn retain(&self, keep: impl Fn(&[String; N]) -> bool) {

@@ -1,7 +1,7 @@
 //! What is in force, as the control thread makes it ready for the workers.
 //!
 //! A reload must not hold up exchanges, so all that can be made once is made here, on the control thread: the
-//! meters and gates of every route, and where a service is found by its name. A worker then takes over what is
+//! gates of every route, and where a service is found by its name. A worker then takes over what is
 //! the same by its pointer. What is large (tables, lists) is freed here too: [`Living`] keeps everything that has
 //! been in force until no worker holds it any more, so that the last pointer is never dropped by a worker.
 
@@ -9,7 +9,7 @@ use crate::listeners::OpenListener;
 use crate::plan::{Plan, Route};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thalweg_observe::{Registry, RouteMeters};
+use thalweg_observe::Registry;
 use thalweg_upstream::{Gate, Gates, Names, Roster};
 
 /// What is in force.
@@ -35,12 +35,11 @@ impl Current {
         listeners: Arc<[OpenListener]>,
         (registry, gates): (&Registry, &Gates),
     ) -> Self {
-        let workers = registry.workers().len();
         let routes = plan.routes.iter().map(|route| {
-            let meters = (0..workers).map(|worker| registry.route(worker, &route.name)).collect();
+            registry.declare_route(&route.name);
             let bound = route.limits.max_in_flight.and_then(|_| gates.route(&route.name));
             let gate = bound.map(|entrance| entrance.gate().clone());
-            Arc::new(SharedRoute { route: route.clone(), meters, gate })
+            Arc::new(SharedRoute { route: route.clone(), gate })
         });
         let positions = (0..).zip(&plan.services).map(|(at, service)| (service.name.clone(), at));
         Self {
@@ -63,8 +62,6 @@ impl Current {
 #[derive(Debug)]
 pub(crate) struct SharedRoute {
     pub(crate) route: Route,
-    /// By worker.
-    pub(crate) meters: Vec<Arc<RouteMeters>>,
     /// Where it has a bound.
     pub(crate) gate: Option<Arc<Gate>>,
 }

@@ -12,7 +12,8 @@ use thalweg_route::{FieldLookup, Query, RouteId};
 pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let view = worker.view_for(client);
     let (route, service) = take_route(&view.plan, client.door().position(), x, || worker.chance() as u64)?;
-    let route = view.route(worker.id, route).cloned();
+    let meters = |name: &str| worker.shared.registry.route(worker.id, name);
+    let route = view.route(route, meters).cloned();
     x.service = service.and_then(|service| view.service(service)).cloned();
     let within = route.as_ref().map_or(Ok(()), |route| bound(route.route(), x));
     x.route = route;

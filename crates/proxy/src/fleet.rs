@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_core::limits::{PLAN_WAIT, PLANS};
 use thalweg_net::Mailbox;
+use thalweg_net::machine::ask_for_short_slices;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_upstream::{AdaptiveLimits, Bell, Gates, Names, Roster, Rosters, RouteBound};
 use tokio::sync::mpsc;
@@ -437,6 +438,7 @@ fn prepare(
 }
 
 fn run_worker(id: usize, shared: Arc<Shared>) {
+    ask_for_short_slices();
     let run = || Worker::new(id, shared.clone()).and_then(Worker::run);
     let error = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => return,

@@ -163,16 +163,19 @@ impl PlanView {
         }
     }
 
-    /// A route that was found.
-    pub(crate) fn route(&self, worker: usize, found: RouteId) -> Option<&Rc<LocalRoute>> {
+    /// A route that was found. Its meters are asked for when the first exchange comes.
+    pub(crate) fn route(
+        &self,
+        found: RouteId,
+        meters: impl FnOnce(&str) -> Arc<RouteMeters>,
+    ) -> Option<&Rc<LocalRoute>> {
         let place = self.routes.get(found.0 as usize)?;
         if let Some(known) = place.get() {
             return Some(known);
         }
         let shared = self.current.routes.get(found.0 as usize)?;
-        let meters = shared.meters.get(worker)?;
         let local = LocalRoute {
-            meters: meters.clone(),
+            meters: meters(&shared.route.name),
             gate: shared.gate.clone().map(Entrance::new),
             shared: shared.clone(),
         };

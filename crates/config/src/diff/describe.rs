@@ -12,7 +12,7 @@ use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, V
 use thalweg_upstream::{HashKey, Priority, QueuePolicy};
 
 /// Everything that is configured.
-pub(super) fn objects((plan, settings): (&Plan, &Settings)) -> Vec<Object> {
+pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Object<'a>> {
     let Plan {
         listeners,
         table,
@@ -24,25 +24,25 @@ pub(super) fn objects((plan, settings): (&Plan, &Settings)) -> Vec<Object> {
         shutdown,
         requests,
     } = plan;
-    let mut objects: Vec<Object> = listeners.iter().map(listener).collect();
+    let mut objects: Vec<_> = listeners.iter().map(listener).collect();
     for (id, route) in (0..).map(RouteId).zip(routes) {
         objects.push(self::route(route, table.written(id), plan));
     }
     services.iter().for_each(|service| services::describe(service, &mut objects));
     settings::describe(settings, &mut objects);
-    objects.push(setting("trusted_proxies", |fields| fields.put("", list(trusted_proxies))));
-    objects.push(setting("limits", |fields| process_limits(limits, fields)));
-    objects.push(setting("defaults.timeouts", |fields| {
+    objects.push(setting("trusted_proxies", move |fields| fields.put("", list(trusted_proxies))));
+    objects.push(setting("limits", move |fields| process_limits(limits, fields)));
+    objects.push(setting("defaults.timeouts", move |fields| {
         let ClientTimeouts { head, keep_alive } = client_timeouts;
         fields.time("head", *head);
         fields.time("keep_alive", *keep_alive);
     }));
-    objects.push(setting("shutdown", |fields| {
+    objects.push(setting("shutdown", move |fields| {
         let Shutdown { delay, grace } = shutdown;
         fields.time("delay", *delay);
         fields.time("grace", *grace);
     }));
-    objects.push(setting("requests", |fields| {
+    objects.push(setting("requests", move |fields| {
         let RequestsPolicy { keep, slow } = requests;
         fields.put("keep", keep);
         fields.time("slow", *slow);
@@ -51,25 +51,24 @@ pub(super) fn objects((plan, settings): (&Plan, &Settings)) -> Vec<Object> {
 }
 
 /// A top-level key.
-pub(super) fn setting(name: &str, describe: impl FnOnce(&mut Fields)) -> Object {
-    named(ObjectKind::Setting, name, String::new(), describe)
+pub(super) fn setting<'a>(name: &'static str, describe: impl FnOnce(&mut Fields) + 'a) -> Object<'a> {
+    named(ObjectKind::Setting, name, String::new, describe)
 }
 
 /// An object whose name is its identity.
-pub(super) fn named(
+pub(super) fn named<'a>(
     kind: ObjectKind,
-    name: &str,
-    summary: String,
-    describe: impl FnOnce(&mut Fields),
-) -> Object {
-    let mut fields = Fields::default();
-    describe(&mut fields);
-    Object { kind, id: name.to_owned(), name: name.to_owned(), service: None, summary, fields: fields.0 }
+    name: &'a str,
+    summary: impl FnOnce() -> String + 'a,
+    describe: impl FnOnce(&mut Fields) + 'a,
+) -> Object<'a> {
+    let (summary, describe) = (Box::new(summary), Box::new(describe));
+    Object { kind, id: name.into(), name: name.into(), service: None, summary, describe }
 }
 
-fn listener(listener: &Listener) -> Object {
+fn listener(listener: &Listener) -> Object<'_> {
     let Listener { name, address, max_connections, defer_accept } = listener;
-    named(ObjectKind::Listener, name, address.to_string(), |fields| {
+    named(ObjectKind::Listener, name, move || address.to_string(), move |fields| {
         fields.put("address", address);
         fields.maybe("limits.max_connections", *max_connections);
         fields.put("defer_accept", defer_accept);
@@ -87,18 +86,17 @@ fn process_limits(limits: &Limits, fields: &mut Fields) {
     fields.put("max_fields", max_fields);
 }
 
-fn route(route: &Route, conditions: Option<&RouteMatch>, plan: &Plan) -> Object {
+fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Plan) -> Object<'a> {
     let Route { name, matches, conceals, filters, to, timeouts, limits } = route;
-    let target = target(to, plan);
-    let summary = format!("{matches} → {target}");
-    named(ObjectKind::Route, name, summary, |fields| {
+    let summary = move || format!("{matches} → {}", target(to, plan));
+    named(ObjectKind::Route, name, summary, move |fields| {
         conditions.into_iter().for_each(|conditions| conditions_of((conditions, *conceals), plan, fields));
         for (at, filter) in filters.iter().enumerate() {
             // A filter may hold more than its argument says.
             let text = format!("{}: {}", filter.name(), filter.argument());
             fields.behind(format!("filters[{at}]"), &text, format_args!("{text} {filter:?}"));
         }
-        fields.put("to", target);
+        fields.put("to", target(to, plan));
         if let To::Split(Split { parts: _, key }) = to {
             fields.maybe("sticky_by", key.as_ref().map(hash_key));
         }

@@ -10,7 +10,7 @@ use thalweg_upstream::{
 };
 
 /// A service, then its endpoints.
-pub(super) fn describe(service: &Service, objects: &mut Vec<Object>) {
+pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) {
     let Service {
         name,
         endpoints,
@@ -25,8 +25,8 @@ pub(super) fn describe(service: &Service, objects: &mut Vec<Object>) {
         pool,
         limits,
     } = service;
-    let summary = list(endpoints.iter().map(|endpoint| &endpoint.url));
-    objects.push(named(ObjectKind::Service, name, summary, |fields| {
+    let summary = move || list(endpoints.iter().map(|endpoint| &endpoint.url));
+    objects.push(named(ObjectKind::Service, name, summary, move |fields| {
         balancing(balance, fields);
         sticky.iter().for_each(|sticky| stickiness(sticky, fields));
         health.iter().for_each(|health| checks(health, fields));
@@ -47,15 +47,15 @@ pub(super) fn describe(service: &Service, objects: &mut Vec<Object>) {
         // Should the same URL be there twice, both are told.
         let again = times.before(&endpoint.url);
         let mut object = self::endpoint(endpoint);
-        object.id = format!("{} {again}", object.id);
-        object.service = Some(name.to_string());
+        object.id = format!("{} {again}", object.id).into();
+        object.service = Some(name);
         objects.push(object);
     }
 }
 
-fn endpoint(endpoint: &Endpoint) -> Object {
+fn endpoint(endpoint: &Endpoint) -> Object<'_> {
     let Endpoint { url, address, weight, tier, mode, limits } = endpoint;
-    named(ObjectKind::Endpoint, url, format!("weight {weight}"), |fields| {
+    named(ObjectKind::Endpoint, url, move || format!("weight {weight}"), move |fields| {
         fields.put("address", address);
         fields.put("weight", weight);
         fields.put("tier", tier);

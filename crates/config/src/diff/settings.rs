@@ -7,16 +7,16 @@ use crate::settings::{AccessLog, Admin, LogFormat, LogTarget, Settings, User};
 use thalweg_core::WebhookPolicy;
 
 /// The settings, a top-level key each, and the webhooks.
-pub(super) fn describe(settings: &Settings, objects: &mut Vec<Object>) {
+pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>) {
     let Settings { admin, state, workers, user, metrics, access_log, webhooks } = settings;
     let mut times = Times::default();
     for webhook in webhooks {
         let url = format!("{}{}", webhook.url, webhook.url.target());
         objects.push(self::webhook(webhook, format!("{url} {}", times.before(&url))));
     }
-    objects.push(setting("workers", |fields| fields.or("", *workers, "auto")));
+    objects.push(setting("workers", move |fields| fields.or("", *workers, "auto")));
     if let Some(Admin { address, token, read_token }) = admin {
-        objects.push(setting("admin", |fields| {
+        objects.push(setting("admin", move |fields| {
             fields.put("address", address);
             for (name, token) in [("token", token), ("read_token", read_token)] {
                 token.iter().for_each(|token| fields.secret(name, token.reveal()));
@@ -24,19 +24,19 @@ pub(super) fn describe(settings: &Settings, objects: &mut Vec<Object>) {
         }));
     }
     if let Some(state) = state {
-        objects.push(setting("state", |fields| fields.put("path", state.display())));
+        objects.push(setting("state", move |fields| fields.put("path", state.display())));
     }
     if let Some(User { user, group }) = user {
-        objects.push(setting("user", |fields| {
+        objects.push(setting("user", move |fields| {
             fields.put("", user);
             fields.maybe("group", group.as_ref());
         }));
     }
     if let Some(metrics) = metrics {
-        objects.push(setting("metrics", |fields| fields.put("address", metrics)));
+        objects.push(setting("metrics", move |fields| fields.put("address", metrics)));
     }
     if let Some(AccessLog { format, target }) = access_log {
-        objects.push(setting("access_log", |fields| {
+        objects.push(setting("access_log", move |fields| {
             let format = match format {
                 LogFormat::Json => "json",
                 LogFormat::Combined => "combined",
@@ -52,9 +52,9 @@ pub(super) fn describe(settings: &Settings, objects: &mut Vec<Object>) {
 }
 
 /// Path and query are often the secret of a webhook: as a part of `id` they tell two apart, and are not shown.
-fn webhook(webhook: &WebhookPolicy, id: String) -> Object {
+fn webhook(webhook: &WebhookPolicy, id: String) -> Object<'_> {
     let WebhookPolicy { url, events, secret, timeout, attempts, backoff, queue } = webhook;
-    let mut object = named(ObjectKind::Webhook, &url.to_string(), String::new(), |fields| {
+    let mut object = named(ObjectKind::Webhook, "", String::new, move |fields| {
         let kinds = events.iter().map(|kind| kind.name());
         fields.put("events", if events.is_empty() { "all".to_owned() } else { list(kinds) });
         if let Some(secret) = secret {
@@ -65,6 +65,7 @@ fn webhook(webhook: &WebhookPolicy, id: String) -> Object {
         fields.time("backoff", *backoff);
         fields.put("queue", queue);
     });
-    object.id = id;
+    object.name = url.to_string().into();
+    object.id = id.into();
     object
 }

@@ -19,10 +19,16 @@ use thalweg_admin::{
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
+use thalweg_net::allocator::tidy_up;
 use thalweg_observe::{Registry, Series};
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 use thalweg_proxy::{Fleet, Plan, StartError};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::sleep;
+
+/// Until what a plan leaves behind is given back: it has been answered by then.
+const UNTIDY: Duration = Duration::from_secs(1);
 
 /// Shared by the control thread and the admin thread.
 pub(crate) struct Shared {
@@ -324,14 +330,17 @@ impl Control for Shared {
         expected: &Expected<String>,
         options: ReplaceOptions,
     ) -> Result<ConfigOutcome, Refusal> {
+        tidy_up_later();
         self.replace(text, expected, options)
     }
 
     fn reload(&self, ReloadOptions { watch, by }: ReloadOptions) -> Result<ConfigOutcome, Refusal> {
+        tidy_up_later();
         self.read_again((ConfigOrigin::Reload, by), watch).map_err(Refusal::from)
     }
 
     fn plan(&self) -> Result<ConfigOutcome, Refusal> {
+        tidy_up_later();
         self.preview().map_err(Refusal::from)
     }
 
@@ -344,6 +353,18 @@ impl Control for Shared {
         expected: &Expected<String>,
         options: RollbackOptions,
     ) -> Result<ConfigOutcome, Refusal> {
+        tidy_up_later();
         self.bring_back(expected, options)
+    }
+}
+
+/// Gives back what this thread's share of the allocator holds, when what is begun now has been answered: a plan leaves
+/// much behind that is not needed until the next one.
+fn tidy_up_later() {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(async {
+            sleep(UNTIDY).await;
+            tidy_up();
+        });
     }
 }
