@@ -208,6 +208,30 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_asks_for_short_slices_and_keeps_the_rest() {
+        let told = std::thread::spawn(|| {
+            ask_for_short_slices();
+            let thread = Some(rustix::thread::gettid());
+            (rustix::process::getpriority_process(thread), fs::read_to_string("/proc/thread-self/sched"))
+        });
+        let (nice, told) = told.join().unwrap();
+        assert_eq!(nice, rustix::process::getpriority_process(Some(rustix::thread::gettid())));
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
+        let knows = numbers.next().zip(numbers.next()).is_some_and(|version| version >= (6, 12));
+        let value = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            line.rsplit(' ').next()?.parse::<u64>().ok()
+        };
+        match told {
+            Ok(text) if knows => {
+                assert_eq!((value(&text, "policy"), value(&text, "se.slice")), (Some(0), Some(SHORT)));
+            }
+            _ => eprintln!("skipped: Linux {release} does not tell of slices"),
+        }
+    }
+
+    #[test]
     fn takes_the_smallest_memory_limit_along_the_path() {
         let limit = |root: &Path, text: &str| smallest_in_cgroups(root, text, "memory", memory_limit_of);
         let root = std::env::temp_dir().join(format!("thalweg-memory-{}", std::process::id()));

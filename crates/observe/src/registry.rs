@@ -334,6 +334,31 @@ mod tests {
     }
 
     #[test]
+    fn a_route_is_shown_before_it_counts_and_costs_no_meters() {
+        let registry = Registry::new(2);
+        registry.declare_route("new");
+        assert!(registry.routes.snapshot().iter().all(|(_, groups)| groups.is_empty()));
+        assert!(registry.render().contains("thalweg_request_bytes_total{route=\"new\"} 0\n"));
+        registry.retain(|_| false);
+        assert!(!registry.render().contains("\"new\""));
+    }
+
+    #[test]
+    fn who_asks_for_a_retired_route_does_not_bring_it_back_and_a_plan_does() {
+        let registry = Registry::new(1);
+        registry.route(0, "old").codes.add(200);
+        registry.retain(|_| false);
+        drop(registry.route(0, "old"));
+        registry.declare_route("old");
+        registry.prune();
+        assert_eq!(registry.route(0, "old").codes.value(200), 1);
+        registry.retain(|_| false);
+        drop(registry.route(0, "old"));
+        registry.prune();
+        assert_eq!(registry.route(0, "old").codes.value(200), 0);
+    }
+
+    #[test]
     fn only_so_many_retired_series_wait_for_somebody_who_asks() {
         let registry = Registry::new(1);
         let held = registry.route(0, "held");

@@ -68,11 +68,16 @@ pub(super) fn named<'a>(
 
 fn listener(listener: &Listener) -> Object<'_> {
     let Listener { name, address, max_connections, defer_accept } = listener;
-    named(ObjectKind::Listener, name, move || address.to_string(), move |fields| {
-        fields.put("address", address);
-        fields.maybe("limits.max_connections", *max_connections);
-        fields.put("defer_accept", defer_accept);
-    })
+    named(
+        ObjectKind::Listener,
+        name,
+        move || address.to_string(),
+        move |fields| {
+            fields.put("address", address);
+            fields.maybe("limits.max_connections", *max_connections);
+            fields.put("defer_accept", defer_accept);
+        },
+    )
 }
 
 fn process_limits(limits: &Limits, fields: &mut Fields) {

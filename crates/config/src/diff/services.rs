@@ -55,20 +55,25 @@ pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) 
 
 fn endpoint(endpoint: &Endpoint) -> Object<'_> {
     let Endpoint { url, address, weight, tier, mode, limits } = endpoint;
-    named(ObjectKind::Endpoint, url, move || format!("weight {weight}"), move |fields| {
-        fields.put("address", address);
-        fields.put("weight", weight);
-        fields.put("tier", tier);
-        let mode = match mode {
-            Mode::Ready => "ready",
-            Mode::Draining => "draining",
-            Mode::Maintenance => "maintenance",
-        };
-        fields.put("state", mode);
-        let EndpointLimits { max_connections, max_in_flight } = limits;
-        fields.maybe("max_connections", *max_connections);
-        fields.maybe("max_in_flight", *max_in_flight);
-    })
+    named(
+        ObjectKind::Endpoint,
+        url,
+        move || format!("weight {weight}"),
+        move |fields| {
+            fields.put("address", address);
+            fields.put("weight", weight);
+            fields.put("tier", tier);
+            let mode = match mode {
+                Mode::Ready => "ready",
+                Mode::Draining => "draining",
+                Mode::Maintenance => "maintenance",
+            };
+            fields.put("state", mode);
+            let EndpointLimits { max_connections, max_in_flight } = limits;
+            fields.maybe("max_connections", *max_connections);
+            fields.maybe("max_in_flight", *max_in_flight);
+        },
+    )
 }
 
 fn balancing(policy: &BalancePolicy, fields: &mut Fields) {
