@@ -1,5 +1,6 @@
 //! What a listener answers handshakes with.
 
+use std::fmt;
 use std::sync::Arc;
 
 use rustls::SupportedProtocolVersion;
@@ -17,7 +18,6 @@ const TICKETS: usize = 2;
 
 /// Certificates by name, and the policy. Shared by all workers. Equal by certificates, names, policy and whether there
 /// are tickets; `Debug` shows no keys.
-#[derive(Debug)]
 pub struct Acceptor {
     given: Vec<(Arc<Certificate>, Vec<String>)>,
     policy: Policy,
@@ -58,6 +58,11 @@ impl Acceptor {
         self.given.iter().map(|(certificate, _)| certificate)
     }
 
+    /// The same, each with the names that stand for its own; none: its own hold.
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<Certificate>, &[String])> {
+        self.given.iter().map(|(certificate, names)| (certificate, names.as_slice()))
+    }
+
     /// The policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
@@ -72,6 +77,15 @@ impl Acceptor {
     /// For rustls.
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
+    }
+}
+
+/// What it was made of: the same for two that are equal.
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Acceptor");
+        shown.field("certificates", &self.given).field("policy", &self.policy);
+        shown.field("has_tickets", &self.has_tickets).finish_non_exhaustive()
     }
 }
 

@@ -106,6 +106,17 @@ impl Certificate {
         self.digest
     }
 
+    /// SHA-256 of chain and key: what equality goes by. Not to be shown.
+    pub fn whole_digest(&self) -> [u8; 32] {
+        self.whole
+    }
+
+    /// Whether both keys are for the same kind of signatures (RSA, ECDSA, Ed25519): a client that can use one of them
+    /// can, curves aside, use the other.
+    pub fn is_of_kind(&self, other: &Self) -> bool {
+        self.key.key.algorithm() == other.key.key.algorithm()
+    }
+
     /// The chain and key as rustls takes them.
     pub(crate) fn key(&self) -> &Arc<CertifiedKey> {
         &self.key

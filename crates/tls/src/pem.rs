@@ -1,7 +1,7 @@
 //! PEM (RFC 7468): chains and keys as DER. Other blocks, and text around blocks, are passed over, so that chain and key
 //! may stand in one file.
 
-use rustls::pki_types::pem::{PemObject, SectionKind};
+use rustls::pki_types::pem::{Error, PemObject, SectionKind};
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
 };
@@ -18,7 +18,7 @@ pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, C
         return Err(CertificateFlaw::TooLarge { key: false });
     }
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).take(TLS_CHAIN + 1).collect();
-    let found = found.map_err(|why| CertificateFlaw::BadPem { key: false, why: why.to_string() })?;
+    let found = found.map_err(|why| CertificateFlaw::BadPem { key: false, why: in_words(&why) })?;
     match found.len() {
         0 => Err(CertificateFlaw::NoCertificate),
         count if count > TLS_CHAIN => Err(CertificateFlaw::TooLarge { key: false }),
@@ -37,7 +37,7 @@ pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Certific
     }
     let mut found = None;
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
-        let section = section.map_err(|why| CertificateFlaw::BadPem { key: true, why: why.to_string() })?;
+        let section = section.map_err(|why| CertificateFlaw::BadPem { key: true, why: in_words(&why) })?;
         let key: PrivateKeyDer<'static> = match section {
             (SectionKind::PrivateKey, der) => PrivatePkcs8KeyDer::from(der).into(),
             (SectionKind::RsaPrivateKey, der) => PrivatePkcs1KeyDer::from(der).into(),
@@ -49,4 +49,16 @@ pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Certific
         }
     }
     found.ok_or(CertificateFlaw::NoKey)
+}
+
+/// What is wrong, without what the reader quotes: where a key stands on one line, that is the key.
+fn in_words(why: &Error) -> String {
+    let words = match why {
+        Error::MissingSectionEnd { .. } => "a block does not end",
+        Error::IllegalSectionStart { .. } => "a block does not begin as it should",
+        Error::Base64Decode(_) => "what stands in a block is not base64",
+        Error::SectionTooLarge => "a block is too large",
+        _ => "it cannot be read",
+    };
+    words.to_owned()
 }

@@ -97,7 +97,7 @@ impl Group {
     }
 
     /// Whether it can be used with that version.
-    pub(crate) fn is_of(self, version: Version) -> bool {
+    pub fn is_of(self, version: Version) -> bool {
         let version = match version {
             Version::Tls12 => ProtocolVersion::TLSv1_2,
             Version::Tls13 => ProtocolVersion::TLSv1_3,
