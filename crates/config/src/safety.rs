@@ -37,7 +37,17 @@ const REFERENCES: &[&str] = &[
 /// Ends of keys that say the same.
 const REFERENCE_ENDS: &[&str] = &["_file", "_env", "_command"];
 /// Keys that decide who is believed, wherever they stand.
-const TRUST: &[&str] = &["insecure", "verify", "skip_verify", "trusted", "trust"];
+const TRUST: &[&str] = &[
+    "insecure",
+    "verify",
+    "skip_verify",
+    "insecure_skip_verify",
+    "trusted",
+    "trust",
+    "client_auth",
+    "min_version",
+    "suites",
+];
 /// Maps whose keys are chosen by the user: their keys have no meaning of their own.
 const NAMED: &[&str] = &["services", "listeners", "chains", "headers", "query", "sni", "weights"];
 
@@ -51,7 +61,7 @@ pub struct Breach {
 }
 
 /// Compares a configuration that arrived with the one on disk. Elements of lists are the same when
-/// `name`, `id`, `url`, `address` and `server` are, as far as they have them, else when their positions
+/// `name`, `id`, `url`, `address`, `server` and `cert` are, as far as they have them, else when their positions
 /// are; values of `trusted_proxies` and the like when they are equal. What belongs to one `url`,
 /// `address` or `server` does not belong to another: a token must not be sent somewhere else.
 ///

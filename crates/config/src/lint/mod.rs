@@ -4,6 +4,10 @@
 //! show the same. Each check is one file and one line of the list; none of them may warn of what somebody would
 //! write on purpose. Checks that look at the machine (ports, files, names) belong to the binary.
 
+mod certificate_expired;
+mod certificate_expires;
+mod certificate_lacks_name;
+mod certificate_twice;
 mod endpoint_is_listener;
 mod limits_contradict;
 mod route_never_matches;
@@ -17,15 +21,19 @@ mod word_misspelt;
 pub(crate) use unfinished::unfinished;
 
 use crate::diagnose::Problems;
-use crate::spec::FileSpec;
+use crate::spec::{CertificateSpec, FileSpec};
+use std::time::SystemTime;
 use thalweg_proxy::plan::Plan;
 use thalweg_route::RouteMatch;
+use thalweg_tls::Certificate;
 
 /// What the checks look at: a configuration without errors, as written and as compiled, in the same order.
 pub(crate) struct Subject<'a> {
     pub(crate) spec: &'a FileSpec,
     pub(crate) plan: &'a Plan,
     pub(crate) matches: &'a [RouteMatch],
+    /// When the certificates have to hold.
+    pub(crate) now: SystemTime,
 }
 
 macro_rules! lints {
@@ -47,6 +55,10 @@ lints! {
     webhook_twice "two webhooks with the same URL: it is told everything twice";
     endpoint_is_listener "an endpoint that is the proxy itself";
     trusts_everyone "forwarded fields are believed whoever sends them";
+    certificate_expired "a certificate that has expired or does not hold yet: clients refuse it";
+    certificate_expires "a certificate that expires within 14 days";
+    certificate_twice "several certificates with keys of one kind for the same host: only the first is used there";
+    certificate_lacks_name "a host that a certificate is to answer for and does not name";
     word_misspelt "a free text that is one letter away from a word with a meaning";
   }
         "service_unused" "no route goes to this service";
@@ -54,6 +66,21 @@ lints! {
         "health_port_ignored" "a port for checks of an endpoint that has none";
     "stray_quote" "a text that ends with a quote but does not begin with one";
         "unfinished" "the last line does not end: the file may be cut off";
+}
+
+/// Every certificate as it is written and as it was read, with the names that stand for its own; before that the
+/// position of its listener.
+fn certificates<'a>(
+    subject: &Subject<'a>,
+) -> impl Iterator<Item = (usize, &'a CertificateSpec, &'a Certificate, &'a [String])> {
+    // Without errors there are as many listeners and certificates as were written.
+    let listeners = subject.spec.listeners.0.iter().zip(&subject.plan.listeners).enumerate();
+    let secured =
+        listeners.filter_map(|(at, ((_, spec), plan))| Some((at, spec.tls.as_ref()?, plan.tls.as_ref()?)));
+    secured.flat_map(|(at, spec, tls)| {
+        let pairs = spec.certificates.value.items.iter().zip(tls.acceptor.entries());
+        pairs.map(move |(spec, (read, names))| (at, &spec.value, &**read, names))
+    })
 }
 
 /// Runs every check.

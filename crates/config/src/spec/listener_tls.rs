@@ -1,0 +1,119 @@
+//! `listeners.<name>.tls:` how a listener proves who it is, and what it speaks with clients.
+
+use super::spanned::{ListSpec, Spanned};
+use super::values::DurationSpec;
+use crate::schema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+
+/// `listeners.<name>.tls:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `certificates`")]
+pub struct ListenerTlsSpec {
+    /// What the listener proves its names with. The first one answers clients that name no host.
+    pub certificates: Spanned<ListSpec<CertificateSpec>>,
+    /// What a client gets that names a host without a certificate; default `default`.
+    pub unknown_name: Option<UnknownNameSpec>,
+    /// The oldest version that is spoken; default `1.2`.
+    pub min_version: Option<Spanned<TlsVersionSpec>>,
+    /// The newest version that is spoken; default `1.3`.
+    pub max_version: Option<Spanned<TlsVersionSpec>>,
+    /// Cipher suites by their IANA names, of both versions; default: all that there are.
+    #[schemars(with = "Option<ListSpec<schema::SuiteName>>")]
+    pub suites: Option<Spanned<ListSpec<String>>>,
+    /// Key exchange groups; default: X25519MLKEM768, X25519, secp256r1 and secp384r1.
+    #[schemars(with = "Option<ListSpec<schema::GroupName>>")]
+    pub groups: Option<Spanned<ListSpec<String>>>,
+    /// From the accept to the end of the handshake, 1s–5m; default 10s.
+    pub handshake_timeout: Option<Spanned<DurationSpec>>,
+}
+
+/// `certificates[]:` a chain and its key.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `cert` and `key`")]
+pub struct CertificateSpec {
+    /// A PEM file with the certificate, then those that lead from it to a root.
+    pub cert: Spanned<String>,
+    /// A PEM file with the private key of the certificate.
+    pub key: Spanned<String>,
+    /// The hosts that it answers for, `*.example.com` among them; default: those of the certificate.
+    pub names: Option<Spanned<ListSpec<String>>>,
+}
+
+/// What a client gets that names a host without a certificate.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "`default` or `refuse`")]
+pub enum UnknownNameSpec {
+    /// The first certificate.
+    Default,
+    /// The alert `unrecognized_name`.
+    Refuse,
+}
+
+/// A version of TLS, in quotes or as the number that it looks like.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TlsVersionSpec {
+    /// RFC 5246.
+    Tls12,
+    /// RFC 8446.
+    Tls13,
+}
+
+/// How versions are written.
+const VERSIONS: &[&str] = &["1.2", "1.3"];
+
+impl<'de> Deserialize<'de> for TlsVersionSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+
+        impl Visitor<'_> for Number {
+            type Value = TlsVersionSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`1.2` or `1.3`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<TlsVersionSpec, E> {
+                match text {
+                    "1.2" => Ok(TlsVersionSpec::Tls12),
+                    "1.3" => Ok(TlsVersionSpec::Tls13),
+                    _ => Err(E::unknown_variant(text, VERSIONS)),
+                }
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<TlsVersionSpec, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<TlsVersionSpec, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<TlsVersionSpec, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Number)
+    }
+}
+
+impl JsonSchema for TlsVersionSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "TlsVersionSpec".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "string", "enum": VERSIONS },
+            { "type": "number", "enum": [1.2, 1.3] },
+        ] })
+    }
+}
