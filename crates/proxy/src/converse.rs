@@ -79,7 +79,7 @@ async fn drain(worker: &Worker, client: &Client) {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            match client.socket.poll_recv(&mut worker.scratch.borrow_mut()) {
+            match client.socket.poll_discard(&mut worker.scratch.borrow_mut()) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(n)) => share = share.saturating_sub(n),

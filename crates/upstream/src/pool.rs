@@ -10,10 +10,9 @@ use crate::handover::{ConnectionPlaces, Destination, Handover};
 use crate::service::PoolPolicy;
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use thalweg_net::{Owner, Socket};
+use thalweg_net::{Loose, Owner, Socket};
 
 /// Open upstream sockets of a worker.
 #[derive(Clone, Debug, Default)]
@@ -59,10 +58,10 @@ pub trait Wire: Debug {
 }
 
 impl Wire for Socket {
-    type Loose = OwnedFd;
+    type Loose = Loose;
 
     fn is_spent(&self) -> bool {
-        self.is_readable() || self.peer_closed() || self.expired()
+        self.peer_closed() || self.expired() || !self.is_silent()
     }
 
     fn is_quiet(&self) -> bool {
@@ -77,7 +76,7 @@ impl Wire for Socket {
         Self::set_deadline(self, after);
     }
 
-    fn loosen(self) -> OwnedFd {
+    fn loosen(self) -> Loose {
         self.unwatch()
     }
 }
