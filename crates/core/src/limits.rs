@@ -58,3 +58,19 @@ pub const PLAN_WAIT: Duration = Duration::from_secs(2);
 /// How long the sockets of a listener that is gone take in who comes: connections whose handshake is done and whose
 /// first bytes are on their way.
 pub const CLOSING_TIME: Duration = Duration::from_millis(100);
+/// Longest ClientHello, in bytes with the headers of its records; real ones are 0.3 to 2 KiB.
+pub const TLS_HELLO: usize = 32 * 1024;
+/// Records that a ClientHello may come in.
+pub const TLS_HELLO_RECORDS: usize = 256;
+/// Bytes of a handshake message of which the last record has not come yet, with the headers of its records.
+pub const TLS_HELD: usize = 64 * 1024;
+/// Records that such a message may come in.
+pub const TLS_HELD_RECORDS: usize = 512;
+/// Bytes of handshake, alerts and key updates that wait for a peer who does not read.
+pub const TLS_UNSAID: usize = 64 * 1024;
+/// Largest PEM file, in bytes.
+pub const TLS_PEM: usize = 1024 * 1024;
+/// Certificates of one chain.
+pub const TLS_CHAIN: usize = 16;
+/// Keys that open session tickets at one time; the newest of them seals.
+pub const TLS_TICKET_KEYS: usize = 8;

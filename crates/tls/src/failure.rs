@@ -1,0 +1,85 @@
+//! Why a connection failed: a word for metrics and logs, and a sentence for people.
+
+use std::fmt;
+
+macro_rules! refused {
+    ($( $variant:ident $name:literal $summary:literal; )*) => {
+        /// Why there is no connection, or no longer one. The words are values of metrics, logs and events.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        pub enum Refused { $( #[doc = $summary] $variant, )* }
+
+        impl Refused {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[ $( Self::$variant, )* ];
+
+            /// Its word.
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$variant => $name, )* }
+            }
+
+            /// What it means, in a sentence without a full stop.
+            pub const fn summary(self) -> &'static str {
+                match self { $( Self::$variant => $summary, )* }
+            }
+        }
+    };
+}
+
+refused! {
+    PlainHttp "plain_http" "a plain HTTP request came to a port that speaks TLS";
+    NoTls "no_tls" "what came is not TLS";
+    HelloTooLarge "hello_too_large" "the ClientHello is larger than any real one";
+    HelloMalformed "hello_malformed" "the ClientHello is malformed";
+    UnknownName "unknown_name" "no certificate has the name that the client asked for";
+    NoCertificate "no_certificate" "no certificate has a key that the client can use";
+    Version "version" "there is no version of TLS that both sides speak";
+    Suite "suite" "there is no cipher suite or group that both sides have";
+    Alpn "alpn" "there is no application protocol that both sides speak";
+    ClientCertificateMissing "client_certificate_missing" "the client showed no certificate";
+    ClientCertificateInvalid "client_certificate_invalid" "the client's certificate is not trusted";
+    ClientCertificateRevoked "client_certificate_revoked" "the client's certificate was revoked";
+    ClientCertificateExpired "client_certificate_expired" "the client's certificate is not valid now";
+    ServerCertificate "server_certificate" "the server's certificate is not trusted, or not for this name";
+    Alert "alert" "the peer refused with an alert";
+    Protocol "protocol" "the peer broke the rules of TLS";
+    Time "time" "the handshake was not over in time";
+    Gone "gone" "the peer ended the connection without a word";
+    Limit "limit" "a bound on what a peer may make us keep was reached";
+}
+
+/// A connection's failure. Once there is one, the connection is over.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Failure {
+    kind: Refused,
+    why: Option<Box<str>>,
+}
+
+impl Failure {
+    /// With a sentence of its own beside the word; `None`: the word's.
+    pub(crate) fn new(kind: Refused, why: Option<String>) -> Self {
+        Self { kind, why: why.map(String::into_boxed_str) }
+    }
+
+    /// Its word.
+    pub fn kind(&self) -> Refused {
+        self.kind
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(kind: Refused) -> Self {
+        Self::new(kind, None)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.summary())?;
+        match &self.why {
+            Some(why) => write!(f, ": {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

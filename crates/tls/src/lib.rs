@@ -1,0 +1,37 @@
+//! TLS, towards clients and towards endpoints, without a socket.
+//!
+//! A [`Session`] opens and seals the records of one connection; who owns the socket moves the bytes. A listener has an
+//! [`Acceptor`], which all workers share: certificates by name, a [`Policy`], and [`Tickets`] for sessions that
+//! are resumed. An endpoint has a [`Connector`].
+//!
+//! rustls does the protocol, aws-lc the cryptography. Only `session` and its parts know rustls' interface for records,
+//! only `provider` names the cryptography.
+//!
+//! Invariants: nothing here does I/O, reads a clock but for the validity of certificates, or logs; whatever a peer sends
+//! ends in plaintext, an alert or a bound, and never in a panic; keys are never shown.
+#![forbid(unsafe_code)]
+
+mod policy;
+mod provider;
+
+mod certificate;
+mod flaw;
+
+mod acceptor;
+mod tickets;
+
+mod connector;
+
+mod failure;
+pub mod hello;
+mod session;
+
+pub use acceptor::Acceptor;
+pub use certificate::Certificate;
+pub use connector::{Connector, PeerPolicy, Trust};
+pub use failure::{Failure, Refused};
+pub use flaw::CertificateFlaw;
+pub use policy::{Policy, PolicyFlaw, UnknownName, Version};
+pub use provider::{Group, Suite};
+pub use session::{Facts, Opened, RECORD_MAX, RECORD_OVERHEAD, Sealed, Session};
+pub use tickets::Tickets;
