@@ -6,12 +6,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Everything that decided what a configuration says, the environment aside: the main file, the files that
-/// it includes, and the files that secrets stand in. It holds digests, no contents.
+/// it includes, and the files that secrets, certificates and keys stand in. It holds digests, no contents.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Inputs {
     /// The main file first.
     files: Vec<Input>,
-    /// Files that secrets stand in.
+    /// Files that secrets, certificates and keys stand in.
     secrets: Vec<Input>,
     /// Patterns of `include:`, with the directory they are relative to and what they matched.
     patterns: Vec<Pattern>,
@@ -33,7 +33,7 @@ struct Pattern {
 }
 
 impl Inputs {
-    /// Every file, each once: the main file, then the included ones, then those of secrets.
+    /// Every file, each once: the main file, then the included ones, then those of secrets, certificates and keys.
     pub fn paths(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = Vec::new();
         for input in self.files.iter().chain(&self.secrets) {
@@ -61,7 +61,7 @@ impl Inputs {
     }
 
     /// The tag of the configuration as it is written: of the main file's bytes and, where files are included, of
-    /// their names and bytes in order. Files of secrets do not count: they are not shown either.
+    /// their names and bytes in order. Files of secrets and certificates do not count: they are not shown either.
     pub fn etag(&self) -> String {
         let digest = match self.files.as_slice() {
             [only] => only.digest,
@@ -117,7 +117,7 @@ impl Inputs {
         });
     }
 
-    /// Adds a file that a secret stands in.
+    /// Adds a file that a secret, a certificate or a key stands in.
     pub(crate) fn add_secret(&mut self, path: &Path, bytes: &[u8], limit: usize) {
         if self.secrets.iter().all(|known| known.path != path) {
             self.secrets.push(Input { path: path.to_owned(), digest: digest(bytes), limit });

@@ -144,6 +144,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
             ListenerSpec {
                 address,
                 protocol: ProtocolSpec::Http,
+                tls: None,
                 limits: ListenerLimitsSpec::default(),
                 defer_accept: None,
             },

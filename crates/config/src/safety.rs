@@ -37,7 +37,17 @@ const REFERENCES: &[&str] = &[
 /// Ends of keys that say the same.
 const REFERENCE_ENDS: &[&str] = &["_file", "_env", "_command"];
 /// Keys that decide who is believed, wherever they stand.
-const TRUST: &[&str] = &["insecure", "verify", "skip_verify", "trusted", "trust"];
+const TRUST: &[&str] = &[
+    "insecure",
+    "verify",
+    "skip_verify",
+    "insecure_skip_verify",
+    "trusted",
+    "trust",
+    "client_auth",
+    "min_version",
+    "suites",
+];
 /// Maps whose keys are chosen by the user: their keys have no meaning of their own.
 const NAMED: &[&str] = &["services", "listeners", "chains", "headers", "query", "sni", "weights"];
 

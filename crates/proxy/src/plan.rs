@@ -14,6 +14,7 @@ use thalweg_core::limits;
 use thalweg_filter::Filter;
 use thalweg_http::HeadLimits;
 use thalweg_route::{RouteId, Table};
+use thalweg_tls::Acceptor;
 use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
 
 /// The position of a service in [`Plan::services`].
@@ -83,6 +84,17 @@ pub struct Listener {
     pub max_connections: Option<usize>,
     /// TCP connections are accepted when their first bytes are here, or after a second without any.
     pub defer_accept: bool,
+    /// `None`: clients speak in the clear.
+    pub tls: Option<Arc<ListenerTls>>,
+}
+
+/// How the clients of a listener are secured (`listeners.<name>.tls`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerTls {
+    /// Certificates and policy. It shows no keys.
+    pub acceptor: Arc<Acceptor>,
+    /// From the accept to the end of the handshake, 1 s to 5 min; default 10 s.
+    pub handshake_timeout: Duration,
 }
 
 /// Where a listener is bound.

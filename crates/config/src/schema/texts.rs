@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use thalweg_balance::BALANCERS;
 use thalweg_core::EventKind;
+use thalweg_tls::{Group, Suite};
 
 /// A schema that is written by hand, under a name of its own.
 macro_rules! written {
@@ -70,6 +71,10 @@ written! {
     KeyedBalancerName: words(BALANCERS.iter().filter(|entry| entry.needs.key).map(|entry| entry.name));
     /// An event; docs/reference/events.md says what they mean.
     EventName: words(EventKind::ALL.iter().map(|kind| kind.name()));
+    /// A cipher suite by its IANA name.
+    SuiteName: words(Suite::ALL.iter().copied());
+    /// A key exchange group of TLS.
+    GroupName: words(Group::ALL.iter().copied());
 }
 
 /// A text of this form.

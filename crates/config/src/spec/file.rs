@@ -1,6 +1,7 @@
 //! The top of a configuration file.
 
 use super::limits::RouteLimitsSpec;
+use super::listener_tls::ListenerTlsSpec;
 use super::route::RouteSpec;
 use super::secret::SecretSpec;
 use super::service::{RetrySpec, ServiceSpec, TimeoutsSpec};
@@ -178,6 +179,8 @@ pub struct ListenerSpec {
     /// What is spoken; default `http`.
     #[serde(default)]
     pub protocol: ProtocolSpec,
+    /// Certificates, and how they are used: clients speak TLS; default: clients speak in the clear.
+    pub tls: Option<ListenerTlsSpec>,
     /// Bounds of its own.
     #[serde(default)]
     pub limits: ListenerLimitsSpec,

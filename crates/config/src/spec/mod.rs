@@ -7,6 +7,7 @@
 mod cursor;
 mod file;
 mod limits;
+mod listener_tls;
 mod mistake;
 mod route;
 mod secret;
@@ -26,6 +27,7 @@ pub use file::{
     LogFormatSpec, MetricsSpec, ProtocolSpec, RequestsSpec, ShutdownSpec, StateSpec,
 };
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
+pub use listener_tls::{CertificateSpec, ListenerTlsSpec, TlsVersionSpec, UnknownNameSpec};
 pub use route::{FieldSpec, MatchSpec, RouteSpec};
 pub use secret::SecretSpec;
 pub use service::{

@@ -1,7 +1,8 @@
 //! `listeners:` where clients connect.
 
 use super::settings::CONNECTIONS_MAX;
-use super::{address, bounded, check_name};
+use super::secret::Secrets;
+use super::{address, bounded, check_name, tls};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{ListenerSpec, NamedSpec, Spanned};
@@ -13,10 +14,11 @@ const LISTENERS: usize = 4096;
 /// An address that is taken, and by what.
 pub(crate) type Taken = Vec<(ListenAddress, Span)>;
 
-/// Checks the listeners; `taken` gets their addresses.
+/// Checks the listeners and reads their certificates; `taken` gets their addresses.
 pub(crate) fn listeners(
     specs: &NamedSpec<ListenerSpec>,
     taken: &mut Taken,
+    secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Vec<Listener> {
     if let Some((name, _)) = specs.0.get(LISTENERS) {
@@ -27,6 +29,7 @@ pub(crate) fn listeners(
     let mut listeners = Vec::with_capacity(specs.0.len());
     for (name, spec) in &specs.0 {
         check_name(name, name.span, problems);
+        let tls = spec.tls.as_ref().and_then(|tls| tls::listener_tls(tls, secrets, problems));
         if let Some(address) = claim(&spec.address, taken, problems) {
             let most = spec.limits.max_connections.as_ref();
             let most = most.and_then(|n| bounded(n, 1, CONNECTIONS_MAX, problems));
@@ -36,6 +39,7 @@ pub(crate) fn listeners(
                 address,
                 max_connections,
                 defer_accept: spec.defer_accept.unwrap_or(true),
+                tls,
             });
         }
     }

@@ -16,6 +16,7 @@ mod settings;
 mod statuses;
 mod targets;
 mod test_cases;
+mod tls;
 mod webhooks;
 
 pub(crate) use chains::{Chains, FilterPlace};

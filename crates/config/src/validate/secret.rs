@@ -1,4 +1,5 @@
-//! Secrets: read from where the file says they are.
+//! Secrets: read from where the file says they are. Files of certificates and keys are read here too, so that there is
+//! one list of what a configuration was read from.
 
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::inputs::{Inputs, cause, read_bounded};
@@ -66,38 +67,44 @@ impl<'a> Secrets<'a> {
 
     /// The first line of a file, without its end.
     fn first_line(&self, path: &Spanned<String>, problems: &mut Problems) -> Option<Vec<u8>> {
-        let refuse = |cause: &str, problems: &mut Problems| {
-            let message = format!("cannot read the file of the secret: {cause}");
-            problems.push(SpecError::new(Class::Invalid, path.span, message));
-        };
-        let file = Path::new(&path.value);
-        let mut bytes = match read_bounded(file, FILE) {
-            Ok(bytes) if bytes.len() > FILE => {
-                refuse("it is larger than 64 KiB", problems);
-                return None;
-            }
-            Ok(bytes) => bytes,
-            Err(error) => {
-                refuse(&cause(&error), problems);
-                return None;
-            }
-        };
-        self.inputs.borrow_mut().add_secret(file, &bytes, FILE);
-        warn_of_readers(file, path.span, problems);
+        let mut bytes = self.file(path, (FILE, "the file of the secret"), problems)?;
+        warn_of_readers(path, "this secret", problems);
         if let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             bytes.truncate(end);
         }
         Some(bytes)
     }
+
+    /// A whole file of at most `limit` bytes, which becomes one of those that the configuration was read from. `what`
+    /// names it in messages.
+    pub(super) fn file(
+        &self,
+        path: &Spanned<String>,
+        (limit, what): (usize, &str),
+        problems: &mut Problems,
+    ) -> Option<Vec<u8>> {
+        let file = Path::new(&path.value);
+        let cause = match read_bounded(file, limit) {
+            Ok(bytes) if bytes.len() > limit => format!("it is larger than {} KiB", limit / 1024),
+            Ok(bytes) => {
+                self.inputs.borrow_mut().add_secret(file, &bytes, limit);
+                return Some(bytes);
+            }
+            Err(error) => cause(&error),
+        };
+        let message = format!("cannot read {what}: {cause}");
+        problems.push(SpecError::new(Class::Invalid, path.span, message));
+        None
+    }
 }
 
 /// A secret that every user of the machine can read is none.
-fn warn_of_readers(file: &Path, span: Span, problems: &mut Problems) {
-    let mode = std::fs::metadata(file).map_or(0, |metadata| metadata.permissions().mode());
+pub(super) fn warn_of_readers(path: &Spanned<String>, what: &str, problems: &mut Problems) {
+    let mode = std::fs::metadata(&path.value).map_or(0, |metadata| metadata.permissions().mode());
     if mode & WORLD_READABLE != 0 {
-        let message = "every user of this machine can read the file of this secret";
+        let message = format!("every user of this machine can read the file of {what}");
         let help = "`chmod o-r` takes that right away; the proxy's own user or group must keep it";
-        problems.push(SpecError::new(Class::Warning, span, message).help(help));
+        problems.push(SpecError::new(Class::Warning, path.span, message).help(help));
     }
 }
 

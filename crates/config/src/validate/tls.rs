@@ -1,0 +1,231 @@
+//! `listeners.<name>.tls:` certificates are read here, and what is wrong with one is told at the line that names its file.
+
+use super::secret::{Secrets, warn_of_readers};
+use super::{duration, listeners::Taken};
+use crate::diagnose::{Class, Problems, SpecError, suggest};
+use crate::spec::{CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, TlsVersionSpec, UnknownNameSpec};
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_proxy::plan::ListenerTls;
+use thalweg_route::HostPattern;
+use thalweg_tls::{Acceptor, Certificate, Group, Policy, Suite, UnknownName, Version};
+
+/// Most certificates of a listener, and most names of one: all of them are read at every reload.
+const CERTIFICATES: usize = 10_000;
+/// Most names of one certificate.
+const NAMES: usize = 1000;
+/// Largest file of a chain, in bytes.
+const CHAIN: usize = 1024 * 1024;
+/// Largest file of a key, in bytes.
+const KEY: usize = 64 * 1024;
+/// From the accept to the end of the handshake, where nothing is written.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Checks the TLS of a listener and reads its certificates. `None` when something keeps it from being used.
+pub(super) fn listener_tls(
+    spec: &ListenerTlsSpec,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Option<Arc<ListenerTls>> {
+    let certificates = certificates(&spec.certificates, secrets, problems);
+    let policy = policy(spec, problems);
+    let (least, most) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
+    let handshake_timeout = duration(spec.handshake_timeout.as_ref(), least, most, problems);
+    let acceptor = match Acceptor::new(certificates?, policy?, None) {
+        Ok(acceptor) => Arc::new(acceptor),
+        Err(flaw) => {
+            let message = format!("TLS cannot be set up like this: {flaw}");
+            problems.push(SpecError::new(Class::Invalid, spec.certificates.span, message));
+            return None;
+        }
+    };
+    Some(Arc::new(ListenerTls { acceptor, handshake_timeout: handshake_timeout.unwrap_or(HANDSHAKE) }))
+}
+
+/// The certificates with the names that are written beside them. `None` when one of them cannot be used.
+fn certificates(
+    list: &Spanned<ListSpec<CertificateSpec>>,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Option<Vec<(Arc<Certificate>, Vec<String>)>> {
+    if list.value.written == 0 {
+        let error = SpecError::new(Class::Invalid, list.span, "an empty list: TLS needs a certificate")
+            .help("write for example `certificates: [ { cert: site.pem, key: site.key } ]`");
+        problems.push(error);
+    }
+    if let Some(extra) = list.value.items.get(CERTIFICATES) {
+        let message = format!("a listener has at most {CERTIFICATES} certificates");
+        problems.push(SpecError::new(Class::Invalid, extra.span, message));
+        return None;
+    }
+    let read = list.value.items.iter().map(|spec| {
+        let certificate = certificate(&spec.value, secrets, problems);
+        let names = spec.value.names.as_ref().map_or(Some(Vec::new()), |names| self::names(names, problems));
+        Some((Arc::new(certificate?), names?))
+    });
+    // Each of them is looked at, also behind one that is wrong.
+    let read: Vec<_> = read.collect();
+    let whole = list.value.written == read.len() && !read.is_empty();
+    read.into_iter().collect::<Option<Vec<_>>>().filter(|_| whole)
+}
+
+/// Reads a chain and its key.
+fn certificate(
+    spec: &CertificateSpec,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Option<Certificate> {
+    let chain = secrets.file(&spec.cert, (CHAIN, "the file of the certificate"), problems);
+    let key = secrets.file(&spec.key, (KEY, "the file of the key"), problems);
+    if key.is_some() {
+        warn_of_readers(&spec.key, "this key", problems);
+    }
+    let flaw = match Certificate::read(&chain?, &key?) {
+        Ok(certificate) => return Some(certificate),
+        Err(flaw) => flaw,
+    };
+    let error = match flaw.is_of_key() {
+        true => SpecError::new(Class::Invalid, spec.key.span, format!("this key cannot be used: {flaw}"))
+            .related(spec.cert.span, "for this certificate"),
+        false => {
+            SpecError::new(Class::Invalid, spec.cert.span, format!("this certificate cannot be used: {flaw}"))
+        }
+    };
+    problems.push(error.maybe_help(help(&flaw)));
+    None
+}
+
+/// The hosts that a certificate is to answer for, in normal form.
+fn names(list: &Spanned<ListSpec<String>>, problems: &mut Problems) -> Option<Vec<String>> {
+    if list.value.written == 0 {
+        let error = SpecError::new(Class::Invalid, list.span, "an empty list names no host")
+            .help("remove `names`: those of the certificate hold then");
+        problems.push(error);
+    }
+    if let Some(extra) = list.value.items.get(NAMES) {
+        let message = format!("a certificate has at most {NAMES} names here");
+        problems.push(SpecError::new(Class::Invalid, extra.span, message));
+        return None;
+    }
+    let mut names = Vec::with_capacity(list.value.items.len());
+    for written in &list.value.items {
+        match name(written) {
+            Ok(name) if names.contains(&name) => {
+                let error = SpecError::new(Class::Invalid, written.span, "this host is listed twice");
+                problems.push(error.help("remove one of the two"));
+            }
+            Ok(name) => names.push(name),
+            Err(message) => problems.push(SpecError::value(written.span, "host", message)),
+        }
+    }
+    (names.len() == list.value.written).then_some(names)
+}
+
+/// A host as a client may name it: RFC 6066 §3 has names only, no addresses.
+fn name(text: &str) -> Result<String, String> {
+    match HostPattern::parse(text)? {
+        HostPattern::Any => {
+            Err("`*` is not a host; clients that name an unknown one get the first certificate".into())
+        }
+        HostPattern::Exact(name) if name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok() => {
+            Err(format!("`{text}` is an address; clients name only hosts"))
+        }
+        pattern => Ok(pattern.to_string()),
+    }
+}
+
+/// Versions, suites and groups. `None` when they do not go together.
+fn policy(spec: &ListenerTlsSpec, problems: &mut Problems) -> Option<Policy> {
+    let built_in = Policy::default();
+    let version = |written: &Option<Spanned<TlsVersionSpec>>, otherwise| match written.map(|v| v.value) {
+        Some(TlsVersionSpec::Tls12) => Version::Tls12,
+        Some(TlsVersionSpec::Tls13) => Version::Tls13,
+        None => otherwise,
+    };
+    let (min_version, max_version) =
+        (version(&spec.min_version, built_in.min_version), version(&spec.max_version, built_in.max_version));
+    let suites = chosen(&spec.suites, ("cipher suite", Suite::ALL, Suite::named), problems);
+    let groups = chosen(&spec.groups, ("group", Group::ALL, Group::named), problems);
+    if min_version > max_version {
+        let (min, max) = (spec.min_version.map(|v| v.span), spec.max_version.map(|v| v.span));
+        let span = max.or(min).unwrap_or(spec.certificates.span);
+        let mut error =
+            SpecError::new(Class::Invalid, span, "`max_version` must not be older than `min_version`");
+        error.related.extend(min.filter(|min| *min != span).map(|min| (min, "this is newer".to_owned())));
+        problems.push(error);
+        return None;
+    }
+    let policy = Policy {
+        min_version,
+        max_version,
+        suites: suites?,
+        groups: groups?,
+        unknown_name: match spec.unknown_name {
+            Some(UnknownNameSpec::Refuse) => UnknownName::Refuse,
+            Some(UnknownNameSpec::Default) | None => UnknownName::Default,
+        },
+        ..built_in
+    };
+    speaks_every_version(&policy, spec, problems).then_some(policy)
+}
+
+/// A list of words with a meaning. Empty where nothing is written, `None` when something is wrong.
+fn chosen<T: PartialEq>(
+    list: &Option<Spanned<ListSpec<String>>>,
+    (what, known, named): (&'static str, &[&str], fn(&str) -> Option<T>),
+    problems: &mut Problems,
+) -> Option<Vec<T>> {
+    let Some(list) = list else { return Some(Vec::new()) };
+    if list.value.written == 0 {
+        let error = SpecError::new(Class::Invalid, list.span, format!("an empty list leaves no {what}"))
+            .help("remove the key for the list that is built in");
+        problems.push(error);
+        return None;
+    }
+    let mut chosen = Vec::with_capacity(list.value.items.len());
+    for name in &list.value.items {
+        match named(name) {
+            Some(word) if chosen.contains(&word) => {
+                let error = SpecError::new(Class::Invalid, name.span, format!("this {what} is listed twice"));
+                problems.push(error.help("remove one of the two"));
+            }
+            Some(word) => chosen.push(word),
+            None => {
+                let error = SpecError::value(name.span, what, format!("unknown {what} `{}`", name.value))
+                    .class(Class::Unknown)
+                    .maybe_help(suggest(name, &format!("{what}s"), known));
+                problems.push(error);
+            }
+        }
+    }
+    (chosen.len() == list.value.written).then_some(chosen)
+}
+
+/// Whether each version between the oldest and the newest has a suite and a group.
+fn speaks_every_version(policy: &Policy, spec: &ListenerTlsSpec, problems: &mut Problems) -> bool {
+    let mut speaks = true;
+    let mut lacks = |what: &str, version: Version, list: &Option<Spanned<ListSpec<String>>>| {
+        let (number, key) = match version {
+            Version::Tls12 => ("1.2", "min_version: \"1.3\""),
+            Version::Tls13 => ("1.3", "max_version: \"1.2\""),
+        };
+        let span = list.as_ref().map_or(spec.certificates.span, |list| list.span);
+        let message = format!("no {what} of this list is one of TLS {number}, which is spoken too");
+        let error = SpecError::new(Class::Invalid, span, message);
+        problems.push(error.help(format!("add one, or write `{key}`")));
+        speaks = false;
+    };
+    for version in [Version::Tls12, Version::Tls13] {
+        if version < policy.min_version || version > policy.max_version {
+            continue;
+        }
+        let (suites, groups) = (&policy.suites, &policy.groups);
+        if !suites.is_empty() && !suites.iter().any(|suite| suite.version() == version) {
+            lacks("cipher suite", version, &spec.suites);
+        }
+        if !groups.is_empty() && !groups.iter().any(|group| group.is_of(version)) {
+            lacks("group", version, &spec.groups);
+        }
+    }
+    speaks
+}
