@@ -32,6 +32,7 @@ impl Simulated {
     fn new(random: &mut fastrand::Rng, incoming: Vec<u8>, breaks_at: usize) -> Self {
         let reluctance = random.u32(..10);
         let splices = random.u32(..8) > 0;
+        let layered = !splices && random.bool();
         let random = RefCell::new(random.fork());
         Self {
             random,
@@ -41,7 +42,7 @@ impl Simulated {
             breaks_at,
             reluctance,
             splices,
-            layered: !splices && random.borrow_mut().bool(),
+            layered,
             filled: Cell::new(0),
             open: Cell::new(false),
         }
