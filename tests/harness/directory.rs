@@ -1,8 +1,6 @@
 //! A temporary directory of one test, removed when the test is over.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,14 +27,6 @@ impl Directory {
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, text).unwrap();
-        path
-    }
-
-    /// Writes a file that only its owner may read and returns its path.
-    pub fn write_secret(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-        file.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
         path
     }
 }

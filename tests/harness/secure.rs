@@ -1,7 +1,10 @@
 //! TLS for tests: a certificate of the test's own, and clients and servers that are not ours (rustls' buffered side).
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -38,18 +41,31 @@ impl Identity {
 
     /// Writes it as `NAME.pem` and `NAME.key`, and gives what a configuration says of it.
     pub fn write(&self, directory: &Directory, name: &str) -> String {
-        let chain = directory.write(&format!("{name}.pem"), &self.chain);
-        let key = directory.write_secret(&format!("{name}.key"), &self.key);
+        self.write_into(directory.path(), name)
+    }
+
+    /// As [`Self::write`], into the directory of a running proxy.
+    pub fn write_into(&self, directory: &Path, name: &str) -> String {
+        let (chain, key) = (directory.join(format!("{name}.pem")), directory.join(format!("{name}.key")));
+        fs::write(&chain, &self.chain).unwrap();
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&key);
+        file.unwrap().write_all(self.key.as_bytes()).unwrap();
         format!("{{ cert: \"{}\", key: \"{}\" }}", chain.display(), key.display())
     }
 
     /// What a client needs that trusts nobody but this one.
     pub fn client(&self) -> ClientConfig {
+        self.client_of(rustls::DEFAULT_VERSIONS)
+    }
+
+    /// The same for a client that speaks only these versions.
+    pub fn client_of(&self, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth()
