@@ -1,14 +1,28 @@
-//! How connections to a server are secured.
+//! How connections to servers are secured.
+//!
+//! [`PeerTerms`] are a service's: whom it trusts and what it shows. A [`Connector`] is an endpoint's: the name that is
+//! verified, and the tickets that this server gave.
 
 use std::sync::Arc;
 
+use rustls::ClientConfig;
+use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::version::{TLS12, TLS13};
+
 use crate::certificate::Certificate;
 use crate::policy::{PolicyFlaw, Version};
+use crate::provider::provider;
+use crate::{name, roots, trust};
+
+/// Sessions that are kept for an endpoint. A ticket of TLS 1.3 is good for one connection.
+const SESSIONS: usize = 32;
 
 /// Whose signature makes a server's certificate good.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Trust {
-    /// Who the system trusts.
+    /// Whom the system trusts.
     #[default]
     System,
     /// These alone: certificates in PEM.
@@ -48,13 +62,87 @@ impl Default for PeerPolicy {
     }
 }
 
+/// A service's policy with what it names: roots read, certificate at hand. Equal when the policies are.
+#[derive(Debug)]
+pub struct PeerTerms {
+    policy: PeerPolicy,
+    config: ClientConfig,
+}
+
+impl PeerTerms {
+    /// Reads the roots: the system's once in the life of the process.
+    pub fn new(policy: PeerPolicy) -> Result<Self, PolicyFlaw> {
+        if let Some(name) = &policy.server_name {
+            server_name(name)?;
+        }
+        let provider = provider(&[], &[]);
+        let verifier = match &policy.trust {
+            Trust::System => trust::verifier(roots::system()?, &provider)?,
+            Trust::Only(pem) => trust::verifier(roots::of_pem(pem)?, &provider)?,
+            Trust::InsecureSkipVerify => trust::anybody(&provider),
+        };
+        let versions = match policy.min_version {
+            Version::Tls12 => &[&TLS13, &TLS12][..],
+            Version::Tls13 => &[&TLS13],
+        };
+        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
+        let builder = builder.map_err(|why| PolicyFlaw::Other(why.to_string()))?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let mut config = match &policy.certificate {
+            Some(certificate) => {
+                let shown = SingleCertAndKey::from(Arc::clone(certificate.key()));
+                builder.with_client_cert_resolver(Arc::new(shown))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols.clone_from(&policy.alpn);
+        config.resumption = Resumption::disabled();
+        Ok(Self { policy, config })
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &PeerPolicy {
+        &self.policy
+    }
+}
+
+impl PartialEq for PeerTerms {
+    fn eq(&self, other: &Self) -> bool {
+        self.policy == other.policy
+    }
+}
+
+impl Eq for PeerTerms {}
+
 /// How connections to one server are secured. One per endpoint: it keeps that server's tickets.
 #[derive(Debug)]
-pub struct Connector {}
+pub struct Connector {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
 
 impl Connector {
     /// For the endpoint of that host: a name, or an address without brackets.
-    pub fn new(_policy: &PeerPolicy, _host: &str) -> Result<Self, PolicyFlaw> {
-        Ok(Self {})
+    pub fn new(terms: &PeerTerms, host: &str) -> Result<Self, PolicyFlaw> {
+        let name = server_name(terms.policy.server_name.as_deref().unwrap_or(host))?;
+        let mut config = terms.config.clone();
+        if terms.policy.resumption {
+            config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        }
+        Ok(Self { config: Arc::new(config), name })
     }
+
+    /// The server's name, or its address.
+    pub(crate) fn name(&self) -> String {
+        self.name.to_str().into_owned()
+    }
+
+    pub(crate) fn connection(&self) -> Result<UnbufferedClientConnection, rustls::Error> {
+        UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())
+    }
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>, PolicyFlaw> {
+    let host = name::filed(host).unwrap_or_else(|| host.to_owned());
+    ServerName::try_from(host).map_err(|why| PolicyFlaw::Other(why.to_string()))
 }

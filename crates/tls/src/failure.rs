@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+use crate::records::Side;
+
 macro_rules! refused {
     ($( $variant:ident $name:literal $summary:literal; )*) => {
         /// Why there is no connection, or no longer one. The words are values of metrics, logs and events.
@@ -47,6 +51,19 @@ refused! {
     Limit "limit" "a bound on what a peer may make us keep was reached";
 }
 
+impl Refused {
+    /// The fatal alert for a client whose hello is not taken, as a record of its own (RFC 8446 §6).
+    pub fn alert(self) -> [u8; 7] {
+        let alert = match self {
+            Self::UnknownName => AlertDescription::UnrecognisedName,
+            Self::NoTls | Self::PlainHttp => AlertDescription::UnexpectedMessage,
+            Self::Time | Self::Limit => AlertDescription::InternalError,
+            _ => AlertDescription::DecodeError,
+        };
+        [21, 3, 3, 0, 2, 2, alert.into()]
+    }
+}
+
 /// A connection's failure. Once there is one, the connection is over.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
@@ -60,10 +77,63 @@ impl Failure {
         Self { kind, why: why.map(String::into_boxed_str) }
     }
 
+    /// What rustls says on the server's side.
+    pub(crate) fn of_server(why: Error) -> Self {
+        let kind = match &why {
+            Error::InvalidCertificate(CertificateError::Revoked) => Refused::ClientCertificateRevoked,
+            Error::InvalidCertificate(why) if is_of_time(why) => Refused::ClientCertificateExpired,
+            Error::InvalidCertificate(_) => Refused::ClientCertificateInvalid,
+            Error::NoCertificatesPresented => Refused::ClientCertificateMissing,
+            why => common(why),
+        };
+        Self::new(kind, Some(why.to_string()))
+    }
+
+    /// What rustls says on the client's side.
+    pub(crate) fn of_client(why: Error) -> Self {
+        let kind = match &why {
+            Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Refused::ServerCertificate,
+            why => common(why),
+        };
+        Self::new(kind, Some(why.to_string()))
+    }
+
+    /// What rustls says on that side.
+    pub(crate) fn of<D: Side>(why: Error) -> Self {
+        if D::IS_SERVER { Self::of_server(why) } else { Self::of_client(why) }
+    }
+
     /// Its word.
     pub fn kind(&self) -> Refused {
         self.kind
     }
+}
+
+/// What means the same on both sides.
+fn common(why: &Error) -> Refused {
+    use PeerIncompatible as Peer;
+    match why {
+        Error::AlertReceived(_) => Refused::Alert,
+        Error::NoApplicationProtocol => Refused::Alpn,
+        Error::PeerIncompatible(
+            Peer::ServerDoesNotSupportTls12Or13
+            | Peer::ServerTlsVersionIsDisabledByOurConfig
+            | Peer::SupportedVersionsExtensionRequired
+            | Peer::Tls12NotOffered
+            | Peer::Tls12NotOfferedOrEnabled,
+        ) => Refused::Version,
+        Error::PeerIncompatible(Peer::NoSignatureSchemesInCommon) => Refused::NoCertificate,
+        Error::PeerIncompatible(_) => Refused::Suite,
+        _ => Refused::Protocol,
+    }
+}
+
+fn is_of_time(why: &CertificateError) -> bool {
+    use CertificateError as Bad;
+    matches!(
+        why,
+        Bad::Expired | Bad::ExpiredContext { .. } | Bad::NotValidYet | Bad::NotValidYetContext { .. }
+    )
 }
 
 impl From<Refused> for Failure {

@@ -1,6 +1,27 @@
-//! Reads the beginning of a ClientHello, without I/O.
+//! Reads the beginning of a ClientHello (RFC 8446 §4.1.2), without I/O: the name that the client asks for (RFC 6066 §3)
+//! and the protocols that it offers (RFC 7301).
+//!
+//! Called with the first bytes of a connection, before anything is kept for it. Whole hellos are given to rustls
+//! afterwards, which reads all of them; this reads names in the same way, so that both know the same client. A hello may
+//! come in many records: only their headers are looked at until all of it is there.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use rustls::pki_types::ServerName;
+use thalweg_core::limits::{TLS_HELLO, TLS_HELLO_RECORDS};
 
 use crate::failure::Refused;
+
+/// The content type of handshake records.
+const HANDSHAKE: u8 = 22;
+const RECORD_HEADER: usize = 5;
+/// Most plaintext of a record.
+const RECORD: usize = 16 * 1024;
+const CLIENT_HELLO: u8 = 1;
+const HANDSHAKE_HEADER: usize = 4;
+const SERVER_NAME: u16 = 0;
+const ALPN: u16 = 16;
 
 /// What was read.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -16,13 +37,195 @@ pub enum Read {
 /// What a client says first, as far as the choice of certificates and protocols needs it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Hello {
-    /// The name that it asks for (SNI), in lower case.
+    /// The name that it asks for (SNI), in lower case, without the dot of the root. An address counts as none.
     pub name: Option<String>,
-    /// The application protocols that it offers.
+    /// The application protocols that it offers, the preferred first.
     pub alpn: Vec<Vec<u8>>,
 }
 
-/// Reads what was received so far.
-pub fn read(_bytes: &[u8]) -> Read {
-    Read::Incomplete
+/// Reads what was received so far. Takes as long as there are records, until all of it is there.
+pub fn read(bytes: &[u8]) -> Read {
+    match gather(bytes) {
+        Ok(Some(message)) => match parse(&message) {
+            Some(hello) => Read::Hello(hello),
+            None => Read::Refused(Refused::HelloMalformed),
+        },
+        Ok(None) => Read::Incomplete,
+        Err(refused) => Read::Refused(refused),
+    }
+}
+
+/// The body of the handshake message, out of its records; `None`: more must come.
+fn gather(bytes: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Refused> {
+    // The bytes of the message so far, and the first of them, which tell its kind and length.
+    let (mut count, mut header) = (0, [0; HANDSHAKE_HEADER]);
+    let mut at = 0;
+    for _ in 0..TLS_HELLO_RECORDS {
+        let Some(place) = record(bytes, at)? else { return wait(bytes) };
+        let payload = &bytes[place.start.min(bytes.len())..place.end.min(bytes.len())];
+        for (to, from) in header.iter_mut().skip(count).zip(payload) {
+            *to = *from;
+        }
+        count += payload.len();
+        if count > 0 && header[0] != CLIENT_HELLO {
+            return Err(Refused::HelloMalformed);
+        }
+        let length = u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
+        if length > TLS_HELLO {
+            return Err(Refused::HelloTooLarge);
+        }
+        if place.end > bytes.len() {
+            return wait(bytes);
+        }
+        if count >= HANDSHAKE_HEADER + length && count >= HANDSHAKE_HEADER {
+            return collect(bytes, HANDSHAKE_HEADER + length).map(Some);
+        }
+        at = place.end;
+    }
+    Err(Refused::HelloTooLarge)
+}
+
+/// The first `length` bytes of what the records hold, without the message's header. Most hellos are one record: nothing
+/// is copied then.
+fn collect(bytes: &[u8], length: usize) -> Result<Cow<'_, [u8]>, Refused> {
+    let mut gathered: Cow<'_, [u8]> = Cow::Borrowed(&[]);
+    let mut at = 0;
+    while gathered.len() < length {
+        let place = record(bytes, at)?.ok_or(Refused::HelloMalformed)?;
+        at = place.end;
+        let payload = bytes.get(place).ok_or(Refused::HelloMalformed)?;
+        match gathered.is_empty() {
+            true => gathered = Cow::Borrowed(payload),
+            false => gathered.to_mut().extend_from_slice(payload),
+        }
+    }
+    match gathered {
+        Cow::Borrowed(message) => Ok(Cow::Borrowed(&message[HANDSHAKE_HEADER..length])),
+        Cow::Owned(message) => Ok(Cow::Owned(message[HANDSHAKE_HEADER..length].to_vec())),
+    }
+}
+
+fn wait<'a>(bytes: &[u8]) -> Result<Option<Cow<'a, [u8]>>, Refused> {
+    match bytes.len() > TLS_HELLO {
+        true => Err(Refused::HelloTooLarge),
+        false => Ok(None),
+    }
+}
+
+/// Where the payload of the record at `at` stands, or will; `None`: its header is not all there.
+fn record(bytes: &[u8], at: usize) -> Result<Option<Range<usize>>, Refused> {
+    let header = bytes.get(at..).unwrap_or_default();
+    let no_tls = if at == 0 { Refused::NoTls } else { Refused::HelloMalformed };
+    match header.first() {
+        Some(b'A'..=b'Z') if at == 0 => return Err(Refused::PlainHttp),
+        Some(kind) if *kind != HANDSHAKE => return Err(no_tls),
+        _ => {}
+    }
+    if header.get(1).is_some_and(|major| *major != 3) {
+        return Err(no_tls);
+    }
+    let Some(header) = header.get(..RECORD_HEADER) else { return Ok(None) };
+    let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    if length == 0 || length > RECORD {
+        return Err(Refused::HelloMalformed);
+    }
+    Ok(Some(at + RECORD_HEADER..at + RECORD_HEADER + length))
+}
+
+/// Reads the message's body; `None`: it is malformed.
+fn parse(body: &[u8]) -> Option<Hello> {
+    let mut hello = Hello::default();
+    let mut rest = Bytes(body);
+    // Version and random.
+    rest.take(2 + 32)?;
+    let session = rest.short()?;
+    let suites = rest.long()?;
+    let compressions = rest.short()?;
+    if session.0.len() > 32 || suites.0.is_empty() || suites.0.len() % 2 != 0 || compressions.0.is_empty() {
+        return None;
+    }
+    if rest.0.is_empty() {
+        return Some(hello);
+    }
+    let mut extensions = rest.long()?;
+    if !rest.0.is_empty() {
+        return None;
+    }
+    let (mut named, mut offered) = (false, false);
+    while !extensions.0.is_empty() {
+        let kind = extensions.number()?;
+        let data = extensions.long()?;
+        match kind {
+            SERVER_NAME if !std::mem::replace(&mut named, true) => hello.name = server_name(data)?,
+            ALPN if !std::mem::replace(&mut offered, true) => hello.alpn = protocols(data)?,
+            // What stands twice is malformed: two readers would know two clients.
+            SERVER_NAME | ALPN => return None,
+            _ => {}
+        }
+    }
+    Some(hello)
+}
+
+/// The host name of the list, which has one at most. Where a name of another kind stands the rest cannot be read
+/// (RFC 6066 §3 defines no other).
+fn server_name(mut data: Bytes<'_>) -> Option<Option<String>> {
+    let mut list = data.long()?;
+    if !data.0.is_empty() || list.0.is_empty() {
+        return None;
+    }
+    let mut found = None;
+    while let [0, ..] = list.0 {
+        list.take(1)?;
+        if found.replace(list.long()?.0).is_some() {
+            return None;
+        }
+    }
+    let name = std::str::from_utf8(found?).ok()?;
+    match ServerName::try_from(name).ok()? {
+        ServerName::DnsName(_) => Some(Some(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase())),
+        _ => Some(None),
+    }
+}
+
+fn protocols(mut data: Bytes<'_>) -> Option<Vec<Vec<u8>>> {
+    let mut list = data.long()?;
+    if !data.0.is_empty() || list.0.is_empty() {
+        return None;
+    }
+    let mut protocols = Vec::new();
+    while !list.0.is_empty() {
+        let protocol = list.short()?.0;
+        if protocol.is_empty() {
+            return None;
+        }
+        protocols.push(protocol.to_vec());
+    }
+    Some(protocols)
+}
+
+/// Bytes that are read from the front.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u16> {
+        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    /// What has its length in one byte before it.
+    fn short(&mut self) -> Option<Bytes<'a>> {
+        let length = usize::from(self.take(1)?[0]);
+        self.take(length).map(Bytes)
+    }
+
+    /// What has its length in two bytes before it.
+    fn long(&mut self) -> Option<Bytes<'a>> {
+        let length = usize::from(self.number()?);
+        self.take(length).map(Bytes)
+    }
 }

@@ -4,7 +4,7 @@
 //! [`Acceptor`], which all workers share: certificates by name, a [`Policy`], and [`Tickets`] for sessions that
 //! are resumed. An endpoint has a [`Connector`].
 //!
-//! rustls does the protocol, aws-lc the cryptography. Only `session` and its parts know rustls' interface for records,
+//! rustls does the protocol, aws-lc the cryptography. Only `records` and `seal` know rustls' interface for records,
 //! only `provider` names the cryptography.
 //!
 //! Invariants: nothing here does I/O, reads a clock but for the validity of certificates, or logs; whatever a peer sends
@@ -16,19 +16,27 @@ mod provider;
 
 mod certificate;
 mod flaw;
+mod name;
+mod pem;
 
 mod acceptor;
+mod store;
 mod tickets;
 
 mod connector;
+mod roots;
+mod trust;
 
 mod failure;
 pub mod hello;
+mod records;
+mod seal;
 mod session;
+mod unsaid;
 
 pub use acceptor::Acceptor;
 pub use certificate::Certificate;
-pub use connector::{Connector, PeerPolicy, Trust};
+pub use connector::{Connector, PeerPolicy, PeerTerms, Trust};
 pub use failure::{Failure, Refused};
 pub use flaw::CertificateFlaw;
 pub use policy::{Policy, PolicyFlaw, UnknownName, Version};

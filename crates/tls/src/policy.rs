@@ -84,9 +84,11 @@ pub enum PolicyFlaw {
     Versions,
     /// None of the suites is of a version that is spoken.
     NoSuite(Version),
+    /// None of the groups can be used with a version that is spoken: hybrid ones are for 1.3.
+    NoGroup(Version),
     /// No certificate at all.
     NoCertificate,
-    /// A name that is none: neither a host name, nor one with `*.` before it, nor an address.
+    /// A name that is neither a host name nor one with `*.` before it.
     BadName(String),
     /// The machine has no root certificates, or the ones given cannot be used.
     Roots(String),
@@ -99,8 +101,11 @@ impl fmt::Display for PolicyFlaw {
         match self {
             Self::Versions => f.write_str("the lowest TLS version is above the highest"),
             Self::NoSuite(version) => write!(f, "none of the suites is of TLS {version}, which is spoken"),
+            Self::NoGroup(version) => {
+                write!(f, "none of the groups can be used with TLS {version}, which is spoken")
+            }
             Self::NoCertificate => f.write_str("no certificate is given"),
-            Self::BadName(name) => write!(f, "`{name}` is not a name that a certificate can have"),
+            Self::BadName(name) => write!(f, "`{name}` is neither a host name nor one with `*.` before it"),
             Self::Roots(why) | Self::Other(why) => f.write_str(why),
         }
     }

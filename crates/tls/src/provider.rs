@@ -5,9 +5,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rustls::SupportedCipherSuite;
 use rustls::crypto::aws_lc_rs::{DEFAULT_CIPHER_SUITES, cipher_suite, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
+use rustls::{NamedGroup, ProtocolVersion, SupportedCipherSuite};
 
 use crate::policy::Version;
 
@@ -58,12 +58,12 @@ impl Suite {
     }
 
     /// Its name in the registry of IANA.
-    pub fn name(&self) -> &'static str {
+    pub fn name(self) -> &'static str {
         Self::ALL[self.0]
     }
 
     /// The version that it belongs to.
-    pub fn version(&self) -> Version {
+    pub fn version(self) -> Version {
         match self.suite() {
             SupportedCipherSuite::Tls13(_) => Version::Tls13,
             SupportedCipherSuite::Tls12(_) => Version::Tls12,
@@ -92,8 +92,23 @@ impl Group {
     }
 
     /// Its name in the registry of IANA, as OpenSSL writes it too.
-    pub fn name(&self) -> &'static str {
+    pub fn name(self) -> &'static str {
         Self::ALL[self.0]
+    }
+
+    /// Whether it can be used with that version.
+    pub(crate) fn is_of(self, version: Version) -> bool {
+        let version = match version {
+            Version::Tls12 => ProtocolVersion::TLSv1_2,
+            Version::Tls13 => ProtocolVersion::TLSv1_3,
+        };
+        self.group().usable_for_version(version)
+    }
+
+    /// The name of what was negotiated.
+    pub(crate) fn name_of(group: NamedGroup) -> &'static str {
+        let known = (0..Self::ALL.len()).map(Self).find(|known| known.group().name() == group);
+        known.map_or("", |known| known.name())
     }
 
     fn group(self) -> &'static dyn SupportedKxGroup {

@@ -1,0 +1,52 @@
+//! PEM (RFC 7468): chains and keys as DER. Other blocks, and text around blocks, are passed over, so that chain and key
+//! may stand in one file.
+
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+};
+use thalweg_core::limits::{TLS_CHAIN, TLS_PEM};
+
+use crate::flaw::CertificateFlaw;
+
+/// What marks an encrypted key: PKCS #8 (RFC 7468 §11), and the older way (RFC 1421 §4.6.1.1).
+const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
+
+/// All certificates, in the order of the file.
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFlaw> {
+    if pem.len() > TLS_PEM {
+        return Err(CertificateFlaw::TooLarge { key: false });
+    }
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).take(TLS_CHAIN + 1).collect();
+    let found = found.map_err(|why| CertificateFlaw::BadPem { key: false, why: why.to_string() })?;
+    match found.len() {
+        0 => Err(CertificateFlaw::NoCertificate),
+        count if count > TLS_CHAIN => Err(CertificateFlaw::TooLarge { key: false }),
+        _ => Ok(found),
+    }
+}
+
+/// The only private key.
+pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFlaw> {
+    if pem.len() > TLS_PEM {
+        return Err(CertificateFlaw::TooLarge { key: true });
+    }
+    let is_encrypted = |line: &[u8]| ENCRYPTED.iter().any(|mark| line.starts_with(mark));
+    if pem.split(|byte| matches!(byte, b'\n' | b'\r')).any(is_encrypted) {
+        return Err(CertificateFlaw::EncryptedKey);
+    }
+    let mut found = None;
+    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
+        let section = section.map_err(|why| CertificateFlaw::BadPem { key: true, why: why.to_string() })?;
+        let key: PrivateKeyDer<'static> = match section {
+            (SectionKind::PrivateKey, der) => PrivatePkcs8KeyDer::from(der).into(),
+            (SectionKind::RsaPrivateKey, der) => PrivatePkcs1KeyDer::from(der).into(),
+            (SectionKind::EcPrivateKey, der) => PrivateSec1KeyDer::from(der).into(),
+            _ => continue,
+        };
+        if found.replace(key).is_some() {
+            return Err(CertificateFlaw::SeveralKeys);
+        }
+    }
+    found.ok_or(CertificateFlaw::NoKey)
+}

@@ -1,0 +1,41 @@
+//! Root certificates: the system's, and those of a file.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::policy::PolicyFlaw;
+
+/// Whom the system trusts. Read once, at the first call that succeeds: some 150 certificates, 5 to 25 ms.
+pub(crate) fn system() -> Result<Arc<RootCertStore>, PolicyFlaw> {
+    static ROOTS: Mutex<Option<Arc<RootCertStore>>> = Mutex::new(None);
+    let mut known = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(roots) = &*known {
+        return Ok(Arc::clone(roots));
+    }
+    let mut roots = RootCertStore::empty();
+    // Some of a system's certificates may be unreadable or odd; the others are good for what they sign.
+    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if added == 0 {
+        let why = "this machine has no root certificates; help: install ca-certificates, set SSL_CERT_FILE, or \
+                   write a `ca`";
+        return Err(PolicyFlaw::Roots(why.to_owned()));
+    }
+    Ok(Arc::clone(known.insert(Arc::new(roots))))
+}
+
+/// All certificates of a file. One that cannot be used is an error: somebody has put it there.
+pub(crate) fn of_pem(pem: &[u8]) -> Result<Arc<RootCertStore>, PolicyFlaw> {
+    let bad = |at: usize, why: &dyn std::fmt::Display| PolicyFlaw::Roots(format!("certificate {at}: {why}"));
+    let mut roots = RootCertStore::empty();
+    for (at, der) in (1..).zip(CertificateDer::pem_slice_iter(pem)) {
+        let der = der.map_err(|why| bad(at, &why))?;
+        roots.add(der).map_err(|why| bad(at, &why))?;
+    }
+    match roots.is_empty() {
+        true => Err(PolicyFlaw::Roots("no certificate (no block `BEGIN CERTIFICATE`)".to_owned())),
+        false => Ok(Arc::new(roots)),
+    }
+}
