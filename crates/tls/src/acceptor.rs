@@ -29,6 +29,11 @@ impl Acceptor {
         self.certificates.iter().map(|(certificate, _)| certificate)
     }
 
+    /// The same with the names that stand for their own; an empty list: their own hold.
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<Certificate>, &[String])> {
+        self.certificates.iter().map(|(certificate, names)| (certificate, &**names))
+    }
+
     /// The policy.
     pub fn policy(&self) -> &Policy {
         &self.policy

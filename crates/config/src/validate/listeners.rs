@@ -1,7 +1,7 @@
 //! `listeners:` where clients connect.
 
-use super::settings::CONNECTIONS_MAX;
 use super::secret::Secrets;
+use super::settings::CONNECTIONS_MAX;
 use super::{address, bounded, check_name, tls};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
