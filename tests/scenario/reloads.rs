@@ -1,5 +1,6 @@
 //! Reloads: what they change and what they leave alone.
 
+mod certificates;
 mod listeners;
 mod long_lived;
 mod size;

@@ -12,6 +12,7 @@ use crate::validate::{
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::SystemTime;
 use thalweg_proxy::plan::{Plan, Route, ServiceId, Split, To};
 use thalweg_route::Table;
 use thalweg_upstream::Service;
@@ -94,7 +95,7 @@ pub(crate) fn compile(
     if !problems.is_clean() {
         return None;
     }
-    lint(&Subject { spec, plan: &plan, matches: &joined.matches }, problems);
+    lint(&Subject { spec, plan: &plan, matches: &joined.matches, now: SystemTime::now() }, problems);
     Some(Compiled { plan, settings, filters: joined.filters })
 }
 

@@ -61,7 +61,7 @@ pub struct Breach {
 }
 
 /// Compares a configuration that arrived with the one on disk. Elements of lists are the same when
-/// `name`, `id`, `url`, `address` and `server` are, as far as they have them, else when their positions
+/// `name`, `id`, `url`, `address`, `server` and `cert` are, as far as they have them, else when their positions
 /// are; values of `trusted_proxies` and the like when they are equal. What belongs to one `url`,
 /// `address` or `server` does not belong to another: a token must not be sent somewhere else.
 ///

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
+mod certificates;
+
 use std::path::{Path, PathBuf};
 use thalweg_config::{Look, Report, check_bytes};
 
@@ -15,6 +17,7 @@ fn environment(name: &str) -> Option<String> {
         "UPSTREAM" => Some("http://127.0.0.1:9001".into()),
         "SECRET" => Some("hunter2".into()),
         "SIGNING" => Some("hunter2hunter2hunter2".into()),
+        certificates::VARIABLE => Some(certificates::folder()),
         _ => None,
     }
 }

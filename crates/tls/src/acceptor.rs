@@ -58,6 +58,11 @@ impl Acceptor {
         self.given.iter().map(|(certificate, _)| certificate)
     }
 
+    /// The same with the names that stand for their own; an empty list: their own hold.
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<Certificate>, &[String])> {
+        self.certificates.iter().map(|(certificate, names)| (certificate, &**names))
+    }
+
     /// The policy.
     pub fn policy(&self) -> &Policy {
         &self.policy

@@ -5,10 +5,11 @@ use super::{Object, ObjectKind, services, settings};
 use crate::settings::Settings;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
-    ClientTimeouts, Limits, Listener, RequestsPolicy, Route, RouteLimits, ServiceId, Shutdown, Split,
-    Timeouts, To,
+    ClientTimeouts, Limits, Listener, ListenerTls, RequestsPolicy, Route, RouteLimits, ServiceId, Shutdown,
+    Split, Timeouts, To,
 };
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, ValueMatch};
+use thalweg_tls::{Certificate, Group, Policy, Suite, UnknownName};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy};
 
 /// Everything that is configured.
@@ -67,7 +68,7 @@ pub(super) fn named<'a>(
 }
 
 fn listener(listener: &Listener) -> Object<'_> {
-    let Listener { name, address, max_connections, defer_accept } = listener;
+    let Listener { name, address, max_connections, defer_accept, tls } = listener;
     named(
         ObjectKind::Listener,
         name,
@@ -76,8 +77,44 @@ fn listener(listener: &Listener) -> Object<'_> {
             fields.put("address", address);
             fields.maybe("limits.max_connections", *max_connections);
             fields.put("defer_accept", defer_accept);
+            tls.iter().for_each(|tls| listener_tls(tls, fields));
         },
     )
+}
+
+/// Certificates are told apart by their digests; what their files hold is not shown.
+fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
+    let ListenerTls { acceptor, handshake_timeout } = tls;
+    for (at, (certificate, names)) in acceptor.entries().enumerate() {
+        let text = certificate_text(certificate);
+        fields.behind(format!("tls.certificates[{at}]"), text, format_args!("{certificate:?}"));
+        let names = (!names.is_empty()).then(|| list(names));
+        fields.maybe(format!("tls.certificates[{at}].names"), names);
+    }
+    // What is agreed on above TLS is not configured.
+    let Policy { min_version, max_version, suites, groups, unknown_name, alpn: _ } = acceptor.policy();
+    let unknown_name = match unknown_name {
+        UnknownName::Default => "default",
+        UnknownName::Refuse => "refuse",
+    };
+    fields.put("tls.unknown_name", unknown_name);
+    fields.put("tls.min_version", min_version);
+    fields.put("tls.max_version", max_version);
+    let suites = (!suites.is_empty()).then(|| list(suites.iter().map(Suite::name)));
+    fields.or("tls.suites", suites, "all");
+    let groups = (!groups.is_empty()).then(|| list(groups.iter().map(Group::name)));
+    fields.or("tls.groups", groups, "built in");
+    fields.time("tls.handshake_timeout", *handshake_timeout);
+}
+
+/// The first bytes of its digest, as `openssl x509 -fingerprint -sha256` prints it, and its first names.
+fn certificate_text(certificate: &Certificate) -> String {
+    const NAMES: usize = 3;
+    const BYTES: usize = 8;
+    let digest: String = certificate.digest().iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let names = certificate.names();
+    let more = if names.len() > NAMES { ", …" } else { "" };
+    format!("sha256 {digest}… ({}{more})", names[..names.len().min(NAMES)].join(", "))
 }
 
 fn process_limits(limits: &Limits, fields: &mut Fields) {

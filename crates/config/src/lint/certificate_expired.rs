@@ -1,12 +1,11 @@
 //! Certificates that clients refuse because of the time.
 
-use super::{Subject, in_certificates};
+use super::{Subject, certificates};
 use crate::diagnose::{Problems, SpecError};
 use std::time::Duration;
 
 pub(super) fn certificate_expired(subject: &Subject<'_>, problems: &mut Problems) {
-    for (spec, offered) in in_certificates(subject) {
-        let certificate = &offered.certificate;
+    for (spec, certificate, _) in certificates(subject) {
         if let Ok(since) = subject.now.duration_since(certificate.not_after()) {
             let message = format!("this certificate has expired {} ago: clients refuse it", in_words(since));
             let warning = SpecError::warning("certificate_expired", spec.cert.span, message)

@@ -1,7 +1,7 @@
 //! Certificates that clients will soon refuse.
 
 use super::certificate_expired::in_words;
-use super::{Subject, in_certificates};
+use super::{Subject, certificates};
 use crate::diagnose::{Problems, SpecError};
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
 pub(super) fn certificate_expires(subject: &Subject<'_>, problems: &mut Problems) {
-    for (spec, offered) in in_certificates(subject) {
-        let Ok(left) = offered.certificate.not_after().duration_since(subject.now) else { continue };
+    for (spec, certificate, _) in certificates(subject) {
+        let Ok(left) = certificate.not_after().duration_since(subject.now) else { continue };
         if !left.is_zero() && left <= SOON {
             let message = format!("this certificate expires in {}", in_words(left));
             let warning = SpecError::warning("certificate_expires", spec.cert.span, message)

@@ -1,13 +1,13 @@
 //! Hosts that a certificate is to answer for and does not name.
 
-use super::{Subject, in_certificates};
+use super::{Subject, certificates};
 use crate::diagnose::{Problems, SpecError};
 
 pub(super) fn certificate_lacks_name(subject: &Subject<'_>, problems: &mut Problems) {
-    for (spec, offered) in in_certificates(subject) {
+    for (spec, certificate, names) in certificates(subject) {
         let Some(written) = &spec.names else { continue };
-        for (written, name) in written.value.items.iter().zip(&offered.names) {
-            if !offered.certificate.names().iter().any(|known| covers(known, name)) {
+        for (written, name) in written.value.items.iter().zip(names) {
+            if !certificate.names().iter().any(|known| covers(known, name)) {
                 let message = "the certificate does not name this host: clients refuse it there";
                 let warning = SpecError::warning("certificate_lacks_name", written.span, message)
                     .related(spec.cert.span, "this certificate");

@@ -4,6 +4,9 @@
 //! show the same. Each check is one file and one line of the list; none of them may warn of what somebody would
 //! write on purpose. Checks that look at the machine (ports, files, names) belong to the binary.
 
+mod certificate_expired;
+mod certificate_expires;
+mod certificate_lacks_name;
 mod endpoint_is_listener;
 mod limits_contradict;
 mod route_never_matches;
@@ -17,15 +20,19 @@ mod word_misspelt;
 pub(crate) use unfinished::unfinished;
 
 use crate::diagnose::Problems;
-use crate::spec::FileSpec;
+use crate::spec::{CertificateSpec, FileSpec};
+use std::time::SystemTime;
 use thalweg_proxy::plan::Plan;
 use thalweg_route::RouteMatch;
+use thalweg_tls::Certificate;
 
 /// What the checks look at: a configuration without errors, as written and as compiled, in the same order.
 pub(crate) struct Subject<'a> {
     pub(crate) spec: &'a FileSpec,
     pub(crate) plan: &'a Plan,
     pub(crate) matches: &'a [RouteMatch],
+    /// When the certificates have to hold.
+    pub(crate) now: SystemTime,
 }
 
 macro_rules! lints {
@@ -47,6 +54,9 @@ lints! {
     webhook_twice "two webhooks with the same URL: it is told everything twice";
     endpoint_is_listener "an endpoint that is the proxy itself";
     trusts_everyone "forwarded fields are believed whoever sends them";
+    certificate_expired "a certificate that has expired or does not hold yet: clients refuse it";
+    certificate_expires "a certificate that expires within 14 days";
+    certificate_lacks_name "a host that a certificate is to answer for and does not name";
     word_misspelt "a free text that is one letter away from a word with a meaning";
   }
         "service_unused" "no route goes to this service";
@@ -54,6 +64,19 @@ lints! {
         "health_port_ignored" "a port for checks of an endpoint that has none";
     "stray_quote" "a text that ends with a quote but does not begin with one";
         "unfinished" "the last line does not end: the file may be cut off";
+}
+
+/// Every certificate as it is written and as it was read, with the names that stand for its own.
+fn certificates<'a>(
+    subject: &Subject<'a>,
+) -> impl Iterator<Item = (&'a CertificateSpec, &'a Certificate, &'a [String])> {
+    // Without errors there are as many listeners and certificates as were written.
+    let listeners = subject.spec.listeners.0.iter().zip(&subject.plan.listeners);
+    let secured = listeners.filter_map(|((_, spec), listener)| spec.tls.as_ref().zip(listener.tls.as_ref()));
+    secured.flat_map(|(spec, tls)| {
+        let specs = spec.certificates.value.items.iter();
+        specs.zip(tls.acceptor.entries()).map(|(spec, (read, names))| (&spec.value, &**read, names))
+    })
 }
 
 /// Runs every check.

@@ -6,7 +6,7 @@ use super::secrets::REDACTED;
 use crate::parse::{Kind, Node};
 
 /// Keys that tell elements of a list apart.
-const IDENTITIES: &[&str] = &["name", "id", "url", "address", "server"];
+const IDENTITIES: &[&str] = &["name", "id", "url", "address", "server", "cert"];
 /// Keys that say where something is sent. A secret of one destination is not one of another.
 const DESTINATIONS: &[&str] = &["url", "address", "server"];
 /// Listeners have addresses too, but nothing is sent there.

@@ -145,7 +145,7 @@ fn holds_secret(by_key: bool, node: &Node) -> bool {
     match &node.kind {
         Kind::Null => false,
         Kind::Str(text) if is_variable(text) => false,
-        Kind::Str(text) => by_key || has_credentials(text),
+        Kind::Str(text) => by_key || has_credentials(text) || holds_private_key(text),
         _ => by_key,
     }
 }
@@ -162,6 +162,14 @@ fn is_variable(text: &str) -> bool {
 fn has_credentials(text: &str) -> bool {
     let authority = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     authority.is_some_and(|authority| authority.contains('@'))
+}
+
+/// A PEM block with a private key (RFC 7468 §10 and its older forms), in whose place a path belongs.
+fn holds_private_key(text: &str) -> bool {
+    text.split("-----BEGIN ").skip(1).any(|rest| {
+        let label = rest.split("-----").next().unwrap_or(rest);
+        label.ends_with("PRIVATE KEY")
+    })
 }
 
 /// Every scalar.

@@ -174,3 +174,50 @@ fn redacted_elements_of_lists_come_back_by_position() {
     let hidden = "b: [{ name: \"<redacted>\", url: \"http://evil\", secret: \"<redacted>\" }]";
     assert!(restore((hidden, &node(hidden)), (disk, &node(disk))).is_err());
 }
+
+#[test]
+fn certificates_stay_those_of_the_file() {
+    let with = |tls: &str| format!("listeners: {{ web: {{ address: \":443\", tls: {{ {tls} }} }} }}");
+    let disk = with(
+        "certificates: [{ cert: a.pem, key: a.key }, { cert: b.pem, key: b.key }], min_version: \"1.2\", suites: [x, y]",
+    );
+    let breaches = |arrived: &str| {
+        let found = check_arrived(&node(&disk), &node(arrived)).err().unwrap_or_default();
+        found.into_iter().map(|breach| breach.key).collect::<Vec<_>>()
+    };
+    for tls in [
+        "certificates: [{ cert: a.pem, key: a.key }], min_version: \"1.2\"",
+        "certificates: [{ cert: b.pem, key: b.key }, { cert: a.pem, key: a.key, names: [a.test] }]",
+        "certificates: [{ cert: a.pem, key: a.key }], unknown_name: refuse, handshake_timeout: 5s, suites: [x]",
+    ] {
+        assert_eq!(breaches(&with(tls)), Vec::<String>::new(), "{tls}");
+    }
+    let first = "listeners.web.tls.certificates[0]";
+    for (tls, keys) in [
+        ("certificates: [{ cert: c.pem, key: c.key }]", &[".cert", ".key"][..]),
+        ("certificates: [{ cert: /etc/passwd, key: a.key }]", &[".cert", ".key"]),
+        ("certificates: [{ cert: a.pem, key: b.key }]", &[".key"]),
+        ("certificates: [{ cert: a.pem, key: /etc/shadow, names: [a.test] }]", &[".key"]),
+        ("certificates: [{ key: /etc/shadow, cert: \"${HOME}\" }]", &[".key", ".cert"]),
+    ] {
+        let expected: Vec<String> = keys.iter().map(|key| format!("{first}{key}")).collect();
+        assert_eq!(breaches(&with(tls)), expected, "{tls}");
+    }
+    assert_eq!(breaches(&with("min_version: \"1.0\"")), ["listeners.web.tls.min_version"]);
+    assert_eq!(breaches(&with("suites: [weak]")), ["listeners.web.tls.suites[0]"]);
+    // Another listener is another place, also for files that are known.
+    let other = disk.replace("web", "other");
+    assert_eq!(breaches(&other).len(), 7, "{:?}", breaches(&other));
+}
+
+/// It belongs into a file of its own. Where it stands all the same, it is hidden as other secrets are.
+#[test]
+fn a_private_key_is_a_secret_wherever_it_stands() {
+    let key = "-----BEGIN EC PRIVATE KEY-----\\nhidden\\n-----END EC PRIVATE KEY-----";
+    for text in [format!("a: {{ key: \"{key}\" }}"), format!("a: [ \"x {key}\" ]")] {
+        let shown = redact(&text, Format::Yaml, &node(&text)).expect("can be shown");
+        assert!(shown.contains(REDACTED) && !shown.contains("hidden"), "{shown}");
+    }
+    let public = "a: \"-----BEGIN PUBLIC KEY-----\\nshown\\n-----BEGIN CERTIFICATE-----\"";
+    assert_eq!(redact(public, Format::Yaml, &node(public)).as_deref(), Some(public));
+}

@@ -3,8 +3,11 @@
 use super::spanned::{ListSpec, Spanned};
 use super::values::DurationSpec;
 use crate::schema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use std::borrow::Cow;
+use std::fmt;
 
 /// `listeners.<name>.tls:`
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
@@ -50,14 +53,67 @@ pub enum UnknownNameSpec {
     Refuse,
 }
 
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
-#[serde(expecting = "`\"1.2\"` or `\"1.3\"`, in quotes")]
+/// A version of TLS, in quotes or as the number that it looks like.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TlsVersionSpec {
     /// RFC 5246.
-    #[serde(rename = "1.2")]
     Tls12,
     /// RFC 8446.
-    #[serde(rename = "1.3")]
     Tls13,
+}
+
+/// How versions are written.
+const VERSIONS: &[&str] = &["1.2", "1.3"];
+
+impl<'de> Deserialize<'de> for TlsVersionSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+
+        impl Visitor<'_> for Number {
+            type Value = TlsVersionSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`1.2` or `1.3`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<TlsVersionSpec, E> {
+                match text {
+                    "1.2" => Ok(TlsVersionSpec::Tls12),
+                    "1.3" => Ok(TlsVersionSpec::Tls13),
+                    _ => Err(E::unknown_variant(text, VERSIONS)),
+                }
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<TlsVersionSpec, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<TlsVersionSpec, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<TlsVersionSpec, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Number)
+    }
+}
+
+impl JsonSchema for TlsVersionSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "TlsVersionSpec".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "string", "enum": VERSIONS },
+            { "type": "number", "enum": [1.2, 1.3] },
+        ] })
+    }
 }

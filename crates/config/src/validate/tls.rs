@@ -1,23 +1,20 @@
 //! `listeners.<name>.tls:` certificates are read here, and what is wrong with one is told at the line that names its file.
 
+use super::duration;
 use super::secret::{Secrets, warn_of_readers};
-use super::{duration, listeners::Taken};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::spec::{CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, TlsVersionSpec, UnknownNameSpec};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_core::limits::TLS_PEM;
 use thalweg_proxy::plan::ListenerTls;
 use thalweg_route::HostPattern;
-use thalweg_tls::{Acceptor, Certificate, Group, Policy, Suite, UnknownName, Version};
+use thalweg_tls::{Acceptor, Certificate, CertificateFlaw, Group, Policy, Suite, UnknownName, Version};
 
-/// Most certificates of a listener, and most names of one: all of them are read at every reload.
+/// Most certificates of a listener: all of them are read at every reload.
 const CERTIFICATES: usize = 10_000;
 /// Most names of one certificate.
 const NAMES: usize = 1000;
-/// Largest file of a chain, in bytes.
-const CHAIN: usize = 1024 * 1024;
-/// Largest file of a key, in bytes.
-const KEY: usize = 64 * 1024;
 /// From the accept to the end of the handshake, where nothing is written.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -75,8 +72,8 @@ fn certificate(
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Certificate> {
-    let chain = secrets.file(&spec.cert, (CHAIN, "the file of the certificate"), problems);
-    let key = secrets.file(&spec.key, (KEY, "the file of the key"), problems);
+    let chain = file(&spec.cert, "the file of the certificate", secrets, problems);
+    let key = file(&spec.key, "the file of the key", secrets, problems);
     if key.is_some() {
         warn_of_readers(&spec.key, "this key", problems);
     }
@@ -84,15 +81,61 @@ fn certificate(
         Ok(certificate) => return Some(certificate),
         Err(flaw) => flaw,
     };
+    // The reader's words for a broken file may quote a line of it.
+    let said = match flaw {
+        CertificateFlaw::BadPem { key: true, .. } => "is not PEM".to_owned(),
+        _ => flaw.to_string(),
+    };
     let error = match flaw.is_of_key() {
-        true => SpecError::new(Class::Invalid, spec.key.span, format!("this key cannot be used: {flaw}"))
+        true => SpecError::new(Class::Invalid, spec.key.span, format!("the file of the key {said}"))
             .related(spec.cert.span, "for this certificate"),
         false => {
-            SpecError::new(Class::Invalid, spec.cert.span, format!("this certificate cannot be used: {flaw}"))
+            SpecError::new(Class::Invalid, spec.cert.span, format!("the file of the certificate {said}"))
         }
     };
     problems.push(error.maybe_help(help(&flaw)));
     None
+}
+
+/// A PEM file.
+fn file(
+    path: &Spanned<String>,
+    what: &str,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Option<Vec<u8>> {
+    if path.value.contains("-----BEGIN ") {
+        let message = format!("the path of {what} is needed, not what it holds");
+        let error = SpecError::new(Class::Invalid, path.span, message);
+        problems
+            .push(error.help("put it into a file that only the user of the proxy can read, and name that"));
+        return None;
+    }
+    secrets.file(path, (TLS_PEM, what), problems)
+}
+
+/// What to do about a flaw, where that is not plain from what it says.
+fn help(flaw: &CertificateFlaw) -> Option<String> {
+    let help = match flaw {
+        CertificateFlaw::NoCertificate | CertificateFlaw::NoKey | CertificateFlaw::BadPem { .. } => {
+            "a PEM file is needed: `cert` names the one with the certificates, `key` the one with the private key"
+        }
+        CertificateFlaw::KeyDoesNotMatch => {
+            "`openssl x509 -noout -pubkey -in CERT` and `openssl pkey -pubout -in KEY` print the same for a pair"
+        }
+        CertificateFlaw::EncryptedKey => "`openssl pkey -in KEY -out NEW` writes it without a password",
+        CertificateFlaw::OutOfOrder(_) => {
+            "the certificate of the site comes first, then the one that issued it, and so on"
+        }
+        CertificateFlaw::NoNames => {
+            "clients look only at subjectAltName: have it issued anew with the host in it"
+        }
+        CertificateFlaw::SeveralKeys
+        | CertificateFlaw::UnusableKey(_)
+        | CertificateFlaw::TooLarge { .. }
+        | CertificateFlaw::BadCertificate(..) => return None,
+    };
+    Some(help.to_owned())
 }
 
 /// The hosts that a certificate is to answer for, in normal form.
@@ -223,9 +266,14 @@ fn speaks_every_version(policy: &Policy, spec: &ListenerTlsSpec, problems: &mut 
         if !suites.is_empty() && !suites.iter().any(|suite| suite.version() == version) {
             lacks("cipher suite", version, &spec.suites);
         }
-        if !groups.is_empty() && !groups.iter().any(|group| group.is_of(version)) {
+        if !groups.is_empty() && !groups.iter().any(|group| is_of(*group, version)) {
             lacks("group", version, &spec.groups);
         }
     }
     speaks
+}
+
+/// Hybrids with ML-KEM are defined for TLS 1.3 only.
+fn is_of(group: Group, version: Version) -> bool {
+    version == Version::Tls13 || !group.name().contains("MLKEM")
 }

@@ -1,5 +1,6 @@
 //! The files that are mutated, and what is known of each place in them.
 
+use crate::certificates;
 use std::path::{Path, PathBuf};
 use thalweg_config::parse::{Format, Kind, Node, decode, parse};
 use thalweg_config::spec::read;
@@ -38,6 +39,14 @@ const WORDS: &[&str] = &[
     "endpoint_down",
     "endpoint_up",
     "service_unavailable",
+    "default",
+    "refuse",
+    "1.2",
+    "1.3",
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "X25519",
+    "secp256r1",
     "true",
     "false",
 ];
@@ -50,6 +59,7 @@ pub(crate) fn environment(name: &str) -> Option<String> {
         "PORT" => Some("8080".into()),
         "UPSTREAM" => Some("http://127.0.0.1:9001".into()),
         "SIGNING" => Some("hunter2hunter2hunter2".into()),
+        certificates::VARIABLE => Some(certificates::folder()),
         _ => None,
     }
 }

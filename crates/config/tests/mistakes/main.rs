@@ -9,6 +9,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
+#[path = "../certificates/mod.rs"]
+mod certificates;
 mod corpus;
 mod lines;
 mod mutation;

@@ -150,6 +150,22 @@ const VALIDATION: &[Reason] = &[
         "secrets: how long they are, and where they are",
         &["must have at least 16", "cannot read the file of the secret"],
     ),
+    (
+        "certificates: what is in their files, and that there is one",
+        &[
+            "cannot read the file of the certificate",
+            "cannot read the file of the key",
+            "the file of the certificate ",
+            "the file of the key ",
+            "TLS needs a certificate",
+            "is an address; clients name only hosts",
+            "is not a host; clients",
+        ],
+    ),
+    (
+        "versions of TLS, and what they need",
+        &["must not be older than", "is one of TLS 1.", "leaves no cipher suite", "leaves no group"],
+    ),
 ];
 
 fn unexplained(report: &[String], reasons: &[&[Reason]]) -> Vec<String> {

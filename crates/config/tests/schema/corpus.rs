@@ -1,5 +1,6 @@
 //! The files of the project as documents, and both verdicts on a document.
 
+use super::certificates;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -21,6 +22,7 @@ pub(crate) fn environment(name: &str) -> Option<String> {
         "UPSTREAM" => Some("http://127.0.0.1:9001".into()),
         "SECRET" => Some("hunter2".into()),
         "SIGNING" => Some("hunter2hunter2hunter2".into()),
+        certificates::VARIABLE => Some(certificates::folder()),
         _ => None,
     }
 }

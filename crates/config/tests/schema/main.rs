@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
 mod agreement;
+#[path = "../certificates/mod.rs"]
+mod certificates;
 mod claims;
 mod corpus;
 mod draw;

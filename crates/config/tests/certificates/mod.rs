@@ -1,0 +1,40 @@
+//! Certificates for tests: made when they are asked for, because a key that comes with the sources can be read by
+//! everybody, and is warned of.
+
+use rcgen::{CertificateParams, KeyPair};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+/// The variable of the test files that names the folder with `site.pem`, `site.key`, `shop.pem` and `shop.key`.
+pub(crate) const VARIABLE: &str = "CERTIFICATES";
+
+/// The folder. Several test programs at once share it: it appears as a whole, with the pairs of one of them.
+pub(crate) fn folder() -> String {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("certificates");
+        if !folder.is_dir() {
+            let own = folder.with_extension(std::process::id().to_string());
+            fs::create_dir_all(&own).unwrap();
+            write(&own, "site", &["www.example.com", "example.com"]);
+            write(&own, "shop", &["shop.example.com", "*.shop.example.com"]);
+            if fs::rename(&own, &folder).is_err() {
+                fs::remove_dir_all(&own).unwrap();
+            }
+        }
+        folder
+    });
+    FOLDER.to_str().unwrap().to_owned()
+}
+
+/// A certificate that is its own issuer, and its key, which only this user can read. It holds from 1975 to 4096.
+fn write(folder: &Path, name: &str, hosts: &[&str]) {
+    let key = KeyPair::generate().unwrap();
+    let names: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+    fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+    let path = folder.join(format!("{name}.key"));
+    fs::write(&path, key.serialize_pem()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+}

@@ -1,0 +1,296 @@
+//! `listeners.<name>.tls`: what its files hold decides, and none of it is shown.
+
+#![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
+
+use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+use thalweg_config::provenance::Object;
+use thalweg_config::{Loaded, Report, check_text, diff};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A folder of one test, removed when it is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("thalweg-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// A pair of files with this name.
+    fn pair(&self, name: &str, (certificate, key): &(String, String)) {
+        self.write(&format!("{name}.pem"), certificate);
+        self.write(&format!("{name}.key"), key);
+    }
+
+    fn load(&self, text: &str) -> Result<Loaded, Report> {
+        let folder = self.0.to_str().unwrap();
+        check_text("t.yaml", &text.replace('@', folder), &|_| None)
+    }
+
+    fn loaded(&self, text: &str) -> Loaded {
+        self.load(text).unwrap_or_else(|report| panic!("{report}"))
+    }
+
+    /// The words and lines of the warnings.
+    fn warnings(&self, text: &str) -> Vec<(&'static str, usize)> {
+        let report = self.loaded(text).warnings;
+        report.errors.iter().map(|error| (error.word(), report.sources.position(error.span).line)).collect()
+    }
+
+    /// The lines of the errors, and the messages.
+    fn errors(&self, text: &str) -> String {
+        let report = self.load(text).err().unwrap();
+        let shown = format!("{report}{}", report.lines());
+        assert!(!shown.contains("PRIVATE KEY") && !shown.contains("MIG"), "a key is shown in\n{shown}");
+        report.lines()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A certificate for these hosts that holds from 1975 to 4096, and its key, in PEM.
+fn pair(hosts: &[&str]) -> (String, String) {
+    pair_of(hosts, KeyPair::generate().unwrap(), |_| ())
+}
+
+fn pair_of(hosts: &[&str], key: KeyPair, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let mut params = CertificateParams::new(hosts).unwrap();
+    change(&mut params);
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+/// A file whose lines 4 and 5 name the certificate and the key; `tls` are further keys of the section, on line 6.
+fn with(tls: &str) -> String {
+    format!(
+        "listeners:\n  web:\n    address: \":443\"\n    tls: {{ certificates: [ {{ cert: \"@/site.pem\",\n      key: \"@/site.key\" }} ]\n      {tls} }}\n\
+         routes: [ {{ to: [ \"http://127.0.0.1:9001\" ] }} ]\n"
+    )
+}
+
+#[test]
+fn files_are_read_and_never_shown() {
+    let (folder, site) = (Folder::new(), pair(&["example.com"]));
+    folder.pair("site", &site);
+    let loaded = folder.loaded(&with(""));
+    let tls = loaded.plan.listeners[0].tls.as_ref().unwrap();
+    assert_eq!(tls.handshake_timeout, Duration::from_secs(10));
+    assert_eq!(tls.acceptor.certificates().next().unwrap().names(), ["example.com"]);
+    assert!(loaded.warnings.errors.is_empty(), "{}", loaded.warnings);
+    let shown = format!("{loaded:?}");
+    for line in site.1.lines().filter(|line| !line.starts_with("-----")) {
+        assert!(!shown.contains(line), "a line of the key is shown");
+    }
+    for name in ["site.pem", "site.key"] {
+        assert!(loaded.files.contains(&folder.0.join(name)), "{:?}", loaded.files);
+    }
+    assert!(!loaded.inputs.have_changed());
+    folder.pair("site", &pair(&["example.com"]));
+    assert!(loaded.inputs.have_changed());
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_told_at_its_line() {
+    let (folder, site, other) = (Folder::new(), pair(&["a.test"]), pair(&["b.test"]));
+    let (certificate, key) = &site;
+    let half = |text: &str| text[..text.len() / 2].to_owned();
+    for (cert_file, key_file, place) in [
+        (certificate.clone(), other.1.clone(), "t.yaml:5:"),
+        (certificate.clone(), String::new(), "t.yaml:5:"),
+        (certificate.clone(), half(key), "t.yaml:5:"),
+        (certificate.clone(), key.replace('\n', ""), "t.yaml:5:"),
+        (certificate.clone(), key.replace("KEY-----\nM", "KEY--M"), "t.yaml:5:"),
+        (certificate.clone(), format!("{key}{}", other.1), "t.yaml:5:"),
+        (certificate.clone(), certificate.clone(), "t.yaml:5:"),
+        (key.clone(), key.clone(), "t.yaml:4:"),
+        (half(certificate), key.clone(), "t.yaml:4:"),
+        (format!("{certificate}{}", other.0), key.clone(), "t.yaml:4:"),
+        ("\0".repeat(2 * 1024 * 1024), key.clone(), "t.yaml:4:"),
+    ] {
+        folder.pair("site", &(cert_file, key_file));
+        let said = folder.errors(&with(""));
+        assert!(said.starts_with(place) && said.lines().count() == 1, "{place} of {said}");
+    }
+    folder.pair("site", &site);
+    assert!(folder.load(&with("")).is_ok());
+    fs::remove_file(folder.0.join("site.key")).unwrap();
+    assert!(
+        folder.errors(&with("")).starts_with("t.yaml:5:12: cannot read the file of the key: no such file")
+    );
+}
+
+#[test]
+fn every_certificate_is_looked_at() {
+    let folder = Folder::new();
+    let text = with("").replace(" } ]", " }, { cert: \"@/a\", key: \"@/b\", names: [ \"*\" ] } ]");
+    assert_eq!(folder.errors(&text).lines().count(), 5);
+}
+
+#[test]
+fn times_are_warned_of() {
+    let folder = Folder::new();
+    let now = SystemTime::now();
+    for (from, until, word) in [
+        (now - 90 * DAY, now - DAY, Some("certificate_expired")),
+        (now + DAY, now + 90 * DAY, Some("certificate_expired")),
+        (now - 90 * DAY, now + 13 * DAY, Some("certificate_expires")),
+        (now - 90 * DAY, now + 15 * DAY, None),
+    ] {
+        let site = pair_of(&["a.test"], KeyPair::generate().unwrap(), |params| {
+            (params.not_before, params.not_after) = (from.into(), until.into());
+        });
+        folder.pair("site", &site);
+        let expected: Vec<_> = word.map(|word| (word, 4)).into_iter().collect();
+        assert_eq!(folder.warnings(&with("")), expected);
+    }
+}
+
+#[test]
+fn a_key_that_everybody_can_read_is_warned_of() {
+    let folder = Folder::new();
+    folder.pair("site", &pair(&["a.test"]));
+    for (mode, warned) in [(0o644, true), (0o604, true), (0o640, false), (0o600, false)] {
+        fs::set_permissions(folder.0.join("site.key"), fs::Permissions::from_mode(mode)).unwrap();
+        let expected = if warned { vec![("suspicious", 5)] } else { Vec::new() };
+        assert_eq!(folder.warnings(&with("")), expected, "{mode:o}");
+    }
+    fs::set_permissions(folder.0.join("site.pem"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(folder.warnings(&with("")), [], "everybody may read a certificate");
+}
+
+#[test]
+fn a_host_that_the_certificate_lacks_is_warned_of() {
+    let folder = Folder::new();
+    folder.pair("site", &pair(&["a.test", "*.b.test"]));
+    let names = |names: &str| with("").replace("site.key\" }", &format!("site.key\", names: [ {names} ] }}"));
+    assert_eq!(folder.warnings(&names("a.test, A.test., x.b.test").replace(", A.test.", "")), []);
+    assert_eq!(folder.warnings(&names("a.test, c.test")), [("certificate_lacks_name", 5)]);
+    assert_eq!(folder.warnings(&names("x.y.b.test")), [("certificate_lacks_name", 5)]);
+}
+
+#[test]
+fn two_certificates_of_one_kind_for_one_host_are_warned_of() {
+    let folder = Folder::new();
+    folder.pair("site", &pair(&["a.test", "b.test"]));
+    let two = with("").replace(" } ]", " },\n{ cert: \"@/two.pem\", key: \"@/two.key\" } ]");
+    folder.pair("two", &pair(&["c.test", "b.test"]));
+    assert_eq!(folder.warnings(&two), [("certificate_twice", 6)]);
+    let apart = two.replace("two.key\" }", "two.key\", names: [ c.test ] }");
+    assert_eq!(folder.warnings(&apart), []);
+    // Another kind of key is there for clients that cannot do the first.
+    folder
+        .pair("two", &pair_of(&["a.test", "b.test"], KeyPair::generate_for(&PKCS_ED25519).unwrap(), |_| ()));
+    assert_eq!(folder.warnings(&two), []);
+}
+
+#[test]
+fn listeners_may_share_a_certificate() {
+    let folder = Folder::new();
+    folder.pair("site", &pair(&["a.test"]));
+    let text = with("").replace(
+        "routes:",
+        "  other: { address: \":8443\", tls: { certificates: [ { cert: \"@/site.pem\", key: \"@/site.key\" } ] } }\nroutes:",
+    );
+    let loaded = folder.loaded(&text);
+    assert!(loaded.warnings.errors.is_empty());
+    assert_eq!(loaded.plan.listeners[0].tls, loaded.plan.listeners[1].tls);
+}
+
+fn told(before: &Loaded, after: &Loaded) -> String {
+    let changes = diff((&before.plan, &before.settings), (&after.plan, &after.settings));
+    changes.iter().map(|change| format!("{change}\n")).collect()
+}
+
+#[test]
+fn what_changes_is_told_without_what_is_secret() {
+    let (folder, site) = (Folder::new(), pair(&["a.test", "b.test"]));
+    folder.pair("site", &site);
+    let before = folder.loaded(&with(""));
+    assert_eq!(told(&before, &folder.loaded(&with(""))), "");
+    let written = "min_version: 1.2, max_version: \"1.3\", unknown_name: default, handshake_timeout: 10s";
+    assert_eq!(told(&before, &folder.loaded(&with(&format!(", {written}")))), "", "the defaults");
+    for (tls, expected) in [
+        (", min_version: \"1.3\"", "tls.min_version: 1.2 → 1.3"),
+        (", max_version: \"1.2\"", "tls.max_version: 1.3 → 1.2"),
+        (", unknown_name: refuse", "tls.unknown_name: default → refuse"),
+        (", handshake_timeout: 5s", "tls.handshake_timeout: 10s → 5s"),
+        (", groups: [ X25519 ]", "tls.groups: built in → [X25519]"),
+        (
+            ", min_version: \"1.3\", suites: [ TLS_AES_128_GCM_SHA256 ]",
+            "tls.min_version: 1.2 → 1.3\n    tls.suites: all → [TLS_AES_128_GCM_SHA256]",
+        ),
+    ] {
+        let expected = format!("~ listener `web`\n    {expected}\n");
+        assert_eq!(told(&before, &folder.loaded(&with(tls))), expected);
+    }
+    let named = with("").replace("site.key\" }", "site.key\", names: [ b.test ] }");
+    let expected = "~ listener `web`\n    tls.certificates[0].names: none → [b.test]\n";
+    assert_eq!(told(&before, &folder.loaded(&named)), expected);
+
+    // The same key with another certificate, and another key.
+    for renewed in [pair_of(&["a.test"], KeyPair::from_pem(&site.1).unwrap(), |_| ()), pair(&["a.test"])] {
+        folder.pair("site", &renewed);
+        let told = told(&before, &folder.loaded(&with("")));
+        let change = "~ listener `web`\n    tls.certificates[0]: sha256 ";
+        assert!(told.starts_with(change) && told.ends_with("… (a.test)\n"), "{told}");
+    }
+    let plain = with("").lines().filter(|line| !line.contains("tls") && !line.contains("site.key"));
+    let plain: String = plain.filter(|line| *line != "       }").map(|line| format!("{line}\n")).collect();
+    let told = told(&before, &folder.loaded(&plain));
+    assert!(told.contains("tls.certificates[0]: sha256 ") && told.contains(" → none"), "{told}");
+}
+
+/// What is sent behind the certificate has no name of its own.
+#[test]
+fn another_chain_behind_the_same_certificate_is_a_change() {
+    let folder = Folder::new();
+    let (site, root) = (pair(&["a.test"]), pair(&["a.test"]));
+    folder.pair("site", &site);
+    let before = folder.loaded(&with(""));
+    // Its own issuer by name: rcgen gives all of them the same one.
+    folder.write("site.pem", &format!("{}{}", site.0, root.0));
+    let told = told(&before, &folder.loaded(&with("")));
+    assert_eq!(told, "~ listener `web`\n    tls.certificates[0]: changed (not shown)\n");
+}
+
+#[test]
+fn a_value_knows_its_line() {
+    let folder = Folder::new();
+    folder.pair("site", &pair(&["a.test"]));
+    let loaded = folder.loaded(&with(", min_version: \"1.3\""));
+    for (field, origin) in [
+        ("tls.certificates[0].cert", "t.yaml:4"),
+        ("tls.certificates[0].key", "t.yaml:5"),
+        ("tls.min_version", "t.yaml:6"),
+        ("tls.max_version", "built in"),
+    ] {
+        assert_eq!(loaded.provenance.of(Object::Listener("web"), field).to_string(), origin, "{field}");
+    }
+}
+
+/// A path is relative to the working directory, as that of a secret is.
+#[test]
+fn a_path_that_leads_nowhere_is_told_as_it_is_written() {
+    assert!(!Path::new("no/site.pem").exists());
+    let report = check_text("t.yaml", &with("").replace("@/", "no/"), &|_| None).err().unwrap();
+    assert!(report.to_string().contains("cert: \"no/site.pem\""), "{report}");
+}
