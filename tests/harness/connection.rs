@@ -127,6 +127,8 @@ impl Connection {
         let _ = self.stream.set_read_timeout(Some(left));
         let mut bytes = [0; 64 * 1024];
         match (&*self.stream).read(&mut bytes) {
+            // Through TLS an end that was not told of is none.
+            Ok(0) if self.secure.is_some() => *self.end.insert(Event::Reset),
             Ok(0) => *self.end.insert(Event::End),
             Ok(len) => match &self.secure {
                 None => {

@@ -59,10 +59,22 @@ impl Identity {
         self.client_of(rustls::DEFAULT_VERSIONS)
     }
 
-    /// The same for a client that speaks only these versions.
+    /// What a client needs that trusts this one and `other`.
+    pub fn client_with(&self, other: &Self) -> ClientConfig {
+        Self::client_that_trusts(&[self, other], rustls::DEFAULT_VERSIONS)
+    }
+
+    /// What a client needs that trusts this one and speaks only these versions.
     pub fn client_of(&self, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
+        Self::client_that_trusts(&[self], versions)
+    }
+
+    fn client_that_trusts(
+        trusted: &[&Self],
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
-        roots.add(self.der.clone()).unwrap();
+        trusted.iter().for_each(|identity| roots.add(identity.der.clone()).unwrap());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)

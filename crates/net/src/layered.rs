@@ -44,6 +44,8 @@ pub(crate) struct Layered {
     mute: bool,
     /// Nothing is sent behind what is unsent.
     closing: bool,
+    /// Nothing is under way: whatever ends the connection now, what the peer got is whole.
+    at_rest: bool,
 }
 
 /// Where records pass through on their way: one place for all sockets of a reactor.
@@ -77,7 +79,7 @@ impl Layered {
     pub(crate) fn new(layer: Box<dyn Layer>, received: &[u8]) -> Self {
         let more = !received.is_empty();
         let (held, unsent) = (received.to_vec(), Vec::new());
-        Self { layer, held, unsent, gone: 0, sealed: 0, more, ended: false, mute: false, closing: false }
+        Self { layer, held, unsent, gone: 0, sealed: 0, more, ended: false, mute: false, closing: false, at_rest: false }
     }
 
     pub(crate) fn layer(&self) -> &dyn Layer {
@@ -283,6 +285,18 @@ impl Layered {
             self.unsent.extend_from_slice(&words[..said]);
         }
         let _ = self.poll_unsent(socket);
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn rest(&mut self, at_rest: bool) {
+        self.at_rest = at_rest;
+    }
+
+    /// The connection is closed.
+    pub(crate) fn end(&mut self, socket: &Socket) {
+        if self.at_rest {
+            self.part(socket);
+        }
     }
 
     /// Says farewell, and then that no more bytes will come.

@@ -69,6 +69,7 @@ impl Socket {
     pub fn watched(reactor: &Rc<Reactor>, loose: Loose, owner: Owner) -> io::Result<Self> {
         let mut socket = Self::accepted(reactor, loose.fd, owner)?;
         socket.layer = loose.layer;
+        socket.rest(false);
         Ok(socket)
     }
 
@@ -359,6 +360,13 @@ impl Socket {
         }
     }
 
+    /// Says whether nothing is under way on it: closed then, a layer says that what the peer got is whole.
+    pub fn rest(&self, at_rest: bool) {
+        if let Some(layer) = &self.layer {
+            layer.borrow_mut().rest(at_rest);
+        }
+    }
+
     /// Makes the close a reset, so that the peer sees that what it got is not whole.
     pub fn reset_on_close(&self) {
         if let Some(layer) = &self.layer {
@@ -389,6 +397,9 @@ impl AsFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if let (Some(layer), Some(_)) = (self.layer.take(), &self.fd) {
+            layer.borrow_mut().end(self);
+        }
         // Closing the only descriptor takes it out of the epoll set.
         self.reactor.remove(self.id, None);
     }

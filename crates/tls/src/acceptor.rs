@@ -60,7 +60,7 @@ impl Acceptor {
 
     /// The same with the names that stand for their own; an empty list: their own hold.
     pub fn entries(&self) -> impl Iterator<Item = (&Arc<Certificate>, &[String])> {
-        self.certificates.iter().map(|(certificate, names)| (certificate, &**names))
+        self.given.iter().map(|(certificate, names)| (certificate, &**names))
     }
 
     /// The policy.

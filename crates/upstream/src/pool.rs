@@ -53,6 +53,8 @@ pub trait Wire: Debug {
     fn set_owner(&self, owner: Owner);
     /// Sets (or with `None` takes away) its deadline, from now on.
     fn set_deadline(&self, after: Option<Duration>);
+    /// Says whether nothing is under way on it.
+    fn rest(&self, at_rest: bool);
     /// Takes it off its reactor.
     fn loosen(self) -> Self::Loose;
 }
@@ -74,6 +76,10 @@ impl Wire for Socket {
 
     fn set_deadline(&self, after: Option<Duration>) {
         Self::set_deadline(self, after);
+    }
+
+    fn rest(&self, at_rest: bool) {
+        Self::rest(self, at_rest);
     }
 
     fn loosen(self) -> Loose {
@@ -155,6 +161,7 @@ impl<W: Wire> Pool<W> {
                 && connection.requests < policy.max_requests;
             if young && !connection.socket.is_spent() && (!sure || connection.socket.is_quiet()) {
                 connection.socket.set_deadline(None);
+                connection.socket.rest(false);
                 return Some(connection);
             }
         }
@@ -164,6 +171,7 @@ impl<W: Wire> Pool<W> {
     /// Keeps a connection whose last exchange ended cleanly, or closes it when the policy says so. When
     /// somebody waits for one of its places, it is handed to who can use it, or closed.
     pub fn put(&self, connection: Connection<W>, policy: &PoolPolicy, owner: Owner) {
+        connection.socket.rest(true);
         if self.closed.get() || connection.requests >= policy.max_requests || connection.socket.is_spent() {
             return;
         }

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 fn echo() -> (Upstream, Proxy) {
     let upstream = Upstream::start(|request| {
         let method = request.start.split(' ').next().unwrap_or_default();
-        let proto = request.field("x-forwarded-proto").unwrap_or_default();
+        let proto = request.value("x-forwarded-proto").unwrap_or_default();
         Some(ok(&format!("{proto} {method} {} {}", request.target(), request.body.len())))
     });
     let proxy = proxy(&[&upstream.url()]);

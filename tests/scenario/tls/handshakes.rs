@@ -37,7 +37,7 @@ fn plain_http_on_a_port_that_speaks_tls_is_answered_plainly() {
         let mut client = Connection::open(proxy.web()).unwrap();
         client.send(request);
         let answer = answered(&mut client);
-        assert_eq!((answer.status(), answer.field("connection")), (400, Some("close")));
+        assert_eq!((answer.status(), answer.value("connection")), (400, Some("close")));
         assert!(answer.text().contains("plain HTTP"), "{}", answer.text());
         assert_eq!(client.read_to_end(Instant::now() + STEP), Event::End);
     }
@@ -190,7 +190,7 @@ fn a_tunnel_passes_through_tls() {
         talk.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")?;
         let mut word = [0; 4];
         loop {
-            talk.read_exact(&mut word)?;
+            talk.stream().read_exact(&mut word)?;
             talk.send(word)?;
         }
     });
@@ -225,5 +225,5 @@ fn a_proxy_that_stops_ends_what_goes_through_tls_in_good_order() {
     proxy.process().signal(Signal::TERM);
     // Only a farewell counts as an end here.
     assert_eq!(client.read_to_end(Instant::now() + STEP), Event::End);
-    assert_eq!(proxy.stop().status.code(), Some(0));
+    assert_eq!(proxy.process().wait_exit(STEP).code(), Some(0));
 }

@@ -100,9 +100,9 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
     fields.put("tls.unknown_name", unknown_name);
     fields.put("tls.min_version", min_version);
     fields.put("tls.max_version", max_version);
-    let suites = (!suites.is_empty()).then(|| list(suites.iter().map(Suite::name)));
+    let suites = (!suites.is_empty()).then(|| list(suites.iter().map(|suite| suite.name())));
     fields.or("tls.suites", suites, "all");
-    let groups = (!groups.is_empty()).then(|| list(groups.iter().map(Group::name)));
+    let groups = (!groups.is_empty()).then(|| list(groups.iter().map(|group| group.name())));
     fields.or("tls.groups", groups, "built in");
     fields.time("tls.handshake_timeout", *handshake_timeout);
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use thalweg_core::limits::TLS_PEM;
 use thalweg_proxy::plan::ListenerTls;
 use thalweg_route::HostPattern;
-use thalweg_tls::{Acceptor, Certificate, CertificateFlaw, Group, Policy, Suite, UnknownName, Version};
+use thalweg_tls::{
+    Acceptor, Certificate, CertificateFlaw, Group, Policy, Suite, Tickets, UnknownName, Version,
+};
 
 /// Most certificates of a listener: all of them are read at every reload.
 const CERTIFICATES: usize = 10_000;
@@ -28,7 +30,7 @@ pub(super) fn listener_tls(
     let policy = policy(spec, problems);
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
     let handshake_timeout = duration(spec.handshake_timeout.as_ref(), least, most, problems);
-    let acceptor = match Acceptor::new(certificates?, policy?, None) {
+    let acceptor = match Acceptor::new(certificates?, policy?, Tickets::of_process()) {
         Ok(acceptor) => Arc::new(acceptor),
         Err(flaw) => {
             let message = format!("TLS cannot be set up like this: {flaw}");
