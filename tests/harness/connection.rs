@@ -30,6 +30,7 @@ pub enum Event {
 
 enum Order {
     Send(Vec<u8>, Duration),
+    Farewell,
     HalfClose,
 }
 
@@ -138,7 +139,8 @@ impl Connection {
                 Some(secure) => match secure.open(&bytes[..len]) {
                     Ok((plain, over)) => {
                         self.seen.extend_from_slice(&plain);
-                        if over { *self.end.insert(Event::End) } else { Event::Bytes }
+                        self.end = over.then_some(Event::End);
+                        self.end.filter(|_| plain.is_empty()).unwrap_or(Event::Bytes)
                     }
                     Err(_) => *self.end.insert(Event::Reset),
                 },
@@ -161,6 +163,9 @@ impl Connection {
 
     /// Sends what is queued, then closes both directions.
     pub fn close(mut self) {
+        if self.secure.is_some() {
+            self.order(Order::Farewell);
+        }
         self.finish_writing();
     }
 
@@ -206,6 +211,9 @@ fn write((stream, secure): (&TcpStream, Option<&Secure>), queue: &Receiver<Order
                     }
                     thread::sleep(pace);
                 }
+            }
+            Order::Farewell => {
+                let _ = secure.map(|secure| put(&secure.farewell()));
             }
             Order::HalfClose => {
                 let _ = secure.map(|secure| put(&secure.farewell()));

@@ -44,6 +44,8 @@ pub(crate) struct Layered {
     mute: bool,
     /// Nothing is sent behind what is unsent.
     closing: bool,
+    /// An end that was not told of is one too.
+    believes_any_end: bool,
     /// Nothing is under way: whatever ends the connection now, what the peer got is whole.
     at_rest: bool,
 }
@@ -79,7 +81,19 @@ impl Layered {
     pub(crate) fn new(layer: Box<dyn Layer>, received: &[u8]) -> Self {
         let more = !received.is_empty();
         let (held, unsent) = (received.to_vec(), Vec::new());
-        Self { layer, held, unsent, gone: 0, sealed: 0, more, ended: false, mute: false, closing: false, at_rest: false }
+        Self {
+            layer,
+            held,
+            unsent,
+            gone: 0,
+            sealed: 0,
+            more,
+            ended: false,
+            mute: false,
+            closing: false,
+            believes_any_end: false,
+            at_rest: false,
+        }
     }
 
     pub(crate) fn layer(&self) -> &dyn Layer {
@@ -134,6 +148,10 @@ impl Layered {
             }
         };
         match ready!(received)? {
+            Some(0) if self.believes_any_end => {
+                self.ended = true;
+                return Poll::Ready(Ok(Opened::default()));
+            }
             // The end of the connection, and not of what was said on it.
             Some(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             received => filled += received.unwrap_or(0),
@@ -285,6 +303,11 @@ impl Layered {
             self.unsent.extend_from_slice(&words[..said]);
         }
         let _ = self.poll_unsent(socket);
+    }
+
+    /// From now on an end that was not told of is one too.
+    pub(crate) fn believe_any_end(&mut self) {
+        self.believes_any_end = true;
     }
 
     /// Whether nothing is under way.

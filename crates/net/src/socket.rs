@@ -360,6 +360,14 @@ impl Socket {
         }
     }
 
+    /// From now on it also ends where a layer was not told of the end: for a protocol that knows by itself whether what came is
+    /// whole.
+    pub fn believe_any_end(&self) {
+        if let Some(layer) = &self.layer {
+            layer.borrow_mut().believe_any_end();
+        }
+    }
+
     /// Says whether nothing is under way on it: closed then, a layer says that what the peer got is whole.
     pub fn rest(&self, at_rest: bool) {
         if let Some(layer) = &self.layer {

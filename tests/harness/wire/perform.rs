@@ -26,6 +26,7 @@ const PROBE: &str = "/still-open";
 pub(super) fn perform(transcript: &Transcript, delivery: Delivery) -> Result<(), String> {
     let delivery = match delivery {
         Delivery::Bytewise if transcript.whole => Delivery::Whole,
+        Delivery::Secure if transcript.plain => Delivery::Whole,
         delivery => delivery,
     };
     let mut stage = Stage::set(transcript, delivery);

@@ -9,6 +9,7 @@ use thalweg_tests::connection::Event;
 use thalweg_tests::message::Kind;
 use thalweg_tests::process::Signal;
 use thalweg_tests::secure::Secure;
+use thalweg_tests::upstream::ok;
 use thalweg_tests::{Bare, Connection, Identity, Message, Noise, Proxy, STEP, Upstream};
 
 use super::super::{wait_counted, watchdog};
@@ -179,6 +180,18 @@ fn an_answer_that_breaks_off_has_no_farewell_and_a_whole_one_has() {
             }
         }
         assert_eq!(said_farewell, parts, "{path}");
+    }
+}
+
+#[test]
+fn the_port_of_https_is_left_out() {
+    let _watchdog = watchdog("the_port_of_https_is_left_out");
+    let upstream = Upstream::start(|request| Some(ok(request.value("host").unwrap_or_default())));
+    let proxy = proxy(&[&upstream.url()]);
+    for (host, kept) in [("a.test:443", "a.test"), ("a.test:80", "a.test:80"), ("A.test", "a.test")] {
+        let mut client = open(&proxy);
+        client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(answered(&mut client).text(), kept);
     }
 }
 

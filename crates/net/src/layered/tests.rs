@@ -261,6 +261,28 @@ fn an_end_that_was_not_told_is_an_error() {
 }
 
 #[test]
+fn an_end_that_was_not_told_is_one_where_that_is_enough() {
+    let (reactor, [a, b]) = shaken(1);
+    b.believe_any_end();
+    drop(a);
+    reactor.wait(Some(Duration::from_secs(2)), &mut Vec::new()).unwrap();
+    assert!(matches!(b.poll_recv(&mut [0; 16]), Poll::Ready(Ok(0))) && b.peer_closed());
+}
+
+#[test]
+fn a_connection_that_is_closed_at_rest_says_farewell() {
+    let (reactor, [a, b]) = shaken(1);
+    a.rest(true);
+    drop(a);
+    assert_eq!(raw(&b, &reactor), record(END, b""));
+    let (reactor, [a, b]) = shaken(1);
+    a.rest(true);
+    a.rest(false);
+    drop(a);
+    assert_eq!(raw(&b, &reactor), b"");
+}
+
+#[test]
 fn a_peer_that_breaks_the_protocol_is_told_and_gets_no_farewell() {
     let (reactor, [a, b]) = shaken(1);
     assert!(matches!(b.raw_send(&[IoSlice::new(&record(9, b"?"))], false), Poll::Ready(Ok(_))));
