@@ -33,6 +33,11 @@ fn transcripts_hold() {
 }
 
 #[test]
+fn transcripts_hold_through_tls() {
+    check("transcripts_hold_through_tls", Delivery::Secure);
+}
+
+#[test]
 fn transcripts_hold_when_bytes_arrive_one_by_one() {
     check("transcripts_hold_when_bytes_arrive_one_by_one", Delivery::Bytewise);
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::STEP;
+use crate::secure::{Identity, Secure};
 
 /// What a read brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,6 +30,7 @@ pub enum Event {
 
 enum Order {
     Send(Vec<u8>, Duration),
+    Farewell,
     HalfClose,
 }
 
@@ -36,6 +38,7 @@ enum Order {
 #[derive(Debug)]
 pub struct Connection {
     stream: Arc<TcpStream>,
+    secure: Option<Arc<Secure>>,
     orders: Option<Sender<Order>>,
     writer: Option<JoinHandle<()>>,
     seen: Vec<u8>,
@@ -51,15 +54,30 @@ impl Connection {
         TcpStream::connect_timeout(&address, STEP).map(Self::new)
     }
 
+    /// Connects to `address` through TLS, as one that trusts `identity` and asks for `name`.
+    ///
+    /// # Errors
+    /// What the kernel says, within [`STEP`], and what the handshake comes to.
+    pub fn open_secure(address: SocketAddr, identity: &Identity, name: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, STEP)?;
+        stream.set_read_timeout(Some(STEP))?;
+        let secure = Secure::connect(&stream, Arc::new(identity.client()), name)?;
+        Ok(Self::over(stream, Some(Arc::new(secure))))
+    }
+
     /// Takes over a connection.
     pub fn new(stream: TcpStream) -> Self {
+        Self::over(stream, None)
+    }
+
+    fn over(stream: TcpStream, secure: Option<Arc<Secure>>) -> Self {
         let _ = stream.set_nodelay(true);
         let _ = stream.set_write_timeout(Some(STEP));
         let stream = Arc::new(stream);
         let (orders, queue) = mpsc::channel();
-        let shared = Arc::clone(&stream);
-        let writer = thread::spawn(move || write(&shared, &queue));
-        Self { stream, orders: Some(orders), writer: Some(writer), seen: Vec::new(), end: None }
+        let ours = (Arc::clone(&stream), secure.clone());
+        let writer = thread::spawn(move || write((&ours.0, ours.1.as_deref()), &queue));
+        Self { stream, secure, orders: Some(orders), writer: Some(writer), seen: Vec::new(), end: None }
     }
 
     /// Queues bytes to be sent at once.
@@ -110,11 +128,23 @@ impl Connection {
         let _ = self.stream.set_read_timeout(Some(left));
         let mut bytes = [0; 64 * 1024];
         match (&*self.stream).read(&mut bytes) {
+            // Through TLS an end that was not told of is none.
+            Ok(0) if self.secure.is_some() => *self.end.insert(Event::Reset),
             Ok(0) => *self.end.insert(Event::End),
-            Ok(len) => {
-                self.seen.extend_from_slice(&bytes[..len]);
-                Event::Bytes
-            }
+            Ok(len) => match &self.secure {
+                None => {
+                    self.seen.extend_from_slice(&bytes[..len]);
+                    Event::Bytes
+                }
+                Some(secure) => match secure.open(&bytes[..len]) {
+                    Ok((plain, over)) => {
+                        self.seen.extend_from_slice(&plain);
+                        self.end = over.then_some(Event::End);
+                        self.end.filter(|_| plain.is_empty()).unwrap_or(Event::Bytes)
+                    }
+                    Err(_) => *self.end.insert(Event::Reset),
+                },
+            },
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Event::Late,
             Err(error) if error.kind() == ErrorKind::Interrupted => Event::Bytes,
             Err(_) => *self.end.insert(Event::Reset),
@@ -133,6 +163,9 @@ impl Connection {
 
     /// Sends what is queued, then closes both directions.
     pub fn close(mut self) {
+        if self.secure.is_some() {
+            self.order(Order::Farewell);
+        }
         self.finish_writing();
     }
 
@@ -161,23 +194,29 @@ impl Drop for Connection {
 }
 
 /// Carries out orders; errors are the peer's right (it may refuse and close) and show on the reading side.
-fn write(mut stream: &TcpStream, queue: &Receiver<Order>) {
+fn write((stream, secure): (&TcpStream, Option<&Secure>), queue: &Receiver<Order>) {
+    let put = |bytes: &[u8]| (&mut &*stream).write_all(bytes);
+    let send = |bytes: &[u8]| secure.map_or_else(|| put(bytes), |secure| put(&secure.seal(bytes)));
     for order in queue {
         match order {
             Order::Send(bytes, Duration::ZERO) => {
-                if stream.write_all(&bytes).is_err() {
+                if send(&bytes).is_err() {
                     return;
                 }
             }
             Order::Send(bytes, pace) => {
                 for byte in bytes {
-                    if stream.write_all(&[byte]).is_err() {
+                    if send(&[byte]).is_err() {
                         return;
                     }
                     thread::sleep(pace);
                 }
             }
+            Order::Farewell => {
+                let _ = secure.map(|secure| put(&secure.farewell()));
+            }
             Order::HalfClose => {
+                let _ = secure.map(|secure| put(&secure.farewell()));
                 let _ = stream.shutdown(Shutdown::Write);
             }
         }

@@ -37,6 +37,7 @@ mod servers;
 mod splice;
 mod streaming;
 mod syscalls;
+mod tls;
 mod tunnels;
 mod undo;
 mod websocket;

@@ -7,6 +7,8 @@
 
 pub mod allocator;
 pub mod connect;
+mod layer;
+mod layered;
 pub mod listen;
 pub mod machine;
 mod mailbox;
@@ -16,6 +18,8 @@ mod reactor;
 mod socket;
 mod wheel;
 
+pub use layer::{Layer, Opened, Sealed};
+pub use layered::Loose;
 pub use mailbox::{Mailbox, SeatWaker};
 pub use pipe::Pipe;
 pub use prefetch::prefetch;

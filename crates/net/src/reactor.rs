@@ -6,8 +6,10 @@
 //! waits for; nothing is allocated, woken or queued per event.
 //!
 //! Invariant (the lost edge is the classic bug of edge-triggered code): only [`Reactor::wait`] sets
-//! READ and WRITE, only a call that met EAGAIN or moved less than asked clears them.
+//! READ and WRITE, and a call that is about to ask the kernel itself; only a call that met EAGAIN or moved less than asked
+//! clears them.
 
+use crate::layered::Staging;
 use crate::socket::SocketId;
 use crate::wheel::{Entry, NEVER, TICK_MS, Wheel};
 use rustix::buffer::spare_capacity;
@@ -56,6 +58,7 @@ pub struct Reactor {
     free: RefCell<Vec<u32>>,
     wheel: RefCell<Wheel>,
     events: RefCell<Vec<epoll::Event>>,
+    staging: RefCell<Staging>,
     started: Instant,
     now: Cell<Instant>,
     now_tick: Cell<u64>,
@@ -74,6 +77,7 @@ impl Reactor {
             free: RefCell::default(),
             wheel: RefCell::new(Wheel::new()),
             events: RefCell::new(Vec::with_capacity(EVENTS_PER_TURN)),
+            staging: RefCell::default(),
             started: now,
             now: Cell::new(now),
             now_tick: Cell::new(0),
@@ -230,6 +234,18 @@ impl Reactor {
 
     pub(crate) fn readiness(&self, id: u32) -> u8 {
         self.sources.borrow()[id as usize].readiness.get()
+    }
+
+    /// Where records of layers pass through.
+    pub(crate) fn staging(&self) -> &RefCell<Staging> {
+        &self.staging
+    }
+
+    /// Has the next call ask the kernel, whatever events have told.
+    pub(crate) fn set(&self, id: u32, bits: u8) {
+        let sources = self.sources.borrow();
+        let readiness = &sources[id as usize].readiness;
+        readiness.set(readiness.get() | bits);
     }
 
     pub(crate) fn clear(&self, id: u32, bits: u8) {

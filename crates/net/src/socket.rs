@@ -4,12 +4,15 @@
 //! is called again on the next event of the socket, which is the whole wake-up protocol. They are
 //! cancel-safe: a call that returns `Pending` has moved no byte.
 
+use crate::layer::Layer;
+use crate::layered::{Layered, Loose};
 use crate::pipe::{Pipe, error_of};
 use crate::reactor::{Owner, Reactor, ready};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode};
 use socket2::SockRef;
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::Poll;
@@ -37,6 +40,7 @@ pub struct Socket {
     fd: Option<OwnedFd>,
     id: u32,
     reactor: Rc<Reactor>,
+    layer: Option<Box<RefCell<Layered>>>,
 }
 
 impl Socket {
@@ -46,7 +50,7 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn accepted(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
         let id = reactor.add(fd.as_fd(), owner, ready::WRITE)?;
-        Ok(Self { fd: Some(fd), id, reactor: reactor.clone() })
+        Ok(Self { fd: Some(fd), id, reactor: reactor.clone(), layer: None })
     }
 
     /// Takes a socket whose connect is under way.
@@ -55,7 +59,42 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn connecting(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
         let id = reactor.add(fd.as_fd(), owner, 0)?;
-        Ok(Self { fd: Some(fd), id, reactor: reactor.clone() })
+        Ok(Self { fd: Some(fd), id, reactor: reactor.clone(), layer: None })
+    }
+
+    /// Takes one that came off another reactor; it is taken to be writable.
+    ///
+    /// # Errors
+    /// When the kernel cannot watch it.
+    pub fn watched(reactor: &Rc<Reactor>, loose: Loose, owner: Owner) -> io::Result<Self> {
+        let mut socket = Self::accepted(reactor, loose.fd, owner)?;
+        socket.layer = loose.layer;
+        socket.rest(false);
+        Ok(socket)
+    }
+
+    /// Puts a layer between this socket and those who use it: from now on all bytes are plaintext. `received`: what has
+    /// come for the layer already. It shakes hands with [`Self::poll_handshake`].
+    pub fn put_under(&mut self, layer: Box<dyn Layer>, received: &[u8]) {
+        self.layer = Some(Box::new(RefCell::new(Layered::new(layer, received))));
+    }
+
+    /// Whether bytes pass through a layer.
+    pub fn is_layered(&self) -> bool {
+        self.layer.is_some()
+    }
+
+    /// Asks the layer something.
+    pub fn with_layer<T>(&self, ask: impl FnOnce(&dyn Layer) -> T) -> Option<T> {
+        self.layer.as_ref().map(|layer| ask(layer.borrow().layer()))
+    }
+
+    /// Whether the layer, if there is one, has shaken hands; an error when it could not.
+    pub fn poll_handshake(&self) -> Poll<io::Result<()>> {
+        match &self.layer {
+            None => Poll::Ready(Ok(())),
+            Some(layer) => layer.borrow_mut().poll_handshake(self),
+        }
     }
 
     /// Who is called from now on.
@@ -75,7 +114,27 @@ impl Socket {
     }
 
     /// Receives into `buffer` (not empty); 0 is the end of what the peer sends.
+    ///
+    /// # Errors
+    /// What the kernel says; with a layer also what breaks its protocol, and [`io::ErrorKind::UnexpectedEof`] for an end
+    /// that the peer did not tell of.
+    #[inline]
     pub fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match &self.layer {
+            None => self.raw_recv(buffer),
+            Some(layer) => recv_layered(self, layer, buffer),
+        }
+    }
+
+    /// Receives what is not looked at any more into `buffer`; no layer opens it. As [`Self::poll_recv`] otherwise.
+    pub fn poll_discard(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match &self.layer {
+            None => self.raw_recv(buffer),
+            Some(layer) => layer.borrow_mut().poll_discard(self, buffer),
+        }
+    }
+
+    pub(crate) fn raw_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             let readiness = self.readiness();
             if readiness & ready::READ == 0 {
@@ -100,22 +159,27 @@ impl Socket {
     /// As [`Self::poll_send`], from one slice, where nothing follows and the socket is closed at once: the kernel
     /// keeps the end back for the segment that says so (`MSG_MORE`).
     pub fn poll_send_last(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        use rustix::net::SendFlags;
-        self.poll_send_with(&[IoSlice::new(bytes)], SendFlags::NOSIGNAL | SendFlags::MORE)
+        self.poll_send_with(&[IoSlice::new(bytes)], true)
     }
 
     /// Sends from `slices`; may take less than all.
     #[inline]
     pub fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        self.poll_send_with(slices, rustix::net::SendFlags::NOSIGNAL)
+        self.poll_send_with(slices, false)
     }
 
     #[inline]
-    fn poll_send_with(
-        &self,
-        slices: &[IoSlice<'_>],
-        flags: rustix::net::SendFlags,
-    ) -> Poll<io::Result<usize>> {
+    fn poll_send_with(&self, slices: &[IoSlice<'_>], last: bool) -> Poll<io::Result<usize>> {
+        match &self.layer {
+            None => self.raw_send(slices, last),
+            Some(layer) => send_layered(self, layer, slices, last),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn raw_send(&self, slices: &[IoSlice<'_>], last: bool) -> Poll<io::Result<usize>> {
+        use rustix::net::SendFlags;
+        let flags = if last { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
         loop {
             if self.readiness() & ready::WRITE == 0 {
                 return Poll::Pending;
@@ -144,6 +208,9 @@ impl Socket {
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_recv`] can do it.
     pub fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {
+        if self.is_layered() {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        }
         loop {
             let readiness = self.readiness();
             if readiness & ready::READ == 0 {
@@ -170,6 +237,9 @@ impl Socket {
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_send`] can do it.
     pub fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>> {
+        if self.is_layered() {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        }
         loop {
             if self.readiness() & ready::WRITE == 0 {
                 return Poll::Pending;
@@ -186,11 +256,25 @@ impl Socket {
     /// Whether a receive may give something (bytes, an end or an error).
     pub fn is_readable(&self) -> bool {
         self.readiness() & ready::READ != 0
+            || self.layer.as_ref().is_some_and(|layer| layer.borrow().has_more())
+    }
+
+    /// Whether nothing has come, as far as events have told: no byte, no end, no error. What only concerns the layer is
+    /// taken in.
+    pub fn is_silent(&self) -> bool {
+        match &self.layer {
+            None => !self.is_readable(),
+            Some(layer) => layer.borrow_mut().is_quiet(self),
+        }
     }
 
     /// Asks the kernel, beyond what events have told so far, whether nothing has come: no byte, no end,
     /// no error. One system call.
     pub fn is_quiet(&self) -> bool {
+        if let Some(layer) = &self.layer {
+            self.reactor.set(self.id, ready::READ);
+            return layer.borrow_mut().is_quiet(self);
+        }
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         matches!(rustix::net::recv(self.as_fd(), &mut [0; 1], flags), Err(Errno::AGAIN))
     }
@@ -198,7 +282,7 @@ impl Socket {
     /// Looks whether there is more to receive, where a [`Self::poll_fill`] left that open: afterwards
     /// [`Self::is_readable`] is true of the socket again. One system call.
     pub fn look(&self) {
-        if self.is_quiet() {
+        if !self.is_layered() && self.is_quiet() {
             self.clear(ready::READ);
         }
     }
@@ -206,6 +290,7 @@ impl Socket {
     /// Whether the peer has said that it sends no more, or is gone. Bytes may still wait to be read.
     pub fn peer_closed(&self) -> bool {
         self.readiness() & ready::PEER_CLOSED != 0
+            || self.layer.as_ref().is_some_and(|layer| layer.borrow().has_ended())
     }
 
     /// Whether the connection is gone in both directions (reset, or closed by both sides).
@@ -218,10 +303,10 @@ impl Socket {
         self.reactor.set_deadline(self.id, after);
     }
 
-    /// Takes it off the reactor: only the descriptor is left, for another reactor.
-    pub fn unwatch(mut self) -> OwnedFd {
+    /// Takes it off the reactor: only the descriptor and the layer are left, for another reactor.
+    pub fn unwatch(mut self) -> Loose {
         self.reactor.unwatch(self.as_fd());
-        self.fd.take().expect(OPEN)
+        Loose { fd: self.fd.take().expect(OPEN), layer: self.layer.take() }
     }
 
     /// Its number.
@@ -255,17 +340,54 @@ impl Socket {
         left.map_or(0, |left| u64::try_from(left).unwrap_or(0))
     }
 
-    /// Says to the peer that no more bytes will come.
+    /// Says to the peer that no more bytes will come. Where a layer says farewell first and the kernel does not take that now, it
+    /// follows with the next call of the socket.
     pub fn shutdown_write(&self) {
+        match &self.layer {
+            None => self.raw_shutdown_write(),
+            Some(layer) => layer.borrow_mut().close(self),
+        }
+    }
+
+    pub(crate) fn raw_shutdown_write(&self) {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
+    }
+
+    /// Says through the layer, if there is one, that no more bytes will come and that what came was whole.
+    pub fn part(&self) {
+        if let Some(layer) = &self.layer {
+            layer.borrow_mut().part(self);
+        }
+    }
+
+    /// From now on it also ends where a layer was not told of the end: for a protocol that knows by itself whether what came is
+    /// whole.
+    pub fn believe_any_end(&self) {
+        if let Some(layer) = &self.layer {
+            layer.borrow_mut().believe_any_end();
+        }
+    }
+
+    /// Says whether nothing is under way on it: closed then, a layer says that what the peer got is whole.
+    pub fn rest(&self, at_rest: bool) {
+        if let Some(layer) = &self.layer {
+            layer.borrow_mut().rest(at_rest);
+        }
     }
 
     /// Makes the close a reset, so that the peer sees that what it got is not whole.
     pub fn reset_on_close(&self) {
+        if let Some(layer) = &self.layer {
+            layer.borrow_mut().mute();
+        }
         let _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
     }
 
-    fn readiness(&self) -> u8 {
+    pub(crate) fn reactor(&self) -> &Reactor {
+        &self.reactor
+    }
+
+    pub(crate) fn readiness(&self) -> u8 {
         self.reactor.readiness(self.id)
     }
 
@@ -283,7 +405,27 @@ impl AsFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if let (Some(layer), Some(_)) = (self.layer.take(), &self.fd) {
+            layer.borrow_mut().end(self);
+        }
         // Closing the only descriptor takes it out of the epoll set.
         self.reactor.remove(self.id, None);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn recv_layered(socket: &Socket, layer: &RefCell<Layered>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    layer.borrow_mut().poll_recv(socket, buffer)
+}
+
+#[cold]
+#[inline(never)]
+fn send_layered(
+    socket: &Socket,
+    layer: &RefCell<Layered>,
+    slices: &[IoSlice<'_>],
+    last: bool,
+) -> Poll<io::Result<usize>> {
+    layer.borrow_mut().poll_send(socket, slices, last)
 }

@@ -110,7 +110,44 @@ pub struct ListenerMeters {
     pub active: Gauge,
     /// Connections refused because a bound was reached.
     pub refused: Counter,
+    /// TLS handshakes that ended, in the order of [`HANDSHAKE_RESULTS`].
+    pub handshakes: [Counter; HANDSHAKE_RESULTS.len()],
 }
+
+impl ListenerMeters {
+    /// Counts a handshake that ended; `result` is one of [`HANDSHAKE_RESULTS`].
+    pub fn count_handshake(&self, result: &str) {
+        let at = HANDSHAKE_RESULTS.iter().position(|known| *known == result);
+        debug_assert!(at.is_some(), "{result} is not in the table");
+        at.and_then(|at| self.handshakes.get(at)).inspect(|counter| counter.add(1));
+    }
+}
+
+/// What may come of a TLS handshake: the values of the label `result`. Those after the first two are the words of the
+/// crate that shakes hands.
+pub const HANDSHAKE_RESULTS: [&str; 21] = [
+    "full",
+    "resumed",
+    "plain_http",
+    "no_tls",
+    "hello_too_large",
+    "hello_malformed",
+    "unknown_name",
+    "no_certificate",
+    "version",
+    "suite",
+    "alpn",
+    "client_certificate_missing",
+    "client_certificate_invalid",
+    "client_certificate_revoked",
+    "client_certificate_expired",
+    "server_certificate",
+    "alert",
+    "protocol",
+    "time",
+    "gone",
+    "limit",
+];
 
 macro_rules! limits {
     ($( $variant:ident $name:literal $summary:literal; )*) => {

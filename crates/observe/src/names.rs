@@ -58,6 +58,8 @@ metrics! {
     CONNECTIONS_ACTIVE "thalweg_connections_active" Gauge ["listener"] "Client connections open now.";
     CONNECTIONS_REFUSED "thalweg_connections_refused_total" Counter ["listener"]
         "Client connections refused because a bound was reached.";
+    TLS_HANDSHAKES "thalweg_tls_handshakes_total" Counter ["listener" "result"]
+        "TLS handshakes of clients that ended, by what came of them: full, resumed, or why there is no connection.";
     REQUESTS_TOTAL "thalweg_requests_total" Counter ["route" "code"] "Exchanges that ended, by status of the answer.";
     REQUEST_DURATION "thalweg_request_duration_seconds" Histogram ["route"]
         "From the first byte of the request to the last byte of the response.";

@@ -9,7 +9,7 @@ use thalweg_core::FaultKind;
 
 use crate::exposition::Exposition;
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
-use crate::meters::{Limit, WorkerMeters};
+use crate::meters::{HANDSHAKE_RESULTS, Limit, WorkerMeters};
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
 use crate::registry::{Registry, Snapshot};
@@ -37,6 +37,15 @@ impl Registry {
         counters(page, &names::CONNECTIONS_TOTAL, &listeners, |meters| &meters.connections);
         gauges(page, &names::CONNECTIONS_ACTIVE, &listeners, |meters| &meters.active);
         counters(page, &names::CONNECTIONS_REFUSED, &listeners, |meters| &meters.refused);
+        page.head(&names::TLS_HANDSHAKES);
+        for ([listener], groups) in &listeners {
+            for (at, result) in HANDSHAKE_RESULTS.iter().enumerate() {
+                let total: u64 = groups.iter().map(|meters| meters.handshakes[at].value()).sum();
+                if total > 0 {
+                    page.sample(&names::TLS_HANDSHAKES, &[listener, result], total);
+                }
+            }
+        }
     }
 
     fn render_routes(&self, page: &mut Exposition) {

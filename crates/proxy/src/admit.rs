@@ -41,7 +41,7 @@ pub(crate) enum Admitted {
 /// Receives a request head and checks it.
 pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Admitted, Fault> {
     x.begin(worker.reactor.now());
-    (x.client_ip, x.trusted_peer) = (client.peer, false);
+    (x.client_ip, x.trusted_peer, x.is_secure) = (client.peer, false, client.socket.is_layered());
     let mut waited = false;
     loop {
         if client.empty_line && x.received.starts_with(b"\r\n") {
@@ -149,12 +149,13 @@ pub(crate) fn bring_to_normal_form(
     };
     if let Some(span) = authority {
         let authority = parse_authority(bytes, span)?;
-        x.host_len = match authority.is_normal {
+        let own = x.scheme_port();
+        x.host_len = match authority.is_normal && authority.port != Some(own) {
             true => {
                 x.authority.is_at(span);
                 authority.host.len()
             }
-            false => write_normal_authority(&authority, bytes, x.authority.write()),
+            false => write_normal_authority(&authority, own, bytes, x.authority.write()),
         };
     }
     if x.framing == Framing::Empty && request.version == Version::Http11 {
@@ -180,10 +181,10 @@ pub(crate) fn bring_to_normal_form(
 }
 
 /// Writes host and port in normal form, the port of the scheme left out; says how long the host is.
-fn write_normal_authority(authority: &Authority, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+fn write_normal_authority(authority: &Authority, own: u16, bytes: &[u8], out: &mut Vec<u8>) -> usize {
     write_normal_host(authority.host.of(bytes), out);
     let host_len = out.len();
-    if let Some(port) = authority.port.filter(|port| *port != 80) {
+    if let Some(port) = authority.port.filter(|port| *port != own) {
         out.push(b':');
         write_decimal(out, u64::from(port));
     }

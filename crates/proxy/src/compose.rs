@@ -112,7 +112,7 @@ fn write_forwarded(out: &mut Vec<u8>, x: &Exchange, client: &Client) {
     write_ip(out, client.peer);
     let said = |id| if x.trusted_peer { x.request.value(bytes, id) } else { None };
     out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
-    out.extend_from_slice(said(FieldId::XForwardedProto).unwrap_or(b"http"));
+    out.extend_from_slice(said(FieldId::XForwardedProto).unwrap_or(x.scheme().as_bytes()));
     out.extend_from_slice(b"\r\n");
     let host = said(FieldId::XForwardedHost).unwrap_or(x.authority());
     if !host.is_empty() {

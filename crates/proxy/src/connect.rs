@@ -85,7 +85,7 @@ async fn find(
         Room::Given(handover) => handover,
     };
     worker.make_upstream_room();
-    let watch = |fd| Socket::accepted(&worker.reactor, fd, x.owner).ok();
+    let watch = |loose| Socket::watched(&worker.reactor, loose, x.owner).ok();
     // Where it has ended on the way, its places are good for another one.
     let received = handover.receive(policy, worker.reactor.now(), &worker.upstream_open, watch);
     Ok(received.map_or_else(Found::Room, Found::Idle))

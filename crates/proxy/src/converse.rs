@@ -1,17 +1,28 @@
 //! A conversation: exchanges on one client connection, until it falls silent or ends.
 
+use crate::answer::answer_fault;
 use crate::exchange::{Client, Exchange};
+use crate::handshake::{self, Shaken, shake_hands};
+use crate::plan::ListenerTls;
+use crate::record::record;
 use crate::serve::{Next, serve};
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
 use thalweg_core::limits::{DRAIN_SILENCE, DRAIN_TIME, REFUSAL_TIME, TURN_BYTES};
+use thalweg_tls::Refused;
 
 /// Pipelined requests served before other connections get their turn.
 const EXCHANGES_PER_TURN: u32 = 32;
 
 /// Serves what the client asks, then parks its connection or closes it.
 pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchange) {
+    if let Some(tls) = handshake::due(&client)
+        && !secure(worker, &mut client, &tls, x).await
+    {
+        x.received.clear();
+        return x.leave();
+    }
     let mut turns = 0;
     loop {
         turns += 1;
@@ -43,6 +54,22 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
     worker.forget_lag(x);
     x.downward.cool(&worker.warm.buffers);
     x.leave();
+}
+
+/// Shakes hands with a client before its first request. When that fails it is told, and its connection is over.
+async fn secure(worker: &Worker, client: &mut Client, tls: &ListenerTls, x: &mut Exchange) -> bool {
+    match shake_hands(worker, client, tls, x).await {
+        Shaken::Hands => return true,
+        Shaken::Refused(Refused::Gone) => {}
+        Shaken::Refused(_) => drain(worker, client).await,
+        Shaken::Plain(fault) => {
+            x.id = Some(worker.next_id());
+            answer_fault(worker, client, x, fault).await;
+            record(worker, client, x);
+            drain(worker, client).await;
+        }
+    }
+    false
 }
 
 /// Goes on in the worker's next turn.
@@ -79,7 +106,7 @@ async fn drain(worker: &Worker, client: &Client) {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            match client.socket.poll_recv(&mut worker.scratch.borrow_mut()) {
+            match client.socket.poll_discard(&mut worker.scratch.borrow_mut()) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(n)) => share = share.saturating_sub(n),

@@ -9,6 +9,7 @@ use crate::clients::Prefix;
 use crate::decisions::Label;
 use crate::listeners::ListenerState;
 use crate::load::Loads;
+use crate::plan::{Listener, ListenerTls};
 use crate::view::PlanView;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -31,6 +32,8 @@ pub(crate) struct Door {
     position: Cell<u16>,
     /// Its connections at the same time.
     most: Cell<Option<usize>>,
+    /// What its clients shake hands on, also when it is gone.
+    tls: RefCell<Option<Arc<ListenerTls>>>,
     is_leaving: Cell<bool>,
     last: RefCell<Option<Rc<PlanView>>>,
 }
@@ -46,15 +49,17 @@ impl Door {
             state: state.clone(),
             position: Cell::new(NOWHERE),
             most: Cell::new(None),
+            tls: RefCell::default(),
             is_leaving: Cell::new(true),
             last: RefCell::default(),
         })
     }
 
     /// The worker's plan has the listener, at this position.
-    pub(crate) fn hold(&self, position: u16, most: Option<usize>) {
+    pub(crate) fn hold(&self, position: u16, listener: &Listener) {
         self.position.set(position);
-        self.most.set(most);
+        self.most.set(listener.max_connections);
+        self.tls.replace(listener.tls.clone());
         self.is_leaving.set(false);
     }
 
@@ -91,6 +96,11 @@ impl Door {
     /// Its connections at the same time; `None`: no bound.
     pub(crate) fn most(&self) -> Option<usize> {
         self.most.get()
+    }
+
+    /// What its clients shake hands on; `None`: they speak plainly.
+    pub(crate) fn tls(&self) -> Option<Arc<ListenerTls>> {
+        self.tls.borrow().clone()
     }
 
     /// Whether it has as many connections as it may.

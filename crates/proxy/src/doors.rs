@@ -17,6 +17,7 @@ use crate::current::Current;
 use crate::door::{Door, Place};
 use crate::exchange::Client;
 use crate::fleet::{Arrival, Command};
+use crate::handshake::NO_PLACE;
 use crate::listeners::{ListenerId, ListenerState, Sockets};
 use crate::load::Crowded;
 use crate::owner::Target;
@@ -132,7 +133,7 @@ impl Doors {
                 let door = Door::new(&worker.shared.loads, worker.id, &open.state);
                 gone.push(std::mem::replace(&mut known.door, door));
             }
-            known.door.hold(position, listener.max_connections);
+            known.door.hold(position, listener);
             known.set_defer(listener.defer_accept);
             known.closes_at = None;
             kept.push(key);
@@ -318,6 +319,7 @@ impl Doors {
             Refusal::NoPlace => (Limit::Connections, REFUSAL),
             Refusal::OfClient => (Limit::ConnectionsPerClient, REFUSAL_OF_CLIENT),
         };
+        let answer = if door.tls().is_some() { NO_PLACE } else { answer };
         worker.meters.limit(limit);
         door.meters.refused.add(1);
         if self.refusals.len() >= REFUSALS {

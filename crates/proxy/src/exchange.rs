@@ -194,6 +194,8 @@ pub(crate) struct Exchange {
     /// The client's address, seen through trusted proxies.
     pub(crate) client_ip: IpAddr,
     pub(crate) trusted_peer: bool,
+    /// Whether it came through TLS.
+    pub(crate) is_secure: bool,
     pub(crate) upgrade: Upgrade,
     /// Whether the client's connection may be used for another request.
     pub(crate) keep_alive: bool,
@@ -262,6 +264,7 @@ impl Exchange {
             query: None,
             client_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             trusted_peer: false,
+            is_secure: false,
             upgrade: Upgrade::None,
             keep_alive: false,
             lags: false,
@@ -286,6 +289,16 @@ impl Exchange {
             retry_after: 0,
             counted: (0, 0),
         }
+    }
+
+    /// The scheme that the client used.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.is_secure { "https" } else { "http" }
+    }
+
+    /// The port that the scheme has when none is written.
+    pub(crate) fn scheme_port(&self) -> u16 {
+        if self.is_secure { 443 } else { 80 }
     }
 
     /// Makes ready for the next request on the same connection; bytes that are already here stay.

@@ -29,6 +29,8 @@ mod converse;
 mod door;
 mod doors;
 mod exchange;
+mod handshake;
+mod secure;
 pub mod serve;
 
 mod admit;

@@ -78,7 +78,7 @@ fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecor
         client_port: Some(client.port),
         peer: Some(client.peer),
         method: x.request.method_text.of(bytes),
-        scheme: "http",
+        scheme: x.scheme(),
         host: Some(x.authority()).filter(|authority| !authority.is_empty()),
         path: x.path.of(bytes),
         query: x.query.map(|query| query.of(bytes)),

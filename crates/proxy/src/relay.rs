@@ -312,7 +312,7 @@ impl Flow {
                 return Poll::Ready(Ok(Pumped::Share));
             }
             let spliced =
-                if self.is_spliced() { self.splice(ends.from, room, &keep, means.chunks)? } else { None };
+                if self.is_spliced() { self.splice(ends, room, &keep, means.chunks)? } else { None };
             let n = match spliced {
                 Some(received) => ready!(received),
                 None => {

@@ -61,8 +61,11 @@ impl Tunnel {
         x.upward.reset();
         x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&early);
         x.downward.start(Framing::UntilClose, Side::Upstream, false);
-        client.socket.set_owner(owner);
-        upstream.connection.socket.set_owner(owner);
+        // Many close the connection and say no more: what is said in a tunnel knows its own end.
+        for socket in [&client.socket, &upstream.connection.socket] {
+            socket.set_owner(owner);
+            socket.believe_any_end();
+        }
         client.socket.set_deadline(Some(idle(&x)));
         let (up_open, down_open) = (true, true);
         let (_places, _underway) = (places, underway);

@@ -255,6 +255,7 @@ impl Worker {
     }
 
     fn seat(self: &Rc<Self>, client: Client) {
+        client.socket.rest(false);
         let seat = self.seats.occupy(client, |index, seat| self.staff(index, seat));
         self.poll_seat(seat);
     }
@@ -296,6 +297,7 @@ impl Worker {
 
     /// Lets a connection wait for its next request.
     pub(crate) fn park(&self, client: Client) {
+        client.socket.rest(true);
         let keep_alive = self.view.borrow().plan.client_timeouts.keep_alive;
         match self.is_leaving(&client) {
             false => self.park_for(client, keep_alive),
@@ -307,6 +309,7 @@ impl Worker {
 
     fn park_for(&self, client: Client, time: Duration) {
         client.socket.set_deadline(Some(time));
+        client.socket.rest(true);
         let mut parked = self.parked.borrow_mut();
         let place = parked.insert(client, self.now_ms());
         if let Some(client) = parked.peek(place) {

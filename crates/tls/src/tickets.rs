@@ -8,7 +8,7 @@
 //! when to rotate; and what it makes is AES-CBC with HMAC.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
@@ -51,6 +51,13 @@ impl Tickets {
     pub fn with_period(period: Duration) -> Result<Self, Failure> {
         let key = Key::random(Instant::now()).map_err(|_| no_randomness())?;
         Ok(Self { period, keys: RwLock::new(Arc::new([Arc::new(key)])) })
+    }
+
+    /// Those of the process: whatever listener or configuration a client meets next, its ticket is good. Made when
+    /// first asked for; `None` where the system has no randomness, and then no session is resumed.
+    pub fn of_process() -> Option<Arc<Self>> {
+        static OF_PROCESS: OnceLock<Option<Arc<Tickets>>> = OnceLock::new();
+        OF_PROCESS.get_or_init(|| Self::new().ok().map(Arc::new)).clone()
     }
 
     /// Takes a new key to seal with where the newest is older than a period, else does nothing: control calls it now

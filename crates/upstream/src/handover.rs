@@ -12,9 +12,9 @@ use crate::pool::{Connection, OpenCount, Wire};
 use crate::service::PoolPolicy;
 use crate::standing::Standing;
 use std::fmt::Debug;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
+use thalweg_net::Loose;
 
 /// Where a connection leads: those of one destination can stand in for each other. It is one address of an
 /// endpoint as long as its service has it; where a bound on connections comes or goes, it is another one.
@@ -57,7 +57,7 @@ impl<T: Thing> ConnectionPlaces<T> {
 
 /// A connection that is off its reactor. Dropping it closes it.
 #[derive(Debug)]
-pub struct Handover<L: Debug + Send = OwnedFd> {
+pub struct Handover<L: Debug + Send = Loose> {
     pub(crate) wire: L,
     pub(crate) requests: u32,
     pub(crate) narrow: bool,

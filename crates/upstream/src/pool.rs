@@ -10,10 +10,9 @@ use crate::handover::{ConnectionPlaces, Destination, Handover};
 use crate::service::PoolPolicy;
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use thalweg_net::{Owner, Socket};
+use thalweg_net::{Loose, Owner, Socket};
 
 /// Open upstream sockets of a worker.
 #[derive(Clone, Debug, Default)]
@@ -54,15 +53,17 @@ pub trait Wire: Debug {
     fn set_owner(&self, owner: Owner);
     /// Sets (or with `None` takes away) its deadline, from now on.
     fn set_deadline(&self, after: Option<Duration>);
+    /// Says whether nothing is under way on it.
+    fn rest(&self, at_rest: bool);
     /// Takes it off its reactor.
     fn loosen(self) -> Self::Loose;
 }
 
 impl Wire for Socket {
-    type Loose = OwnedFd;
+    type Loose = Loose;
 
     fn is_spent(&self) -> bool {
-        self.is_readable() || self.peer_closed() || self.expired()
+        self.peer_closed() || self.expired() || !self.is_silent()
     }
 
     fn is_quiet(&self) -> bool {
@@ -77,7 +78,11 @@ impl Wire for Socket {
         Self::set_deadline(self, after);
     }
 
-    fn loosen(self) -> OwnedFd {
+    fn rest(&self, at_rest: bool) {
+        Self::rest(self, at_rest);
+    }
+
+    fn loosen(self) -> Loose {
         self.unwatch()
     }
 }
@@ -156,6 +161,7 @@ impl<W: Wire> Pool<W> {
                 && connection.requests < policy.max_requests;
             if young && !connection.socket.is_spent() && (!sure || connection.socket.is_quiet()) {
                 connection.socket.set_deadline(None);
+                connection.socket.rest(false);
                 return Some(connection);
             }
         }
@@ -165,6 +171,7 @@ impl<W: Wire> Pool<W> {
     /// Keeps a connection whose last exchange ended cleanly, or closes it when the policy says so. When
     /// somebody waits for one of its places, it is handed to who can use it, or closed.
     pub fn put(&self, connection: Connection<W>, policy: &PoolPolicy, owner: Owner) {
+        connection.socket.rest(true);
         if self.closed.get() || connection.requests >= policy.max_requests || connection.socket.is_spent() {
             return;
         }

@@ -23,6 +23,13 @@ pub(super) fn merge(own: &str) -> String {
     merged
 }
 
+/// The same with TLS on the listener `web`.
+pub(super) fn with_tls(config: &str, tls: &str) -> String {
+    let address = "web: { address: \"127.0.0.1:0\"";
+    assert!(config.contains(address), "a transcript writes its listener as `{address}`");
+    config.replace(address, &format!("{address}, tls: {tls}"))
+}
+
 /// Top-level keys with their text, up to the next one.
 fn blocks(text: &str) -> Vec<(&str, String)> {
     let mut blocks: Vec<(&str, String)> = Vec::new();

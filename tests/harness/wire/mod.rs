@@ -28,6 +28,8 @@ pub enum Delivery {
     Whole,
     /// A byte at a time, short sections only: no outcome may depend on how bytes are cut into packets.
     Bytewise,
+    /// A section at a time, through TLS between client and proxy.
+    Secure,
 }
 
 /// The pause between two bytes of [`Delivery::Bytewise`]: long enough for most to arrive alone.

@@ -46,6 +46,8 @@ pub(super) struct Transcript {
     pub log: Option<Vec<Vec<(String, String)>>>,
     /// Performed with whole sections only: the outcome depends on what arrives together.
     pub(super) whole: bool,
+    /// Not performed through TLS: it is about plain HTTP.
+    pub(super) plain: bool,
     /// What the upstream sees beyond the steps may only be the beginning of a request.
     pub incomplete: bool,
     /// The fault that the last record names; `none` for none.
@@ -90,6 +92,7 @@ impl Transcript {
         match words.as_slice() {
             ["config"] => self.config.push_str(&(lines.join("\n") + "\n")),
             ["whole"] if !has_text => self.whole = true,
+            ["plain"] if !has_text => self.plain = true,
             ["upstream", "never", "completes"] if !has_text => self.incomplete = true,
             ["log"] => self.log = Some(log_records(lines)?),
             _ => {

@@ -53,6 +53,22 @@ impl Pattern {
         Ok(Self { parts })
     }
 
+    /// The same for a request that came through TLS.
+    pub(super) fn secure(mut self) -> Self {
+        let fields = self.parts.iter_mut().filter_map(|part| match part {
+            Part::Fields(lines) => Some(lines),
+            _ => None,
+        });
+        for part in fields.flatten().flatten() {
+            if let Part::Literal(line) = part
+                && line == b"X-Forwarded-Proto: http\r\n"
+            {
+                *line = b"X-Forwarded-Proto: https\r\n".to_vec();
+            }
+        }
+        self
+    }
+
     /// Compares with the bytes seen so far.
     pub(super) fn matches(&self, bytes: &[u8]) -> Outcome {
         walk(&self.parts, bytes, 0)

@@ -14,7 +14,7 @@ use crate::message::{Kind, find};
 use crate::port::{Refusing, Silent};
 use crate::proxy::Ended;
 use crate::upstream::{Listener, accept};
-use crate::{Connection, Message, Proxy, STEP};
+use crate::{Connection, Directory, Identity, Message, Proxy, STEP};
 
 /// The target of the exchange that `--- open` makes.
 const PROBE: &str = "/still-open";
@@ -24,7 +24,11 @@ const PROBE: &str = "/still-open";
 /// # Errors
 /// What went otherwise than written.
 pub(super) fn perform(transcript: &Transcript, delivery: Delivery) -> Result<(), String> {
-    let delivery = if transcript.whole { Delivery::Whole } else { delivery };
+    let delivery = match delivery {
+        Delivery::Bytewise if transcript.whole => Delivery::Whole,
+        Delivery::Secure if transcript.plain => Delivery::Whole,
+        delivery => delivery,
+    };
     let mut stage = Stage::set(transcript, delivery);
     for (number, step) in transcript.steps.iter().enumerate() {
         stage.step(step).map_err(|error| {
@@ -72,7 +76,15 @@ impl Stage {
         }
         Self {
             delivery,
-            proxy: Proxy::start(&config),
+            proxy: match delivery {
+                Delivery::Secure => {
+                    let directory = Directory::new();
+                    let tls = Identity::shared().write(&directory, "web");
+                    let tls = format!("{{ certificates: [ {tls} ] }}");
+                    Proxy::start_in(directory, &config::with_tls(&config, &tls))
+                }
+                Delivery::Whole | Delivery::Bytewise => Proxy::start(&config),
+            },
             clients: BTreeMap::new(),
             upstreams: Vec::new(),
             accepted,
@@ -89,7 +101,14 @@ impl Stage {
         match who {
             Who::Client(number) => {
                 if !self.clients.contains_key(&number) {
-                    let connection = Connection::open(self.proxy.web()).map_err(|error| error.to_string())?;
+                    let address = self.proxy.web();
+                    let connection = match self.delivery {
+                        Delivery::Secure => {
+                            Connection::open_secure(address, Identity::shared(), "example.test")
+                        }
+                        Delivery::Whole | Delivery::Bytewise => Connection::open(address),
+                    };
+                    let connection = connection.map_err(|error| error.to_string())?;
                     self.clients.insert(number, connection);
                 }
                 self.clients.get_mut(&number).ok_or_else(|| "no such connection".to_owned())
@@ -126,6 +145,9 @@ impl Stage {
                     None if bytewise => connection.trickle(bytes.clone(), BYTE_PACE),
                     None => connection.send(bytes.clone()),
                 }
+            }
+            Step::Sees(who, pattern) if self.delivery == Delivery::Secure => {
+                sees(self.connection(*who)?, &pattern.clone().secure())?;
             }
             Step::Sees(who, pattern) => sees(self.connection(*who)?, pattern)?,
             Step::HalfClose(who) => self.connection(*who)?.half_close(),

@@ -10,7 +10,7 @@ use thalweg_core::limits::TLS_PEM;
 use thalweg_proxy::plan::ListenerTls;
 use thalweg_route::HostPattern;
 use thalweg_tls::{
-    Acceptor, Certificate, CertificateFlaw, Group, Policy, PolicyFlaw, Suite, UnknownName, Version,
+    Acceptor, Certificate, CertificateFlaw, Group, Policy, PolicyFlaw, Suite, Tickets, UnknownName, Version,
 };
 
 /// Most certificates of a listener: all of them are read at every reload.
@@ -30,7 +30,7 @@ pub(super) fn listener_tls(
     let policy = policy(spec, problems);
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
     let handshake_timeout = duration(spec.handshake_timeout.as_ref(), least, most, problems);
-    let acceptor = match Acceptor::new(certificates?, policy?, None) {
+    let acceptor = match Acceptor::new(certificates?, policy?, Tickets::of_process()) {
         Ok(acceptor) => Arc::new(acceptor),
         Err(flaw) => {
             problems.push(contradiction(spec, &flaw));

@@ -50,6 +50,8 @@ pub(super) struct Asked {
     /// A request head.
     pub(super) bytes: Vec<u8>,
     pub(super) peer: IpAddr,
+    /// Whether it comes through TLS.
+    pub(super) is_secure: bool,
     /// The position of the listener.
     pub(super) listener: u16,
 }
@@ -116,7 +118,7 @@ impl Question {
         }
         bytes.extend_from_slice(b"\r\n");
         let peer = self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)).to_canonical();
-        Ok(Asked { bytes, peer, listener: self.listener(plan, &url)? })
+        Ok(Asked { bytes, peer, is_secure: url.https, listener: self.listener(plan, &url)? })
     }
 
     fn listener(&self, plan: &Plan, url: &Url<'_>) -> Result<u16, Unaskable> {

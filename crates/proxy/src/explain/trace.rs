@@ -44,7 +44,7 @@ pub struct Verdict {
 pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
     let mut x = Exchange::new(Target::Seat(0).into());
     x.received.extend_from_slice(&asked.bytes);
-    x.client_ip = asked.peer;
+    (x.client_ip, x.is_secure) = (asked.peer, asked.is_secure);
     let (listener, filters) = (asked.listener, Vec::new());
     let mut trace = Trace { x, listener, route: None, service: None, filters, by_chance: false, fault: None };
     trace.fault = run(plan, asked, &mut trace).err();

@@ -6,7 +6,7 @@
 //! that stalls: then what is in the pipe goes to the ring. Invariant: nothing is received into memory
 //! while bytes are in the pipe, so their order stays.
 
-use super::{Broken, Flow, Keep, Stream};
+use super::{Broken, Ends, Flow, Keep, Stream};
 use crate::ring::{CHUNK, Chunks};
 use std::io;
 use std::rc::Rc;
@@ -66,12 +66,17 @@ impl Flow {
     /// Receives up to `room` bytes into a pipe; `None`: they are to be received into memory.
     pub(super) fn splice(
         &mut self,
-        from: &impl Stream,
+        ends: &Ends<'_, impl Stream>,
         room: usize,
         keep: &Keep<'_>,
         chunks: &Rc<Chunks>,
     ) -> Result<Option<Poll<usize>>, Broken> {
         let Way::Splices(doubts) = self.way else { return self.evacuated() };
+        if !ends.from.is_plain() || !ends.to.is_plain() {
+            self.way = Way::OnlyCopies;
+            return self.evacuated();
+        }
+        let from = ends.from;
         if keep.is_keen() {
             return self.evacuated();
         }

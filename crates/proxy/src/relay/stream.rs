@@ -18,6 +18,8 @@ pub(crate) trait Stream {
     fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>>;
     /// As [`Socket::look`].
     fn look(&self);
+    /// Whether its bytes are those of the kernel, so that a pipe can carry them.
+    fn is_plain(&self) -> bool;
 }
 
 impl Stream for Socket {
@@ -45,5 +47,9 @@ impl Stream for Socket {
 
     fn look(&self) {
         self.look();
+    }
+
+    fn is_plain(&self) -> bool {
+        !self.is_layered()
     }
 }

@@ -20,6 +20,8 @@ struct Simulated {
     reluctance: u32,
     /// Whether its kernel can splice.
     splices: bool,
+    /// A pipe must not come near it.
+    layered: bool,
     /// Bytes that went into a pipe.
     filled: Cell<usize>,
     /// A splice left open whether there is more.
@@ -30,6 +32,7 @@ impl Simulated {
     fn new(random: &mut fastrand::Rng, incoming: Vec<u8>, breaks_at: usize) -> Self {
         let reluctance = random.u32(..10);
         let splices = random.u32(..8) > 0;
+        let layered = !splices && random.bool();
         let random = RefCell::new(random.fork());
         Self {
             random,
@@ -39,6 +42,7 @@ impl Simulated {
             breaks_at,
             reluctance,
             splices,
+            layered,
             filled: Cell::new(0),
             open: Cell::new(false),
         }
@@ -94,6 +98,7 @@ impl Stream for Simulated {
     }
 
     fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {
+        assert!(!self.layered, "a pipe at a layer");
         if !self.splices {
             return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         }
@@ -118,7 +123,12 @@ impl Stream for Simulated {
         self.open.set(false);
     }
 
+    fn is_plain(&self) -> bool {
+        !self.layered
+    }
+
     fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>> {
+        assert!(!self.layered, "a pipe at a layer");
         if !self.splices {
             return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         }
@@ -365,7 +375,8 @@ fn what_is_in_the_pipe_goes_before_what_is_copied_after_it() {
     // The receiver still takes nothing, and there is room again.
     let room = HIGH_MARK - flow.queued();
     assert!(flow.is_spliced() && room < HIGH_MARK);
-    let received = flow.splice(&from, 1, &Keep::Surplus(&mut surplus), &chunks).unwrap();
+    let received =
+        flow.splice(&Ends { from: &from, to: &from }, 1, &Keep::Surplus(&mut surplus), &chunks).unwrap();
     assert!(received.is_none() && flow.pipe.is_none() && chunks.pipes.held() == 0);
     for _ in 0..100 {
         let mut means = Means::of(&mut scratch, &chunks);
@@ -391,7 +402,8 @@ fn a_body_that_is_spliced_has_its_bound_too() {
     flow.start(Framing::UntilClose, Side::Downstream, false);
     flow.bound(Some(100));
     flow.way = Way::Splices(0);
-    let refused = flow.splice(&from, HIGH_MARK, &Keep::Surplus(&mut surplus), &chunks);
+    let refused =
+        flow.splice(&Ends { from: &from, to: &to }, HIGH_MARK, &Keep::Surplus(&mut surplus), &chunks);
     assert!(matches!(refused, Err(Broken::Sender(fault)) if fault.status == 413));
     assert!(from.filled.get() > 0 && to.outgoing.borrow().is_empty());
 }

@@ -91,6 +91,8 @@ impl Wire for SimulatedWire {
         watch.deadline.set(after.map(|after| watch.clock.get() + after));
     }
 
+    fn rest(&self, _at_rest: bool) {}
+
     fn loosen(mut self) -> Loose {
         self.watch = None;
         Loose(Some(self.link.clone()))

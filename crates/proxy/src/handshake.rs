@@ -1,0 +1,119 @@
+//! Phase 0, on a listener with TLS: the handshake of a new client, before its first request.
+//!
+//! Nothing is kept for a client but the bytes that it has sent until its ClientHello is whole; then it gets a session. What is
+//! not TLS is told so in plain words where it speaks HTTP, and else with an alert.
+
+use crate::exchange::{Client, Exchange};
+use crate::plan::ListenerTls;
+use crate::secure::{Secured, facts, failure};
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::task::Poll;
+use thalweg_core::Fault;
+use thalweg_tls::hello::{self, Read};
+use thalweg_tls::{Refused, Session};
+
+/// Received at once while a ClientHello is awaited: any real one.
+const AT_ONCE: usize = 16 * 1024;
+/// The alert to who does not speak TLS: fatal, protocol_version or unexpected_message (RFC 8446 §6).
+const NO_TLS: &[u8] = &[21, 3, 3, 0, 2, 2, 10];
+/// The alert to a refused ClientHello: fatal, decode_error.
+const MALFORMED: &[u8] = &[21, 3, 3, 0, 2, 2, 50];
+/// The alert to one for whom there is no place: fatal, internal_error.
+pub(crate) const NO_PLACE: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
+
+/// How a handshake ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shaken {
+    /// Requests may follow.
+    Hands,
+    /// An answer in plain HTTP is due: this fault.
+    Plain(Fault),
+    /// The client has been told, as far as it can be.
+    Refused(Refused),
+}
+
+/// What a client has to shake hands on; `None`: it need not (any more).
+pub(crate) fn due(client: &Client) -> Option<Arc<ListenerTls>> {
+    if client.requests > 0 || client.socket.is_layered() { None } else { client.door().tls() }
+}
+
+/// Shakes hands with a client.
+pub(crate) async fn shake_hands(
+    worker: &Worker,
+    client: &mut Client,
+    tls: &ListenerTls,
+    x: &mut Exchange,
+) -> Shaken {
+    x.begin(worker.reactor.now());
+    client.socket.set_deadline(Some(tls.handshake_timeout));
+    let read = poll_fn(|_| poll_hello(worker, client, x)).await;
+    let shaken = match read {
+        Ok(()) => match Session::accept(&tls.acceptor) {
+            Ok(session) => {
+                client.socket.put_under(Box::new(Secured(session)), &x.received);
+                x.received.clear();
+                shake(client).await
+            }
+            Err(failure) => tell(client, failure.kind()),
+        },
+        Err(refused) => tell(client, refused),
+    };
+    client.door().meters.count_handshake(match shaken {
+        Shaken::Hands if facts(&client.socket).is_some_and(|facts| facts.resumed) => "resumed",
+        Shaken::Hands => "full",
+        Shaken::Plain(_) => Refused::PlainHttp.name(),
+        Shaken::Refused(refused) => refused.name(),
+    });
+    client.socket.set_deadline(None);
+    shaken
+}
+
+/// Receives until the ClientHello is whole.
+fn poll_hello(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result<(), Refused>> {
+    loop {
+        match hello::read(&x.received) {
+            Read::Hello(_) => return Poll::Ready(Ok(())),
+            Read::Refused(refused) => return Poll::Ready(Err(refused)),
+            Read::Incomplete => {}
+        }
+        let mut scratch = worker.scratch.borrow_mut();
+        match client.socket.poll_recv(&mut scratch[..AT_ONCE]) {
+            Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Refused::Gone)),
+            Poll::Ready(Ok(n)) => x.received.extend_from_slice(&scratch[..n]),
+            Poll::Pending if client.socket.expired() => return Poll::Ready(Err(Refused::Time)),
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+}
+
+async fn shake(client: &Client) -> Shaken {
+    let shaken = poll_fn(|_| match client.socket.poll_handshake() {
+        Poll::Pending if client.socket.expired() => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+        shaken => shaken,
+    });
+    match shaken.await {
+        Ok(()) => Shaken::Hands,
+        Err(error) => Shaken::Refused(match failure(&error) {
+            Some(failure) => failure.kind(),
+            None if error.kind() == io::ErrorKind::TimedOut => Refused::Time,
+            None => Refused::Gone,
+        }),
+    }
+}
+
+/// Tells a client for whom there is no session why.
+fn tell(client: &Client, refused: Refused) -> Shaken {
+    let alert = match refused {
+        Refused::PlainHttp => {
+            return Shaken::Plain(Fault::request(400, "a plain HTTP request came to a port that speaks TLS"));
+        }
+        Refused::NoTls => NO_TLS,
+        Refused::Time | Refused::Gone => return Shaken::Refused(refused),
+        _ => MALFORMED,
+    };
+    let _ = client.socket.poll_send(&[IoSlice::new(alert)]);
+    Shaken::Refused(refused)
+}
