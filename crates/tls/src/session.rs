@@ -284,3 +284,8 @@ fn close<D: Side>(connection: &mut Connection<D>, input: &mut Input) -> Result<(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod tests;
