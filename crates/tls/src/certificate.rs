@@ -204,3 +204,6 @@ fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     digest.copy_from_slice(context.finish().as_ref());
     digest
 }
+
+#[cfg(test)]
+mod tests;

@@ -229,3 +229,6 @@ impl<'a> Bytes<'a> {
         self.take(length).map(Bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,9 @@ mod seal;
 mod session;
 mod unsaid;
 
+#[cfg(test)]
+mod testing;
+
 pub use acceptor::Acceptor;
 pub use certificate::Certificate;
 pub use connector::{Connector, PeerPolicy, PeerTerms, Trust};

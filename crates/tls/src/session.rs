@@ -284,3 +284,6 @@ fn close<D: Side>(connection: &mut Connection<D>, input: &mut Input) -> Result<(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

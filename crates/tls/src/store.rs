@@ -106,3 +106,6 @@ impl ResolvesServerCert for Store {
 fn can_sign(certificate: &Certificate, schemes: &[SignatureScheme]) -> bool {
     certificate.key().key.choose_scheme(schemes).is_some()
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,3 +137,6 @@ impl Key {
 fn no_randomness() -> Failure {
     Failure::new(Refused::Limit, Some("the system gives no randomness".to_owned()))
 }
+
+#[cfg(test)]
+mod tests;
