@@ -23,6 +23,8 @@ const WORKER: u64 = 3 * MIB;
 const SHARED_MIN: u64 = 2 * MIB;
 /// What a silent connection costs: the kernel's socket, file and epoll entry, and our own place for it.
 const SOCKET: u64 = 6 * KIB;
+/// A TLS session at rest.
+const SESSION: u64 = 5 * KIB;
 /// What an exchange costs on top of its client's connection: the upstream's, its seat, its heads.
 const EXCHANGE: u64 = SOCKET + 20 * KIB;
 /// What a request body is taken to have in the kernel where it sizes the buffers of sockets.
@@ -91,6 +93,8 @@ pub(crate) struct Used {
     pub(crate) clients: usize,
     /// Those of them that have not spoken yet: their first request may be waiting in the kernel.
     pub(crate) fresh: usize,
+    /// TLS sessions.
+    pub(crate) sessions: usize,
     /// Upstream connections, idle ones included.
     pub(crate) upstream: usize,
     /// Exchanges and tunnels under way.
@@ -191,7 +195,7 @@ impl Budget {
 
     fn memory_of_connections(&self, used: &Used) -> u64 {
         let queue = self.socket_buffers.map_or(0, |bytes| 2 * u64::from(bytes));
-        used.clients as u64 * SOCKET + used.fresh as u64 * queue
+        used.clients as u64 * SOCKET + used.sessions as u64 * SESSION + used.fresh as u64 * queue
     }
 
     /// The largest of the shares in use, 0–1: connections, descriptors, memory, exchanges.

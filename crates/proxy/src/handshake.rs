@@ -51,14 +51,23 @@ pub(crate) async fn shake_hands(
     client.socket.set_deadline(Some(tls.handshake_timeout));
     let read = poll_fn(|_| poll_hello(worker, client, x)).await;
     let shaken = match read {
-        Ok(()) => match Session::accept(&tls.acceptor) {
-            Ok(session) => {
-                client.socket.put_under(Box::new(Secured(session)), &x.received);
-                x.received.clear();
-                shake(client).await
+        Ok(()) => {
+            let under_way = worker.handshakes.enter(&worker.reactor, client.socket.id()).await;
+            match Session::accept(&tls.acceptor) {
+                Ok(session) => {
+                    let secured = Secured::counted(session, &worker.shared.loads, worker.id);
+                    client.socket.put_under(Box::new(secured), &x.received);
+                    x.received.clear();
+                    match shake(worker, client).await {
+                        Shaken::Refused(Refused::Time) if under_way.is_replaced() => {
+                            Shaken::Refused(Refused::Limit)
+                        }
+                        shaken => shaken,
+                    }
+                }
+                Err(failure) => tell(client, failure.kind()),
             }
-            Err(failure) => tell(client, failure.kind()),
-        },
+        }
         Err(refused) => tell(client, refused),
     };
     client.door().meters.count_handshake(match shaken {
@@ -89,12 +98,19 @@ fn poll_hello(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result
     }
 }
 
-async fn shake(client: &Client) -> Shaken {
-    let shaken = poll_fn(|_| match client.socket.poll_handshake() {
-        Poll::Pending if client.socket.expired() => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-        shaken => shaken,
-    });
-    match shaken.await {
+async fn shake(worker: &Worker, client: &Client) -> Shaken {
+    let handshakes = &worker.handshakes;
+    let shaken = loop {
+        handshakes.take_turn().await;
+        // Pending but for the time: a flight of the client has been read, or there is none yet.
+        if let Poll::Ready(shaken) = handshakes.step(|| client.socket.poll_handshake()) {
+            break shaken;
+        }
+        if !event(client).await {
+            break Err(io::ErrorKind::TimedOut.into());
+        }
+    };
+    match shaken {
         Ok(()) => Shaken::Hands,
         Err(error) => Shaken::Refused(match failure(&error) {
             Some(failure) => failure.kind(),
@@ -102,6 +118,18 @@ async fn shake(client: &Client) -> Shaken {
             None => Refused::Gone,
         }),
     }
+}
+
+/// Waits for the next event of the socket; `false`: the time is over.
+async fn event(client: &Client) -> bool {
+    let mut called = false;
+    poll_fn(|_| {
+        if client.socket.expired() {
+            return Poll::Ready(false);
+        }
+        if std::mem::replace(&mut called, true) { Poll::Ready(true) } else { Poll::Pending }
+    })
+    .await
 }
 
 /// Tells a client for whom there is no session why.

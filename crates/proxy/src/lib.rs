@@ -30,6 +30,7 @@ mod door;
 mod doors;
 mod exchange;
 mod handshake;
+mod handshakes;
 mod secure;
 pub mod serve;
 

@@ -14,6 +14,8 @@ pub(crate) struct Load {
     pub(crate) clients: AtomicUsize,
     /// Those of them that have not spoken yet.
     pub(crate) fresh: AtomicUsize,
+    /// TLS sessions of its connections, those that shake hands included.
+    pub(crate) sessions: AtomicUsize,
     /// Exchanges and tunnels under way.
     pub(crate) active: AtomicUsize,
     /// Upstream connections open, idle ones included.
@@ -69,6 +71,7 @@ impl Loads {
     pub(crate) fn used(&self) -> Used {
         self.alive().fold(Used::default(), |sum, load| Used {
             clients: sum.clients + load.clients.load(Relaxed),
+            sessions: sum.sessions + load.sessions.load(Relaxed),
             fresh: sum.fresh + load.fresh.load(Relaxed),
             bodies: sum.bodies + load.bodies.load(Relaxed),
             upstream: sum.upstream + load.upstream.load(Relaxed),

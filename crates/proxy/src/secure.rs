@@ -1,37 +1,58 @@
 //! TLS as the layer of a socket: where the crates `net` and `tls` meet.
 
+use crate::load::Loads;
 use std::any::Any;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use thalweg_net::{Layer, Opened, Sealed, Socket};
 use thalweg_tls::{Facts, Failure, Session};
 
-/// A session that opens and seals for a socket.
+/// A session that opens and seals for a socket, counted while it lives.
 #[derive(Debug)]
-pub(crate) struct Secured(pub(crate) Session);
+pub(crate) struct Secured {
+    session: Session,
+    loads: Arc<Loads>,
+    worker: usize,
+}
+
+impl Secured {
+    /// One of a connection of this worker.
+    pub(crate) fn counted(session: Session, loads: &Arc<Loads>, worker: usize) -> Self {
+        loads.workers[worker].sessions.fetch_add(1, Relaxed);
+        Self { session, loads: loads.clone(), worker }
+    }
+}
+
+impl Drop for Secured {
+    fn drop(&mut self) {
+        self.loads.workers[self.worker].sessions.fetch_sub(1, Relaxed);
+    }
+}
 
 impl Layer for Secured {
     fn open(&mut self, received: &mut [u8], into: &mut [u8]) -> io::Result<Opened> {
-        let opened = self.0.open(received, into).map_err(io::Error::other)?;
+        let opened = self.session.open(received, into).map_err(io::Error::other)?;
         let thalweg_tls::Opened { consumed, written, more, ended } = opened;
         Ok(Opened { consumed, written, more, ended })
     }
 
     fn seal(&mut self, slices: &[IoSlice<'_>], out: &mut [u8]) -> io::Result<Sealed> {
         let thalweg_tls::Sealed { taken, written } =
-            self.0.seal(slices, false, out).map_err(io::Error::other)?;
+            self.session.seal(slices, false, out).map_err(io::Error::other)?;
         Ok(Sealed { taken, written })
     }
 
     fn say(&mut self, out: &mut [u8]) -> usize {
-        self.0.say(out)
+        self.session.say(out)
     }
 
     fn part(&mut self, out: &mut [u8]) -> usize {
-        self.0.part(out)
+        self.session.part(out)
     }
 
     fn is_shaking_hands(&self) -> bool {
-        self.0.is_shaking_hands()
+        self.session.is_shaking_hands()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -41,7 +62,7 @@ impl Layer for Secured {
 
 /// What was agreed on with the peer; `None`: the socket is plain.
 pub(crate) fn facts(socket: &Socket) -> Option<Facts> {
-    let session = |layer: &dyn Layer| layer.as_any().downcast_ref::<Secured>().map(|it| it.0.facts());
+    let session = |layer: &dyn Layer| layer.as_any().downcast_ref::<Secured>().map(|it| it.session.facts());
     socket.with_layer(session).flatten()
 }
 

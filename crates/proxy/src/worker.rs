@@ -11,6 +11,7 @@ use crate::door::Door;
 use crate::doors::{Doors, welcome};
 use crate::exchange::{Client, Exchange};
 use crate::fleet::{Command, Shared};
+use crate::handshakes::Handshakes;
 use crate::laggards::Laggards;
 use crate::owner::Target;
 use crate::parked::Parked;
@@ -69,6 +70,7 @@ pub(crate) struct Worker {
     pub(crate) doors: RefCell<Doors>,
     pub(crate) parked: RefCell<Parked>,
     pub(crate) laggards: Laggards,
+    pub(crate) handshakes: Handshakes,
     pub(crate) tunnels: Tunnels,
     pub(crate) decisions: Decisions,
     view: RefCell<Rc<PlanView>>,
@@ -112,6 +114,7 @@ impl Worker {
             doors: RefCell::new(Doors::new()),
             parked: RefCell::new(Parked::new()),
             laggards: Laggards::default(),
+            handshakes: Handshakes::default(),
             tunnels: Tunnels::default(),
             decisions: Decisions::new(view.plan.requests),
             view: RefCell::new(Rc::new(view)),
@@ -160,6 +163,7 @@ impl Worker {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.unix_ms.set(unix.as_secs() * 1000 + u64::from(unix.subsec_millis()));
         self.unix_us.set(unix.as_secs() * 1_000_000 + u64::from(unix.subsec_micros()));
+        self.handshakes.begin_turn();
         self.reactor.expire(&mut lists.called);
         for i in 0..lists.called.len() {
             lists.called.get(i + SOON).inspect(|owner| self.expect_soon(**owner));

@@ -41,6 +41,7 @@ use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::LogWriter;
 use thalweg_proxy::{Bound, Plan};
+use thalweg_tls::Tickets;
 use thalweg_upstream::{AdaptiveLimits, BreakerChange};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -135,6 +136,7 @@ impl Control {
                     self.judge();
                     self.look(true);
                     self.shared.tend_watch();
+                    Tickets::rotate_of_process(Instant::now());
                     if std::mem::take(&mut self.is_untidy) {
                         tidy_up();
                     }

@@ -94,8 +94,12 @@ pub(crate) fn take<D: Side>(
     received: &mut [u8],
     into: &mut [u8],
 ) -> Taken {
-    let (end, records) = whole_records(received, input.kept);
     let mut taken = Taken::default();
+    if received.len() < input.kept {
+        // Not what was left. Nothing can be made of it, and rustls must not see it.
+        return taken;
+    }
+    let (end, records) = whole_records(received, input.kept);
     loop {
         // With no room at all one record is read, to see whether it is plaintext.
         if !input.rest.is_empty() || (taken.written > 0 && taken.written == into.len()) {

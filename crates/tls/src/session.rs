@@ -286,6 +286,4 @@ fn close<D: Side>(connection: &mut Connection<D>, input: &mut Input) -> Result<(
 }
 
 #[cfg(test)]
-mod hostile_tests;
-#[cfg(test)]
 mod tests;

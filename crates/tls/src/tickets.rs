@@ -35,6 +35,8 @@ pub struct Tickets {
     keys: RwLock<Arc<[Arc<Key>]>>,
 }
 
+static OF_PROCESS: OnceLock<Option<Arc<Tickets>>> = OnceLock::new();
+
 struct Key {
     name: [u8; NAME],
     key: RandomizedNonceKey,
@@ -56,8 +58,14 @@ impl Tickets {
     /// Those of the process: whatever listener or configuration a client meets next, its ticket is good. Made when
     /// first asked for; `None` where the system has no randomness, and then no session is resumed.
     pub fn of_process() -> Option<Arc<Self>> {
-        static OF_PROCESS: OnceLock<Option<Arc<Tickets>>> = OnceLock::new();
         OF_PROCESS.get_or_init(|| Self::new().ok().map(Arc::new)).clone()
+    }
+
+    /// [`Self::rotate`] for those of the process, if somebody has asked for them.
+    pub fn rotate_of_process(now: Instant) {
+        if let Some(Some(tickets)) = OF_PROCESS.get() {
+            tickets.rotate(now);
+        }
     }
 
     /// Takes a new key to seal with where the newest is older than a period, else does nothing: control calls it now

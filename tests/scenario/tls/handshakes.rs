@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_tests::connection::Event;
-use thalweg_tests::message::Kind;
+use thalweg_tests::message::{Kind, get};
 use thalweg_tests::process::Signal;
 use thalweg_tests::secure::Secure;
 use thalweg_tests::upstream::ok;
@@ -239,4 +239,49 @@ fn a_proxy_that_stops_ends_what_goes_through_tls_in_good_order() {
     // Only a farewell counts as an end here.
     assert_eq!(client.read_to_end(Instant::now() + STEP), Event::End);
     assert_eq!(proxy.process().wait_exit(STEP).code(), Some(0));
+}
+
+/// Says hello and nothing more.
+fn silent(proxy: &Proxy) -> TcpStream {
+    let name = rustls::pki_types::ServerName::try_from("example.test").unwrap();
+    let config = Arc::new(Identity::shared().client());
+    let mut session = rustls::ClientConnection::new(config, name).unwrap();
+    let mut hello = Vec::new();
+    session.write_tls(&mut hello).unwrap();
+    let mut stream = TcpStream::connect(proxy.web()).unwrap();
+    stream.set_read_timeout(Some(STEP)).unwrap();
+    stream.write_all(&hello).unwrap();
+    stream
+}
+
+#[test]
+fn many_handshakes_that_nobody_finishes_keep_nobody_out() {
+    let _watchdog = watchdog("many_handshakes_that_nobody_finishes_keep_nobody_out");
+    let upstream = Upstream::saying("hello");
+    let proxy = with(&[&upstream.url()], ", handshake_timeout: 5m");
+    // More than two workers hold at a time.
+    let silent: Vec<TcpStream> = (0..2_200).map(|_| silent(&proxy)).collect();
+    let mut client = open(&proxy);
+    client.send(REQUEST);
+    assert_eq!(answered(&mut client).status(), 200);
+    // The oldest have made room.
+    wait_counted_from(&proxy, "limit", 100);
+    drop(silent);
+    let mut client = open(&proxy);
+    client.send(REQUEST);
+    assert_eq!(answered(&mut client).status(), 200);
+}
+
+/// Waits until at least so many handshakes have ended like this.
+fn wait_counted_from(proxy: &Proxy, word: &str, least: u32) {
+    let (end, label) = (Instant::now() + STEP, format!("result=\"{word}\"}} "));
+    loop {
+        let text = get(proxy.metrics(), "/metrics").unwrap().text();
+        let lines = text.lines().filter(|line| line.starts_with("thalweg_tls_handshakes_total"));
+        let counted = lines.filter_map(|line| line.split_once(&label)?.1.parse::<u32>().ok()).sum::<u32>();
+        if counted >= least {
+            return;
+        }
+        assert!(Instant::now() < end, "{counted} in\n{text}");
+    }
 }

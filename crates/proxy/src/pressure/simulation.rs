@@ -250,6 +250,7 @@ impl World {
         let active = self.exchanges(Some(worker));
         Used {
             clients: mine().count(),
+            sessions: 0,
             fresh: mine().filter(|guest| guest.fresh).count(),
             upstream: active.max(self.idle[worker]),
             active,
@@ -301,6 +302,7 @@ impl World {
             let all = (0..self.workers.len()).map(|worker| self.used(worker));
             let used = all.fold(Used::default(), |sum, one| Used {
                 clients: sum.clients + one.clients,
+                sessions: 0,
                 fresh: sum.fresh + one.fresh,
                 upstream: sum.upstream + one.upstream,
                 active: sum.active + one.active,

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, ServerConfig};
 
-use super::*;
+use super::super::*;
 use crate::policy::Policy;
 use crate::provider::provider;
 use crate::testing::{Authority, Cuts, Link, acceptor, connector, far_client, far_server, payload};
@@ -83,6 +83,8 @@ fn answers_go_out_while_a_handshake_message_has_come_in_part() {
             let opened = session.open(&mut held, &mut [0; 100]).unwrap();
             assert_eq!((opened.consumed, opened.written, opened.more), (0, 0, false));
             assert_eq!(seal(&mut session, b"an answer").unwrap(), 9);
+            // Less than was left is not even looked at.
+            assert_eq!(session.open(&mut [], &mut []).unwrap(), Opened::default());
             let rest = forger.record(HANDSHAKE, &KEY_UPDATE[cut..]);
             let middle = if at_once { 0 } else { rest.len() / 2 };
             held.extend_from_slice(&rest[..middle]);
