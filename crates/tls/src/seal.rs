@@ -17,95 +17,48 @@ thread_local! {
     static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Seals as much of `slices` as fits into `out`. Records are full but for the last, so that the end of `out` is not
-/// filled with small ones.
+/// Seals a record: as much of `slices` as it may hold and as fits into `out`.
 pub(crate) fn seal<D>(
     traffic: &mut WriteTraffic<'_, D>,
     slices: &[IoSlice<'_>],
     out: &mut [u8],
 ) -> Result<Sealed, Failure> {
     let total: usize = slices.iter().map(|slice| slice.len()).sum();
-    let mut sealed = Sealed::default();
-    let mut place = Place::default();
-    while sealed.taken < total {
-        let whole = RECORD.min(total - sealed.taken);
-        let out = &mut out[sealed.written..];
-        let mut length = whole.min(out.len().saturating_sub(RECORD_OVERHEAD));
-        // Once more with less, where rustls puts a key update before it.
-        let written = loop {
-            if length == 0 || (length < whole && sealed.taken > 0) {
-                return Ok(sealed);
+    let mut length = RECORD.min(total).min(out.len().saturating_sub(RECORD_OVERHEAD));
+    while length > 0 {
+        match encrypt(traffic, slices, length, out) {
+            Ok(written) => return Ok(Sealed { taken: length, written }),
+            // Once more with less: rustls puts a key update before it.
+            Err(EncryptError::InsufficientSize(short)) => {
+                length = length.saturating_sub(short.required_size.saturating_sub(out.len()).max(1));
             }
-            match encrypt(traffic, slices, place, length, out) {
-                Ok(written) => break written,
-                Err(EncryptError::InsufficientSize(short)) => {
-                    length = length.saturating_sub(short.required_size.saturating_sub(out.len()).max(1));
-                }
-                Err(EncryptError::EncryptExhausted) => {
-                    let why = "the keys of this connection are used up".to_owned();
-                    return Err(Failure::new(Refused::Limit, Some(why)));
-                }
+            Err(EncryptError::EncryptExhausted) => {
+                let why = "the keys of this connection are used up".to_owned();
+                return Err(Failure::new(Refused::Limit, Some(why)));
             }
-        };
-        sealed.taken += length;
-        sealed.written += written;
-        place.advance(slices, length);
+        }
     }
-    Ok(sealed)
+    Ok(Sealed::default())
 }
 
-/// One record of `length` bytes, which the slices have from `place` on.
+/// One record of the first `length` bytes, which the slices have.
 fn encrypt<D>(
     traffic: &mut WriteTraffic<'_, D>,
     slices: &[IoSlice<'_>],
-    mut place: Place,
     length: usize,
     out: &mut [u8],
 ) -> Result<usize, EncryptError> {
-    let first = place.rest(slices);
-    if let Some(whole) = first.get(..length) {
+    let first = slices.iter().find(|slice| !slice.is_empty());
+    if let Some(whole) = first.and_then(|slice| slice.get(..length)) {
         return traffic.encrypt(whole, out);
     }
     GATHERED.with_borrow_mut(|gathered| {
         gathered.clear();
         gathered.reserve_exact(RECORD);
-        while gathered.len() < length {
-            let rest = place.rest(slices);
-            let part = &rest[..rest.len().min(length - gathered.len())];
-            gathered.extend_from_slice(part);
-            place.advance(slices, part.len());
+        for slice in slices {
+            let missing = length - gathered.len();
+            gathered.extend_from_slice(&slice[..slice.len().min(missing)]);
         }
         traffic.encrypt(gathered, out)
     })
-}
-
-/// A place in slices.
-#[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    slice: usize,
-    at: usize,
-}
-
-impl Place {
-    /// What the slice has from here on; never empty while something follows.
-    fn rest<'a>(&mut self, slices: &'a [IoSlice<'_>]) -> &'a [u8] {
-        while let Some(slice) = slices.get(self.slice) {
-            if self.at < slice.len() {
-                return &slice[self.at..];
-            }
-            *self = Self { slice: self.slice + 1, at: 0 };
-        }
-        &[]
-    }
-
-    fn advance(&mut self, slices: &[IoSlice<'_>], mut count: usize) {
-        while count > 0 {
-            let here = self.rest(slices).len().min(count);
-            if here == 0 {
-                return;
-            }
-            self.at += here;
-            count -= here;
-        }
-    }
 }

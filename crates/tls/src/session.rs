@@ -165,8 +165,9 @@ impl Session {
         Err(refused.into())
     }
 
-    /// Seals from `slices` behind what the session itself has to say, both as much as fits into `out`. `last`:
-    /// close_notify follows at once. Nothing is taken while the handshake is not over.
+    /// Seals a record from `slices`, up to 16 KiB of them, behind what the session itself has to say; both as much as fits
+    /// into `out`. `last`: close_notify follows at once, where this takes all that is left. Nothing is taken while the
+    /// handshake is not over.
     pub fn seal(&mut self, slices: &[IoSlice<'_>], last: bool, out: &mut [u8]) -> Result<Sealed, Failure> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
