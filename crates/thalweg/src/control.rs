@@ -136,7 +136,7 @@ impl Control {
                     self.judge();
                     self.look(true);
                     self.shared.tend_watch();
-                    Tickets::rotate_of_process(Instant::now());
+                    Tickets::rotate_of_process(std::time::Instant::now());
                     if std::mem::take(&mut self.is_untidy) {
                         tidy_up();
                     }
