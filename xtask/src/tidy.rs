@@ -4,6 +4,7 @@
 //! one function; the tables that they consult stand beside them.
 
 mod edges;
+mod features;
 mod licences;
 mod manifests;
 mod sources;
@@ -17,8 +18,8 @@ use crate::command::root;
 const DUPLICATES: &[(&str, &str)] = &[
     ("bit-vec", "0.8 serves the patterns of jsonschema, 0.9 certificates of rcgen; only tests use either"),
     ("getrandom", "0.2 stands in the lock for ring, an option of hickory-proto that is not built"),
-    ("syn", "2 stands in the lock for x509-parser, an option of rcgen that is not built"),
-    ("synstructure", "0.13 stands in the lock for x509-parser, an option of rcgen that is not built"),
+    ("syn", "2 serves the macros of x509-parser, 3 all others; neither is part of the product"),
+    ("synstructure", "0.13 serves the macros of x509-parser; no other is part of the product"),
     ("untrusted", "0.7 stands in the lock for an option of aws-lc-rs that is not built"),
 ];
 
@@ -32,6 +33,7 @@ pub(crate) fn run() -> Result<()> {
         .context("cargo metadata")?;
     let mut findings = Vec::new();
     edges::check(&metadata, &mut findings);
+    features::check(&metadata, &mut findings);
     licences::check(&metadata, &mut findings);
     duplicates(&metadata, &mut findings);
     manifests::check(&metadata, &mut findings)?;
