@@ -146,3 +146,6 @@ fn server_name(host: &str) -> Result<ServerName<'static>, PolicyFlaw> {
     let host = name::filed(host).unwrap_or_else(|| host.to_owned());
     ServerName::try_from(host).map_err(|why| PolicyFlaw::Other(why.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

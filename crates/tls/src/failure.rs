@@ -5,6 +5,7 @@ use std::fmt;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use crate::records::Side;
+use crate::words;
 
 macro_rules! refused {
     ($( $variant:ident $name:literal $summary:literal; )*) => {
@@ -86,7 +87,7 @@ impl Failure {
             Error::NoCertificatesPresented => Refused::ClientCertificateMissing,
             why => common(why),
         };
-        Self::new(kind, Some(why.to_string()))
+        Self::new(kind, Some(words::of(&why)))
     }
 
     /// What rustls says on the client's side.
@@ -95,7 +96,7 @@ impl Failure {
             Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Refused::ServerCertificate,
             why => common(why),
         };
-        Self::new(kind, Some(why.to_string()))
+        Self::new(kind, Some(words::of(&why)))
     }
 
     /// What rustls says on that side.

@@ -33,6 +33,7 @@ mod records;
 mod seal;
 mod session;
 mod unsaid;
+mod words;
 
 #[cfg(test)]
 mod testing;
