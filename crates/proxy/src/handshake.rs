@@ -17,10 +17,6 @@ use thalweg_tls::{Refused, Session};
 
 /// Received at once while a ClientHello is awaited: any real one.
 const AT_ONCE: usize = 16 * 1024;
-/// The alert to who does not speak TLS: fatal, protocol_version or unexpected_message (RFC 8446 §6).
-const NO_TLS: &[u8] = &[21, 3, 3, 0, 2, 2, 10];
-/// The alert to a refused ClientHello: fatal, decode_error.
-const MALFORMED: &[u8] = &[21, 3, 3, 0, 2, 2, 50];
 /// The alert to one for whom there is no place: fatal, internal_error.
 pub(crate) const NO_PLACE: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 
@@ -134,14 +130,14 @@ async fn event(client: &Client) -> bool {
 
 /// Tells a client for whom there is no session why.
 fn tell(client: &Client, refused: Refused) -> Shaken {
-    let alert = match refused {
+    match refused {
         Refused::PlainHttp => {
             return Shaken::Plain(Fault::request(400, "a plain HTTP request came to a port that speaks TLS"));
         }
-        Refused::NoTls => NO_TLS,
         Refused::Time | Refused::Gone => return Shaken::Refused(refused),
-        _ => MALFORMED,
-    };
-    let _ = client.socket.poll_send(&[IoSlice::new(alert)]);
+        _ => {}
+    }
+    let alert = refused.alert();
+    let _ = client.socket.poll_send(&[IoSlice::new(&alert)]);
     Shaken::Refused(refused)
 }
