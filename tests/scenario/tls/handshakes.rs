@@ -10,10 +10,10 @@ use thalweg_tests::message::{Kind, get};
 use thalweg_tests::process::Signal;
 use thalweg_tests::secure::Secure;
 use thalweg_tests::upstream::ok;
-use thalweg_tests::{Bare, Connection, Identity, Message, Noise, Proxy, STEP, Upstream};
+use thalweg_tests::{Bare, Connection, Directory, Identity, Message, Noise, Proxy, STEP, Upstream};
 
 use super::super::{wait_counted, watchdog};
-use super::{only, proxy, with};
+use super::{config, only, proxy, with};
 
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: example.test\r\n\r\n";
 
@@ -258,14 +258,18 @@ fn silent(proxy: &Proxy) -> TcpStream {
 fn many_handshakes_that_nobody_finishes_keep_nobody_out() {
     let _watchdog = watchdog("many_handshakes_that_nobody_finishes_keep_nobody_out");
     let upstream = Upstream::saying("hello");
-    let proxy = with(&[&upstream.url()], ", handshake_timeout: 5m");
-    // More than two workers hold at a time.
-    let silent: Vec<TcpStream> = (0..2_200).map(|_| silent(&proxy)).collect();
+    let directory = Directory::new();
+    let certificate = Identity::shared().write(&directory, "web");
+    let tls = format!("certificates: [ {certificate} ], handshake_timeout: 5m");
+    let text = config(&[&upstream.url()], &tls, "").replace("workers: 2", "workers: 1");
+    let proxy = Proxy::start_in(directory, &text);
+    // More than a worker has under way at a time.
+    let silent: Vec<TcpStream> = (0..1_050).map(|_| silent(&proxy)).collect();
     let mut client = open(&proxy);
     client.send(REQUEST);
     assert_eq!(answered(&mut client).status(), 200);
     // The oldest have made room.
-    wait_counted_from(&proxy, "limit", 100);
+    wait_counted_from(&proxy, "limit", 20);
     drop(silent);
     let mut client = open(&proxy);
     client.send(REQUEST);
