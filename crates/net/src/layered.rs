@@ -21,8 +21,8 @@ const RECORD: usize = 16 * 1024 + 2048 + 5;
 const RECEIVED: usize = 64 * 1024 + RECORD;
 /// Receives in a row, in one call, that brought no plaintext: what a peer sends to keep this side busy waits for its turn.
 const FRUITLESS: usize = 8;
-/// What the layer may have to say to a peer that does not read.
-const UNSAID: usize = 64 * 1024;
+/// What may wait to be sent when the layer has more to say: all that is sealed at once, and words to a peer that does not read.
+const UNSAID: usize = 64 * 1024 + AT_ONCE + ADDED;
 /// Slices of one send that are looked at.
 const SLICES: usize = 16;
 
@@ -100,8 +100,24 @@ impl Layered {
         &*self.layer
     }
 
+    /// Whether a receive gives something without an event.
     pub(crate) fn has_more(&self) -> bool {
-        self.more
+        self.more || self.ended
+    }
+
+    /// Bytes that are sealed and not with the kernel.
+    pub(crate) fn unsent_len(&self) -> usize {
+        self.unsent.len() - self.gone
+    }
+
+    /// Plaintext that is sealed and not counted as sent.
+    pub(crate) fn uncounted(&self) -> usize {
+        self.sealed
+    }
+
+    /// Whether the beginning of a record has come.
+    pub(crate) fn holds_part(&self) -> bool {
+        !self.held.is_empty()
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -184,7 +200,7 @@ impl Layered {
     /// Hands the kernel what the layer has to say, and what of it has waited.
     ///
     /// # Errors
-    /// When the connection is broken, or the peer lets too much of it wait.
+    /// When the peer lets too much of it wait.
     fn poll_say(&mut self, socket: &Socket) -> io::Result<()> {
         let mut words = [0; 2048];
         loop {
@@ -192,15 +208,14 @@ impl Layered {
             if said == 0 {
                 break;
             }
-            if self.unsent.len() - self.gone > UNSAID {
+            if self.unsent_len() > UNSAID {
                 return Err(io::Error::other("the peer does not read what it asks for"));
             }
             self.unsent.extend_from_slice(&words[..said]);
         }
-        match self.poll_unsent(socket) {
-            Poll::Ready(done) => done,
-            Poll::Pending => Ok(()),
-        }
+        // Where it cannot be sent, what has come is still to be read; the next send meets the error again.
+        let _ = self.poll_unsent(socket);
+        Ok(())
     }
 
     fn poll_unsent(&mut self, socket: &Socket) -> Poll<io::Result<()>> {
@@ -239,7 +254,9 @@ impl Layered {
         let (mut written, mut taken) = (0, 0);
         let mut left = Slices::new(slices);
         while taken < offered.min(AT_ONCE) && count < ends.len() {
-            let sealed = self.layer.seal(left.as_slice(), &mut out[written..])?;
+            // A record at a time: where it ends is where its bytes count.
+            let room = out.len().min(written + RECORD);
+            let sealed = self.layer.seal(left.as_slice(), &mut out[written..room])?;
             if sealed.taken == 0 {
                 written += sealed.written;
                 break;
@@ -252,6 +269,10 @@ impl Layered {
         if last && taken == offered {
             written += self.layer.part(&mut out[written..]);
             self.mute = true;
+        }
+        if written == 0 && offered > 0 {
+            // The layer takes nothing any more.
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let sent = match socket.raw_send(&[IoSlice::new(&out[..written])], last) {
             Poll::Ready(sent) => sent?,

@@ -259,6 +259,11 @@ impl Socket {
             || self.layer.as_ref().is_some_and(|layer| layer.borrow().has_more())
     }
 
+    /// Whether a layer holds the beginning of a record.
+    pub fn holds_part(&self) -> bool {
+        self.layer.as_ref().is_some_and(|layer| layer.borrow().holds_part())
+    }
+
     /// Whether nothing has come, as far as events have told: no byte, no end, no error. What only concerns the layer is
     /// taken in.
     pub fn is_silent(&self) -> bool {
@@ -337,7 +342,13 @@ impl Socket {
     pub fn unacknowledged(&self) -> u64 {
         // SAFETY: the request writes one int and reads nothing, on every architecture that has this number for it.
         let left = unsafe { rustix::ioctl::ioctl(self, Getter::<SIOCOUTQ, i32>::new()) };
-        left.map_or(0, |left| u64::try_from(left).unwrap_or(0))
+        let left = left.map_or(0, |left| u64::try_from(left).unwrap_or(0));
+        left + self.layer.as_ref().map_or(0, |layer| layer.borrow().unsent_len() as u64)
+    }
+
+    /// Plaintext that a layer has sealed and that no call has counted as sent yet.
+    pub fn uncounted(&self) -> u64 {
+        self.layer.as_ref().map_or(0, |layer| layer.borrow().uncounted() as u64)
     }
 
     /// Says to the peer that no more bytes will come. Where a layer says farewell first and the kernel does not take that now, it

@@ -63,7 +63,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
             }
             Ok(Some(_)) if waited => worker.note_lag(client, x, x.received.len() as u64),
             Ok(Some(_)) => {}
-            Ok(None) if x.received.is_empty() => return Ok(Admitted::Silence),
+            Ok(None) if x.received.is_empty() && !client.socket.holds_part() => return Ok(Admitted::Silence),
             Ok(None) if only_line => {
                 client.empty_line = true;
                 x.received.clear();
@@ -74,6 +74,9 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
                 client.socket.set_deadline(Some(worker.view_for(client).plan.client_timeouts.head));
                 worker.note_lag(client, x, x.received.len() as u64);
                 waited = true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && x.received.is_empty() => {
+                return Ok(Admitted::End);
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 return Err(Fault {

@@ -21,6 +21,7 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
         && !secure(worker, &mut client, &tls, x).await
     {
         x.received.clear();
+        worker.forget_lag(x);
         return x.leave();
     }
     let mut turns = 0;
@@ -36,6 +37,8 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
                 break;
             }
             Next::Drain => {
+                // The answer was whole: whatever closes the connection now may say so.
+                client.socket.rest(true);
                 let all_read = x.request.len > 0 && x.upward.is_received() && x.received.len() == x.consumed;
                 if !all_read || (client.socket.is_readable() && !client.socket.peer_closed()) {
                     worker.note_lag(&client, x, 0);
@@ -61,11 +64,15 @@ async fn secure(worker: &Worker, client: &mut Client, tls: &ListenerTls, x: &mut
     match shake_hands(worker, client, tls, x).await {
         Shaken::Hands => return true,
         Shaken::Refused(Refused::Gone) => {}
-        Shaken::Refused(_) => drain(worker, client).await,
+        Shaken::Refused(_) => {
+            worker.note_lag(client, x, 0);
+            drain(worker, client).await;
+        }
         Shaken::Plain(fault) => {
             x.id = Some(worker.next_id());
             answer_fault(worker, client, x, fault).await;
             record(worker, client, x);
+            worker.note_lag(client, x, 0);
             drain(worker, client).await;
         }
     }

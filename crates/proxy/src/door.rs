@@ -59,8 +59,13 @@ impl Door {
     pub(crate) fn hold(&self, position: u16, listener: &Listener) {
         self.position.set(position);
         self.most.set(listener.max_connections);
-        self.tls.replace(listener.tls.clone());
+        self.shake_on(listener.tls.clone());
         self.is_leaving.set(false);
+    }
+
+    /// What its clients shake hands on, where no plan says it any more.
+    pub(crate) fn shake_on(&self, tls: Option<Arc<ListenerTls>>) {
+        self.tls.replace(tls);
     }
 
     /// The listener is gone from the plan; this is the last one that had it.
@@ -101,6 +106,11 @@ impl Door {
     /// What its clients shake hands on; `None`: they speak plainly.
     pub(crate) fn tls(&self) -> Option<Arc<ListenerTls>> {
         self.tls.borrow().clone()
+    }
+
+    /// Whether its clients shake hands.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.tls.borrow().is_some()
     }
 
     /// Whether it has as many connections as it may.

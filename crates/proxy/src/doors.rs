@@ -21,6 +21,7 @@ use crate::handshake::NO_PLACE;
 use crate::listeners::{ListenerId, ListenerState, Sockets};
 use crate::load::Crowded;
 use crate::owner::Target;
+use crate::plan::ListenerTls;
 use crate::view::PlanView;
 use crate::worker::Worker;
 use slab::Slab;
@@ -201,13 +202,22 @@ impl Doors {
 
     /// Where connections of a listener are counted, also when it is gone already; `None`: the worker has not heard
     /// of it yet.
-    pub(crate) fn find(&self, worker: &Worker, listener: &Arc<ListenerState>) -> Option<Rc<Door>> {
+    pub(crate) fn find(
+        &self,
+        worker: &Worker,
+        listener: &Arc<ListenerState>,
+        tls: Option<&Arc<ListenerTls>>,
+    ) -> Option<Rc<Door>> {
         let doors = self.open.iter().map(|(_, open)| &open.door);
         let mut doors = doors.chain(self.left.iter().map(|(_, door)| door));
         if let Some(door) = doors.find(|door| door.state.id == listener.id) {
             return Some(door.clone());
         }
-        (listener.id <= self.newest).then(|| Door::new(&worker.shared.loads, worker.id, listener))
+        (listener.id <= self.newest).then(|| {
+            let door = Door::new(&worker.shared.loads, worker.id, listener);
+            door.shake_on(tls.cloned());
+            door
+        })
     }
 
     /// Accepts what waits at a door, up to this turn's share; gives those that stay here.
@@ -409,7 +419,7 @@ fn place(worker: &Worker, (arrival, door): (Arrival, Rc<Door>), room: &Room, sta
     let loads = &worker.shared.loads;
     if let Room::At(other) = room {
         loads.workers[*other].clients.fetch_add(1, Relaxed);
-        return worker.shared.hand(*other, Command::Client(arrival, door.state.clone()));
+        return worker.shared.hand(*other, Command::Client(arrival, door.state.clone(), door.tls()));
     }
     if let Room::Of(silent) = room {
         let silent = worker.parked.borrow_mut().remove(*silent);

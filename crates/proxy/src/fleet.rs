@@ -9,7 +9,7 @@ use crate::current::{Current, Living};
 use crate::decisions::{Inquiry, Question, Recalled};
 use crate::listeners::{Binder, ListenerState, OpenListener, Sockets};
 use crate::load::Loads;
-use crate::plan::{ListenAddress, Listener, Plan};
+use crate::plan::{ListenAddress, Listener, ListenerTls, Plan};
 use crate::worker::Worker;
 use rustix::fd::OwnedFd;
 use std::fmt;
@@ -37,8 +37,8 @@ pub(crate) enum Command {
     Plan(Arc<Current>),
     /// These are the members of the plan's services now.
     Members(Arc<Current>),
-    /// A connection that another worker accepted, at this listener.
-    Client(Arrival, Arc<ListenerState>),
+    /// A connection that another worker accepted, at this listener, and what it shakes hands on.
+    Client(Arrival, Arc<ListenerState>, Option<Arc<ListenerTls>>),
     /// Let idle upstream connections go: somebody waits for one, or for its place.
     Evict(Arc<Eviction>),
     /// Tell what is remembered of exchanges.

@@ -54,7 +54,7 @@ pub(crate) async fn shake_hands(
                     let secured = Secured::counted(session, &worker.shared.loads, worker.id);
                     client.socket.put_under(Box::new(secured), &x.received);
                     x.received.clear();
-                    match shake(worker, client).await {
+                    match shake(worker, client, x).await {
                         Shaken::Refused(Refused::Time) if under_way.is_replaced() => {
                             Shaken::Refused(Refused::Limit)
                         }
@@ -72,6 +72,7 @@ pub(crate) async fn shake_hands(
         Shaken::Plain(_) => Refused::PlainHttp.name(),
         Shaken::Refused(refused) => refused.name(),
     });
+    worker.forget_lag(x);
     client.socket.set_deadline(None);
     shaken
 }
@@ -89,12 +90,15 @@ fn poll_hello(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result
             Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Refused::Gone)),
             Poll::Ready(Ok(n)) => x.received.extend_from_slice(&scratch[..n]),
             Poll::Pending if client.socket.expired() => return Poll::Ready(Err(Refused::Time)),
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => {
+                worker.note_lag(client, x, x.received.len() as u64);
+                return Poll::Pending;
+            }
         }
     }
 }
 
-async fn shake(worker: &Worker, client: &Client) -> Shaken {
+async fn shake(worker: &Worker, client: &Client, x: &mut Exchange) -> Shaken {
     let handshakes = &worker.handshakes;
     let shaken = loop {
         handshakes.take_turn().await;
@@ -102,6 +106,7 @@ async fn shake(worker: &Worker, client: &Client) -> Shaken {
         if let Poll::Ready(shaken) = handshakes.step(|| client.socket.poll_handshake()) {
             break shaken;
         }
+        worker.note_lag(client, x, 0);
         if !event(client).await {
             break Err(io::ErrorKind::TimedOut.into());
         }

@@ -21,6 +21,8 @@ const UNDER_WAY: usize = 1024;
 pub(crate) struct Handshakes {
     spent: Cell<Duration>,
     next: Cell<u64>,
+    /// Steps that have been put off to a later turn.
+    put_off: Cell<usize>,
     /// In the order in which they began.
     under_way: RefCell<VecDeque<Begun>>,
 }
@@ -61,12 +63,15 @@ impl Handshakes {
         UnderWay { handshakes: self, number }
     }
 
-    /// Waits until this turn, or a later one, has time left.
+    /// Waits until this turn, or a later one, has time left, behind those who wait already.
     pub(crate) async fn take_turn(&self) {
+        let mut waits = None;
         poll_fn(|context| {
-            if self.spent.get() < SHARE {
+            let is_due = waits.is_some() || self.put_off.get() == 0;
+            if is_due && self.spent.get() < SHARE {
                 return Poll::Ready(());
             }
+            waits.get_or_insert_with(|| PutOff::new(&self.put_off));
             context.waker().wake_by_ref();
             Poll::Pending
         })
@@ -79,6 +84,22 @@ impl Handshakes {
         let done = step();
         self.spent.set(self.spent.get() + begin.elapsed());
         done
+    }
+}
+
+/// Counted while it waits.
+struct PutOff<'a>(&'a Cell<usize>);
+
+impl<'a> PutOff<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for PutOff<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -112,14 +133,33 @@ mod tests {
         pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
+    fn be_busy() {
+        let begin = Instant::now();
+        while begin.elapsed() <= SHARE {}
+    }
+
     #[test]
     fn a_turn_has_its_share_and_at_least_one_step() {
         let handshakes = Handshakes::default();
         assert!(is_ready(handshakes.take_turn()));
-        let begin = Instant::now();
-        handshakes.step(|| while begin.elapsed() <= SHARE {});
+        handshakes.step(be_busy);
         assert!(!is_ready(handshakes.take_turn()));
         handshakes.begin_turn();
+        assert!(is_ready(handshakes.take_turn()));
+    }
+
+    #[test]
+    fn newcomers_stand_behind_those_who_wait() {
+        let handshakes = Handshakes::default();
+        handshakes.step(be_busy);
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let mut first = pin!(handshakes.take_turn());
+            assert!(first.as_mut().poll(&mut context).is_pending());
+            handshakes.begin_turn();
+            assert!(!is_ready(handshakes.take_turn()));
+            assert!(first.as_mut().poll(&mut context).is_ready());
+        }
         assert!(is_ready(handshakes.take_turn()));
     }
 

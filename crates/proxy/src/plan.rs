@@ -93,7 +93,7 @@ pub struct Listener {
 pub struct ListenerTls {
     /// Certificates and policy. It shows no keys.
     pub acceptor: Arc<Acceptor>,
-    /// From the accept to the end of the handshake, 1 s to 5 min; default 10 s.
+    /// From the first byte to the end of the handshake, 1 s to 5 min; default 10 s.
     pub handshake_timeout: Duration,
 }
 

@@ -244,7 +244,7 @@ impl Flow {
     /// Bytes that the receiver has acknowledged, less what it had not of an earlier message when this one began.
     /// One system call.
     pub(crate) fn acknowledged(&self, to: &Socket) -> i64 {
-        self.bytes.cast_signed() - to.unacknowledged().cast_signed()
+        (self.bytes + to.uncounted()).cast_signed() - to.unacknowledged().cast_signed()
     }
 
     /// Bytes of body taken from the sender.

@@ -59,7 +59,10 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
             Err(fault) => answer_fault(worker, client, x, fault).await,
         },
         Ok(Admitted::Silence) => return Next::Again,
-        Ok(Admitted::End) => return Next::Close,
+        Ok(Admitted::End) => {
+            client.socket.rest(true);
+            return Next::Close;
+        }
         Err(fault) => {
             x.id.get_or_insert_with(|| worker.next_id());
             answer_fault(worker, client, x, fault).await

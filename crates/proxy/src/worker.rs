@@ -15,6 +15,7 @@ use crate::handshakes::Handshakes;
 use crate::laggards::Laggards;
 use crate::owner::Target;
 use crate::parked::Parked;
+use crate::plan::ClientTimeouts;
 use crate::pressure::Pressure;
 use crate::ring::Chunks;
 use crate::seats::{Seat, SeatFuture, Seats};
@@ -302,8 +303,10 @@ impl Worker {
     /// Lets a connection wait for its next request.
     pub(crate) fn park(&self, client: Client) {
         client.socket.rest(true);
-        let keep_alive = self.view.borrow().plan.client_timeouts.keep_alive;
+        let ClientTimeouts { head, keep_alive } = self.view.borrow().plan.client_timeouts;
         match self.is_leaving(&client) {
+            // One that has shaken hands and not asked yet.
+            false if client.requests == 0 => self.park_for(client, head),
             false => self.park_for(client, keep_alive),
             // A client that has not been served yet may just be about to speak.
             true if client.requests == 0 => self.park_for(client, FIRST_WORD_TIME),
@@ -333,7 +336,10 @@ impl Worker {
 
     /// Whether the proxy is stopping or the client's listener is gone: its connection is not kept.
     pub(crate) fn is_leaving(&self, client: &Client) -> bool {
-        self.draining.get() || client.door().is_leaving()
+        let door = client.door();
+        // A reload may have brought TLS to its listener, or taken it away.
+        let is_of_old = client.requests > 0 && client.socket.is_layered() != door.is_secure();
+        self.draining.get() || door.is_leaving() || is_of_old
     }
 
     /// Milliseconds of the worker's own clock, at the last turn.
@@ -412,15 +418,15 @@ impl Worker {
                 let both = view.services.iter().zip(&current.rosters).filter(|_| same);
                 both.for_each(|(service, roster)| service.state.update(roster));
             }
-            Command::Client(arrival, listener) => {
-                let door = self.doors.borrow().find(self, &listener);
+            Command::Client(arrival, listener, tls) => {
+                let door = self.doors.borrow().find(self, &listener, tls.as_ref());
                 match door {
                     Some(door) => {
                         let client = welcome(self, arrival, door);
                         client.into_iter().for_each(|client| self.park_first(client));
                     }
                     // The plan that has the listener is on its way.
-                    None => self.shared.hand(self.id, Command::Client(arrival, listener)),
+                    None => self.shared.hand(self.id, Command::Client(arrival, listener, tls)),
                 }
             }
             Command::Recall(question) => self.recall(&question),

@@ -27,7 +27,7 @@ pub struct ListenerTlsSpec {
     /// Key exchange groups; default: X25519MLKEM768, X25519, secp256r1 and secp384r1.
     #[schemars(with = "Option<ListSpec<schema::GroupName>>")]
     pub groups: Option<Spanned<ListSpec<String>>>,
-    /// From the accept to the end of the handshake, 1s–5m; default 10s.
+    /// From its first byte to the end of the handshake, 1s–5m; default 10s.
     pub handshake_timeout: Option<Spanned<DurationSpec>>,
 }
 

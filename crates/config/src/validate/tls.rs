@@ -17,7 +17,7 @@ use thalweg_tls::{
 const CERTIFICATES: usize = 10_000;
 /// Most names of one certificate.
 const NAMES: usize = 1000;
-/// From the accept to the end of the handshake, where nothing is written.
+/// From the first byte to the end of the handshake, where nothing is written.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Checks the TLS of a listener and reads its certificates. `None` when something keeps it from being used.

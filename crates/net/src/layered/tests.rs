@@ -330,3 +330,34 @@ fn it_goes_to_another_reactor_with_all_it_holds() {
     other.wait(Some(Duration::from_secs(2)), &mut Vec::new()).unwrap();
     assert!(matches!(a.poll_recv(&mut [0; 16]), Poll::Ready(Ok(3))));
 }
+
+#[test]
+fn an_answer_is_read_though_what_waits_cannot_be_sent() {
+    let (reactor, [a, b]) = shaken(1);
+    let large = vec![7; 1_000_000];
+    let mut at = 0;
+    while let Poll::Ready(n) = a.poll_send(&[IoSlice::new(&large[at..])]) {
+        at += n.unwrap();
+    }
+    assert!(matches!(b.poll_send(&[IoSlice::new(b"413")]), Poll::Ready(Ok(3))));
+    drop(b);
+    reactor.wait(Some(Duration::from_secs(2)), &mut Vec::new()).unwrap();
+    let mut buffer = [0; 16];
+    assert!(matches!(a.poll_recv(&mut buffer), Poll::Ready(Ok(3))));
+    assert_eq!(&buffer[..3], b"413");
+    assert!(matches!(a.poll_send(&[IoSlice::new(&large[at..])]), Poll::Ready(Err(_))));
+}
+
+#[test]
+fn records_that_went_whole_count_while_others_wait() {
+    let large = vec![7; AT_ONCE];
+    let counted = (0..50).filter(|seed| {
+        let (_reactor, [a, _b]) = shaken(*seed);
+        // Of large records none may go whole.
+        let Poll::Ready(Ok(first)) = a.poll_send(&[IoSlice::new(&large)]) else { return false };
+        assert!(first < AT_ONCE && a.uncounted() <= (AT_ONCE - first) as u64);
+        assert!(a.uncounted() > 0 && a.poll_send(&[IoSlice::new(&large[first..])]).is_pending());
+        true
+    });
+    assert!(counted.count() > 0);
+}
