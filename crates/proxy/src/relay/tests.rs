@@ -32,7 +32,7 @@ impl Simulated {
     fn new(random: &mut fastrand::Rng, incoming: Vec<u8>, breaks_at: usize) -> Self {
         let reluctance = random.u32(..10);
         let splices = random.u32(..8) > 0;
-        let layered = !splices && reluctance % 2 == 0;
+        let layered = !splices && reluctance == 0;
         let random = RefCell::new(random.fork());
         Self {
             random,
