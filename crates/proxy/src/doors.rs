@@ -17,7 +17,6 @@ use crate::current::Current;
 use crate::door::{Door, Place};
 use crate::exchange::Client;
 use crate::fleet::{Arrival, Command};
-use crate::handshake::NO_PLACE;
 use crate::listeners::{ListenerId, ListenerState, Sockets};
 use crate::load::Crowded;
 use crate::owner::Target;
@@ -36,6 +35,7 @@ use thalweg_core::limits::{ACCEPTS_PER_TURN, CLOSING_TIME, FIRST_WORD_TIME, REFU
 use thalweg_net::Socket;
 use thalweg_net::listen::{Accepted, Acceptor};
 use thalweg_observe::Limit;
+use thalweg_tls::Refused;
 
 /// Receives from a refused connection before it is closed all the same.
 const REFUSAL_READS: usize = 16;
@@ -329,7 +329,8 @@ impl Doors {
             Refusal::NoPlace => (Limit::Connections, REFUSAL),
             Refusal::OfClient => (Limit::ConnectionsPerClient, REFUSAL_OF_CLIENT),
         };
-        let answer = if door.tls().is_some() { NO_PLACE } else { answer };
+        let alert = Refused::Limit.alert();
+        let answer = if door.is_secure() { &alert } else { answer };
         worker.meters.limit(limit);
         door.meters.refused.add(1);
         if self.refusals.len() >= REFUSALS {

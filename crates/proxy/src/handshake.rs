@@ -17,8 +17,6 @@ use thalweg_tls::{Refused, Session};
 
 /// Received at once while a ClientHello is awaited: any real one.
 const AT_ONCE: usize = 16 * 1024;
-/// The alert to one for whom there is no place: fatal, internal_error.
-pub(crate) const NO_PLACE: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 
 /// How a handshake ended.
 #[derive(Clone, Copy, Debug)]
