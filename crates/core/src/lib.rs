@@ -1,4 +1,4 @@
-//! Shared words of the product: faults, events, limits, units, ids, what webhooks do.
+//! Shared words of the product: faults, events, limits, units, ids, records, what webhooks do.
 //!
 //! Everything else depends on this crate and it depends on nothing of ours. It holds no socket
 //! and reads no clock: time and randomness come in as arguments.
@@ -9,6 +9,7 @@ pub mod fault;
 pub mod http_url;
 pub mod id;
 pub mod limits;
+pub mod records;
 pub mod units;
 pub mod webhook;
 
@@ -16,4 +17,5 @@ pub use event::{EndpointCondition, EndpointSnapshot, Event, EventKind};
 pub use fault::{Fault, FaultKind, Side};
 pub use http_url::HttpUrl;
 pub use id::RequestId;
+pub use records::{Opened, Sealed};
 pub use webhook::{WebhookPolicy, WebhookSecret};

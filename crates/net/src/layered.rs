@@ -3,13 +3,14 @@
 //! Sent bytes count when their records are with the kernel as a whole; until then the call says `Pending`, and whoever calls again
 //! offers the same bytes first, as all of this product do. So no sealed rest can be forgotten in a connection that waits.
 
-use crate::layer::{Layer, Opened};
+use crate::layer::Layer;
 use crate::reactor::ready;
 use crate::socket::Socket;
 use rustix::fd::OwnedFd;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::task::{Poll, ready};
+use thalweg_core::Opened;
 
 /// Plaintext that is sealed at once.
 const AT_ONCE: usize = 64 * 1024;

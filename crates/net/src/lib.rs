@@ -18,10 +18,11 @@ mod reactor;
 mod socket;
 mod wheel;
 
-pub use layer::{Layer, Opened, Sealed};
+pub use layer::Layer;
 pub use layered::Loose;
 pub use mailbox::{Mailbox, SeatWaker};
 pub use pipe::Pipe;
 pub use prefetch::prefetch;
 pub use reactor::{Owner, Reactor};
 pub use socket::{Socket, SocketId};
+pub use thalweg_core::{Opened, Sealed};

@@ -45,5 +45,6 @@ pub use failure::{Failure, Refused};
 pub use flaw::CertificateFlaw;
 pub use policy::{Policy, PolicyFlaw, UnknownName, Version};
 pub use provider::{Group, Suite};
-pub use session::{Facts, Opened, RECORD_MAX, RECORD_OVERHEAD, Sealed, Session};
+pub use session::{Facts, RECORD_MAX, RECORD_OVERHEAD, Session};
+pub use thalweg_core::{Opened, Sealed};
 pub use tickets::Tickets;

@@ -6,7 +6,8 @@ use std::io::IoSlice;
 use rustls::unbuffered::{EncryptError, WriteTraffic};
 
 use crate::failure::{Failure, Refused};
-use crate::session::{RECORD_OVERHEAD, Sealed};
+use crate::session::RECORD_OVERHEAD;
+use thalweg_core::Sealed;
 
 /// Most plaintext of a record.
 const RECORD: usize = 16 * 1024;

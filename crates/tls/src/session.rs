@@ -19,6 +19,7 @@ use crate::policy::Version;
 use crate::provider::{Group, Suite};
 use crate::records::{self, Connection, Input, Side, Taken};
 use crate::seal;
+use thalweg_core::{Opened, Sealed};
 
 /// Most bytes that sealing adds to a plaintext of up to 16 KiB: header 5, explicit nonce 8 (TLS 1.2) or type 1 (1.3), tag
 /// 16.
@@ -27,28 +28,6 @@ pub const RECORD_OVERHEAD: usize = 29;
 pub const RECORD_MAX: usize = 16 * 1024 + 2048 + 5;
 /// Room for close_notify and a key update before it.
 const FAREWELL: usize = 128;
-
-/// What became of received bytes.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Opened {
-    /// Bytes of `received` that are done with.
-    pub consumed: usize,
-    /// Bytes of plaintext in `into`.
-    pub written: usize,
-    /// There is more to take without new input.
-    pub more: bool,
-    /// The peer has said that nothing follows (close_notify), and all before it was taken.
-    pub ended: bool,
-}
-
-/// What became of bytes to be sent.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Sealed {
-    /// Bytes of plaintext that were sealed.
-    pub taken: usize,
-    /// Bytes in `out`.
-    pub written: usize,
-}
 
 /// What was agreed on, as far as it is known yet.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

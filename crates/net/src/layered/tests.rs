@@ -1,12 +1,12 @@
 //! A toy protocol between two sockets: every cut of reads and writes, tiny kernel buffers, records without plaintext.
 
 use super::*;
-use crate::layer::Sealed;
 use crate::{Owner, Reactor};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::any::Any;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use thalweg_core::Sealed;
 
 const DATA: u8 = 0;
 const SILENT: u8 = 1;
