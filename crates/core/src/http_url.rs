@@ -70,6 +70,11 @@ impl HttpUrl {
         &self.target
     }
 
+    /// All of it, as it is called. It may hold a secret.
+    pub fn text(&self) -> String {
+        format!("{self}{}", self.target)
+    }
+
     /// The value of the `Host` field (RFC 9110 §7.2): without the port where it is the scheme's own.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };

@@ -1,9 +1,10 @@
-//! Shared words of the product: faults, events, limits, units, ids, records, what webhooks do.
+//! Shared words of the product: faults, events, limits, units, ids, records, what webhooks and authorities are asked.
 //!
 //! Everything else depends on this crate and it depends on nothing of ours. It holds no socket
 //! and reads no clock: time and randomness come in as arguments.
 #![forbid(unsafe_code)]
 
+pub mod acme;
 pub mod event;
 pub mod fault;
 pub mod http_url;
@@ -13,6 +14,7 @@ pub mod records;
 pub mod units;
 pub mod webhook;
 
+pub use acme::{AcmeBinding, AcmeChallenge, AcmeKeyType, AcmePolicy, DnsHook, DnsHookBy, OnDemandPolicy};
 pub use event::{EndpointCondition, EndpointSnapshot, Event, EventKind};
 pub use fault::{Fault, FaultKind, Side};
 pub use http_url::HttpUrl;

@@ -74,3 +74,7 @@ pub const TLS_PEM: usize = 1024 * 1024;
 pub const TLS_CHAIN: usize = 16;
 /// Keys that open session tickets at one time; the newest of them seals.
 pub const TLS_TICKET_KEYS: usize = 8;
+/// Handshakes that wait at the same time for certificates that are asked for on demand.
+pub const TLS_WANTED: usize = 64;
+/// Names that are remembered as refused on demand.
+pub const TLS_WANTED_REFUSED: usize = 10_000;

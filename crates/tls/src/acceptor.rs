@@ -2,14 +2,20 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
 
 use rustls::SupportedProtocolVersion;
 use rustls::server::{NoServerSessionStorage, ServerConfig};
 use rustls::version::{TLS12, TLS13};
 
 use crate::certificate::Certificate;
+use crate::failure::Refused;
+use crate::hello::Hello;
+use crate::issued::{Issued, Showcase};
 use crate::policy::{Policy, PolicyFlaw, Version};
 use crate::provider::{Group, Suite, provider};
+use crate::shelf::{OnDemand, asks_for_challenge};
 use crate::store::Store;
 use crate::tickets::Tickets;
 
@@ -22,7 +28,7 @@ pub struct Acceptor {
     given: Vec<(Arc<Certificate>, Vec<String>)>,
     policy: Policy,
     has_tickets: bool,
-    store: Arc<Store>,
+    showcase: Arc<Showcase>,
     config: Arc<ServerConfig>,
 }
 
@@ -34,12 +40,34 @@ impl Acceptor {
         policy: Policy,
         tickets: Option<Arc<Tickets>>,
     ) -> Result<Self, PolicyFlaw> {
+        match certificates.is_empty() {
+            true => Err(PolicyFlaw::NoCertificate),
+            false => Self::showing((certificates, None), policy, tickets),
+        }
+    }
+
+    /// The same with what an authority issues; then there need be no certificate.
+    pub fn with_issued(
+        certificates: Vec<(Arc<Certificate>, Vec<String>)>,
+        issued: Issued,
+        policy: Policy,
+        tickets: Option<Arc<Tickets>>,
+    ) -> Result<Self, PolicyFlaw> {
+        Self::showing((certificates, Some(issued.filed()?)), policy, tickets)
+    }
+
+    fn showing(
+        (certificates, issued): (Vec<(Arc<Certificate>, Vec<String>)>, Option<Issued>),
+        policy: Policy,
+        tickets: Option<Arc<Tickets>>,
+    ) -> Result<Self, PolicyFlaw> {
         let versions = versions(&policy)?;
         let store = Arc::new(Store::new(&certificates, policy.unknown_name)?);
+        let showcase = Arc::new(Showcase::new(store, issued, policy.unknown_name));
         let builder = ServerConfig::builder_with_provider(provider(&policy.suites, &policy.groups));
         let builder = builder.with_protocol_versions(&versions);
         let builder = builder.map_err(|why| PolicyFlaw::Other(why.to_string()))?;
-        let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::clone(&store) as _);
+        let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::clone(&showcase) as _);
         config.alpn_protocols.clone_from(&policy.alpn);
         // rustls would keep the last 256 sessions of all workers behind one lock.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -50,7 +78,7 @@ impl Acceptor {
             config.ticketer = tickets;
             config.send_tls13_tickets = TICKETS;
         }
-        Ok(Self { given: certificates, policy, has_tickets, store, config: Arc::new(config) })
+        Ok(Self { given: certificates, policy, has_tickets, showcase, config: Arc::new(config) })
     }
 
     /// All certificates, in the order in which they were given.
@@ -70,13 +98,44 @@ impl Acceptor {
 
     /// The certificate for a name as a client sends it (SNI): an exact name goes before a wildcard, which covers one
     /// label, and the one given first before another with a key of another kind. `None`: the client is refused.
-    pub fn choose(&self, name: Option<&str>) -> Option<&Arc<Certificate>> {
-        self.store.find(name).next()
+    pub fn choose(&self, name: Option<&str>) -> Option<Arc<Certificate>> {
+        match &self.showcase.issued {
+            None => self.showcase.store.find(name).next().cloned(),
+            Some(_) => self.showcase.find(name).into_iter().next(),
+        }
+    }
+
+    /// What an authority issues.
+    pub fn issued(&self) -> Option<&Issued> {
+        self.showcase.issued.as_ref()
+    }
+
+    /// Has the certificate for the name of this hello asked for, where that is to be done on demand and it is not there.
+    /// `None`: there is nothing to wait for.
+    pub fn want(&self, hello: &Hello, now: Instant, waker: &Waker) -> Option<OnDemand> {
+        let issued = self.issued()?;
+        let name = hello.name.as_deref().filter(|_| !asks_for_challenge(hello))?;
+        let is_wanted = issued.may_want(name) && self.showcase.store.find_named(Some(name)).next().is_none();
+        is_wanted.then(|| issued.shelf.want(name, now, waker))
     }
 
     /// For rustls.
+    #[cfg(test)]
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
+    }
+
+    /// For rustls; the client is refused where nothing fits.
+    pub(crate) fn config_for(&self, hello: &Hello) -> Result<Arc<ServerConfig>, Refused> {
+        if let Some(issued) = self.issued()
+            && asks_for_challenge(hello)
+        {
+            return issued.shelf.challenged(hello).ok_or(Refused::UnknownName);
+        }
+        match self.choose(hello.name.as_deref()) {
+            Some(_) => Ok(Arc::clone(&self.config)),
+            None => Err(Refused::UnknownName),
+        }
     }
 }
 
@@ -85,13 +144,17 @@ impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Acceptor");
         shown.field("certificates", &self.given).field("policy", &self.policy);
+        shown.field("issued", &self.showcase.issued.as_ref().map(|issued| &issued.names));
         shown.field("has_tickets", &self.has_tickets).finish_non_exhaustive()
     }
 }
 
 impl PartialEq for Acceptor {
     fn eq(&self, other: &Self) -> bool {
-        self.policy == other.policy && self.has_tickets == other.has_tickets && self.given == other.given
+        self.policy == other.policy
+            && self.has_tickets == other.has_tickets
+            && self.given == other.given
+            && self.showcase.issued == other.showcase.issued
     }
 }
 

@@ -101,6 +101,11 @@ impl Certificate {
         self.self_signed
     }
 
+    /// The leaf, in DER.
+    pub fn leaf(&self) -> &[u8] {
+        self.key.cert.first().map_or(&[], AsRef::as_ref)
+    }
+
     /// SHA-256 of the leaf.
     pub fn digest(&self) -> [u8; 32] {
         self.digest

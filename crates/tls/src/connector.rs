@@ -104,6 +104,11 @@ impl PeerTerms {
     pub fn policy(&self) -> &PeerPolicy {
         &self.policy
     }
+
+    /// For connections of the control plane, whose streams are not [`crate::Session`]s. Nothing is resumed on them.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::new(self.config.clone())
+    }
 }
 
 impl PartialEq for PeerTerms {

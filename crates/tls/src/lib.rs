@@ -20,6 +20,8 @@ mod name;
 mod pem;
 
 mod acceptor;
+mod issued;
+mod shelf;
 mod store;
 mod tickets;
 
@@ -43,8 +45,10 @@ pub use certificate::Certificate;
 pub use connector::{Connector, PeerPolicy, PeerTerms, Trust};
 pub use failure::{Failure, Refused};
 pub use flaw::CertificateFlaw;
+pub use issued::Issued;
 pub use policy::{Policy, PolicyFlaw, UnknownName, Version};
 pub use provider::{Group, Suite};
 pub use session::{Facts, RECORD_MAX, RECORD_OVERHEAD, Session};
+pub use shelf::{OnDemand, Shelf};
 pub use thalweg_core::{Opened, Sealed};
 pub use tickets::Tickets;

@@ -13,12 +13,12 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use crate::acceptor::Acceptor;
 use crate::connector::Connector;
-use crate::failure::{Failure, Refused};
+use crate::failure::Failure;
 use crate::hello;
 use crate::policy::Version;
 use crate::provider::{Group, Suite};
 use crate::records::{self, Connection, Input, Side, Taken};
-use crate::seal;
+use crate::{seal, shelf};
 use thalweg_core::{Opened, Sealed};
 
 /// Most bytes that sealing adds to a plaintext of up to 16 KiB: header 5, explicit nonce 8 (TLS 1.2) or type 1 (1.3), tag
@@ -44,6 +44,13 @@ pub struct Facts {
     pub name: Option<String>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
+}
+
+impl Facts {
+    /// Whether the client was there to check a name and nothing else (RFC 8737): its connection is closed now.
+    pub fn is_check(&self) -> bool {
+        self.alpn.as_deref() == Some(shelf::ACME_TLS)
+    }
 }
 
 /// One connection's records. No I/O, `Send`.
@@ -128,17 +135,18 @@ impl Session {
         let refused = match hello::read(received) {
             hello::Read::Incomplete => return Ok(()),
             hello::Read::Refused(refused) => refused,
-            hello::Read::Hello(hello) => {
-                self.name = hello.name.map(String::into_boxed_str);
-                match acceptor.choose(self.name.as_deref()) {
-                    None => Refused::UnknownName,
-                    Some(_) => {
-                        let connection = UnbufferedServerConnection::new(Arc::clone(acceptor.config()));
-                        self.stage = Stage::Server(Box::new(connection.map_err(Failure::of_server)?));
-                        return Ok(());
-                    }
+            hello::Read::Hello(hello) => match acceptor.config_for(&hello) {
+                Ok(config) => {
+                    self.name = hello.name.map(String::into_boxed_str);
+                    let connection = UnbufferedServerConnection::new(config);
+                    self.stage = Stage::Server(Box::new(connection.map_err(Failure::of_server)?));
+                    return Ok(());
                 }
-            }
+                Err(refused) => {
+                    self.name = hello.name.map(String::into_boxed_str);
+                    refused
+                }
+            },
         };
         self.input.unsaid.put(&refused.alert());
         Err(refused.into())

@@ -48,7 +48,7 @@ impl Store {
         }
         let certificates = given.iter().map(|(certificate, _)| Arc::clone(certificate)).collect();
         let mut store = Self { certificates, exact, wildcard, default: Vec::new(), unknown };
-        store.default = store.beside_the_first(given)?;
+        store.default = given.first().map(|first| store.beside(first)).unwrap_or_default();
         Ok(store)
     }
 
@@ -65,6 +65,12 @@ impl Store {
         places.filter_map(|place| self.certificates.get(*place as usize))
     }
 
+    /// Those that have the name, or cover it.
+    pub(crate) fn find_named(&self, name: Option<&str>) -> impl Iterator<Item = &Arc<Certificate>> {
+        let (exact, wildcard) = name.map_or((&[][..], &[][..]), |name| self.named(name));
+        exact.iter().chain(wildcard).filter_map(|place| self.certificates.get(*place as usize))
+    }
+
     /// The certificates that have the name itself, and those that have `*.` before what follows its first label.
     fn named(&self, name: &str) -> (&[u32], &[u32]) {
         let name = name.strip_suffix('.').unwrap_or(name);
@@ -78,8 +84,8 @@ impl Store {
         (exact.map_or(&[], Vec::as_slice), wildcard.map_or(&[], Vec::as_slice))
     }
 
-    fn beside_the_first(&self, given: &[(Arc<Certificate>, Vec<String>)]) -> Result<Vec<u32>, PolicyFlaw> {
-        let (certificate, names) = given.first().ok_or(PolicyFlaw::NoCertificate)?;
+    /// The first one, and those that share its first name.
+    fn beside(&self, (certificate, names): &(Arc<Certificate>, Vec<String>)) -> Vec<u32> {
         let name = names.first().or(certificate.names().first());
         // Names were filed before, so this one can be.
         let name = name.and_then(|name| name::filed(name)).unwrap_or_default();
@@ -87,7 +93,7 @@ impl Store {
             Some(suffix) => self.wildcard.get(suffix),
             None => self.exact.get(&name),
         };
-        Ok(places.cloned().unwrap_or_else(|| vec![0]))
+        places.cloned().unwrap_or_else(|| vec![0])
     }
 }
 

@@ -1,0 +1,29 @@
+//! Certificates that an authority issues and renews by itself (ACME, RFC 8555).
+//!
+//! [`Bureau::start`] starts a thread that looks after names: it orders what is missing, renews what is due, keeps both on
+//! disk, and puts what it has on a shelf ([`thalweg_tls::Shelf`]) where handshakes look. The thread has a runtime of its
+//! own: it may wait for disks and keys, which nobody else has to.
+//!
+//! Invariants: what was issued is on disk before it is shown; the key and the place of an order are on disk before the
+//! order is finalized, so that a crash costs nothing; a name is ordered by one process at a time; a name that fails keeps
+//! no other one waiting; nothing here is on the path of an exchange.
+#![forbid(unsafe_code)]
+
+mod bureau;
+mod on_demand;
+mod renewal;
+mod tend;
+
+mod account;
+mod challenge;
+mod dns;
+mod order;
+
+mod call;
+mod failure;
+mod keep;
+mod keys;
+mod lease;
+
+pub use bureau::{Bureau, News, Options};
+pub use challenge::HttpAnswers;
