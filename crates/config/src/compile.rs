@@ -35,7 +35,7 @@ pub(crate) fn compile(
     problems: &mut Problems,
 ) -> Option<Compiled> {
     let mut taken = Vec::new();
-    let listeners = validate::listeners(&spec.listeners, &mut taken, secrets, problems);
+    let listeners = validate::listeners(spec, &mut taken, secrets, problems);
     let settings = validate::settings(spec, &mut taken, secrets, problems);
     let retries = Retries::read(&spec.defaults.retry, problems);
     let around = Surroundings { secrets, retries: &retries };

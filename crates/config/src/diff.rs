@@ -5,6 +5,7 @@
 //! Invariant: the describing functions take every plan type apart without `..`, so that the compiler asks about a field
 //! that is new. Secrets are compared and never shown.
 
+mod acme;
 mod describe;
 mod fields;
 mod order;

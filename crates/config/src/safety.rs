@@ -33,6 +33,7 @@ const REFERENCES: &[&str] = &[
     "client_ca",
     "socket",
     "directory",
+    "directory_ca",
 ];
 /// Ends of keys that say the same.
 const REFERENCE_ENDS: &[&str] = &["_file", "_env", "_command"];
@@ -45,6 +46,7 @@ const TRUST: &[&str] = &[
     "trusted",
     "trust",
     "client_auth",
+    "ask",
     "min_version",
     "suites",
 ];

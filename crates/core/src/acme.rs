@@ -94,6 +94,35 @@ pub struct AcmeBinding {
     pub hmac: Arc<[u8]>,
 }
 
+impl AcmeBinding {
+    /// The bytes of a key in base64url (RFC 4648 §5), with or without padding; `None`: it is something else, or nothing.
+    pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
+        let text = text.trim_ascii();
+        let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+        if text.len() - end > 2 || end == 0 || end % 4 == 1 {
+            return None;
+        }
+        let (mut bytes, mut bits, mut count) = (Vec::with_capacity(end), 0u32, 0);
+        for byte in &text[..end] {
+            let digit = match byte {
+                b'A'..=b'Z' => byte - b'A',
+                b'a'..=b'z' => byte - b'a' + 26,
+                b'0'..=b'9' => byte - b'0' + 52,
+                b'-' | b'+' => 62,
+                b'_' | b'/' => 63,
+                _ => return None,
+            };
+            bits = (bits << 6) | u32::from(digit);
+            count += 6;
+            if count >= 8 {
+                count -= 8;
+                bytes.push(((bits >> count) & 0xff) as u8);
+            }
+        }
+        Some(bytes)
+    }
+}
+
 impl fmt::Debug for AcmeBinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcmeBinding").field("key_id", &self.key_id).finish_non_exhaustive()
@@ -162,6 +191,24 @@ mod tests {
         }
         for name in ["b.test", ".b.test", "xb.test", "x.a.test", "", "test"] {
             assert!(!policy.allows(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_of_accounts_are_decoded() {
+        for (text, bytes) in [
+            ("Zg", &b"f"[..]),
+            ("Zg==", b"f"),
+            ("Zm8", b"fo"),
+            ("Zm9v", b"foo"),
+            ("Zm9vYg\n", b"foob"),
+            ("-_-_", b"\xfb\xff\xbf"),
+            ("+/+/", b"\xfb\xff\xbf"),
+        ] {
+            assert_eq!(AcmeBinding::decode(text.as_bytes()).as_deref(), Some(bytes), "{text:?}");
+        }
+        for text in ["", "=", "Z", "Zm9vY", "Zm 9", "Zm9v===", "Zm9v!"] {
+            assert_eq!(AcmeBinding::decode(text.as_bytes()), None, "{text:?}");
         }
     }
 

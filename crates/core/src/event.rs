@@ -60,6 +60,10 @@ words! {
             "a configuration took over after a reload, by the admin API, or from the history";
         ConfigRolledBack "config_rolled_back"
             "a configuration that was watched did harm, and the one before it took over again";
+        CertificateRenewed "certificate_renewed"
+            "an authority has issued a certificate, the first one for its host or one in place of an older one";
+        CertificateFailed "certificate_failed"
+            "a certificate could not be issued or renewed; the cause says when that is tried again";
         CertificateExpiring "certificate_expiring"
             "a certificate will expire soon (reserved: not sent in this version)";
     }

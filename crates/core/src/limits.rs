@@ -76,5 +76,7 @@ pub const TLS_CHAIN: usize = 16;
 pub const TLS_TICKET_KEYS: usize = 8;
 /// Handshakes that wait at the same time for certificates that are asked for on demand.
 pub const TLS_WANTED: usize = 64;
+/// Checks by authorities over plain HTTP that are answered at the same time.
+pub const ACME_CHALLENGES: usize = 1000;
 /// Names that are remembered as refused on demand.
 pub const TLS_WANTED_REFUSED: usize = 10_000;

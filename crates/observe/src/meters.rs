@@ -294,6 +294,32 @@ pub struct BudgetMeters {
     pub saturation_ppm: Gauge,
 }
 
+/// What becomes of certificates that are asked for. Any thread.
+#[derive(Debug, Default)]
+pub struct AcmeMeters {
+    counts: [AtomicU64; ACME_RESULTS.len()],
+}
+
+/// What may become of them.
+pub(crate) const ACME_RESULTS: [&str; 3] = ["issued", "renewed", "failed"];
+
+impl AcmeMeters {
+    /// One was issued, in place of an older one or not.
+    pub fn count_issued(&self, renewed: bool) {
+        self.counts[usize::from(renewed)].fetch_add(1, Relaxed);
+    }
+
+    /// One was not.
+    pub fn count_failed(&self) {
+        self.counts[2].fetch_add(1, Relaxed);
+    }
+
+    /// In the order of [`ACME_RESULTS`].
+    pub(crate) fn counts(&self) -> [u64; ACME_RESULTS.len()] {
+        [0, 1, 2].map(|at: usize| self.counts[at].load(Relaxed))
+    }
+}
+
 /// What becomes of configurations that are to take over. Any thread.
 #[derive(Debug, Default)]
 pub struct ReloadMeters {

@@ -98,6 +98,8 @@ metrics! {
     LOG_DROPPED "thalweg_log_dropped_total" Counter ["reason"]
         "Lines of the access log that were lost: queue_full (the destination is too slow) or write_failed.";
     LOG_ERRORS "thalweg_log_errors_total" Counter [] "Failed writes to the access log and failed reopens.";
+    ACME_ORDERS "thalweg_acme_orders_total" Counter ["result"]
+        "Certificates asked for, by what came of it: issued (the first for a host), renewed or failed.";
     CONFIG_RELOADS "thalweg_config_reloads_total" Counter ["result"]
         "Configurations that were to take over, by result: ok, failed (the old one went on), or rolled_back: those of ok that a watch took back.";
     CONFIG_LAST_SUCCESS "thalweg_config_last_success_timestamp_seconds" Gauge []

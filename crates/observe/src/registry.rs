@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use crate::meter::Gauge;
 use crate::meters::{
-    BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, Meters, ReloadMeters, RouteMeters,
+    AcmeMeters, BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, Meters, ReloadMeters, RouteMeters,
     ServiceMeters, WebhookMeters, WorkerMeters,
 };
 
@@ -50,6 +50,7 @@ pub struct Registry {
     budget: BudgetMeters,
     log: Arc<LogMeters>,
     reloads: ReloadMeters,
+    acme: AcmeMeters,
     webhooks: Arc<WebhookMeters>,
     refused_names: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
@@ -70,6 +71,7 @@ impl Registry {
             budget: BudgetMeters::default(),
             log: Arc::default(),
             reloads: ReloadMeters::default(),
+            acme: AcmeMeters::default(),
             webhooks: Arc::default(),
             refused_names: AtomicU64::new(0),
             listeners: Family::new(workers),
@@ -149,6 +151,11 @@ impl Registry {
     /// What becomes of configurations that are to take over.
     pub fn reloads(&self) -> &ReloadMeters {
         &self.reloads
+    }
+
+    /// What becomes of certificates that are asked for.
+    pub fn acme(&self) -> &AcmeMeters {
+        &self.acme
     }
 
     /// What webhooks count.

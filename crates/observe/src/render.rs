@@ -9,7 +9,7 @@ use thalweg_core::FaultKind;
 
 use crate::exposition::Exposition;
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
-use crate::meters::{HANDSHAKE_RESULTS, Limit, WorkerMeters};
+use crate::meters::{ACME_RESULTS, HANDSHAKE_RESULTS, Limit, WorkerMeters};
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
 use crate::registry::{Registry, Snapshot};
@@ -123,6 +123,10 @@ impl Registry {
         page.sample(&names::LOG_DROPPED, &["queue_full"], counter(&|worker| &worker.log_dropped));
         page.sample(&names::LOG_DROPPED, &["write_failed"], log.lost.value());
         page.single(&names::LOG_ERRORS, log.errors.value());
+        page.head(&names::ACME_ORDERS);
+        for (result, count) in ACME_RESULTS.iter().zip(self.acme().counts()) {
+            page.sample(&names::ACME_ORDERS, &[result], count);
+        }
         let reloads = self.reloads();
         let [succeeded, failed, rolled_back] = reloads.counts();
         page.head(&names::CONFIG_RELOADS);

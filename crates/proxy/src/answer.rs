@@ -26,10 +26,27 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
         x.status = fault.status;
         return Next::Close;
     }
-    let read_whole = x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received());
-    x.keep_alive &= read_whole && !fault.closes() && !worker.is_leaving(client);
+    x.keep_alive &= is_read_whole(x) && !fault.closes() && !worker.is_leaving(client);
     worker.warm.buffers.lend(x.downward.buffer());
     write_answer(worker, x, fault);
+    send(client, x).await
+}
+
+/// Answers an exchange that was begun by nobody else with this text.
+pub(crate) async fn answer_text(worker: &Worker, client: &Client, x: &mut Exchange, text: &str) -> Next {
+    x.keep_alive &= is_read_whole(x) && !worker.is_leaving(client);
+    worker.warm.buffers.lend(x.downward.buffer());
+    write_text(worker, x, text);
+    send(client, x).await
+}
+
+/// Whether nothing of the request is left to be received.
+fn is_read_whole(x: &Exchange) -> bool {
+    x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received())
+}
+
+/// Sends an answer that has been written.
+async fn send(client: &Client, x: &mut Exchange) -> Next {
     client.socket.set_deadline(Some(SEND_TIME));
     let sent = poll_fn(|_| match x.downward.poll_flush(&client.socket) {
         Poll::Pending if client.socket.expired() => Poll::Ready(false),
@@ -93,15 +110,35 @@ fn write_answer(worker: &Worker, x: &mut Exchange, fault: Fault) {
     if fault.status == 405 {
         out.extend_from_slice(b"Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
     }
-    if !keep_alive {
-        out.extend_from_slice(b"Connection: close\r\n");
-    } else if version == Version::Http10 {
-        out.extend_from_slice(b"Connection: keep-alive\r\n");
-    }
+    write_connection(out, keep_alive, version);
     out.extend_from_slice(b"\r\n");
     if !headless {
         let fed = x.downward.feed(body.as_bytes(), None, &worker.chunks);
         debug_assert_eq!(fed, Ok(body.len()));
+    }
+}
+
+fn write_text(worker: &Worker, x: &mut Exchange, text: &str) {
+    let (keep_alive, version) = (x.keep_alive, x.request.version);
+    let length = if x.request.method == Method::Head { 0 } else { text.len() };
+    x.status = 200;
+    x.downward.reset();
+    let out = x.downward.start(Framing::Length(length as u64), Side::Upstream, false);
+    write_status_line(out, x.status, reason(x.status).as_bytes());
+    out.extend_from_slice(b"Content-Type: application/octet-stream\r\n");
+    write_content_length(out, text.len() as u64);
+    write_connection(out, keep_alive, version);
+    out.extend_from_slice(b"\r\n");
+    let fed = x.downward.feed(&text.as_bytes()[..length], None, &worker.chunks);
+    debug_assert_eq!(fed, Ok(length));
+}
+
+/// Says what becomes of the connection, where its version would let the client think otherwise.
+fn write_connection(out: &mut Vec<u8>, keep_alive: bool, version: Version) {
+    if !keep_alive {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if version == Version::Http10 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
 }
 

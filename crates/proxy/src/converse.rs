@@ -64,6 +64,10 @@ async fn secure(worker: &Worker, client: &mut Client, tls: &ListenerTls, x: &mut
     match shake_hands(worker, client, tls, x).await {
         Shaken::Hands => return true,
         Shaken::Refused(Refused::Gone) => {}
+        Shaken::Checked => {
+            client.socket.rest(true);
+            drain(worker, client).await;
+        }
         Shaken::Refused(_) => {
             worker.note_lag(client, x, 0);
             drain(worker, client).await;

@@ -4,6 +4,7 @@
 //! never wait for it.
 
 use crate::budget::Budget;
+use crate::challenge::Challenges;
 use crate::clients::Prefix;
 use crate::current::{Current, Living};
 use crate::decisions::{Inquiry, Question, Recalled};
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) notices: mpsc::Sender<String>,
     /// The bounds on what is under way.
     pub(crate) gates: Gates,
+    /// What authorities are answered that check a host.
+    pub(crate) challenges: Arc<Challenges>,
     mailboxes: Vec<Arc<Mailbox<Command>>>,
     rosters: Rosters,
     binder: Binder,
@@ -119,6 +122,8 @@ pub struct FleetOptions {
     pub names: Names,
     /// Rung when the standing of a member has changed.
     pub bell: Bell,
+    /// What authorities are answered that check a host.
+    pub challenges: Arc<Challenges>,
 }
 
 /// A listener with its real address.
@@ -185,6 +190,7 @@ impl Fleet {
             log: options.log,
             notices: options.notices,
             gates,
+            challenges: options.challenges,
             mailboxes,
             rosters,
             binder,

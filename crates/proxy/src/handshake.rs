@@ -12,8 +12,8 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::Poll;
 use thalweg_core::Fault;
-use thalweg_tls::hello::{self, Read};
-use thalweg_tls::{Refused, Session};
+use thalweg_tls::hello::{self, Hello, Read};
+use thalweg_tls::{OnDemand, Refused, Session};
 
 /// Received at once while a ClientHello is awaited: any real one.
 const AT_ONCE: usize = 16 * 1024;
@@ -23,6 +23,8 @@ const AT_ONCE: usize = 16 * 1024;
 pub(crate) enum Shaken {
     /// Requests may follow.
     Hands,
+    /// Nothing follows: the client is an authority that has seen what it looked for (RFC 8737 §3).
+    Checked,
     /// An answer in plain HTTP is due: this fault.
     Plain(Fault),
     /// The client has been told, as far as it can be.
@@ -43,7 +45,10 @@ pub(crate) async fn shake_hands(
 ) -> Shaken {
     x.begin(worker.reactor.now());
     client.socket.set_deadline(Some(tls.handshake_timeout));
-    let read = poll_fn(|_| poll_hello(worker, client, x)).await;
+    let read = match poll_fn(|_| poll_hello(worker, client, x)).await {
+        Ok(hello) => await_certificate(worker, client, (tls, &hello), x).await,
+        Err(refused) => Err(refused),
+    };
     let shaken = match read {
         Ok(()) => {
             let under_way = worker.handshakes.enter(&worker.reactor, client.socket.id()).await;
@@ -66,7 +71,7 @@ pub(crate) async fn shake_hands(
     };
     client.door().meters.count_handshake(match shaken {
         Shaken::Hands if facts(&client.socket).is_some_and(|facts| facts.resumed) => "resumed",
-        Shaken::Hands => "full",
+        Shaken::Hands | Shaken::Checked => "full",
         Shaken::Plain(_) => Refused::PlainHttp.name(),
         Shaken::Refused(refused) => refused.name(),
     });
@@ -76,10 +81,10 @@ pub(crate) async fn shake_hands(
 }
 
 /// Receives until the ClientHello is whole.
-fn poll_hello(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result<(), Refused>> {
+fn poll_hello(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result<Hello, Refused>> {
     loop {
         match hello::read(&x.received) {
-            Read::Hello(_) => return Poll::Ready(Ok(())),
+            Read::Hello(hello) => return Poll::Ready(Ok(hello)),
             Read::Refused(refused) => return Poll::Ready(Err(refused)),
             Read::Incomplete => {}
         }
@@ -96,6 +101,33 @@ fn poll_hello(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result
     }
 }
 
+/// Waits for the certificate of the name that the client asks for, where it is asked for on demand: in the time that a
+/// handshake has, without a session.
+async fn await_certificate(
+    worker: &Worker,
+    client: &Client,
+    (tls, hello): (&ListenerTls, &Hello),
+    x: &mut Exchange,
+) -> Result<(), Refused> {
+    let mut waited = None;
+    let done = poll_fn(|context| match tls.acceptor.want(hello, worker.reactor.now(), context.waker()) {
+        None | Some(OnDemand::There) => Poll::Ready(Ok(())),
+        Some(OnDemand::Refused) => Poll::Ready(Err(Refused::UnknownName)),
+        Some(OnDemand::Waits) if client.socket.expired() => Poll::Ready(Err(Refused::Time)),
+        Some(OnDemand::Waits) if client.socket.is_gone() => Poll::Ready(Err(Refused::Gone)),
+        Some(OnDemand::Waits) => {
+            waited.get_or_insert_with(|| context.waker().clone());
+            worker.note_lag(client, x, 0);
+            Poll::Pending
+        }
+    })
+    .await;
+    if let (Some(waker), Err(_)) = (waited, done) {
+        tls.acceptor.give_up(hello, &waker);
+    }
+    done
+}
+
 async fn shake(worker: &Worker, client: &Client, x: &mut Exchange) -> Shaken {
     let handshakes = &worker.handshakes;
     let shaken = loop {
@@ -110,6 +142,7 @@ async fn shake(worker: &Worker, client: &Client, x: &mut Exchange) -> Shaken {
         }
     };
     match shaken {
+        Ok(()) if facts(&client.socket).is_some_and(|facts| facts.is_check()) => Shaken::Checked,
         Ok(()) => Shaken::Hands,
         Err(error) => Shaken::Refused(match failure(&error) {
             Some(failure) => failure.kind(),

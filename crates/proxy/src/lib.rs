@@ -38,6 +38,7 @@ mod admit;
 mod answer;
 mod await_place;
 mod await_response;
+mod challenge;
 mod choose;
 mod compose;
 mod connect;
@@ -59,6 +60,7 @@ mod tunnel;
 mod tunnels;
 
 pub use budget::{Allowance, Budget};
+pub use challenge::Challenges;
 pub use decisions::{Decision, DecisionAttempt, Inquiry, Notable, Recalled};
 pub use fleet::{Bound, Fleet, FleetOptions, OpenDoors, StartError, open_doors};
 pub use plan::Plan;

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::limits;
+use thalweg_core::{AcmePolicy, limits};
 use thalweg_filter::Filter;
 use thalweg_http::HeadLimits;
 use thalweg_route::{RouteId, Table};
@@ -95,6 +95,8 @@ pub struct ListenerTls {
     pub acceptor: Arc<Acceptor>,
     /// From the first byte to the end of the handshake, 1 s to 5 min; default 10 s.
     pub handshake_timeout: Duration,
+    /// What an authority is asked for, for control: handshakes find what it has issued in the acceptor.
+    pub acme: Option<Arc<AcmePolicy>>,
 }
 
 /// Where a listener is bound.

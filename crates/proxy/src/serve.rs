@@ -1,7 +1,7 @@
 //! The path of a request, phase by phase: the table of contents of the product.
 //!
 //! ```text
-//! admit → find_route → filter_request → enter → forward (choose, connect, send, await) → respond → record
+//! admit → challenge → find_route → filter_request → enter → forward (choose, connect, send, await) → respond → record
 //! ```
 //!
 //! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
@@ -9,7 +9,8 @@
 //! becomes a tunnel leaves here after `forward` (`tunnel.rs`).
 
 use crate::admit::{Admitted, admit};
-use crate::answer::answer_fault;
+use crate::answer::{answer_fault, answer_text};
+use crate::challenge::challenge;
 use crate::enter::enter;
 use crate::exchange::{Client, Exchange};
 use crate::filter_request::filter_request;
@@ -19,6 +20,7 @@ use crate::record::record;
 use crate::respond::respond;
 use crate::tunnel::Switched;
 use crate::worker::Worker;
+use std::sync::Arc;
 use thalweg_core::Fault;
 
 /// What becomes of the client's connection after an exchange.
@@ -43,6 +45,8 @@ pub(crate) enum Served {
     Broken(Fault),
     /// Both sides have switched protocols.
     Switched(Box<Switched>),
+    /// Nothing was asked of a service: this is the answer to an authority that checks a host.
+    Checked(Arc<str>),
 }
 
 /// Serves one request of a client's connection, or finds that none came.
@@ -56,6 +60,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
                 Next::Close
             }
             Ok(Served::Switched(switched)) => return Next::Tunnel(switched),
+            Ok(Served::Checked(answer)) => answer_text(worker, client, x, &answer).await,
             Err(fault) => answer_fault(worker, client, x, fault).await,
         },
         Ok(Admitted::Silence) => return Next::Again,
@@ -74,6 +79,9 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
 
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
     let underway = worker.take_on(x)?;
+    if let Some(answer) = challenge(worker, client, x) {
+        return Ok(Served::Checked(answer));
+    }
     find_route(worker, client, x)?;
     filter_request(worker, x)?;
     let places = enter(worker, client, x).await?;

@@ -4,6 +4,7 @@
 //! resolve differently, for the admin API. It is the process's first thread with a small runtime of
 //! its own, so it answers while workers are saturated.
 
+mod acme;
 mod admin;
 mod checks;
 mod configuration;
@@ -36,8 +37,9 @@ use files::Files;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_acme::News;
 use thalweg_admin::{Author, ConfigOrigin, Webhooks};
-use thalweg_discovery::{News, Watch, names_in};
+use thalweg_discovery::{News as Names, Watch, names_in};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::LogWriter;
 use thalweg_proxy::{Bound, Plan};
@@ -70,6 +72,8 @@ pub(crate) struct Control {
     webhooks: Webhooks,
     /// What is known of limits that follow latency.
     limits: AdaptiveLimits,
+    /// What becomes of certificates that are asked for.
+    certificates: mpsc::Receiver<News>,
     /// The plan that names and checks are looked after for.
     looked_after: Arc<Plan>,
     /// A plan has been made since memory was given back.
@@ -127,6 +131,11 @@ impl Control {
                 _ = self.signals.upgrade.recv() => complain("SIGUSR2: upgrade is not available in this version"),
                 Some(line) = self.notices.recv() => complain(line),
                 news = self.watch.next() => self.take_over(news),
+                Some(news) = self.certificates.recv() => {
+                    if let Some(event) = acme::tell(news, &shared.registry) {
+                        shared.publish(event);
+                    }
+                }
                 line = self.rounds.next() => line.into_iter().for_each(complain),
                 () = shared.stirred() => {
                     self.look_after_plan(false);
@@ -230,6 +239,7 @@ impl Control {
             self.watch = Watch::start(&names, &self.shared.fleet().names());
         }
         self.shared.retire_series(&plan);
+        self.shared.acme().follow(&plan);
         self.is_untidy = true;
         self.looked_after = plan;
         self.tell_of_listeners();
@@ -294,13 +304,13 @@ impl Control {
         }
     }
 
-    fn take_over(&mut self, news: News) {
+    fn take_over(&mut self, news: Names) {
         match news {
-            News::Changed(names) => {
+            Names::Changed(names) => {
                 self.shared.fleet().set_names(names);
                 self.rounds.ask(&self.shared.fleet().rosters());
             }
-            News::Failed(text) => complain(text),
+            Names::Failed(text) => complain(text),
         }
     }
 }

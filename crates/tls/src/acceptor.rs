@@ -119,6 +119,13 @@ impl Acceptor {
         is_wanted.then(|| issued.shelf.want(name, now, waker))
     }
 
+    /// A client does not wait any more for what [`Self::want`] has asked for.
+    pub fn give_up(&self, hello: &Hello, waker: &Waker) {
+        if let (Some(issued), Some(name)) = (self.issued(), &hello.name) {
+            issued.shelf.give_up(name, waker);
+        }
+    }
+
     /// For rustls.
     #[cfg(test)]
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {

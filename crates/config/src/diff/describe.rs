@@ -1,7 +1,7 @@
 //! A plan and its settings as a list of objects: listeners, routes, and what stands at the top level.
 
 use super::fields::{Fields, Times, list};
-use super::{Object, ObjectKind, services, settings};
+use super::{Object, ObjectKind, acme, services, settings};
 use crate::settings::Settings;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
@@ -84,7 +84,7 @@ fn listener(listener: &Listener) -> Object<'_> {
 
 /// Certificates are told apart by their digests; what their files hold is not shown.
 fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
-    let ListenerTls { acceptor, handshake_timeout } = tls;
+    let ListenerTls { acceptor, handshake_timeout, acme: asked } = tls;
     for (at, (certificate, names)) in acceptor.entries().enumerate() {
         let text = certificate_text(certificate);
         fields.behind(
@@ -109,6 +109,7 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
     let groups = (!groups.is_empty()).then(|| list(groups.iter().map(|group| group.name())));
     fields.or("tls.groups", groups, "built in");
     fields.time("tls.handshake_timeout", *handshake_timeout);
+    asked.iter().for_each(|policy| acme::acme(policy, fields));
 }
 
 /// The first bytes of its digest, as `openssl x509 -fingerprint -sha256` prints it, and its first names.

@@ -78,7 +78,7 @@ fn certificates<'a>(
     let secured =
         listeners.filter_map(|(at, ((_, spec), plan))| Some((at, spec.tls.as_ref()?, plan.tls.as_ref()?)));
     secured.flat_map(|(at, spec, tls)| {
-        let pairs = spec.certificates.value.items.iter().zip(tls.acceptor.entries());
+        let pairs = spec.certificates.iter().flat_map(|list| &list.value.items).zip(tls.acceptor.entries());
         pairs.map(move |(spec, (read, names))| (at, &spec.value, &**read, names))
     })
 }

@@ -1,5 +1,6 @@
 //! `listeners.<name>.tls:` how a listener proves who it is, and what it speaks with clients.
 
+use super::acme::AcmeSpec;
 use super::spanned::{ListSpec, Spanned};
 use super::values::DurationSpec;
 use crate::schema;
@@ -11,10 +12,13 @@ use std::fmt;
 
 /// `listeners.<name>.tls:`
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
-#[serde(deny_unknown_fields, expecting = "a map with `certificates`")]
+#[serde(deny_unknown_fields, expecting = "a map with `certificates` or `acme`")]
 pub struct ListenerTlsSpec {
-    /// What the listener proves its names with. The first one answers clients that name no host.
-    pub certificates: Spanned<ListSpec<CertificateSpec>>,
+    /// What the listener proves its names with. The first one answers clients that name no host; default: what `acme`
+    /// brings.
+    pub certificates: Option<Spanned<ListSpec<CertificateSpec>>>,
+    /// Certificates that an authority issues and that renew themselves, beside those of the list; default: none.
+    pub acme: Option<AcmeSpec>,
     /// What a client gets that names a host without a certificate; default `default`.
     pub unknown_name: Option<UnknownNameSpec>,
     /// The oldest version that is spoken; default `1.2`.

@@ -2,10 +2,10 @@
 
 use super::secret::Secrets;
 use super::settings::CONNECTIONS_MAX;
-use super::{address, bounded, check_name, tls};
+use super::{acme, address, bounded, check_name, tls};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
-use crate::spec::{ListenerSpec, NamedSpec, Spanned};
+use crate::spec::{FileSpec, Spanned};
 use thalweg_proxy::plan::{ListenAddress, Listener};
 
 /// Most listeners. Each is a socket per worker; their positions must fit into 16 bits.
@@ -16,11 +16,12 @@ pub(crate) type Taken = Vec<(ListenAddress, Span)>;
 
 /// Checks the listeners and reads their certificates; `taken` gets their addresses.
 pub(crate) fn listeners(
-    specs: &NamedSpec<ListenerSpec>,
+    file: &FileSpec,
     taken: &mut Taken,
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Vec<Listener> {
+    let specs = &file.listeners;
     if let Some((name, _)) = specs.0.get(LISTENERS) {
         let message = format!("there are more than {LISTENERS} listeners");
         problems.push(SpecError::new(Class::Invalid, name.span, message));
@@ -29,7 +30,10 @@ pub(crate) fn listeners(
     let mut listeners = Vec::with_capacity(specs.0.len());
     for (name, spec) in &specs.0 {
         check_name(name, name.span, problems);
-        let tls = spec.tls.as_ref().and_then(|tls| tls::listener_tls(tls, secrets, problems));
+        let tls = spec.tls.as_ref().and_then(|tls| {
+            let hosts = || acme::hosts_of(file, name);
+            tls::listener_tls((name, tls), hosts, secrets, problems)
+        });
         if let Some(address) = claim(&spec.address, taken, problems) {
             let most = spec.limits.max_connections.as_ref();
             let most = most.and_then(|n| bounded(n, 1, CONNECTIONS_MAX, problems));

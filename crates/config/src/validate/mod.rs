@@ -3,6 +3,7 @@
 //! Called by `compile`, section by section. Every function reports all it finds and returns what
 //! could still be understood, so that later sections are checked too.
 
+mod acme;
 mod address;
 mod chains;
 mod key;

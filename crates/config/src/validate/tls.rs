@@ -1,16 +1,19 @@
 //! `listeners.<name>.tls:` certificates are read here, and what is wrong with one is told at the line that names its file.
 
-use super::duration;
 use super::secret::{Secrets, warn_of_readers};
+use super::{acme, duration};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
+use crate::source::Span;
 use crate::spec::{CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, TlsVersionSpec, UnknownNameSpec};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_core::AcmePolicy;
 use thalweg_core::limits::TLS_PEM;
 use thalweg_proxy::plan::ListenerTls;
 use thalweg_route::HostPattern;
 use thalweg_tls::{
-    Acceptor, Certificate, CertificateFlaw, Group, Policy, PolicyFlaw, Suite, Tickets, UnknownName, Version,
+    Acceptor, Certificate, CertificateFlaw, Group, Issued, Policy, PolicyFlaw, Shelf, Suite, Tickets,
+    UnknownName, Version,
 };
 
 /// Most certificates of a listener: all of them are read at every reload.
@@ -22,27 +25,76 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Checks the TLS of a listener and reads its certificates. `None` when something keeps it from being used.
 pub(super) fn listener_tls(
-    spec: &ListenerTlsSpec,
+    (name, spec): (&Spanned<String>, &ListenerTlsSpec),
+    hosts: impl FnOnce() -> Vec<String>,
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Arc<ListenerTls>> {
-    let certificates = certificates(&spec.certificates, secrets, problems);
-    let policy = policy(spec, problems);
+    let span = span(name, spec);
+    let certificates = match &spec.certificates {
+        Some(list) => certificates(list, secrets, problems),
+        None => Some(Vec::new()),
+    };
+    if spec.certificates.is_none() && spec.acme.is_none() {
+        let error = SpecError::new(Class::Invalid, span, "the TLS of this listener has no certificate");
+        problems.push(error.help(
+            "write `certificates: [ { cert: site.pem, key: site.key } ]`, or `acme: { email: ops@example.com }`",
+        ));
+        return None;
+    }
+    let acme = spec.acme.as_ref().map(|acme| {
+        let mut hosts = hosts();
+        hosts.retain(|host| !has(certificates.as_deref().unwrap_or_default(), host));
+        acme::acme(acme, hosts, secrets, problems).map(Arc::new)
+    });
+    let policy = policy(span, spec, problems);
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
     let handshake_timeout = duration(spec.handshake_timeout.as_ref(), least, most, problems);
-    let acceptor = match Acceptor::new(certificates?, policy?, Tickets::of_process()) {
+    let (certificates, policy, tickets) = (certificates?, policy?, Tickets::of_process());
+    let acme = match acme {
+        Some(acme) => Some(acme?),
+        None => None,
+    };
+    let acceptor = match &acme {
+        Some(acme) => Acceptor::with_issued(certificates, issued(acme), policy, tickets),
+        None => Acceptor::new(certificates, policy, tickets),
+    };
+    let acceptor = match acceptor {
         Ok(acceptor) => Arc::new(acceptor),
         Err(flaw) => {
-            problems.push(contradiction(spec, &flaw));
+            problems.push(contradiction(span, spec, &flaw));
             return None;
         }
     };
-    Some(Arc::new(ListenerTls { acceptor, handshake_timeout: handshake_timeout.unwrap_or(HANDSHAKE) }))
+    let handshake_timeout = handshake_timeout.unwrap_or(HANDSHAKE);
+    Some(Arc::new(ListenerTls { acceptor, handshake_timeout, acme }))
+}
+
+/// Where to point at for what concerns all of it.
+fn span(name: &Spanned<String>, spec: &ListenerTlsSpec) -> Span {
+    let acme = spec.acme.as_ref().map(|acme| acme.email.span);
+    spec.certificates.as_ref().map(|list| list.span).or(acme).unwrap_or(name.span)
+}
+
+/// What an authority issues is found where all listeners find it that ask it for the like.
+fn issued(policy: &AcmePolicy) -> Issued {
+    let shelf = Shelf::of_process(&policy.mark());
+    Issued { shelf, names: policy.domains.clone(), on_demand: policy.on_demand.clone() }
+}
+
+/// Whether one of the certificates is for this host.
+fn has(certificates: &[(Arc<Certificate>, Vec<String>)], host: &str) -> bool {
+    let wildcard = host.split_once('.').map(|(_, suffix)| format!("*.{suffix}"));
+    certificates.iter().any(|(certificate, names)| {
+        let names = if names.is_empty() { certificate.names() } else { names };
+        names.iter().any(|name| name == host || Some(name) == wildcard.as_ref())
+    })
 }
 
 /// What an acceptor refuses although each value is right for itself.
-fn contradiction(spec: &ListenerTlsSpec, flaw: &PolicyFlaw) -> SpecError {
-    let names = spec.certificates.value.items.iter().filter_map(|item| item.value.names.as_ref());
+fn contradiction(span: Span, spec: &ListenerTlsSpec, flaw: &PolicyFlaw) -> SpecError {
+    let items = spec.certificates.iter().flat_map(|list| &list.value.items);
+    let names = items.filter_map(|item| item.value.names.as_ref());
     let mut names = names.flat_map(|names| &names.value.items);
     if let PolicyFlaw::BadName(name) = flaw
         && let Some(written) = names.find(|written| self::name(written).as_ref() == Ok(name))
@@ -50,7 +102,7 @@ fn contradiction(spec: &ListenerTlsSpec, flaw: &PolicyFlaw) -> SpecError {
         return SpecError::value(written.span, "host", format!("`{}` is not a host name", written.value));
     }
     let message = format!("TLS cannot be set up like this: {flaw}");
-    SpecError::value(spec.certificates.span, "list of certificates", message)
+    SpecError::value(span, "list of certificates", message)
 }
 
 /// The certificates with the names that are written beside them. `None` when one of them cannot be used.
@@ -187,7 +239,7 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 /// Versions, suites and groups. `None` when they do not go together.
-fn policy(spec: &ListenerTlsSpec, problems: &mut Problems) -> Option<Policy> {
+fn policy(span: Span, spec: &ListenerTlsSpec, problems: &mut Problems) -> Option<Policy> {
     let built_in = Policy::default();
     let version = |written: &Option<Spanned<TlsVersionSpec>>, otherwise| match written.map(|v| v.value) {
         Some(TlsVersionSpec::Tls12) => Version::Tls12,
@@ -202,7 +254,7 @@ fn policy(spec: &ListenerTlsSpec, problems: &mut Problems) -> Option<Policy> {
     let groups = chosen(&spec.groups, known, problems);
     if min_version > max_version {
         let (min, max) = (spec.min_version.map(|v| v.span), spec.max_version.map(|v| v.span));
-        let span = max.or(min).unwrap_or(spec.certificates.span);
+        let span = max.or(min).unwrap_or(span);
         let mut error =
             SpecError::new(Class::Invalid, span, "`max_version` must not be older than `min_version`");
         error.related.extend(min.filter(|min| *min != span).map(|min| (min, "this is newer".to_owned())));
@@ -220,7 +272,7 @@ fn policy(spec: &ListenerTlsSpec, problems: &mut Problems) -> Option<Policy> {
         },
         ..built_in
     };
-    speaks_every_version(&policy, spec, problems).then_some(policy)
+    speaks_every_version(&policy, (span, spec), problems).then_some(policy)
 }
 
 /// Names that a list may hold.
@@ -264,14 +316,18 @@ fn chosen<T: PartialEq>(
 }
 
 /// Whether each version between the oldest and the newest has a suite and a group.
-fn speaks_every_version(policy: &Policy, spec: &ListenerTlsSpec, problems: &mut Problems) -> bool {
+fn speaks_every_version(
+    policy: &Policy,
+    (whole, spec): (Span, &ListenerTlsSpec),
+    problems: &mut Problems,
+) -> bool {
     let mut speaks = true;
     let mut lacks = |what: &str, version: Version, list: &Option<Spanned<ListSpec<String>>>| {
         let (number, key) = match version {
             Version::Tls12 => ("1.2", "min_version: \"1.3\""),
             Version::Tls13 => ("1.3", "max_version: \"1.2\""),
         };
-        let span = list.as_ref().map_or(spec.certificates.span, |list| list.span);
+        let span = list.as_ref().map_or(whole, |list| list.span);
         let message = format!("no {what} of this list is one of TLS {number}, which is spoken too");
         let error = SpecError::new(Class::Invalid, span, message);
         problems.push(error.help(format!("add one, or write `{key}`")));

@@ -1,5 +1,6 @@
 //! What the admin API sees of the running proxy, and what it may ask of it.
 
+use super::acme::Acme;
 use super::configuration::Origin;
 use super::runtime::Runtime;
 use super::steward::Steward;
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     watcher: Mutex<Watcher>,
+    acme: Acme,
     /// Something has changed that the control thread acts on. The bell of all standings too.
     stirred: Arc<Notify>,
 }
@@ -60,7 +62,7 @@ impl Shared {
         fleet: Fleet,
         registry: Arc<Registry>,
         (origin, runtime): (Origin, Runtime),
-        stirred: Arc<Notify>,
+        (stirred, acme): (Arc<Notify>, Acme),
     ) -> Self {
         registry.reloads().note_success();
         Self {
@@ -77,6 +79,7 @@ impl Shared {
             steward: Mutex::default(),
             tokens: OnceLock::new(),
             watcher: Mutex::default(),
+            acme,
             stirred,
         }
     }
@@ -84,6 +87,11 @@ impl Shared {
     /// All workers.
     pub(crate) fn fleet(&self) -> &Fleet {
         &self.fleet
+    }
+
+    /// Who asks authorities for certificates.
+    pub(crate) fn acme(&self) -> &Acme {
+        &self.acme
     }
 
     /// Where the configuration came from. Taken before [`Self::runtime`] where both are needed.
@@ -196,6 +204,7 @@ impl Shared {
     /// # Errors
     /// When it cannot: then nothing has changed.
     pub(crate) fn set_plan(&self, plan: Plan) -> Result<(), StartError> {
+        self.acme.stock(&plan);
         self.fleet.set_plan(plan)?;
         self.generation.fetch_add(1, Ordering::Relaxed);
         Ok(())

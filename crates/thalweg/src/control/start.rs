@@ -4,6 +4,7 @@
 //! privileges that `user:` gives up, and threads come last because they keep the privileges that
 //! they start with.
 
+use super::acme::Acme;
 use super::admin::Shared;
 use super::checks::Rounds;
 use super::configuration::Origin;
@@ -28,7 +29,7 @@ use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
 use thalweg_proxy::plan::{Limits, ListenAddress};
-use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, Plan, StartError, open_doors};
+use thalweg_proxy::{Allowance, Budget, Challenges, Fleet, FleetOptions, Plan, StartError, open_doors};
 use thalweg_upstream::{AdaptiveLimits, Bell};
 use tokio::sync::{Notify, mpsc};
 
@@ -86,11 +87,20 @@ pub(crate) async fn start(
     let ring = stirred.clone();
     let bell = Bell::new(move || ring.notify_one());
     let (log_to, notices_to) = (log.clone(), notices_in.clone());
-    let fleet_options =
-        FleetOptions { registry: registry.clone(), log: log_to, notices: notices_to, names, bell };
+    let challenges = Arc::new(Challenges::default());
+    let (acme, certificates) = Acme::new(state.clone(), challenges.clone());
+    acme.stock(&plan);
+    let fleet_options = FleetOptions {
+        registry: registry.clone(),
+        log: log_to,
+        notices: notices_to,
+        names,
+        bell,
+        challenges,
+    };
     let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
-    let shared = Arc::new(Shared::new(fleet, registry.clone(), (origin, runtime), stirred));
+    let shared = Arc::new(Shared::new(fleet, registry.clone(), (origin, runtime), (stirred, acme)));
     let admin = admin_options(&settings, socket, state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     shared.keep_tokens(admin.tokens());
@@ -111,6 +121,7 @@ pub(crate) async fn start(
             files,
             webhooks,
             limits: AdaptiveLimits::default(),
+            certificates,
             looked_after,
             is_untidy: false,
             bound,

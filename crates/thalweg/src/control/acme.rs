@@ -1,0 +1,103 @@
+//! Certificates that authorities issue: what the plan asks for is given to the crate that asks, and what comes of it is told.
+
+use super::telling::event;
+use crate::cli::complain;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use thalweg_acme::{Bureau, HttpAnswers, News, Options};
+use thalweg_core::units::duration_text;
+use thalweg_core::{AcmePolicy, Event, EventKind};
+use thalweg_observe::Registry;
+use thalweg_proxy::{Challenges, Plan};
+use tokio::sync::mpsc;
+
+/// News that may wait to be told.
+const NEWS: usize = 256;
+
+/// Who asks, once there is something to ask for.
+pub(crate) struct Acme {
+    state: PathBuf,
+    http: HttpAnswers,
+    news: mpsc::Sender<News>,
+    bureau: Mutex<Option<Bureau>>,
+}
+
+impl Acme {
+    /// What was issued is kept in this directory; checks over plain HTTP are answered from `challenges`.
+    pub(crate) fn new(state: PathBuf, challenges: Arc<Challenges>) -> (Self, mpsc::Receiver<News>) {
+        let (news, told) = mpsc::channel(NEWS);
+        let http = Arc::new(move |token: &str, answer: Option<&str>| challenges.set(token, answer));
+        (Self { state, http, news, bureau: Mutex::default() }, told)
+    }
+
+    /// Lays out what is on disk for the listeners of a plan that is to take over.
+    pub(crate) fn stock(&self, plan: &Plan) {
+        let policies = policies(plan);
+        if policies.is_empty() {
+            return;
+        }
+        let mut bureau = self.bureau();
+        if bureau.is_none() {
+            let options =
+                Options { state: self.state.clone(), http: self.http.clone(), news: self.news.clone() };
+            match Bureau::start(options) {
+                Ok(started) => *bureau = Some(started),
+                Err(error) => {
+                    complain(format_args!("cannot start the thread that asks for certificates: {error}"))
+                }
+            }
+        }
+        bureau.iter().for_each(|bureau| bureau.stock(&policies));
+    }
+
+    /// From now on this is what is asked for.
+    pub(crate) fn follow(&self, plan: &Plan) {
+        self.bureau().iter().for_each(|bureau| bureau.follow(policies(plan)));
+    }
+
+    fn bureau(&self) -> MutexGuard<'_, Option<Bureau>> {
+        self.bureau.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the listeners of a plan ask for.
+fn policies(plan: &Plan) -> Vec<Arc<AcmePolicy>> {
+    let tls = plan.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    tls.filter_map(|tls| tls.acme.clone()).collect()
+}
+
+/// Counts and says what has happened; the event, where it is one.
+pub(crate) fn tell(news: News, registry: &Registry) -> Option<Event> {
+    let (kind, cause) = match news {
+        News::Said(line) => {
+            complain(line);
+            return None;
+        }
+        News::Issued { name, renewed, not_after } => {
+            registry.acme().count_issued(renewed);
+            let what = if renewed { "renewed" } else { "issued" };
+            let cause = format!("the certificate for {name} was {what}; it expires in {}", left(not_after));
+            (EventKind::CertificateRenewed, cause)
+        }
+        News::Failed { name, why, again } => {
+            registry.acme().count_failed();
+            let again = match again {
+                Some(again) => {
+                    format!("tried again in {}", duration_text(Duration::from_secs(again.as_secs())))
+                }
+                None => "tried again when a client asks for it".to_owned(),
+            };
+            (EventKind::CertificateFailed, format!("no certificate for {name}: {why}; {again}"))
+        }
+    };
+    complain(&cause);
+    Some(event(kind, cause))
+}
+
+/// The time until then, in days where it is days.
+fn left(then: SystemTime) -> String {
+    const DAY: u64 = 24 * 60 * 60;
+    let seconds = then.duration_since(SystemTime::now()).unwrap_or_default().as_secs();
+    duration_text(Duration::from_secs(if seconds >= DAY { seconds / DAY * DAY } else { seconds }))
+}
