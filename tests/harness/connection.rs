@@ -59,9 +59,21 @@ impl Connection {
     /// # Errors
     /// What the kernel says, within [`STEP`], and what the handshake comes to.
     pub fn open_secure(address: SocketAddr, identity: &Identity, name: &str) -> io::Result<Self> {
+        Self::open_secure_with(address, Arc::new(identity.client()), name)
+    }
+
+    /// The same as whatever client this makes.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open_secure_with(
+        address: SocketAddr,
+        client: Arc<rustls::ClientConfig>,
+        name: &str,
+    ) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, STEP)?;
         stream.set_read_timeout(Some(STEP))?;
-        let secure = Secure::connect(&stream, Arc::new(identity.client()), name)?;
+        let secure = Secure::connect(&stream, client, name)?;
         Ok(Self::over(stream, Some(Arc::new(secure))))
     }
 

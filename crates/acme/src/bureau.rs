@@ -75,6 +75,7 @@ pub enum News {
 pub struct Bureau {
     state: PathBuf,
     policies: watch::Sender<Vec<Arc<AcmePolicy>>>,
+    again: Arc<Notify>,
 }
 
 impl Bureau {
@@ -87,10 +88,11 @@ impl Bureau {
         let state = options.state.clone();
         let (policies, newest) = watch::channel(Vec::new());
         let work = Work::new(options);
+        let again = work.again.clone();
         std::thread::Builder::new().name("thalweg-acme".into()).spawn(move || {
             runtime.block_on(work.run(newest));
         })?;
-        Ok(Self { state, policies })
+        Ok(Self { state, policies, again })
     }
 
     /// Puts on the shelves what is on disk for these policies, and stand-ins for the rest: to be called before listeners
@@ -110,6 +112,11 @@ impl Bureau {
                 }
             }
         }
+    }
+
+    /// What has failed is tried again at once: somebody may have mended it.
+    pub fn try_again(&self) {
+        self.again.notify_one();
     }
 
     /// From now on these are followed.
@@ -168,6 +175,8 @@ struct Work {
     asked: JoinSet<(Key, bool)>,
     rung: Arc<Notify>,
     bell: Waker,
+    /// What has failed is to be tried again.
+    again: Arc<Notify>,
 }
 
 impl Work {
@@ -185,6 +194,7 @@ impl Work {
             asked: JoinSet::new(),
             bell: Arc::new(Bell(rung.clone())).into(),
             rung,
+            again: Arc::default(),
         }
     }
 
@@ -203,8 +213,15 @@ impl Work {
                 Some(done) = self.tasks.join_next_with_id() => self.settle(done).await,
                 Some(Ok((key, allowed))) = self.asked.join_next() => self.answered(key, allowed).await,
                 () = self.rung.notified() => {}
+                () = self.again.notified() => self.try_again(),
                 () = tokio::time::sleep(sleep) => {}
             }
+        }
+    }
+
+    fn try_again(&mut self) {
+        for entry in self.names.values_mut().filter(|entry| entry.failures > 0) {
+            entry.next = SystemTime::UNIX_EPOCH;
         }
     }
 

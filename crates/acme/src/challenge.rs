@@ -53,10 +53,9 @@ impl Stage {
                 Ok(Shown::Http { token: token.to_owned() })
             }
             AcmeChallenge::TlsAlpn => {
-                let proof = keys::proof(name, authorization)?;
-                self.shelf
-                    .challenge(name, Some(&proof))
-                    .map_err(|failure| Failure::Other(failure.to_string()))?;
+                let (chain, key) = keys::proof(name, authorization)?;
+                let shown = self.shelf.challenge(name, chain.as_bytes(), key.as_bytes());
+                shown.map_err(|flaw| Failure::Other(format!("a certificate of our own {flaw}")))?;
                 Ok(Shown::TlsAlpn { name: name.to_owned() })
             }
             AcmeChallenge::Dns => {
@@ -76,10 +75,7 @@ impl Stage {
     pub(crate) async fn take_away(&self, shown: Shown) -> Result<(), Failure> {
         match shown {
             Shown::Http { token } => (self.http)(&token, None),
-            Shown::TlsAlpn { name } => {
-                let done = self.shelf.challenge(&name, None);
-                done.map_err(|failure| Failure::Other(failure.to_string()))?;
-            }
+            Shown::TlsAlpn { name } => self.shelf.end_challenge(&name),
             Shown::Dns { record, value, hook } => {
                 dns::call(&self.caller, &hook, (dns::UNSET, &record, &value)).await?;
             }

@@ -29,12 +29,12 @@ pub(crate) fn request(name: &str, key_pem: &str) -> Result<Vec<u8>, Failure> {
     Ok(params.serialize_request(&key).map_err(failed)?.der().to_vec())
 }
 
-/// The certificate that answers the check of a name in a handshake (RFC 8737 §3).
-pub(crate) fn proof(name: &str, authorization: &KeyAuthorization) -> Result<Certificate, Failure> {
+/// The certificate that answers the check of a name in a handshake (RFC 8737 §3), and its key; PEM.
+pub(crate) fn proof(name: &str, authorization: &KeyAuthorization) -> Result<(String, String), Failure> {
     let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
     let digest = authorization.digest();
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest.as_ref())];
-    signed_by_itself(params)
+    signed_by_itself(&params)
 }
 
 /// What a name is answered with until it has a certificate. Nobody trusts it.
@@ -42,14 +42,15 @@ pub(crate) fn placeholder(name: &str) -> Result<Certificate, Failure> {
     let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "thalweg: no certificate has been issued yet");
-    signed_by_itself(params)
+    let (chain, key) = signed_by_itself(&params)?;
+    let read = Certificate::read(chain.as_bytes(), key.as_bytes());
+    read.map_err(|flaw| Failure::Other(format!("a certificate of our own {flaw}")))
 }
 
-fn signed_by_itself(params: CertificateParams) -> Result<Certificate, Failure> {
+fn signed_by_itself(params: &CertificateParams) -> Result<(String, String), Failure> {
     let key = KeyPair::generate().map_err(failed)?;
     let certificate = params.self_signed(&key).map_err(failed)?;
-    let read = Certificate::read(certificate.pem().as_bytes(), key.serialize_pem().as_bytes());
-    read.map_err(|flaw| Failure::Other(format!("a certificate of our own cannot be used: it {flaw}")))
+    Ok((certificate.pem(), key.serialize_pem()))
 }
 
 fn failed(error: Error) -> Failure {

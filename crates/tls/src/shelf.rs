@@ -11,12 +11,13 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use rustls::server::{NoServerSessionStorage, ServerConfig};
-use rustls::sign::SingleCertAndKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use thalweg_core::limits::{TLS_WANTED, TLS_WANTED_REFUSED};
 
 use crate::certificate::Certificate;
-use crate::failure::Failure;
+use crate::flaw::CertificateFlaw;
 use crate::hello::Hello;
+use crate::pem;
 use crate::provider::provider;
 
 /// The protocol of handshakes that check a name (RFC 8737 §6.2).
@@ -130,16 +131,27 @@ impl Shelf {
         all.collect()
     }
 
-    /// Answers handshakes that check this name with this certificate; `None`: no longer.
-    pub fn challenge(&self, name: &str, certificate: Option<&Certificate>) -> Result<(), Failure> {
-        let config = certificate.map(challenge_config).transpose()?;
-        let mut challenges = self.challenges.write().unwrap_or_else(PoisonError::into_inner);
-        match config {
-            Some(config) => challenges.insert(name.to_owned(), Arc::new(config)),
-            None => challenges.remove(name),
-        };
-        self.challenged.store(challenges.len(), Ordering::Release);
+    /// Answers handshakes that check this name with this certificate and its key, in PEM. It need not be one that clients
+    /// would take: what it says stands in an extension that they do not know.
+    pub fn challenge(&self, name: &str, chain_pem: &[u8], key_pem: &[u8]) -> Result<(), CertificateFlaw> {
+        let key = provider(&[], &[]).key_provider.load_private_key(pem::private_key(key_pem)?);
+        let key = key.map_err(|why| CertificateFlaw::UnusableKey(why.to_string()))?;
+        let shown = Arc::new(CertifiedKey::new(pem::certificates(chain_pem)?, key));
+        let config = challenge_config(shown);
+        let config = config.map_err(|why| CertificateFlaw::BadCertificate(1, why.to_string()))?;
+        self.change_challenges(|challenges| challenges.insert(name.to_owned(), Arc::new(config)));
         Ok(())
+    }
+
+    /// Answers them no longer.
+    pub fn end_challenge(&self, name: &str) {
+        self.change_challenges(|challenges| challenges.remove(name));
+    }
+
+    fn change_challenges<T>(&self, change: impl FnOnce(&mut HashMap<String, Arc<ServerConfig>>) -> T) {
+        let mut challenges = self.challenges.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut challenges);
+        self.challenged.store(challenges.len(), Ordering::Release);
     }
 
     /// What a handshake that checks a name is answered with: it offers that protocol and nothing else (RFC 8737 §3).
@@ -228,11 +240,10 @@ pub(crate) fn asks_for_challenge(hello: &Hello) -> bool {
 }
 
 /// No tickets, no session, one protocol, one certificate.
-fn challenge_config(certificate: &Certificate) -> Result<ServerConfig, Failure> {
+fn challenge_config(shown: Arc<CertifiedKey>) -> Result<ServerConfig, rustls::Error> {
     let builder = ServerConfig::builder_with_provider(provider(&[], &[]));
-    let builder = builder.with_safe_default_protocol_versions().map_err(Failure::of_server)?;
-    let shown = SingleCertAndKey::from(Arc::clone(certificate.key()));
-    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(shown));
+    let builder = builder.with_safe_default_protocol_versions()?.with_no_client_auth();
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(shown)));
     config.alpn_protocols = vec![ACME_TLS.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

@@ -56,6 +56,11 @@ impl Acme {
         self.bureau().iter().for_each(|bureau| bureau.follow(policies(plan)));
     }
 
+    /// Somebody may have mended what has failed.
+    pub(crate) fn try_again(&self) {
+        self.bureau().iter().for_each(Bureau::try_again);
+    }
+
     fn bureau(&self) -> MutexGuard<'_, Option<Bureau>> {
         self.bureau.lock().unwrap_or_else(PoisonError::into_inner)
     }

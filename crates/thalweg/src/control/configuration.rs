@@ -174,6 +174,7 @@ impl Shared {
             runtime.base = plan;
             return Err(Refused::Cannot(explain(&error)));
         }
+        self.acme().try_again();
         runtime.version += 1;
         drop(runtime);
         let previous = watch.map(|_| Candidate {

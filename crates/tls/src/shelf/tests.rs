@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Wake;
 
 use super::*;
-use crate::testing::{Authority, Cuts, Link, far_client};
-use crate::{Acceptor, Issued, Policy, Refused, UnknownName};
+use crate::testing::{Authority, Cuts, Link};
+use crate::{Acceptor, Issued, PeerPolicy, PeerTerms, Policy, Refused, Trust, UnknownName};
 use thalweg_core::OnDemandPolicy;
 
 fn issued(authority: &Authority, name: &str) -> Arc<Certificate> {
@@ -30,6 +30,15 @@ fn chosen(acceptor: &Acceptor, name: Option<&str>) -> Option<Vec<String>> {
 fn hello(name: &str, alpn: &[&str]) -> Hello {
     let alpn = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     Hello { name: Some(name.to_owned()), alpn }
+}
+
+/// Has the name checked by a client that looks for this extension (RFC 8737 §6.1).
+fn check(shelf: &Shelf, name: &str) {
+    let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.custom_extensions = vec![rcgen::CustomExtension::new_acme_identifier(&[7; 32])];
+    let key = rcgen::KeyPair::generate().unwrap();
+    let chain = params.self_signed(&key).unwrap().pem();
+    shelf.challenge(name, chain.as_bytes(), key.serialize_pem().as_bytes()).unwrap();
 }
 
 /// Counts how often it is woken.
@@ -103,7 +112,7 @@ fn only_who_offers_that_protocol_alone_sees_the_certificate_of_a_check() {
     shelf.put("a.test", issued(&authority, "a.test"));
     let asks = hello("a.test", &["acme-tls/1"]);
     assert_eq!(listener.config_for(&asks).unwrap_err(), Refused::UnknownName);
-    shelf.challenge("a.test", Some(&issued(&authority, "a.test"))).unwrap();
+    check(&shelf, "a.test");
     let config = listener.config_for(&asks).unwrap();
     assert_eq!(config.alpn_protocols, [b"acme-tls/1"]);
     for others in [&["acme-tls/1", "http/1.1"][..], &["http/1.1"], &[]] {
@@ -111,16 +120,17 @@ fn only_who_offers_that_protocol_alone_sees_the_certificate_of_a_check() {
         assert!(!config.alpn_protocols.contains(&b"acme-tls/1".to_vec()), "{others:?}");
     }
     assert_eq!(listener.config_for(&hello("b.test", &["acme-tls/1"])).unwrap_err(), Refused::UnknownName);
-    shelf.challenge("a.test", None).unwrap();
+    shelf.end_challenge("a.test");
     assert_eq!(listener.config_for(&asks).unwrap_err(), Refused::UnknownName);
 }
 
 #[test]
 fn a_client_that_checks_a_name_shakes_hands() {
-    let (authority, shelf) = (Authority::new("ca"), Shelf::new("m"));
+    let shelf = Shelf::new("m");
     let listener = Arc::new(acceptor(&shelf, &["a.test"], None));
-    shelf.challenge("a.test", Some(&issued(&authority, "a.test"))).unwrap();
-    let mut far = far_client(&authority);
+    check(&shelf, "a.test");
+    let terms = PeerTerms::new(PeerPolicy { trust: Trust::InsecureSkipVerify, ..PeerPolicy::default() });
+    let mut far = (*terms.unwrap().config()).clone();
     far.alpn_protocols = vec![b"acme-tls/1".to_vec()];
     let mut link = Link::with_client(&listener, &Arc::new(far), "a.test", 0, Cuts::NONE);
     link.run();
