@@ -330,3 +330,49 @@ fn a_path_that_leads_nowhere_is_told_as_it_is_written() {
     let report = check_text("t.yaml", &with("").replace("@/", "no/"), &|_| None).err().unwrap();
     assert!(report.to_string().contains("cert: \"no/site.pem\""), "{report}");
 }
+
+/// With an authority beside the file of a certificate.
+fn asking(acme: &str, routes: &str) -> String {
+    format!(
+        "listeners:\n  web:\n    address: ':443'\n    tls:\n      certificates: [ {{ cert: site.pem, key: site.key }} ]\n      \
+         acme: {{ email: ops@example.com{acme} }}\n  other: {{ address: ':80' }}\nroutes:\n{routes}\n"
+    )
+}
+
+#[test]
+fn without_domains_the_hosts_of_its_routes_are_asked_for() {
+    let folder = Folder::new();
+    folder.pair("site", &pair(&["www.a.test", "*.files.test"]));
+    let to = "to: [ 'http://127.0.0.1:9001' ]";
+    let routes = format!(
+        "  - {{ match: {{ host: [ B.test, '*.c.test', www.a.test, x.files.test ] }}, {to} }}\n  \
+           - {{ match: {{ host: b.test, path: /x }}, {to} }}\n  \
+           - {{ match: {{ host: [ '192.0.2.1', d.test ] }}, listeners: [ web, other ], {to} }}\n  \
+           - {{ match: {{ host: e.test }}, listeners: [ other ], {to} }}\n"
+    );
+    let loaded = folder.loaded(&asking("", &routes));
+    let tls = loaded.plan.listeners[0].tls.clone().unwrap();
+    let asked = tls.acme.clone().unwrap();
+    assert_eq!(asked.domains, ["b.test", "d.test"]);
+    assert_eq!(tls.acceptor.issued().unwrap().names, asked.domains);
+    assert_eq!(asked.directory.text(), thalweg_core::acme::DIRECTORY);
+}
+
+#[test]
+fn what_is_asked_of_an_authority_is_told_field_by_field_and_secrets_are_not() {
+    let folder = Folder::new();
+    folder.pair("site", &pair(&["www.a.test"]));
+    let routes = "  - { to: [ 'http://127.0.0.1:9001' ] }";
+    let dns = |arguments: &str, secret: &str| {
+        let hook = format!("exec: [ hook, {arguments} ]");
+        let eab = format!("eab: {{ key_id: k, hmac: {{ value: {secret} }} }}");
+        asking(&format!(", challenge: dns, domains: [ b.test ], dns: {{ {hook} }}, {eab}"), routes)
+    };
+    let before = folder.loaded(&dns("one", "aaaaaaaaaaaaaaaaaaaa"));
+    let same = folder.loaded(&dns("one", "aaaaaaaaaaaaaaaaaaaa"));
+    assert_eq!(told(&before, &same), "");
+    let after = folder.loaded(&dns("two", "bbbbbbbbbbbbbbbbbbbb"));
+    let told = told(&before, &after);
+    assert!(told.contains("tls.acme.dns.exec") && told.contains("tls.acme.eab.hmac"), "{told}");
+    assert!(["one", "two", "aaaa", "bbbb"].iter().all(|secret| !told.contains(secret)), "{told}");
+}

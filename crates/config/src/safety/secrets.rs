@@ -18,6 +18,7 @@ const SECRETS: &[&str] = &[
     "private_key",
     "api_key",
     "client_secret",
+    "hmac",
     "secrets",
 ];
 

@@ -75,6 +75,22 @@ fn references_settings_and_trust_may_not_be_new() {
             "listeners: { web: { tls: { certificates: [{ cert: a.pem, key: a.key }] } } }",
             "listeners.web.tls.certificates[0].cert",
         ),
+        (
+            "listeners: { web: { tls: { acme: { directory_ca: a.pem } } } }",
+            "listeners.web.tls.acme.directory_ca",
+        ),
+        (
+            "listeners: { web: { tls: { acme: { directory: 'https://evil/' } } } }",
+            "listeners.web.tls.acme.directory",
+        ),
+        (
+            "listeners: { web: { tls: { acme: { dns: { exec: [/bin/sh] } } } } }",
+            "listeners.web.tls.acme.dns.exec[0]",
+        ),
+        (
+            "listeners: { web: { tls: { acme: { on_demand: { ask: 'http://evil/' } } } } }",
+            "listeners.web.tls.acme.on_demand.ask",
+        ),
         ("routes: [{ filters: [{ auth: { exec: /bin/sh } }] }]", "routes[0].filters[0].auth.exec"),
         ("routes: [{ filters: [{ auth: { exec: [/bin/sh, -c] } }] }]", "routes[0].filters[0].auth.exec[0]"),
         ("services: { b: { auth: { password_file: /etc/shadow } } }", "services.b.auth.password_file"),
