@@ -14,10 +14,10 @@ use house::{House, MONTH};
 
 #[test]
 fn a_name_is_checked_in_a_handshake() {
-    let _watchdog = watchdog("a_name_is_checked_in_a_handshake");
     let Some(house) = House::new("challenge: tls_alpn, domains: [ a.acme.test, b.acme.test ]") else {
         return;
     };
+    let _watchdog = watchdog("a_name_is_checked_in_a_handshake");
     house.open(MONTH);
     for name in ["a.acme.test", "b.acme.test"] {
         house.wait_issued(name, 1);
@@ -30,8 +30,8 @@ fn a_name_is_checked_in_a_handshake() {
 
 #[test]
 fn a_name_is_checked_over_plain_http_before_any_route() {
-    let _watchdog = watchdog("a_name_is_checked_over_plain_http_before_any_route");
     let Some(house) = House::new("challenge: http, key_type: rsa2048") else { return };
+    let _watchdog = watchdog("a_name_is_checked_over_plain_http_before_any_route");
     house.open(MONTH);
     // Hosts of routes are asked for where no domain is written.
     house.wait_issued("routed.acme.test", 1);
@@ -45,9 +45,9 @@ fn a_name_is_checked_over_plain_http_before_any_route() {
 
 #[test]
 fn a_wildcard_is_checked_in_the_dns() {
-    let _watchdog = watchdog("a_wildcard_is_checked_in_the_dns");
     let keys = "challenge: dns, domains: [ \"*.w.acme.test\" ], key_type: p384, dns: { {hook} }";
     let Some(house) = House::new(keys) else { return };
+    let _watchdog = watchdog("a_wildcard_is_checked_in_the_dns");
     house.open(MONTH);
     house.wait_issued("*.w.acme.test", 1);
     assert_eq!(house.serves("x.w.acme.test"), Ok(200));
@@ -60,8 +60,8 @@ fn a_wildcard_is_checked_in_the_dns() {
 
 #[test]
 fn what_was_issued_is_there_after_a_restart_without_the_authority() {
-    let _watchdog = watchdog("what_was_issued_is_there_after_a_restart_without_the_authority");
     let Some(house) = House::new("domains: [ a.acme.test ]") else { return };
+    let _watchdog = watchdog("what_was_issued_is_there_after_a_restart_without_the_authority");
     house.open(MONTH);
     house.wait_issued("a.acme.test", 1);
     let client = house.pebble.client();
@@ -75,8 +75,8 @@ fn what_was_issued_is_there_after_a_restart_without_the_authority() {
 
 #[test]
 fn certificates_are_renewed_under_load_and_nobody_is_dropped() {
-    let _watchdog = watchdog("certificates_are_renewed_under_load_and_nobody_is_dropped");
     let Some(house) = House::new("domains: [ a.acme.test ]") else { return };
+    let _watchdog = watchdog("certificates_are_renewed_under_load_and_nobody_is_dropped");
     house.open(20);
     house.wait_issued("a.acme.test", 1);
     let client = house.pebble.client();

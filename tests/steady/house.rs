@@ -92,6 +92,7 @@ impl House {
             notices: notices_in,
             names: Default::default(),
             bell: Default::default(),
+            challenges: Default::default(),
         };
         let fleet = Fleet::start(plan, doors, options).unwrap();
         let house = Self { fleet, registry, notices, tally, descriptors, _upstream: upstream };

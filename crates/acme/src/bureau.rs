@@ -130,7 +130,10 @@ fn names_of(policy: &AcmePolicy, archive: &Archive) -> Vec<String> {
     let mut names = policy.domains.clone();
     if let Some(on_demand) = &policy.on_demand {
         let brought = archive.names(policy).into_iter();
-        names.extend(brought.filter(|name| on_demand.allows(name) && !policy.domains.contains(name)));
+        names.extend(brought.filter(|name| {
+            let is_ours = on_demand.allows(name) && !policy.domains.contains(name);
+            is_ours && archive.drawer(policy, name).holds_certificate()
+        }));
     }
     names
 }
@@ -248,14 +251,21 @@ impl Work {
                     known => {
                         let busy = known.as_ref().is_some_and(|known| known.busy);
                         let entry = Entry::new(policy, (&authority, &shelf), &key.1, brought);
+                        if entry.certificate.is_none() && !brought {
+                            missing.push(key.1.clone());
+                        }
                         Entry { busy, ..entry }
                     }
                 };
-                if entry.certificate.is_none() && !brought {
-                    missing.push(key.1.clone());
-                }
                 self.names.insert(key, entry);
             }
+        }
+        // Of names that somebody was asked about there is no list.
+        let asked_about = |entry: &Entry| entry.brought && policies.contains(&entry.policy);
+        let (stay, before): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            before.into_iter().partition(|(_, entry)| asked_about(entry));
+        for (key, entry) in stay {
+            self.names.entry(key).or_insert(entry);
         }
         for ((_, name), gone) in &before {
             gone.shelf.remove(name);

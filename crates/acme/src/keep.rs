@@ -119,6 +119,11 @@ impl Drawer {
         Certificate::read(&pem, &pem).ok().map(Arc::new)
     }
 
+    /// Whether there is one, readable or not.
+    pub(crate) fn holds_certificate(&self) -> bool {
+        self.directory.join("certificate.pem").is_file()
+    }
+
     pub(crate) fn keep_certificate(&self, chain: &str, key: &str) -> Result<(), Failure> {
         let path = self.directory.join("certificate.pem");
         let text = format!("{}\n{key}", chain.trim_end());

@@ -115,7 +115,8 @@ impl Acceptor {
     pub fn want(&self, hello: &Hello, now: Instant, waker: &Waker) -> Option<OnDemand> {
         let issued = self.issued()?;
         let name = hello.name.as_deref().filter(|_| !asks_for_challenge(hello))?;
-        let is_wanted = issued.may_want(name) && self.showcase.store.find_named(Some(name)).next().is_none();
+        // A certificate that covers the name is as good as one of its own.
+        let is_wanted = issued.may_want(name) && self.showcase.find(Some(name)).is_empty();
         is_wanted.then(|| issued.shelf.want(name, now, waker))
     }
 

@@ -1,7 +1,8 @@
 //! A proxy that asks Pebble.
 
+use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use thalweg_tests::message::Kind;
@@ -24,7 +25,8 @@ pub(super) struct House {
 
 impl House {
     /// `keys` are those of `acme` but for the authority's; `{hook}` in them stands for who sets records. The authority
-    /// does not answer yet. `None` where there is none, which has been told.
+    /// does not answer yet. To be called before the watchdog watches: the first call may build it. `None` where there is
+    /// none, which has been told.
     pub(super) fn new(keys: &str) -> Option<Self> {
         let pebble = Pebble::new()?;
         let upstream = Upstream::saying("hello");
@@ -66,6 +68,27 @@ impl House {
     /// Has the configuration read again, for the how manieth time.
     pub(super) fn reload(&self, times: usize) {
         super::super::reload(&self.proxy, &self.config, times);
+    }
+
+    /// The same with this in the place of that.
+    pub(super) fn reload_with(&mut self, that: &str, this: &str, times: usize) {
+        assert!(self.config.contains(that), "{}", self.config);
+        self.config = self.config.replace(that, this);
+        self.reload(times);
+    }
+
+    /// A file that is kept of the authority.
+    pub(super) fn kept(&self, name: &str) -> PathBuf {
+        let mut places = vec![self.proxy.directory().join("state/acme")];
+        while let Some(place) = places.pop() {
+            for path in fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.ends_with(name) {
+                    return path;
+                }
+                places.extend(path.is_dir().then_some(path));
+            }
+        }
+        panic!("there is no {name}");
     }
 
     /// How many certificates were issued for a name.

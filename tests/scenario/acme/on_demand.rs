@@ -8,12 +8,12 @@ use super::house::{House, MONTH};
 
 #[test]
 fn a_name_that_is_allowed_is_issued_while_its_client_waits() {
-    let _watchdog = watchdog("a_name_that_is_allowed_is_issued_while_its_client_waits");
     let Some(house) =
         House::new("on_demand: { allow: [ \"*.d.acme.test\" ], per_hour: 1 }, domains: [ a.acme.test ]")
     else {
         return;
     };
+    let _watchdog = watchdog("a_name_that_is_allowed_is_issued_while_its_client_waits");
     house.open(MONTH);
     house.wait_issued("a.acme.test", 1);
     assert_eq!(house.serves("x.d.acme.test"), Ok(200));
@@ -37,13 +37,13 @@ fn a_name_that_is_allowed_is_issued_while_its_client_waits() {
 
 #[test]
 fn whoever_is_named_is_asked_whether_a_name_may_be_issued() {
-    let _watchdog = watchdog("whoever_is_named_is_asked_whether_a_name_may_be_issued");
     let asked = Upstream::start(|request| {
         let yes = request.target() == "/may?domain=yes.acme.test";
         Some(if yes { ok("") } else { b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec() })
     });
     let keys = format!("on_demand: {{ ask: \"{}/may\" }}, domains: [ a.acme.test ]", asked.url());
     let Some(house) = House::new(&keys) else { return };
+    let _watchdog = watchdog("whoever_is_named_is_asked_whether_a_name_may_be_issued");
     house.open(MONTH);
     assert_eq!(house.serves("yes.acme.test"), Ok(200));
     let refused = house.serves("no.acme.test").unwrap_err().to_lowercase();
