@@ -6,10 +6,10 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
 
 use super::*;
-use crate::PeerPolicy;
 use crate::policy::Policy;
 use crate::provider::provider;
 use crate::testing::{Authority, Cuts, Link, acceptor, connector, far_client, far_server, payload};
+use crate::{PeerPolicy, Refused};
 
 mod agreed;
 mod hostile;

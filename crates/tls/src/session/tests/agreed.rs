@@ -9,7 +9,7 @@ use super::super::*;
 use super::{CUTS, only};
 use crate::policy::Policy;
 use crate::testing::{Authority, Cuts, Link, acceptor, connector, far_client, far_server};
-use crate::{PeerPolicy, Tickets, Trust, UnknownName};
+use crate::{PeerPolicy, Refused, Tickets, Trust, UnknownName};
 
 #[test]
 fn the_hybrid_group_is_first_on_both_sides() {

@@ -11,7 +11,7 @@ use super::super::*;
 use crate::policy::Policy;
 use crate::provider::provider;
 use crate::testing::{Authority, Cuts, Link, acceptor, connector, far_client, far_server, payload};
-use crate::{PeerPolicy, Tickets};
+use crate::{PeerPolicy, Refused, Tickets};
 
 const HANDSHAKE: u8 = 22;
 const ALERT: u8 = 21;
