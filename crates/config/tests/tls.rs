@@ -334,8 +334,8 @@ fn a_path_that_leads_nowhere_is_told_as_it_is_written() {
 /// With an authority beside the file of a certificate.
 fn asking(acme: &str, routes: &str) -> String {
     format!(
-        "listeners:\n  web:\n    address: ':443'\n    tls:\n      certificates: [ {{ cert: site.pem, key: site.key }} ]\n      \
-         acme: {{ email: ops@example.com{acme} }}\n  other: {{ address: ':80' }}\nroutes:\n{routes}\n"
+        "listeners:\n  web:\n    address: ':443'\n    tls:\n      certificates: [ {{ cert: '@/site.pem', key: '@/site.key' }} ]\n      \
+         acme: {{ email: \"ops\\x40example.com\"{acme} }}\n  other: {{ address: ':80' }}\nroutes:\n{routes}\n"
     )
 }
 

@@ -180,7 +180,7 @@ pub struct ListenerSpec {
     #[serde(default)]
     pub protocol: ProtocolSpec,
     /// Certificates, and how they are used: clients speak TLS; default: clients speak in the clear.
-    pub tls: Option<ListenerTlsSpec>,
+    pub tls: Option<Spanned<ListenerTlsSpec>>,
     /// Bounds of its own.
     #[serde(default)]
     pub limits: ListenerLimitsSpec,

@@ -32,7 +32,7 @@ pub(crate) fn listeners(
         check_name(name, name.span, problems);
         let tls = spec.tls.as_ref().and_then(|tls| {
             let hosts = || acme::hosts_of(file, name);
-            tls::listener_tls((name, tls), hosts, secrets, problems)
+            tls::listener_tls(tls, hosts, secrets, problems)
         });
         if let Some(address) = claim(&spec.address, taken, problems) {
             let most = spec.limits.max_connections.as_ref();

@@ -25,21 +25,25 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Checks the TLS of a listener and reads its certificates. `None` when something keeps it from being used.
 pub(super) fn listener_tls(
-    (name, spec): (&Spanned<String>, &ListenerTlsSpec),
+    spec: &Spanned<ListenerTlsSpec>,
     hosts: impl FnOnce() -> Vec<String>,
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Arc<ListenerTls>> {
-    let span = span(name, spec);
+    let span = spec.certificates.as_ref().map_or(spec.span, |list| list.span);
     let certificates = match &spec.certificates {
         Some(list) => certificates(list, secrets, problems),
         None => Some(Vec::new()),
     };
     if spec.certificates.is_none() && spec.acme.is_none() {
-        let error = SpecError::new(Class::Invalid, span, "the TLS of this listener has no certificate");
-        problems.push(error.help(
-            "write `certificates: [ { cert: site.pem, key: site.key } ]`, or `acme: { email: ops@example.com }`",
-        ));
+        // What seems to be missing may only be wrong.
+        if !problems.has_error_in(spec.span) {
+            let error =
+                SpecError::new(Class::Invalid, spec.span, "the TLS of this listener has no certificate");
+            problems.push(error.help(
+                "write `certificates: [ { cert: site.pem, key: site.key } ]`, or `acme: { email: ops@example.com }`",
+            ));
+        }
         return None;
     }
     let acme = spec.acme.as_ref().map(|acme| {
@@ -68,12 +72,6 @@ pub(super) fn listener_tls(
     };
     let handshake_timeout = handshake_timeout.unwrap_or(HANDSHAKE);
     Some(Arc::new(ListenerTls { acceptor, handshake_timeout, acme }))
-}
-
-/// Where to point at for what concerns all of it.
-fn span(name: &Spanned<String>, spec: &ListenerTlsSpec) -> Span {
-    let acme = spec.acme.as_ref().map(|acme| acme.email.span);
-    spec.certificates.as_ref().map(|list| list.span).or(acme).unwrap_or(name.span)
 }
 
 /// What an authority issues is found where all listeners find it that ask it for the like.
