@@ -22,10 +22,13 @@ use crate::tickets::Tickets;
 /// Tickets that a client gets after a full handshake; each is good for one connection, and browsers open several.
 const TICKETS: usize = 2;
 
+/// Certificates, each with the names that stand for its own.
+type Given = Vec<(Arc<Certificate>, Vec<String>)>;
+
 /// Certificates by name, and the policy. Shared by all workers. Equal by certificates, names, policy and whether there
 /// are tickets; `Debug` shows no keys.
 pub struct Acceptor {
-    given: Vec<(Arc<Certificate>, Vec<String>)>,
+    given: Given,
     policy: Policy,
     has_tickets: bool,
     showcase: Arc<Showcase>,
@@ -57,7 +60,7 @@ impl Acceptor {
     }
 
     fn showing(
-        (certificates, issued): (Vec<(Arc<Certificate>, Vec<String>)>, Option<Issued>),
+        (certificates, issued): (Given, Option<Issued>),
         policy: Policy,
         tickets: Option<Arc<Tickets>>,
     ) -> Result<Self, PolicyFlaw> {
