@@ -18,17 +18,23 @@ const NEWS: usize = 256;
 /// Who asks, once there is something to ask for.
 pub(crate) struct Acme {
     state: PathBuf,
-    http: HttpAnswers,
+    challenges: Arc<Challenges>,
     news: mpsc::Sender<News>,
     bureau: Mutex<Option<Bureau>>,
 }
 
 impl Acme {
-    /// What was issued is kept in this directory; checks over plain HTTP are answered from `challenges`.
-    pub(crate) fn new(state: PathBuf, challenges: Arc<Challenges>) -> (Self, mpsc::Receiver<News>) {
+    /// For the plan that the process starts with. What was issued is kept in this directory.
+    pub(crate) fn new(state: PathBuf, plan: &Plan) -> (Self, mpsc::Receiver<News>) {
         let (news, told) = mpsc::channel(NEWS);
-        let http = Arc::new(move |token: &str, answer: Option<&str>| challenges.set(token, answer));
-        (Self { state, http, news, bureau: Mutex::default() }, told)
+        let acme = Self { state, challenges: Arc::default(), news, bureau: Mutex::default() };
+        acme.stock(plan);
+        (acme, told)
+    }
+
+    /// From where checks over plain HTTP are answered.
+    pub(crate) fn challenges(&self) -> Arc<Challenges> {
+        self.challenges.clone()
     }
 
     /// Lays out what is on disk for the listeners of a plan that is to take over.
@@ -39,8 +45,9 @@ impl Acme {
         }
         let mut bureau = self.bureau();
         if bureau.is_none() {
-            let options =
-                Options { state: self.state.clone(), http: self.http.clone(), news: self.news.clone() };
+            let challenges = self.challenges();
+            let http: HttpAnswers = Arc::new(move |token, answer| challenges.set(token, answer));
+            let options = Options { state: self.state.clone(), http, news: self.news.clone() };
             match Bureau::start(options) {
                 Ok(started) => *bureau = Some(started),
                 Err(error) => {

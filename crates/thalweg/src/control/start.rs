@@ -29,7 +29,7 @@ use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
 use thalweg_proxy::plan::{Limits, ListenAddress};
-use thalweg_proxy::{Allowance, Budget, Challenges, Fleet, FleetOptions, Plan, StartError, open_doors};
+use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, Plan, StartError, open_doors};
 use thalweg_upstream::{AdaptiveLimits, Bell};
 use tokio::sync::{Notify, mpsc};
 
@@ -87,16 +87,14 @@ pub(crate) async fn start(
     let ring = stirred.clone();
     let bell = Bell::new(move || ring.notify_one());
     let (log_to, notices_to) = (log.clone(), notices_in.clone());
-    let challenges = Arc::new(Challenges::default());
-    let (acme, certificates) = Acme::new(state.clone(), challenges.clone());
-    acme.stock(&plan);
+    let (acme, certificates) = Acme::new(state.clone(), &plan);
     let fleet_options = FleetOptions {
         registry: registry.clone(),
         log: log_to,
         notices: notices_to,
         names,
         bell,
-        challenges,
+        challenges: acme.challenges(),
     };
     let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
