@@ -32,7 +32,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_core::{Fault, FaultKind, RequestId, limits};
 use thalweg_net::allocator::tidy_up;
-use thalweg_net::{Mailbox, Owner, Reactor, SeatWaker};
+use thalweg_net::{Mailbox, Owner, OwnerWaker, Reactor};
 use thalweg_observe::{LogBatch, RouteMeters, WorkerMeters};
 use thalweg_upstream::{Member, OpenCount, PeerAddress};
 
@@ -120,7 +120,7 @@ impl Worker {
             decisions: Decisions::new(view.plan.requests),
             view: RefCell::new(Rc::new(view)),
             slots,
-            seats: Seats::new(move |seat| SeatWaker::waker(seat, mailbox.clone())),
+            seats: Seats::new(move |seat| OwnerWaker::waker(Target::Seat(seat).into(), mailbox.clone())),
             random: RefCell::new(fastrand::Rng::new()),
             unix_ms: Cell::new(0),
             unix_us: Cell::new(0),
@@ -184,8 +184,8 @@ impl Worker {
             self.poll_seat(seat);
         }
         self.mailbox().take(&mut lists.commands, &mut lists.woken);
-        for seat in lists.woken.drain(..) {
-            self.poll_seat(seat);
+        for owner in lists.woken.drain(..) {
+            self.call_woken(owner);
         }
         for command in lists.commands.drain(..) {
             if matches!(command, Command::Stop) {
@@ -241,6 +241,13 @@ impl Worker {
             }
             Target::Bell => {}
             Target::Refusal(index) => self.doors.borrow_mut().drain_refusal(self, index),
+        }
+    }
+
+    /// Something that an owner awaits has happened, and it was no event of the reactor.
+    fn call_woken(self: &Rc<Self>, owner: Owner) {
+        if let Target::Seat(seat) = Target::from(owner) {
+            self.poll_seat(seat);
         }
     }
 
@@ -538,7 +545,7 @@ impl Worker {
 #[derive(Default)]
 struct Lists {
     called: Vec<Owner>,
-    woken: Vec<u32>,
+    woken: Vec<Owner>,
     tunnels: Vec<u32>,
     commands: Vec<Command>,
 }

@@ -50,6 +50,6 @@ impl Stream for Socket {
     }
 
     fn is_plain(&self) -> bool {
-        !self.is_layered()
+        self.is_plain()
     }
 }
