@@ -29,7 +29,7 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
     let read_whole = x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received());
     x.keep_alive &= read_whole && !fault.closes() && !worker.is_leaving(client);
     worker.warm.buffers.lend(x.downward.buffer());
-    write_answer(worker, x, fault);
+    write_answer(worker, client, x, fault);
     client.socket.set_deadline(Some(SEND_TIME));
     let sent = poll_fn(|_| match x.downward.poll_flush(&client.socket) {
         Poll::Pending if client.socket.expired() => Poll::Ready(false),
@@ -64,7 +64,7 @@ fn words(x: &Exchange, fault: Fault) -> StaticAnswer {
     }
 }
 
-fn write_answer(worker: &Worker, x: &mut Exchange, fault: Fault) {
+fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault) {
     let StaticAnswer { status, content_type, body } = stand_in(x, fault).unwrap_or_else(|| words(x, fault));
     let (keep_alive, version) = (x.keep_alive, x.request.version);
     // RFC 9110 §6.4.1.
@@ -99,6 +99,7 @@ fn write_answer(worker: &Worker, x: &mut Exchange, fault: Fault) {
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     out.extend_from_slice(b"\r\n");
+    x.downward.seal_head(&client.socket, 0);
     if !headless {
         let fed = x.downward.feed(body.as_bytes(), None, &worker.chunks);
         debug_assert_eq!(fed, Ok(body.len()));

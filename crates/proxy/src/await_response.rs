@@ -6,6 +6,7 @@
 use crate::connect::Upstream;
 use crate::exchange::{Client, Exchange};
 use crate::forward::calls_for_another;
+use crate::h2;
 use crate::hedge::{Rival, find_rival, hedge_after, time_after_hedge};
 use crate::pace::Pace;
 use crate::record::count_bytes;
@@ -242,7 +243,10 @@ fn pass_interim(client: &Client, x: &mut Exchange, head: &[u8]) {
     write_status_line(out, x.response.status, x.response.reason.of(head));
     write_fields(out, head, &x.response.fields);
     out.extend_from_slice(b"\r\n");
-    let _ = x.downward.poll_flush(&client.socket);
+    match h2::stream(&client.socket) {
+        Some(stream) => stream.inform(&std::mem::take(x.downward.buffer())),
+        None => drop(x.downward.poll_flush(&client.socket)),
+    }
 }
 
 /// 101 is valid only when the client asked, and for the protocol that it asked for (RFC 9110 §7.8).

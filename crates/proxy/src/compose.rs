@@ -42,7 +42,8 @@ pub(crate) fn compose(worker: &Worker, client: &Client, x: &mut Exchange, servic
     flow.reset();
     worker.warm.buffers.lend(flow.buffer());
     flow.bound(x.route().and_then(|route| route.limits.max_body));
-    let out = flow.start(x.framing, Side::Downstream, x.framing == Framing::Chunked);
+    let chunked = matches!(x.framing, Framing::Chunked | Framing::UntilClose);
+    let out = flow.start(x.framing, Side::Downstream, chunked);
     write_head(out, x, client, service, endpoint);
     x.upward = flow;
 }
@@ -57,9 +58,11 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
     write_forwarded(out, x, client);
-    out.extend_from_slice(b"Via: 1.");
-    out.push(if x.request.version == Version::Http11 { b'1' } else { b'0' });
-    out.extend_from_slice(b" thalweg\r\n");
+    out.extend_from_slice(match x.request.version {
+        Version::Http10 => b"Via: 1.0 thalweg\r\n",
+        Version::Http11 => b"Via: 1.1 thalweg\r\n",
+        Version::Http2 => b"Via: 2.0 thalweg\r\n",
+    });
     if let Some(id) = &x.id {
         out.extend_from_slice(b"X-Request-Id: ");
         out.extend_from_slice(id.as_bytes());
@@ -74,8 +77,8 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
         Framing::Length(length) => {
             write_content_length(out, length);
         }
-        Framing::Chunked => out.extend_from_slice(CHUNKED_FIELD),
-        Framing::Empty | Framing::UntilClose => {}
+        Framing::Chunked | Framing::UntilClose => out.extend_from_slice(CHUNKED_FIELD),
+        Framing::Empty => {}
     }
     out.extend_from_slice(b"\r\n");
 }

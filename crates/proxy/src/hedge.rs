@@ -349,6 +349,8 @@ impl Rival {
         let first = take(&mut x.upward);
         compose(worker, client, x, &local.state.service, endpoint);
         let fed = x.upward.feed(&x.received[x.request.len..x.consumed], None, &worker.chunks);
+        // It has been received whole, which a body without a length does not show.
+        x.upward.end_as(&first, &worker.chunks);
         self.flow = std::mem::replace(&mut x.upward, first);
         fed?;
         self.step = Step::Asked;

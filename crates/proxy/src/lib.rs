@@ -29,6 +29,7 @@ mod converse;
 mod door;
 mod doors;
 mod exchange;
+mod h2;
 mod handshake;
 mod handshakes;
 mod secure;

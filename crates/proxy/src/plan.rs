@@ -84,6 +84,8 @@ pub struct Listener {
     pub max_connections: Option<usize>,
     /// TCP connections are accepted when their first bytes are here, or after a second without any.
     pub defer_accept: bool,
+    /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge).
+    pub h2c: bool,
     /// `None`: clients speak in the clear.
     pub tls: Option<Arc<ListenerTls>>,
 }

@@ -65,6 +65,8 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     out.extend_from_slice(b"\r\n");
+    flow.seal_head(&client.socket, composed_from);
+    let out = flow.buffer();
     let rest = &head[x.response.len..];
     if status == 101 {
         out.extend_from_slice(rest);

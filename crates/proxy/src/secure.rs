@@ -1,5 +1,6 @@
 //! TLS as the layer of a socket: where the crates `net` and `tls` meet.
 
+use crate::h2;
 use crate::load::Loads;
 use std::any::Any;
 use std::io::{self, IoSlice};
@@ -58,8 +59,16 @@ impl Layer for Secured {
 
 /// What was agreed on with the peer; `None`: the socket is plain.
 pub(crate) fn facts(socket: &Socket) -> Option<Facts> {
+    if let Some(stream) = h2::stream(socket) {
+        return stream.shared().tls().cloned();
+    }
     let session = |layer: &dyn Layer| layer.as_any().downcast_ref::<Secured>().map(|it| it.session.facts());
     socket.with_layer(session).flatten()
+}
+
+/// Whether bytes are sealed on their way to the peer.
+pub(crate) fn is_secure(socket: &Socket) -> bool {
+    socket.is_layered() || h2::stream(socket).is_some_and(|stream| stream.shared().tls().is_some())
 }
 
 /// Why a session failed, where it did.

@@ -63,6 +63,10 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
             client.socket.rest(true);
             return Next::Close;
         }
+        Err(_) if client.requests == 0 && client.door().speaks_h2c() && client.socket.is_plain() => {
+            // To who began something like HTTP/2, words would be frames.
+            return Next::Close;
+        }
         Err(fault) => {
             x.id.get_or_insert_with(|| worker.next_id());
             answer_fault(worker, client, x, fault).await
@@ -88,7 +92,7 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
 /// does not come do; where only the close tells the end, a reset does.
 pub(crate) fn broken(client: &Client, x: &mut Exchange, fault: Fault) {
     x.fault = Some(fault);
-    if x.downward.is_open_ended() {
+    if x.downward.is_open_ended() || client.socket.substream().is_some() {
         client.socket.reset_on_close();
     }
 }

@@ -59,7 +59,7 @@ pub struct Policy {
     pub groups: Vec<Group>,
     /// Default: the first certificate.
     pub unknown_name: UnknownName,
-    /// Application protocols (ALPN), the preferred first; `http/1.1` and `http/1.0` by default. Empty: none is agreed
+    /// Application protocols (ALPN), the preferred first; `h2`, `http/1.1` and `http/1.0` by default. Empty: none is agreed
     /// on, whatever a client offers.
     pub alpn: Vec<Vec<u8>>,
 }
@@ -72,7 +72,7 @@ impl Default for Policy {
             suites: Vec::new(),
             groups: Vec::new(),
             unknown_name: UnknownName::Default,
-            alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()],
+            alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()],
         }
     }
 }

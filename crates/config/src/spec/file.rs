@@ -187,6 +187,9 @@ pub struct ListenerSpec {
     /// Accept a TCP connection when its first bytes are here, or after a second without any (`TCP_DEFER_ACCEPT`);
     /// default `true`. It saves a wake-up for each connection.
     pub defer_accept: Option<bool>,
+    /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge, RFC 9113 §3.3), beside HTTP/1.1; default
+    /// false. With `tls` both are offered anyway.
+    pub h2c: Option<bool>,
 }
 
 /// `listeners.<name>.limits:`

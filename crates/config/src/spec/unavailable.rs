@@ -31,7 +31,6 @@ const ROWS: &[Row] = rows! {
     "listeners"."*"."tls"."certificates"."*"."client_auth";
     "listeners"."*"."redirect_https";
     "listeners"."*"."http3";
-    "listeners"."*"."h2c";
     "listeners"."*"."sni";
     "listeners"."*"."to";
     "listeners"."*"."protocol" = "tcp" | "udp" | "tls_passthrough";

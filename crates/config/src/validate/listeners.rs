@@ -39,6 +39,7 @@ pub(crate) fn listeners(
                 address,
                 max_connections,
                 defer_accept: spec.defer_accept.unwrap_or(true),
+                h2c: spec.h2c.unwrap_or(false),
                 tls,
             });
         }

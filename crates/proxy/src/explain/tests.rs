@@ -42,6 +42,7 @@ fn listener(name: &str, address: &str) -> Listener {
         address: ListenAddress::Tcp { address: address.parse().unwrap(), dual_stack: false },
         max_connections: None,
         defer_accept: true,
+        h2c: false,
         tls: None,
     }
 }
