@@ -16,6 +16,8 @@ pub mod method;
 
 pub mod h1;
 
+pub mod h2;
+
 pub mod authority;
 pub mod rules;
 pub mod target;
