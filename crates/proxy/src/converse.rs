@@ -29,7 +29,7 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
         worker.forget_lag(x);
         return x.leave();
     }
-    if client.requests == 0 && speaks_http2(worker, &mut client, x).await {
+    if client.requests == 0 && speaks_http2(worker, &client, x).await {
         worker.forget_lag(x);
         worker.open_session(client, std::mem::take(&mut x.received));
         return x.leave();

@@ -73,7 +73,6 @@ fn keys_that_are_not_available_are_not_in_it() {
         "\"acme\"",
         "\"client_auth\"",
         "\"redirect_https\"",
-        "\"h2c\"",
         "\"route_sources\"",
         "\"grpc\"",
         "tls_passthrough",
