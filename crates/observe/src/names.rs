@@ -60,6 +60,8 @@ metrics! {
         "Client connections refused because a bound was reached.";
     TLS_HANDSHAKES "thalweg_tls_handshakes_total" Counter ["listener" "result"]
         "TLS handshakes of clients that ended, by what came of them: full, resumed, or why there is no connection.";
+    HTTP2_FLOODS "thalweg_http2_floods_total" Counter ["listener" "flood"]
+        "HTTP/2 connections of clients that were ended for a flood of frames.";
     REQUESTS_TOTAL "thalweg_requests_total" Counter ["route" "code"] "Exchanges that ended, by status of the answer.";
     REQUEST_DURATION "thalweg_request_duration_seconds" Histogram ["route"]
         "From the first byte of the request to the last byte of the response.";

@@ -9,7 +9,7 @@ use thalweg_core::FaultKind;
 
 use crate::exposition::Exposition;
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
-use crate::meters::{HANDSHAKE_RESULTS, Limit, WorkerMeters};
+use crate::meters::{FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters, WorkerMeters};
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
 use crate::registry::{Registry, Snapshot};
@@ -37,15 +37,8 @@ impl Registry {
         counters(page, &names::CONNECTIONS_TOTAL, &listeners, |meters| &meters.connections);
         gauges(page, &names::CONNECTIONS_ACTIVE, &listeners, |meters| &meters.active);
         counters(page, &names::CONNECTIONS_REFUSED, &listeners, |meters| &meters.refused);
-        page.head(&names::TLS_HANDSHAKES);
-        for ([listener], groups) in &listeners {
-            for (at, result) in HANDSHAKE_RESULTS.iter().enumerate() {
-                let total: u64 = groups.iter().map(|meters| meters.handshakes[at].value()).sum();
-                if total > 0 {
-                    page.sample(&names::TLS_HANDSHAKES, &[listener, result], total);
-                }
-            }
-        }
+        outcomes(page, (&names::TLS_HANDSHAKES, &HANDSHAKE_RESULTS), &listeners, |meters| &meters.handshakes);
+        outcomes(page, (&names::HTTP2_FLOODS, &FLOODS), &listeners, |meters| &meters.floods);
     }
 
     fn render_routes(&self, page: &mut Exposition) {
@@ -176,6 +169,24 @@ fn counters<M, const N: usize>(
     for (names, groups) in series {
         let total: u64 = groups.iter().map(|meters| cell(meters).value()).sum();
         page.sample(metric, &names.each_ref().map(String::as_str), total);
+    }
+}
+
+/// Counters of every listener by what they counted, summed over workers; those at 0 are left out.
+fn outcomes<const N: usize>(
+    page: &mut Exposition,
+    (metric, words): (&Metric, &[&str; N]),
+    series: &Snapshot<ListenerMeters, 1>,
+    cells: impl Fn(&ListenerMeters) -> &[Counter; N],
+) {
+    page.head(metric);
+    for ([listener], groups) in series {
+        for (at, word) in words.iter().enumerate() {
+            let total: u64 = groups.iter().map(|meters| cells(meters)[at].value()).sum();
+            if total > 0 {
+                page.sample(metric, &[listener, word], total);
+            }
+        }
     }
 }
 

@@ -1,20 +1,22 @@
 //! A connection that speaks HTTP/2: its engine, its streams, and how it comes to its end.
 
-use super::pipe::Pipe;
+use super::pipe::{Gate, Pipe};
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::exchange::Client;
 use crate::owner::Target;
 use crate::secure::facts;
 use crate::worker::Worker;
-use ::h2::RecvStream;
 use ::h2::server::{Builder, Connection, Handshake, SendResponse};
+use ::h2::{Reason, RecvStream};
 use bytes::Bytes;
 use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
+use thalweg_core::limits::H2_STREAMS;
+use thalweg_http::h2::MeterLimits;
 use thalweg_net::Socket;
 
 /// Time for a client to take the last bytes and to see the end, so that no reset destroys them.
@@ -42,6 +44,8 @@ pub(super) struct Session {
     waker: Waker,
     /// The client has been told that no more requests are taken.
     is_closing: bool,
+    /// The engine has been told to end it for what the client has done.
+    is_called_off: bool,
     /// Nothing is under way, and the deadline for that runs.
     is_idle: bool,
 }
@@ -58,13 +62,14 @@ impl Session {
     pub(super) fn new(worker: &Worker, client: Client, received: Vec<u8>, waker: Waker) -> Box<Self> {
         let limits = worker.view_for(&client).head_limits;
         client.socket.set_deadline(Some(worker.view_for(&client).plan.client_timeouts.head));
-        let shared = Rc::new(Shared::new(waker.clone(), facts(&client.socket)));
-        let pipe = Pipe::new(client, received);
+        let meter = MeterLimits { max_streams: H2_STREAMS, max_head: limits.head };
+        let shared = Rc::new(Shared::new(waker.clone(), facts(&client.socket), meter));
+        let pipe = Pipe::new(client, &shared, received);
         let most_head = limits.head.saturating_add(PER_FIELD * limits.fields);
         let handshake = Builder::new()
             .initial_window_size(WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_concurrent_streams(100)
+            .max_concurrent_streams(H2_STREAMS)
             .header_table_size(TABLE)
             .max_header_list_size(u32::try_from(most_head).unwrap_or(u32::MAX))
             .max_send_buffer_size(SEND_BUFFER)
@@ -75,12 +80,12 @@ impl Session {
             .data_frame_budget(2 * CONNECTION_WINDOW as usize)
             .handshake(pipe.clone());
         let state = State::Opening(Box::new(handshake));
-        Box::new(Self { state, pipe, shared, waker, is_closing: false, is_idle: true })
+        Box::new(Self { state, pipe, shared, waker, is_closing: false, is_called_off: false, is_idle: true })
     }
 
     /// Its client's connection.
     pub(super) fn with_client<T>(&self, ask: impl FnOnce(&Client) -> T) -> T {
-        self.pipe.with(|wires| ask(&wires.client))
+        self.pipe.with_client(ask)
     }
 
     /// Whether no exchange is under way.
@@ -101,7 +106,8 @@ impl Session {
 
     /// Does what can be done now, and gives the requests that have come; `Ready`: the connection is over.
     pub(super) fn poll(&mut self, worker: &Worker, requests: &mut Vec<Client>) -> Poll<()> {
-        self.pipe.open();
+        self.shared.now_ms.set(worker.now_ms());
+        self.pipe.begin_turn();
         let waker = self.waker.clone();
         let context = &mut Context::from_waker(&waker);
         loop {
@@ -114,28 +120,45 @@ impl Session {
                         }
                     }
                     Poll::Ready(Err(_)) => self.leave(),
-                    Poll::Pending if self.has_expired() => self.leave(),
+                    Poll::Pending if self.has_expired() || self.pipe.open() == Gate::Flooded => self.leave(),
                     Poll::Pending => break,
                 },
                 State::Open(connection) => match connection.poll_accept(context) {
                     Poll::Ready(Some(Ok(request))) => requests.push(self.guest(worker, request)),
                     Poll::Ready(Some(Err(_)) | None) => self.leave(),
-                    Poll::Pending => {
-                        if !self.pipe.with(super::pipe::Wires::is_full) {
-                            self.shared.took_all();
-                        }
-                        if self.keep_time(worker) {
+                    Poll::Pending => match self.pipe.open() {
+                        Gate::Heads => {}
+                        Gate::Turn => {
+                            self.waker.wake_by_ref();
                             break;
                         }
-                    }
+                        Gate::Flooded if !std::mem::replace(&mut self.is_called_off, true) => {
+                            self.call_off(worker);
+                        }
+                        Gate::Flooded => self.leave(),
+                        Gate::Open if self.keep_time(worker) => break,
+                        Gate::Open => {}
+                    },
                 },
                 State::Leaving(_) => return self.poll_leave(worker),
             }
         }
-        if self.pipe.with(super::pipe::Wires::is_cut_short) {
-            self.waker.wake_by_ref();
-        }
         Poll::Pending
+    }
+
+    /// Ends the connection for what its client has done: the engine says why, and all streams end.
+    fn call_off(&mut self, worker: &Worker) {
+        let (State::Open(connection), Some(flood)) = (&mut self.state, self.shared.flood.get()) else {
+            return self.leave();
+        };
+        connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        self.with_client(|client| client.door().meters.count_flood(flood.row()));
+        worker.notice(|| {
+            self.with_client(|client| {
+                let (name, peer) = (&client.door().state.name, client.peer);
+                format!("listener `{name}`: {} from {peer}; its connection was ended", flood.detail())
+            })
+        });
     }
 
     /// Hands the kernel what the engine has written.
@@ -202,13 +225,13 @@ impl Session {
                 if ready!(self.pipe.poll_send()).is_err() {
                     return Poll::Ready(());
                 }
-                self.pipe.with(|wires| wires.client.socket.shutdown_write());
+                self.pipe.with_client(|client| client.socket.shutdown_write());
                 left.insert(LAST_BYTES)
             }
         };
         let mut scratch = worker.scratch.borrow_mut();
         loop {
-            match ready!(self.pipe.with(|wires| wires.client.socket.poll_discard(&mut scratch))) {
+            match ready!(self.pipe.with_client(|client| client.socket.poll_discard(&mut scratch))) {
                 Ok(n @ 1..) if n < *left => *left -= n,
                 _ => return Poll::Ready(()),
             }

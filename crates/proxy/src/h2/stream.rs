@@ -159,7 +159,7 @@ impl Substream for Stream {
         }
         *has_ended = last && n == offered;
         send.send_data(payload.freeze(), *has_ended).map_err(io::Error::other)?;
-        self.shared.gave(n);
+        self.shared.gave(n, n < wanted);
         Poll::Ready(Ok(n))
     }
 
