@@ -22,6 +22,7 @@ mod fairness;
 mod files;
 mod flood;
 mod go_load_balance;
+mod h2_attacks;
 mod health;
 mod hedging;
 mod hostile_clients;
