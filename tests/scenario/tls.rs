@@ -16,7 +16,7 @@ fn config(endpoints: &[&str], tls: &str, more: &str) -> String {
 }
 
 /// A proxy with TLS before these endpoints, and the tests' own certificate.
-fn proxy(endpoints: &[&str]) -> Proxy {
+pub(super) fn proxy(endpoints: &[&str]) -> Proxy {
     with(endpoints, "")
 }
 
