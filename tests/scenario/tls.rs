@@ -4,6 +4,8 @@ mod attacks;
 mod certificates;
 mod clients;
 mod handshakes;
+mod hsts;
+mod redirects;
 
 use std::sync::Arc;
 

@@ -147,6 +147,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
                 tls: None,
                 limits: ListenerLimitsSpec::default(),
                 defer_accept: None,
+                redirect_https: None,
             },
         )
     });

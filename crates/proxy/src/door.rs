@@ -34,6 +34,8 @@ pub(crate) struct Door {
     most: Cell<Option<usize>>,
     /// What its clients shake hands on, also when it is gone.
     tls: RefCell<Option<Arc<ListenerTls>>>,
+    /// Whoever comes in the clear is sent to TLS.
+    redirects: Cell<bool>,
     is_leaving: Cell<bool>,
     last: RefCell<Option<Rc<PlanView>>>,
 }
@@ -50,6 +52,7 @@ impl Door {
             position: Cell::new(NOWHERE),
             most: Cell::new(None),
             tls: RefCell::default(),
+            redirects: Cell::new(false),
             is_leaving: Cell::new(true),
             last: RefCell::default(),
         })
@@ -60,6 +63,7 @@ impl Door {
         self.position.set(position);
         self.most.set(listener.max_connections);
         self.shake_on(listener.tls.clone());
+        self.redirects.set(listener.redirect_https);
         self.is_leaving.set(false);
     }
 
@@ -111,6 +115,11 @@ impl Door {
     /// Whether its clients shake hands.
     pub(crate) fn is_secure(&self) -> bool {
         self.tls.borrow().is_some()
+    }
+
+    /// Whether whoever comes in the clear is sent to TLS.
+    pub(crate) fn redirects(&self) -> bool {
+        self.redirects.get()
     }
 
     /// Whether it has as many connections as it may.

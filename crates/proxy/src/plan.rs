@@ -66,6 +66,11 @@ impl Plan {
         }
     }
 
+    /// The position of the listener that `redirect_https` sends clients to: the first one with TLS.
+    pub(crate) fn https_listener(&self) -> Option<usize> {
+        self.listeners.iter().position(|listener| listener.tls.is_some())
+    }
+
     /// The longest time without a byte that any connection may have to bear.
     pub fn longest_silence(&self) -> Duration {
         let routes = self.routes.iter().flat_map(|route| [route.timeouts.idle, route.timeouts.first_byte]);
@@ -86,6 +91,8 @@ pub struct Listener {
     pub defer_accept: bool,
     /// `None`: clients speak in the clear.
     pub tls: Option<Arc<ListenerTls>>,
+    /// Whoever comes in the clear is sent to the same place through TLS; never with [`Self::tls`].
+    pub redirect_https: bool,
 }
 
 /// How the clients of a listener are secured (`listeners.<name>.tls`).
@@ -109,6 +116,16 @@ pub enum ListenAddress {
     },
     /// `unix:/run/thalweg/app.sock`.
     Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// The port as it is written; 0: the kernel chooses. A path has none.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp { address, .. } => Some(address.port()),
+            Self::Unix(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for ListenAddress {

@@ -2,6 +2,7 @@
 
 use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};
+use crate::filter_response::filter_response;
 use crate::pace::Pace;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
@@ -52,6 +53,9 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     let out = flow.start(framing, Side::Upstream, chunked);
     let composed_from = out.len();
     write_status_line(out, status, x.response.reason.of(head));
+    if status != 101 && x.route().is_some_and(|route| !route.filters.is_empty()) {
+        filter_response(x, head, out);
+    }
     write_fields(out, head, &x.response.fields);
     if chunked {
         out.extend_from_slice(CHUNKED_FIELD);

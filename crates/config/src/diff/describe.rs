@@ -68,7 +68,7 @@ pub(super) fn named<'a>(
 }
 
 fn listener(listener: &Listener) -> Object<'_> {
-    let Listener { name, address, max_connections, defer_accept, tls } = listener;
+    let Listener { name, address, max_connections, defer_accept, tls, redirect_https } = listener;
     named(
         ObjectKind::Listener,
         name,
@@ -77,6 +77,7 @@ fn listener(listener: &Listener) -> Object<'_> {
             fields.put("address", address);
             fields.maybe("limits.max_connections", *max_connections);
             fields.put("defer_accept", defer_accept);
+            fields.put("redirect_https", redirect_https);
             tls.iter().for_each(|tls| listener_tls(tls, fields));
         },
     )

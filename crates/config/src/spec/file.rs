@@ -181,6 +181,9 @@ pub struct ListenerSpec {
     pub protocol: ProtocolSpec,
     /// Certificates, and how they are used: clients speak TLS; default: clients speak in the clear.
     pub tls: Option<ListenerTlsSpec>,
+    /// Answer every request 308: the same place through TLS, at the port of the first listener with `tls`. Not for a
+    /// listener that has `tls` itself; default false.
+    pub redirect_https: Option<Spanned<bool>>,
     /// Bounds of its own.
     #[serde(default)]
     pub limits: ListenerLimitsSpec,

@@ -29,7 +29,6 @@ const ROWS: &[Row] = rows! {
     "listeners"."*"."tls"."client_auth";
     "listeners"."*"."tls"."tickets";
     "listeners"."*"."tls"."certificates"."*"."client_auth";
-    "listeners"."*"."redirect_https";
     "listeners"."*"."http3";
     "listeners"."*"."h2c";
     "listeners"."*"."sni";
