@@ -1,5 +1,6 @@
 //! Clients through TLS: what they see, what they may not do, and what certificates become in a reload.
 
+mod admin;
 mod attacks;
 mod certificates;
 mod clients;

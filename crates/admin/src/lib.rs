@@ -17,6 +17,7 @@ pub mod events;
 pub mod openapi;
 pub mod server;
 pub mod socket;
+pub mod tls;
 pub mod token;
 pub mod webhook;
 
@@ -47,5 +48,6 @@ pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};
 pub use socket::{default_socket, known_sockets};
+pub use tls::AdminTls;
 pub use token::{Token, Tokens};
 pub use webhook::Webhooks;

@@ -100,8 +100,19 @@ pub struct Listener {
 pub struct ListenerTls {
     /// Certificates and policy. It shows no keys.
     pub acceptor: Arc<Acceptor>,
+    /// Where its certificates came from, in its order.
+    pub files: Arc<[CertificateFiles]>,
     /// From the first byte to the end of the handshake, 1 s to 5 min; default 10 s.
     pub handshake_timeout: Duration,
+}
+
+/// Where a certificate came from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CertificateFiles {
+    /// The chain, as written: relative to the working directory of the process.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
 }
 
 /// Where a listener is bound.

@@ -8,6 +8,7 @@ use rustls::server::{NoServerSessionStorage, ServerConfig};
 use rustls::version::{TLS12, TLS13};
 
 use crate::certificate::Certificate;
+use crate::name;
 use crate::policy::{Policy, PolicyFlaw, Version};
 use crate::provider::{Group, Suite, provider};
 use crate::store::Store;
@@ -72,6 +73,17 @@ impl Acceptor {
     /// label, and the one given first before another with a key of another kind. `None`: the client is refused.
     pub fn choose(&self, name: Option<&str>) -> Option<&Arc<Certificate>> {
         self.store.find(name).next()
+    }
+
+    /// Whether one of the certificates has this host among its own names.
+    pub fn is_for(&self, host: &str) -> bool {
+        let Some(host) = name::filed(host) else { return false };
+        self.certificates().any(|certificate| certificate.is_for(&host))
+    }
+
+    /// For a server over rustls' own connections: the control plane has one. A listener's are [`crate::Session`]s.
+    pub fn server_config(&self) -> &Arc<ServerConfig> {
+        &self.config
     }
 
     /// For rustls.

@@ -76,6 +76,13 @@ impl Certificate {
         &self.addresses
     }
 
+    /// Whether it names this host, in lower case; a wildcard covers one label (RFC 9525 §6.3).
+    pub fn is_for(&self, host: &str) -> bool {
+        let behind = host.split_once('.').map(|(_, rest)| rest);
+        let covers = |known: &String| known.strip_prefix("*.").is_some_and(|rest| behind == Some(rest));
+        self.names.iter().any(|known| known == host || covers(known))
+    }
+
     /// When the leaf begins to be valid.
     pub fn not_before(&self) -> SystemTime {
         self.not_before

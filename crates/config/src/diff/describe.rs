@@ -3,6 +3,7 @@
 use super::fields::{Fields, Times, list};
 use super::{Object, ObjectKind, services, settings};
 use crate::settings::Settings;
+use std::borrow::Cow;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
     ClientTimeouts, Limits, Listener, ListenerTls, RequestsPolicy, Route, RouteLimits, ServiceId, Shutdown,
@@ -85,14 +86,10 @@ fn listener(listener: &Listener) -> Object<'_> {
 
 /// Certificates are told apart by their digests; what their files hold is not shown.
 fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
-    let ListenerTls { acceptor, handshake_timeout } = tls;
+    // Another file with the same certificate is no change.
+    let ListenerTls { acceptor, files: _, handshake_timeout } = tls;
     for (at, (certificate, names)) in acceptor.entries().enumerate() {
-        let text = certificate_text(certificate);
-        fields.behind(
-            format!("tls.certificates[{at}]"),
-            text,
-            format_args!("{:?}", certificate.whole_digest()),
-        );
+        put_certificate(format!("tls.certificates[{at}]"), certificate, fields);
         let names = (!names.is_empty()).then(|| list(names));
         fields.maybe(format!("tls.certificates[{at}].names"), names);
     }
@@ -110,6 +107,16 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
     let groups = (!groups.is_empty()).then(|| list(groups.iter().map(|group| group.name())));
     fields.or("tls.groups", groups, "built in");
     fields.time("tls.handshake_timeout", *handshake_timeout);
+}
+
+/// A certificate: told apart by chain and key, shown by its leaf.
+pub(super) fn put_certificate(
+    name: impl Into<Cow<'static, str>>,
+    certificate: &Certificate,
+    fields: &mut Fields,
+) {
+    let text = certificate_text(certificate);
+    fields.behind(name, text, format_args!("{:?}", certificate.whole_digest()));
 }
 
 /// The first bytes of its digest, as `openssl x509 -fingerprint -sha256` prints it, and its first names.

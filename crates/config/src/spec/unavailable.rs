@@ -24,7 +24,6 @@ macro_rules! rows {
 
 const ROWS: &[Row] = rows! {
     "route_sources";
-    "admin"."tls";
     "listeners"."*"."tls"."acme", above 1;
     "listeners"."*"."tls"."client_auth";
     "listeners"."*"."tls"."tickets";

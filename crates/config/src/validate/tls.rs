@@ -3,11 +3,15 @@
 use super::duration;
 use super::secret::{Secrets, warn_of_readers};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
-use crate::spec::{CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, TlsVersionSpec, UnknownNameSpec};
+use crate::settings::AdminTls;
+use crate::spec::{
+    AdminTlsSpec, CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, TlsVersionSpec, UnknownNameSpec,
+};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::limits::TLS_PEM;
-use thalweg_proxy::plan::ListenerTls;
+use thalweg_proxy::plan::{CertificateFiles, ListenerTls};
 use thalweg_route::HostPattern;
 use thalweg_tls::{
     Acceptor, Certificate, CertificateFlaw, Group, Policy, PolicyFlaw, Suite, Tickets, UnknownName, Version,
@@ -37,7 +41,34 @@ pub(super) fn listener_tls(
             return None;
         }
     };
-    Some(Arc::new(ListenerTls { acceptor, handshake_timeout: handshake_timeout.unwrap_or(HANDSHAKE) }))
+    let files = spec.certificates.value.items.iter().map(|item| files(&item.value.cert, &item.value.key));
+    Some(Arc::new(ListenerTls {
+        acceptor,
+        files: files.collect(),
+        handshake_timeout: handshake_timeout.unwrap_or(HANDSHAKE),
+    }))
+}
+
+/// Checks the TLS of the admin listener and reads its certificate. `None` when something keeps it from being used.
+pub(super) fn admin_tls(
+    spec: &AdminTlsSpec,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Option<AdminTls> {
+    let certificate = certificate((&spec.cert, &spec.key), secrets, problems)?;
+    let policy = Policy { alpn: vec![b"http/1.1".to_vec()], ..Policy::default() };
+    match Acceptor::new(vec![(Arc::new(certificate), Vec::new())], policy, None) {
+        Ok(acceptor) => Some(AdminTls { acceptor: Arc::new(acceptor), files: files(&spec.cert, &spec.key) }),
+        Err(flaw) => {
+            let message = format!("TLS cannot be set up like this: {flaw}");
+            problems.push(SpecError::value(spec.cert.span, "certificate", message));
+            None
+        }
+    }
+}
+
+fn files(cert: &Spanned<String>, key: &Spanned<String>) -> CertificateFiles {
+    CertificateFiles { cert: PathBuf::from(&cert.value), key: PathBuf::from(&key.value) }
 }
 
 /// What an acceptor refuses although each value is right for itself.
@@ -70,7 +101,7 @@ fn certificates(
         return None;
     }
     let read = list.value.items.iter().map(|spec| {
-        let certificate = certificate(&spec.value, secrets, problems);
+        let certificate = certificate((&spec.value.cert, &spec.value.key), secrets, problems);
         let names = spec.value.names.as_ref().map_or(Some(Vec::new()), |names| self::names(names, problems));
         Some((Arc::new(certificate?), names?))
     });
@@ -82,25 +113,23 @@ fn certificates(
 
 /// Reads a chain and its key.
 fn certificate(
-    spec: &CertificateSpec,
+    (cert, key_of): (&Spanned<String>, &Spanned<String>),
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Certificate> {
-    let chain = file(&spec.cert, "the file of the certificate", secrets, problems);
-    let key = file(&spec.key, "the file of the key", secrets, problems);
+    let chain = file(cert, "the file of the certificate", secrets, problems);
+    let key = file(key_of, "the file of the key", secrets, problems);
     if key.is_some() {
-        warn_of_readers(&spec.key, "this key", problems);
+        warn_of_readers(key_of, "this key", problems);
     }
     let flaw = match Certificate::read(&chain?, &key?) {
         Ok(certificate) => return Some(certificate),
         Err(flaw) => flaw,
     };
     let error = match flaw.is_of_key() {
-        true => SpecError::new(Class::Invalid, spec.key.span, format!("the file of the key {flaw}"))
-            .related(spec.cert.span, "for this certificate"),
-        false => {
-            SpecError::new(Class::Invalid, spec.cert.span, format!("the file of the certificate {flaw}"))
-        }
+        true => SpecError::new(Class::Invalid, key_of.span, format!("the file of the key {flaw}"))
+            .related(cert.span, "for this certificate"),
+        false => SpecError::new(Class::Invalid, cert.span, format!("the file of the certificate {flaw}")),
     };
     problems.push(error.maybe_help(help(&flaw)));
     None

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{
-    Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
-    EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint, Recalling, Refusal,
-    ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, Services,
-    ServicesSummary, State, Status, Tokens,
+    AdminTls, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control,
+    DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint, Recalling,
+    Refusal, ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus,
+    Services, ServicesSummary, State, Status, Tokens,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     steward: Mutex<Steward>,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
+    /// What the admin listener shakes hands on, once it is there.
+    pub(super) admin_tls: OnceLock<Arc<AdminTls>>,
     watcher: Mutex<Watcher>,
     /// Something has changed that the control thread acts on. The bell of all standings too.
     stirred: Arc<Notify>,
@@ -76,6 +78,7 @@ impl Shared {
             runtime: Mutex::new(runtime),
             steward: Mutex::default(),
             tokens: OnceLock::new(),
+            admin_tls: OnceLock::new(),
             watcher: Mutex::default(),
             stirred,
         }
