@@ -7,6 +7,7 @@ mod clients;
 mod handshakes;
 mod hsts;
 mod redirects;
+mod renewal;
 
 use std::sync::Arc;
 

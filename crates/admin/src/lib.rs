@@ -36,13 +36,13 @@ mod routes;
 
 pub use call::{Answer, Call, CallError, Target, call, call_with};
 pub use control::{
-    AttemptRecord, Author, ChangeAction, Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin,
-    ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange, EndpointSource,
-    EndpointState, EndpointStatus, Expected, FieldChange, FilterRecord, History, HistoryEntry, HistoryState,
-    ListenerChange, ListenerStatus, Mistake, NewEndpoint, Recalling, Refusal, ReloadOptions, ReplaceOptions,
-    RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions, RouteStatus, RouteTarget,
-    RuntimeChange, ServiceState, ServiceStatus, Services, ServicesSummary, State, Status, Via, WantedState,
-    WatchOptions, WatchState, WatchStatus,
+    AttemptRecord, Author, CertificateStatus, Certificates, ChangeAction, Changed, ConfigChange,
+    ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
+    EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, FieldChange, FilterRecord,
+    History, HistoryEntry, HistoryState, ListenerChange, ListenerStatus, Mistake, NewEndpoint, Recalling,
+    Refusal, ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted,
+    RollbackOptions, RouteStatus, RouteTarget, RuntimeChange, ServiceState, ServiceStatus, Services,
+    ServicesSummary, State, Status, Via, WantedState, WatchOptions, WatchState, WatchStatus,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

@@ -20,7 +20,7 @@ const MAX_AGE: Duration = Duration::from_secs(10 * YEAR.as_secs());
 #[serde(deny_unknown_fields, default, expecting = "a map such as `{ max_age: 365d }`")]
 pub struct HstsSpec {
     /// How long a browser remembers it, whole seconds, 0s–3650d; 0s: it forgets; default `365d`.
-    #[schemars(extend("pattern" = r"^\s*([0-9]+(us|ms|[smhd]))+\s*$", "examples" = ["365d", "30d"]))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["365d", "30d"]))]
     max_age: Option<String>,
     /// It holds for all hosts below this one too; default false.
     include_subdomains: bool,

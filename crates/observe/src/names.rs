@@ -60,6 +60,8 @@ metrics! {
         "Client connections refused because a bound was reached.";
     TLS_HANDSHAKES "thalweg_tls_handshakes_total" Counter ["listener" "result"]
         "TLS handshakes of clients that ended, by what came of them: full, resumed, or why there is no connection.";
+    TLS_NOT_AFTER "thalweg_tls_certificate_not_after_timestamp_seconds" Gauge ["listener" "name"]
+        "When the certificate of the listener with this first name ceases to hold, in seconds since the Unix epoch; the admin API's has the listener \"\".";
     REQUESTS_TOTAL "thalweg_requests_total" Counter ["route" "code"] "Exchanges that ended, by status of the answer.";
     REQUEST_DURATION "thalweg_request_duration_seconds" Histogram ["route"]
         "From the first byte of the request to the last byte of the response.";

@@ -14,7 +14,7 @@ use thalweg_core::limits;
 use thalweg_filter::Filter;
 use thalweg_http::HeadLimits;
 use thalweg_route::{RouteId, Table};
-use thalweg_tls::Acceptor;
+use thalweg_tls::{Acceptor, Tickets};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
 
 /// The position of a service in [`Plan::services`].
@@ -102,12 +102,46 @@ pub struct ListenerTls {
     pub acceptor: Arc<Acceptor>,
     /// Where its certificates came from, in its order.
     pub files: Arc<[CertificateFiles]>,
+    /// How sessions are resumed; `None`: they are not.
+    pub tickets: Option<TicketPolicy>,
     /// From the first byte to the end of the handshake, 1 s to 5 min; default 10 s.
     pub handshake_timeout: Duration,
 }
 
+/// How sessions are resumed (`listeners.<name>.tls.tickets`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct TicketPolicy {
+    /// How long a key seals, 10 min to 7 days; default 12 h.
+    pub rotate: Duration,
+    /// Keys from a file; `None`: those of the process.
+    pub keys: Option<TicketKeyFile>,
+}
+
+/// Keys from a file, for replicas. Equal when the keys are; `Debug` shows none.
+#[derive(Clone)]
+pub struct TicketKeyFile {
+    /// As written.
+    pub path: PathBuf,
+    /// Which keys it held: [`thalweg_tls::TicketKeys::digest`].
+    pub digest: [u8; 32],
+    /// What the acceptor seals and opens with: other keys are put into it.
+    pub tickets: Arc<Tickets>,
+}
+
+impl PartialEq for TicketKeyFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path && self.digest == other.digest
+    }
+}
+
+impl fmt::Debug for TicketKeyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TicketKeyFile").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 /// Where a certificate came from.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct CertificateFiles {
     /// The chain, as written: relative to the working directory of the process.
     pub cert: PathBuf,

@@ -54,6 +54,23 @@ impl Acceptor {
         Ok(Self { given: certificates, policy, has_tickets, store, config: Arc::new(config) })
     }
 
+    /// The same with other certificates, as when files have been renewed: the policy stays, and so do the tickets.
+    pub fn with_certificates(
+        &self,
+        certificates: Vec<(Arc<Certificate>, Vec<String>)>,
+    ) -> Result<Self, PolicyFlaw> {
+        let store = Arc::new(Store::new(&certificates, self.policy.unknown_name)?);
+        let mut config = ServerConfig::clone(&self.config);
+        config.cert_resolver = Arc::clone(&store) as _;
+        Ok(Self {
+            given: certificates,
+            policy: self.policy.clone(),
+            has_tickets: self.has_tickets,
+            store,
+            config: Arc::new(config),
+        })
+    }
+
     /// All certificates, in the order in which they were given.
     pub fn certificates(&self) -> impl Iterator<Item = &Arc<Certificate>> {
         self.given.iter().map(|(certificate, _)| certificate)

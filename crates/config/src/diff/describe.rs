@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
     ClientTimeouts, Limits, Listener, ListenerTls, RequestsPolicy, Route, RouteLimits, ServiceId, Shutdown,
-    Split, Timeouts, To,
+    Split, TicketKeyFile, TicketPolicy, Timeouts, To,
 };
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, ValueMatch};
 use thalweg_tls::{Certificate, Policy, UnknownName};
@@ -87,7 +87,7 @@ fn listener(listener: &Listener) -> Object<'_> {
 /// Certificates are told apart by their digests; what their files hold is not shown.
 fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
     // Another file with the same certificate is no change.
-    let ListenerTls { acceptor, files: _, handshake_timeout } = tls;
+    let ListenerTls { acceptor, files: _, tickets, handshake_timeout } = tls;
     for (at, (certificate, names)) in acceptor.entries().enumerate() {
         put_certificate(format!("tls.certificates[{at}]"), certificate, fields);
         let names = (!names.is_empty()).then(|| list(names));
@@ -106,6 +106,16 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
     fields.or("tls.suites", suites, "all");
     let groups = (!groups.is_empty()).then(|| list(groups.iter().map(|group| group.name())));
     fields.or("tls.groups", groups, "built in");
+    match tickets {
+        None => fields.put("tls.tickets", "off"),
+        Some(TicketPolicy { rotate, keys }) => {
+            fields.time("tls.tickets.rotate", *rotate);
+            if let Some(TicketKeyFile { path, digest, tickets: _ }) = keys {
+                fields.put("tls.tickets.keys.file", path.display());
+                fields.secret("tls.tickets.keys", format_args!("{digest:?}"));
+            }
+        }
+    }
     fields.time("tls.handshake_timeout", *handshake_timeout);
 }
 

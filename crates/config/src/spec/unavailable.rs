@@ -26,7 +26,6 @@ const ROWS: &[Row] = rows! {
     "route_sources";
     "listeners"."*"."tls"."acme", above 1;
     "listeners"."*"."tls"."client_auth";
-    "listeners"."*"."tls"."tickets";
     "listeners"."*"."tls"."certificates"."*"."client_auth";
     "listeners"."*"."http3";
     "listeners"."*"."h2c";

@@ -5,16 +5,18 @@ use super::secret::{Secrets, warn_of_readers};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::settings::AdminTls;
 use crate::spec::{
-    AdminTlsSpec, CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, TlsVersionSpec, UnknownNameSpec,
+    AdminTlsSpec, CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, SwitchSpec, TicketKeysSpec,
+    TicketsSpec, TlsVersionSpec, UnknownNameSpec,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::limits::TLS_PEM;
-use thalweg_proxy::plan::{CertificateFiles, ListenerTls};
+use thalweg_core::limits::{TLS_PEM, TLS_TICKET_FILE};
+use thalweg_proxy::plan::{CertificateFiles, ListenerTls, TicketKeyFile, TicketPolicy};
 use thalweg_route::HostPattern;
 use thalweg_tls::{
-    Acceptor, Certificate, CertificateFlaw, Group, Policy, PolicyFlaw, Suite, Tickets, UnknownName, Version,
+    Acceptor, Certificate, CertificateFlaw, Group, Policy, PolicyFlaw, Suite, TicketKeys, Tickets,
+    UnknownName, Version,
 };
 
 /// Most certificates of a listener: all of them are read at every reload.
@@ -23,6 +25,9 @@ const CERTIFICATES: usize = 10_000;
 const NAMES: usize = 1000;
 /// From the first byte to the end of the handshake, where nothing is written.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long a ticket key seals, where nothing is written.
+const ROTATE: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Checks the TLS of a listener and reads its certificates. `None` when something keeps it from being used.
 pub(super) fn listener_tls(
@@ -34,7 +39,9 @@ pub(super) fn listener_tls(
     let policy = policy(spec, problems);
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
     let handshake_timeout = duration(spec.handshake_timeout.as_ref(), least, most, problems);
-    let acceptor = match Acceptor::new(certificates?, policy?, Tickets::of_process()) {
+    let resumption = resumption(spec, secrets, problems);
+    let Resumption { tickets, policy: ticket_policy } = resumption?;
+    let acceptor = match Acceptor::new(certificates?, policy?, tickets) {
         Ok(acceptor) => Arc::new(acceptor),
         Err(flaw) => {
             problems.push(contradiction(spec, &flaw));
@@ -45,8 +52,48 @@ pub(super) fn listener_tls(
     Some(Arc::new(ListenerTls {
         acceptor,
         files: files.collect(),
+        tickets: ticket_policy,
         handshake_timeout: handshake_timeout.unwrap_or(HANDSHAKE),
     }))
+}
+
+/// How sessions are resumed.
+#[derive(Default)]
+struct Resumption {
+    /// What seals them; `None`: nothing does.
+    tickets: Option<Arc<Tickets>>,
+    policy: Option<TicketPolicy>,
+}
+
+/// `None` when something is wrong.
+fn resumption(spec: &ListenerTlsSpec, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<Resumption> {
+    let settings = spec.tickets.as_ref().map_or(Some(TicketsSpec::default()), SwitchSpec::settings);
+    let Some(settings) = settings else { return Some(Resumption::default()) };
+    let (least, most) = (Duration::from_secs(10 * 60), Duration::from_secs(7 * 24 * 60 * 60));
+    let rotate = match &settings.rotate {
+        Some(written) => duration(Some(written), least, most, problems)?,
+        None => ROTATE,
+    };
+    let Some(TicketKeysSpec { file: path }) = &settings.keys else {
+        let policy = Some(TicketPolicy { rotate, keys: None });
+        return Some(Resumption { tickets: Tickets::of_process_for(rotate), policy });
+    };
+    let bytes = secrets.file(path, (TLS_TICKET_FILE, "the file of the ticket keys"), problems)?;
+    warn_of_readers(path, "these keys", problems);
+    let keys = match TicketKeys::read(&bytes) {
+        Ok(keys) => keys,
+        Err(why) => {
+            let message = format!("the file of the ticket keys is wrong: {why}");
+            let error = SpecError::new(Class::Invalid, path.span, message);
+            problems.push(error.help("`openssl rand -hex 32` prints a line of it"));
+            return None;
+        }
+    };
+    // The library takes any 32 bytes.
+    let tickets = Arc::new(Tickets::with_keys(rotate, &keys).ok()?);
+    let keys =
+        TicketKeyFile { path: PathBuf::from(&path.value), digest: keys.digest(), tickets: tickets.clone() };
+    Some(Resumption { tickets: Some(tickets), policy: Some(TicketPolicy { rotate, keys: Some(keys) }) })
 }
 
 /// Checks the TLS of the admin listener and reads its certificate. `None` when something keeps it from being used.

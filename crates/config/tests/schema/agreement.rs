@@ -158,6 +158,8 @@ const VALIDATION: &[Reason] = &[
         &[
             "cannot read the file of the certificate",
             "cannot read the file of the key",
+            "cannot read the file of the ticket keys",
+            "the file of the ticket keys",
             "the file of the certificate ",
             "the file of the key ",
             "TLS needs a certificate",

@@ -5,6 +5,7 @@
 //! they start with.
 
 use super::admin::Shared;
+use super::certificates::Certificates;
 use super::checks::Rounds;
 use super::configuration::Origin;
 use super::files::Files;
@@ -31,6 +32,7 @@ use thalweg_proxy::plan::{Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, Plan, StartError, open_doors};
 use thalweg_upstream::{AdaptiveLimits, Bell};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 /// Lines that workers may have waiting.
 const NOTICES: usize = 256;
@@ -110,7 +112,9 @@ pub(crate) async fn start(
             watch,
             rounds,
             files,
+            certificates: Certificates::default(),
             webhooks,
+            ends_told: Instant::now(),
             limits: AdaptiveLimits::default(),
             looked_after,
             is_untidy: false,
