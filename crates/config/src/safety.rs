@@ -96,7 +96,11 @@ fn dropped(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
         }
     };
     let mut guarded = Vec::new();
-    maps(on_disk, &Path::default(), &mut |path, map| guarded.push((path.clone(), map)));
+    maps(on_disk, &Path::default(), &mut |path, map| {
+        if GUARDS.iter().any(|key| kept(map, key)) {
+            guarded.push((path.clone(), map));
+        }
+    });
     maps(arrived, &Path::default(), &mut |path, map| {
         let same = guarded.iter().filter(|(known, _)| known == path);
         for (_, before) in same {

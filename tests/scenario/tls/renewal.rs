@@ -41,7 +41,8 @@ fn another_pair_takes_over_by_itself_and_half_of_one_does_not() {
     let _watchdog = watchdog("another_pair_takes_over_by_itself_and_half_of_one_does_not");
     let upstream = Upstream::saying("hello");
     let directory = Directory::new();
-    let (old, new) = (Identity::lasting(&["a.test", "b.test"], 5 * DAY), Identity::new(&["a.test"]));
+    let (old, new) =
+        (Identity::lasting(&["a.test", "b.test"], 5 * DAY + DAY / 24), Identity::new(&["a.test"]));
     let tls = format!("certificates: [ {} ]", old.write(&directory, "web"));
     let proxy = Proxy::start_in(directory, &config(&[&upstream.url()], &tls, ""));
     let admin = Admin::of(&proxy);
@@ -52,7 +53,7 @@ fn another_pair_takes_over_by_itself_and_half_of_one_does_not() {
     let expiring = events.wait("certificate_expiring", None);
     let cause = expiring["cause"].as_str().unwrap();
     assert!(
-        cause.starts_with("listener `web`, a.test, b.test (") && cause.ends_with("expires in 4 days"),
+        cause.starts_with("listener `web`, a.test, b.test (") && cause.ends_with("expires in 5 days"),
         "{cause}"
     );
     let shown = only_certificate(&admin);
@@ -61,7 +62,7 @@ fn another_pair_takes_over_by_itself_and_half_of_one_does_not() {
     }
     assert_eq!(
         (&shown["default"], &shown["self_signed"], &shown["days_left"]),
-        (&true.into(), &true.into(), &4.into())
+        (&true.into(), &true.into(), &5.into())
     );
     assert_eq!(shown["names"], serde_json::json!(["a.test", "b.test"]));
     assert!(shown["problem"].is_null() && shown["serial"].as_str().is_some_and(|serial| serial.len() >= 16));

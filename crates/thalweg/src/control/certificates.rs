@@ -24,6 +24,8 @@ use thalweg_tls::{Certificate, TicketKeys};
 const RETRIES: u8 = 2;
 /// Days before the end at which it is told that it comes, and that it has.
 const STEPS: [u64; 4] = [0, 1, 7, 30];
+/// Certificates that are told of one by one when the same happens to many.
+const TOLD: usize = 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What is read as one.
@@ -100,18 +102,16 @@ impl Certificates {
             return;
         }
         if let Some(before) = before {
-            replaced(before, plan)
-                .into_iter()
-                .for_each(|cause| tell(shared, EventKind::CertificateReplaced, cause));
+            let mut causes = replaced(before, plan);
             if let (Some(old), Some(new)) = (&self.admin, &admin)
                 && old.acceptor != new.acceptor
                 && old.files == new.files
             {
-                new.acceptor.certificates().for_each(|certificate| {
-                    let cause = format!("{}: it is used now", named(None, certificate, &new.files));
-                    tell(shared, EventKind::CertificateReplaced, cause);
-                });
+                let words =
+                    |of: &Arc<Certificate>| format!("{}: it is used now", named(None, of, &new.files));
+                causes.extend(new.acceptor.certificates().map(words));
             }
+            tell(shared, EventKind::CertificateReplaced, causes);
         }
         self.admin = admin;
         self.used = used(plan, self.admin.as_ref());
@@ -150,7 +150,7 @@ impl Certificates {
         }
         let again = self.doubtful.keys().cloned();
         let due: HashSet<Source> = self.due.drain().chain(again).collect();
-        let mut fresh = HashMap::new();
+        let (mut fresh, mut failed) = (HashMap::new(), Vec::new());
         for source in due {
             match source.read() {
                 Ok(found) => {
@@ -162,30 +162,31 @@ impl Certificates {
                         fresh.insert(source, found);
                     }
                 }
-                Err(why) => self.doubt(shared, source, why),
+                Err(why) => failed.extend(self.doubt(shared, source, why)),
             }
         }
+        tell(shared, EventKind::CertificateFailed, failed);
         if !fresh.is_empty() {
             shared.take_over_certificates(&fresh);
         }
     }
 
     /// It does not fit: that is told when it still does not some looks later.
-    fn doubt(&mut self, shared: &Shared, source: Source, why: String) {
+    fn doubt(&mut self, shared: &Shared, source: Source, why: String) -> Option<String> {
         let left = self.doubtful.entry(source.clone()).or_insert(RETRIES + 1);
         *left -= 1;
         if *left > 0 {
-            return;
+            return None;
         }
         self.doubtful.remove(&source);
         let file = source.paths().first().map(|path| path.display().to_string()).unwrap_or_default();
         shared.note_problem(&source, Some(why.clone()));
-        tell(shared, EventKind::CertificateFailed, format!("{file}: {why}; what was read before goes on"));
+        Some(format!("{file}: {why}; what was read before goes on"))
     }
 
     /// Tells which certificates will have expired before long, once for each step.
     pub(crate) fn tell_ends(&mut self, shared: &Shared, plan: &Plan, now: SystemTime) {
-        let mut known = HashSet::new();
+        let (mut known, mut causes) = (HashSet::new(), Vec::new());
         for (listener, certificate, files) in all(plan, self.admin.as_ref()) {
             let digest = certificate.digest();
             if !known.insert(digest) {
@@ -204,19 +205,22 @@ impl Certificates {
                 (_, 1) => "it expires in 1 day".to_owned(),
                 (_, days) => format!("it expires in {days} days"),
             };
-            tell(
-                shared,
-                EventKind::CertificateExpiring,
-                format!("{}: {when}", named(listener, certificate, files)),
-            );
+            causes.push(format!("{}: {when}", named(listener, certificate, files)));
         }
+        tell(shared, EventKind::CertificateExpiring, causes);
         self.told.retain(|digest, _| known.contains(digest));
     }
 }
 
-fn tell(shared: &Shared, kind: EventKind, cause: String) {
-    complain(format_args!("{}: {cause}", kind.name()));
-    shared.publish(event(kind, cause));
+/// Tells of each up to a bound, and how many more there are: a disk that is gone is one thing, however many certificates
+/// stand on it.
+fn tell(shared: &Shared, kind: EventKind, causes: Vec<String>) {
+    let more = causes.len().saturating_sub(TOLD);
+    let rest = (more > 0).then(|| format!("and {more} more certificates"));
+    for cause in causes.into_iter().take(TOLD).chain(rest) {
+        complain(format_args!("{}: {cause}", kind.name()));
+        shared.publish(event(kind, cause));
+    }
 }
 
 /// ``listener `web`, a.test, b.test (site.pem)``
