@@ -63,3 +63,28 @@ impl Fields<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_http::h1::encode::write_fields;
+    use thalweg_http::{HeadLimits, ResponseHead};
+
+    #[test]
+    fn a_field_that_is_set_stands_once_and_the_others_stay() {
+        let head = b"HTTP/1.1 200 OK\r\nA: 1\r\nX: own\r\nB: 2\r\nx: again\r\n\r\n";
+        let mut response = ResponseHead::new();
+        response.parse(head, &HeadLimits::default()).unwrap();
+        let mut out = b"HTTP/1.1 200 OK\r\n".to_vec();
+        let begins = out.len();
+        let mut fields = Fields { fields: &mut response.fields, head, out: &mut out, begins, touched: false };
+        fields.set("X", "first");
+        fields.set("Y", "y");
+        fields.set("x", "last");
+        // What would split the message is not sent.
+        fields.set("Z", "a\r\nB: 3");
+        assert!(fields.touched);
+        write_fields(&mut out, head, &response.fields);
+        assert_eq!(out.as_slice(), b"HTTP/1.1 200 OK\r\nY: y\r\nx: last\r\nA: 1\r\nB: 2\r\n");
+    }
+}
