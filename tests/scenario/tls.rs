@@ -1,9 +1,13 @@
 //! Clients through TLS: what they see, what they may not do, and what certificates become in a reload.
 
+mod admin;
 mod attacks;
 mod certificates;
 mod clients;
 mod handshakes;
+mod hsts;
+mod redirects;
+mod renewal;
 
 use std::sync::Arc;
 
