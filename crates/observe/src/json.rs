@@ -26,6 +26,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
         object.number("client_port", port.into());
     }
     object.address("peer_ip", record.peer);
+    object.word("client_cert_subject", record.client_cert_subject.unwrap_or_default());
     request(&mut object, record);
     object.number("bytes_in", record.bytes_in);
     object.number("bytes_out", record.bytes_out);

@@ -4,8 +4,11 @@
 //! the log and the upstream see; nobody looks at the raw target again. The rules and their
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
+use crate::credentials::Credentials;
 use crate::exchange::{Client, Exchange, Normal};
+use crate::misdirected::check_direction;
 use crate::plan::Plan;
+use crate::secure::with_credentials;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
@@ -96,6 +99,15 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     x.consumed = x.request.len;
     let view = worker.view_for(client);
     bring_to_normal_form(&view.plan, (client.peer, worker.next_id()), x)?;
+    if x.is_secure {
+        check_direction(client, x)?;
+        if x.request.present.contains(FieldId::ClientCert)
+            && with_credentials(&client.socket, Credentials::are_told) == Some(true)
+        {
+            // Of what we have seen ourselves nobody else tells, trusted or not.
+            x.request.strip(FieldId::ClientCert);
+        }
+    }
     Ok(Admitted::Request)
 }
 

@@ -2,6 +2,7 @@
 //! that are for this hop only, and what a proxy has to say.
 
 use crate::exchange::{Client, Exchange};
+use crate::secure::with_credentials;
 use crate::worker::Worker;
 use std::io::Write;
 use std::net::IpAddr;
@@ -57,6 +58,9 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
     write_forwarded(out, x, client);
+    if x.is_secure {
+        with_credentials(&client.socket, |credentials| out.extend_from_slice(credentials.fields()));
+    }
     out.extend_from_slice(b"Via: 1.");
     out.push(if x.request.version == Version::Http11 { b'1' } else { b'0' });
     out.extend_from_slice(b" thalweg\r\n");

@@ -26,6 +26,7 @@ mod warm;
 mod worker;
 
 mod converse;
+mod credentials;
 mod door;
 mod doors;
 mod exchange;
@@ -47,6 +48,7 @@ mod filter_request;
 mod find_route;
 mod forward;
 mod hedge;
+mod misdirected;
 mod pipes;
 mod record;
 mod relay;

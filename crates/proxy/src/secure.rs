@@ -1,7 +1,9 @@
 //! TLS as the layer of a socket: where the crates `net` and `tls` meet.
 
+use crate::credentials::Credentials;
 use crate::load::Loads;
 use std::any::Any;
+use std::cell::OnceCell;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,6 +14,8 @@ use thalweg_tls::{Facts, Failure, Session};
 #[derive(Debug)]
 pub(crate) struct Secured {
     session: Session,
+    /// Made when it is asked for first.
+    credentials: OnceCell<Option<Box<Credentials>>>,
     loads: Arc<Loads>,
     worker: usize,
 }
@@ -20,7 +24,7 @@ impl Secured {
     /// One of a connection of this worker.
     pub(crate) fn counted(session: Session, loads: &Arc<Loads>, worker: usize) -> Self {
         loads.workers[worker].sessions.fetch_add(1, Relaxed);
-        Self { session, loads: loads.clone(), worker }
+        Self { session, credentials: OnceCell::new(), loads: loads.clone(), worker }
     }
 }
 
@@ -58,8 +62,25 @@ impl Layer for Secured {
 
 /// What was agreed on with the peer; `None`: the socket is plain.
 pub(crate) fn facts(socket: &Socket) -> Option<Facts> {
-    let session = |layer: &dyn Layer| layer.as_any().downcast_ref::<Secured>().map(|it| it.session.facts());
-    socket.with_layer(session).flatten()
+    with_session(socket, Session::facts)
+}
+
+/// Asks the session of a socket; `None`: the socket is plain.
+pub(crate) fn with_session<T>(socket: &Socket, ask: impl FnOnce(&Session) -> T) -> Option<T> {
+    with_secured(socket, |secured| ask(&secured.session))
+}
+
+/// Asks who the client is, once the handshake is over; `None`: it was asked for no certificate.
+pub(crate) fn with_credentials<T>(socket: &Socket, ask: impl FnOnce(&Credentials) -> T) -> Option<T> {
+    let credentials = |secured: &Secured| {
+        let made = secured.credentials.get_or_init(|| Credentials::of(&secured.session));
+        made.as_deref().map(ask)
+    };
+    with_secured(socket, credentials).flatten()
+}
+
+fn with_secured<T>(socket: &Socket, ask: impl FnOnce(&Secured) -> T) -> Option<T> {
+    socket.with_layer(|layer| layer.as_any().downcast_ref().map(ask)).flatten()
 }
 
 /// Why a session failed, where it did.
