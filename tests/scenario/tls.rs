@@ -2,8 +2,10 @@
 
 mod attacks;
 mod certificates;
+mod client_auth;
 mod clients;
 mod handshakes;
+mod misdirected;
 
 use std::sync::Arc;
 
