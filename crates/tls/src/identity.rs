@@ -121,6 +121,31 @@ mod tests {
         }
     }
 
+    /// Whatever an authority may have signed: no panic, and no byte in a text that a head of a request cannot carry.
+    #[test]
+    fn damaged_certificates_say_nothing_that_could_end_a_line() {
+        let mut params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, "Example, and more");
+        params.subject_alt_names.push(SanType::URI("spiffe://a.test/x".try_into().unwrap()));
+        params.subject_alt_names.push(SanType::IpAddress("192.0.2.1".parse().unwrap()));
+        let whole = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec();
+        let mut rng = fastrand::Rng::with_seed(47);
+        let mut read = 0;
+        for _ in 0..20_000 {
+            let mut der = whole.clone();
+            for _ in 0..rng.usize(1..4) {
+                let at = rng.usize(0..der.len());
+                der[at] = rng.u8(..);
+            }
+            let Some(identity) = Identity::read(&der) else { continue };
+            read += 1;
+            let visible = |text: &str| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+            assert!(visible(identity.subject()), "{}", identity.subject());
+            assert!(identity.names().iter().all(|name| visible(name) && !name.contains([',', ' '])));
+        }
+        assert!(read > 1000, "{read}");
+    }
+
     #[test]
     fn what_is_no_certificate_is_nobody() {
         assert_eq!(Identity::read(b""), None);

@@ -86,6 +86,7 @@ fn b4_forwarding_fields_of_strangers_go_and_those_the_proxy_writes_always() {
     assert_eq!(stripped(&format!("{certificates}A: b|"), TRUSTED), format!("{certificates}A: b|"));
     let nominated = format!("{certificates}Connection: Client-Cert, X-Client-Cert-Verified|A: b|");
     assert_eq!(stripped(&nominated, TRUSTED), format!("{certificates}A: b|"), "nor can others be taken out");
+    assert!(FORBIDDEN_TRAILERS.contains(FieldId::ClientCert), "nor do they come behind a body");
     let (mut head, bytes) = request("GET / HTTP/1.1|X-Forwarded-For: 1|x-forwarded-for: 2||");
     strip_request(&mut head, &bytes, &STRANGER);
     let old: Vec<_> = head.values(&bytes, FieldId::XForwardedFor).collect();
