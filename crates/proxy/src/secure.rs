@@ -73,6 +73,10 @@ pub(crate) fn with_session<T>(socket: &Socket, ask: impl FnOnce(&Session) -> T) 
 /// Asks who the client is, once the handshake is over; `None`: it was asked for no certificate.
 pub(crate) fn with_credentials<T>(socket: &Socket, ask: impl FnOnce(&Credentials) -> T) -> Option<T> {
     let credentials = |secured: &Secured| {
+        // What is made is kept: not before everything is verified.
+        if secured.session.is_shaking_hands() {
+            return None;
+        }
         let made = secured.credentials.get_or_init(|| Credentials::of(&secured.session));
         made.as_deref().map(ask)
     };

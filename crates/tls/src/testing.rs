@@ -34,9 +34,15 @@ pub(crate) struct Issued {
 
 impl Authority {
     pub(crate) fn new(name: &str) -> Self {
+        Self::valid(name, -1000..1000)
+    }
+
+    /// One that is valid for these days from today on.
+    pub(crate) fn valid(name: &str, days: std::ops::Range<i64>) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        (params.not_before, params.not_after) = (in_days(days.start).into(), in_days(days.end).into());
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         Self { issuer: Issuer::new(params, key), pem }

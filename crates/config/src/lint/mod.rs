@@ -61,7 +61,7 @@ lints! {
     certificate_expires "a certificate that expires within 14 days";
     certificate_twice "several certificates with keys of one kind for the same host: only the first is used there";
     certificate_lacks_name "a host that a certificate is to answer for and does not name";
-    client_ca_expired "an authority of clients that has expired: its clients are refused";
+    client_ca_expired "an authority of clients that has expired, and is believed as long as what it has signed is valid";
     crl_expired "a list of revoked certificates that has expired: the clients of its issuer are refused";
     word_misspelt "a free text that is one letter away from a word with a meaning";
   }

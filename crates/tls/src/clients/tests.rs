@@ -178,6 +178,17 @@ fn what_no_list_can_say_is_refused_unless_that_is_allowed() {
     }
 }
 
+/// A trust anchor is a name and a key, RFC 5280 §6.1.1. Configuration warns of one like this.
+#[test]
+fn an_authority_that_has_expired_is_believed_for_what_is_valid() {
+    let place = Place::new();
+    let old = Issuer::valid("old", -30..-1);
+    place.lets_in(policy(&old), &old.issue_client("alice", -1..30, 7));
+    let word = Refused::ClientCertificateExpired;
+    let late = old.issue_client("late", -30..-1, 7);
+    place.refuses(policy(&old), Some(&late), word, AlertDescription::CertificateExpired);
+}
+
 /// The whole chain: an authority in between may be revoked as well.
 #[test]
 fn authorities_between_are_looked_at_too() {
