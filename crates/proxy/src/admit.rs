@@ -4,11 +4,10 @@
 //! the log and the upstream see; nobody looks at the raw target again. The rules and their
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
-use crate::credentials::Credentials;
+use crate::credentials::speak_alone;
 use crate::exchange::{Client, Exchange, Normal};
 use crate::misdirected::check_direction;
 use crate::plan::Plan;
-use crate::secure::with_credentials;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
@@ -101,12 +100,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     bring_to_normal_form(&view.plan, (client.peer, worker.next_id()), x)?;
     if x.is_secure {
         check_direction(client, x)?;
-        if x.request.present.contains(FieldId::ClientCert)
-            && with_credentials(&client.socket, Credentials::are_told) == Some(true)
-        {
-            // Of what we have seen ourselves nobody else tells, trusted or not.
-            x.request.strip(FieldId::ClientCert);
-        }
+        speak_alone(client, x);
     }
     Ok(Admitted::Request)
 }

@@ -1,8 +1,8 @@
 //! The request head that goes upstream: the client's fields in their order and case, less those
 //! that are for this hop only, and what a proxy has to say.
 
+use crate::credentials::write_credentials;
 use crate::exchange::{Client, Exchange};
-use crate::secure::with_credentials;
 use crate::worker::Worker;
 use std::io::Write;
 use std::net::IpAddr;
@@ -59,7 +59,7 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     write_fields(out, bytes, &x.request.fields);
     write_forwarded(out, x, client);
     if x.is_secure {
-        with_credentials(&client.socket, |credentials| out.extend_from_slice(credentials.fields()));
+        write_credentials(out, client);
     }
     out.extend_from_slice(b"Via: 1.");
     out.push(if x.request.version == Version::Http11 { b'1' } else { b'0' });

@@ -4,7 +4,10 @@
 //! `compose`. What a client says itself in these fields is taken out of its requests on every listener (`http::rules`);
 //! where we tell something, what a trusted proxy says is too.
 
+use crate::exchange::{Client, Exchange};
+use crate::secure::{Peer, with_peer};
 use std::sync::Arc;
+use thalweg_http::FieldId;
 use thalweg_tls::{Identity, Session, Told};
 
 /// A connection that was asked for a certificate.
@@ -25,21 +28,28 @@ impl Credentials {
         let fields = if told.is_anything() { fields(identity.as_ref(), told) } else { String::new() };
         Some(Box::new(Self { subject: subject.map(Arc::from), fields: fields.into_bytes().into() }))
     }
+}
 
-    /// Whether the upstream is told anything.
-    pub(crate) fn are_told(&self) -> bool {
-        !self.fields.is_empty()
+/// Takes out of a request what somebody else says in our fields: of what we have seen ourselves nobody else tells, trusted
+/// or not.
+pub(crate) fn speak_alone(client: &Client, x: &mut Exchange) {
+    let are_told =
+        |peer: Peer<'_>| peer.credentials.is_some_and(|credentials| !credentials.fields.is_empty());
+    if x.request.present.contains(FieldId::ClientCert) && with_peer(&client.socket, are_told) == Some(true) {
+        x.request.strip(FieldId::ClientCert);
     }
+}
 
-    /// The lines for the head of a request.
-    pub(crate) fn fields(&self) -> &[u8] {
-        &self.fields
-    }
+/// Writes the lines of the upstream's head that tell who the client is.
+pub(crate) fn write_credentials(out: &mut Vec<u8>, client: &Client) {
+    with_peer(&client.socket, |peer| {
+        peer.credentials.into_iter().for_each(|credentials| out.extend_from_slice(&credentials.fields));
+    });
+}
 
-    /// The subject of the certificate, for the log.
-    pub(crate) fn subject(&self) -> Option<Arc<str>> {
-        self.subject.clone()
-    }
+/// The subject of the client's certificate, where it has shown one.
+pub(crate) fn subject(client: &Client) -> Option<Arc<str>> {
+    with_peer(&client.socket, |peer| peer.credentials?.subject.clone()).flatten()
 }
 
 fn fields(identity: Option<&Identity>, told: Told) -> String {

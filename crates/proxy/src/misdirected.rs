@@ -6,51 +6,39 @@
 //! of one host by naming another one first. Nearly all requests are for the name itself: that is one comparison.
 
 use crate::exchange::{Client, Exchange};
-use crate::secure::with_session;
+use crate::secure::{Peer, with_peer};
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use thalweg_core::Fault;
-use thalweg_tls::{Acceptor, ClientAuth};
+use thalweg_tls::Acceptor;
 
 /// Refuses a request for a host that its connection was not made for.
 ///
 /// # Errors
-/// 421.
+/// 421; also where nobody knows what the connection was made for.
 pub(crate) fn check_direction(client: &Client, x: &Exchange) -> Result<(), Fault> {
     let host = x.host();
-    let is_misdirected = with_session(&client.socket, |session| {
-        if session.name().is_some_and(|name| name.as_bytes() == host) {
-            return false;
-        }
-        let met = Met { name: session.name(), asked: session.client_auth() };
-        // What the listener asks now: a connection outlives reloads. One that does not shake hands any more asks nothing.
-        client.door().tls().is_some_and(|tls| met.is_wrong_for(&tls.acceptor, host))
-    });
-    match is_misdirected {
-        Some(true) => Err(Fault::request(421, "the connection was made for another host")),
-        _ => Ok(()),
-    }
-}
-
-/// What a connection was made with.
-struct Met<'a> {
-    /// The name that the client asked for.
-    name: Option<&'a str>,
-    /// What it was asked for.
-    asked: Option<&'a Arc<ClientAuth>>,
-}
-
-impl Met<'_> {
-    fn is_wrong_for(&self, acceptor: &Acceptor, host: &[u8]) -> bool {
-        let host = name_in(host);
-        let Some(certificate) = acceptor.choose(host) else { return true };
-        if acceptor.client_auth(host) != self.asked {
+    let is_meant = with_peer(&client.socket, |peer| {
+        if peer.name.is_some_and(|name| name.as_bytes() == host) {
             return true;
         }
-        // Who named nobody, as clients do that go by an address, was shown the first certificate and has not minded.
-        let names = self.name.zip(host);
-        names.is_some_and(|(name, _)| acceptor.choose(Some(name)) != Some(certificate))
+        // What the listener asks now: a connection outlives reloads. One that does not shake hands any more asks nothing.
+        client.door().tls().is_none_or(|tls| is_meant(peer, &tls.acceptor, host))
+    });
+    match is_meant {
+        Some(true) => Ok(()),
+        _ => Err(Fault::request(421, "the connection was made for another host")),
     }
+}
+
+fn is_meant(peer: Peer<'_>, acceptor: &Acceptor, host: &[u8]) -> bool {
+    let host = name_in(host);
+    let Some(certificate) = acceptor.choose(host) else { return false };
+    if acceptor.client_auth(host) != peer.asked {
+        return false;
+    }
+    // Who named nobody, as clients do that go by an address, was shown the first certificate and has not minded.
+    let names = peer.name.zip(host);
+    names.is_none_or(|(name, _)| acceptor.choose(Some(name)) == Some(certificate))
 }
 
 /// The host as a handshake could name it: not where it is an address, or none.

@@ -1,8 +1,7 @@
 //! Last phase: what happened is counted, remembered for a while, and written to the access log.
 
-use crate::credentials::Credentials;
+use crate::credentials::subject;
 use crate::exchange::{Client, Exchange};
-use crate::secure::with_credentials;
 use crate::worker::Worker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_core::fault::Level;
@@ -48,7 +47,7 @@ pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
     worker.decisions.note(worker, client, x, duration);
     if let Some(log) = &mut *worker.log.borrow_mut() {
         let failed = failed_attempts(x);
-        let subject = with_credentials(&client.socket, Credentials::subject).flatten();
+        let subject = subject(client);
         let client_cert_subject = subject.as_deref();
         log.push(&LogRecord { failed: &failed, client_cert_subject, ..line(client, x, duration) });
     }

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use thalweg_net::{Layer, Opened, Sealed, Socket};
-use thalweg_tls::{Facts, Failure, Session};
+use thalweg_tls::{ClientAuth, Facts, Failure, Session};
 
 /// A session that opens and seals for a socket, counted while it lives.
 #[derive(Debug)]
@@ -62,25 +62,35 @@ impl Layer for Secured {
 
 /// What was agreed on with the peer; `None`: the socket is plain.
 pub(crate) fn facts(socket: &Socket) -> Option<Facts> {
-    with_session(socket, Session::facts)
+    with_secured(socket, |secured| secured.session.facts())
 }
 
-/// Asks the session of a socket; `None`: the socket is plain.
-pub(crate) fn with_session<T>(socket: &Socket, ask: impl FnOnce(&Session) -> T) -> Option<T> {
-    with_secured(socket, |secured| ask(&secured.session))
+/// Who a client is, as its handshake has shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer<'a> {
+    /// The name that it asked for.
+    pub(crate) name: Option<&'a str>,
+    /// What it was asked for.
+    pub(crate) asked: Option<&'a Arc<ClientAuth>>,
+    /// What it has shown, where it was asked for anything.
+    pub(crate) credentials: Option<&'a Credentials>,
 }
 
-/// Asks who the client is, once the handshake is over; `None`: it was asked for no certificate.
-pub(crate) fn with_credentials<T>(socket: &Socket, ask: impl FnOnce(&Credentials) -> T) -> Option<T> {
-    let credentials = |secured: &Secured| {
-        // What is made is kept: not before everything is verified.
-        if secured.session.is_shaking_hands() {
+/// Asks who the client at a socket is, once the handshake is over; `None`: nobody knows, as of a plain one.
+pub(crate) fn with_peer<T>(socket: &Socket, ask: impl FnOnce(Peer<'_>) -> T) -> Option<T> {
+    let peer = |secured: &Secured| {
+        let session = &secured.session;
+        // Credentials that are made are kept: not before everything is verified.
+        if session.is_shaking_hands() {
             return None;
         }
-        let made = secured.credentials.get_or_init(|| Credentials::of(&secured.session));
-        made.as_deref().map(ask)
+        let credentials = match session.client_auth() {
+            Some(_) => secured.credentials.get_or_init(|| Credentials::of(session)).as_deref(),
+            None => None,
+        };
+        Some(ask(Peer { name: session.name(), asked: session.client_auth(), credentials }))
     };
-    with_secured(socket, credentials).flatten()
+    with_secured(socket, peer).flatten()
 }
 
 fn with_secured<T>(socket: &Socket, ask: impl FnOnce(&Secured) -> T) -> Option<T> {

@@ -19,7 +19,7 @@ use crate::tickets::Tickets;
 pub struct Acceptor {
     given: Vec<Entry>,
     policy: Policy,
-    has_tickets: bool,
+    tickets: Option<Arc<Tickets>>,
     store: Arc<Store>,
     realms: Vec<Realm>,
 }
@@ -37,7 +37,23 @@ impl Acceptor {
         let store = Arc::new(Store::new(&given, policy.unknown_name)?);
         let realm = |place| Realm::new(place, &store, (&policy, &versions), tickets.as_ref());
         let realms = (0..store.realms()).map(realm).collect::<Result<_, _>>()?;
-        Ok(Self { given, has_tickets: tickets.is_some(), policy, store, realms })
+        Ok(Self { given, policy, tickets, store, realms })
+    }
+
+    /// The same with another certificate in the place of each, as when files have been renewed: what clients are asked for,
+    /// the policy and the tickets stay.
+    pub fn with_certificates(
+        &self,
+        certificates: Vec<(Arc<Certificate>, Vec<String>)>,
+    ) -> Result<Self, PolicyFlaw> {
+        if certificates.len() != self.given.len() {
+            return Err(PolicyFlaw::Other("there are not as many certificates as before".to_owned()));
+        }
+        let asked = self.given.iter().map(|entry| entry.client_auth.clone());
+        let entries = certificates.into_iter().zip(asked);
+        let entries =
+            entries.map(|((certificate, names), client_auth)| Entry { certificate, names, client_auth });
+        Self::new(entries.collect(), self.policy.clone(), self.tickets.clone())
     }
 
     /// All certificates, in the order in which they were given.
@@ -82,13 +98,15 @@ impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Acceptor");
         shown.field("certificates", &self.given).field("policy", &self.policy);
-        shown.field("has_tickets", &self.has_tickets).finish_non_exhaustive()
+        shown.field("has_tickets", &self.tickets.is_some()).finish_non_exhaustive()
     }
 }
 
 impl PartialEq for Acceptor {
     fn eq(&self, other: &Self) -> bool {
-        self.policy == other.policy && self.has_tickets == other.has_tickets && self.given == other.given
+        self.policy == other.policy
+            && self.tickets.is_some() == other.tickets.is_some()
+            && self.given == other.given
     }
 }
 

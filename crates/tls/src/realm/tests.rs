@@ -146,3 +146,25 @@ fn acceptors_that_ask_different_things_are_different() {
     assert_ne!(acceptor(Some(&asked)), acceptor(None));
     assert_ne!(acceptor(Some(&asked)), acceptor(Some(&asking(&issuer))));
 }
+
+/// A renewed certificate must not open what was closed.
+#[test]
+fn other_certificates_ask_what_those_before_them_did() {
+    let (issuer, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let tickets = Arc::new(Tickets::new().unwrap());
+    let before = two(&issuer, &clients, Some(tickets));
+    let renewed = |name: &str| (issuer.issue(&[name]).read(), Vec::new());
+    let after = vec![renewed("open.test"), renewed("closed.test"), renewed("as-closed.test")];
+    assert!(before.with_certificates(after[..2].to_vec()).is_err());
+    let after = Arc::new(before.with_certificates(after).unwrap());
+    assert_ne!(before.choose(Some("closed.test")), after.choose(Some("closed.test")));
+    for name in [None, Some("open.test"), Some("closed.test"), Some("as-closed.test")] {
+        assert_eq!(before.client_auth(name), after.client_auth(name));
+    }
+    // One store of tickets for both.
+    let nobody = Arc::new(far_client_with(&issuer, &TLS13, None));
+    shake(&before, &nobody, "open.test");
+    assert!(shake(&after, &nobody, "open.test").session.facts().resumed);
+    let link = shake(&after, &nobody, "closed.test");
+    assert_eq!(link.failure.unwrap().kind(), Refused::ClientCertificateMissing);
+}
