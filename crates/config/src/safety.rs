@@ -45,6 +45,7 @@ const TRUST: &[&str] = &[
     "trusted",
     "trust",
     "client_auth",
+    "server_name",
     "min_version",
     "suites",
 ];

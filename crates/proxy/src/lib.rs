@@ -47,6 +47,7 @@ mod filter_request;
 mod find_route;
 mod forward;
 mod hedge;
+mod peer_tls;
 mod pipes;
 mod record;
 mod relay;

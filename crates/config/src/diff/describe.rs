@@ -112,7 +112,7 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
 }
 
 /// The first bytes of its digest, as `openssl x509 -fingerprint -sha256` prints it, and its first names.
-fn certificate_text(certificate: &Certificate) -> String {
+pub(super) fn certificate_text(certificate: &Certificate) -> String {
     const NAMES: usize = 3;
     const BYTES: usize = 8;
     let digest: String = certificate.digest().iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect();

@@ -70,7 +70,7 @@ fn certificates(
         return None;
     }
     let read = list.value.items.iter().map(|spec| {
-        let certificate = certificate(&spec.value, secrets, problems);
+        let certificate = certificate((&spec.value.cert, &spec.value.key), secrets, problems);
         let names = spec.value.names.as_ref().map_or(Some(Vec::new()), |names| self::names(names, problems));
         Some((Arc::new(certificate?), names?))
     });
@@ -81,33 +81,31 @@ fn certificates(
 }
 
 /// Reads a chain and its key.
-fn certificate(
-    spec: &CertificateSpec,
+pub(super) fn certificate(
+    (cert, key_file): (&Spanned<String>, &Spanned<String>),
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Certificate> {
-    let chain = file(&spec.cert, "the file of the certificate", secrets, problems);
-    let key = file(&spec.key, "the file of the key", secrets, problems);
+    let chain = file(cert, "the file of the certificate", secrets, problems);
+    let key = file(key_file, "the file of the key", secrets, problems);
     if key.is_some() {
-        warn_of_readers(&spec.key, "this key", problems);
+        warn_of_readers(key_file, "this key", problems);
     }
     let flaw = match Certificate::read(&chain?, &key?) {
         Ok(certificate) => return Some(certificate),
         Err(flaw) => flaw,
     };
     let error = match flaw.is_of_key() {
-        true => SpecError::new(Class::Invalid, spec.key.span, format!("the file of the key {flaw}"))
-            .related(spec.cert.span, "for this certificate"),
-        false => {
-            SpecError::new(Class::Invalid, spec.cert.span, format!("the file of the certificate {flaw}"))
-        }
+        true => SpecError::new(Class::Invalid, key_file.span, format!("the file of the key {flaw}"))
+            .related(cert.span, "for this certificate"),
+        false => SpecError::new(Class::Invalid, cert.span, format!("the file of the certificate {flaw}")),
     };
     problems.push(error.maybe_help(help(&flaw)));
     None
 }
 
 /// A PEM file.
-fn file(
+pub(super) fn file(
     path: &Spanned<String>,
     what: &str,
     secrets: &Secrets<'_>,

@@ -157,6 +157,8 @@ const VALIDATION: &[Reason] = &[
             "cannot read the file of the key",
             "the file of the certificate ",
             "the file of the key ",
+            "the file of trusted certificates",
+            "endpoints cannot be verified",
             "TLS needs a certificate",
             "is an address; clients name only hosts",
             "is not a host; clients",
@@ -165,6 +167,10 @@ const VALIDATION: &[Reason] = &[
     (
         "versions of TLS, and what they need",
         &["must not be older than", "is one of TLS 1.", "leaves no cipher suite", "leaves no group"],
+    ),
+    (
+        "what TLS of a service needs beside it",
+        &["is reached through TLS", "belong together", "is neither a host name nor an address"],
     ),
 ];
 
