@@ -1,9 +1,10 @@
-//! Clients through TLS: what they see, what they may not do, and what certificates become in a reload.
+//! Clients through TLS: what they see, what they may not do, and what certificates become in a reload; and endpoints.
 
 mod attacks;
 mod certificates;
 mod clients;
 mod handshakes;
+mod upstream;
 
 use std::sync::Arc;
 
