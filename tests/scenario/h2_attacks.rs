@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use thalweg_tests::connection::Event;
 use thalweg_tests::h2_frames::{
     CANCEL, CONTINUATION, DATA, END, END_HEADERS, ENHANCE_YOUR_CALM, Frames, HEADERS, INITIAL_WINDOW, PADDED,
-    PING, PREFACE, PRIORITY, TABLE_SIZE, frame, literal, request, reset, section,
-    settings, window_update,
+    PING, PREFACE, PRIORITY, TABLE_SIZE, frame, literal, request, reset, section, settings, window_update,
 };
 use thalweg_tests::message::get;
 use thalweg_tests::upstream::ok;

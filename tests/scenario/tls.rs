@@ -1,4 +1,4 @@
-//! Clients through TLS: what they see, what they may not do, and what certificates become in a reload.
+//! Clients through TLS: what they see, what they may not do, and what certificates become in a reload; and endpoints.
 
 mod admin;
 mod attacks;
@@ -10,6 +10,7 @@ mod hsts;
 mod misdirected;
 mod redirects;
 mod renewal;
+mod upstream;
 
 use std::sync::Arc;
 

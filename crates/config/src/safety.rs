@@ -47,6 +47,7 @@ const TRUST: &[&str] = &[
     "trust",
     "client_auth",
     "crl_unknown",
+    "server_name",
     "min_version",
     "suites",
 ];

@@ -74,6 +74,12 @@ pub struct EndpointMeters {
     pub connects: Counter,
     /// Connections that could not be established.
     pub connect_failures: Counter,
+    /// TLS handshakes with it that negotiated keys anew.
+    pub tls_full: Counter,
+    /// Those that resumed a session.
+    pub tls_resumed: Counter,
+    /// Those that failed.
+    pub tls_failed: Counter,
     /// Requests sent here because another attempt had failed.
     pub retries: Counter,
     /// Second copies sent here because another endpoint was slow to answer.

@@ -73,6 +73,8 @@ metrics! {
         "Requests sent to the endpoint, every attempt counted.";
     UPSTREAM_CONNECTS "thalweg_upstream_connects_total" Counter ["service" "endpoint" "result"]
         "Connections to the endpoint, by result: ok or failed.";
+    UPSTREAM_TLS "thalweg_upstream_tls_handshakes_total" Counter ["service" "endpoint" "result"]
+        "TLS handshakes with the endpoint, by result: full, resumed or failed; none where it is not reached through TLS.";
     UPSTREAM_REUSED "thalweg_upstream_reused_total" Counter ["service" "endpoint"]
         "Requests sent on a connection that had been used before.";
     UPSTREAM_RETRIES "thalweg_upstream_retries_total" Counter ["service" "endpoint"]

@@ -9,7 +9,7 @@ use thalweg_core::FaultKind;
 
 use crate::exposition::Exposition;
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
-use crate::meters::{FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters, WorkerMeters};
+use crate::meters::{EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters, WorkerMeters};
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
 use crate::registry::{Registry, Snapshot};
@@ -76,6 +76,22 @@ impl Registry {
             let failed: u64 = groups.iter().map(|meters| meters.connect_failures.value()).sum();
             page.sample(&names::UPSTREAM_CONNECTS, &[service, endpoint, "ok"], ok);
             page.sample(&names::UPSTREAM_CONNECTS, &[service, endpoint, "failed"], failed);
+        }
+        page.head(&names::UPSTREAM_TLS);
+        for ([service, endpoint], groups) in &endpoints {
+            let total = |counter: fn(&EndpointMeters) -> &Counter| -> u64 {
+                groups.iter().map(|meters| counter(meters).value()).sum()
+            };
+            let totals = [
+                ("full", total(|meters| &meters.tls_full)),
+                ("resumed", total(|meters| &meters.tls_resumed)),
+                ("failed", total(|meters| &meters.tls_failed)),
+            ];
+            if totals.iter().any(|(_, total)| *total > 0) {
+                for (result, total) in totals {
+                    page.sample(&names::UPSTREAM_TLS, &[service, endpoint, result], total);
+                }
+            }
         }
         counters(page, &names::UPSTREAM_REUSED, &endpoints, |meters| &meters.reused);
         counters(page, &names::UPSTREAM_RETRIES, &endpoints, |meters| &meters.retries);

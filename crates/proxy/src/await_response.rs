@@ -9,6 +9,7 @@ use crate::forward::calls_for_another;
 use crate::h2;
 use crate::hedge::{Rival, find_rival, hedge_after, time_after_hedge};
 use crate::pace::Pace;
+use crate::peer_tls::fault_of_session;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
 use crate::respond;
@@ -157,7 +158,15 @@ pub(crate) fn receive(
         let n = match upstream.connection.socket.poll_recv(&mut scratch) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(n)) => n,
-            Poll::Ready(Err(_)) => 0,
+            Poll::Ready(Err(error)) => {
+                if let Some(fault) = fault_of_session(&error)
+                    && x.answered.is_empty()
+                    && wait.interim == 0
+                {
+                    return Poll::Ready(Err(fault));
+                }
+                0
+            }
         };
         if n == 0 {
             return Poll::Ready(Err(match x.answered.is_empty() && wait.interim == 0 {
@@ -267,6 +276,10 @@ fn check_switch(x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
         && !h2::websocket::takes_proof(id, &mut x.response, head)
     {
         return failed("the endpoint has not understood the WebSocket handshake");
+    }
+    // What is left of the request would go into the tunnel, or be lost.
+    if !x.upward.is_done() {
+        return failed("the endpoint switched protocols before it had the whole request");
     }
     Ok(())
 }

@@ -51,6 +51,7 @@ mod find_route;
 mod forward;
 mod hedge;
 mod misdirected;
+mod peer_tls;
 mod pipes;
 mod record;
 mod redirect_https;

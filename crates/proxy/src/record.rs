@@ -99,9 +99,9 @@ fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecor
         timers: Timers {
             wait: (!x.waited.is_zero()).then_some(x.waited.as_micros() as u64),
             connect: last.map(|last| last.connect.as_micros() as u64),
+            tls: last.filter(|last| !last.tls.is_zero()).map(|last| last.tls.as_micros() as u64),
             first_byte: x.first_byte.map(|time| time.as_micros() as u64),
             total: duration.as_micros() as u64,
-            ..Timers::default()
         },
         fault: x.fault.as_ref(),
         user_agent: value(thalweg_http::FieldId::UserAgent),

@@ -140,7 +140,7 @@ pub(crate) fn connector(authority: &Authority, policy: PeerPolicy, host: &str) -
         Trust::System => Trust::Only(authority.pem.as_bytes().into()),
         trust => trust,
     };
-    let terms = PeerTerms::new(PeerPolicy { trust, ..policy }).unwrap();
+    let terms = Arc::new(PeerTerms::new(PeerPolicy { trust, ..policy }).unwrap());
     Arc::new(Connector::new(&terms, host).unwrap())
 }
 

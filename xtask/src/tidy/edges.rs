@@ -16,7 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("balance", &["core"]),
     ("observe", &["core"]),
     ("filter", &["core", "http"]),
-    ("upstream", &["core", "net", "balance"]),
+    ("upstream", &["core", "net", "tls", "balance"]),
     ("stream", &["core", "net"]),
     ("proxy", &["core", "net", "tls", "http", "route", "filter", "balance", "upstream", "observe"]),
     ("config", &["core", "tls", "route", "filter", "balance", "upstream", "proxy"]),

@@ -143,6 +143,9 @@ pub struct AttemptRecord {
     pub began_us: u64,
     /// Time to connect, in microseconds; 0 on a reused connection.
     pub connect_us: u64,
+    /// Time of the TLS handshake after that, in microseconds; absent where there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_us: Option<u64>,
     /// Whether the connection had served a request before.
     pub reused: bool,
     /// Whether it was a copy, sent because an attempt before was slow to be answered (`retry.hedge`).

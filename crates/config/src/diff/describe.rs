@@ -179,7 +179,7 @@ fn first_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The first bytes of its digest, as `openssl x509 -fingerprint -sha256` prints it, and its first names.
-fn certificate_text(certificate: &Certificate) -> String {
+pub(super) fn certificate_text(certificate: &Certificate) -> String {
     let names = certificate.names().iter().map(String::as_str);
     format!("sha256 {}… ({})", beginning(certificate.digest()), first_of(names))
 }

@@ -11,6 +11,8 @@ mod certificate_twice;
 mod client_ca_expired;
 mod crl_expired;
 mod endpoint_is_listener;
+mod endpoints_partly_secure;
+mod insecure_skip_verify;
 mod limits_contradict;
 mod redirect_without_tls;
 mod route_never_matches;
@@ -24,6 +26,7 @@ mod word_misspelt;
 pub(crate) use unfinished::unfinished;
 
 use crate::diagnose::Problems;
+use crate::source::Span;
 use crate::spec::{CertificateSpec, ClientAuthSpec, FileSpec};
 use std::time::SystemTime;
 use thalweg_proxy::plan::Plan;
@@ -57,8 +60,10 @@ lints! {
     weight_zero "a part of a split, or every endpoint of a service, with weight 0";
     webhook_twice "two webhooks with the same URL: it is told everything twice";
     endpoint_is_listener "an endpoint that is the proxy itself";
+    insecure_skip_verify "endpoints whose certificates are not verified: anybody can be in their place";
+    endpoints_partly_secure "a service of which some endpoints are reached through TLS and others are not";
     trusts_everyone "forwarded fields are believed whoever sends them";
-    certificate_expired "a certificate that has expired or does not hold yet: clients refuse it";
+    certificate_expired "a certificate that has expired or does not hold yet: it is refused";
     certificate_expires "a certificate that expires within 14 days";
     certificate_twice "several certificates with keys of one kind for the same host: only the first is used there";
     certificate_lacks_name "a host that a certificate is to answer for and does not name";
@@ -103,6 +108,20 @@ fn client_auths<'a>(subject: &Subject<'a>) -> Vec<(&'a ClientAuthSpec, &'a Clien
         }
     }
     found
+}
+
+/// Every certificate with the place where it is written, and who refuses it when its time is over: those of listeners, and those that
+/// services show their endpoints.
+fn dated<'a>(subject: &Subject<'a>) -> impl Iterator<Item = (Span, &'a Certificate, &'static str)> {
+    let of_listeners =
+        certificates(subject).map(|(_, spec, certificate, _)| (spec.cert.span, certificate, "clients"));
+    // Named services come first.
+    let services = subject.spec.services.0.iter().zip(&subject.plan.services);
+    let of_services = services.filter_map(|((_, spec), plan)| {
+        let cert = spec.tls.as_ref()?.value.cert.as_ref()?;
+        Some((cert.span, &**plan.tls.as_ref()?.policy().certificate.as_ref()?, "endpoints"))
+    });
+    of_listeners.chain(of_services)
 }
 
 /// Runs every check.

@@ -71,6 +71,9 @@ fn references_settings_and_trust_may_not_be_new() {
         ("services: { b: { host: \"${PORT}\" } }", "services.b.host"),
         ("services: { b: { tls: { ca: /etc/ca.pem } } }", "services.b.tls.ca"),
         ("services: { b: { tls: { verify: false } } }", "services.b.tls.verify"),
+        ("services: { b: { tls: { insecure_skip_verify: true } } }", "services.b.tls.insecure_skip_verify"),
+        ("services: { b: { tls: { server_name: evil.test } } }", "services.b.tls.server_name"),
+        ("services: { b: { tls: { cert: /etc/a, key: /etc/shadow } } }", "services.b.tls.key"),
         (
             "listeners: { web: { tls: { certificates: [{ cert: a.pem, key: a.key }] } } }",
             "listeners.web.tls.certificates[0].cert",

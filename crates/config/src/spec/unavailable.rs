@@ -39,7 +39,6 @@ const ROWS: &[Row] = rows! {
     "routes"."*"."to"."sealed", above 1;
     "services"."*"."health"."grpc";
     "services"."*"."discover";
-    "services"."*"."tls";
     "tests"."*"."expect"."headers_added";
     "tests"."*"."expect"."headers_removed";
     "tests"."*"."expect"."redirect";

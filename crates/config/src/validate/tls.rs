@@ -175,22 +175,22 @@ fn certificates(
 }
 
 /// Reads a chain and its key.
-fn certificate(
-    (cert, key_of): (&Spanned<String>, &Spanned<String>),
+pub(super) fn certificate(
+    (cert, key_file): (&Spanned<String>, &Spanned<String>),
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Certificate> {
     let chain = file(cert, "the file of the certificate", secrets, problems);
-    let key = file(key_of, "the file of the key", secrets, problems);
+    let key = file(key_file, "the file of the key", secrets, problems);
     if key.is_some() {
-        warn_of_readers(key_of, "this key", problems);
+        warn_of_readers(key_file, "this key", problems);
     }
     let flaw = match Certificate::read(&chain?, &key?) {
         Ok(certificate) => return Some(certificate),
         Err(flaw) => flaw,
     };
     let error = match flaw.is_of_key() {
-        true => SpecError::new(Class::Invalid, key_of.span, format!("the file of the key {flaw}"))
+        true => SpecError::new(Class::Invalid, key_file.span, format!("the file of the key {flaw}"))
             .related(cert.span, "for this certificate"),
         false => SpecError::new(Class::Invalid, cert.span, format!("the file of the certificate {flaw}")),
     };

@@ -168,6 +168,8 @@ const VALIDATION: &[Reason] = &[
             "the CRL file ",
             "ask different things of clients",
             "means nothing without",
+            "the file of trusted certificates",
+            "endpoints cannot be verified",
             "TLS needs a certificate",
             "is an address; clients name only hosts",
             "is not a host; clients",
@@ -176,6 +178,10 @@ const VALIDATION: &[Reason] = &[
     (
         "versions of TLS, and what they need",
         &["must not be older than", "is one of TLS 1.", "leaves no cipher suite", "leaves no group"],
+    ),
+    (
+        "what TLS of a service needs beside it",
+        &["is reached through TLS", "belong together", "is neither a host name nor an address"],
     ),
 ];
 

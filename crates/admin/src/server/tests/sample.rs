@@ -179,6 +179,7 @@ impl Control for Sample {
             name: name.into(),
             balance: "round_robin".into(),
             state: ServiceState::Up,
+            insecure_skip_verify: false,
             endpoints: state.endpoints.clone(),
             requests_active: 0,
             queued: 0,
