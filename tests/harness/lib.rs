@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 pub mod admin;
+pub mod authority;
 pub mod bare;
 pub mod binary;
 pub mod cgroup;
@@ -16,6 +17,9 @@ pub mod connection;
 pub mod directory;
 pub mod endpoint;
 pub mod event_stream;
+pub mod front;
+pub mod go_tool;
+pub mod h2_frames;
 pub mod held;
 pub mod hook;
 pub mod load;
@@ -35,12 +39,15 @@ pub mod watchdog;
 pub mod wire;
 
 pub use admin::Admin;
+pub use authority::{Authority, Shown};
 pub use bare::Bare;
 pub use cgroup::Cgroup;
 pub use connection::Connection;
 pub use directory::Directory;
 pub use endpoint::Endpoint;
 pub use event_stream::EventStream;
+pub use front::Front;
+pub use h2_frames::Frames;
 pub use held::Held;
 pub use hook::Hook;
 pub use load::Load;

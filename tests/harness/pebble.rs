@@ -2,7 +2,7 @@
 //! refuses every fifth nonce.
 //!
 //! It stands behind a gate that keeps its address while it is down or not there yet, and asks the names of a server
-//! of the test's own. Built by `go` once, into the target directory.
+//! of the test's own.
 
 mod gate;
 mod names;
@@ -20,17 +20,15 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
+use crate::go_tool::go_tool;
 use crate::message::Kind;
 use crate::process::Process;
-use crate::program::find_or_skip;
 use crate::{Connection, Directory, Identity, Message, STEP};
 use gate::Gate;
 use names::Names;
 
-const MODULE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble";
+const PACKAGE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble";
 const VERSION: &str = "v2.10.1";
-/// How long the build may take: it fetches and compiles.
-const BUILD: Duration = Duration::from_secs(300);
 
 /// Pebble with what it needs.
 pub struct Pebble {
@@ -66,7 +64,7 @@ impl Pebble {
     /// # Panics
     /// When it cannot be built and `CI=true`.
     pub fn new() -> Option<Self> {
-        let program = program()?;
+        let program = go_tool(PACKAGE, VERSION)?;
         let directory = Directory::new();
         fs::create_dir(directory.path().join("records")).unwrap();
         let names = Names::start(directory.path().join("records"));
@@ -221,35 +219,6 @@ fn listening(process: &Process) -> [SocketAddr; 2] {
         );
         thread::yield_now();
     }
-}
-
-/// Where the program is; built when it is not there.
-fn program() -> Option<PathBuf> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let built = PROGRAM.get_or_init(|| {
-        let go = find_or_skip("go")?;
-        // The test executable is <target>/<profile>/deps/black_box-<hash>.
-        let test = env::current_exe().unwrap();
-        let target = test.ancestors().nth(3).unwrap().join(format!("pebble-{VERSION}"));
-        let program = target.join("pebble");
-        if program.is_file() {
-            return Some(program);
-        }
-        // Each run builds into a place of its own: two at once do each other no harm.
-        let place = target.join(format!("build-{}", std::process::id()));
-        let mut command = Command::new(go);
-        command.args(["install", &format!("{MODULE}@{VERSION}")]).env("GOBIN", &place);
-        let built = crate::program::run(&mut command, BUILD);
-        if built.code != 0 {
-            assert_ne!(env::var("CI").as_deref(), Ok("true"), "pebble is not built: {}", built.stderr);
-            eprintln!("skipped: pebble is not built: {}", built.stderr);
-            return None;
-        }
-        fs::rename(place.join("pebble"), &program).unwrap();
-        let _ = fs::remove_dir_all(place);
-        Some(program)
-    });
-    built.clone()
 }
 
 /// Shakes hands with a listener.

@@ -5,10 +5,14 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, SystemTime};
 
+use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 
 use crate::Directory;
 
@@ -26,11 +30,44 @@ pub struct Identity {
 impl Identity {
     /// A new one for these names, ECDSA P-256.
     pub fn new(names: &[&str]) -> Self {
+        Self::made(names, |_| ())
+    }
+
+    /// One that held in the year 2001.
+    pub fn expired(names: &[&str]) -> Self {
+        Self::made(names, |params| {
+            params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2001, 12, 31);
+        })
+    }
+
+    fn made(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Self {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let made = rcgen::generate_simple_self_signed(names).unwrap();
-        let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-        let key_der = made.signing_key.serialize_der();
-        Self { chain, key, der: made.cert.der().clone(), key_der }
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        // Each is an issuer of its own.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        params.distinguished_name.push(DnType::CommonName, format!("test certificate {number}"));
+        change(&mut params);
+        let made = params.self_signed(&key).unwrap();
+        Self {
+            chain: made.pem(),
+            key: key.serialize_pem(),
+            der: made.der().clone(),
+            key_der: key.serialize_der(),
+        }
+    }
+
+    /// A new one that expires after this time.
+    pub fn lasting(names: &[&str], time: Duration) -> Self {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.not_after = (SystemTime::now() + time).into();
+        let made = params.self_signed(&key).unwrap();
+        let (chain, key_der) = (made.pem(), key.serialize_der());
+        Self { chain, key: key.serialize_pem(), der: made.der().clone(), key_der }
     }
 
     /// One that tests share, for `example.test`, `*.example.test`, `localhost` and 127.0.0.1.
@@ -52,6 +89,13 @@ impl Identity {
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&key);
         file.unwrap().write_all(self.key.as_bytes()).unwrap();
         format!("{{ cert: \"{}\", key: \"{}\" }}", chain.display(), key.display())
+    }
+
+    /// What trusts nobody but this one.
+    pub fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der.clone()).unwrap();
+        roots
     }
 
     /// What a client needs that trusts nobody but this one.
@@ -84,15 +128,32 @@ impl Identity {
     }
 
     /// What a server needs that shows this one.
-    pub fn server(&self) -> rustls::ServerConfig {
+    pub fn server(&self) -> ServerConfig {
+        self.server_of(rustls::DEFAULT_VERSIONS, None)
+    }
+
+    /// The same with these versions; it wants the certificate of a client that is or was signed by `client`.
+    pub fn server_of(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        client: Option<&Self>,
+    ) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_protocol_versions(versions).unwrap();
+        let builder = match client {
+            None => builder.with_no_client_auth(),
+            Some(client) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(client.der.clone()).unwrap();
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().unwrap())
+            }
+        };
         let key = PrivateKeyDer::try_from(self.key_der.clone()).unwrap();
-        rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![self.der.clone()], key)
-            .unwrap()
+        let mut config = builder.with_single_cert(vec![self.der.clone()], key).unwrap();
+        config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().unwrap();
+        config
     }
 }
 

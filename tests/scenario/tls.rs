@@ -1,9 +1,16 @@
-//! Clients through TLS: what they see, what they may not do, and what certificates become in a reload.
+//! Clients through TLS: what they see, what they may not do, and what certificates become in a reload; and endpoints.
 
+mod admin;
 mod attacks;
 mod certificates;
+mod client_auth;
 mod clients;
 mod handshakes;
+mod hsts;
+mod misdirected;
+mod redirects;
+mod renewal;
+mod upstream;
 
 use std::sync::Arc;
 
@@ -16,7 +23,7 @@ fn config(endpoints: &[&str], tls: &str, more: &str) -> String {
 }
 
 /// A proxy with TLS before these endpoints, and the tests' own certificate.
-fn proxy(endpoints: &[&str]) -> Proxy {
+pub(super) fn proxy(endpoints: &[&str]) -> Proxy {
     with(endpoints, "")
 }
 

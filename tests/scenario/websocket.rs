@@ -1,6 +1,6 @@
 //! WebSockets with clients and servers that are not ours: tungstenite within the test, Python's `websockets` as programs.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
@@ -22,7 +22,7 @@ const LENGTHS: [usize; 11] = [0, 1, 125, 126, 127, 65_535, 65_536, 65_537, 1 << 
 
 /// A WebSocket server that echoes messages, pings whoever says `ping me`, closes on `close me`, and tells how each
 /// connection was closed.
-struct Echo {
+pub(super) struct Echo {
     listener: Listener,
     closed: Receiver<Option<CloseFrame>>,
 }
@@ -39,7 +39,7 @@ fn timed(stream: TcpStream) -> TcpStream {
 }
 
 impl Echo {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let (accepted, connections) = mpsc::channel();
         let (closed, was_closed) = mpsc::channel();
         let closed = Mutex::new(closed);
@@ -55,8 +55,12 @@ impl Echo {
         Self { listener: Listener::start(accepted), closed: was_closed }
     }
 
+    pub(super) fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
     fn url(&self) -> String {
-        format!("http://{}", self.listener.address())
+        format!("http://{}", self.address())
     }
 
     fn how_closed(&self) -> Option<CloseFrame> {
@@ -92,7 +96,7 @@ fn frame(code: u16, reason: &'static str) -> CloseFrame {
     CloseFrame { code: CloseCode::from(code), reason: reason.into() }
 }
 
-fn connect(proxy: &Proxy) -> WebSocket<TcpStream> {
+pub(super) fn connect(proxy: &Proxy) -> WebSocket<TcpStream> {
     let stream = timed(TcpStream::connect(proxy.web()).unwrap());
     let request = format!("ws://{}/echo", proxy.web());
     client::client_with_config(request, stream, Some(unbounded())).unwrap().0

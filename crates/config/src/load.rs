@@ -147,6 +147,8 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
                 tls: None,
                 limits: ListenerLimitsSpec::default(),
                 defer_accept: None,
+                h2c: None,
+                redirect_https: None,
             },
         )
     });

@@ -1,6 +1,8 @@
-//! `listeners.<name>.tls`: what its files hold decides, and none of it is shown.
+//! `listeners.<name>.tls` and `services.<name>.tls`: what their files hold decides, and none of it is shown.
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
+
+mod client_auth;
 
 use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ED25519};
 use std::fs;
@@ -329,6 +331,98 @@ fn a_path_that_leads_nowhere_is_told_as_it_is_written() {
     assert!(!Path::new("no/site.pem").exists());
     let report = check_text("t.yaml", &with("").replace("@/", "no/"), &|_| None).err().unwrap();
     assert!(report.to_string().contains("cert: \"no/site.pem\""), "{report}");
+}
+
+/// A service `s` with these endpoints and keys of `tls`.
+fn service(endpoints: &str, tls: &str) -> String {
+    format!(
+        "listeners: {{ web: {{ address: \":1\" }} }}\nroutes: [ {{ to: s }} ]\nservices:\n  s:\n    \
+         endpoints: [ {endpoints} ]\n    tls: {{ {tls} }}\n"
+    )
+}
+
+#[test]
+fn what_endpoints_must_show_is_read_with_the_configuration() {
+    let folder = Folder::new();
+    folder.pair("ca", &pair(&["a.test"]));
+    folder.pair("own", &pair(&["client.test"]));
+    let text = service("\"https://10.0.0.1\"", "ca: @/ca.pem, cert: @/own.pem, key: @/own.key");
+    let loaded = folder.loaded(&text);
+    let terms = |loaded: &Loaded| loaded.plan.services[0].tls.clone().unwrap();
+    let paths = loaded.inputs.paths();
+    for name in ["ca.pem", "own.pem", "own.key"] {
+        assert!(paths.contains(&folder.0.join(name)), "{name}: {paths:?}");
+    }
+    assert_eq!(terms(&loaded), terms(&folder.loaded(&text)));
+    assert!(folder.warnings(&text).is_empty());
+    let shown = format!("{:?}", loaded.plan);
+    assert!(!shown.contains("PRIVATE KEY") && !shown.contains("45, 45, 45"), "a key is shown");
+    folder.pair("ca", &pair(&["a.test"]));
+    assert_ne!(terms(&loaded), terms(&folder.loaded(&text)));
+    // Without a word of it, those whom the system trusts are.
+    let text = "listeners: { web: { address: \":1\" } }\nroutes: [ { to: [ \"https://a.test\", \"http://b.test\" ] } ]\n";
+    assert!(folder.loaded(text).plan.services[0].tls.is_some());
+    assert!(folder.loaded(&text.replace("https", "http")).plan.services[0].tls.is_none());
+}
+
+#[test]
+fn what_changes_of_terms_is_told() {
+    let folder = Folder::new();
+    folder.pair("ca", &pair(&["a.test"]));
+    folder.pair("own", &pair(&["client.test"]));
+    let with = |tls: &str| folder.loaded(&service("\"https://10.0.0.1\"", tls));
+    let own = "cert: @/own.pem, key: @/own.key";
+    let (before, after) =
+        (with("ca: @/ca.pem"), with(&format!("insecure_skip_verify: true, {own}, server_name: b.test")));
+    let told = told(&before, &after);
+    for words in
+        ["tls.ca", "tls.insecure_skip_verify", "tls.server_name", "b.test", "tls.cert", "(client.test)"]
+    {
+        assert!(told.contains(words), "{words} is not told in\n{told}");
+    }
+    assert!(!told.contains("BEGIN"), "{told}");
+}
+
+#[test]
+fn who_verifies_nobody_is_warned() {
+    let folder = Folder::new();
+    folder.pair("ca", &pair(&["a.test"]));
+    let skips = |tls: &str| folder.warnings(&service("\"https://10.0.0.1\"", tls));
+    assert_eq!(skips("insecure_skip_verify: true, ca: @/ca.pem"), [("insecure_skip_verify", 6)]);
+    assert_eq!(skips("insecure_skip_verify: false, ca: @/ca.pem"), []);
+    let partly = |urls: &str| folder.warnings(&service(urls, "ca: @/ca.pem"));
+    assert_eq!(partly("\"https://10.0.0.1\", \"http://10.0.0.2\""), [("endpoints_partly_secure", 4)]);
+    assert_eq!(partly("\"https://10.0.0.1\", \"unix:/run/a.sock\""), []);
+}
+
+#[test]
+fn a_certificate_for_endpoints_that_has_expired_is_warned_of() {
+    let folder = Folder::new();
+    folder.pair("ca", &pair(&["a.test"]));
+    let past = SystemTime::now() - 3 * DAY;
+    let old =
+        pair_of(&["client.test"], KeyPair::generate().unwrap(), |params| params.not_after = past.into());
+    folder.pair("own", &old);
+    let text = service("\"https://10.0.0.1\"", "ca: @/ca.pem,\n      cert: @/own.pem, key: @/own.key");
+    assert_eq!(folder.warnings(&text), [("certificate_expired", 7)]);
+}
+
+#[test]
+fn a_file_without_a_usable_certificate_is_told_at_its_line() {
+    let folder = Folder::new();
+    let (certificate, key) = pair(&["a.test"]);
+    folder.pair("a", &(certificate.clone(), key));
+    folder.write("cut.pem", &certificate[..certificate.len() - 60]);
+    folder.pair("b", &pair(&["b.test"]));
+    for (tls, said) in [
+        ("ca: @/a.key", "no certificate"),
+        ("ca: @/cut.pem", "certificate 1"),
+        ("ca: @/a.pem, cert: @/a.pem, key: @/b.key", "another certificate"),
+        ("ca: @", "it is a directory"),
+    ] {
+        let lines = folder.errors(&service("\"https://10.0.0.1\"", tls));
+        assert!(lines.starts_with("t.yaml:6:") && lines.contains(said), "{tls}: {lines}");
+    }
 }
 
 /// With an authority beside the file of a certificate.

@@ -62,10 +62,12 @@ words! {
             "a configuration that was watched did harm, and the one before it took over again";
         CertificateRenewed "certificate_renewed"
             "an authority has issued a certificate, the first one for its host or one in place of an older one";
-        CertificateFailed "certificate_failed"
-            "a certificate could not be issued or renewed; the cause says when that is tried again";
         CertificateExpiring "certificate_expiring"
-            "a certificate will expire soon (reserved: not sent in this version)";
+            "a certificate expires in 30, 7 or 1 days, or has expired";
+        CertificateReplaced "certificate_replaced"
+            "the files of a certificate hold another one, which is used now";
+        CertificateFailed "certificate_failed"
+            "a certificate could not be issued or renewed, or files of one or of ticket keys have changed and cannot be used; what there was goes on";
     }
 }
 

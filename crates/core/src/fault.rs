@@ -38,7 +38,7 @@ pub enum Retry {
     IfReused,
     /// When the request is idempotent, can be replayed and no response byte came.
     IfIdempotent,
-    /// Always: the request was never sent.
+    /// Always when the request was never sent, which is the rule; else as [`Self::IfIdempotent`].
     Always,
 }
 
@@ -138,11 +138,17 @@ fault_kinds! {
     ConnectionRefused "connection_refused" 502 Upstream Always false true Warn
         "the endpoint refused the connection";
     ConnectionTimeout "connection_timeout" 504 Upstream Always false true Warn
-        "the endpoint did not accept the connection in time";
+        "the endpoint did not accept the connection in time, or did not end the TLS handshake";
     DestinationIpUnroutable "destination_ip_unroutable" 502 Upstream Always false true Warn
         "there is no way to the endpoint's address";
     ConnectionLimitReached "connection_limit_reached" 503 Proxy Never false false Warn
         "a bound on connections, descriptors or exchanges under way was reached";
+    TlsProtocolError "tls_protocol_error" 502 Upstream Always false true Warn
+        "the endpoint does not speak TLS, or not as it should";
+    TlsCertificateError "tls_certificate_error" 502 Upstream Always false true Warn
+        "the endpoint's certificate is not trusted, or not for its name";
+    TlsAlertReceived "tls_alert_received" 502 Upstream Always false true Warn
+        "the endpoint refused to speak TLS with the proxy";
     ConnectionTerminated "connection_terminated" 502 Upstream IfIdempotent false true Warn
         "the upstream connection ended before the response began";
     ConnectionWriteTimeout "connection_write_timeout" 504 Upstream Never true true Warn

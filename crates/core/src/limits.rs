@@ -72,6 +72,12 @@ pub const TLS_UNSAID: usize = 64 * 1024;
 pub const TLS_PEM: usize = 1024 * 1024;
 /// Certificates of one chain.
 pub const TLS_CHAIN: usize = 16;
+/// Largest file of keys of session tickets, in bytes.
+pub const TLS_TICKET_FILE: usize = 64 * 1024;
+/// Largest certificate of a client, in bytes: what is told of it stands in the head of each of its requests.
+pub const TLS_CLIENT_CERTIFICATE: usize = 16 * 1024;
+/// Bytes of names of authorities that are told to clients who are asked for a certificate; above it none are.
+pub const TLS_AUTHORITIES: usize = 16 * 1024;
 /// Keys that open session tickets at one time; the newest of them seals.
 pub const TLS_TICKET_KEYS: usize = 8;
 /// Handshakes that wait at the same time for certificates that are asked for on demand.
@@ -80,3 +86,27 @@ pub const TLS_WANTED: usize = 64;
 pub const ACME_CHALLENGES: usize = 1000;
 /// Names that are remembered as refused on demand.
 pub const TLS_WANTED_REFUSED: usize = 10_000;
+/// Streams that a peer may have open at one time on one HTTP/2 connection.
+pub const H2_STREAMS: u32 = 100;
+/// Heads of HTTP/2 that the codec gets before what came of them has been taken up.
+pub const H2_HEADS_AT_ONCE: u32 = 8;
+/// Bytes of field sections after which the codec gets no further one before those have been taken up.
+pub const H2_BLOCK_AT_ONCE: u32 = 1024;
+/// Bytes of one HTTP/2 connection that its codec gets in one turn of a worker.
+pub const H2_TURN_BYTES: u32 = 64 * 1024;
+/// The same in frames: one for this many bytes of the share.
+pub const H2_TURN_BYTES_PER_FRAME: u32 = 256;
+/// Bytes by which an HTTP/2 field section may be longer on the wire than `limits.max_head`.
+pub const H2_BLOCK_SLACK: usize = 8 * 1024;
+/// CONTINUATION frames of a field section, where `limits.max_head` does not ask for more of them.
+pub const H2_CONTINUATIONS: u32 = 5;
+/// Frames that carry nothing of a message and that an HTTP/2 peer may send at once.
+pub const H2_CONTROL_BURST: u32 = 2000;
+/// The same for each second.
+pub const H2_CONTROL_PER_SECOND: u32 = 200;
+/// Window updates that a peer may have earned by payload it got before it sends them.
+pub const H2_WINDOWS_EARNED: u32 = 64 * 1024;
+/// Resets of an HTTP/2 peer that are free, and those of each second, where few streams are allowed.
+pub const H2_RESETS_LEAST: (u32, u32) = (50, 10);
+/// Empty DATA frames that the codec gets of one connection; it ends the connection at the hundredth.
+pub const H2_EMPTY_DATA: u32 = 50;

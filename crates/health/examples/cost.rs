@@ -64,6 +64,7 @@ fn measure(
     let target = |host: usize| Target {
         address: PeerAddress::Tcp(endpoints[host % endpoints.len()]),
         authority: format!("host-{host}.test").into(),
+        tls: None,
         policy: policy.clone(),
     };
     let targets: Vec<_> = (0..targets).map(target).collect();

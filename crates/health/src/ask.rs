@@ -5,7 +5,8 @@
 //! only on a new connection.
 
 use crate::http;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, words};
+use crate::secure::Secure;
 use crate::target::Target;
 use std::future::Future;
 use std::io;
@@ -56,7 +57,16 @@ where
     match &target.policy.check {
         // Closed with FIN, not RST: the endpoint sees a client that had nothing to say, and logs no error.
         Check::Tcp => Outcome::Passed("connected".into()),
-        Check::Http { .. } => http::ask(target, deadline, stream).await,
+        Check::Http { .. } => match &target.tls {
+            None => http::ask(target, deadline, stream).await,
+            Some(connector) => match Secure::connect(stream, connector).await {
+                Ok(stream) => http::ask(target, deadline, stream).await,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    Outcome::Failed("closed within the TLS handshake".into())
+                }
+                Err(error) => Outcome::Failed(words(&error)),
+            },
+        },
     }
 }
 

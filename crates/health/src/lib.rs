@@ -14,6 +14,7 @@ mod http;
 mod judge;
 mod outcome;
 mod rota;
+mod secure;
 mod spread;
 mod tally;
 mod target;

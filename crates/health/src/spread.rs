@@ -57,6 +57,7 @@ mod tests {
         Target {
             address: PeerAddress::Tcp(([10, 0, high, low], 80).into()),
             authority: "a.test".into(),
+            tls: None,
             policy: policy.clone(),
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_tls::Connector;
 use thalweg_upstream::{HealthPolicy, PeerAddress};
 
 /// Bounds of every time of a policy, wider than those of the configuration: whatever a policy says, no sum
@@ -19,6 +20,8 @@ pub struct Target {
     pub address: PeerAddress,
     /// What `host` says, unless the policy's headers do: as [`Endpoint::authority`](thalweg_upstream::Endpoint::authority).
     pub authority: Arc<str>,
+    /// How connections to it are secured; `None`: they are not. The connector is the one that requests use.
+    pub tls: Option<Arc<Connector>>,
     /// How it is asked.
     pub policy: Arc<HealthPolicy>,
 }
@@ -53,6 +56,7 @@ impl PartialEq for Target {
     fn eq(&self, other: &Self) -> bool {
         self.address == other.address
             && self.authority == other.authority
+            && self.tls == other.tls
             && (Arc::ptr_eq(&self.policy, &other.policy) || self.policy == other.policy)
     }
 }
@@ -85,6 +89,7 @@ mod tests {
         Target {
             address: PeerAddress::Tcp(([127, 0, 0, 1], 80).into()),
             authority: "a.test".into(),
+            tls: None,
             policy: policy.into(),
         }
     }

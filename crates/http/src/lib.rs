@@ -1,4 +1,4 @@
-//! The HTTP message model and the HTTP/1 engine, without I/O.
+//! The HTTP message model and the HTTP/1 engine, without I/O; what surrounds an engine of HTTP/2; gRPC's own.
 //!
 //! Bytes go in; spans, decisions, bytes and faults come out. Nothing here holds a socket, reads a
 //! clock or repairs a message: what two parsers could read differently is refused. The modules
@@ -15,6 +15,10 @@ pub mod field;
 pub mod method;
 
 pub mod h1;
+
+pub mod h2;
+
+pub mod grpc;
 
 pub mod authority;
 pub mod rules;

@@ -71,7 +71,7 @@ impl Method {
     }
 }
 
-/// The version of an HTTP/1 message. Anything else is refused.
+/// The version of a message. Anything else is refused.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Version {
     /// HTTP/1.0.
@@ -79,14 +79,17 @@ pub enum Version {
     /// HTTP/1.1.
     #[default]
     Http11,
+    /// HTTP/2, whose heads are read as lines here too.
+    Http2,
 }
 
 impl Version {
-    /// The text of the request line.
+    /// The text of the request line; of HTTP/2, which has none, what logs write.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
             Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
         }
     }
 }

@@ -16,13 +16,15 @@ mod pipe;
 mod prefetch;
 mod reactor;
 mod socket;
+mod substream;
 mod wheel;
 
 pub use layer::Layer;
 pub use layered::Loose;
-pub use mailbox::{Mailbox, SeatWaker};
+pub use mailbox::{Mailbox, OwnerWaker};
 pub use pipe::Pipe;
 pub use prefetch::prefetch;
 pub use reactor::{Owner, Reactor};
 pub use socket::{Socket, SocketId};
+pub use substream::Substream;
 pub use thalweg_core::{Opened, Sealed};

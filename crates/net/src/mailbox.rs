@@ -4,6 +4,7 @@
 //! reactor watches) only when the worker is about to sleep or asleep, so that telling a busy worker
 //! something costs no system call. Nothing on the path of an exchange uses it.
 
+use crate::reactor::Owner;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// Messages and woken seats of one worker, filled from any thread.
+/// Messages and woken owners of one worker, filled from any thread.
 #[derive(Debug)]
 pub struct Mailbox<M> {
     inner: Mutex<Inner<M>>,
@@ -22,7 +23,7 @@ pub struct Mailbox<M> {
 #[derive(Debug)]
 struct Inner<M> {
     messages: Vec<M>,
-    seats: Vec<u32>,
+    woken: Vec<Arc<OwnerWaker<M>>>,
 }
 
 impl<M> Mailbox<M> {
@@ -32,7 +33,7 @@ impl<M> Mailbox<M> {
     /// When descriptors have run out.
     pub fn new() -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let inner = Inner { messages: Vec::new(), seats: Vec::new() };
+        let inner = Inner { messages: Vec::new(), woken: Vec::new() };
         Ok(Self { inner: Mutex::new(inner), asleep: AtomicBool::new(false), bell })
     }
 
@@ -43,10 +44,15 @@ impl<M> Mailbox<M> {
     }
 
     /// Moves what has arrived into the lists.
-    pub fn take(&self, messages: &mut Vec<M>, seats: &mut Vec<u32>) {
+    pub fn take(&self, messages: &mut Vec<M>, woken: &mut Vec<Owner>) {
         let mut inner = self.lock();
         messages.append(&mut inner.messages);
-        seats.append(&mut inner.seats);
+        woken.extend(inner.woken.drain(..).map(|waker| waker.take()));
+    }
+
+    /// Moves those who have been woken into the list.
+    pub fn take_woken(&self, woken: &mut Vec<Owner>) {
+        woken.extend(self.lock().woken.drain(..).map(|waker| waker.take()));
     }
 
     /// Whether nothing has arrived; from then on whatever arrives rings, until [`Self::awake`].
@@ -54,7 +60,7 @@ impl<M> Mailbox<M> {
         self.asleep.store(true, Ordering::SeqCst);
         // A sender locks after storing: either it is seen here, or it sees the flag.
         let inner = self.lock();
-        inner.messages.is_empty() && inner.seats.is_empty()
+        inner.messages.is_empty() && inner.woken.is_empty()
     }
 
     /// The worker will look by itself.
@@ -62,12 +68,8 @@ impl<M> Mailbox<M> {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    fn wake_seat(&self, seat: u32) {
-        let mut inner = self.lock();
-        if !inner.seats.contains(&seat) {
-            inner.seats.push(seat);
-        }
-        drop(inner);
+    fn wake(&self, waker: Arc<OwnerWaker<M>>) {
+        self.lock().woken.push(waker);
         self.ring();
     }
 
@@ -89,34 +91,48 @@ impl<M> AsFd for Mailbox<M> {
     }
 }
 
-/// Wakes one seat of one worker: for what a seat awaits that is no socket of the reactor.
+/// Wakes one owner of one worker: for what it awaits that is no socket of the reactor.
 #[derive(Debug)]
-pub struct SeatWaker<M> {
-    seat: u32,
+pub struct OwnerWaker<M> {
+    owner: Owner,
+    /// It stands in the mailbox.
+    queued: AtomicBool,
     mailbox: Arc<Mailbox<M>>,
 }
 
-impl<M: Send + 'static> SeatWaker<M> {
-    /// The waker of a seat; made once per seat.
-    pub fn waker(seat: u32, mailbox: Arc<Mailbox<M>>) -> Waker {
-        Waker::from(Arc::new(Self { seat, mailbox }))
+impl<M: Send + 'static> OwnerWaker<M> {
+    /// A waker of an owner.
+    pub fn waker(owner: Owner, mailbox: Arc<Mailbox<M>>) -> Waker {
+        Waker::from(Arc::new(Self { owner, queued: AtomicBool::new(false), mailbox }))
     }
 }
 
-impl<M: Send + 'static> Wake for SeatWaker<M> {
+impl<M> OwnerWaker<M> {
+    /// It has been taken out of the mailbox; its owner is called after this.
+    fn take(&self) -> Owner {
+        self.queued.store(false, Ordering::Release);
+        self.owner
+    }
+}
+
+impl<M: Send + 'static> Wake for OwnerWaker<M> {
     fn wake(self: Arc<Self>) {
-        self.mailbox.wake_seat(self.seat);
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.mailbox.clone().wake(self);
+        }
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.mailbox.wake_seat(self.seat);
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.mailbox.wake(self.clone());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Owner, Reactor};
+    use crate::Reactor;
     use std::time::Duration;
 
     #[test]
@@ -124,18 +140,22 @@ mod tests {
         let reactor = Reactor::new().unwrap();
         let mailbox = Arc::new(Mailbox::new().unwrap());
         reactor.watch(mailbox.as_fd(), Owner(7)).unwrap();
-        let (mut called, mut messages, mut seats) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut called, mut messages, mut woken) = (Vec::new(), Vec::new(), Vec::new());
         mailbox.send(1);
         assert_eq!(reactor.wait(Some(Duration::ZERO), &mut called).unwrap(), 0, "nobody sleeps");
         assert!(!mailbox.may_sleep(), "something has arrived");
-        mailbox.take(&mut messages, &mut seats);
+        mailbox.take(&mut messages, &mut woken);
         assert!(mailbox.may_sleep());
-        SeatWaker::waker(3, mailbox.clone()).wake_by_ref();
-        SeatWaker::waker(3, mailbox.clone()).wake_by_ref();
+        let waker = OwnerWaker::waker(Owner(3), mailbox.clone());
+        waker.wake_by_ref();
+        waker.wake_by_ref();
         assert_eq!(reactor.wait(None, &mut called).unwrap(), 1);
         mailbox.awake();
-        mailbox.take(&mut messages, &mut seats);
-        assert_eq!((messages, seats, called), (vec![1], vec![3], vec![Owner(7)]));
+        mailbox.take(&mut messages, &mut woken);
+        assert_eq!((messages, &woken, called), (vec![1], &vec![Owner(3)], vec![Owner(7)]), "once");
+        waker.wake();
+        mailbox.take_woken(&mut woken);
+        assert_eq!(woken, [Owner(3); 2], "and again when it has been taken");
     }
 
     #[test]
@@ -145,14 +165,14 @@ mod tests {
         reactor.watch(mailbox.as_fd(), Owner(0)).unwrap();
         let sender = mailbox.clone();
         let thread = std::thread::spawn(move || (0..20_000).for_each(|i| sender.send(i)));
-        let (mut messages, mut seats) = (Vec::new(), Vec::new());
+        let (mut messages, mut woken) = (Vec::new(), Vec::new());
         while messages.len() < 20_000 {
             if mailbox.may_sleep() {
                 let events = reactor.wait(Some(Duration::from_secs(10)), &mut Vec::new()).unwrap();
                 assert!(events > 0, "slept over a message");
             }
             mailbox.awake();
-            mailbox.take(&mut messages, &mut seats);
+            mailbox.take(&mut messages, &mut woken);
         }
         thread.join().unwrap();
         assert!(messages.is_sorted());

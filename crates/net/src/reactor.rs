@@ -191,6 +191,20 @@ impl Reactor {
         readiness: u8,
         flags: epoll::EventFlags,
     ) -> io::Result<u32> {
+        let (id, key) = self.occupy(owner, readiness);
+        if let Err(error) = epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), flags) {
+            self.free.borrow_mut().push(id);
+            return Err(error.into());
+        }
+        Ok(id)
+    }
+
+    /// Makes a source without a descriptor: it has a deadline, and no events.
+    pub(crate) fn add_timer(&self, owner: Owner) -> u32 {
+        self.occupy(owner, 0).0
+    }
+
+    fn occupy(&self, owner: Owner, readiness: u8) -> (u32, u64) {
         let mut sources = self.sources.borrow_mut();
         let id = self.free.borrow_mut().pop().unwrap_or(sources.len() as u32);
         if id as usize == sources.len() {
@@ -205,12 +219,7 @@ impl Reactor {
         let source = &sources[id as usize];
         source.readiness.set(readiness);
         source.owner.set(owner);
-        let data = epoll::EventData::new_u64(key_of(id, source.generation.get()));
-        if let Err(error) = epoll::add(&self.epoll, fd, data, flags) {
-            self.free.borrow_mut().push(id);
-            return Err(error.into());
-        }
-        Ok(id)
+        (id, key_of(id, source.generation.get()))
     }
 
     /// Forgets a source; its descriptor is closed by the caller right after, or stays in no epoll set.

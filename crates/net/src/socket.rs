@@ -1,4 +1,4 @@
-//! A connected stream socket on a reactor.
+//! A connected stream socket on a reactor, or one stream of a connection that several share ([`Substream`]).
 //!
 //! The calls never block and register nothing: when they return `Pending`, the owner of the socket
 //! is called again on the next event of the socket, which is the whole wake-up protocol. They are
@@ -8,6 +8,7 @@ use crate::layer::Layer;
 use crate::layered::{Layered, Loose};
 use crate::pipe::{Pipe, error_of};
 use crate::reactor::{Owner, Reactor, ready};
+use crate::substream::Substream;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode};
@@ -40,7 +41,16 @@ pub struct Socket {
     fd: Option<OwnedFd>,
     id: u32,
     reactor: Rc<Reactor>,
-    layer: Option<Box<RefCell<Layered>>>,
+    /// `None`: its bytes are those of the kernel.
+    under: Option<Box<Under>>,
+}
+
+/// What bytes pass through on their way to the kernel.
+#[derive(Debug)]
+enum Under {
+    Layer(RefCell<Layered>),
+    /// There is no descriptor.
+    Stream(Box<dyn Substream>),
 }
 
 impl Socket {
@@ -50,7 +60,7 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn accepted(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
         let id = reactor.add(fd.as_fd(), owner, ready::WRITE)?;
-        Ok(Self { fd: Some(fd), id, reactor: reactor.clone(), layer: None })
+        Ok(Self { fd: Some(fd), id, reactor: reactor.clone(), under: None })
     }
 
     /// Takes a socket whose connect is under way.
@@ -59,7 +69,7 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn connecting(reactor: &Rc<Reactor>, fd: OwnedFd, owner: Owner) -> io::Result<Self> {
         let id = reactor.add(fd.as_fd(), owner, 0)?;
-        Ok(Self { fd: Some(fd), id, reactor: reactor.clone(), layer: None })
+        Ok(Self { fd: Some(fd), id, reactor: reactor.clone(), under: None })
     }
 
     /// Takes one that came off another reactor; it is taken to be writable.
@@ -68,30 +78,58 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn watched(reactor: &Rc<Reactor>, loose: Loose, owner: Owner) -> io::Result<Self> {
         let mut socket = Self::accepted(reactor, loose.fd, owner)?;
-        socket.layer = loose.layer;
+        socket.under = loose.layer.map(|layer| Box::new(Under::Layer(*layer)));
         socket.rest(false);
         Ok(socket)
+    }
+
+    /// Takes a stream of a connection that several share: it has a deadline of its own, and no descriptor.
+    pub fn of_stream(reactor: &Rc<Reactor>, stream: Box<dyn Substream>, owner: Owner) -> Self {
+        let id = reactor.add_timer(owner);
+        stream.set_owner(owner);
+        Self { fd: None, id, reactor: reactor.clone(), under: Some(Box::new(Under::Stream(stream))) }
+    }
+
+    /// The stream that it is, when it has no connection of its own.
+    #[inline]
+    pub fn substream(&self) -> Option<&dyn Substream> {
+        match self.under.as_deref() {
+            Some(Under::Stream(stream)) => Some(&**stream),
+            _ => None,
+        }
+    }
+
+    fn layer(&self) -> Option<&RefCell<Layered>> {
+        match self.under.as_deref() {
+            Some(Under::Layer(layer)) => Some(layer),
+            _ => None,
+        }
     }
 
     /// Puts a layer between this socket and those who use it: from now on all bytes are plaintext. `received`: what has
     /// come for the layer already. It shakes hands with [`Self::poll_handshake`].
     pub fn put_under(&mut self, layer: Box<dyn Layer>, received: &[u8]) {
-        self.layer = Some(Box::new(RefCell::new(Layered::new(layer, received))));
+        self.under = Some(Box::new(Under::Layer(RefCell::new(Layered::new(layer, received)))));
     }
 
     /// Whether bytes pass through a layer.
     pub fn is_layered(&self) -> bool {
-        self.layer.is_some()
+        self.layer().is_some()
+    }
+
+    /// Whether its bytes are those of the kernel.
+    pub fn is_plain(&self) -> bool {
+        self.under.is_none()
     }
 
     /// Asks the layer something.
     pub fn with_layer<T>(&self, ask: impl FnOnce(&dyn Layer) -> T) -> Option<T> {
-        self.layer.as_ref().map(|layer| ask(layer.borrow().layer()))
+        self.layer().map(|layer| ask(layer.borrow().layer()))
     }
 
     /// Whether the layer, if there is one, has shaken hands; an error when it could not.
     pub fn poll_handshake(&self) -> Poll<io::Result<()>> {
-        match &self.layer {
+        match self.layer() {
             None => Poll::Ready(Ok(())),
             Some(layer) => layer.borrow_mut().poll_handshake(self),
         }
@@ -100,6 +138,9 @@ impl Socket {
     /// Who is called from now on.
     pub fn set_owner(&self, owner: Owner) {
         self.reactor.set_owner(self.id, owner);
+        if let Some(stream) = self.substream() {
+            stream.set_owner(owner);
+        }
     }
 
     /// Whether the connect has ended; an error when it failed.
@@ -120,17 +161,18 @@ impl Socket {
     /// that the peer did not tell of.
     #[inline]
     pub fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        match &self.layer {
+        match &self.under {
             None => self.raw_recv(buffer),
-            Some(layer) => recv_layered(self, layer, buffer),
+            Some(under) => recv_through(self, under, buffer),
         }
     }
 
     /// Receives what is not looked at any more into `buffer`; no layer opens it. As [`Self::poll_recv`] otherwise.
     pub fn poll_discard(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        match &self.layer {
+        match self.under.as_deref() {
             None => self.raw_recv(buffer),
-            Some(layer) => layer.borrow_mut().poll_discard(self, buffer),
+            Some(Under::Layer(layer)) => layer.borrow_mut().poll_discard(self, buffer),
+            Some(Under::Stream(stream)) => stream.poll_recv(buffer),
         }
     }
 
@@ -170,9 +212,9 @@ impl Socket {
 
     #[inline]
     fn poll_send_with(&self, slices: &[IoSlice<'_>], last: bool) -> Poll<io::Result<usize>> {
-        match &self.layer {
+        match &self.under {
             None => self.raw_send(slices, last),
-            Some(layer) => send_layered(self, layer, slices, last),
+            Some(under) => send_through(self, under, slices, last),
         }
     }
 
@@ -208,7 +250,7 @@ impl Socket {
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_recv`] can do it.
     pub fn poll_fill(&self, pipe: &Pipe, most: usize) -> Poll<io::Result<usize>> {
-        if self.is_layered() {
+        if !self.is_plain() {
             return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         }
         loop {
@@ -237,7 +279,7 @@ impl Socket {
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_send`] can do it.
     pub fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>> {
-        if self.is_layered() {
+        if !self.is_plain() {
             return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         }
         loop {
@@ -256,18 +298,22 @@ impl Socket {
     /// Whether a receive may give something (bytes, an end or an error).
     pub fn is_readable(&self) -> bool {
         self.readiness() & ready::READ != 0
-            || self.layer.as_ref().is_some_and(|layer| layer.borrow().has_more())
+            || match self.under.as_deref() {
+                None => false,
+                Some(Under::Layer(layer)) => layer.borrow().has_more(),
+                Some(Under::Stream(stream)) => stream.is_readable(),
+            }
     }
 
     /// Whether a layer holds the beginning of a record.
     pub fn holds_part(&self) -> bool {
-        self.layer.as_ref().is_some_and(|layer| layer.borrow().holds_part())
+        self.layer().is_some_and(|layer| layer.borrow().holds_part())
     }
 
     /// Whether nothing has come, as far as events have told: no byte, no end, no error. What only concerns the layer is
     /// taken in.
     pub fn is_silent(&self) -> bool {
-        match &self.layer {
+        match self.layer() {
             None => !self.is_readable(),
             Some(layer) => layer.borrow_mut().is_quiet(self),
         }
@@ -276,9 +322,13 @@ impl Socket {
     /// Asks the kernel, beyond what events have told so far, whether nothing has come: no byte, no end,
     /// no error. One system call.
     pub fn is_quiet(&self) -> bool {
-        if let Some(layer) = &self.layer {
-            self.reactor.set(self.id, ready::READ);
-            return layer.borrow_mut().is_quiet(self);
+        match self.under.as_deref() {
+            None => {}
+            Some(Under::Layer(layer)) => {
+                self.reactor.set(self.id, ready::READ);
+                return layer.borrow_mut().is_quiet(self);
+            }
+            Some(Under::Stream(stream)) => return !stream.is_readable(),
         }
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         matches!(rustix::net::recv(self.as_fd(), &mut [0; 1], flags), Err(Errno::AGAIN))
@@ -287,20 +337,25 @@ impl Socket {
     /// Looks whether there is more to receive, where a [`Self::poll_fill`] left that open: afterwards
     /// [`Self::is_readable`] is true of the socket again. One system call.
     pub fn look(&self) {
-        if !self.is_layered() && self.is_quiet() {
+        if self.is_plain() && self.is_quiet() {
             self.clear(ready::READ);
         }
     }
 
-    /// Whether the peer has said that it sends no more, or is gone. Bytes may still wait to be read.
+    /// Whether the peer has said that it sends no more on this connection, or is gone. Bytes may still wait to be read. The
+    /// end of a message is not that of a stream: it is as good as its connection.
     pub fn peer_closed(&self) -> bool {
         self.readiness() & ready::PEER_CLOSED != 0
-            || self.layer.as_ref().is_some_and(|layer| layer.borrow().has_ended())
+            || match self.under.as_deref() {
+                None => false,
+                Some(Under::Layer(layer)) => layer.borrow().has_ended(),
+                Some(Under::Stream(stream)) => stream.is_gone(),
+            }
     }
 
     /// Whether the connection is gone in both directions (reset, or closed by both sides).
     pub fn is_gone(&self) -> bool {
-        self.readiness() & ready::GONE != 0
+        self.readiness() & ready::GONE != 0 || self.substream().is_some_and(Substream::is_gone)
     }
 
     /// Sets (or with `None` takes away) the deadline, from now on; its owner is called when it passes.
@@ -311,7 +366,11 @@ impl Socket {
     /// Takes it off the reactor: only the descriptor and the layer are left, for another reactor.
     pub fn unwatch(mut self) -> Loose {
         self.reactor.unwatch(self.as_fd());
-        Loose { fd: self.fd.take().expect(OPEN), layer: self.layer.take() }
+        let layer = match self.under.take().map(|under| *under) {
+            Some(Under::Layer(layer)) => Some(Box::new(layer)),
+            _ => None,
+        };
+        Loose { fd: self.fd.take().expect(OPEN), layer }
     }
 
     /// Its number.
@@ -327,36 +386,46 @@ impl Socket {
     /// Lets the kernel hold no more than some KiB that are not on their way yet: its send buffer follows from what
     /// the link could carry, on a fast one megabytes from the start, whether the peer reads or not.
     pub fn hold_some_unsent(&self) {
-        let _ = SockRef::from(self).set_tcp_notsent_lowat(SOME);
+        self.hold_unsent(SOME);
     }
 
     /// Lets the kernel hold little that is not on its way yet: for a peer that reads slowly, where many
     /// do. What is on its way is not bounded by this.
     pub fn hold_little_unsent(&self) {
-        let _ = SockRef::from(self).set_tcp_notsent_lowat(LITTLE);
+        self.hold_unsent(LITTLE);
+    }
+
+    fn hold_unsent(&self, bytes: u32) {
+        if self.fd.is_some() {
+            let _ = SockRef::from(self).set_tcp_notsent_lowat(bytes);
+        }
     }
 
     /// Bytes handed to the kernel that the peer has not acknowledged; 0 where the kernel does not tell. One
     /// system call.
     #[expect(unsafe_code, reason = "no library in use has a safe form of this request (decision 0018)")]
     pub fn unacknowledged(&self) -> u64 {
+        if self.fd.is_none() {
+            return 0;
+        }
         // SAFETY: the request writes one int and reads nothing, on every architecture that has this number for it.
         let left = unsafe { rustix::ioctl::ioctl(self, Getter::<SIOCOUTQ, i32>::new()) };
         let left = left.map_or(0, |left| u64::try_from(left).unwrap_or(0));
-        left + self.layer.as_ref().map_or(0, |layer| layer.borrow().unsent_len() as u64)
+        left + self.layer().map_or(0, |layer| layer.borrow().unsent_len() as u64)
     }
 
     /// Plaintext that a layer has sealed and that no call has counted as sent yet.
     pub fn uncounted(&self) -> u64 {
-        self.layer.as_ref().map_or(0, |layer| layer.borrow().uncounted() as u64)
+        self.layer().map_or(0, |layer| layer.borrow().uncounted() as u64)
     }
 
     /// Says to the peer that no more bytes will come. Where a layer says farewell first and the kernel does not take that now, it
     /// follows with the next call of the socket.
     pub fn shutdown_write(&self) {
-        match &self.layer {
+        match self.under.as_deref() {
             None => self.raw_shutdown_write(),
-            Some(layer) => layer.borrow_mut().close(self),
+            Some(Under::Layer(layer)) => layer.borrow_mut().close(self),
+            Some(Under::Stream(stream)) => stream.shutdown_write(),
         }
     }
 
@@ -366,7 +435,7 @@ impl Socket {
 
     /// Says through the layer, if there is one, that no more bytes will come and that what came was whole.
     pub fn part(&self) {
-        if let Some(layer) = &self.layer {
+        if let Some(layer) = self.layer() {
             layer.borrow_mut().part(self);
         }
     }
@@ -374,21 +443,24 @@ impl Socket {
     /// From now on it also ends where a layer was not told of the end: for a protocol that knows by itself whether what came is
     /// whole.
     pub fn believe_any_end(&self) {
-        if let Some(layer) = &self.layer {
+        if let Some(layer) = self.layer() {
             layer.borrow_mut().believe_any_end();
         }
     }
 
     /// Says whether nothing is under way on it: closed then, a layer says that what the peer got is whole.
     pub fn rest(&self, at_rest: bool) {
-        if let Some(layer) = &self.layer {
+        if let Some(layer) = self.layer() {
             layer.borrow_mut().rest(at_rest);
         }
     }
 
     /// Makes the close a reset, so that the peer sees that what it got is not whole.
     pub fn reset_on_close(&self) {
-        if let Some(layer) = &self.layer {
+        if let Some(stream) = self.substream() {
+            return stream.reset();
+        }
+        if let Some(layer) = self.layer() {
             layer.borrow_mut().mute();
         }
         let _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
@@ -416,7 +488,7 @@ impl AsFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let (Some(layer), Some(_)) = (self.layer.take(), &self.fd) {
+        if let (Some(Under::Layer(layer)), Some(_)) = (self.under.take().as_deref(), &self.fd) {
             layer.borrow_mut().end(self);
         }
         // Closing the only descriptor takes it out of the epoll set.
@@ -426,17 +498,23 @@ impl Drop for Socket {
 
 #[cold]
 #[inline(never)]
-fn recv_layered(socket: &Socket, layer: &RefCell<Layered>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-    layer.borrow_mut().poll_recv(socket, buffer)
+fn recv_through(socket: &Socket, under: &Under, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    match under {
+        Under::Layer(layer) => layer.borrow_mut().poll_recv(socket, buffer),
+        Under::Stream(stream) => stream.poll_recv(buffer),
+    }
 }
 
 #[cold]
 #[inline(never)]
-fn send_layered(
+fn send_through(
     socket: &Socket,
-    layer: &RefCell<Layered>,
+    under: &Under,
     slices: &[IoSlice<'_>],
     last: bool,
 ) -> Poll<io::Result<usize>> {
-    layer.borrow_mut().poll_send(socket, slices, last)
+    match under {
+        Under::Layer(layer) => layer.borrow_mut().poll_send(socket, slices, last),
+        Under::Stream(stream) => stream.poll_send(slices, last),
+    }
 }

@@ -30,7 +30,7 @@ mod stamp;
 
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
-    AcmeMeters, BudgetMeters, EndpointMeters, HANDSHAKE_RESULTS, Limit, ListenerMeters, LogMeters,
+    AcmeMeters, BudgetMeters, EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters, LogMeters,
     ReloadMeters, RouteMeters, ServiceMeters, WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};

@@ -74,6 +74,12 @@ pub struct EndpointMeters {
     pub connects: Counter,
     /// Connections that could not be established.
     pub connect_failures: Counter,
+    /// TLS handshakes with it that negotiated keys anew.
+    pub tls_full: Counter,
+    /// Those that resumed a session.
+    pub tls_resumed: Counter,
+    /// Those that failed.
+    pub tls_failed: Counter,
     /// Requests sent here because another attempt had failed.
     pub retries: Counter,
     /// Second copies sent here because another endpoint was slow to answer.
@@ -112,6 +118,8 @@ pub struct ListenerMeters {
     pub refused: Counter,
     /// TLS handshakes that ended, in the order of [`HANDSHAKE_RESULTS`].
     pub handshakes: [Counter; HANDSHAKE_RESULTS.len()],
+    /// HTTP/2 connections ended for a flood of frames, in the order of [`FLOODS`].
+    pub floods: [Counter; FLOODS.len()],
 }
 
 impl ListenerMeters {
@@ -121,7 +129,29 @@ impl ListenerMeters {
         debug_assert!(at.is_some(), "{result} is not in the table");
         at.and_then(|at| self.handshakes.get(at)).inspect(|counter| counter.add(1));
     }
+
+    /// Counts an HTTP/2 connection that was ended; `flood` is one of [`FLOODS`].
+    pub fn count_flood(&self, flood: &str) {
+        let at = FLOODS.iter().position(|known| *known == flood);
+        debug_assert!(at.is_some(), "{flood} is not in the table");
+        at.and_then(|at| self.floods.get(at)).inspect(|counter| counter.add(1));
+    }
 }
+
+/// What HTTP/2 clients may send too much of: the values of the label `flood`, the words of the crate that meters frames.
+pub const FLOODS: [&str; 11] = [
+    "resets",
+    "provoked_resets",
+    "continuations",
+    "field_section",
+    "headers",
+    "settings",
+    "pings",
+    "priorities",
+    "empty_data",
+    "window_updates",
+    "other_frames",
+];
 
 /// What may come of a TLS handshake: the values of the label `result`. Those after the first two are the words of the
 /// crate that shakes hands.

@@ -60,6 +60,10 @@ metrics! {
         "Client connections refused because a bound was reached.";
     TLS_HANDSHAKES "thalweg_tls_handshakes_total" Counter ["listener" "result"]
         "TLS handshakes of clients that ended, by what came of them: full, resumed, or why there is no connection.";
+    HTTP2_FLOODS "thalweg_http2_floods_total" Counter ["listener" "flood"]
+        "HTTP/2 connections of clients that were ended for a flood of frames.";
+    TLS_NOT_AFTER "thalweg_tls_certificate_not_after_timestamp_seconds" Gauge ["listener" "name"]
+        "When the certificate of the listener with this first name ceases to hold, in seconds since the Unix epoch; the admin API's has the listener \"\".";
     REQUESTS_TOTAL "thalweg_requests_total" Counter ["route" "code"] "Exchanges that ended, by status of the answer.";
     REQUEST_DURATION "thalweg_request_duration_seconds" Histogram ["route"]
         "From the first byte of the request to the last byte of the response.";
@@ -69,6 +73,8 @@ metrics! {
         "Requests sent to the endpoint, every attempt counted.";
     UPSTREAM_CONNECTS "thalweg_upstream_connects_total" Counter ["service" "endpoint" "result"]
         "Connections to the endpoint, by result: ok or failed.";
+    UPSTREAM_TLS "thalweg_upstream_tls_handshakes_total" Counter ["service" "endpoint" "result"]
+        "TLS handshakes with the endpoint, by result: full, resumed or failed; none where it is not reached through TLS.";
     UPSTREAM_REUSED "thalweg_upstream_reused_total" Counter ["service" "endpoint"]
         "Requests sent on a connection that had been used before.";
     UPSTREAM_RETRIES "thalweg_upstream_retries_total" Counter ["service" "endpoint"]

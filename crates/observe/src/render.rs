@@ -9,7 +9,9 @@ use thalweg_core::FaultKind;
 
 use crate::exposition::Exposition;
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
-use crate::meters::{ACME_RESULTS, HANDSHAKE_RESULTS, Limit, WorkerMeters};
+use crate::meters::{
+    ACME_RESULTS, EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters, WorkerMeters,
+};
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
 use crate::registry::{Registry, Snapshot};
@@ -22,6 +24,7 @@ impl Registry {
         page.head(&names::BUILD_INFO);
         page.sample(&names::BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1);
         self.render_listeners(&mut page);
+        self.render_certificates(&mut page);
         self.render_routes(&mut page);
         self.render_endpoints(&mut page);
         self.render_services(&mut page);
@@ -37,15 +40,12 @@ impl Registry {
         counters(page, &names::CONNECTIONS_TOTAL, &listeners, |meters| &meters.connections);
         gauges(page, &names::CONNECTIONS_ACTIVE, &listeners, |meters| &meters.active);
         counters(page, &names::CONNECTIONS_REFUSED, &listeners, |meters| &meters.refused);
-        page.head(&names::TLS_HANDSHAKES);
-        for ([listener], groups) in &listeners {
-            for (at, result) in HANDSHAKE_RESULTS.iter().enumerate() {
-                let total: u64 = groups.iter().map(|meters| meters.handshakes[at].value()).sum();
-                if total > 0 {
-                    page.sample(&names::TLS_HANDSHAKES, &[listener, result], total);
-                }
-            }
-        }
+        outcomes(page, (&names::TLS_HANDSHAKES, &HANDSHAKE_RESULTS), &listeners, |meters| &meters.handshakes);
+        outcomes(page, (&names::HTTP2_FLOODS, &FLOODS), &listeners, |meters| &meters.floods);
+    }
+
+    fn render_certificates(&self, page: &mut Exposition) {
+        gauges(page, &names::TLS_NOT_AFTER, &self.certificates.snapshot(), |end| end);
     }
 
     fn render_routes(&self, page: &mut Exposition) {
@@ -78,6 +78,22 @@ impl Registry {
             let failed: u64 = groups.iter().map(|meters| meters.connect_failures.value()).sum();
             page.sample(&names::UPSTREAM_CONNECTS, &[service, endpoint, "ok"], ok);
             page.sample(&names::UPSTREAM_CONNECTS, &[service, endpoint, "failed"], failed);
+        }
+        page.head(&names::UPSTREAM_TLS);
+        for ([service, endpoint], groups) in &endpoints {
+            let total = |counter: fn(&EndpointMeters) -> &Counter| -> u64 {
+                groups.iter().map(|meters| counter(meters).value()).sum()
+            };
+            let totals = [
+                ("full", total(|meters| &meters.tls_full)),
+                ("resumed", total(|meters| &meters.tls_resumed)),
+                ("failed", total(|meters| &meters.tls_failed)),
+            ];
+            if totals.iter().any(|(_, total)| *total > 0) {
+                for (result, total) in totals {
+                    page.sample(&names::UPSTREAM_TLS, &[service, endpoint, result], total);
+                }
+            }
         }
         counters(page, &names::UPSTREAM_REUSED, &endpoints, |meters| &meters.reused);
         counters(page, &names::UPSTREAM_RETRIES, &endpoints, |meters| &meters.retries);
@@ -180,6 +196,24 @@ fn counters<M, const N: usize>(
     for (names, groups) in series {
         let total: u64 = groups.iter().map(|meters| cell(meters).value()).sum();
         page.sample(metric, &names.each_ref().map(String::as_str), total);
+    }
+}
+
+/// Counters of every listener by what they counted, summed over workers; those at 0 are left out.
+fn outcomes<const N: usize>(
+    page: &mut Exposition,
+    (metric, words): (&Metric, &[&str; N]),
+    series: &Snapshot<ListenerMeters, 1>,
+    cells: impl Fn(&ListenerMeters) -> &[Counter; N],
+) {
+    page.head(metric);
+    for ([listener], groups) in series {
+        for (at, word) in words.iter().enumerate() {
+            let total: u64 = groups.iter().map(|meters| cells(meters)[at].value()).sum();
+            if total > 0 {
+                page.sample(metric, &[listener, word], total);
+            }
+        }
     }
 }
 

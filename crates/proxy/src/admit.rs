@@ -4,8 +4,12 @@
 //! the log and the upstream see; nobody looks at the raw target again. The rules and their
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
+use crate::credentials::speak_alone;
 use crate::exchange::{Client, Exchange, Normal};
+use crate::h2;
+use crate::misdirected::check_direction;
 use crate::plan::Plan;
+use crate::secure::is_secure;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
@@ -41,7 +45,31 @@ pub(crate) enum Admitted {
 /// Receives a request head and checks it.
 pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Admitted, Fault> {
     x.begin(worker.reactor.now());
-    (x.client_ip, x.trusted_peer, x.is_secure) = (client.peer, false, client.socket.is_layered());
+    (x.client_ip, x.trusted_peer, x.is_secure) = (client.peer, false, is_secure(&client.socket));
+    match h2::stream(&client.socket) {
+        Some(stream) => h2::receive_head(worker, client, x, stream)?,
+        None => match receive_head(worker, client, x).await? {
+            Admitted::Request => {}
+            none => return Ok(none),
+        },
+    }
+    // Whatever deadline the connection brought along was for other waits.
+    client.socket.set_deadline(None);
+    worker.forget_lag(x);
+    client.requests += 1;
+    client.empty_line = false;
+    x.consumed = x.request.len;
+    let view = worker.view_for(client);
+    bring_to_normal_form(&view.plan, (client.peer, worker.next_id()), x)?;
+    if x.is_secure {
+        check_direction(client, x)?;
+        speak_alone(client, x);
+    }
+    Ok(Admitted::Request)
+}
+
+/// Receives until a head is whole.
+async fn receive_head(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Admitted, Fault> {
     let mut waited = false;
     loop {
         if client.empty_line && x.received.starts_with(b"\r\n") {
@@ -52,7 +80,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
         if !x.received.is_empty() {
             x.head_limits = worker.view_for(client).head_limits;
             match x.request.parse(&x.received, &x.head_limits)? {
-                Progress::Complete => break,
+                Progress::Complete => return Ok(Admitted::Request),
                 Progress::Partial => {}
             }
         }
@@ -88,15 +116,6 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
             Err(_) => return Err(Fault::new(FaultKind::ClientGone, "the client left within a request head")),
         }
     }
-    // Whatever deadline the connection brought along was for other waits.
-    client.socket.set_deadline(None);
-    worker.forget_lag(x);
-    client.requests += 1;
-    client.empty_line = false;
-    x.consumed = x.request.len;
-    let view = worker.view_for(client);
-    bring_to_normal_form(&view.plan, (client.peer, worker.next_id()), x)?;
-    Ok(Admitted::Request)
 }
 
 /// Receives once. Without `wait` it gives `None` when nothing is here yet.
@@ -137,7 +156,11 @@ pub(crate) fn bring_to_normal_form(
     x.id = Some(id);
     let bytes = &x.received[..];
     let request = &x.request;
-    x.framing = request_framing(request, bytes)?;
+    x.framing = match request_framing(request, bytes)? {
+        // The stream tells its end by itself.
+        Framing::Empty if request.version == Version::Http2 => x.framing,
+        said => said,
+    };
     x.keep_alive = request_keeps_alive(request, bytes);
     match request.method {
         Method::Connect => return Err(Fault::request(405, "CONNECT is not allowed here")),

@@ -4,6 +4,8 @@
 //! They never name an address, a header's value or anything else that a peer sent.
 
 use crate::exchange::{Client, Exchange};
+use crate::filter_response::filter_response;
+use crate::redirect_https;
 use crate::serve::Next;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -28,7 +30,7 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
     }
     x.keep_alive &= is_read_whole(x) && !fault.closes() && !worker.is_leaving(client);
     worker.warm.buffers.lend(x.downward.buffer());
-    write_answer(worker, x, fault);
+    write_answer(worker, client, x, fault);
     send(client, x).await
 }
 
@@ -36,7 +38,20 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
 pub(crate) async fn answer_text(worker: &Worker, client: &Client, x: &mut Exchange, text: &str) -> Next {
     x.keep_alive &= is_read_whole(x) && !worker.is_leaving(client);
     worker.warm.buffers.lend(x.downward.buffer());
-    write_text(worker, x, text);
+    write_text(worker, client, x, text);
+    send(client, x).await
+}
+
+/// Sends the client of an exchange that was begun by nobody else to another place.
+pub(crate) async fn answer_redirect(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    place: &[u8],
+) -> Next {
+    x.keep_alive &= is_read_whole(x) && !worker.is_leaving(client);
+    worker.warm.buffers.lend(x.downward.buffer());
+    write_redirect(client, x, place);
     send(client, x).await
 }
 
@@ -81,7 +96,7 @@ fn words(x: &Exchange, fault: Fault) -> StaticAnswer {
     }
 }
 
-fn write_answer(worker: &Worker, x: &mut Exchange, fault: Fault) {
+fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault) {
     let StaticAnswer { status, content_type, body } = stand_in(x, fault).unwrap_or_else(|| words(x, fault));
     let (keep_alive, version) = (x.keep_alive, x.request.version);
     // RFC 9110 §6.4.1.
@@ -91,8 +106,10 @@ fn write_answer(worker: &Worker, x: &mut Exchange, fault: Fault) {
     let (id, retry_after) = (x.id, x.retry_after.max(1));
     x.downward.reset();
     let length = if headless { 0 } else { body.len() as u64 };
-    let out = x.downward.start(Framing::Length(length), Side::Upstream, false);
+    let mut flow = std::mem::take(&mut x.downward);
+    let out = flow.start(Framing::Length(length), Side::Upstream, false);
     write_status_line(out, status, reason(status).as_bytes());
+    filter_response(x, &[], out);
     let _ =
         write!(out, "Proxy-Status: thalweg; error={}; details=\"{}\"\r\n", fault.kind.name(), fault.detail);
     if !is_bare {
@@ -112,13 +129,30 @@ fn write_answer(worker: &Worker, x: &mut Exchange, fault: Fault) {
     }
     write_connection(out, keep_alive, version);
     out.extend_from_slice(b"\r\n");
+    flow.seal_head(&client.socket, 0);
     if !headless {
-        let fed = x.downward.feed(body.as_bytes(), None, &worker.chunks);
+        let fed = flow.feed(body.as_bytes(), None, &worker.chunks);
         debug_assert_eq!(fed, Ok(body.len()));
     }
+    x.downward = flow;
 }
 
-fn write_text(worker: &Worker, x: &mut Exchange, text: &str) {
+fn write_redirect(client: &Client, x: &mut Exchange, place: &[u8]) {
+    let (keep_alive, version) = (x.keep_alive, x.request.version);
+    x.status = redirect_https::STATUS;
+    x.downward.reset();
+    let out = x.downward.start(Framing::Length(0), Side::Upstream, false);
+    write_status_line(out, x.status, reason(x.status).as_bytes());
+    out.extend_from_slice(b"Location: ");
+    out.extend_from_slice(place);
+    out.extend_from_slice(b"\r\n");
+    write_content_length(out, 0);
+    write_connection(out, keep_alive, version);
+    out.extend_from_slice(b"\r\n");
+    x.downward.seal_head(&client.socket, 0);
+}
+
+fn write_text(worker: &Worker, client: &Client, x: &mut Exchange, text: &str) {
     let (keep_alive, version) = (x.keep_alive, x.request.version);
     let length = if x.request.method == Method::Head { 0 } else { text.len() };
     x.status = 200;
@@ -129,6 +163,7 @@ fn write_text(worker: &Worker, x: &mut Exchange, text: &str) {
     write_content_length(out, text.len() as u64);
     write_connection(out, keep_alive, version);
     out.extend_from_slice(b"\r\n");
+    x.downward.seal_head(&client.socket, 0);
     let fed = x.downward.feed(&text.as_bytes()[..length], None, &worker.chunks);
     debug_assert_eq!(fed, Ok(length));
 }

@@ -6,8 +6,10 @@
 use crate::connect::Upstream;
 use crate::exchange::{Client, Exchange};
 use crate::forward::calls_for_another;
+use crate::h2;
 use crate::hedge::{Rival, find_rival, hedge_after, time_after_hedge};
 use crate::pace::Pace;
+use crate::peer_tls::fault_of_session;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
 use crate::respond;
@@ -156,7 +158,15 @@ pub(crate) fn receive(
         let n = match upstream.connection.socket.poll_recv(&mut scratch) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(n)) => n,
-            Poll::Ready(Err(_)) => 0,
+            Poll::Ready(Err(error)) => {
+                if let Some(fault) = fault_of_session(&error)
+                    && x.answered.is_empty()
+                    && wait.interim == 0
+                {
+                    return Poll::Ready(Err(fault));
+                }
+                0
+            }
         };
         if n == 0 {
             return Poll::Ready(Err(match x.answered.is_empty() && wait.interim == 0 {
@@ -242,11 +252,14 @@ fn pass_interim(client: &Client, x: &mut Exchange, head: &[u8]) {
     write_status_line(out, x.response.status, x.response.reason.of(head));
     write_fields(out, head, &x.response.fields);
     out.extend_from_slice(b"\r\n");
-    let _ = x.downward.poll_flush(&client.socket);
+    match h2::stream(&client.socket) {
+        Some(stream) => stream.inform(&mut std::mem::take(x.downward.buffer())),
+        None => drop(x.downward.poll_flush(&client.socket)),
+    }
 }
 
 /// 101 is valid only when the client asked, and for the protocol that it asked for (RFC 9110 §7.8).
-fn check_switch(x: &Exchange, head: &[u8]) -> Result<(), Fault> {
+fn check_switch(x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
     let failed = |detail| Err(Fault::new(FaultKind::HttpUpgradeFailed, detail));
     if !matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other) {
         return failed("the endpoint switched protocols without being asked");
@@ -258,6 +271,15 @@ fn check_switch(x: &Exchange, head: &[u8]) -> Result<(), Fault> {
     let mut asked = asked.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     if !asked.any(|protocol| protocol.eq_ignore_ascii_case(chosen)) {
         return failed("the endpoint switched to another protocol than asked");
+    }
+    if let (Version::Http2, Some(id)) = (x.request.version, &x.id)
+        && !h2::websocket::takes_proof(id, &mut x.response, head)
+    {
+        return failed("the endpoint has not understood the WebSocket handshake");
+    }
+    // What is left of the request would go into the tunnel, or be lost.
+    if !x.upward.is_done() {
+        return failed("the endpoint switched protocols before it had the whole request");
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! The request head that goes upstream: the client's fields in their order and case, less those
 //! that are for this hop only, and what a proxy has to say.
 
+use crate::credentials::write_credentials;
 use crate::exchange::{Client, Exchange};
+use crate::h2::websocket;
 use crate::worker::Worker;
 use std::io::Write;
 use std::net::IpAddr;
@@ -42,7 +44,8 @@ pub(crate) fn compose(worker: &Worker, client: &Client, x: &mut Exchange, servic
     flow.reset();
     worker.warm.buffers.lend(flow.buffer());
     flow.bound(x.route().and_then(|route| route.limits.max_body));
-    let out = flow.start(x.framing, Side::Downstream, x.framing == Framing::Chunked);
+    let chunked = matches!(x.framing, Framing::Chunked | Framing::UntilClose);
+    let out = flow.start(x.framing, Side::Downstream, chunked);
     write_head(out, x, client, service, endpoint);
     x.upward = flow;
 }
@@ -57,9 +60,14 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
     write_forwarded(out, x, client);
-    out.extend_from_slice(b"Via: 1.");
-    out.push(if x.request.version == Version::Http11 { b'1' } else { b'0' });
-    out.extend_from_slice(b" thalweg\r\n");
+    if x.is_secure {
+        write_credentials(out, client);
+    }
+    out.extend_from_slice(match x.request.version {
+        Version::Http10 => b"Via: 1.0 thalweg\r\n",
+        Version::Http11 => b"Via: 1.1 thalweg\r\n",
+        Version::Http2 => b"Via: 2.0 thalweg\r\n",
+    });
     if let Some(id) = &x.id {
         out.extend_from_slice(b"X-Request-Id: ");
         out.extend_from_slice(id.as_bytes());
@@ -67,6 +75,9 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     }
     if matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other) {
         out.extend_from_slice(b"Connection: Upgrade\r\n");
+        if let (Version::Http2, Some(id)) = (x.request.version, &x.id) {
+            websocket::write_key(out, id);
+        }
     } else if x.request.present.contains(FieldId::Te) && accepts_trailers(&x.request, bytes) {
         out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }
@@ -74,8 +85,8 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
         Framing::Length(length) => {
             write_content_length(out, length);
         }
-        Framing::Chunked => out.extend_from_slice(CHUNKED_FIELD),
-        Framing::Empty | Framing::UntilClose => {}
+        Framing::Chunked | Framing::UntilClose => out.extend_from_slice(CHUNKED_FIELD),
+        Framing::Empty => {}
     }
     out.extend_from_slice(b"\r\n");
 }

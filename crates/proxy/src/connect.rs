@@ -4,6 +4,7 @@ use crate::choose::{Chosen, shun};
 use crate::connection_place::{Room, connection_place};
 use crate::exchange::{Attempt, Client, Exchange};
 use crate::owner::Target;
+use crate::peer_tls::{Failed, secure};
 use crate::view::LocalService;
 use crate::worker::Worker;
 use rustix::io::Errno;
@@ -46,12 +47,10 @@ pub(crate) async fn connect(
             connection
         }
         Ok(Found::Room(places)) => {
-            let began = Instant::now();
-            let opened = open(worker, client, x, &visit).await;
-            attempt.connect = began.elapsed();
+            let opened = open(worker, client, x, (&visit, &mut attempt)).await;
             x.attempts.push(attempt);
             count(worker, local, &visit, opened.as_ref().err());
-            opened?.with(places)
+            opened.map_err(|failed| failed.fault)?.with(places)
         }
         Err(fault) => {
             x.attempts.push(attempt);
@@ -106,25 +105,40 @@ pub(crate) fn put_back(worker: &Worker, x: &Exchange, upstream: Upstream) {
     upstream.visit.pool.put(upstream.connection, &local.state.service.pool, owner);
 }
 
-async fn open(worker: &Worker, client: &Client, x: &Exchange, member: &Member) -> Result<Connection, Fault> {
-    let connection = begin(worker, x, member)?;
+async fn open(
+    worker: &Worker,
+    client: &Client,
+    x: &Exchange,
+    (member, attempt): (&Member, &mut Attempt),
+) -> Result<Connection, Failed> {
+    let began = Instant::now();
+    let mut connection = begin(worker, x, member)?;
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
     x.set_deadline(client, worker.reactor.now(), timeouts.connect);
-    let connected = poll_fn(|_| {
-        if let Poll::Ready(done) = poll_connected(&connection) {
-            return Poll::Ready(done);
+    let connected = poll_fn(|_| match poll_connected(&connection) {
+        Poll::Ready(done) => Poll::Ready(done),
+        Poll::Pending => {
+            given_up(worker, client, x, LATE).map_or(Poll::Pending, |fault| Poll::Ready(Err(fault)))
         }
-        if client.socket.expired() {
-            return Poll::Ready(Err(x.overdue(worker.reactor.now()).unwrap_or(LATE)));
-        }
-        if client.socket.peer_closed() && x.framing.is_empty() {
-            return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, "the client left while connecting")));
-        }
-        Poll::Pending
     });
     let connected = connected.await;
+    attempt.connect = began.elapsed();
+    let connected = match connected {
+        Ok(()) => secure(worker, client, x, (member, &mut connection, attempt)).await,
+        Err(fault) => Err(fault.into()),
+    };
     client.socket.set_deadline(None);
     connected.map(|()| connection)
+}
+
+/// Why a connection that is not there yet is no longer waited for: what it has of time is over (`late`), or the client has
+/// left.
+pub(crate) fn given_up(worker: &Worker, client: &Client, x: &Exchange, late: Fault) -> Option<Fault> {
+    if client.socket.expired() {
+        return Some(x.overdue(worker.reactor.now()).unwrap_or(late));
+    }
+    let has_left = client.socket.peer_closed() && x.framing.is_empty();
+    has_left.then_some(Fault::new(FaultKind::ClientGone, "the client left while connecting"))
 }
 
 /// No answer to the connect in time.
@@ -153,13 +167,13 @@ pub(crate) fn poll_connected(connection: &Connection) -> Poll<Result<(), Fault>>
 }
 
 /// Tells what came of a connect: that it succeeded, or why not.
-pub(crate) fn count(worker: &Worker, local: &LocalService, visit: &Visit, fault: Option<&Fault>) {
+pub(crate) fn count(worker: &Worker, local: &LocalService, visit: &Visit, failed: Option<&Failed>) {
     let meters = local.meters.get(visit.endpoint as usize);
     let up = |value| {
         local.up.get(visit.endpoint as usize).inspect(|gauge| gauge.set(value));
     };
     let now = worker.reactor.now();
-    match fault {
+    match failed {
         None => {
             meters.inspect(|meters| meters.connects.add(1));
             if visit.accepted(now) {
@@ -167,12 +181,12 @@ pub(crate) fn count(worker: &Worker, local: &LocalService, visit: &Visit, fault:
                 worker.notice(|| format!("{}: it accepts connections again", worker.name_of(local, visit)));
             }
         }
-        Some(fault) if fault.kind.rule().hurts_endpoint => {
+        Some(failed) if failed.fault.kind.rule().hurts_endpoint => {
             meters.inspect(|meters| meters.connect_failures.add(1));
             shun(local, visit);
-            if visit.refused(now, fault.detail) {
+            if visit.refused(now, failed.cause()) {
                 up(0);
-                worker.notice(|| format!("{}: {fault}; set aside", worker.name_of(local, visit)));
+                worker.notice(|| format!("{}: {failed}; set aside", worker.name_of(local, visit)));
             }
         }
         Some(_) => {}

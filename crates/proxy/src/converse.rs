@@ -2,9 +2,11 @@
 
 use crate::answer::answer_fault;
 use crate::exchange::{Client, Exchange};
+use crate::h2;
 use crate::handshake::{self, Shaken, shake_hands};
 use crate::plan::ListenerTls;
 use crate::record::record;
+use crate::secure::facts;
 use crate::serve::{Next, serve};
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -17,11 +19,19 @@ const EXCHANGES_PER_TURN: u32 = 32;
 
 /// Serves what the client asks, then parks its connection or closes it.
 pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchange) {
+    if client.socket.substream().is_some() {
+        return h2::serve_stream(worker, client, x).await;
+    }
     if let Some(tls) = handshake::due(&client)
         && !secure(worker, &mut client, &tls, x).await
     {
         x.received.clear();
         worker.forget_lag(x);
+        return x.leave();
+    }
+    if client.requests == 0 && speaks_http2(worker, &client, x).await {
+        worker.forget_lag(x);
+        worker.open_session(client, std::mem::take(&mut x.received));
         return x.leave();
     }
     let mut turns = 0;
@@ -81,6 +91,14 @@ async fn secure(worker: &Worker, client: &mut Client, tls: &ListenerTls, x: &mut
         }
     }
     false
+}
+
+/// Whether a client whose first request has not come speaks HTTP/2: what TLS has agreed on, or else its first bytes, say so.
+async fn speaks_http2(worker: &Worker, client: &Client, x: &mut Exchange) -> bool {
+    if client.socket.is_layered() {
+        return facts(&client.socket).is_some_and(|facts| facts.alpn.as_deref() == Some(b"h2"));
+    }
+    client.door().speaks_h2c() && h2::begins(worker, client, x).await
 }
 
 /// Goes on in the worker's next turn.

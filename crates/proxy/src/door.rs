@@ -34,6 +34,10 @@ pub(crate) struct Door {
     most: Cell<Option<usize>>,
     /// What its clients shake hands on, also when it is gone.
     tls: RefCell<Option<Arc<ListenerTls>>>,
+    /// HTTP/2 may begin on a plain connection.
+    h2c: Cell<bool>,
+    /// Whoever comes in the clear is sent to TLS.
+    redirects: Cell<bool>,
     is_leaving: Cell<bool>,
     last: RefCell<Option<Rc<PlanView>>>,
 }
@@ -50,6 +54,8 @@ impl Door {
             position: Cell::new(NOWHERE),
             most: Cell::new(None),
             tls: RefCell::default(),
+            h2c: Cell::new(false),
+            redirects: Cell::new(false),
             is_leaving: Cell::new(true),
             last: RefCell::default(),
         })
@@ -60,6 +66,8 @@ impl Door {
         self.position.set(position);
         self.most.set(listener.max_connections);
         self.shake_on(listener.tls.clone());
+        self.h2c.set(listener.h2c);
+        self.redirects.set(listener.redirect_https);
         self.is_leaving.set(false);
     }
 
@@ -113,6 +121,16 @@ impl Door {
         self.tls.borrow().is_some()
     }
 
+    /// Whether a client may begin to speak HTTP/2 on a plain connection.
+    pub(crate) fn speaks_h2c(&self) -> bool {
+        self.h2c.get()
+    }
+
+    /// Whether whoever comes in the clear is sent to TLS.
+    pub(crate) fn redirects(&self) -> bool {
+        self.redirects.get()
+    }
+
     /// Whether it has as many connections as it may.
     pub(crate) fn is_crowded(&self) -> bool {
         self.state.is_crowded(self.most.get())
@@ -121,10 +139,16 @@ impl Door {
 
 /// A place for a client connection, counted while it is taken. Two pointers: every connection has one.
 #[derive(Debug)]
-pub(crate) struct Place {
-    door: Rc<Door>,
-    /// The client among whose connections it is counted, where these have a bound.
-    client: Option<Box<Prefix>>,
+pub(crate) enum Place {
+    /// Of a connection.
+    Own {
+        /// Where it came in.
+        door: Rc<Door>,
+        /// The client among whose connections it is counted, where these have a bound.
+        client: Option<Box<Prefix>>,
+    },
+    /// Of a stream of a connection that has its own.
+    Guest(Rc<Door>),
 }
 
 impl Place {
@@ -132,19 +156,29 @@ impl Place {
     pub(crate) fn new(door: Rc<Door>, client: Option<Box<Prefix>>) -> Self {
         door.meters.connections.add(1);
         door.meters.active.add(1);
-        Self { door, client }
+        Self::Own { door, client }
+    }
+
+    /// The place of a stream of this connection: it is not counted.
+    pub(crate) fn guest(&self) -> Self {
+        match self {
+            Self::Own { door, .. } | Self::Guest(door) => Self::Guest(door.clone()),
+        }
     }
 
     /// Where it came in.
     pub(crate) fn door(&self) -> &Door {
-        &self.door
+        match self {
+            Self::Own { door, .. } | Self::Guest(door) => door,
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Door { loads, worker, state, .. } = &*self.door;
-        loads.leave(*worker, state, self.client.take().map(|client| *client));
-        self.door.meters.active.sub(1);
+        let Self::Own { door, client } = self else { return };
+        let Door { loads, worker, state, .. } = &**door;
+        loads.leave(*worker, state, client.take().map(|client| *client));
+        door.meters.active.sub(1);
     }
 }

@@ -61,8 +61,10 @@ pub(crate) struct Attempt {
     pub(crate) is_copy: bool,
     /// When it began, from the beginning of the exchange.
     pub(crate) began: Duration,
-    /// Time until the connection was there.
+    /// Time until the connection was there, without TLS.
     pub(crate) connect: Duration,
+    /// Time of the TLS handshake after that.
+    pub(crate) tls: Duration,
     /// Why it failed.
     pub(crate) fault: Option<Fault>,
     /// When it failed, from the beginning of the exchange.
@@ -78,6 +80,7 @@ impl Attempt {
             is_copy: false,
             began,
             connect: Duration::ZERO,
+            tls: Duration::ZERO,
             fault: None,
             failed: Duration::ZERO,
         }

@@ -201,11 +201,11 @@ pub(crate) fn tell(
 
 /// Whether another attempt is safe.
 fn may_retry(x: &Exchange, fault: &Fault) -> bool {
+    let unsent = x.upward.bytes() == 0;
     match fault.retry() {
-        Retry::Always => true,
         Retry::Never | Retry::IfReused => false,
-        Retry::IfIdempotent => {
-            let unsent = x.upward.bytes() == 0;
+        Retry::Always if unsent => true,
+        Retry::Always | Retry::IfIdempotent => {
             x.answered.is_empty() && x.replayable && (unsent || x.request.method.is_idempotent())
         }
     }
@@ -216,7 +216,18 @@ fn none_left(state: &ServiceState, last: Option<Fault>) -> Fault {
     if state.is_unresolved() {
         return Fault::new(FaultKind::DnsError, "no host name of the service has been resolved");
     }
-    if let Some(last) = last.filter(|last| last.kind == FaultKind::HttpResponseTimeout) {
+    use FaultKind as Kind;
+    // These say more than that nobody is left: that it was asked, or what is wrong with it until somebody mends it.
+    let tells = |kind| {
+        matches!(
+            kind,
+            Kind::HttpResponseTimeout
+                | Kind::TlsProtocolError
+                | Kind::TlsCertificateError
+                | Kind::TlsAlertReceived
+        )
+    };
+    if let Some(last) = last.filter(|last| tells(last.kind)) {
         return last;
     }
     let detail = match last.map(|fault| fault.kind) {

@@ -33,7 +33,7 @@ pub(crate) enum Shaken {
 
 /// What a client has to shake hands on; `None`: it need not (any more).
 pub(crate) fn due(client: &Client) -> Option<Arc<ListenerTls>> {
-    if client.requests > 0 || client.socket.is_layered() { None } else { client.door().tls() }
+    if client.requests > 0 || !client.socket.is_plain() { None } else { client.door().tls() }
 }
 
 /// Shakes hands with a client.

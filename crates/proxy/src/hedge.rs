@@ -15,6 +15,7 @@ use crate::connect::{self, Upstream, count, poll_connected, service};
 use crate::connection_place::place_at_once;
 use crate::exchange::{Attempt, Client, Exchange};
 use crate::forward::{TRIES, is_cheap, tell};
+use crate::peer_tls::{self, Failed, poll_secure};
 use crate::relay::Flow;
 use crate::view::LocalService;
 use crate::worker::Worker;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::Upgrade;
 use thalweg_observe::Limit;
+use thalweg_upstream::Connection;
 
 /// The time without a response after which another endpoint is asked too; `None`: it is not.
 pub(crate) fn hedge_after(x: &Exchange) -> Option<Duration> {
@@ -58,6 +60,8 @@ pub(crate) struct Rival {
     /// When its connect began; then, when it was sent.
     began: Instant,
     step: Step,
+    /// Why there is no connection, for the operator.
+    why: Option<Box<str>>,
     /// The copy, as far as it has not been sent; while its answer is read, the first one's.
     flow: Flow,
     /// The part of a head that has come of it; while its answer is read, of the first one.
@@ -102,7 +106,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
             match connect::begin(worker, x, &visit) {
                 Ok(connection) => (connection.with(places), Step::Connecting),
                 Err(fault) => {
-                    count(worker, local, &visit, Some(&fault));
+                    count(worker, local, &visit, Some(&fault.into()));
                     x.attempts.beside(Attempt { fault: Some(fault), failed: attempt.began, ..attempt });
                     return None;
                 }
@@ -121,6 +125,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
         attempt,
         began: now,
         step,
+        why: None,
         flow: Flow::default(),
         answered: Vec::new(),
         wait: Wait::default(),
@@ -217,7 +222,7 @@ impl Race<'_> {
         rival.wait.is_race = self.first.is_some();
         check_cut(&rival.upstream)?;
         if rival.step == Step::Connecting {
-            ready!(rival.poll_connect())?;
+            ready!(rival.poll_connect(self.worker, self.local))?;
             count(self.worker, self.local, &rival.upstream.visit, None);
         }
         if rival.step == Step::Connected {
@@ -326,13 +331,30 @@ impl Rival {
         self.wait.interim > 0
     }
 
-    fn poll_connect(&mut self) -> Poll<Result<(), Fault>> {
-        let connection = &self.upstream.connection;
-        if poll_connected(connection)?.is_pending() {
-            return if connection.socket.expired() { Poll::Ready(Err(connect::LATE)) } else { Poll::Pending };
+    fn poll_connect(&mut self, worker: &Worker, local: &LocalService) -> Poll<Result<(), Fault>> {
+        let Upstream { connection, visit, .. } = &mut self.upstream;
+        let late = |connection: &Connection, fault| match connection.socket.expired() {
+            true => Poll::Ready(Err(fault)),
+            false => Poll::Pending,
+        };
+        if !connection.socket.is_layered() {
+            if poll_connected(connection)?.is_pending() {
+                return late(connection, connect::LATE);
+            }
+            self.attempt.connect = self.began.elapsed();
+        }
+        match poll_secure(worker, local, (visit, connection)) {
+            Poll::Pending => return late(connection, peer_tls::LATE),
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(Failed { fault, why })) => {
+                self.why = why;
+                return Poll::Ready(Err(fault));
+            }
+        }
+        if connection.socket.is_layered() {
+            self.attempt.tls = self.began.elapsed().saturating_sub(self.attempt.connect);
         }
         connection.socket.set_deadline(None);
-        self.attempt.connect = self.began.elapsed();
         self.step = Step::Connected;
         Poll::Ready(Ok(()))
     }
@@ -349,6 +371,8 @@ impl Rival {
         let first = take(&mut x.upward);
         compose(worker, client, x, &local.state.service, endpoint);
         let fed = x.upward.feed(&x.received[x.request.len..x.consumed], None, &worker.chunks);
+        // It has been received whole, which a body without a length does not show.
+        x.upward.end_as(&first, &worker.chunks);
         self.flow = std::mem::replace(&mut x.upward, first);
         fed?;
         self.step = Step::Asked;
@@ -371,7 +395,7 @@ impl Rival {
     fn tell(&self, worker: &Worker, local: &LocalService, x: &Exchange, fault: &Fault) {
         let visit = &self.upstream.visit;
         if self.step != Step::Asked {
-            count(worker, local, visit, Some(fault));
+            count(worker, local, visit, Some(&Failed { fault: *fault, why: self.why.clone() }));
         } else if fault.kind == FaultKind::HttpResponseTimeout {
             // It was asked later than the time began.
             self.outlasted(worker);

@@ -150,7 +150,8 @@ impl Laggards {
 impl Worker {
     /// The exchange waits for its client, which has moved so many bytes by now.
     pub(crate) fn note_lag(&self, client: &Client, x: &mut Exchange, bytes: u64) {
-        if let Target::Seat(seat) = Target::from(x.owner) {
+        // Calling off a stream makes no room: its connection has the place.
+        if let (Target::Seat(seat), None) = (Target::from(x.owner), client.socket.substream()) {
             x.lags = true;
             let who = (client.socket.id(), client.door().state.id);
             self.laggards.note(seat, who, self.reactor.now(), bytes);

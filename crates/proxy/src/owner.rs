@@ -17,6 +17,8 @@ pub(crate) enum Target {
     Pool(u32),
     /// A connection that was refused and drains.
     Refusal(u32),
+    /// A connection that speaks HTTP/2.
+    Session(u32),
     /// The worker's mailbox.
     Bell,
 }
@@ -30,7 +32,8 @@ impl From<Target> for Owner {
             Target::Pool(index) => (3, index),
             Target::Refusal(index) => (4, index),
             Target::Tunnel(index) => (5, index),
-            Target::Bell => (6, 0),
+            Target::Session(index) => (6, index),
+            Target::Bell => (7, 0),
         };
         Self(kind << 32 | u64::from(index))
     }
@@ -46,6 +49,7 @@ impl From<Owner> for Target {
             3 => Self::Pool(index),
             4 => Self::Refusal(index),
             5 => Self::Tunnel(index),
+            6 => Self::Session(index),
             _ => Self::Bell,
         }
     }
@@ -58,13 +62,14 @@ mod tests {
     #[test]
     fn a_target_survives_the_way_through_the_reactor() {
         for index in [0, 7, u32::MAX] {
-            let kinds: [fn(u32) -> Target; 6] = [
+            let kinds: [fn(u32) -> Target; 7] = [
                 Target::Acceptor,
                 Target::Parked,
                 Target::Seat,
                 Target::Tunnel,
                 Target::Pool,
                 Target::Refusal,
+                Target::Session,
             ];
             for target in kinds.map(|kind| kind(index)) {
                 assert_eq!(Target::from(Owner::from(target)), target);

@@ -17,11 +17,14 @@ use thalweg_http::h1::encode::{CHUNK_END, write_chunk_head, write_last_chunk};
 use thalweg_http::{BodyReader, BodyStep, Framing};
 use thalweg_net::Socket;
 
+mod framed;
 mod splice;
 mod stream;
 
+pub(crate) use framed::Framed;
 pub(crate) use stream::Stream;
 
+use framed::Frames;
 use splice::Way;
 
 /// Payload from this size on is sent from where it was received; less is copied beside what waits,
@@ -41,6 +44,14 @@ pub(crate) enum Broken {
     SenderGone,
     /// The receiver's connection failed: it takes no more.
     ReceiverGone,
+}
+
+impl Broken {
+    /// Nothing more comes, for this reason: one that frames its messages by itself may have found a fault in them.
+    fn by_sender(error: &io::Error) -> Self {
+        let fault = error.get_ref().and_then(|error| error.downcast_ref::<Fault>());
+        fault.map_or(Self::SenderGone, |fault| Self::Sender(*fault))
+    }
 }
 
 /// What a pump achieved.
@@ -119,6 +130,9 @@ pub(crate) struct Flow {
     /// The receiver's connection is closed right after the end.
     closes: bool,
     ended: bool,
+    frames: Frames,
+    /// What a sender that frames its messages by itself has said after the last byte, as lines.
+    trailers: Vec<u8>,
     /// It holds the high mark and does not read until it holds half of it.
     paused: bool,
     way: Way,
@@ -145,6 +159,8 @@ impl Default for Flow {
             open_ended: false,
             closes: false,
             ended: true,
+            frames: Frames::None,
+            trailers: Vec::new(),
             paused: false,
             way: Way::Copies(0),
             pending: Vec::new(),
@@ -178,6 +194,8 @@ impl Flow {
         self.closes = false;
         self.open_ended = !chunked && matches!(framing, Framing::Chunked | Framing::UntilClose);
         self.ended = self.reader.is_complete();
+        self.frames = Frames::None;
+        self.trailers = Vec::new();
         self.way = Way::Copies(0);
         &mut self.pending
     }
@@ -233,7 +251,7 @@ impl Flow {
 
     /// Whether everything has been received and handed to the kernel.
     pub(crate) fn is_done(&self) -> bool {
-        self.ended && !self.is_stalled()
+        self.ended && !self.is_stalled() && matches!(self.frames, Frames::None | Frames::Ended)
     }
 
     /// Bytes handed to the kernel, head and framing included.
@@ -254,9 +272,12 @@ impl Flow {
 
     /// Sends what is held. Cancel-safe.
     pub(crate) fn poll_flush(&mut self, to: &impl Stream) -> Poll<io::Result<()>> {
+        if self.frames == Frames::Staged {
+            self.begin(to)?;
+        }
         while self.in_memory() > 0 {
             let waiting = &self.pending[self.sent..];
-            let n = if self.ring.is_empty() && self.closes && self.ended {
+            let n = if self.is_last() {
                 ready!(to.poll_send_last(waiting))?
             } else if self.ring.is_empty() {
                 ready!(to.poll_send(&[IoSlice::new(waiting)]))?
@@ -269,7 +290,13 @@ impl Flow {
             };
             self.advance(n);
         }
-        if self.pipe.is_some() { self.poll_drain(to) } else { Poll::Ready(Ok(())) }
+        if self.pipe.is_some() {
+            ready!(self.poll_drain(to))?;
+        }
+        if self.ended && self.frames == Frames::Begun {
+            self.finish(to)?;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Moves what can be moved; `moved` is set when bytes went anywhere. Cancel-safe.
@@ -283,6 +310,9 @@ impl Flow {
         let pumped = self.poll_move(ends, means, keep, moved);
         if self.pipe.is_some() {
             self.settle()?;
+        }
+        if let Some(from) = ends.from.framed() {
+            from.hold(self.queued());
         }
         pumped
     }
@@ -318,12 +348,15 @@ impl Flow {
                 None => {
                     let room = room.min(means.scratch.len());
                     let received = ends.from.poll_recv(&mut means.scratch[..room]);
-                    ready!(received).map_err(|_| Broken::SenderGone)?
+                    ready!(received).map_err(|error| Broken::by_sender(&error))?
                 }
             };
             *moved = true;
             if n == 0 {
                 self.reader.end_of_input().map_err(Broken::Sender)?;
+                if let Some(from) = ends.from.framed() {
+                    self.trailers = from.trailers();
+                }
                 self.end(means.chunks);
                 continue;
             }
@@ -431,6 +464,9 @@ impl Flow {
     /// Sends what waits in `pending`, and payload behind it from where it is; says how much of the latter
     /// is gone. An error is met again, and reported, when the rest is flushed.
     fn send_with(&mut self, payload: &[u8], tail: &[u8], to: &impl Stream) -> usize {
+        if self.frames == Frames::Staged && self.begin(to).is_err() {
+            return 0;
+        }
         let waiting = self.pending.len() - self.sent;
         let slices = [&self.pending[self.sent..], payload, tail].map(IoSlice::new);
         let first = usize::from(waiting == 0);
@@ -463,10 +499,12 @@ impl Flow {
         self.ended = true;
         if self.chunked {
             if self.ring.is_empty() {
-                write_last_chunk(&mut self.pending, self.reader.trailers());
+                let mut pending = std::mem::take(&mut self.pending);
+                write_last_chunk(&mut pending, self.last_trailers());
+                self.pending = pending;
             } else {
                 let mut last = Vec::new();
-                write_last_chunk(&mut last, self.reader.trailers());
+                write_last_chunk(&mut last, self.last_trailers());
                 self.ring.push(&last, chunks);
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};
+use crate::filter_response::filter_response;
 use crate::pace::Pace;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
@@ -51,7 +52,14 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     let framing = if status == 101 { Framing::Empty } else { framing };
     let out = flow.start(framing, Side::Upstream, chunked);
     let composed_from = out.len();
-    write_status_line(out, status, x.response.reason.of(head));
+    match (status, x.request.version) {
+        // Nothing is switched in HTTP/2: the stream goes on (RFC 8441 §5).
+        (101, Version::Http2) => write_status_line(out, 200, b""),
+        _ => write_status_line(out, status, x.response.reason.of(head)),
+    }
+    if status != 101 && x.route().is_some_and(|route| !route.filters.is_empty()) {
+        filter_response(x, head, out);
+    }
     write_fields(out, head, &x.response.fields);
     if chunked {
         out.extend_from_slice(CHUNKED_FIELD);
@@ -65,6 +73,8 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     out.extend_from_slice(b"\r\n");
+    flow.seal_head(&client.socket, composed_from);
+    let out = flow.buffer();
     let rest = &head[x.response.len..];
     if status == 101 {
         out.extend_from_slice(rest);

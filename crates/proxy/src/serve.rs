@@ -1,7 +1,8 @@
 //! The path of a request, phase by phase: the table of contents of the product.
 //!
 //! ```text
-//! admit → challenge → find_route → filter_request → enter → forward (choose, connect, send, await) → respond → record
+//! admit → challenge → redirect_https → find_route → filter_request → enter → forward (choose, connect, send, await) →
+//! respond → record
 //! ```
 //!
 //! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
@@ -9,7 +10,7 @@
 //! becomes a tunnel leaves here after `forward` (`tunnel.rs`).
 
 use crate::admit::{Admitted, admit};
-use crate::answer::{answer_fault, answer_text};
+use crate::answer::{answer_fault, answer_redirect, answer_text};
 use crate::challenge::challenge;
 use crate::enter::enter;
 use crate::exchange::{Client, Exchange};
@@ -17,6 +18,7 @@ use crate::filter_request::filter_request;
 use crate::find_route::find_route;
 use crate::forward::forward;
 use crate::record::record;
+use crate::redirect_https::redirect_https;
 use crate::respond::respond;
 use crate::tunnel::Switched;
 use crate::worker::Worker;
@@ -47,6 +49,8 @@ pub(crate) enum Served {
     Switched(Box<Switched>),
     /// Nothing was asked of a service: this is the answer to an authority that checks a host.
     Checked(Arc<str>),
+    /// Nothing was asked of a service: the client is sent to this place.
+    Redirected(Vec<u8>),
 }
 
 /// Serves one request of a client's connection, or finds that none came.
@@ -61,11 +65,16 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
             }
             Ok(Served::Switched(switched)) => return Next::Tunnel(switched),
             Ok(Served::Checked(answer)) => answer_text(worker, client, x, &answer).await,
+            Ok(Served::Redirected(place)) => answer_redirect(worker, client, x, &place).await,
             Err(fault) => answer_fault(worker, client, x, fault).await,
         },
         Ok(Admitted::Silence) => return Next::Again,
         Ok(Admitted::End) => {
             client.socket.rest(true);
+            return Next::Close;
+        }
+        Err(_) if client.requests == 0 && client.door().speaks_h2c() && client.socket.is_plain() => {
+            // To who began something like HTTP/2, words would be frames.
             return Next::Close;
         }
         Err(fault) => {
@@ -82,6 +91,9 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
     if let Some(answer) = challenge(worker, client, x) {
         return Ok(Served::Checked(answer));
     }
+    if let Some(place) = redirect_https(worker, client, x)? {
+        return Ok(Served::Redirected(place));
+    }
     find_route(worker, client, x)?;
     filter_request(worker, x)?;
     let places = enter(worker, client, x).await?;
@@ -96,7 +108,7 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
 /// does not come do; where only the close tells the end, a reset does.
 pub(crate) fn broken(client: &Client, x: &mut Exchange, fault: Fault) {
     x.fault = Some(fault);
-    if x.downward.is_open_ended() {
+    if x.downward.is_open_ended() || client.socket.substream().is_some() {
         client.socket.reset_on_close();
     }
 }

@@ -58,9 +58,12 @@ impl Tunnel {
         let mut x = x.leave_seat(owner);
         x.keep_alive = false;
         x.ends_at = None;
+        // `check_switch` has seen to it: bytes of the request that a layer has sealed and not sent would count as the tunnel's.
+        debug_assert!(x.upward.is_done(), "the request has been sent");
         x.upward.reset();
         x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&early);
         x.downward.start(Framing::UntilClose, Side::Upstream, false);
+        x.downward.stays_framed(&client.socket);
         // Many close the connection and say no more: what is said in a tunnel knows its own end.
         for socket in [&client.socket, &upstream.connection.socket] {
             socket.set_owner(owner);

@@ -11,6 +11,7 @@ use crate::door::Door;
 use crate::doors::{Doors, welcome};
 use crate::exchange::{Client, Exchange};
 use crate::fleet::{Command, Shared};
+use crate::h2::Sessions;
 use crate::handshakes::Handshakes;
 use crate::laggards::Laggards;
 use crate::owner::Target;
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_core::{Fault, FaultKind, RequestId, limits};
 use thalweg_net::allocator::tidy_up;
-use thalweg_net::{Mailbox, Owner, Reactor, SeatWaker};
+use thalweg_net::{Mailbox, Owner, OwnerWaker, Reactor};
 use thalweg_observe::{LogBatch, RouteMeters, WorkerMeters};
 use thalweg_upstream::{Member, OpenCount, PeerAddress};
 
@@ -46,6 +47,9 @@ const MUCH: usize = 256 * 1024;
 /// How many calls ahead memory is asked for, in two steps.
 const SOON: usize = 4;
 const NEXT: usize = 2;
+
+/// How often in a turn connections of HTTP/2 that their own streams have woken are called.
+const ROUNDS: usize = 4;
 
 /// The same kind of fault is reported to the operator once in this time.
 const REPORTS: Duration = Duration::from_secs(1);
@@ -73,6 +77,7 @@ pub(crate) struct Worker {
     pub(crate) laggards: Laggards,
     pub(crate) handshakes: Handshakes,
     pub(crate) tunnels: Tunnels,
+    pub(crate) sessions: Sessions,
     pub(crate) decisions: Decisions,
     view: RefCell<Rc<PlanView>>,
     slots: Slots,
@@ -117,10 +122,11 @@ impl Worker {
             laggards: Laggards::default(),
             handshakes: Handshakes::default(),
             tunnels: Tunnels::default(),
+            sessions: Sessions::default(),
             decisions: Decisions::new(view.plan.requests),
             view: RefCell::new(Rc::new(view)),
             slots,
-            seats: Seats::new(move |seat| SeatWaker::waker(seat, mailbox.clone())),
+            seats: Seats::new(move |seat| OwnerWaker::waker(Target::Seat(seat).into(), mailbox.clone())),
             random: RefCell::new(fastrand::Rng::new()),
             unix_ms: Cell::new(0),
             unix_us: Cell::new(0),
@@ -138,7 +144,8 @@ impl Worker {
         let mut beat = self.reactor.now() + HEARTBEAT;
         let mut full = false;
         loop {
-            let has_more = full || self.tunnels.have_more() || self.laggards.has_queue();
+            let has_more =
+                full || self.tunnels.have_more() || self.laggards.has_queue() || !lists.woken.is_empty();
             let sleeps = !has_more && self.mailbox().may_sleep();
             let look = self.pressure.next_look(self.reactor.now(), beat);
             let next = self.reactor.next_deadline().map_or(look, |deadline| deadline.min(look));
@@ -184,9 +191,10 @@ impl Worker {
             self.poll_seat(seat);
         }
         self.mailbox().take(&mut lists.commands, &mut lists.woken);
-        for seat in lists.woken.drain(..) {
-            self.poll_seat(seat);
+        for owner in lists.woken.drain(..) {
+            self.call_woken(owner);
         }
+        self.serve_sessions(lists);
         for command in lists.commands.drain(..) {
             if matches!(command, Command::Stop) {
                 return true;
@@ -201,7 +209,28 @@ impl Worker {
         false
     }
 
-    fn mailbox(&self) -> &Arc<Mailbox<Command>> {
+    /// Lets connections of HTTP/2 say together what their streams have said in this turn. Who else has been woken waits for the
+    /// next.
+    fn serve_sessions(self: &Rc<Self>, lists: &mut Lists) {
+        if self.sessions.len() == 0 {
+            return;
+        }
+        for _ in 0..ROUNDS {
+            self.mailbox().take_woken(&mut lists.again);
+            if lists.again.is_empty() {
+                break;
+            }
+            for owner in lists.again.drain(..) {
+                match Target::from(owner) {
+                    Target::Session(session) => self.poll_session(session),
+                    _ => lists.woken.push(owner),
+                }
+            }
+        }
+        self.sessions.send_all();
+    }
+
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox<Command>> {
         self.shared.mailbox(self.id)
     }
 
@@ -229,6 +258,7 @@ impl Worker {
             Target::Seat(seat) if self.chunks.is_crowded() && self.laggards.put_off(seat) => {}
             Target::Seat(seat) => self.poll_seat(seat),
             Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
+            Target::Session(session) => self.poll_session(session),
             Target::Parked(place) => self.unpark(place),
             Target::Acceptor(door) => {
                 let accepted = self.doors.borrow_mut().accept(self, door);
@@ -241,6 +271,16 @@ impl Worker {
             }
             Target::Bell => {}
             Target::Refusal(index) => self.doors.borrow_mut().drain_refusal(self, index),
+        }
+    }
+
+    /// Something that an owner awaits has happened, and it was no event of the reactor.
+    fn call_woken(self: &Rc<Self>, owner: Owner) {
+        match Target::from(owner) {
+            Target::Seat(seat) => self.poll_seat(seat),
+            Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
+            Target::Session(session) => self.poll_session(session),
+            _ => {}
         }
     }
 
@@ -259,7 +299,8 @@ impl Worker {
         }
     }
 
-    fn seat(self: &Rc<Self>, client: Client) {
+    /// Serves a client that has something to say.
+    pub(crate) fn seat(self: &Rc<Self>, client: Client) {
         client.socket.rest(false);
         let seat = self.seats.occupy(client, |index, seat| self.staff(index, seat));
         self.poll_seat(seat);
@@ -440,6 +481,7 @@ impl Worker {
                 last.into_iter().for_each(|client| self.park_first(client));
                 self.draining.set(true);
                 self.leave_parked();
+                self.leave_sessions(None);
             }
             Command::Stop => {}
         }
@@ -460,7 +502,10 @@ impl Worker {
         self.is_untidy.set(true);
         self.view.replace(view.clone());
         let gone = self.doors.borrow_mut().take_over(self, &view.current, &old);
-        gone.iter().for_each(|door| self.leave_parked_of(door));
+        for door in gone {
+            self.leave_parked_of(&door);
+            self.leave_sessions(Some(door.state.id));
+        }
     }
 
     /// As [`Self::leave_parked`], of a listener that is gone.
@@ -525,11 +570,13 @@ impl Worker {
         load.active.store(active, Relaxed);
         load.upstream.store(self.upstream_open.current(), Relaxed);
         load.fresh.store(self.parked.borrow().fresh(), Relaxed);
+        load.multiplexed.store(self.sessions.len(), Relaxed);
         load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
         load.held.store(self.chunks.held(), Relaxed);
         self.meters.active_exchanges.set(active as i64);
-        self.meters.idle_connections.set(self.parked.borrow().len() as i64);
-        let drained = self.draining.get() && active == 0 && self.parked.borrow().len() == 0;
+        let parked = self.parked.borrow().len();
+        self.meters.idle_connections.set((parked + self.sessions.idle()) as i64);
+        let drained = self.draining.get() && active == 0 && parked == 0 && self.sessions.len() == 0;
         load.drained.store(drained, Relaxed);
     }
 }
@@ -538,7 +585,8 @@ impl Worker {
 #[derive(Default)]
 struct Lists {
     called: Vec<Owner>,
-    woken: Vec<u32>,
+    woken: Vec<Owner>,
+    again: Vec<Owner>,
     tunnels: Vec<u32>,
     commands: Vec<Command>,
 }

@@ -5,53 +5,52 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use rustls::SupportedProtocolVersion;
-use rustls::server::{NoServerSessionStorage, ServerConfig};
 use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use crate::certificate::Certificate;
+use crate::clients::ClientAuth;
 use crate::failure::Refused;
 use crate::hello::Hello;
 use crate::issued::{Issued, Showcase};
+use crate::name;
 use crate::policy::{Policy, PolicyFlaw, Version};
-use crate::provider::{Group, Suite, provider};
+use crate::provider::{Group, Suite};
+use crate::realm::{Entry, Realm};
 use crate::shelf::{OnDemand, asks_for_challenge};
 use crate::store::Store;
 use crate::tickets::Tickets;
 
-/// Tickets that a client gets after a full handshake; each is good for one connection, and browsers open several.
-const TICKETS: usize = 2;
-
-/// Certificates, each with the names that stand for its own.
-type Given = Vec<(Arc<Certificate>, Vec<String>)>;
-
-/// Certificates by name, and the policy. Shared by all workers. Equal by certificates, names, policy and whether there
-/// are tickets; `Debug` shows no keys.
+/// Certificates by name, what is asked of clients, and the policy. Shared by all workers. Equal by certificates, names,
+/// what is asked, policy and whether there are tickets; `Debug` shows no keys.
 pub struct Acceptor {
-    given: Given,
+    given: Vec<Entry>,
     policy: Policy,
-    has_tickets: bool,
+    tickets: Option<Arc<Tickets>>,
     showcase: Arc<Showcase>,
-    config: Arc<ServerConfig>,
+    realms: Vec<Realm>,
 }
 
 impl Acceptor {
-    /// The first of `certificates` answers clients that name nobody. The names beside each stand for its own, where
-    /// there are any. `None` for `tickets`: no session is resumed.
-    pub fn new(
-        certificates: Vec<(Arc<Certificate>, Vec<String>)>,
+    /// The first of `certificates` answers clients that name nobody. `None` for `tickets`: no session is resumed. Where
+    /// clients are asked for certificates none is in any case.
+    pub fn new<E: Into<Entry>>(
+        certificates: Vec<E>,
         policy: Policy,
         tickets: Option<Arc<Tickets>>,
     ) -> Result<Self, PolicyFlaw> {
         match certificates.is_empty() {
             true => Err(PolicyFlaw::NoCertificate),
-            false => Self::showing((certificates, None), policy, tickets),
+            false => {
+                let given = certificates.into_iter().map(Into::into).collect();
+                Self::showing((given, None), policy, tickets)
+            }
         }
     }
 
     /// The same with what an authority issues; then there need be no certificate.
     pub fn with_issued(
-        certificates: Vec<(Arc<Certificate>, Vec<String>)>,
+        certificates: Vec<Entry>,
         issued: Issued,
         policy: Policy,
         tickets: Option<Arc<Tickets>>,
@@ -60,38 +59,47 @@ impl Acceptor {
     }
 
     fn showing(
-        (certificates, issued): (Given, Option<Issued>),
+        (given, issued): (Vec<Entry>, Option<Issued>),
         policy: Policy,
         tickets: Option<Arc<Tickets>>,
     ) -> Result<Self, PolicyFlaw> {
         let versions = versions(&policy)?;
-        let store = Arc::new(Store::new(&certificates, policy.unknown_name)?);
+        let store = Store::new(&given, policy.unknown_name)?;
         let showcase = Arc::new(Showcase::new(store, issued, policy.unknown_name));
-        let builder = ServerConfig::builder_with_provider(provider(&policy.suites, &policy.groups));
-        let builder = builder.with_protocol_versions(&versions);
-        let builder = builder.map_err(|why| PolicyFlaw::Other(why.to_string()))?;
-        let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::clone(&showcase) as _);
-        config.alpn_protocols.clone_from(&policy.alpn);
-        // rustls would keep the last 256 sessions of all workers behind one lock.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.max_early_data_size = 0;
-        config.send_tls13_tickets = 0;
-        let has_tickets = tickets.is_some();
-        if let Some(tickets) = tickets {
-            config.ticketer = tickets;
-            config.send_tls13_tickets = TICKETS;
+        let realm = |place| Realm::new(place, &showcase, (&policy, &versions), tickets.as_ref());
+        let realms = (0..showcase.store.realms()).map(realm).collect::<Result<_, _>>()?;
+        Ok(Self { given, policy, tickets, showcase, realms })
+    }
+
+    /// The same with another certificate in the place of each, as when files have been renewed: what clients are asked for,
+    /// what an authority issues, the policy and the tickets stay.
+    pub fn with_certificates(
+        &self,
+        certificates: Vec<(Arc<Certificate>, Vec<String>)>,
+    ) -> Result<Self, PolicyFlaw> {
+        if certificates.len() != self.given.len() {
+            return Err(PolicyFlaw::Other("there are not as many certificates as before".to_owned()));
         }
-        Ok(Self { given: certificates, policy, has_tickets, showcase, config: Arc::new(config) })
+        let asked = self.given.iter().map(|entry| entry.client_auth.clone());
+        let entries = certificates.into_iter().zip(asked);
+        let entries =
+            entries.map(|((certificate, names), client_auth)| Entry { certificate, names, client_auth });
+        Self::showing((entries.collect(), self.issued().cloned()), self.policy.clone(), self.tickets.clone())
     }
 
     /// All certificates, in the order in which they were given.
     pub fn certificates(&self) -> impl Iterator<Item = &Arc<Certificate>> {
-        self.given.iter().map(|(certificate, _)| certificate)
+        self.given.iter().map(|entry| &entry.certificate)
     }
 
     /// The same, each with the names that stand for its own; none: its own hold.
     pub fn entries(&self) -> impl Iterator<Item = (&Arc<Certificate>, &[String])> {
-        self.given.iter().map(|(certificate, names)| (certificate, names.as_slice()))
+        self.given.iter().map(|entry| (&entry.certificate, entry.names.as_slice()))
+    }
+
+    /// What clients are asked for by each of them, in the same order.
+    pub fn client_auths(&self) -> impl Iterator<Item = Option<&Arc<ClientAuth>>> {
+        self.given.iter().map(|entry| entry.client_auth.as_ref())
     }
 
     /// The policy.
@@ -102,10 +110,7 @@ impl Acceptor {
     /// The certificate for a name as a client sends it (SNI): an exact name goes before a wildcard, which covers one
     /// label, and the one given first before another with a key of another kind. `None`: the client is refused.
     pub fn choose(&self, name: Option<&str>) -> Option<Arc<Certificate>> {
-        match &self.showcase.issued {
-            None => self.showcase.store.find(name).next().cloned(),
-            Some(_) => self.showcase.find(name).into_iter().next(),
-        }
+        self.showcase.first(name)
     }
 
     /// What an authority issues.
@@ -119,7 +124,7 @@ impl Acceptor {
         let issued = self.issued()?;
         let name = hello.name.as_deref().filter(|_| !asks_for_challenge(hello))?;
         // A certificate that covers the name is as good as one of its own.
-        let is_wanted = issued.may_want(name) && self.showcase.find(Some(name)).is_empty();
+        let is_wanted = issued.may_want(name) && self.showcase.realm(Some(name)).is_none();
         is_wanted.then(|| issued.shelf.want(name, now, waker))
     }
 
@@ -130,23 +135,36 @@ impl Acceptor {
         }
     }
 
-    /// For rustls.
-    #[cfg(test)]
-    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
-        &self.config
+    /// Whether one of the certificates has this host among its own names.
+    pub fn is_for(&self, host: &str) -> bool {
+        let Some(host) = name::filed(host) else { return false };
+        self.certificates().any(|certificate| certificate.is_for(&host))
     }
 
-    /// For rustls; the client is refused where nothing fits.
-    pub(crate) fn config_for(&self, hello: &Hello) -> Result<Arc<ServerConfig>, Refused> {
-        if let Some(issued) = self.issued()
-            && asks_for_challenge(hello)
-        {
-            return issued.shelf.challenged(hello).ok_or(Refused::UnknownName);
-        }
-        match self.choose(hello.name.as_deref()) {
-            Some(_) => Ok(Arc::clone(&self.config)),
-            None => Err(Refused::UnknownName),
-        }
+    /// For a server over rustls' own connections, which asks nothing of its clients: the control plane has one. A listener's are
+    /// [`crate::Session`]s.
+    pub fn server_config(&self) -> Option<&Arc<ServerConfig>> {
+        self.realms.first().map(|realm| &realm.config)
+    }
+
+    /// What clients are asked for that ask for this name.
+    pub fn client_auth(&self, name: Option<&str>) -> Option<&Arc<ClientAuth>> {
+        self.realm(name)?.client_auth.as_ref()
+    }
+
+    /// What answers clients that ask for this name; `None`: they are refused.
+    pub(crate) fn realm(&self, name: Option<&str>) -> Option<&Realm> {
+        self.realms.get(self.showcase.realm(name)? as usize)
+    }
+
+    /// What answers this hello.
+    pub(crate) fn realm_for(&self, hello: &Hello) -> Result<Realm, Refused> {
+        let found = match self.issued().filter(|_| asks_for_challenge(hello)) {
+            // Who checks a name is asked for nothing.
+            Some(issued) => issued.shelf.challenged(hello).map(|config| Realm { client_auth: None, config }),
+            None => self.realm(hello.name.as_deref()).cloned(),
+        };
+        found.ok_or(Refused::UnknownName)
     }
 }
 
@@ -155,17 +173,17 @@ impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Acceptor");
         shown.field("certificates", &self.given).field("policy", &self.policy);
-        shown.field("issued", &self.showcase.issued.as_ref().map(|issued| &issued.names));
-        shown.field("has_tickets", &self.has_tickets).finish_non_exhaustive()
+        shown.field("issued", &self.issued().map(|issued| &issued.names));
+        shown.field("has_tickets", &self.tickets.is_some()).finish_non_exhaustive()
     }
 }
 
 impl PartialEq for Acceptor {
     fn eq(&self, other: &Self) -> bool {
         self.policy == other.policy
-            && self.has_tickets == other.has_tickets
+            && self.tickets.is_some() == other.tickets.is_some()
             && self.given == other.given
-            && self.showcase.issued == other.showcase.issued
+            && self.issued() == other.issued()
     }
 }
 

@@ -3,6 +3,8 @@
 //! [`PeerTerms`] are a service's: whom it trusts and what it shows. A [`Connector`] is an endpoint's: the name that is
 //! verified, and the tickets that this server gave.
 
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustls::ClientConfig;
@@ -20,7 +22,7 @@ use crate::{name, roots, trust};
 const SESSIONS: usize = 32;
 
 /// Whose signature makes a server's certificate good.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Default, Eq, PartialEq)]
 pub enum Trust {
     /// Whom the system trusts.
     #[default]
@@ -29,6 +31,17 @@ pub enum Trust {
     Only(Arc<[u8]>),
     /// Anybody: **whoever stands in between can read and change everything.**
     InsecureSkipVerify,
+}
+
+impl fmt::Debug for Trust {
+    /// Without the text: a private key may stand beside the certificates.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System => f.write_str("System"),
+            Self::Only(pem) => write!(f, "Only({} bytes)", pem.len()),
+            Self::InsecureSkipVerify => f.write_str("InsecureSkipVerify"),
+        }
+    }
 }
 
 /// What a service asks of its servers, and shows them.
@@ -119,22 +132,54 @@ impl PartialEq for PeerTerms {
 
 impl Eq for PeerTerms {}
 
-/// How connections to one server are secured. One per endpoint: it keeps that server's tickets.
+impl Hash for PeerTerms {
+    /// By the name alone: what else tells terms apart is long, and few are compared.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.policy.server_name.hash(state);
+    }
+}
+
+/// How connections to one server are secured. One per endpoint: it keeps that server's tickets. Equal where terms and
+/// name are.
 #[derive(Debug)]
 pub struct Connector {
+    terms: Arc<PeerTerms>,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
+impl PartialEq for Connector {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.terms == other.terms
+    }
+}
+
+impl Eq for Connector {}
+
 impl Connector {
     /// For the endpoint of that host: a name, or an address without brackets.
-    pub fn new(terms: &PeerTerms, host: &str) -> Result<Self, PolicyFlaw> {
+    pub fn new(terms: &Arc<PeerTerms>, host: &str) -> Result<Self, PolicyFlaw> {
         let name = server_name(terms.policy.server_name.as_deref().unwrap_or(host))?;
         let mut config = terms.config.clone();
         if terms.policy.resumption {
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
         }
-        Ok(Self { config: Arc::new(config), name })
+        Ok(Self { terms: Arc::clone(terms), config: Arc::new(config), name })
+    }
+
+    /// What the service asks of it.
+    pub fn terms(&self) -> &PeerTerms {
+        &self.terms
+    }
+
+    /// For a client over rustls' own connections: the control plane has some. Endpoints' are [`crate::Session`]s.
+    pub fn client_config(&self) -> &Arc<ClientConfig> {
+        &self.config
+    }
+
+    /// The server's name as rustls takes it.
+    pub fn server_name(&self) -> &ServerName<'static> {
+        &self.name
     }
 
     /// The server's name, or its address.

@@ -69,13 +69,15 @@ impl Refused {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
     kind: Refused,
+    /// In fixed words.
+    what: &'static str,
     why: Option<Box<str>>,
 }
 
 impl Failure {
     /// With a sentence of its own beside the word; `None`: the word's.
     pub(crate) fn new(kind: Refused, why: Option<String>) -> Self {
-        Self { kind, why: why.map(String::into_boxed_str) }
+        Self { kind, what: kind.summary(), why: why.map(String::into_boxed_str) }
     }
 
     /// What rustls says on the server's side.
@@ -83,7 +85,9 @@ impl Failure {
         let kind = match &why {
             Error::InvalidCertificate(CertificateError::Revoked) => Refused::ClientCertificateRevoked,
             Error::InvalidCertificate(why) if is_of_time(why) => Refused::ClientCertificateExpired,
-            Error::InvalidCertificate(_) => Refused::ClientCertificateInvalid,
+            Error::InvalidCertificate(_) | Error::InvalidCertRevocationList(_) => {
+                Refused::ClientCertificateInvalid
+            }
             Error::NoCertificatesPresented => Refused::ClientCertificateMissing,
             why => common(why),
         };
@@ -96,7 +100,15 @@ impl Failure {
             Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Refused::ServerCertificate,
             why => common(why),
         };
-        Self::new(kind, Some(words::of(&why)))
+        // With fixed words for it only the names of a certificate are news.
+        let is_news = match &why {
+            Error::InvalidCertificate(why) => matches!(why, CertificateError::NotValidForNameContext { .. }),
+            _ => true,
+        };
+        match words::fixed(&why) {
+            None => Self::new(kind, Some(words::of(&why))),
+            Some(what) => Self { what, ..Self::new(kind, is_news.then(|| words::of(&why))) },
+        }
     }
 
     /// What rustls says on that side.
@@ -107,6 +119,11 @@ impl Failure {
     /// Its word.
     pub fn kind(&self) -> Refused {
         self.kind
+    }
+
+    /// What went wrong as far as fixed words can tell it: nothing in them comes from the peer.
+    pub fn what(&self) -> &'static str {
+        self.what
     }
 }
 
@@ -145,7 +162,7 @@ impl From<Refused> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.summary())?;
+        f.write_str(self.what)?;
         match &self.why {
             Some(why) => write!(f, ": {why}"),
             None => Ok(()),

@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
 use thalweg_core::OnDemandPolicy;
 
 use crate::certificate::Certificate;
+use crate::clients::ClientAuth;
 use crate::name;
 use crate::policy::{PolicyFlaw, UnknownName};
 use crate::shelf::Shelf;
@@ -23,6 +22,8 @@ pub struct Issued {
     pub names: Vec<String>,
     /// Names that are asked for when a client comes with them.
     pub on_demand: Option<OnDemandPolicy>,
+    /// What clients are asked for that ask for one of its names; `None`: nothing.
+    pub client_auth: Option<Arc<ClientAuth>>,
 }
 
 impl PartialEq for Issued {
@@ -30,6 +31,7 @@ impl PartialEq for Issued {
         Arc::ptr_eq(&self.shelf, &other.shelf)
             && self.names == other.names
             && self.on_demand == other.on_demand
+            && self.client_auth == other.client_auth
     }
 }
 
@@ -52,61 +54,103 @@ impl Issued {
 /// All that a listener shows.
 #[derive(Debug)]
 pub(crate) struct Showcase {
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Store,
     pub(crate) issued: Option<Issued>,
+    /// The realm of what is issued.
+    realm: u32,
     /// Those that are issued.
     names: HashSet<String>,
     unknown: UnknownName,
 }
 
+/// A certificate, and the realm of the names that it is shown for.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) realm: u32,
+    pub(crate) certificate: Arc<Certificate>,
+}
+
+impl From<(u32, &Arc<Certificate>)> for Found {
+    fn from((realm, certificate): (u32, &Arc<Certificate>)) -> Self {
+        Self { realm, certificate: Arc::clone(certificate) }
+    }
+}
+
 impl Showcase {
     /// What the configuration names, and what is issued beside it.
-    pub(crate) fn new(store: Arc<Store>, issued: Option<Issued>, unknown: UnknownName) -> Self {
+    pub(crate) fn new(mut store: Store, issued: Option<Issued>, unknown: UnknownName) -> Self {
         let names = issued.iter().flat_map(|issued| issued.names.iter().cloned()).collect();
-        Self { store, issued, names, unknown }
+        let realm = issued.as_ref().map_or(0, |issued| store.realm_asking(issued.client_auth.as_ref()));
+        Self { store, issued, realm, names, unknown }
     }
 
-    /// The certificates for a name, the best first: those that the configuration names for it, the one that was issued
-    /// for it, and, where nothing is known of it, the default.
-    pub(crate) fn find(&self, name: Option<&str>) -> Vec<Arc<Certificate>> {
-        let Some(issued) = &self.issued else { return self.store.find(name).cloned().collect() };
-        let lower = name.map(str::to_ascii_lowercase);
-        let mut found: Vec<_> = self.store.find_named(name).cloned().collect();
-        found.extend(lower.as_deref().and_then(|name| self.issued_for(issued, name)));
+    /// The best certificate for a name.
+    pub(crate) fn first(&self, name: Option<&str>) -> Option<Arc<Certificate>> {
+        match &self.issued {
+            None => self.store.find(name).next().cloned(),
+            Some(issued) => self.find(issued, name).into_iter().next().map(|found| found.certificate),
+        }
+    }
+
+    /// The realm of a name; `None`: the client is refused.
+    pub(crate) fn realm(&self, name: Option<&str>) -> Option<u32> {
+        match &self.issued {
+            None => self.store.realm(name),
+            Some(issued) => self.find(issued, name).first().map(|found| found.realm),
+        }
+    }
+
+    /// The certificates for a name, the best first, all of the realm of that one: those that the configuration names for
+    /// it, the one that was issued for it, and, where nothing is known of it, the default.
+    pub(crate) fn find(&self, issued: &Issued, name: Option<&str>) -> Vec<Found> {
+        let mut found = self.find_all(issued, name);
+        let realm = found.first().map(|first| first.realm);
+        found.retain(|other| Some(other.realm) == realm);
+        found
+    }
+
+    fn find_all(&self, issued: &Issued, name: Option<&str>) -> Vec<Found> {
+        let of_shelf = |certificate| Found { realm: self.realm, certificate };
+        let name = name.map(|name| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase());
+        let mut found = Vec::new();
+        if let Some(name) = &name {
+            found.extend(self.store.find_named(name).map(Found::from));
+            found.extend(self.issued_for(issued, name).map(of_shelf));
+        }
         // A name that may not be asked for is none of ours, and neither is one that nothing was issued for.
         let refuses = self.unknown == UnknownName::Refuse || issued.on_demand.is_some();
         if !found.is_empty() || (name.is_some() && refuses) {
             return found;
         }
-        found.extend(self.store.find(None).cloned());
+        found.extend(self.store.find_default().map(Found::from));
         if found.is_empty() {
-            found.extend(issued.names.first().and_then(|first| issued.shelf.get(first)));
+            found.extend(issued.names.first().and_then(|first| issued.shelf.get(first)).map(of_shelf));
+        }
+        // A certificate that is still to come asks the same as when it is there.
+        if name.is_some_and(|name| self.is_issued(&name)) {
+            found.retain(|other| other.realm == self.realm);
         }
         found
     }
 
+    /// Whether the name is one of those that are issued, there or not.
+    fn is_issued(&self, name: &str) -> bool {
+        self.names.contains(name) || wildcard(name).is_some_and(|wildcard| self.names.contains(&wildcard))
+    }
+
     fn issued_for(&self, issued: &Issued, name: &str) -> Option<Arc<Certificate>> {
-        let name = name.strip_suffix('.').unwrap_or(name);
         if (self.names.contains(name) || issued.on_demand.is_some())
             && let Some(found) = issued.shelf.get(name)
         {
             return Some(found);
         }
-        let (label, suffix) = name.split_once('.')?;
-        let wildcard = format!("*.{suffix}");
-        let covers = !label.is_empty() && self.names.contains(&wildcard);
-        if covers { issued.shelf.get(&wildcard) } else { None }
+        let wildcard = wildcard(name).filter(|wildcard| self.names.contains(wildcard))?;
+        issued.shelf.get(&wildcard)
     }
 }
 
-impl ResolvesServerCert for Showcase {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        if self.issued.is_none() {
-            return self.store.resolve(hello);
-        }
-        let found = self.find(hello.server_name());
-        let usable = |it: &&Arc<Certificate>| it.key().key.choose_scheme(hello.signature_schemes()).is_some();
-        let chosen = found.iter().find(usable).or(found.first());
-        chosen.map(|certificate| Arc::clone(certificate.key()))
-    }
+/// The name that covers a name and its neighbours.
+fn wildcard(name: &str) -> Option<String> {
+    let (label, suffix) = name.split_once('.')?;
+    (!label.is_empty()).then(|| format!("*.{suffix}"))
 }

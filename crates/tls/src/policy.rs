@@ -59,7 +59,7 @@ pub struct Policy {
     pub groups: Vec<Group>,
     /// Default: the first certificate.
     pub unknown_name: UnknownName,
-    /// Application protocols (ALPN), the preferred first; `http/1.1` and `http/1.0` by default. Empty: none is agreed
+    /// Application protocols (ALPN), the preferred first; `h2`, `http/1.1` and `http/1.0` by default. Empty: none is agreed
     /// on, whatever a client offers.
     pub alpn: Vec<Vec<u8>>,
 }
@@ -72,7 +72,7 @@ impl Default for Policy {
             suites: Vec::new(),
             groups: Vec::new(),
             unknown_name: UnknownName::Default,
-            alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()],
+            alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()],
         }
     }
 }
@@ -90,6 +90,8 @@ pub enum PolicyFlaw {
     NoCertificate,
     /// A name that is neither a host name nor one with `*.` before it.
     BadName(String),
+    /// Certificates that have this name in common ask different things of clients.
+    ClientAuthDiffers(String),
     /// The machine has no root certificates, or the ones given cannot be used.
     Roots(String),
     /// What the library says to everything else.
@@ -106,6 +108,9 @@ impl fmt::Display for PolicyFlaw {
             }
             Self::NoCertificate => f.write_str("no certificate is given"),
             Self::BadName(name) => write!(f, "`{name}` is neither a host name nor one with `*.` before it"),
+            Self::ClientAuthDiffers(name) => {
+                write!(f, "certificates for `{name}` ask different things of clients")
+            }
             Self::Roots(why) | Self::Other(why) => f.write_str(why),
         }
     }

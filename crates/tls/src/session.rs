@@ -12,9 +12,11 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use crate::acceptor::Acceptor;
+use crate::clients::ClientAuth;
 use crate::connector::Connector;
 use crate::failure::Failure;
 use crate::hello;
+use crate::identity::Identity;
 use crate::policy::Version;
 use crate::provider::{Group, Suite};
 use crate::records::{self, Connection, Input, Side, Taken};
@@ -58,6 +60,8 @@ pub struct Session {
     stage: Stage,
     input: Input,
     name: Option<Box<str>>,
+    /// What the client was asked for.
+    client_auth: Option<Arc<ClientAuth>>,
     failed: Option<Failure>,
     /// close_notify was said.
     parted: bool,
@@ -85,8 +89,15 @@ impl Session {
         Ok(session)
     }
 
+    /// A server's that has chosen a realm before it knows whom the client asks for.
+    #[cfg(test)]
+    pub(crate) fn of_config(config: Arc<rustls::ServerConfig>) -> Result<Self, Failure> {
+        let connection = UnbufferedServerConnection::new(config).map_err(Failure::of_server)?;
+        Ok(Self::at(Stage::Server(Box::new(connection))))
+    }
+
     fn at(stage: Stage) -> Self {
-        Self { stage, input: Input::default(), name: None, failed: None, parted: false }
+        Self { stage, input: Input::default(), name: None, client_auth: None, failed: None, parted: false }
     }
 
     /// Takes received bytes, from the first one not consumed last time, and puts plaintext into `into`. What stays must
@@ -135,10 +146,11 @@ impl Session {
         let refused = match hello::read(received) {
             hello::Read::Incomplete => return Ok(()),
             hello::Read::Refused(refused) => refused,
-            hello::Read::Hello(hello) => match acceptor.config_for(&hello) {
-                Ok(config) => {
+            hello::Read::Hello(hello) => match acceptor.realm_for(&hello) {
+                Ok(realm) => {
                     self.name = hello.name.map(String::into_boxed_str);
-                    let connection = UnbufferedServerConnection::new(config);
+                    self.client_auth = realm.client_auth;
+                    let connection = UnbufferedServerConnection::new(realm.config);
                     self.stage = Stage::Server(Box::new(connection.map_err(Failure::of_server)?));
                     return Ok(());
                 }
@@ -223,6 +235,26 @@ impl Session {
             name,
             resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
         }
+    }
+
+    /// The name that the client asked for, in lower case; on the client's side that of the server.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What the client was asked for when it came; what is asked now may be something else.
+    pub fn client_auth(&self) -> Option<&Arc<ClientAuth>> {
+        self.client_auth.as_ref()
+    }
+
+    /// Who the client is, on the server's side, when the handshake is over; `None`: it has shown no certificate. Reads
+    /// the certificate at each call.
+    pub fn identity(&self) -> Option<Identity> {
+        let Stage::Server(connection) = &self.stage else { return None };
+        if connection.is_handshaking() {
+            return None;
+        }
+        Identity::read(connection.peer_certificates()?.first()?)
     }
 
     fn common(&self) -> Option<&CommonState> {

@@ -4,18 +4,18 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rustls::SignatureScheme;
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
-
 use crate::certificate::Certificate;
+use crate::clients::ClientAuth;
 use crate::name;
 use crate::policy::{PolicyFlaw, UnknownName};
+use crate::realm::{Entry, Realms};
 
-/// Certificates by name. A name may have several, with keys of different kinds; those given first go first.
+/// Certificates by name. A name may have several, with keys of different kinds; those given first go first. All that a
+/// name leads to ask the same of clients: its realm.
 #[derive(Debug)]
 pub(crate) struct Store {
     certificates: Vec<Arc<Certificate>>,
+    realms: Realms,
     /// Whole names.
     exact: HashMap<String, Vec<u32>>,
     /// What stands behind `*.`.
@@ -27,12 +27,10 @@ pub(crate) struct Store {
 
 impl Store {
     /// The names beside a certificate stand for its own, where there are any.
-    pub(crate) fn new(
-        given: &[(Arc<Certificate>, Vec<String>)],
-        unknown: UnknownName,
-    ) -> Result<Self, PolicyFlaw> {
-        let (mut exact, mut wildcard) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
-        for (at, (certificate, names)) in (0_u32..).zip(given) {
+    pub(crate) fn new(given: &[Entry], unknown: UnknownName) -> Result<Self, PolicyFlaw> {
+        let realms = Realms::new(given);
+        let (mut exact, mut wildcard) = (HashMap::<_, Vec<u32>>::new(), HashMap::<_, Vec<u32>>::new());
+        for (at, Entry { certificate, names, .. }) in (0_u32..).zip(given) {
             let names = if names.is_empty() { certificate.names() } else { names };
             for written in names {
                 let name = name::filed(written).ok_or_else(|| PolicyFlaw::BadName(written.clone()))?;
@@ -41,19 +39,55 @@ impl Store {
                     None => exact.entry(name),
                 };
                 let places = places.or_default();
+                if places.iter().any(|place| realms.of[*place as usize] != realms.of[at as usize]) {
+                    return Err(PolicyFlaw::ClientAuthDiffers(written.clone()));
+                }
                 if places.last() != Some(&at) {
                     places.push(at);
                 }
             }
         }
-        let certificates = given.iter().map(|(certificate, _)| Arc::clone(certificate)).collect();
-        let mut store = Self { certificates, exact, wildcard, default: Vec::new(), unknown };
+        let certificates = given.iter().map(|entry| Arc::clone(&entry.certificate)).collect();
+        let mut store = Self { certificates, realms, exact, wildcard, default: Vec::new(), unknown };
         store.default = given.first().map(|first| store.beside(first)).unwrap_or_default();
         Ok(store)
     }
 
-    /// The certificates for a name, the best first; empty: the client is refused.
+    /// The certificates for a name, the best first, all of the realm of that one; empty: the client is refused.
     pub(crate) fn find(&self, name: Option<&str>) -> impl Iterator<Item = &Arc<Certificate>> {
+        let mut places = self.places(name).peekable();
+        // A certificate with a wildcard stands behind one with the name itself, for clients that cannot use that one's
+        // key: it must not be a way around what that one asks.
+        let realm = places.peek().and_then(|place| self.realm_of(*place));
+        let of_realm = places.filter(move |place| self.realm_of(*place) == realm);
+        of_realm.filter_map(|place| self.certificates.get(place as usize))
+    }
+
+    /// The realm of a name; `None`: the client is refused.
+    pub(crate) fn realm(&self, name: Option<&str>) -> Option<u32> {
+        self.places(name).next().and_then(|place| self.realm_of(place))
+    }
+
+    /// The number of realms.
+    pub(crate) fn realms(&self) -> u32 {
+        u32::try_from(self.realms.asked.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The realm of names that ask this and that are not filed here.
+    pub(crate) fn realm_asking(&mut self, asked: Option<&Arc<ClientAuth>>) -> u32 {
+        self.realms.place_of(asked)
+    }
+
+    /// What a realm asks of clients.
+    pub(crate) fn asked(&self, realm: u32) -> Option<&Arc<ClientAuth>> {
+        self.realms.asked.get(realm as usize)?.as_ref()
+    }
+
+    fn realm_of(&self, place: u32) -> Option<u32> {
+        self.realms.of.get(place as usize).copied()
+    }
+
+    fn places(&self, name: Option<&str>) -> impl Iterator<Item = u32> {
         let (exact, wildcard) = name.map_or((&[][..], &[][..]), |name| self.named(name));
         let is_known = !exact.is_empty() || !wildcard.is_empty();
         let default = match (name, self.unknown) {
@@ -61,14 +95,22 @@ impl Store {
             _ if is_known => &[][..],
             _ => &self.default[..],
         };
-        let places = exact.iter().chain(wildcard).chain(default);
-        places.filter_map(|place| self.certificates.get(*place as usize))
+        exact.iter().chain(wildcard).chain(default).copied()
     }
 
-    /// Those that have the name, or cover it.
-    pub(crate) fn find_named(&self, name: Option<&str>) -> impl Iterator<Item = &Arc<Certificate>> {
-        let (exact, wildcard) = name.map_or((&[][..], &[][..]), |name| self.named(name));
-        exact.iter().chain(wildcard).filter_map(|place| self.certificates.get(*place as usize))
+    /// The certificates that have the name, or cover it, with their realms.
+    pub(crate) fn find_named(&self, name: &str) -> impl Iterator<Item = (u32, &Arc<Certificate>)> {
+        let (exact, wildcard) = self.named(name);
+        exact.iter().chain(wildcard).filter_map(|place| self.shown(*place))
+    }
+
+    /// The certificates for clients that name nobody, with their realms.
+    pub(crate) fn find_default(&self) -> impl Iterator<Item = (u32, &Arc<Certificate>)> {
+        self.default.iter().filter_map(|place| self.shown(*place))
+    }
+
+    fn shown(&self, place: u32) -> Option<(u32, &Arc<Certificate>)> {
+        Some((self.realm_of(place)?, self.certificates.get(place as usize)?))
     }
 
     /// The certificates that have the name itself, and those that have `*.` before what follows its first label.
@@ -85,7 +127,7 @@ impl Store {
     }
 
     /// The first one, and those that share its first name.
-    fn beside(&self, (certificate, names): &(Arc<Certificate>, Vec<String>)) -> Vec<u32> {
+    fn beside(&self, Entry { certificate, names, .. }: &Entry) -> Vec<u32> {
         let name = names.first().or(certificate.names().first());
         // Names were filed before, so this one can be.
         let name = name.and_then(|name| name::filed(name)).unwrap_or_default();
@@ -95,22 +137,6 @@ impl Store {
         };
         places.cloned().unwrap_or_else(|| vec![0])
     }
-}
-
-impl ResolvesServerCert for Store {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let usable = |certificate: &&Arc<Certificate>| can_sign(certificate, hello.signature_schemes());
-        let first = self.find(hello.server_name()).find(usable);
-        // Where none is usable rustls gives the right reason with any of them.
-        let chosen = first.or_else(|| self.find(hello.server_name()).next());
-        chosen.map(|certificate| Arc::clone(certificate.key()))
-    }
-}
-
-/// Whether the key makes signatures of one of these kinds. Of TLS 1.2 rustls has left out those for which the client
-/// has no cipher suite.
-fn can_sign(certificate: &Certificate, schemes: &[SignatureScheme]) -> bool {
-    certificate.key().key.choose_scheme(schemes).is_some()
 }
 
 #[cfg(test)]

@@ -26,15 +26,71 @@ fn of_certificate(why: &CertificateError) -> String {
         Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => "it is not meant for this use",
         Bad::NotValidForName => "it is for other names",
         Bad::NotValidForNameContext { expected, presented } => {
-            let names = presented[..presented.len().min(TOLD)].join(", ");
+            let names: Vec<&str> = presented.iter().take(TOLD).map(|name| bare(name)).collect();
+            let names = names.join(", ");
             let more = if presented.len() > TOLD { " and others" } else { "" };
             let names = if names.is_empty() { "no name".to_owned() } else { names };
             return format!("it is not for {}, but for {names}{more}", expected.to_str());
+        }
+        Bad::ExpiredRevocationList | Bad::ExpiredRevocationListContext { .. } => {
+            "the list of what its issuer has revoked has expired"
         }
         Bad::UnknownRevocationStatus => "whether it was revoked is not known",
         why => return why.to_string(),
     };
     words.to_owned()
+}
+
+/// A name of a certificate without the words for its kind that rustls puts around it: `DnsName("a.test")`.
+fn bare(name: &str) -> &str {
+    name.split_once('"').and_then(|(_, rest)| rest.strip_suffix("\")")).unwrap_or(name)
+}
+
+/// What a server's failure comes to, in words that hold nothing of what it sent; `None`: the word of the kind says it all.
+pub(crate) fn fixed(why: &Error) -> Option<&'static str> {
+    Some(match why {
+        Error::InvalidCertificate(why) => return fixed_of_certificate(why),
+        Error::AlertReceived(alert) => match alert {
+            AlertDescription::HandshakeFailure => {
+                "the server refused the handshake: it can use nothing that was offered, or wants a client certificate"
+            }
+            AlertDescription::CertificateRequired => "the server wants a client certificate",
+            AlertDescription::UnknownCA => "the server does not trust the issuer of the client certificate",
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::AccessDenied => "the server does not take the client certificate",
+            AlertDescription::CertificateExpired => "the server says that the client certificate has expired",
+            AlertDescription::CertificateRevoked => "the server says that the client certificate was revoked",
+            AlertDescription::ProtocolVersion => "the server speaks no version of TLS that was offered",
+            AlertDescription::UnrecognisedName => "the server does not know the name that it was asked for",
+            AlertDescription::NoApplicationProtocol => "the server does not speak HTTP/1.1",
+            AlertDescription::InternalError => "the server failed within (alert internal_error)",
+            _ => return None,
+        },
+        // What is no TLS at all looks like a record of an unknown kind.
+        Error::InvalidMessage(_) => "what the server sent is not TLS, or is damaged",
+        _ => return None,
+    })
+}
+
+fn fixed_of_certificate(why: &CertificateError) -> Option<&'static str> {
+    use CertificateError as Bad;
+    Some(match why {
+        Bad::UnknownIssuer => "the issuer of the server's certificate is not trusted",
+        Bad::Expired | Bad::ExpiredContext { .. } => "the server's certificate has expired",
+        Bad::NotValidYet | Bad::NotValidYetContext { .. } => "the server's certificate is not valid yet",
+        Bad::Revoked => "the server's certificate was revoked",
+        Bad::BadSignature => "the server's certificate was not signed by the issuer that it names",
+        Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => {
+            "the server's certificate is not meant for servers"
+        }
+        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+            "the server's certificate is for other names"
+        }
+        Bad::BadEncoding => "the server's certificate cannot be read",
+        _ => return None,
+    })
 }
 
 /// The name of an alert as RFC 8446 §6 writes it.
@@ -77,10 +133,20 @@ mod tests {
     #[test]
     fn names_of_certificates_are_told_but_not_hundreds() {
         let expected = ServerName::try_from("a.test").unwrap();
-        let presented = (0..100).map(|at| format!("{at}.test")).collect();
+        let presented = (0..100).map(|at| format!("DnsName(\"{at}.test\")")).collect();
         let why = CertificateError::NotValidForNameContext { expected, presented };
         let words = "it is not for a.test, but for 0.test, 1.test, 2.test, 3.test and others";
         assert_eq!(of(&why.into()), words);
         assert_eq!(of(&CertificateError::UnknownIssuer.into()), "its issuer is not known");
+    }
+
+    #[test]
+    fn fixed_words_hold_nothing_of_the_peer() {
+        let expected = ServerName::try_from("a.test").unwrap();
+        let why =
+            CertificateError::NotValidForNameContext { expected, presented: vec!["evil.test".to_owned()] };
+        assert_eq!(fixed(&why.into()), Some("the server's certificate is for other names"));
+        let alert = Error::AlertReceived(AlertDescription::CertificateRequired);
+        assert_eq!(fixed(&alert), Some("the server wants a client certificate"));
     }
 }

@@ -48,6 +48,6 @@ pub use rosters::{Entry, Roster, Rosters};
 pub use service::{Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Service, ServiceLimits};
 pub use service_standing::{Bell, ServiceStanding};
 pub use shared_breaker::{BreakerState, Refused, TrialGuard};
-pub use standing::{Condition, Health, Standing};
+pub use standing::{Condition, Health, NoTerms, Standing};
 pub use thalweg_net::connect::PeerAddress;
 pub use visit::{Told, Visit};

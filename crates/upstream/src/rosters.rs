@@ -15,6 +15,7 @@ use std::time::Instant;
 use thalweg_balance::{Balance, Candidate, Seed, endpoint_id};
 use thalweg_core::limits;
 use thalweg_net::connect::PeerAddress;
+use thalweg_tls::{Connector, PeerTerms};
 
 /// The members of a service at one moment. Immutable.
 #[derive(Debug)]
@@ -42,11 +43,13 @@ pub struct Entry {
 }
 
 /// What tells a member from others over changes of the configuration. Connections of services and
-/// endpoints with and without a bound on them are counted at different gates: they do not mix.
+/// endpoints with and without a bound on them are counted at different gates: they do not mix. Nor do those that were
+/// secured on other terms: who is no longer trusted is not spoken to any longer.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Key {
     url: Arc<str>,
     address: PeerAddress,
+    terms: Option<Arc<PeerTerms>>,
     bounded: (bool, bool),
 }
 
@@ -103,11 +106,15 @@ impl Rosters {
             let endpoint = &service.endpoints[at as usize];
             let bounded =
                 (service.limits.max_connections.is_some(), endpoint.limits.max_connections.is_some());
-            let key = Key { url: endpoint.url.clone(), address, bounded };
+            let terms = service.tls.clone().filter(|_| endpoint.is_secure());
+            let key = Key { url: endpoint.url.clone(), address, terms, bounded };
             let member = old.remove(&key).unwrap_or_else(|| {
                 let id = identity(&endpoint.address, &endpoint.url, &key.address);
                 let place = (key.url.clone(), key.address.clone());
+                let connector =
+                    key.terms.as_ref().and_then(|terms| Connector::new(terms, &endpoint.host()).ok());
                 let member = Standing::new(standing.clone(), place, id, self.workers);
+                let member = member.secured(connector.map(Arc::new));
                 if service.health.as_ref().is_some_and(|policy| policy.before_traffic) {
                     member.set_health(Health::Awaited, now, "");
                 } else if is_running {

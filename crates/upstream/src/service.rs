@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_tls::PeerTerms;
 
 /// A named set of interchangeable endpoints with its policies.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,8 @@ pub struct Service {
     pub when_down: WhenDown,
     /// The `Host` that is sent upstream.
     pub host: HostRule,
+    /// What is asked of endpoints that are reached through TLS; there where one of them is.
+    pub tls: Option<Arc<PeerTerms>>,
     /// When another attempt is made.
     pub retry: RetryPolicy,
     /// How connections are kept.
@@ -57,7 +60,7 @@ impl Service {
 impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
         let Self { name, endpoints, balance, sticky, health, ejection, breaker, .. } = self;
-        let Self { when_down, host, retry, pool, limits, .. } = self;
+        let Self { when_down, host, tls, retry, pool, limits, .. } = self;
         *name == other.name
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
             && *endpoints == other.endpoints
@@ -68,9 +71,18 @@ impl PartialEq for Service {
             && *breaker == other.breaker
             && *when_down == other.when_down
             && *host == other.host
+            && *tls == other.tls
             && *retry == other.retry
             && *pool == other.pool
     }
+}
+
+/// The scheme of endpoints that are reached through TLS.
+const HTTPS: &str = "https://";
+
+/// Whether the endpoint of this URL, in its written form, is reached through TLS.
+pub(crate) fn is_secure(url: &str) -> bool {
+    url.starts_with(HTTPS)
 }
 
 /// One endpoint as written: an address or a host name, and a weight.
@@ -138,16 +150,31 @@ pub struct ServiceLimits {
 }
 
 impl Endpoint {
-    /// The authority of the URL: what follows `http://`; `localhost` for a unix socket.
+    /// The authority of the URL: what follows `http://` or `https://`; `localhost` for a unix socket.
     pub fn authority(&self) -> &str {
-        self.url.strip_prefix("http://").map_or("localhost", |rest| rest.trim_end_matches('/'))
+        let rest = self.url.strip_prefix("http://").or_else(|| self.url.strip_prefix(HTTPS));
+        rest.map_or("localhost", |rest| rest.trim_end_matches('/'))
+    }
+
+    /// Whether it is reached through TLS.
+    pub fn is_secure(&self) -> bool {
+        is_secure(&self.url)
+    }
+
+    /// The host of the URL: a name, or an address without brackets; `localhost` for a unix socket.
+    pub fn host(&self) -> String {
+        match &self.address {
+            Address::Socket(address) => address.ip().to_string(),
+            Address::Name { host, .. } => host.to_string(),
+            Address::Unix(_) => "localhost".to_owned(),
+        }
     }
 }
 
 /// Where an endpoint is.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Address {
-    /// An IP address and a port: `http://10.0.0.1:8080`.
+    /// An IP address and a port: `http://10.0.0.1:8080`, `https://10.0.0.1`.
     Socket(SocketAddr),
     /// A host name, resolved by the control thread; every address becomes a member.
     Name {

@@ -11,6 +11,7 @@
 
 use crate::outlier::Sample;
 use crate::policy::EjectionPolicy;
+use crate::service::is_secure;
 use crate::service_standing::ServiceStanding;
 use crate::tally::{Padded, Tallies};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg_net::connect::PeerAddress;
+use thalweg_tls::Connector;
 
 /// How long a member is left out after it has not accepted a connection, the first time.
 pub(crate) const REFUSED_FIRST: Duration = Duration::from_secs(1);
@@ -100,6 +102,10 @@ impl Record {
     }
 }
 
+/// It is not known how to secure connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NoTerms;
+
 /// One address of an endpoint, as all workers see it.
 #[derive(Debug)]
 pub struct Standing {
@@ -109,6 +115,8 @@ pub struct Standing {
     pub url: Arc<str>,
     /// Where to connect.
     pub address: PeerAddress,
+    /// How connections to it are secured. It keeps the tickets that it gave, for all workers.
+    connector: Option<Arc<Connector>>,
     /// Of its service.
     pub service: Arc<ServiceStanding>,
     health: AtomicU8,
@@ -149,6 +157,7 @@ impl Standing {
             id,
             url,
             address,
+            connector: None,
             service,
             health: AtomicU8::new(Health::Unchecked as u8),
             out_until: AtomicU64::new(0),
@@ -160,6 +169,22 @@ impl Standing {
             record: Mutex::new(record),
             in_flight: Padded::default(),
             tallies: Tallies::new(workers),
+        }
+    }
+
+    /// The same, reached through TLS like this.
+    pub fn secured(self, connector: Option<Arc<Connector>>) -> Self {
+        Self { connector, ..self }
+    }
+
+    /// How connections to it are secured; `None`: they are not.
+    ///
+    /// # Errors
+    /// When they have to be and it is not known how. The configuration keeps that from happening.
+    pub fn connector(&self) -> Result<Option<&Arc<Connector>>, NoTerms> {
+        match &self.connector {
+            None if is_secure(&self.url) => Err(NoTerms),
+            connector => Ok(connector.as_ref()),
         }
     }
 

@@ -114,7 +114,7 @@ impl House {
 
     /// A connection to the listener with TLS, as one that trusts the authority.
     pub(super) fn connect(&self, name: &str) -> io::Result<Connection> {
-        Connection::open_secure_with(self.proxy.address("secure"), self.pebble.client(), name)
+        Connection::open_as(self.proxy.address("secure"), self.pebble.client(), name)
     }
 
     /// The status of an answer.

@@ -17,13 +17,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("balance", &["core"]),
     ("observe", &["core"]),
     ("filter", &["core", "http"]),
-    ("upstream", &["core", "net", "balance"]),
+    ("upstream", &["core", "net", "tls", "balance"]),
     ("stream", &["core", "net"]),
     ("proxy", &["core", "net", "tls", "http", "route", "filter", "balance", "upstream", "observe"]),
     ("config", &["core", "tls", "route", "filter", "balance", "upstream", "proxy"]),
     ("discovery", &["core", "upstream"]),
     ("health", &["core", "tls", "upstream"]),
-    ("admin", &["core", "observe", "proxy"]),
+    ("admin", &["core", "tls", "observe", "proxy"]),
     (
         "thalweg",
         &[

@@ -129,7 +129,7 @@ pub struct RequestRecord {
 pub struct FilterRecord {
     /// Its name.
     pub name: &'static str,
-    /// Whether it changed the request or refused it.
+    /// Whether it changed the request or the response, or refused it.
     pub acted: bool,
 }
 
@@ -143,6 +143,9 @@ pub struct AttemptRecord {
     pub began_us: u64,
     /// Time to connect, in microseconds; 0 on a reused connection.
     pub connect_us: u64,
+    /// Time of the TLS handshake after that, in microseconds; absent where there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_us: Option<u64>,
     /// Whether the connection had served a request before.
     pub reused: bool,
     /// Whether it was a copy, sent because an attempt before was slow to be answered (`retry.hedge`).

@@ -30,6 +30,9 @@ pub struct ServiceStatus {
     pub balance: String,
     /// Whether it can serve.
     pub state: ServiceState,
+    /// Whether certificates of its endpoints are not verified (`tls.insecure_skip_verify`): who stands in between can
+    /// read and change everything.
+    pub insecure_skip_verify: bool,
     /// Its endpoints.
     pub endpoints: Vec<EndpointStatus>,
     /// Exchanges under way.

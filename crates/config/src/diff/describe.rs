@@ -3,13 +3,14 @@
 use super::fields::{Fields, Times, list};
 use super::{Object, ObjectKind, acme, services, settings};
 use crate::settings::Settings;
+use std::borrow::Cow;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
     ClientTimeouts, Limits, Listener, ListenerTls, RequestsPolicy, Route, RouteLimits, ServiceId, Shutdown,
-    Split, Timeouts, To,
+    Split, TicketKeyFile, TicketPolicy, Timeouts, To,
 };
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, ValueMatch};
-use thalweg_tls::{Certificate, Policy, UnknownName};
+use thalweg_tls::{Certificate, ClientAuth, ClientMode, Policy, Told, UnknownName};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy};
 
 /// Everything that is configured.
@@ -68,7 +69,7 @@ pub(super) fn named<'a>(
 }
 
 fn listener(listener: &Listener) -> Object<'_> {
-    let Listener { name, address, max_connections, defer_accept, tls } = listener;
+    let Listener { name, address, max_connections, defer_accept, h2c, tls, redirect_https } = listener;
     named(
         ObjectKind::Listener,
         name,
@@ -77,6 +78,8 @@ fn listener(listener: &Listener) -> Object<'_> {
             fields.put("address", address);
             fields.maybe("limits.max_connections", *max_connections);
             fields.put("defer_accept", defer_accept);
+            fields.put("h2c", h2c);
+            fields.put("redirect_https", redirect_https);
             tls.iter().for_each(|tls| listener_tls(tls, fields));
         },
     )
@@ -84,16 +87,24 @@ fn listener(listener: &Listener) -> Object<'_> {
 
 /// Certificates are told apart by their digests; what their files hold is not shown.
 fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
-    let ListenerTls { acceptor, handshake_timeout, acme: asked } = tls;
+    // Another file with the same certificate is no change.
+    let ListenerTls { acceptor, files: _, tickets, handshake_timeout, acme: issuance } = tls;
     for (at, (certificate, names)) in acceptor.entries().enumerate() {
-        let text = certificate_text(certificate);
-        fields.behind(
-            format!("tls.certificates[{at}]"),
-            text,
-            format_args!("{:?}", certificate.whole_digest()),
-        );
+        put_certificate(format!("tls.certificates[{at}]"), certificate, fields);
         let names = (!names.is_empty()).then(|| list(names));
         fields.maybe(format!("tls.certificates[{at}].names"), names);
+    }
+    // Once, where all ask the same.
+    let of_issued = acceptor.issued().map(|issued| issued.client_auth.as_ref());
+    let mut asked = acceptor.client_auths().chain(of_issued);
+    let first = asked.next().flatten();
+    if asked.all(|other| other == first) {
+        first.into_iter().for_each(|asked| client_auth("tls", asked, fields));
+    } else {
+        for (at, asked) in acceptor.client_auths().enumerate() {
+            asked.into_iter().for_each(|a| client_auth(&format!("tls.certificates[{at}]"), a, fields));
+        }
+        of_issued.flatten().into_iter().for_each(|asked| client_auth("tls", asked, fields));
     }
     // What is agreed on above TLS is not configured.
     let Policy { min_version, max_version, suites, groups, unknown_name, alpn: _ } = acceptor.policy();
@@ -108,18 +119,72 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
     fields.or("tls.suites", suites, "all");
     let groups = (!groups.is_empty()).then(|| list(groups.iter().map(|group| group.name())));
     fields.or("tls.groups", groups, "built in");
+    match tickets {
+        None => fields.put("tls.tickets", "off"),
+        Some(TicketPolicy { rotate, keys }) => {
+            fields.time("tls.tickets.rotate", *rotate);
+            if let Some(TicketKeyFile { path, digest, tickets: _ }) = keys {
+                fields.put("tls.tickets.keys.file", path.display());
+                fields.secret("tls.tickets.keys", format_args!("{digest:?}"));
+            }
+        }
+    }
     fields.time("tls.handshake_timeout", *handshake_timeout);
-    asked.iter().for_each(|policy| acme::acme(policy, fields));
+    issuance.iter().for_each(|policy| acme::acme(policy, fields));
+}
+
+/// A certificate: told apart by chain and key, shown by its leaf.
+pub(super) fn put_certificate(
+    name: impl Into<Cow<'static, str>>,
+    certificate: &Certificate,
+    fields: &mut Fields,
+) {
+    let text = certificate_text(certificate);
+    fields.behind(name, text, format_args!("{:?}", certificate.whole_digest()));
+}
+
+fn client_auth(place: &str, asked: &ClientAuth, fields: &mut Fields) {
+    let mode = match asked.mode() {
+        ClientMode::Required => "required",
+        ClientMode::Optional => "optional",
+    };
+    fields.put(format!("{place}.client_auth.mode"), mode);
+    let names = asked.authorities().iter().map(|authority| &*authority.subject);
+    let text = format!("sha256 {}… ({})", beginning(asked.authorities_digest()), first_of(names));
+    fields.behind(format!("{place}.client_auth.ca"), text, format_args!("{:?}", asked.authorities_digest()));
+    if !asked.revocations().is_empty() {
+        let names = asked.revocations().iter().map(|list| &*list.issuer);
+        let text = format!("sha256 {}… ({})", beginning(asked.revocations_digest()), first_of(names));
+        let value = format!("{:?}", asked.revocations_digest());
+        fields.behind(format!("{place}.client_auth.crl"), text, value);
+        let unknown = if asked.allows_unknown() { "allow" } else { "deny" };
+        fields.put(format!("{place}.client_auth.crl_unknown"), unknown);
+    }
+    let Told { subject, names, fingerprint, certificate } = asked.told();
+    let words =
+        [("subject", subject), ("san", names), ("fingerprint", fingerprint), ("certificate", certificate)];
+    let told = words.into_iter().filter_map(|(word, is_told)| is_told.then_some(word));
+    fields.put(format!("{place}.client_auth.forward"), list(told));
+}
+
+/// The first bytes of a digest.
+fn beginning(digest: [u8; 32]) -> String {
+    const BYTES: usize = 8;
+    digest.iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The first of several names.
+fn first_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const NAMES: usize = 3;
+    let names: Vec<_> = names.take(NAMES + 1).collect();
+    let more = if names.len() > NAMES { ", …" } else { "" };
+    format!("{}{more}", names[..names.len().min(NAMES)].join(", "))
 }
 
 /// The first bytes of its digest, as `openssl x509 -fingerprint -sha256` prints it, and its first names.
-fn certificate_text(certificate: &Certificate) -> String {
-    const NAMES: usize = 3;
-    const BYTES: usize = 8;
-    let digest: String = certificate.digest().iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect();
-    let names = certificate.names();
-    let more = if names.len() > NAMES { ", …" } else { "" };
-    format!("sha256 {digest}… ({}{more})", names[..names.len().min(NAMES)].join(", "))
+pub(super) fn certificate_text(certificate: &Certificate) -> String {
+    let names = certificate.names().iter().map(String::as_str);
+    format!("sha256 {}… ({})", beginning(certificate.digest()), first_of(names))
 }
 
 fn process_limits(limits: &Limits, fields: &mut Fields) {

@@ -1,8 +1,10 @@
 //! Services and their endpoints as objects.
 
-use super::describe::{hash_key, named, queue};
+use super::describe::{certificate_text, hash_key, named, queue};
 use super::fields::{Fields, Times, list};
 use super::{Object, ObjectKind};
+use sha2::{Digest, Sha256};
+use thalweg_tls::{PeerPolicy, Trust};
 use thalweg_upstream::{
     AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, Endpoint, EndpointLimits,
     HealthPolicy, HedgePolicy, HostRule, Mode, PoolPolicy, RetryPolicy, SameSite, Service, ServiceLimits,
@@ -21,6 +23,7 @@ pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) 
         breaker,
         when_down,
         host,
+        tls,
         retry,
         pool,
         limits,
@@ -38,6 +41,7 @@ pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) 
             HostRule::Endpoint => fields.put("host", "endpoint"),
             HostRule::Fixed(name) => fields.put("host", format_args!("\"{name}\"")),
         }
+        tls.iter().for_each(|tls| security(tls.policy(), fields));
         retrying(retry, fields);
         pooling(pool, fields);
         bounds(limits, fields);
@@ -183,6 +187,27 @@ fn outage(policy: &WhenDown, fields: &mut Fields) {
             fields.put("when_down.body", body);
         }
     }
+}
+
+fn security(policy: &PeerPolicy, fields: &mut Fields) {
+    // What is agreed on above TLS is not configured.
+    let PeerPolicy { trust, server_name, certificate, min_version, resumption, alpn: _ } = policy;
+    match trust {
+        Trust::System => fields.put("tls.ca", "system"),
+        Trust::Only(pem) => {
+            let digest: String = Sha256::digest(pem).iter().map(|byte| format!("{byte:02x}")).collect();
+            fields.behind("tls.ca", format_args!("sha256 {}…", &digest[..16]), &digest);
+        }
+        Trust::InsecureSkipVerify => {}
+    }
+    fields.maybe("tls.server_name", server_name.as_ref());
+    if let Some(certificate) = certificate {
+        let text = certificate_text(certificate);
+        fields.behind("tls.cert", text, format_args!("{:?}", certificate.whole_digest()));
+    }
+    fields.put("tls.min_version", min_version);
+    fields.put("tls.resumption", resumption);
+    fields.put("tls.insecure_skip_verify", *trust == Trust::InsecureSkipVerify);
 }
 
 fn retrying(policy: &RetryPolicy, fields: &mut Fields) {

@@ -1,7 +1,7 @@
-//! Certificates that clients will soon refuse.
+//! Certificates that will soon be refused.
 
 use super::certificate_expired::in_words;
-use super::{Subject, certificates};
+use super::{Subject, dated};
 use crate::diagnose::{Problems, SpecError};
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
 pub(super) fn certificate_expires(subject: &Subject<'_>, problems: &mut Problems) {
-    for (_, spec, certificate, _) in certificates(subject) {
+    for (span, certificate, _) in dated(subject) {
         let Ok(left) = certificate.not_after().duration_since(subject.now) else { continue };
         if !left.is_zero() && left <= SOON {
             let message = format!("this certificate expires in {}", in_words(left));
-            let warning = SpecError::warning("certificate_expires", spec.cert.span, message)
+            let warning = SpecError::warning("certificate_expires", span, message)
                 .help("put another one in its place and reload");
             problems.push(warning);
         }

@@ -8,8 +8,13 @@ mod certificate_expired;
 mod certificate_expires;
 mod certificate_lacks_name;
 mod certificate_twice;
+mod client_ca_expired;
+mod crl_expired;
 mod endpoint_is_listener;
+mod endpoints_partly_secure;
+mod insecure_skip_verify;
 mod limits_contradict;
+mod redirect_without_tls;
 mod route_never_matches;
 mod timeouts_contradict;
 mod trusts_everyone;
@@ -21,11 +26,12 @@ mod word_misspelt;
 pub(crate) use unfinished::unfinished;
 
 use crate::diagnose::Problems;
-use crate::spec::{CertificateSpec, FileSpec};
+use crate::source::Span;
+use crate::spec::{CertificateSpec, ClientAuthSpec, FileSpec};
 use std::time::SystemTime;
 use thalweg_proxy::plan::Plan;
 use thalweg_route::RouteMatch;
-use thalweg_tls::Certificate;
+use thalweg_tls::{Certificate, ClientAuth};
 
 /// What the checks look at: a configuration without errors, as written and as compiled, in the same order.
 pub(crate) struct Subject<'a> {
@@ -54,11 +60,16 @@ lints! {
     weight_zero "a part of a split, or every endpoint of a service, with weight 0";
     webhook_twice "two webhooks with the same URL: it is told everything twice";
     endpoint_is_listener "an endpoint that is the proxy itself";
+    insecure_skip_verify "endpoints whose certificates are not verified: anybody can be in their place";
+    endpoints_partly_secure "a service of which some endpoints are reached through TLS and others are not";
     trusts_everyone "forwarded fields are believed whoever sends them";
-    certificate_expired "a certificate that has expired or does not hold yet: clients refuse it";
+    certificate_expired "a certificate that has expired or does not hold yet: it is refused";
     certificate_expires "a certificate that expires within 14 days";
     certificate_twice "several certificates with keys of one kind for the same host: only the first is used there";
     certificate_lacks_name "a host that a certificate is to answer for and does not name";
+    redirect_without_tls "clients are sent to TLS that no listener here speaks";
+    client_ca_expired "an authority of clients that has expired, and is believed as long as what it has signed is valid";
+    crl_expired "a list of revoked certificates that has expired: the clients of its issuer are refused";
     word_misspelt "a free text that is one letter away from a word with a meaning";
   }
         "service_unused" "no route goes to this service";
@@ -81,6 +92,39 @@ fn certificates<'a>(
         let pairs = spec.certificates.iter().flat_map(|list| &list.value.items).zip(tls.acceptor.entries());
         pairs.map(move |(spec, (read, names))| (at, &spec.value, &**read, names))
     })
+}
+
+/// What is asked of clients, as it is written and as it was read.
+fn client_auths<'a>(subject: &Subject<'a>) -> Vec<(&'a ClientAuthSpec, &'a ClientAuth)> {
+    let mut found = Vec::new();
+    for ((_, spec), plan) in subject.spec.listeners.0.iter().zip(&subject.plan.listeners) {
+        let (Some(spec), Some(tls)) = (&spec.tls, &plan.tls) else { continue };
+        let mut common = spec.client_auth.as_ref();
+        let certificates = spec.certificates.iter().flat_map(|list| &list.value.items);
+        for (certificate, read) in certificates.zip(tls.acceptor.client_auths()) {
+            let Some(read) = read else { continue };
+            // What the listener says is told of once.
+            let written = certificate.value.client_auth.as_ref().or_else(|| common.take());
+            found.extend(written.map(|written| (written, &**read)));
+        }
+        let of_issued = tls.acceptor.issued().and_then(|issued| issued.client_auth.as_ref());
+        found.extend(common.zip(of_issued.map(|read| &**read)));
+    }
+    found
+}
+
+/// Every certificate with the place where it is written, and who refuses it when its time is over: those of listeners, and those that
+/// services show their endpoints.
+fn dated<'a>(subject: &Subject<'a>) -> impl Iterator<Item = (Span, &'a Certificate, &'static str)> {
+    let of_listeners =
+        certificates(subject).map(|(_, spec, certificate, _)| (spec.cert.span, certificate, "clients"));
+    // Named services come first.
+    let services = subject.spec.services.0.iter().zip(&subject.plan.services);
+    let of_services = services.filter_map(|((_, spec), plan)| {
+        let cert = spec.tls.as_ref()?.value.cert.as_ref()?;
+        Some((cert.span, &**plan.tls.as_ref()?.policy().certificate.as_ref()?, "endpoints"))
+    });
+    of_listeners.chain(of_services)
 }
 
 /// Runs every check.

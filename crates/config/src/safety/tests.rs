@@ -71,6 +71,9 @@ fn references_settings_and_trust_may_not_be_new() {
         ("services: { b: { host: \"${PORT}\" } }", "services.b.host"),
         ("services: { b: { tls: { ca: /etc/ca.pem } } }", "services.b.tls.ca"),
         ("services: { b: { tls: { verify: false } } }", "services.b.tls.verify"),
+        ("services: { b: { tls: { insecure_skip_verify: true } } }", "services.b.tls.insecure_skip_verify"),
+        ("services: { b: { tls: { server_name: evil.test } } }", "services.b.tls.server_name"),
+        ("services: { b: { tls: { cert: /etc/a, key: /etc/shadow } } }", "services.b.tls.key"),
         (
             "listeners: { web: { tls: { certificates: [{ cert: a.pem, key: a.key }] } } }",
             "listeners.web.tls.certificates[0].cert",
@@ -90,6 +93,14 @@ fn references_settings_and_trust_may_not_be_new() {
         (
             "listeners: { web: { tls: { acme: { on_demand: { ask: 'http://evil/' } } } } }",
             "listeners.web.tls.acme.on_demand.ask",
+        ),
+        (
+            "listeners: { web: { tls: { client_auth: { mode: optional, ca: a.pem } } } }",
+            "listeners.web.tls.client_auth.mode",
+        ),
+        (
+            "listeners: { web: { tls: { certificates: [{ client_auth: { ca: a.pem, crl: [ /etc/b ] } }] } } }",
+            "listeners.web.tls.certificates[0].client_auth.crl[0]",
         ),
         ("routes: [{ filters: [{ auth: { exec: /bin/sh } }] }]", "routes[0].filters[0].auth.exec"),
         ("routes: [{ filters: [{ auth: { exec: [/bin/sh, -c] } }] }]", "routes[0].filters[0].auth.exec[0]"),
@@ -236,4 +247,52 @@ fn a_private_key_is_a_secret_wherever_it_stands() {
     }
     let public = "a: \"-----BEGIN PUBLIC KEY-----\\nshown\\n-----BEGIN CERTIFICATE-----\"";
     assert_eq!(redact(public, Format::Yaml, &node(public)).as_deref(), Some(public));
+}
+
+/// Who may change the configuration may not have everybody read what clients say.
+#[test]
+fn tls_is_not_taken_away_from_a_listener_or_a_port_that_stays() {
+    let disk = node(
+        "admin: { address: \"127.0.0.1:9900\", tls: { cert: a.pem, key: a.key } }\n\
+         listeners:\n  web: { address: \":80\" }\n  \
+         secure: { address: \":443\", tls: { certificates: [{ cert: a.pem, key: a.key, client_auth: { ca: c.pem } }], client_auth: { ca: b.pem } } }\n  \
+         both: { address: \"127.0.0.1:8443\", tls: { certificates: [{ cert: a.pem, key: a.key }] } }\n  \
+         plain: { address: \"127.0.0.2:8443\" }\n\
+         services: { tls: { endpoints: [\"http://h\"] }, s: { endpoints: [\"https://h\"], tls: { ca: a.pem } } }\n",
+    );
+    let breaches = |arrived: &str| {
+        let found = check_arrived(&disk, &node(arrived)).err().unwrap_or_default();
+        found.into_iter().map(|breach| breach.key).collect::<Vec<_>>()
+    };
+    let certificates = "certificates: [{ cert: a.pem, key: a.key, client_auth: { ca: c.pem } }]";
+    for (arrived, keys) in [
+        ("listeners: { secure: { address: \":443\" } }", &["listeners.secure.tls"][..]),
+        ("listeners: { secure: { address: \":443\", tls: null } }", &["listeners.secure.tls"]),
+        ("listeners: { secure: { address: \":8080\" } }", &["listeners.secure.tls"]),
+        ("listeners: { other: { address: \":443\" } }", &["listeners.other.tls"]),
+        ("listeners: { other: { address: \"0.0.0.0:443\" } }", &["listeners.other.tls"]),
+        ("listeners: { web: { address: \":443\" } }", &["listeners.web.tls"]),
+        ("admin: { address: \"127.0.0.1:9900\" }", &["admin.tls"]),
+        ("services: { s: { endpoints: [\"https://h\"] } }", &["services.s.tls"]),
+        (
+            &format!("listeners: {{ secure: {{ tls: {{ {certificates} }} }} }}"),
+            &["listeners.secure.tls.client_auth"],
+        ),
+        (
+            "listeners: { secure: { tls: { certificates: [{ cert: a.pem, key: a.key }], client_auth: { ca: b.pem } } } }",
+            &["listeners.secure.tls.certificates[0].client_auth"],
+        ),
+    ] {
+        assert_eq!(breaches(arrived), keys, "{arrived}");
+    }
+    for fine in [
+        "listeners: { web: { address: \":80\" } }".to_owned(),
+        "listeners: { other: { address: \":81\" }, plain: { address: \"127.0.0.2:8443\" } }".to_owned(),
+        format!(
+            "listeners: {{ secure: {{ address: \":443\", tls: {{ {certificates}, client_auth: {{ ca: b.pem }}, unknown_name: refuse }} }} }}"
+        ),
+        "services: { tls: { endpoints: [\"http://other\"] } }".to_owned(),
+    ] {
+        assert_eq!(breaches(&fine), Vec::<String>::new(), "{fine}");
+    }
 }

@@ -53,8 +53,11 @@ written! {
     Share: text(concat!("^", space!(), "[0-9]+", space!(), "%", space!(), "$"), &["20%"]);
     /// Where to listen: `:8080`, `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
     ListenAddress: text("^unix:/|:[0-9]+$", &[":8080", "127.0.0.1:8080", "[::1]:8080", "unix:/run/app.sock"]);
-    /// Where a service is reached: `http://host:port` or `unix:/path`.
-    EndpointUrl: text("^[Hh][Tt][Tt][Pp]://|^unix:/", &["http://127.0.0.1:9001", "unix:/run/app.sock"]);
+    /// Where a service is reached: `http://host:port`, `https://host:port` or `unix:/path`.
+    EndpointUrl: text(
+        "^[Hh][Tt][Tt][Pp][Ss]?://|^unix:/",
+        &["http://127.0.0.1:9001", "https://app.internal", "unix:/run/app.sock"],
+    );
     /// Who is told: `http://…` or `https://…`.
     WebhookUrl: text("^[Hh][Tt][Tt][Pp][Ss]?://", &["https://ops.example.com/hook"]);
     /// A network such as `10.0.0.0/8`, or one address.

@@ -73,9 +73,21 @@ pub struct AdminSpec {
     pub token: Option<Spanned<SecretSpec>>,
     /// A second token that may only read; default: none.
     pub read_token: Option<Spanned<SecretSpec>>,
+    /// A certificate: who asks speaks TLS; default: in the clear.
+    pub tls: Option<AdminTlsSpec>,
     /// Allows an address that is not loopback without TLS; default false.
     #[serde(default)]
     pub insecure: bool,
+}
+
+/// `admin.tls:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `cert` and `key`")]
+pub struct AdminTlsSpec {
+    /// A PEM file with the certificate, then those that lead from it to a root.
+    pub cert: Spanned<String>,
+    /// A PEM file with the private key of the certificate.
+    pub key: Spanned<String>,
 }
 
 /// `state:`
@@ -181,12 +193,18 @@ pub struct ListenerSpec {
     pub protocol: ProtocolSpec,
     /// Certificates, and how they are used: clients speak TLS; default: clients speak in the clear.
     pub tls: Option<Spanned<ListenerTlsSpec>>,
+    /// Answer every request 308: the same place through TLS, at the port of the first listener with `tls`. Not for a
+    /// listener that has `tls` itself; default false.
+    pub redirect_https: Option<Spanned<bool>>,
     /// Bounds of its own.
     #[serde(default)]
     pub limits: ListenerLimitsSpec,
     /// Accept a TCP connection when its first bytes are here, or after a second without any (`TCP_DEFER_ACCEPT`);
     /// default `true`. It saves a wake-up for each connection.
     pub defer_accept: Option<bool>,
+    /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge, RFC 9113 §3.3), beside HTTP/1.1; default
+    /// false. With `tls` both are offered anyway.
+    pub h2c: Option<bool>,
 }
 
 /// `listeners.<name>.limits:`

@@ -1,7 +1,9 @@
 //! `listeners.<name>.tls:` how a listener proves who it is, and what it speaks with clients.
 
 use super::acme::AcmeSpec;
+use super::client_auth::ClientAuthSpec;
 use super::spanned::{ListSpec, Spanned};
+use super::switch::SwitchSpec;
 use super::values::DurationSpec;
 use crate::schema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -19,6 +21,9 @@ pub struct ListenerTlsSpec {
     pub certificates: Option<Spanned<ListSpec<CertificateSpec>>>,
     /// Certificates that an authority issues and that renew themselves, beside those of the list; default: none.
     pub acme: Option<AcmeSpec>,
+    /// What clients must show of themselves, for certificates that do not say it themselves and those of `acme`; default:
+    /// nothing.
+    pub client_auth: Option<ClientAuthSpec>,
     /// What a client gets that names a host without a certificate; default `default`.
     pub unknown_name: Option<UnknownNameSpec>,
     /// The oldest version that is spoken; default `1.2`.
@@ -31,8 +36,29 @@ pub struct ListenerTlsSpec {
     /// Key exchange groups; default: X25519MLKEM768, X25519, secp256r1 and secp384r1.
     #[schemars(with = "Option<ListSpec<schema::GroupName>>")]
     pub groups: Option<Spanned<ListSpec<String>>>,
+    /// How sessions are resumed: `off`, or settings; default: keys of the process, which rotate.
+    pub tickets: Option<SwitchSpec<TicketsSpec>>,
     /// From its first byte to the end of the handshake, 1s–5m; default 10s.
     pub handshake_timeout: Option<Spanned<DurationSpec>>,
+}
+
+/// `tickets:`
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `rotate` and `keys`")]
+pub struct TicketsSpec {
+    /// How long a key seals, 10m–7d; it opens for as long again, and no client keeps a ticket longer than both; default
+    /// 12h.
+    pub rotate: Option<Spanned<DurationSpec>>,
+    /// Keys that replicas share, in place of those of the process; default: none.
+    pub keys: Option<TicketKeysSpec>,
+}
+
+/// `tickets.keys:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `file`")]
+pub struct TicketKeysSpec {
+    /// A file with a key of 64 hexadecimal digits on each of one to eight lines: the first seals, all of them open.
+    pub file: Spanned<String>,
 }
 
 /// `certificates[]:` a chain and its key.
@@ -45,6 +71,8 @@ pub struct CertificateSpec {
     pub key: Spanned<String>,
     /// The hosts that it answers for, `*.example.com` among them; default: those of the certificate.
     pub names: Option<Spanned<ListSpec<String>>>,
+    /// What clients of these hosts must show of themselves, instead of what the listener says; default: that.
+    pub client_auth: Option<ClientAuthSpec>,
 }
 
 /// What a client gets that names a host without a certificate.

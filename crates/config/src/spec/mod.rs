@@ -5,6 +5,7 @@
 //! more than one value belong to `validate`.
 
 mod acme;
+mod client_auth;
 mod cursor;
 mod file;
 mod limits;
@@ -24,18 +25,21 @@ mod values;
 mod webhook;
 
 pub use acme::{AcmeSpec, ChallengeSpec, DnsHookSpec, DnsWebhookSpec, EabSpec, KeyTypeSpec, OnDemandSpec};
+pub use client_auth::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec};
 pub use file::{
-    AccessLogSpec, AdminSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec, ListenerSpec,
-    LogFormatSpec, MetricsSpec, ProtocolSpec, RequestsSpec, ShutdownSpec, StateSpec,
+    AccessLogSpec, AdminSpec, AdminTlsSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec,
+    ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, RequestsSpec, ShutdownSpec, StateSpec,
 };
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
-pub use listener_tls::{CertificateSpec, ListenerTlsSpec, TlsVersionSpec, UnknownNameSpec};
+pub use listener_tls::{
+    CertificateSpec, ListenerTlsSpec, TicketKeysSpec, TicketsSpec, TlsVersionSpec, UnknownNameSpec,
+};
 pub use route::{FieldSpec, MatchSpec, RouteSpec};
 pub use secret::SecretSpec;
 pub use service::{
     AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, HashSpec, HealthSpec,
-    HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec, RetrySpec, SameSiteSpec, ServiceSpec, StickySpec,
-    TimeoutsSpec, WhenDownSpec,
+    HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec, RetrySpec, SameSiteSpec, ServiceSpec, ServiceTlsSpec,
+    StickySpec, TimeoutsSpec, WhenDownSpec,
 };
 pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;

@@ -8,6 +8,7 @@ mod health;
 mod outage;
 mod retry;
 mod sticky;
+mod tls;
 
 pub use balance::{BalanceSpec, HashSpec, KeySpec};
 pub use breaker::{AdaptiveSpec, BreakerSpec};
@@ -17,6 +18,7 @@ pub use health::HealthSpec;
 pub use outage::{AnswerSpec, WhenDownSpec};
 pub use retry::{HedgeSpec, RetrySpec};
 pub use sticky::{SameSiteSpec, StickySpec};
+pub use tls::ServiceTlsSpec;
 
 use super::limits::ServiceLimitsSpec;
 use super::spanned::{ListSpec, Spanned};
@@ -50,6 +52,8 @@ pub struct ServiceSpec {
     pub when_down: Option<WhenDownSpec>,
     /// The `Host` sent upstream: `keep` (the default), `endpoint`, or this name.
     pub host: Option<Spanned<String>>,
+    /// How endpoints with `https://` prove who they are; default: to whom the system trusts, by the host of their URL.
+    pub tls: Option<Spanned<ServiceTlsSpec>>,
     /// When another attempt is made.
     #[serde(default)]
     pub retry: RetrySpec,
@@ -68,7 +72,7 @@ pub struct ServiceSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of durations")]
 pub struct TimeoutsSpec {
-    /// Until an endpoint has accepted the connection; default 2s.
+    /// Until an endpoint has accepted the connection and, with TLS, shaken hands; default 2s.
     pub connect: Option<Spanned<DurationSpec>>,
     /// From the request's last byte to the response's first; default 60s.
     pub first_byte: Option<Spanned<DurationSpec>>,

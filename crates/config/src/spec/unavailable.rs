@@ -24,13 +24,7 @@ macro_rules! rows {
 
 const ROWS: &[Row] = rows! {
     "route_sources";
-    "admin"."tls";
-    "listeners"."*"."tls"."client_auth";
-    "listeners"."*"."tls"."tickets";
-    "listeners"."*"."tls"."certificates"."*"."client_auth";
-    "listeners"."*"."redirect_https";
     "listeners"."*"."http3";
-    "listeners"."*"."h2c";
     "listeners"."*"."sni";
     "listeners"."*"."to";
     "listeners"."*"."protocol" = "tcp" | "udp" | "tls_passthrough";
@@ -44,7 +38,6 @@ const ROWS: &[Row] = rows! {
     "routes"."*"."to"."sealed", above 1;
     "services"."*"."health"."grpc";
     "services"."*"."discover";
-    "services"."*"."tls";
     "tests"."*"."expect"."headers_added";
     "tests"."*"."expect"."headers_removed";
     "tests"."*"."expect"."redirect";

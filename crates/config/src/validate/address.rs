@@ -14,10 +14,11 @@ const UNIX_PATH: usize = 107;
 /// Longest host name and longest label of one, in bytes (RFC 1035 §2.3.4).
 const HOST_NAME: usize = 253;
 const HOST_LABEL: usize = 63;
-/// The port of `http` (RFC 9110 §4.2.1).
+/// The ports of `http` and `https` (RFC 9110 §4.2.1, §4.2.2).
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 /// Schemes of the design that have not landed.
-const LATER: &[&str] = &["https", "h2c", "grpc", "grpcs", "ws", "wss", "tcp", "tls", "udp", "http3"];
+const LATER: &[&str] = &["h2c", "grpc", "grpcs", "ws", "wss", "tcp", "tls", "udp", "http3"];
 
 /// Why a text is not an address or URL.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -88,9 +89,9 @@ fn unix_path(path: &str) -> Result<PathBuf, Flaw> {
     Ok(PathBuf::from(path))
 }
 
-/// `http://host:port` or `unix:/path`: the URL in normal form and where to connect.
+/// `http://host:port`, `https://host:port` or `unix:/path`: the URL in normal form and where to connect.
 pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
-    const FORMS: &str = "write `http://host:port` or `unix:/path`";
+    const FORMS: &str = "write `http://host:port`, `https://host:port` or `unix:/path`";
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(|path| (text.into(), Address::Unix(Arc::new(path))));
     }
@@ -105,12 +106,14 @@ pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
     let scheme = scheme.to_ascii_lowercase();
     if LATER.contains(&scheme.as_str()) {
         let message = format!("`{scheme}` endpoints are not available in this version");
-        let help = Some("use `http://…` or `unix:/…`".into());
+        let help = Some("use `http://…`, `https://…` or `unix:/…`".into());
         return Err(Flaw { class: Class::Unavailable, message, help });
     }
-    if scheme != "http" {
-        return flaw(format!("unknown scheme `{scheme}`"), FORMS);
-    }
+    let default_port = match scheme.as_str() {
+        "http" => HTTP_PORT,
+        "https" => HTTPS_PORT,
+        _ => return flaw(format!("unknown scheme `{scheme}`"), FORMS),
+    };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     if authority.contains('@') {
@@ -118,15 +121,15 @@ pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
         return flaw("an endpoint URL has no user or password", help);
     }
     if !matches!(tail, "" | "/") {
-        let help = format!("write `http://{authority}`; paths are changed by filters of the route");
+        let help = format!("write `{scheme}://{authority}`; paths are changed by filters of the route");
         return flaw(format!("an endpoint URL has no path or query, found `{tail}`"), help);
     }
-    let (host, port) = split_port(authority)?;
+    let (host, port) = split_port(authority, default_port)?;
     if host.is_empty() {
         return flaw("the host of this URL is missing", FORMS);
     }
     let address = host_address(host, port)?;
-    Ok((format!("http://{}", authority.to_ascii_lowercase()).into(), address))
+    Ok((format!("{scheme}://{}", authority.to_ascii_lowercase()).into(), address))
 }
 
 /// A port: digits only, without a sign.
@@ -134,15 +137,15 @@ fn number(text: &str) -> Option<u16> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Splits `host:port`; a port that is not written is 80.
-fn split_port(authority: &str) -> Result<(&str, u16), Flaw> {
+/// Splits `host:port`.
+fn split_port(authority: &str, default: u16) -> Result<(&str, u16), Flaw> {
     let after_host = authority.rfind(']').map_or(0, |at| at + 1);
     let (host, port) = match authority[after_host..].rfind(':') {
         Some(at) => (&authority[..after_host + at], Some(&authority[after_host + at + 1..])),
         None => (authority, None),
     };
     match port.map(number) {
-        None => Ok((host, HTTP_PORT)),
+        None => Ok((host, default)),
         Some(Some(port)) if port > 0 => Ok((host, port)),
         Some(_) => {
             let port = port.unwrap_or_default();
@@ -258,6 +261,9 @@ mod tests {
             ("HTTP://Example.COM:81/", "http://example.com:81", "example.com:81"),
             ("http://[::1]:9", "http://[::1]:9", "[::1]:9"),
             ("http://a_b.local.", "http://a_b.local.", "a_b.local:80"),
+            ("HTTPS://Example.COM/", "https://example.com", "example.com:443"),
+            ("https://10.0.0.1:8443", "https://10.0.0.1:8443", "10.0.0.1:8443"),
+            ("https://[::1]", "https://[::1]", "[::1]:443"),
             ("unix:/run/A.sock", "unix:/run/A.sock", "unix:/run/A.sock"),
         ] {
             let (read, place) = endpoint(text).unwrap();
@@ -296,7 +302,7 @@ mod tests {
             let flaw = endpoint(text).unwrap_err();
             assert!(flaw.help.is_some() && flaw.class == Class::Invalid, "{text}");
         }
-        assert_eq!(endpoint("https://a").unwrap_err().class, Class::Unavailable);
+        assert_eq!(endpoint("h2c://a").unwrap_err().class, Class::Unavailable);
     }
 
     #[test]

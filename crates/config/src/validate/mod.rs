@@ -6,6 +6,7 @@
 mod acme;
 mod address;
 mod chains;
+mod client_auth;
 mod key;
 mod limits;
 mod listeners;

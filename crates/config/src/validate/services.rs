@@ -8,6 +8,7 @@ mod health;
 mod outage;
 mod retry;
 mod sticky;
+mod tls;
 
 pub(super) use breaker::adaptive;
 pub(crate) use retry::Retries;
@@ -111,6 +112,10 @@ fn service(
         breaker: breaker::breaker(spec.breaker.as_ref(), problems),
         when_down: outage::when_down(spec.when_down.as_ref(), problems),
         host: host_rule(spec.host.as_ref(), problems),
+        tls: match &spec.tls {
+            Some(tls) => tls::service_tls(tls, &endpoints, around.secrets, problems),
+            None => tls::built_in(&endpoints, name.span, problems),
+        },
         retry: Retries::read(&spec.retry, problems).resolve(around.retries),
         pool: pool(&spec.pool, problems),
         limits: service_limits(&spec.limits, problems),
@@ -131,9 +136,11 @@ pub(crate) fn inline(
             .help("add at least one: `to: [ \"http://127.0.0.1:9001\" ]`");
         problems.push(error);
     }
+    let endpoints = endpoints::urls(&urls.items, problems);
     Service {
         name: Arc::clone(name),
-        endpoints: endpoints::urls(&urls.items, problems),
+        tls: tls::built_in(&endpoints, span, problems),
+        endpoints,
         retry: Retries::default().resolve(retries),
         ..Service::default()
     }

@@ -1,19 +1,25 @@
 //! `listeners.<name>.tls:` certificates are read here, and what is wrong with one is told at the line that names its file.
 
+use super::client_auth::ClientAuths;
 use super::secret::{Secrets, warn_of_readers};
 use super::{acme, duration};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
+use crate::settings::AdminTls;
 use crate::source::Span;
-use crate::spec::{CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, TlsVersionSpec, UnknownNameSpec};
+use crate::spec::{
+    AdminTlsSpec, CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, SwitchSpec, TicketKeysSpec,
+    TicketsSpec, TlsVersionSpec, UnknownNameSpec,
+};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::AcmePolicy;
-use thalweg_core::limits::TLS_PEM;
-use thalweg_proxy::plan::ListenerTls;
+use thalweg_core::limits::{TLS_PEM, TLS_TICKET_FILE};
+use thalweg_proxy::plan::{CertificateFiles, ListenerTls, TicketKeyFile, TicketPolicy};
 use thalweg_route::HostPattern;
 use thalweg_tls::{
-    Acceptor, Certificate, CertificateFlaw, Group, Issued, Policy, PolicyFlaw, Shelf, Suite, Tickets,
-    UnknownName, Version,
+    Acceptor, Certificate, CertificateFlaw, ClientAuth, Entry, Group, Issued, Policy, PolicyFlaw, Shelf,
+    Suite, TicketKeys, Tickets, UnknownName, Version,
 };
 
 /// Most certificates of a listener: all of them are read at every reload.
@@ -23,6 +29,9 @@ const NAMES: usize = 1000;
 /// From the first byte to the end of the handshake, where nothing is written.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// How long a ticket key seals, where nothing is written.
+const ROTATE: Duration = Duration::from_secs(12 * 60 * 60);
+
 /// Checks the TLS of a listener and reads its certificates. `None` when something keeps it from being used.
 pub(super) fn listener_tls(
     spec: &Spanned<ListenerTlsSpec>,
@@ -30,11 +39,6 @@ pub(super) fn listener_tls(
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Arc<ListenerTls>> {
-    let span = spec.certificates.as_ref().map_or(spec.span, |list| list.span);
-    let certificates = match &spec.certificates {
-        Some(list) => certificates(list, secrets, problems),
-        None => Some(Vec::new()),
-    };
     if spec.certificates.is_none() && spec.acme.is_none() {
         // What seems to be missing may only be wrong.
         if !problems.has_error_in(spec.span) {
@@ -46,6 +50,14 @@ pub(super) fn listener_tls(
         }
         return None;
     }
+    let span = spec.certificates.as_ref().map_or(spec.span, |list| list.span);
+    let mut auths = ClientAuths::default();
+    // Looked at also where each certificate has its own.
+    let otherwise = spec.client_auth.as_ref().map(|spec| auths.read(spec, secrets, problems));
+    let certificates = match &spec.certificates {
+        Some(list) => certificates(list, (&mut auths, otherwise.as_ref()), secrets, problems),
+        None => Some(Vec::new()),
+    };
     let acme = spec.acme.as_ref().map(|acme| {
         let mut hosts = hosts();
         hosts.retain(|host| !has(certificates.as_deref().unwrap_or_default(), host));
@@ -54,13 +66,12 @@ pub(super) fn listener_tls(
     let policy = policy(span, spec, problems);
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
     let handshake_timeout = duration(spec.handshake_timeout.as_ref(), least, most, problems);
-    let (certificates, policy, tickets) = (certificates?, policy?, Tickets::of_process());
-    let acme = match acme {
-        Some(acme) => Some(acme?),
-        None => None,
-    };
+    let resumption = resumption(spec, secrets, problems);
+    let Resumption { tickets, policy: ticket_policy } = resumption?;
+    let (certificates, policy) = (certificates?, policy?);
+    let (acme, client_auth) = (if_right(acme)?, if_right(otherwise)?);
     let acceptor = match &acme {
-        Some(acme) => Acceptor::with_issued(certificates, issued(acme), policy, tickets),
+        Some(acme) => Acceptor::with_issued(certificates, issued(acme, client_auth), policy, tickets),
         None => Acceptor::new(certificates, policy, tickets),
     };
     let acceptor = match acceptor {
@@ -70,23 +81,99 @@ pub(super) fn listener_tls(
             return None;
         }
     };
-    let handshake_timeout = handshake_timeout.unwrap_or(HANDSHAKE);
-    Some(Arc::new(ListenerTls { acceptor, handshake_timeout, acme }))
+    let items = spec.certificates.iter().flat_map(|list| &list.value.items);
+    let files = items.map(|item| files(&item.value.cert, &item.value.key));
+    Some(Arc::new(ListenerTls {
+        acceptor,
+        files: files.collect(),
+        tickets: ticket_policy,
+        handshake_timeout: handshake_timeout.unwrap_or(HANDSHAKE),
+        acme,
+    }))
+}
+
+/// What is written, if anything is; `None` when it is wrong.
+fn if_right<T>(written: Option<Option<T>>) -> Option<Option<T>> {
+    match written {
+        Some(read) => read.map(Some),
+        None => Some(None),
+    }
 }
 
 /// What an authority issues is found where all listeners find it that ask it for the like.
-fn issued(policy: &AcmePolicy) -> Issued {
+fn issued(policy: &AcmePolicy, client_auth: Option<Arc<ClientAuth>>) -> Issued {
     let shelf = Shelf::of_process(&policy.mark());
-    Issued { shelf, names: policy.domains.clone(), on_demand: policy.on_demand.clone() }
+    Issued { shelf, names: policy.domains.clone(), on_demand: policy.on_demand.clone(), client_auth }
 }
 
 /// Whether one of the certificates is for this host.
-fn has(certificates: &[(Arc<Certificate>, Vec<String>)], host: &str) -> bool {
+fn has(certificates: &[Entry], host: &str) -> bool {
     let wildcard = host.split_once('.').map(|(_, suffix)| format!("*.{suffix}"));
-    certificates.iter().any(|(certificate, names)| {
+    certificates.iter().any(|Entry { certificate, names, .. }| {
         let names = if names.is_empty() { certificate.names() } else { names };
         names.iter().any(|name| name == host || Some(name) == wildcard.as_ref())
     })
+}
+
+/// How sessions are resumed.
+#[derive(Default)]
+struct Resumption {
+    /// What seals them; `None`: nothing does.
+    tickets: Option<Arc<Tickets>>,
+    policy: Option<TicketPolicy>,
+}
+
+/// `None` when something is wrong.
+fn resumption(spec: &ListenerTlsSpec, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<Resumption> {
+    let settings = spec.tickets.as_ref().map_or(Some(TicketsSpec::default()), SwitchSpec::settings);
+    let Some(settings) = settings else { return Some(Resumption::default()) };
+    let (least, most) = (Duration::from_secs(10 * 60), Duration::from_secs(7 * 24 * 60 * 60));
+    let rotate = match &settings.rotate {
+        Some(written) => duration(Some(written), least, most, problems)?,
+        None => ROTATE,
+    };
+    let Some(TicketKeysSpec { file: path }) = &settings.keys else {
+        let policy = Some(TicketPolicy { rotate, keys: None });
+        return Some(Resumption { tickets: Tickets::of_process_for(rotate), policy });
+    };
+    let bytes = secrets.file(path, (TLS_TICKET_FILE, "the file of the ticket keys"), problems)?;
+    warn_of_readers(path, "these keys", problems);
+    let keys = match TicketKeys::read(&bytes) {
+        Ok(keys) => keys,
+        Err(why) => {
+            let message = format!("the file of the ticket keys is wrong: {why}");
+            let error = SpecError::new(Class::Invalid, path.span, message);
+            problems.push(error.help("`openssl rand -hex 32` prints a line of it"));
+            return None;
+        }
+    };
+    // The library takes any 32 bytes.
+    let tickets = Arc::new(Tickets::with_keys(rotate, &keys).ok()?);
+    let keys =
+        TicketKeyFile { path: PathBuf::from(&path.value), digest: keys.digest(), tickets: tickets.clone() };
+    Some(Resumption { tickets: Some(tickets), policy: Some(TicketPolicy { rotate, keys: Some(keys) }) })
+}
+
+/// Checks the TLS of the admin listener and reads its certificate. `None` when something keeps it from being used.
+pub(super) fn admin_tls(
+    spec: &AdminTlsSpec,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Option<AdminTls> {
+    let certificate = certificate((&spec.cert, &spec.key), secrets, problems)?;
+    let policy = Policy { alpn: vec![b"http/1.1".to_vec()], ..Policy::default() };
+    match Acceptor::new(vec![(Arc::new(certificate), Vec::new())], policy, None) {
+        Ok(acceptor) => Some(AdminTls { acceptor: Arc::new(acceptor), files: files(&spec.cert, &spec.key) }),
+        Err(flaw) => {
+            let message = format!("TLS cannot be set up like this: {flaw}");
+            problems.push(SpecError::value(spec.cert.span, "certificate", message));
+            None
+        }
+    }
+}
+
+fn files(cert: &Spanned<String>, key: &Spanned<String>) -> CertificateFiles {
+    CertificateFiles { cert: PathBuf::from(&cert.value), key: PathBuf::from(&key.value) }
 }
 
 /// What an acceptor refuses although each value is right for itself.
@@ -94,6 +181,11 @@ fn contradiction(span: Span, spec: &ListenerTlsSpec, flaw: &PolicyFlaw) -> SpecE
     let items = spec.certificates.iter().flat_map(|list| &list.value.items);
     let names = items.filter_map(|item| item.value.names.as_ref());
     let mut names = names.flat_map(|names| &names.value.items);
+    if let PolicyFlaw::ClientAuthDiffers(name) = flaw {
+        let message = format!("certificates for `{name}` ask different things of clients");
+        return SpecError::new(Class::Invalid, span, message)
+            .help("a host asks one thing: give them the same `client_auth`, or other `names`");
+    }
     if let PolicyFlaw::BadName(name) = flaw
         && let Some(written) = names.find(|written| self::name(written).as_ref() == Ok(name))
     {
@@ -103,12 +195,14 @@ fn contradiction(span: Span, spec: &ListenerTlsSpec, flaw: &PolicyFlaw) -> SpecE
     SpecError::value(span, "list of certificates", message)
 }
 
-/// The certificates with the names that are written beside them. `None` when one of them cannot be used.
+/// The certificates with the names that are written beside them, and what they ask of clients: what the listener asks,
+/// where they do not say it. `None` when one of them cannot be used.
 fn certificates(
     list: &Spanned<ListSpec<CertificateSpec>>,
+    (auths, otherwise): (&mut ClientAuths, Option<&Option<Arc<ClientAuth>>>),
     secrets: &Secrets<'_>,
     problems: &mut Problems,
-) -> Option<Vec<(Arc<Certificate>, Vec<String>)>> {
+) -> Option<Vec<Entry>> {
     if list.value.written == 0 {
         let error = SpecError::new(Class::Invalid, list.span, "an empty list: TLS needs a certificate")
             .help("write for example `certificates: [ { cert: site.pem, key: site.key } ]`");
@@ -120,9 +214,11 @@ fn certificates(
         return None;
     }
     let read = list.value.items.iter().map(|spec| {
-        let certificate = certificate(&spec.value, secrets, problems);
+        let certificate = certificate((&spec.value.cert, &spec.value.key), secrets, problems);
         let names = spec.value.names.as_ref().map_or(Some(Vec::new()), |names| self::names(names, problems));
-        Some((Arc::new(certificate?), names?))
+        let own = spec.value.client_auth.as_ref().map(|spec| auths.read(spec, secrets, problems));
+        let client_auth = if_right(own.or_else(|| otherwise.cloned()))?;
+        Some(Entry { certificate: Arc::new(certificate?), names: names?, client_auth })
     });
     // Each of them is looked at, also behind one that is wrong.
     let read: Vec<_> = read.collect();
@@ -131,33 +227,31 @@ fn certificates(
 }
 
 /// Reads a chain and its key.
-fn certificate(
-    spec: &CertificateSpec,
+pub(super) fn certificate(
+    (cert, key_file): (&Spanned<String>, &Spanned<String>),
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Certificate> {
-    let chain = file(&spec.cert, "the file of the certificate", secrets, problems);
-    let key = file(&spec.key, "the file of the key", secrets, problems);
+    let chain = file(cert, "the file of the certificate", secrets, problems);
+    let key = file(key_file, "the file of the key", secrets, problems);
     if key.is_some() {
-        warn_of_readers(&spec.key, "this key", problems);
+        warn_of_readers(key_file, "this key", problems);
     }
     let flaw = match Certificate::read(&chain?, &key?) {
         Ok(certificate) => return Some(certificate),
         Err(flaw) => flaw,
     };
     let error = match flaw.is_of_key() {
-        true => SpecError::new(Class::Invalid, spec.key.span, format!("the file of the key {flaw}"))
-            .related(spec.cert.span, "for this certificate"),
-        false => {
-            SpecError::new(Class::Invalid, spec.cert.span, format!("the file of the certificate {flaw}"))
-        }
+        true => SpecError::new(Class::Invalid, key_file.span, format!("the file of the key {flaw}"))
+            .related(cert.span, "for this certificate"),
+        false => SpecError::new(Class::Invalid, cert.span, format!("the file of the certificate {flaw}")),
     };
     problems.push(error.maybe_help(help(&flaw)));
     None
 }
 
 /// A PEM file.
-fn file(
+pub(super) fn file(
     path: &Spanned<String>,
     what: &str,
     secrets: &Secrets<'_>,

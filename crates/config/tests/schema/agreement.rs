@@ -63,6 +63,8 @@ const VALIDATION: &[Reason] = &[
             "only services stand in this list",
             "all weights are 0",
             "reachable from other machines",
+            "speaks TLS already",
+            "`preload` needs",
             "is missing in `hedge`",
         ],
     ),
@@ -114,6 +116,7 @@ const VALIDATION: &[Reason] = &[
             "is not a network or an address",
             "bits set behind its prefix",
             "strip_prefix` may not hold",
+            "is told in whole seconds",
             "stand for a whole segment",
             "is not a path",
             "is not an address",
@@ -155,8 +158,18 @@ const VALIDATION: &[Reason] = &[
         &[
             "cannot read the file of the certificate",
             "cannot read the file of the key",
+            "cannot read the file of the ticket keys",
+            "the file of the ticket keys",
             "the file of the certificate ",
             "the file of the key ",
+            "cannot read the CA file",
+            "cannot read the CRL file",
+            "the CA file ",
+            "the CRL file ",
+            "ask different things of clients",
+            "means nothing without",
+            "the file of trusted certificates",
+            "endpoints cannot be verified",
             "TLS needs a certificate",
             "is an address; clients name only hosts",
             "is not a host; clients",
@@ -186,6 +199,10 @@ const VALIDATION: &[Reason] = &[
     (
         "versions of TLS, and what they need",
         &["must not be older than", "is one of TLS 1.", "leaves no cipher suite", "leaves no group"],
+    ),
+    (
+        "what TLS of a service needs beside it",
+        &["is reached through TLS", "belong together", "is neither a host name nor an address"],
     ),
 ];
 

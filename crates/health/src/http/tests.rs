@@ -25,6 +25,7 @@ fn target(check: Check) -> Target {
     Target {
         address: PeerAddress::Tcp(([127, 0, 0, 1], 80).into()),
         authority: "a.test:80".into(),
+        tls: None,
         policy: Arc::new(HealthPolicy { check, timeout: TIMEOUT, ..HealthPolicy::default() }),
     }
 }

@@ -9,6 +9,7 @@ fn target(host: u8, policy: &HealthPolicy) -> Target {
     Target {
         address: PeerAddress::Tcp(([10, 0, 0, host], 80).into()),
         authority: "a.test".into(),
+        tls: None,
         policy: Arc::new(policy.clone()),
     }
 }

@@ -25,7 +25,7 @@ pub enum Framing {
     Length(u64),
     /// The chunked coding.
     Chunked,
-    /// All bytes until the upstream closes. Responses only.
+    /// All bytes until the upstream closes, or the stream of HTTP/2 ends. In requests only there.
     UntilClose,
 }
 
@@ -125,7 +125,7 @@ pub fn response_keeps_alive(head: &ResponseHead, bytes: &[u8], framing: Framing)
 fn keeps_alive(version: Version, fields: &[Field], bytes: &[u8]) -> bool {
     let says = |token: &[u8]| field::lists(fields, bytes, FieldId::Connection, token);
     match version {
-        Version::Http11 => !says(b"close"),
+        Version::Http11 | Version::Http2 => !says(b"close"),
         Version::Http10 => says(b"keep-alive") && !says(b"close"),
     }
 }

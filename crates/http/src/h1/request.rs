@@ -122,6 +122,12 @@ impl RequestHead {
         field::all(fields, bytes, id)
     }
 
+    /// Sets the first line as an adaptor of HTTP/2 wrote it; the fields and the length are its business too.
+    pub(crate) fn write_first_line(&mut self, (method, method_text): (Method, Span), target: Span) {
+        (self.method, self.method_text, self.target) = (method, method_text, target);
+        (self.version, self.part) = (Version::Http2, Part::Done);
+    }
+
     /// Takes every field with this id out of what is passed on.
     pub fn strip(&mut self, id: FieldId) {
         if self.present.contains(id) {

@@ -116,6 +116,11 @@ impl ResponseHead {
         field::all(fields, bytes, id)
     }
 
+    /// Sets the status as an adaptor of HTTP/2 wrote it; the fields and the length are its business too.
+    pub(crate) fn write_status(&mut self, status: u16) {
+        (self.status, self.version, self.part) = (status, Version::Http2, Part::Done);
+    }
+
     /// Takes every field with this id out of what is passed on.
     pub fn strip(&mut self, id: FieldId) {
         if self.present.contains(id) {

@@ -83,7 +83,7 @@ pub struct Decision {
     pub query: Option<Vec<u8>>,
     /// Name of the route that took it.
     pub route: Option<Arc<str>>,
-    /// The route's filters in their order, and whether they changed the request or refused it.
+    /// The route's filters in their order, and whether they changed the request or the response, or refused it.
     pub filters: Vec<(&'static str, bool)>,
     /// Name of the service that it went to.
     pub service: Option<Arc<str>>,
@@ -112,8 +112,10 @@ pub struct DecisionAttempt {
     pub endpoint: Option<Arc<str>>,
     /// From the beginning of the exchange.
     pub began: Duration,
-    /// Time until the connection was there; zero on a kept one.
+    /// Time until the connection was there, without TLS; zero on a kept one.
     pub connect: Duration,
+    /// Time of the TLS handshake after that; zero where there was none.
+    pub tls: Duration,
     /// Whether the connection had served a request before.
     pub reused: bool,
     /// It was a copy, sent because an attempt before was slow to be answered.

@@ -14,7 +14,7 @@ use thalweg_filter::Filter;
 use thalweg_observe::redact_query;
 
 /// Bytes of method, host, path and query that every entry has room for.
-const TEXT: usize = 95;
+const TEXT: usize = 91;
 /// The same of one that is kept longer.
 const LONG_TEXT: usize = 512;
 /// In place of a time that there is none of.
@@ -38,6 +38,7 @@ pub(super) struct Entry {
     trouble: Option<Box<Trouble>>,
     attempted_us: u32,
     connect_us: u32,
+    tls_us: u32,
     wait_us: u32,
     /// [`NEVER`]: none came.
     first_byte_us: u32,
@@ -115,6 +116,7 @@ impl Entry {
             trouble,
             attempted_us: last.map_or(NEVER, |last| micros(last.began)),
             connect_us: last.map_or(0, |last| micros(last.connect)),
+            tls_us: last.map_or(0, |last| micros(last.tls)),
             wait_us: micros(x.waited),
             first_byte_us: x.first_byte.map_or(NEVER, micros),
             acted: x.acted,
@@ -145,6 +147,7 @@ impl Entry {
             trouble: None,
             attempted_us: NEVER,
             connect_us: 0,
+            tls_us: 0,
             wait_us: 0,
             first_byte_us: NEVER,
             acted: 0,
@@ -237,6 +240,7 @@ impl Entry {
                 endpoint: tried.endpoint.as_deref().cloned(),
                 began: attempt.began,
                 connect: attempt.connect,
+                tls: attempt.tls,
                 reused: attempt.reused,
                 is_copy: attempt.is_copy,
                 answered: tried.is_last && attempt.fault.is_none(),
@@ -248,6 +252,7 @@ impl Entry {
             endpoint: Some(Arc::clone(endpoint)),
             began: after(self.attempted_us),
             connect: after(self.connect_us),
+            tls: after(self.tls_us),
             reused: self.reused,
             is_copy: false,
             answered: true,

@@ -1,5 +1,6 @@
 //! What flows move bytes between: a socket, or what stands for one in a simulation.
 
+use super::framed::Framed;
 use std::io::{self, IoSlice};
 use std::task::Poll;
 use thalweg_net::{Pipe, Socket};
@@ -20,6 +21,10 @@ pub(crate) trait Stream {
     fn look(&self);
     /// Whether its bytes are those of the kernel, so that a pipe can carry them.
     fn is_plain(&self) -> bool;
+    /// How messages are told apart, where it does that by itself.
+    fn framed(&self) -> Option<&dyn Framed> {
+        None
+    }
 }
 
 impl Stream for Socket {
@@ -50,6 +55,11 @@ impl Stream for Socket {
     }
 
     fn is_plain(&self) -> bool {
-        !self.is_layered()
+        self.is_plain()
+    }
+
+    #[inline]
+    fn framed(&self) -> Option<&dyn Framed> {
+        crate::h2::stream(self).map(|stream| stream as &dyn Framed)
     }
 }

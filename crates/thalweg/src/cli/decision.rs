@@ -88,7 +88,9 @@ fn write_attempt(out: &mut String, number_of_it: usize, attempt: &Value) -> std:
         (false, 0) => "without a connection".to_owned(),
         (false, us) => format!("connecting took {}", time(us)),
     };
-    writeln!(out, "      began after {began}, {connection}")?;
+    let tls =
+        number(attempt, "tls_us").map_or(String::new(), |us| format!(", the TLS handshake {}", time(us)));
+    writeln!(out, "      began after {began}, {connection}{tls}")?;
     let detail = text(attempt, "fault_detail").unwrap_or("");
     match (text(attempt, "fault"), number(attempt, "failed_us")) {
         (Some(fault), Some(us)) => writeln!(out, "      failed after {}: {fault}: {detail}", time(us)),

@@ -44,9 +44,12 @@ impl Rounds {
             };
             for entry in &roster.entries {
                 let Some(endpoint) = roster.service.endpoints.get(entry.endpoint as usize) else { continue };
+                // Who cannot be spoken to takes no requests either.
+                let Ok(connector) = entry.standing.connector() else { continue };
                 let target = Target {
                     address: entry.standing.address.clone(),
                     authority: endpoint.authority().into(),
+                    tls: connector.cloned(),
                     policy: policy.clone(),
                 };
                 let known = before.remove(&target);

@@ -17,6 +17,7 @@ use thalweg_core::{EndpointCondition, limits};
 use thalweg_observe::ServiceMeters;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
+use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
 use thalweg_upstream::{Endpoint, PeerAddress, Roster, Service};
 
 /// The id of an endpoint in paths.
@@ -57,6 +58,10 @@ impl Shared {
                 up if up == wanted => ServiceState::Up,
                 _ => ServiceState::Degraded,
             },
+            insecure_skip_verify: service
+                .tls
+                .as_ref()
+                .is_some_and(|terms| terms.policy().trust == Trust::InsecureSkipVerify),
             endpoints,
             requests_active: sum(|meters| meters.active.value()),
             queued: sum(|meters| meters.queued.value()),
@@ -118,14 +123,28 @@ impl Shared {
                 "the service `{service}` has the endpoint {url} already"
             )));
         }
+        if url.starts_with("https://") && known.tls.is_none() {
+            // It will be asked for what is built in, where the file says nothing.
+            PeerTerms::new(PeerPolicy::default()).map_err(|flaw| Refusal::Invalid {
+                field: "url".into(),
+                detail: format!("the endpoint cannot be verified: {flaw}"),
+                help: None,
+            })?;
+        }
         if known.endpoints.len() >= limits::ENDPOINTS {
             return Err(Refusal::Conflict(format!("a service has at most {} endpoints", limits::ENDPOINTS)));
         }
         admit(&runtime, expected)?;
         let base = service_of(&runtime.base, service).ok();
         let in_file = base.and_then(|base| base.endpoints.iter().find(|known| known.address == address));
-        // An address has one name, however it is written this time.
+        // An address has one name, however it is written this time; but nobody gets plain text who wanted TLS.
         if let Some(known) = in_file.or(there) {
+            if known.is_secure() != url.starts_with("https://") {
+                let known = &known.url;
+                return Err(Refusal::Conflict(format!(
+                    "the service `{service}` knows this address as {known}"
+                )));
+            }
             url = known.url.clone();
         }
         let in_file = in_file.is_some();

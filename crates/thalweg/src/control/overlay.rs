@@ -13,6 +13,7 @@ use std::sync::Arc;
 use thalweg_config::endpoint_address;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
+use thalweg_tls::{PeerPolicy, PeerTerms, PolicyFlaw};
 use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
 
 /// The file in the state directory.
@@ -115,9 +116,11 @@ impl ServiceOverlaySpec {
         for AddedEndpointSpec { url, weight, tier } in &self.added {
             // What is kept in a file may be of another version: what cannot be read is left out.
             let Ok((url, address)) = endpoint_address(url) else { continue };
-            if service.endpoints.iter().all(|known| known.address != address) {
-                let (limits, mode) = (EndpointLimits::default(), Mode::Ready);
-                service.endpoints.push(Endpoint { url, address, weight: *weight, tier: *tier, mode, limits });
+            let (limits, mode) = (EndpointLimits::default(), Mode::Ready);
+            let endpoint = Endpoint { url, address, weight: *weight, tier: *tier, mode, limits };
+            let is_there = service.endpoints.iter().any(|known| known.address == endpoint.address);
+            if !is_there && secure(&mut service, &endpoint).is_ok() {
+                service.endpoints.push(endpoint);
             }
         }
         service.endpoints.retain(|endpoint| {
@@ -135,6 +138,18 @@ impl ServiceOverlaySpec {
         }
         service
     }
+}
+
+/// Sees to it that it is known what is asked of the endpoint, where it is reached through TLS and the file has no such
+/// endpoint: that those whom the system trusts have signed its certificate.
+///
+/// # Errors
+/// When the system trusts nobody.
+pub(crate) fn secure(service: &mut Service, endpoint: &Endpoint) -> Result<(), PolicyFlaw> {
+    if endpoint.is_secure() && service.tls.is_none() {
+        service.tls = Some(Arc::new(PeerTerms::new(PeerPolicy::default())?));
+    }
+    Ok(())
 }
 
 /// Reads what was kept; nothing when there is none.

@@ -98,6 +98,7 @@ fn attempt(attempt: DecisionAttempt) -> AttemptRecord {
         endpoint: attempt.endpoint.as_deref().map(str::to_owned),
         began_us: micros(attempt.began),
         connect_us: micros(attempt.connect),
+        tls_us: (!attempt.tls.is_zero()).then(|| micros(attempt.tls)),
         reused: attempt.reused,
         hedge: attempt.is_copy,
         answered: attempt.answered,

@@ -37,7 +37,7 @@ fn terms_are_equal_when_policies_are() {
 
 #[test]
 fn hosts_are_names_or_addresses() {
-    let terms = PeerTerms::new(only(&Authority::new("a").pem)).unwrap();
+    let terms = Arc::new(PeerTerms::new(only(&Authority::new("a").pem)).unwrap());
     for (host, name) in
         [("A.Test", "a.test"), ("a.test.", "a.test"), ("127.0.0.1", "127.0.0.1"), ("::1", "::1")]
     {
@@ -48,4 +48,14 @@ fn hosts_are_names_or_addresses() {
         let policy = PeerPolicy { server_name: Some(host.to_owned()), ..terms.policy().clone() };
         assert!(PeerTerms::new(policy).is_err(), "{host}");
     }
+}
+
+#[test]
+fn connectors_are_equal_when_terms_and_name_are() {
+    let (a, b) = (Authority::new("a"), Authority::new("b"));
+    let connector =
+        |pem: &str, host: &str| Connector::new(&Arc::new(PeerTerms::new(only(pem)).unwrap()), host).unwrap();
+    assert_eq!(connector(&a.pem, "a.test"), connector(&a.pem, "A.test"));
+    assert_ne!(connector(&a.pem, "a.test"), connector(&a.pem, "b.test"));
+    assert_ne!(connector(&a.pem, "a.test"), connector(&b.pem, "a.test"));
 }

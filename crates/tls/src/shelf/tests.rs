@@ -19,7 +19,7 @@ fn acceptor(shelf: &Arc<Shelf>, names: &[&str], on_demand: Option<&[&str]>) -> A
         per_hour: 1,
     });
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    let issued = Issued { shelf: Arc::clone(shelf), names, on_demand };
+    let issued = Issued { shelf: Arc::clone(shelf), names, on_demand, client_auth: None };
     Acceptor::with_issued(Vec::new(), issued, Policy::default(), None).unwrap()
 }
 
@@ -97,9 +97,11 @@ fn certificates_of_the_configuration_go_first() {
         shelf: Arc::clone(&shelf),
         names: vec!["a.test".to_owned(), "b.test".to_owned()],
         on_demand: None,
+        client_auth: None,
     };
     let policy = Policy { unknown_name: UnknownName::Refuse, ..Policy::default() };
-    let both = Acceptor::with_issued(vec![(Arc::clone(&file), Vec::new())], issued, policy, None).unwrap();
+    let both =
+        Acceptor::with_issued(vec![(Arc::clone(&file), Vec::new()).into()], issued, policy, None).unwrap();
     assert_eq!(both.choose(Some("a.test")), Some(Arc::clone(&file)));
     assert_eq!(chosen(&both, Some("b.test")), Some(vec!["b.test".to_owned()]));
     assert_eq!((both.choose(None), both.choose(Some("c.test"))), (Some(file), None));

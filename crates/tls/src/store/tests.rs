@@ -20,7 +20,8 @@ fn store(given: &[(&[&str], &[&str])], unknown: UnknownName) -> Result<Store, Po
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(rcgen::DnType::CommonName, format!("{at}"));
         let issued = authority.issue_params(&rcgen::PKCS_ECDSA_P256_SHA256, params);
-        (issued.read(), names.iter().map(|name| (*name).to_owned()).collect())
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Entry::from((issued.read(), names))
     });
     Store::new(&given.collect::<Vec<_>>(), unknown)
 }
@@ -81,7 +82,7 @@ fn several_certificates_of_a_name_stay_in_order() {
 
 #[test]
 fn odd_names_and_no_certificates_are_flaws() {
-    let none = Acceptor::new(Vec::new(), Policy::default(), None);
+    let none = Acceptor::new(Vec::<Entry>::new(), Policy::default(), None);
     assert_eq!(none.unwrap_err(), PolicyFlaw::NoCertificate);
     for odd in ["", "*", "a b", "127.0.0.1", "*.127.0.0.1", "a.*.test"] {
         let flaw = store(&[(&["a.test"], &[odd])], UnknownName::Default).unwrap_err();
@@ -124,7 +125,7 @@ fn policies_that_cannot_be_spoken_are_flaws() {
     for policy in [only13, hybrid] {
         let policy = Policy { min_version: Version::Tls13, ..policy };
         let good = Acceptor::new(vec![(a.read(), Vec::new())], policy, None).unwrap();
-        let suites = &good.config().crypto_provider().cipher_suites;
+        let suites = &good.realm(None).unwrap().config.crypto_provider().cipher_suites;
         assert!(suites.iter().all(|suite| suite.tls13().is_some()) || suites.len() == Suite::ALL.len());
     }
 }

@@ -3,11 +3,12 @@ use crate::pool::{Connection, OpenCount};
 use crate::rosters::Rosters;
 use crate::service::{Address, Endpoint, EndpointLimits};
 use crate::service_standing::Bell;
-use crate::standing::Health;
+use crate::standing::{Health, NoTerms};
 use crate::visit::Told;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use thalweg_balance::balancer;
 use thalweg_net::{Owner, Reactor};
+use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
 
 const HOST: &str = "app.test";
 
@@ -421,4 +422,38 @@ fn an_exchange_of_an_older_form_does_not_choose_who_drains_now() {
     let now = Instant::now();
     assert_eq!(*old.name, *roster.service.name);
     assert_eq!(house.picks(now, &house.member(1), 8), 0);
+}
+
+/// What is asked of a member through TLS is part of who it is: connections, tickets and verdicts of other terms are
+/// somebody else's.
+#[test]
+fn other_terms_make_another_member() {
+    let secured = |policy: PeerPolicy| {
+        let mut service = of_addresses(&[1]);
+        service
+            .endpoints
+            .push(endpoint("https://192.0.2.2:443", of_addresses(&[2]).endpoints[0].address.clone()));
+        service.tls = Some(Arc::new(PeerTerms::new(policy).unwrap()));
+        service
+    };
+    let policy = || PeerPolicy { trust: Trust::InsecureSkipVerify, ..PeerPolicy::default() };
+    let mut house = House::new(secured(policy()), &[]);
+    let members = |house: &House| (house.member(1).standing.clone(), house.member(2).standing.clone());
+    let (plain, before) = members(&house);
+    assert!(plain.connector().unwrap().is_none() && before.connector().unwrap().is_some());
+    let (idle, _other) = connection();
+    house.member(2).pool.put(idle, &house.service.pool, Owner(0));
+    let pool = house.member(2).pool.clone();
+    house.reload(Service { when_down: WhenDown::TryAll, ..secured(policy()) });
+    let (same_plain, same) = members(&house);
+    assert!(Arc::ptr_eq(&plain, &same_plain) && Arc::ptr_eq(&before, &same), "the terms are the same");
+    assert_eq!(pool.len(), 1);
+    let named = PeerPolicy { server_name: Some("a.test".to_owned()), ..policy() };
+    house.reload(secured(named));
+    let (same_plain, after) = members(&house);
+    assert!(Arc::ptr_eq(&plain, &same_plain) && !Arc::ptr_eq(&before, &after));
+    assert_eq!((pool.len(), house.member(2).pool.len()), (0, 0));
+    // Without terms nothing is sent.
+    house.reload(Service { tls: None, ..secured(policy()) });
+    assert_eq!(house.member(2).standing.connector().err(), Some(NoTerms));
 }

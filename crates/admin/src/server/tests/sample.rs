@@ -179,11 +179,16 @@ impl Control for Sample {
             name: name.into(),
             balance: "round_robin".into(),
             state: ServiceState::Up,
+            insecure_skip_verify: false,
             endpoints: state.endpoints.clone(),
             requests_active: 0,
             queued: 0,
         };
         Services { version: state.version, services: vec![service("checkout"), service("a/b ä")] }
+    }
+
+    fn certificates(&self) -> Vec<CertificateStatus> {
+        Vec::new()
     }
 
     fn routes(&self) -> Vec<RouteStatus> {

@@ -1,0 +1,26 @@
+//! `services.<name>.tls:` how endpoints that are reached through TLS prove who they are.
+
+use crate::spec::Spanned;
+use crate::spec::listener_tls::TlsVersionSpec;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// `services.<name>.tls:`
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map of TLS settings")]
+pub struct ServiceTlsSpec {
+    /// A PEM file with the certificates of those who are trusted; default: whom the system trusts.
+    pub ca: Option<Spanned<String>>,
+    /// The name that is asked for and that the certificate must have; default: the host of the endpoint's URL.
+    pub server_name: Option<Spanned<String>>,
+    /// A PEM file with the certificate that is shown to endpoints that ask for one; default: none.
+    pub cert: Option<Spanned<String>>,
+    /// A PEM file with the private key of `cert`; default: none.
+    pub key: Option<Spanned<String>>,
+    /// The oldest version that is spoken; default `1.2`.
+    pub min_version: Option<TlsVersionSpec>,
+    /// Whether sessions are resumed; default true.
+    pub resumption: Option<bool>,
+    /// Trusts any certificate: who stands in between can read and change everything; default false.
+    pub insecure_skip_verify: Option<Spanned<bool>>,
+}

@@ -1,0 +1,90 @@
+//! HTTP/2 towards clients (RFC 9113): the engine of the `h2` crate on a worker's own loop.
+//!
+//! A connection is a session; each of its streams is the client end of an exchange like any other, in a seat of its own. Heads are
+//! translated to lines and back at the very edge (`heads.rs`), so that routing, filters, limits, retries and the log know nothing of
+//! versions. Nothing is spawned: the engine is polled when its socket has an event, or when a stream has said something.
+
+mod heads;
+mod pipe;
+mod session;
+mod sessions;
+mod shared;
+mod stream;
+pub(crate) mod websocket;
+
+pub(crate) use sessions::Sessions;
+pub(crate) use stream::{Stream, stream};
+
+use crate::exchange::{Client, Exchange};
+use crate::serve::{Next, serve};
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::task::Poll;
+use thalweg_core::Fault;
+use thalweg_http::{Framing, Method, Upgrade};
+
+/// Received at once while the preface is awaited.
+const AT_ONCE: usize = 16 * 1024;
+
+/// What a client that speaks HTTP/2 begins with (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Whether a client's first bytes are the preface of HTTP/2; they stay in `x.received`.
+pub(crate) async fn begins(worker: &Worker, client: &Client, x: &mut Exchange) -> bool {
+    x.begin(worker.reactor.now());
+    client.socket.set_deadline(Some(worker.view_for(client).plan.client_timeouts.head));
+    poll_fn(|_| {
+        loop {
+            if x.received.len() >= PREFACE.len() || !PREFACE.starts_with(&x.received) {
+                return Poll::Ready(x.received.starts_with(PREFACE));
+            }
+            let mut scratch = worker.scratch.borrow_mut();
+            match client.socket.poll_recv(&mut scratch[..AT_ONCE]) {
+                Poll::Ready(Ok(n @ 1..)) => x.received.extend_from_slice(&scratch[..n]),
+                // What there is of it is for who looks for a request.
+                Poll::Ready(_) => return Poll::Ready(false),
+                Poll::Pending if client.socket.expired() => return Poll::Ready(false),
+                Poll::Pending => {
+                    worker.note_lag(client, x, x.received.len() as u64);
+                    return Poll::Pending;
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// Serves the one request of a stream.
+pub(crate) async fn serve_stream(worker: &Worker, mut client: Client, x: &mut Exchange) {
+    if let Next::Tunnel(switched) = serve(worker, &mut client, x).await {
+        worker.open_tunnel(client, x, *switched);
+    }
+    x.downward.cool(&worker.warm.buffers);
+    x.leave();
+}
+
+/// Takes the head that a stream began with; what it must look like is checked as for any request.
+///
+/// # Errors
+/// 400, 414 and 431.
+pub(crate) fn receive_head(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    of: &Stream,
+) -> Result<(), Fault> {
+    let Some((request, is_whole)) = of.take_request() else {
+        return Err(Fault::request(400, "a stream without a request"));
+    };
+    x.head_limits = worker.view_for(client).head_limits;
+    heads::receive(&request, x)?;
+    websocket::strip_key(x);
+    x.framing = match x.request.method {
+        // What comes on it belongs to the protocol that it is to be switched to.
+        _ if x.upgrade == Upgrade::WebSocket => Framing::Empty,
+        _ if !is_whole => Framing::UntilClose,
+        Method::Post | Method::Put | Method::Patch => Framing::Length(0),
+        _ => Framing::Empty,
+    };
+    Ok(())
+}

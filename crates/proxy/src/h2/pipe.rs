@@ -1,0 +1,255 @@
+//! The bytes between the engine of HTTP/2 and a client's socket.
+//!
+//! On the way in every frame goes by the meter, which says how many bytes the engine may have now: not more heads than are taken up,
+//! and no more than a share of the turn. On the way out the engine flushes after every frame, which would be a system call, or a
+//! record of TLS, for each: here all that it writes in a turn is collected, and handed to the kernel once.
+
+use super::shared::Shared;
+use crate::exchange::Client;
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use thalweg_core::limits::H2_TURN_BYTES;
+use thalweg_http::h2::{Allow, Stop};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes that may wait for a client that does not read.
+const OUTBOX: usize = 64 * 1024;
+/// Received at once.
+const AT_ONCE: usize = 16 * 1024;
+
+/// A connection as the engine sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Pipe(Rc<RefCell<Wires>>);
+
+/// What is behind it.
+#[derive(Debug)]
+struct Wires {
+    client: Client,
+    shared: Rc<Shared>,
+    /// Received and not given to the engine, from `taken` on: first what the meter lets pass, then what it drops.
+    inbox: Vec<u8>,
+    taken: usize,
+    pass: usize,
+    skip: usize,
+    /// Why the engine gets no more for now.
+    gate: Gate,
+    /// The client sends no more.
+    ended: bool,
+    /// Written by the engine and not with the kernel, from `gone` on.
+    outbox: Vec<u8>,
+    gone: usize,
+    /// Nothing can be sent any more.
+    is_broken: bool,
+}
+
+/// Why the engine gets no more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Gate {
+    Open,
+    /// What it had to give out is to be taken up first.
+    Heads,
+    /// Its turn is over.
+    Turn,
+    /// The client has done what the meter does not bear.
+    Flooded,
+}
+
+impl Pipe {
+    /// `received`: what has come already.
+    pub(super) fn new(client: Client, shared: &Rc<Shared>, received: Vec<u8>) -> Self {
+        Self(Rc::new(RefCell::new(Wires {
+            client,
+            shared: shared.clone(),
+            inbox: received,
+            taken: 0,
+            pass: 0,
+            skip: 0,
+            gate: Gate::Open,
+            ended: false,
+            outbox: Vec::new(),
+            gone: 0,
+            is_broken: false,
+        })))
+    }
+
+    /// Asks something about the client.
+    pub(super) fn with_client<T>(&self, ask: impl FnOnce(&Client) -> T) -> T {
+        ask(&self.0.borrow().client)
+    }
+
+    /// A turn begins.
+    pub(super) fn begin_turn(&self) {
+        let wires = &mut *self.0.borrow_mut();
+        wires.shared.meter.borrow_mut().turn(H2_TURN_BYTES);
+        if wires.gate == Gate::Turn {
+            wires.gate = Gate::Open;
+        }
+    }
+
+    /// What the engine had to give out has been taken up. Says why it got no more, or had got no more.
+    pub(super) fn open(&self) -> Gate {
+        let wires = &mut *self.0.borrow_mut();
+        wires.shared.meter.borrow_mut().opened();
+        match wires.gate {
+            Gate::Heads => std::mem::replace(&mut wires.gate, Gate::Open),
+            gate => gate,
+        }
+    }
+
+    /// Hands the kernel what has been written. `Pending`: some of it is left.
+    pub(super) fn poll_send(&self) -> Poll<io::Result<()>> {
+        self.0.borrow_mut().poll_send()
+    }
+}
+
+impl Wires {
+    fn poll_send(&mut self) -> Poll<io::Result<()>> {
+        while self.gone < self.outbox.len() {
+            let slices = [IoSlice::new(&self.outbox[self.gone..])];
+            match ready!(self.client.socket.poll_send(&slices)) {
+                Ok(n) => self.gone += n,
+                Err(error) => {
+                    self.is_broken = true;
+                    (self.outbox, self.gone) = (Vec::new(), 0);
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        // An idle connection holds nothing.
+        (self.outbox, self.gone) = (Vec::new(), 0);
+        Poll::Ready(Ok(()))
+    }
+
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if self.is_broken {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let is_full = |wires: &Self| wires.outbox.len() - wires.gone >= OUTBOX;
+        if is_full(self) && self.poll_send()?.is_pending() && is_full(self) {
+            return Poll::Pending;
+        }
+        if self.gone > OUTBOX {
+            self.outbox.drain(..self.gone);
+            self.gone = 0;
+        }
+        for slice in slices {
+            self.outbox.extend_from_slice(slice);
+            self.shared.wrote(slice);
+        }
+        Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+    }
+
+    /// What the meter says of bytes; a flood is nothing that may pass.
+    fn judge(&mut self, bytes: &[u8]) -> Allow {
+        let allow = self.shared.inbound(bytes);
+        self.gate = match allow {
+            None => Gate::Flooded,
+            Some(Allow { stop: Stop::Heads, .. }) => Gate::Heads,
+            Some(Allow { stop: Stop::Turn, .. }) => Gate::Turn,
+            Some(_) => Gate::Open,
+        };
+        allow.unwrap_or(Allow { pass: 0, skip: 0, stop: Stop::Turn })
+    }
+
+    /// Gives what has been let pass.
+    fn give(&mut self, buffer: &mut ReadBuf<'_>) {
+        let n = self.pass.min(buffer.remaining());
+        buffer.put_slice(&self.inbox[self.taken..self.taken + n]);
+        self.taken += n;
+        self.pass -= n;
+        if self.pass == 0 {
+            self.taken += std::mem::take(&mut self.skip);
+        }
+        if self.taken == self.inbox.len() {
+            (self.inbox, self.taken) = (Vec::new(), 0);
+        }
+    }
+
+    fn poll_read(&mut self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        while self.pass == 0 {
+            if self.gate != Gate::Open {
+                return Poll::Pending;
+            }
+            if self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            if self.inbox.is_empty() {
+                let room = buffer.initialize_unfilled_to(buffer.remaining().min(AT_ONCE));
+                let n = ready!(self.client.socket.poll_recv(room))?;
+                let received = &room[..n];
+                let allow = self.judge(received);
+                self.inbox.extend_from_slice(&received[allow.pass + allow.skip..]);
+                self.end(n);
+                if allow.pass > 0 {
+                    buffer.advance(allow.pass);
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            }
+            let inbox = std::mem::take(&mut self.inbox);
+            let Allow { pass, skip, stop } = self.judge(&inbox[self.taken..]);
+            self.inbox = inbox;
+            (self.pass, self.skip) = (pass, skip);
+            if pass == 0 && skip > 0 {
+                self.give(buffer);
+            } else if pass == 0 && stop == Stop::Bytes {
+                // A part of a frame's head.
+                let mut more = [0; 1024];
+                let n = ready!(self.client.socket.poll_recv(&mut more))?;
+                self.inbox.extend_from_slice(&more[..n]);
+                self.end(n);
+            }
+        }
+        self.give(buffer);
+        Poll::Ready(Ok(()))
+    }
+
+    /// So many bytes have been received. The engine gives out no head once it has seen the end, so the heads come first.
+    fn end(&mut self, received: usize) {
+        if received == 0 {
+            self.ended = true;
+            self.gate = if self.gate == Gate::Open { Gate::Heads } else { self.gate };
+        }
+    }
+}
+
+impl AsyncRead for Pipe {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.0.borrow_mut().poll_read(buffer)
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.borrow_mut().write(&[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.0.borrow_mut().write(slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Nothing: what has been written is sent when the turn of the engine is over.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Nothing: who drives the engine closes the connection.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,148 @@
+//! The connections of a worker that speak HTTP/2.
+//!
+//! Like a tunnel, one is called by its owner number, and a panic costs one connection: with it the exchanges on its streams, and no
+//! other.
+
+use super::session::Session;
+use crate::exchange::Client;
+use crate::listeners::ListenerId;
+use crate::owner::Target;
+use crate::worker::Worker;
+use slab::Slab;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::Poll;
+use thalweg_net::{Owner, OwnerWaker};
+
+/// Connections looked at to find one to send away.
+const LOOKED_AT: usize = 64;
+
+/// All of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    /// A place is empty while its session is polled.
+    places: RefCell<Slab<Option<Box<Session>>>>,
+    /// Those whose engines may have written something in this turn.
+    unsent: RefCell<Vec<u32>>,
+}
+
+impl Sessions {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.borrow().len()
+    }
+
+    /// How many have no exchange under way.
+    pub(crate) fn idle(&self) -> usize {
+        let places = self.places.borrow();
+        places.iter().filter_map(|(_, session)| session.as_ref()).filter(|session| session.is_idle()).count()
+    }
+
+    /// Sends what has been written since the last time.
+    pub(crate) fn send_all(&self) {
+        let mut unsent = self.unsent.borrow_mut();
+        let mut places = self.places.borrow_mut();
+        for index in unsent.drain(..) {
+            if let Some(Some(session)) = places.get_mut(index as usize) {
+                session.send();
+            }
+        }
+    }
+
+    fn take(&self, index: u32) -> Option<Box<Session>> {
+        self.places.borrow_mut().get_mut(index as usize)?.take()
+    }
+
+    fn put_back(&self, index: u32, session: Box<Session>) {
+        if let Some(place) = self.places.borrow_mut().get_mut(index as usize) {
+            *place = Some(session);
+        }
+    }
+
+    /// Whether there is one that can be sent away, of any listener or of one.
+    pub(crate) fn has_dispensable(&self, of: Option<ListenerId>, now_ms: u64) -> bool {
+        self.dispensable(of, now_ms).is_some()
+    }
+
+    /// The one of the next few on which nothing has been under way for longest.
+    fn dispensable(&self, of: Option<ListenerId>, now_ms: u64) -> Option<u32> {
+        let places = self.places.borrow();
+        let all = places.iter().filter_map(|(index, session)| Some((index as u32, session.as_ref()?)));
+        let of_listener = |session: &Session| {
+            session.with_client(|client| of.is_none_or(|of| client.door().state.id == of))
+        };
+        let idle = all.filter_map(|(index, session)| {
+            let since = session.dispensable_since(now_ms).filter(|_| of_listener(session))?;
+            Some((since, index))
+        });
+        idle.take(LOOKED_AT).min().map(|(_, index)| index)
+    }
+
+    /// Has those of a listener, or all, take no more requests; gives their numbers.
+    fn go_away(&self, listener: Option<ListenerId>) -> Vec<u32> {
+        let mut told = Vec::new();
+        for (index, session) in &mut *self.places.borrow_mut() {
+            let Some(session) = session else { continue };
+            let is_of = |client: &Client| listener.is_none_or(|of| client.door().state.id == of);
+            if session.with_client(is_of) {
+                session.go_away();
+                told.push(index as u32);
+            }
+        }
+        told
+    }
+}
+
+impl Worker {
+    /// Speaks HTTP/2 with a client from now on. `received`: what has come of it already.
+    pub(crate) fn open_session(&self, client: Client, received: Vec<u8>) {
+        let index = self.sessions.places.borrow_mut().insert(None) as u32;
+        let owner: Owner = Target::Session(index).into();
+        client.socket.set_owner(owner);
+        let waker = OwnerWaker::waker(owner, self.mailbox().clone());
+        waker.wake_by_ref();
+        self.sessions.put_back(index, Session::new(self, client, received, waker));
+    }
+
+    /// Does what can be done on a connection.
+    pub(crate) fn poll_session(self: &Rc<Self>, index: u32) {
+        let Some(mut session) = self.sessions.take(index) else { return };
+        let mut requests = Vec::new();
+        match catch_unwind(AssertUnwindSafe(|| session.poll(self, &mut requests))) {
+            Ok(Poll::Pending) => {
+                self.sessions.put_back(index, session);
+                self.sessions.unsent.borrow_mut().push(index);
+            }
+            outcome => {
+                self.sessions.places.borrow_mut().try_remove(index as usize);
+                // Dropping what panicked may panic again; that must not end the worker either.
+                let ended = catch_unwind(AssertUnwindSafe(|| drop(session)));
+                if outcome.is_err() || ended.is_err() {
+                    self.note_panic();
+                }
+            }
+        }
+        requests.into_iter().for_each(|client| self.seat(client));
+    }
+
+    /// Sends the connection away on which nothing has been under way for longest, of any listener or of one. Says whether there
+    /// was one.
+    pub(crate) fn send_session_away(&self, of: Option<ListenerId>) -> bool {
+        let Some(index) = self.sessions.dispensable(of, self.now_ms()) else { return false };
+        let session = self.sessions.places.borrow_mut().try_remove(index as usize).flatten();
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            session.into_iter().for_each(|mut session| session.part());
+        }));
+        if ended.is_err() {
+            self.note_panic();
+        }
+        true
+    }
+
+    /// Has the connections of a listener, or all, take no more requests.
+    pub(crate) fn leave_sessions(self: &Rc<Self>, listener: Option<ListenerId>) {
+        let told = self.sessions.go_away(listener);
+        told.into_iter().for_each(|index| self.poll_session(index));
+    }
+}

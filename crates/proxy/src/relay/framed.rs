@@ -1,0 +1,97 @@
+//! Ends that frame messages by themselves: streams of HTTP/2 (RFC 9113 §8.1).
+//!
+//! Towards such an end the head of a message is no part of its bytes: it is staged, and goes out with the first of them, or
+//! alone as the whole message. So a fault that is found before still gives way to an answer, and a message without a body is one
+//! frame. From such an end trailers come after the last byte.
+
+use super::{Flow, Stream};
+use crate::ring::Chunks;
+use std::io;
+use std::rc::Rc;
+
+/// An end of a flow where the end of a message is no end of a connection.
+pub(crate) trait Framed {
+    /// Sets the head of the next message aside, given as lines with the empty one that ends it; one that was staged before is
+    /// forgotten.
+    fn stage(&self, head: &mut [u8]);
+    /// What is staged goes out; `ended`: it is the whole message. Nothing where nothing is staged.
+    fn begin(&self, ended: bool) -> io::Result<()>;
+    /// The message is over, but for its trailers, given as lines. Nothing when its end has been said.
+    fn finish(&self, trailers: &[u8]) -> io::Result<()>;
+    /// The trailers of the message that was received to its end, as lines.
+    fn trailers(&self) -> Vec<u8>;
+    /// So much of what was received is held still: the peer may send as much less.
+    fn hold(&self, bytes: usize);
+}
+
+/// How far a message has gone to an end that frames it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Frames {
+    /// The end has a connection of its own: the message is framed here.
+    #[default]
+    None,
+    /// The head waits.
+    Staged,
+    /// The end of the message has not been said.
+    Begun,
+    Ended,
+}
+
+impl Flow {
+    /// The head of the message has been written to [`Flow::buffer`] from `at` on: where `to` frames messages by itself, it is
+    /// staged there.
+    pub(crate) fn seal_head(&mut self, to: &impl Stream, at: usize) {
+        if let Some(framed) = to.framed() {
+            framed.stage(&mut self.pending[at..]);
+            self.pending.truncate(at);
+            self.frames = Frames::Staged;
+            // Whatever comes last says so.
+            self.closes = true;
+        }
+    }
+
+    /// The message goes on as a tunnel: what is staged is its head.
+    pub(crate) fn stays_framed(&mut self, to: &impl Stream) {
+        if to.framed().is_some() {
+            (self.frames, self.closes) = (Frames::Staged, true);
+        }
+    }
+
+    /// Sends the staged head.
+    pub(super) fn begin(&mut self, to: &impl Stream) -> io::Result<()> {
+        let Some(framed) = to.framed() else { return Ok(()) };
+        let ended = self.ended && self.queued() == 0 && self.last_trailers().is_empty();
+        framed.begin(ended)?;
+        self.frames = if ended { Frames::Ended } else { Frames::Begun };
+        Ok(())
+    }
+
+    /// Says where the message ends, after its last byte.
+    pub(super) fn finish(&mut self, to: &impl Stream) -> io::Result<()> {
+        let Some(framed) = to.framed() else { return Ok(()) };
+        framed.finish(self.last_trailers())?;
+        self.frames = Frames::Ended;
+        Ok(())
+    }
+
+    /// Ends as `other` did, which has carried the same message to its end.
+    pub(crate) fn end_as(&mut self, other: &Self, chunks: &Rc<Chunks>) {
+        if !self.ended {
+            self.trailers.clone_from(&other.trailers);
+            self.end(chunks);
+        }
+    }
+
+    /// Whether nothing comes behind what waits in the buffer, and the receiver is told so with it.
+    pub(super) fn is_last(&self) -> bool {
+        self.closes
+            && self.ended
+            && self.ring.is_empty()
+            && (self.frames == Frames::None || self.last_trailers().is_empty())
+    }
+
+    /// What may be passed on of the trailers of the message that has been received.
+    pub(super) fn last_trailers(&self) -> &[u8] {
+        if self.trailers.is_empty() { self.reader.trailers() } else { &self.trailers }
+    }
+}
