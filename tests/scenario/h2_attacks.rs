@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use thalweg_tests::connection::Event;
 use thalweg_tests::h2_frames::{
     CANCEL, CONTINUATION, DATA, END, END_HEADERS, ENHANCE_YOUR_CALM, Frames, HEADERS, INITIAL_WINDOW, PADDED,
-    PING, PREFACE, PRIORITY, RST_STREAM, SETTINGS, TABLE_SIZE, frame, literal, request, reset, section,
-    settings, window_update,
+    PING, PREFACE, PRIORITY, TABLE_SIZE, frame, literal, request, reset, section, settings, window_update,
 };
 use thalweg_tests::message::get;
 use thalweg_tests::upstream::ok;
@@ -104,13 +103,12 @@ fn rapid_resets_are_ended_and_leave_nothing_with_the_upstream() {
 #[test]
 fn resets_that_the_proxy_is_made_to_send_are_ended() {
     let _watchdog = watchdog("resets_that_the_proxy_is_made_to_send_are_ended");
-    let provokes: [(&str, fn(u32) -> Vec<u8>); 2] = [
-        ("a window over its bound", |stream| window_update(stream, 0x7fff_ffff)),
-        ("a stream that depends on itself", |stream| {
-            frame(PRIORITY, 0, stream, &[&stream.to_be_bytes()[..], &[0]].concat())
-        }),
-    ];
-    for (name, provoke) in provokes {
+    let too_much = |stream: u32| window_update(stream, 0x7fff_ffff);
+    let of_itself = |stream: u32| frame(PRIORITY, 0, stream, &[&stream.to_be_bytes()[..], &[0]].concat());
+    for (name, provoke) in [
+        ("a window over its bound", &too_much as &dyn Fn(u32) -> Vec<u8>),
+        ("a stream that depends on itself", &of_itself),
+    ] {
         let upstream = silent();
         let proxy = proxy(&upstream.url(), "");
         let before = Vitals::of(&proxy);

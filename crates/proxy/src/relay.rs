@@ -329,7 +329,8 @@ impl Flow {
                 Poll::Pending if self.ended => return Poll::Pending,
                 Poll::Pending => {}
             }
-            let Some(room) = self.room(means.chunks.high_mark()) else { return Poll::Pending };
+            let mark = framed::mark(means.chunks.high_mark(), ends.to);
+            let Some(room) = self.room(mark) else { return Poll::Pending };
             if share == 0 {
                 return Poll::Ready(Ok(Pumped::Share));
             }
