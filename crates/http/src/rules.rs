@@ -185,11 +185,6 @@ pub fn wants_upgrade(head: &RequestHead, bytes: &[u8]) -> Upgrade {
     }
 }
 
-/// Whether a field may be passed on behind a body.
-pub fn may_be_trailer(name: &[u8]) -> bool {
-    !FORBIDDEN_TRAILERS.contains(FieldId::classify(name))
-}
-
 /// Whether the client understands trailers (`TE: trailers`); the proxy then says so itself.
 pub fn accepts_trailers(head: &RequestHead, bytes: &[u8]) -> bool {
     head.values(bytes, FieldId::Te)

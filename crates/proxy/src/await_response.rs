@@ -244,13 +244,13 @@ fn pass_interim(client: &Client, x: &mut Exchange, head: &[u8]) {
     write_fields(out, head, &x.response.fields);
     out.extend_from_slice(b"\r\n");
     match h2::stream(&client.socket) {
-        Some(stream) => stream.inform(&std::mem::take(x.downward.buffer())),
+        Some(stream) => stream.inform(&mut std::mem::take(x.downward.buffer())),
         None => drop(x.downward.poll_flush(&client.socket)),
     }
 }
 
 /// 101 is valid only when the client asked, and for the protocol that it asked for (RFC 9110 §7.8).
-fn check_switch(x: &Exchange, head: &[u8]) -> Result<(), Fault> {
+fn check_switch(x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
     let failed = |detail| Err(Fault::new(FaultKind::HttpUpgradeFailed, detail));
     if !matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other) {
         return failed("the endpoint switched protocols without being asked");
@@ -262,6 +262,11 @@ fn check_switch(x: &Exchange, head: &[u8]) -> Result<(), Fault> {
     let mut asked = asked.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     if !asked.any(|protocol| protocol.eq_ignore_ascii_case(chosen)) {
         return failed("the endpoint switched to another protocol than asked");
+    }
+    if let (Version::Http2, Some(id)) = (x.request.version, &x.id)
+        && !h2::websocket::takes_proof(id, &mut x.response, head)
+    {
+        return failed("the endpoint has not understood the WebSocket handshake");
     }
     Ok(())
 }

@@ -25,6 +25,8 @@ const SHARED_MIN: u64 = 2 * MIB;
 const SOCKET: u64 = 6 * KIB;
 /// A TLS session at rest.
 const SESSION: u64 = 5 * KIB;
+/// What a connection of HTTP/2 costs beside that: its engine, tables of field compression and queues.
+const MULTIPLEXED: u64 = 48 * KIB;
 /// What an exchange costs on top of its client's connection: the upstream's, its seat, its heads.
 const EXCHANGE: u64 = SOCKET + 20 * KIB;
 /// What a request body is taken to have in the kernel where it sizes the buffers of sockets.
@@ -95,6 +97,8 @@ pub(crate) struct Used {
     pub(crate) fresh: usize,
     /// TLS sessions.
     pub(crate) sessions: usize,
+    /// Connections that speak HTTP/2.
+    pub(crate) multiplexed: usize,
     /// Upstream connections, idle ones included.
     pub(crate) upstream: usize,
     /// Exchanges and tunnels under way.
@@ -195,7 +199,10 @@ impl Budget {
 
     fn memory_of_connections(&self, used: &Used) -> u64 {
         let queue = self.socket_buffers.map_or(0, |bytes| 2 * u64::from(bytes));
-        used.clients as u64 * SOCKET + used.sessions as u64 * SESSION + used.fresh as u64 * queue
+        used.clients as u64 * SOCKET
+            + used.sessions as u64 * SESSION
+            + used.multiplexed as u64 * MULTIPLEXED
+            + used.fresh as u64 * queue
     }
 
     /// The largest of the shares in use, 0–1: connections, descriptors, memory, exchanges.

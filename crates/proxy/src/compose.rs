@@ -2,6 +2,7 @@
 //! that are for this hop only, and what a proxy has to say.
 
 use crate::exchange::{Client, Exchange};
+use crate::h2::websocket;
 use crate::worker::Worker;
 use std::io::Write;
 use std::net::IpAddr;
@@ -70,6 +71,9 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     }
     if matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other) {
         out.extend_from_slice(b"Connection: Upgrade\r\n");
+        if let (Version::Http2, Some(id)) = (x.request.version, &x.id) {
+            websocket::write_key(out, id);
+        }
     } else if x.request.present.contains(FieldId::Te) && accepts_trailers(&x.request, bytes) {
         out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }

@@ -59,6 +59,8 @@ enum Room {
     At(usize),
     /// The connection at this place, silent for longest.
     Of(u32),
+    /// The one of HTTP/2 on which nothing has been under way for longest, of this listener or of all.
+    OfSession(Option<ListenerId>),
     /// Nobody yet, but idle connections are about to make room.
     Soon,
     /// The slowest client, of this listener or of all, by the end of the turn and a short drain.
@@ -249,9 +251,14 @@ impl Doors {
 
     fn find_place(&self, worker: &Worker, door: &Door) -> Room {
         let loads = &worker.shared.loads;
-        let silent = |of: Option<ListenerId>| worker.parked.borrow().dispensable(worker.now_ms(), of);
+        let now_ms = worker.now_ms();
+        let silent = |of: Option<ListenerId>| match worker.parked.borrow().dispensable(now_ms, of) {
+            Some(place) => Room::Of(place),
+            None if worker.sessions.has_dispensable(of, now_ms) => Room::OfSession(of),
+            None => Room::Nowhere { crowded: of.is_some() },
+        };
         if door.is_crowded() {
-            return silent(Some(door.state.id)).map_or(Room::Nowhere { crowded: true }, Room::Of);
+            return silent(Some(door.state.id));
         }
         // Memory is everybody's: when it is full, others have no room either.
         let is_full = worker.pressure.is_full();
@@ -260,7 +267,7 @@ impl Doors {
             return match parked.speechless(worker.now_ms()) {
                 Some(place) if !is_full => Room::Of(place),
                 // One idle connection is not enough for one that may bring a full queue.
-                _ if parked.idle().is_some() => {
+                _ if parked.idle().is_some() || worker.sessions.has_dispensable(None, now_ms) => {
                     worker.pressure.ask_for_room();
                     Room::Soon
                 }
@@ -272,7 +279,7 @@ impl Doors {
         match (other, full) {
             (Some(other), _) => Room::At(other),
             (None, false) => Room::Here,
-            (None, true) => silent(None).map_or(Room::Nowhere { crowded: false }, Room::Of),
+            (None, true) => silent(None),
         }
     }
 
@@ -381,7 +388,7 @@ impl Doors {
             let room = match self.find_room(worker, &door) {
                 Room::Nowhere { .. } => self.refusals.len() < REFUSALS,
                 Room::Soon => false,
-                Room::Here | Room::At(_) | Room::Of(_) | Room::OfLaggard(_) => true,
+                Room::Here | Room::At(_) | Room::Of(_) | Room::OfSession(_) | Room::OfLaggard(_) => true,
             };
             let acceptor = &mut self.open[key].acceptor;
             self.shut |= if room { acceptor.resume().is_err() } else { acceptor.is_paused() };
@@ -425,6 +432,9 @@ fn place(worker: &Worker, (arrival, door): (Arrival, Rc<Door>), room: &Room, sta
     if let Room::Of(silent) = room {
         let silent = worker.parked.borrow_mut().remove(*silent);
         drop(silent);
+    }
+    if let Room::OfSession(of) = room {
+        worker.send_session_away(*of);
     }
     if let Room::OfLaggard(of) = room {
         worker.call_off_laggard(*of);

@@ -10,6 +10,7 @@ mod session;
 mod sessions;
 mod shared;
 mod stream;
+pub(crate) mod websocket;
 
 pub(crate) use sessions::Sessions;
 pub(crate) use stream::{Stream, stream};
@@ -20,7 +21,7 @@ use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
 use thalweg_core::Fault;
-use thalweg_http::{Framing, Method, Progress, Version};
+use thalweg_http::{Framing, Method, Upgrade};
 
 /// Received at once while the preface is awaited.
 const AT_ONCE: usize = 16 * 1024;
@@ -75,13 +76,12 @@ pub(crate) fn receive_head(
     let Some((request, is_whole)) = of.take_request() else {
         return Err(Fault::request(400, "a stream without a request"));
     };
-    heads::write_request(&request, &mut x.received)?;
     x.head_limits = worker.view_for(client).head_limits;
-    if x.request.parse(&x.received, &x.head_limits)? == Progress::Partial {
-        return Err(Fault::request(400, "a head that is none"));
-    }
-    x.request.version = Version::Http2;
+    heads::receive(&request, x)?;
+    websocket::strip_key(x);
     x.framing = match x.request.method {
+        // What comes on it belongs to the protocol that it is to be switched to.
+        _ if x.upgrade == Upgrade::WebSocket => Framing::Empty,
         _ if !is_whole => Framing::UntilClose,
         Method::Post | Method::Put | Method::Patch => Framing::Length(0),
         _ => Framing::Empty,

@@ -16,6 +16,8 @@ pub(crate) struct Load {
     pub(crate) fresh: AtomicUsize,
     /// TLS sessions of its connections, those that shake hands included.
     pub(crate) sessions: AtomicUsize,
+    /// Those of its connections that speak HTTP/2.
+    pub(crate) multiplexed: AtomicUsize,
     /// Exchanges and tunnels under way.
     pub(crate) active: AtomicUsize,
     /// Upstream connections open, idle ones included.
@@ -72,6 +74,7 @@ impl Loads {
         self.alive().fold(Used::default(), |sum, load| Used {
             clients: sum.clients + load.clients.load(Relaxed),
             sessions: sum.sessions + load.sessions.load(Relaxed),
+            multiplexed: sum.multiplexed + load.multiplexed.load(Relaxed),
             fresh: sum.fresh + load.fresh.load(Relaxed),
             bodies: sum.bodies + load.bodies.load(Relaxed),
             upstream: sum.upstream + load.upstream.load(Relaxed),

@@ -253,6 +253,11 @@ impl Worker {
             }
         }
         for _ in 0..GIVEN_UP {
+            if !self.send_session_away(None) {
+                break;
+            }
+        }
+        for _ in 0..GIVEN_UP {
             let mut parked = self.parked.borrow_mut();
             // Who has not been served yet is owed an answer; the deadline of its head runs.
             let Some(place) = parked.idle() else { break };

@@ -46,6 +46,14 @@ pub(crate) enum Broken {
     ReceiverGone,
 }
 
+impl Broken {
+    /// Nothing more comes, for this reason: one that frames its messages by itself may have found a fault in them.
+    fn by_sender(error: &io::Error) -> Self {
+        let fault = error.get_ref().and_then(|error| error.downcast_ref::<Fault>());
+        fault.map_or(Self::SenderGone, |fault| Self::Sender(*fault))
+    }
+}
+
 /// What a pump achieved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Pumped {
@@ -341,7 +349,7 @@ impl Flow {
                 None => {
                     let room = room.min(means.scratch.len());
                     let received = ends.from.poll_recv(&mut means.scratch[..room]);
-                    ready!(received).map_err(|_| Broken::SenderGone)?
+                    ready!(received).map_err(|error| Broken::by_sender(&error))?
                 }
             };
             *moved = true;

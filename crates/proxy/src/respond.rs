@@ -51,7 +51,11 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     let framing = if status == 101 { Framing::Empty } else { framing };
     let out = flow.start(framing, Side::Upstream, chunked);
     let composed_from = out.len();
-    write_status_line(out, status, x.response.reason.of(head));
+    match (status, x.request.version) {
+        // Nothing is switched in HTTP/2: the stream goes on (RFC 8441 §5).
+        (101, Version::Http2) => write_status_line(out, 200, b""),
+        _ => write_status_line(out, status, x.response.reason.of(head)),
+    }
     write_fields(out, head, &x.response.fields);
     if chunked {
         out.extend_from_slice(CHUNKED_FIELD);

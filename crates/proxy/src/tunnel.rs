@@ -61,6 +61,7 @@ impl Tunnel {
         x.upward.reset();
         x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&early);
         x.downward.start(Framing::UntilClose, Side::Upstream, false);
+        x.downward.stays_framed(&client.socket);
         // Many close the connection and say no more: what is said in a tunnel knows its own end.
         for socket in [&client.socket, &upstream.connection.socket] {
             socket.set_owner(owner);

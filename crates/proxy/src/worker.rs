@@ -570,6 +570,7 @@ impl Worker {
         load.active.store(active, Relaxed);
         load.upstream.store(self.upstream_open.current(), Relaxed);
         load.fresh.store(self.parked.borrow().fresh(), Relaxed);
+        load.multiplexed.store(self.sessions.len(), Relaxed);
         load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
         load.held.store(self.chunks.held(), Relaxed);
         self.meters.active_exchanges.set(active as i64);

@@ -33,6 +33,8 @@ const CONNECTION_WINDOW: u32 = 4 * WINDOW;
 const SEND_BUFFER: usize = 64 * 1024;
 /// Bytes of the table for field compression.
 const TABLE: u32 = 4096;
+/// Time in which a connection may begin before it can be sent away, in milliseconds.
+const FRESH_MS: u64 = 1000;
 /// What a field costs in a head beside its bytes (RFC 9113 §6.5.2).
 const PER_FIELD: usize = 32;
 
@@ -48,6 +50,8 @@ pub(super) struct Session {
     is_called_off: bool,
     /// Nothing is under way, and the deadline for that runs.
     is_idle: bool,
+    /// Since when it is so, or not, in milliseconds of the worker's clock.
+    since: u64,
 }
 
 enum State {
@@ -70,6 +74,7 @@ impl Session {
             .initial_window_size(WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_concurrent_streams(H2_STREAMS)
+            .enable_connect_protocol()
             .header_table_size(TABLE)
             .max_header_list_size(u32::try_from(most_head).unwrap_or(u32::MAX))
             .max_send_buffer_size(SEND_BUFFER)
@@ -80,7 +85,16 @@ impl Session {
             .data_frame_budget(2 * CONNECTION_WINDOW as usize)
             .handshake(pipe.clone());
         let state = State::Opening(Box::new(handshake));
-        Box::new(Self { state, pipe, shared, waker, is_closing: false, is_called_off: false, is_idle: true })
+        Box::new(Self {
+            state,
+            pipe,
+            shared,
+            waker,
+            is_closing: false,
+            is_called_off: false,
+            is_idle: true,
+            since: worker.now_ms(),
+        })
     }
 
     /// Its client's connection.
@@ -91,6 +105,26 @@ impl Session {
     /// Whether no exchange is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.shared.streams.get() == 0
+    }
+
+    /// Since when nothing has been under way, where that makes it the one to be sent away: one that has not begun yet gets a moment.
+    pub(super) fn dispensable_since(&self, now_ms: u64) -> Option<u64> {
+        let is_idle = match self.state {
+            State::Opening(_) => now_ms.saturating_sub(self.since) >= FRESH_MS,
+            State::Open(_) => self.is_idle(),
+            State::Leaving(_) => false,
+        };
+        is_idle.then_some(self.since)
+    }
+
+    /// Says farewell at once.
+    pub(super) fn part(&mut self) {
+        if let State::Open(connection) = &mut self.state {
+            connection.abrupt_shutdown(Reason::NO_ERROR);
+            let _ = connection.poll_closed(&mut Context::from_waker(Waker::noop()));
+        }
+        self.send();
+        self.with_client(|client| client.socket.shutdown_write());
     }
 
     /// Takes no more requests; those that are under way come to their end.
@@ -184,6 +218,7 @@ impl Session {
             } else {
                 self.with_client(|client| worker.view_for(client).plan.client_timeouts.keep_alive)
             };
+            self.since = worker.now_ms();
             self.with_client(|client| client.socket.set_deadline(is_idle.then_some(time)));
         }
         true

@@ -15,6 +15,9 @@ use std::rc::Rc;
 use std::task::Poll;
 use thalweg_net::{Owner, OwnerWaker};
 
+/// Connections looked at to find one to send away.
+const LOOKED_AT: usize = 64;
+
 /// All of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
@@ -55,6 +58,25 @@ impl Sessions {
         if let Some(place) = self.places.borrow_mut().get_mut(index as usize) {
             *place = Some(session);
         }
+    }
+
+    /// Whether there is one that can be sent away, of any listener or of one.
+    pub(crate) fn has_dispensable(&self, of: Option<ListenerId>, now_ms: u64) -> bool {
+        self.dispensable(of, now_ms).is_some()
+    }
+
+    /// The one of the next few on which nothing has been under way for longest.
+    fn dispensable(&self, of: Option<ListenerId>, now_ms: u64) -> Option<u32> {
+        let places = self.places.borrow();
+        let all = places.iter().filter_map(|(index, session)| Some((index as u32, session.as_ref()?)));
+        let of_listener = |session: &Session| {
+            session.with_client(|client| of.is_none_or(|of| client.door().state.id == of))
+        };
+        let idle = all.filter_map(|(index, session)| {
+            let since = session.dispensable_since(now_ms).filter(|_| of_listener(session))?;
+            Some((since, index))
+        });
+        idle.take(LOOKED_AT).min().map(|(_, index)| index)
     }
 
     /// Has those of a listener, or all, take no more requests; gives their numbers.
@@ -102,6 +124,20 @@ impl Worker {
             }
         }
         requests.into_iter().for_each(|client| self.seat(client));
+    }
+
+    /// Sends the connection away on which nothing has been under way for longest, of any listener or of one. Says whether there
+    /// was one.
+    pub(crate) fn send_session_away(&self, of: Option<ListenerId>) -> bool {
+        let Some(index) = self.sessions.dispensable(of, self.now_ms()) else { return false };
+        let session = self.sessions.places.borrow_mut().try_remove(index as usize).flatten();
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            session.into_iter().for_each(|mut session| session.part());
+        }));
+        if ended.is_err() {
+            self.note_panic();
+        }
+        true
     }
 
     /// Has the connections of a listener, or all, take no more requests.

@@ -92,7 +92,7 @@ impl Stream {
     }
 
     /// Sends an interim response, given as lines.
-    pub(crate) fn inform(&self, head: &[u8]) {
+    pub(crate) fn inform(&self, head: &mut [u8]) {
         if let (Send::Waiting(respond), Some(response)) =
             (&mut *self.send.borrow_mut(), heads::response(head))
         {
@@ -111,7 +111,8 @@ impl Stream {
                 None => {
                     let trailers = ready!(receive.body.poll_trailers(&mut context));
                     let trailers = trailers.map_err(io::Error::other)?;
-                    receive.trailers = trailers.map(|map| heads::trailer_lines(&map)).unwrap_or_default();
+                    let lines = trailers.map(|map| heads::request_trailers(&map)).unwrap_or(Ok(Vec::new()));
+                    receive.trailers = lines.map_err(io::Error::other)?;
                     receive.ended = true;
                 }
             }
@@ -198,7 +199,7 @@ impl Substream for Stream {
 }
 
 impl Framed for Stream {
-    fn stage(&self, head: &[u8]) {
+    fn stage(&self, head: &mut [u8]) {
         self.staged.replace(heads::response(head));
     }
 

@@ -251,6 +251,7 @@ impl World {
         Used {
             clients: mine().count(),
             sessions: 0,
+            multiplexed: 0,
             fresh: mine().filter(|guest| guest.fresh).count(),
             upstream: active.max(self.idle[worker]),
             active,
@@ -303,6 +304,7 @@ impl World {
             let used = all.fold(Used::default(), |sum, one| Used {
                 clients: sum.clients + one.clients,
                 sessions: 0,
+                multiplexed: 0,
                 fresh: sum.fresh + one.fresh,
                 upstream: sum.upstream + one.upstream,
                 active: sum.active + one.active,

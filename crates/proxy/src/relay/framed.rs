@@ -23,7 +23,7 @@ pub(super) fn mark(mark: usize, to: &impl Stream) -> usize {
 pub(crate) trait Framed {
     /// Sets the head of the next message aside, given as lines with the empty one that ends it; one that was staged before is
     /// forgotten.
-    fn stage(&self, head: &[u8]);
+    fn stage(&self, head: &mut [u8]);
     /// What is staged goes out; `ended`: it is the whole message. Nothing where nothing is staged.
     fn begin(&self, ended: bool) -> io::Result<()>;
     /// The message is over, but for its trailers, given as lines. Nothing when its end has been said.
@@ -52,11 +52,18 @@ impl Flow {
     /// staged there.
     pub(crate) fn seal_head(&mut self, to: &impl Stream, at: usize) {
         if let Some(framed) = to.framed() {
-            framed.stage(&self.pending[at..]);
+            framed.stage(&mut self.pending[at..]);
             self.pending.truncate(at);
             self.frames = Frames::Staged;
             // Whatever comes last says so.
             self.closes = true;
+        }
+    }
+
+    /// The message goes on as a tunnel: what is staged is its head.
+    pub(crate) fn stays_framed(&mut self, to: &impl Stream) {
+        if to.framed().is_some() {
+            (self.frames, self.closes) = (Frames::Staged, true);
         }
     }
 
