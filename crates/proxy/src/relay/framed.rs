@@ -9,13 +9,13 @@ use crate::ring::Chunks;
 use std::io;
 use std::rc::Rc;
 
-/// What a flow holds at most for a receiver that shares its connection with others, in bytes: there may be a hundred, and one
+/// What is held at most for a receiver that shares its connection with others, in bytes: there may be a hundred, and one
 /// client that opens no window stalls them all.
 const MARK: usize = 32 * 1024;
 
-/// What a flow may hold for `to`, where it is `mark` for others.
+/// What may be held for `to`, where it is `mark` for others.
 #[inline]
-pub(super) fn mark(mark: usize, to: &impl Stream) -> usize {
+pub(crate) fn mark(mark: usize, to: &impl Stream) -> usize {
     if to.framed().is_some() { mark.min(MARK) } else { mark }
 }
 
