@@ -16,6 +16,7 @@ pub mod connection;
 pub mod directory;
 pub mod endpoint;
 pub mod event_stream;
+pub mod go_tool;
 pub mod h2_frames;
 pub mod held;
 pub mod hook;

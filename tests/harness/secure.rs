@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -31,6 +32,17 @@ impl Identity {
         let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
         let key_der = made.signing_key.serialize_der();
         Self { chain, key, der: made.cert.der().clone(), key_der }
+    }
+
+    /// A new one that expires after this time.
+    pub fn lasting(names: &[&str], time: Duration) -> Self {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        params.not_after = (SystemTime::now() + time).into();
+        let made = params.self_signed(&key).unwrap();
+        let (chain, key_der) = (made.pem(), key.serialize_der());
+        Self { chain, key: key.serialize_pem(), der: made.der().clone(), key_der }
     }
 
     /// One that tests share, for `example.test`, `*.example.test`, `localhost` and 127.0.0.1.

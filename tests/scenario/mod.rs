@@ -27,6 +27,7 @@ mod health;
 mod hedging;
 mod hostile_clients;
 mod house;
+mod http2;
 mod leaks;
 mod limits;
 mod regressions;

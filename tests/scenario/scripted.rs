@@ -44,19 +44,38 @@ impl House {
 
     /// As [`Self::start`], with these further keys for each endpoint.
     pub(super) fn start_bounded(endpoints: usize, each: &str, service: &str, more: &str) -> Self {
+        Self::start_with(endpoints, each, (service, more), str::to_owned)
+    }
+
+    /// As [`Self::start`], with a configuration that is changed before it is used.
+    pub(super) fn start_changed(
+        endpoints: usize,
+        (service, more): (&str, &str),
+        change: impl FnOnce(&str) -> String,
+    ) -> Self {
+        Self::start_with(endpoints, "", (service, more), change)
+    }
+
+    fn start_with(
+        endpoints: usize,
+        each: &str,
+        (service, more): (&str, &str),
+        change: impl FnOnce(&str) -> String,
+    ) -> Self {
         let (sender, accepted) = mpsc::channel();
         let listeners: Vec<_> = (0..endpoints).map(|_| Listener::start(sender.clone())).collect();
         let urls: Vec<_> =
             listeners.iter().map(|listener| format!("http://{}", listener.address())).collect();
         let urls: Vec<_> = urls.iter().map(|url| &**url).collect();
+        let service = if service.is_empty() { String::new() } else { format!("{service},") };
         let mut config =
-            config(&urls, more).replace("services: { s: {", &format!("services: {{ s: {{ {service},"));
+            config(&urls, more).replace("services: { s: {", &format!("services: {{ s: {{ {service}"));
         if !each.is_empty() {
             for url in urls {
                 config = config.replace(&format!("\"{url}\""), &format!("{{ url: \"{url}\", {each} }}"));
             }
         }
-        Self { proxy: Proxy::start(&config), accepted, _listeners: listeners }
+        Self { proxy: Proxy::start(&change(&config)), accepted, _listeners: listeners }
     }
 
     /// A client that has said this.

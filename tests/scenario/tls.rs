@@ -1,9 +1,13 @@
 //! Clients through TLS: what they see, what they may not do, and what certificates become in a reload.
 
+mod admin;
 mod attacks;
 mod certificates;
 mod clients;
 mod handshakes;
+mod hsts;
+mod redirects;
+mod renewal;
 
 use std::sync::Arc;
 
@@ -16,7 +20,7 @@ fn config(endpoints: &[&str], tls: &str, more: &str) -> String {
 }
 
 /// A proxy with TLS before these endpoints, and the tests' own certificate.
-fn proxy(endpoints: &[&str]) -> Proxy {
+pub(super) fn proxy(endpoints: &[&str]) -> Proxy {
     with(endpoints, "")
 }
 

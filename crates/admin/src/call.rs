@@ -1,14 +1,19 @@
 //! The client of the admin API, for the CLI verbs: one request, one answer, no runtime.
 //!
-//! Speaks HTTP/1.1 (RFC 9112) over the unix socket or plain TCP and closes. Invariant: it ends
+//! Speaks HTTP/1.1 (RFC 9112) over the unix socket, TCP or TLS and closes. Invariant: it ends
 //! within [`CALL_TIME`] of silence and keeps at most [`ANSWER`] bytes, whatever answers.
 
 use std::fmt;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::{ClientConnection, StreamOwned};
+use thalweg_tls::{Connector, PeerPolicy, PeerTerms, Trust};
 
 use crate::token::Token;
 
@@ -26,10 +31,13 @@ pub enum Target {
     Socket(PathBuf),
     /// `host:port` of its admin or metrics listener.
     Tcp(String),
+    /// `host:port` of its admin listener, which has TLS, and a PEM file of whom to trust; `None`: whom the system trusts.
+    Tls(String, Option<PathBuf>),
 }
 
 impl Target {
-    /// Reads `http://host[:port]`, `unix:/path` or `/path`.
+    /// Reads `http://host[:port]`, `https://host[:port]`, `unix:/path` or `/path`. Of `https` those are trusted whom the
+    /// system trusts.
     ///
     /// # Errors
     /// A sentence that says which forms there are.
@@ -37,12 +45,16 @@ impl Target {
         if let Some(path) = text.strip_prefix("unix:").or(text.starts_with('/').then_some(text)) {
             return Ok(Self::Socket(path.into()));
         }
-        let Some(authority) = text.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest))
-        else {
-            return Err(format!(
-                "`{text}` is not an admin address; write `http://host:port` or `unix:/path`"
-            ));
+        let (secure, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            (None, None) => {
+                return Err(format!(
+                    "`{text}` is not an admin address; write `http://host:port`, `https://host:port` or `unix:/path`"
+                ));
+            }
         };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
         if authority.is_empty() || !authority.chars().all(plain) {
             return Err(format!(
@@ -52,7 +64,7 @@ impl Target {
         let tail = authority.rsplit(']').next().unwrap_or(authority);
         let authority =
             if tail.contains(':') { authority.into() } else { format!("{authority}:{DEFAULT_PORT}") };
-        Ok(Self::Tcp(authority))
+        Ok(if secure { Self::Tls(authority, None) } else { Self::Tcp(authority) })
     }
 }
 
@@ -61,6 +73,7 @@ impl fmt::Display for Target {
         match self {
             Self::Socket(path) => write!(f, "{}", path.display()),
             Self::Tcp(authority) => write!(f, "http://{authority}"),
+            Self::Tls(authority, _) => write!(f, "https://{authority}"),
         }
     }
 }
@@ -141,6 +154,8 @@ pub fn call_with(target: &Target, token: Option<&Token>, call: Call<'_>) -> Resu
             stream.set_write_timeout(Some(CALL_TIME))?;
             exchange(stream, &head(authority, token, call)?, call.body)
         }),
+        Target::Tls(authority, trusted) => secure(authority, trusted.as_deref())
+            .and_then(|stream| exchange(stream, &head(authority, token, call)?, call.body)),
     };
     result.map_err(|source| CallError { target: target.clone(), source })
 }
@@ -155,6 +170,25 @@ fn connect(authority: &str) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+/// The same through TLS. The handshake comes with the first bytes.
+fn secure(authority: &str, trusted: Option<&Path>) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let trust = match trusted {
+        Some(path) => Trust::Only(fs::read(path)?.into()),
+        None => Trust::System,
+    };
+    let policy = PeerPolicy { trust, resumption: false, ..PeerPolicy::default() };
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let server = PeerTerms::new(policy).and_then(|terms| Connector::new(&terms, host));
+    let server = server.map_err(io::Error::other)?;
+    let session = ClientConnection::new(Arc::clone(server.client_config()), server.server_name().clone());
+    let session = session.map_err(io::Error::other)?;
+    let stream = connect(authority)?;
+    stream.set_read_timeout(Some(CALL_TIME))?;
+    stream.set_write_timeout(Some(CALL_TIME))?;
+    Ok(StreamOwned::new(session, stream))
 }
 
 fn head(host: &str, token: Option<&Token>, call: Call<'_>) -> io::Result<String> {
@@ -264,12 +298,24 @@ mod tests {
             ("http://localhost/", Target::Tcp("localhost:9900".into())),
             ("http://[::1]", Target::Tcp("[::1]:9900".into())),
             ("http://[::1]:80", Target::Tcp("[::1]:80".into())),
+            ("https://proxy.example.com", Target::Tls("proxy.example.com:9900".into(), None)),
+            ("https://[::1]:443/", Target::Tls("[::1]:443".into(), None)),
             ("unix:/run/a.sock", Target::Socket("/run/a.sock".into())),
             ("/run/a.sock", Target::Socket("/run/a.sock".into())),
         ] {
             assert_eq!(Target::parse(text), Ok(target), "{text}");
         }
-        for text in ["", "https://a", "http://", "http://a/b", "http://a b", "http://u@a", "localhost:9900"] {
+        for text in [
+            "",
+            "ftp://a",
+            "http://",
+            "https://",
+            "https://a/b",
+            "http://a/b",
+            "http://a b",
+            "http://u@a",
+            "localhost:9900",
+        ] {
             assert!(Target::parse(text).is_err(), "{text}");
         }
     }

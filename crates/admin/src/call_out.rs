@@ -18,9 +18,8 @@ use hickory_resolver::TokioResolver;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use thalweg_core::HttpUrl;
+use thalweg_tls::{Connector, PeerPolicy, PeerTerms, Trust};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -40,10 +39,10 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Bytes,
 }
 
-/// Makes calls. Holds the root certificates that `https` needs, read from the system at the first call.
+/// Makes calls. Holds what `https` needs: whom the system trusts, asked at the first call.
 #[derive(Default)]
 pub(crate) struct Caller {
-    tls: OnceLock<Result<TlsConnector, String>>,
+    tls: OnceLock<Result<PeerTerms, String>>,
 }
 
 /// Why there is no answer.
@@ -74,10 +73,10 @@ impl fmt::Display for CallOutError {
 }
 
 impl Caller {
-    /// A caller that trusts these roots instead of the system's.
+    /// A caller that trusts this certificate, in PEM, instead of the system's.
     #[cfg(test)]
-    pub(crate) fn trusting(roots: RootCertStore) -> Self {
-        Self { tls: OnceLock::from(connector(roots)) }
+    pub(crate) fn trusting(root: &str) -> Self {
+        Self { tls: OnceLock::from(terms(Trust::Only(root.as_bytes().into()))) }
     }
 
     /// Sends the call and waits for the head of the answer, in `time` all in all. Cancel-safe: a
@@ -89,37 +88,22 @@ impl Caller {
             if !url.tls() {
                 return exchange(stream, call).await;
             }
-            let connector = self.tls.get_or_init(|| connector(system_roots()?));
-            let connector = connector.as_ref().map_err(|why| CallOutError::Tls(why.clone()))?;
-            let name = ServerName::try_from(url.host().trim_end_matches('.').to_owned());
-            let name = name.map_err(|error| CallOutError::Tls(error.to_string()))?;
-            let stream = connector.connect(name, stream).await;
-            exchange(stream.map_err(|error| CallOutError::Tls(error.to_string()))?, call).await
+            let terms = self.tls.get_or_init(|| terms(Trust::System));
+            let terms = terms.as_ref().map_err(|why| CallOutError::Tls(why.clone()))?;
+            let failed = |error: &dyn fmt::Display| CallOutError::Tls(error.to_string());
+            let server = Connector::new(terms, url.host()).map_err(|flaw| failed(&flaw))?;
+            let connector = TlsConnector::from(Arc::clone(server.client_config()));
+            let stream = connector.connect(server.server_name().clone(), stream).await;
+            exchange(stream.map_err(|error| failed(&error))?, call).await
         };
         timeout(time, answer).await.unwrap_or(Err(CallOutError::Time(time)))
     }
 }
 
-fn system_roots() -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    // Some of a system's certificates may be unreadable or odd; the others are good for what they sign.
-    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    match added {
-        0 => Err("this machine has no root certificates; help: install ca-certificates, or set \
-                  SSL_CERT_FILE"
-            .into()),
-        _ => Ok(roots),
-    }
-}
-
-fn connector(roots: RootCertStore) -> Result<TlsConnector, String> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?;
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config).into())
+/// As towards endpoints; a call of its own connection has nothing to resume.
+fn terms(trust: Trust) -> Result<PeerTerms, String> {
+    let policy = PeerPolicy { trust, resumption: false, ..PeerPolicy::default() };
+    PeerTerms::new(policy).map_err(|flaw| flaw.to_string())
 }
 
 /// Connects to the first address that accepts, giving each its share of the time.

@@ -3,6 +3,7 @@
 //! The binary implements [`Control`]; handlers call it on the admin thread. Invariant: no method itself
 //! waits for a worker, and none waits for long; what workers are asked for comes later.
 
+pub mod certificate;
 pub mod change;
 pub mod configuration;
 pub mod history;
@@ -18,6 +19,7 @@ use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 
 use crate::events::Events;
 
+pub use certificate::{CertificateStatus, Certificates};
 pub use change::{ChangeAction, ConfigChange, FieldChange, ListenerChange, RuntimeChange};
 pub use configuration::{
     ConfigDocument, ConfigFormat, ConfigOutcome, Mistake, ReloadOptions, ReplaceOptions, RollbackOptions,
@@ -66,6 +68,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// Routes in the order of the configuration.
     fn routes(&self) -> Vec<RouteStatus>;
+
+    /// Certificates that are in use, by listener and in the order of the configuration, then that of the admin API.
+    fn certificates(&self) -> Vec<CertificateStatus>;
 
     /// What becomes of a request, by the plan in force and by how its endpoints stand (`GET /api/v1/explain`). With
     /// `all`, every route and endpoint is listed.

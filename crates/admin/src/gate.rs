@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::body::too_large;
 use crate::problem::Problem;
 use crate::routes::PROBES;
+use crate::tls::AdminTls;
 use crate::token::Tokens;
 
 /// Largest body of an admin request, in bytes; larger is answered 413.
@@ -83,12 +84,14 @@ pub(crate) enum Gate {
     Anyone,
     /// The unix socket with another user at its other end.
     Closed,
-    /// The admin listener: a token, and a `Host` that is an IP address, `localhost` or one of `names`.
+    /// The admin listener: a token, and a `Host` that is an IP address, `localhost`, or one of `names` or of `tls`.
     Token {
         /// Those for everything and for reading.
         tokens: Arc<Tokens>,
         /// Further host names, lower case.
         names: Vec<String>,
+        /// Its certificates: the names that they have are known too.
+        tls: Option<Arc<AdminTls>>,
     },
 }
 
@@ -121,9 +124,9 @@ fn check(gate: &Gate, request: &Request) -> Result<Role, Problem> {
         }
         // A probe from a load balancer may carry any host name, and learns nothing but "ok".
         Gate::Token { .. } if PROBES.contains(&request.uri().path()) => Role::Anyone,
-        Gate::Token { tokens, names } => {
+        Gate::Token { tokens, names, tls } => {
             let host = host(request)?;
-            check_host(&host, names)?;
+            check_host(&host, names, tls.as_deref())?;
             check_origin(request, &host)?;
             check_token(request, tokens)?
         }
@@ -155,13 +158,17 @@ fn host(request: &Request) -> Result<String, Problem> {
     Ok(host.to_ascii_lowercase())
 }
 
-fn check_host(host: &str, names: &[String]) -> Result<(), Problem> {
+fn check_host(host: &str, names: &[String], tls: Option<&AdminTls>) -> Result<(), Problem> {
     let name = without_port(host);
     let literal = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(inside) => inside.parse::<Ipv6Addr>().is_ok(),
         None => name.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv4()),
     };
     if literal || name == "localhost" || names.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    // Another name that leads here would show a certificate that is not its own.
+    if tls.is_some_and(|tls| tls.names(name)) {
         return Ok(());
     }
     Err(Problem::new(
@@ -228,6 +235,7 @@ mod tests {
         let gate = Gate::Token {
             tokens: Arc::new(Tokens::new(token("secret"), Some(token("reader"))).unwrap()),
             names: vec!["admin.example.com".into()],
+            tls: None,
         };
         check(&gate, &request(fields)).map_err(|problem| problem.into_response().status().as_u16())
     }

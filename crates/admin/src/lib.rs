@@ -17,6 +17,7 @@ pub mod events;
 pub mod openapi;
 pub mod server;
 pub mod socket;
+pub mod tls;
 pub mod token;
 pub mod webhook;
 
@@ -35,17 +36,18 @@ mod routes;
 
 pub use call::{Answer, Call, CallError, Target, call, call_with};
 pub use control::{
-    AttemptRecord, Author, ChangeAction, Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin,
-    ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange, EndpointSource,
-    EndpointState, EndpointStatus, Expected, FieldChange, FilterRecord, History, HistoryEntry, HistoryState,
-    ListenerChange, ListenerStatus, Mistake, NewEndpoint, Recalling, Refusal, ReloadOptions, ReplaceOptions,
-    RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions, RouteStatus, RouteTarget,
-    RuntimeChange, ServiceState, ServiceStatus, Services, ServicesSummary, State, Status, Via, WantedState,
-    WatchOptions, WatchState, WatchStatus,
+    AttemptRecord, Author, CertificateStatus, Certificates, ChangeAction, Changed, ConfigChange,
+    ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
+    EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, FieldChange, FilterRecord,
+    History, HistoryEntry, HistoryState, ListenerChange, ListenerStatus, Mistake, NewEndpoint, Recalling,
+    Refusal, ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted,
+    RollbackOptions, RouteStatus, RouteTarget, RuntimeChange, ServiceState, ServiceStatus, Services,
+    ServicesSummary, State, Status, Via, WantedState, WatchOptions, WatchState, WatchStatus,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};
 pub use socket::{default_socket, known_sockets};
+pub use tls::AdminTls;
 pub use token::{Token, Tokens};
 pub use webhook::Webhooks;

@@ -9,8 +9,8 @@ use crate::answers::{audit, config, explain, process, requests, services};
 use crate::audit::READ;
 use crate::body::{EndpointChangeSpec, NewEndpointSpec, RollbackSpec, WeightsSpec};
 use crate::control::{
-    ConfigDocument, ConfigOutcome, EndpointStatus, History, Requests, RouteStatus, ServiceStatus, Services,
-    Status, WatchOptions,
+    Certificates, ConfigDocument, ConfigOutcome, EndpointStatus, History, Requests, RouteStatus,
+    ServiceStatus, Services, Status, WatchOptions,
 };
 use crate::events;
 use crate::operation::{Access, Answer, Content, Handler, Operation, Precondition, json_of};
@@ -149,6 +149,14 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         answers: &[answer(200, "The explanation.", EXPLANATION)],
         refusals: &[400],
         handler: Handler::Now(explain::explain),
+        ..PLAIN
+    },
+    Operation {
+        id: "certificates",
+        path: "/api/v1/certificates",
+        summary: "Certificates of listeners, and what is wrong with their files.",
+        answers: &[answer(200, "All certificates.", json_of::<Certificates>())],
+        handler: Handler::Now(process::certificates),
         ..PLAIN
     },
     Operation {

@@ -36,6 +36,7 @@ use crate::gate::{Gate, Peer};
 use crate::operation::App;
 use crate::routes;
 use crate::socket::{self, SocketFile, peer_allowed};
+use crate::tls::AdminTls;
 use crate::token::{self, Token, TokenFile, Tokens};
 
 /// Connections per listener; further ones wait in the kernel's queue.
@@ -59,8 +60,10 @@ pub struct AdminOptions {
     /// The unix socket. It is always there.
     pub socket: PathBuf,
     /// The TCP address of the admin listener, if any. The caller has made sure that an address that
-    /// is not loopback is wanted (`insecure: true`).
+    /// is not loopback has TLS or is wanted all the same (`insecure: true`).
     pub address: Option<SocketAddr>,
+    /// What the admin listener shakes hands on; `None`: it speaks in the clear.
+    pub tls: Option<Arc<AdminTls>>,
     /// The token for TCP; without one, `<state_dir>/admin.token` is used, and made if it is missing.
     pub token: Option<Token>,
     /// A token for TCP that may GET and HEAD only. It must differ from `token`.
@@ -109,6 +112,7 @@ pub struct Handle {
     addresses: Addresses,
     token_file: Option<TokenFile>,
     tokens: Option<Arc<Tokens>>,
+    tls: Option<Arc<AdminTls>>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
     _socket_file: SocketFile,
@@ -129,6 +133,11 @@ impl Handle {
     /// What the admin listener asks for, to be replaced while it runs; `None`: there is no such listener.
     pub fn tokens(&self) -> Option<&Arc<Tokens>> {
         self.tokens.as_ref()
+    }
+
+    /// What the admin listener shakes hands on, to be replaced while it runs; `None`: it speaks in the clear.
+    pub fn tls(&self) -> Option<&Arc<AdminTls>> {
+        self.tls.as_ref()
     }
 
     /// Answers what has been asked (at most a second), ends the thread and removes the socket.
@@ -183,8 +192,8 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
     let local = |listener: &Option<StdTcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
     let addresses = Addresses { socket: options.socket, admin: local(&admin), metrics: local(&metrics) };
     let names = options.names.iter().map(|name| name.to_ascii_lowercase()).collect();
-    let gate = tokens.clone().map(|tokens| Gate::Token { tokens, names });
-    let admin = admin.zip(gate);
+    let gate = tokens.clone().map(|tokens| Gate::Token { tokens, names, tls: options.tls.clone() });
+    let admin = admin.zip(gate).map(|(listener, gate)| (listener, gate, options.tls.clone()));
     let (stop, stopped) = watch::channel(false);
     let listeners = Listeners { unix, admin, metrics };
     let (started, outcome) = std::sync::mpsc::sync_channel(1);
@@ -204,7 +213,15 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
         .recv()
         .unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
         .map_err(failed("the admin runtime cannot be started".into()))?;
-    Ok(Handle { addresses, token_file, tokens, stop, thread: Some(thread), _socket_file: socket_file })
+    Ok(Handle {
+        addresses,
+        token_file,
+        tokens,
+        tls: options.tls,
+        stop,
+        thread: Some(thread),
+        _socket_file: socket_file,
+    })
 }
 
 fn into_tokio(listener: StdTcpListener) -> io::Result<TcpListener> {
@@ -215,7 +232,7 @@ fn into_tokio(listener: StdTcpListener) -> io::Result<TcpListener> {
 /// What the thread serves.
 struct Listeners {
     unix: StdUnixListener,
-    admin: Option<(StdTcpListener, Gate)>,
+    admin: Option<(StdTcpListener, Gate, Option<Arc<AdminTls>>)>,
     metrics: Option<StdTcpListener>,
 }
 
@@ -232,15 +249,15 @@ impl Listeners {
                 let closed = routes::admin(Arc::clone(app), Gate::Closed);
                 tasks.push(tokio::spawn(serve_unix(unix, open, closed, stopped.clone())));
             }
-            if let Some((listener, gate)) = self.admin
+            if let Some((listener, gate, tls)) = self.admin
                 && let Ok(listener) = into_tokio(listener)
             {
                 let router = routes::admin(Arc::clone(app), gate);
-                tasks.push(tokio::spawn(serve_tcp(listener, router, stopped.clone())));
+                tasks.push(tokio::spawn(serve_tcp(listener, tls, router, stopped.clone())));
             }
             if let Some(Ok(listener)) = self.metrics.map(into_tokio) {
                 let router = routes::metrics_only(Arc::clone(app), Gate::Anyone);
-                tasks.push(tokio::spawn(serve_tcp(listener, router, stopped.clone())));
+                tasks.push(tokio::spawn(serve_tcp(listener, None, router, stopped.clone())));
             }
             for task in tasks {
                 let _ = task.await;
@@ -257,18 +274,28 @@ async fn serve_unix(listener: UnixListener, open: Router, closed: Router, stoppe
         // SO_PEERCRED: the user that connected, as the kernel saw it then.
         let uid = stream.peer_cred().ok().map(|peer| peer.uid());
         let allowed = uid.is_some_and(|uid| peer_allowed(uid, own));
-        places.serve(stream, Peer::Unix { uid }, if allowed { &open } else { &closed }).await;
+        let router = if allowed { &open } else { &closed };
+        places.serve(async { Some(stream) }, Peer::Unix { uid }, router).await;
     }
     places.empty().await;
 }
 
-async fn serve_tcp(listener: TcpListener, router: Router, stopped: watch::Receiver<bool>) {
+async fn serve_tcp(
+    listener: TcpListener,
+    tls: Option<Arc<AdminTls>>,
+    router: Router,
+    stopped: watch::Receiver<bool>,
+) {
     let places = Places::new(stopped);
     while let Some(accepted) = places.next(async || listener.accept().await).await {
         let Some((stream, peer)) = accepted else { continue };
         // Without it answers are merely slower.
         let _ = stream.set_nodelay(true);
-        places.serve(stream, Peer::Tcp(peer), &router).await;
+        let peer = Peer::Tcp(peer);
+        match tls.clone() {
+            Some(tls) => places.serve(async move { tls.open(stream).await }, peer, &router).await,
+            None => places.serve(async { Some(stream) }, peer, &router).await,
+        }
     }
     places.empty().await;
 }
@@ -304,15 +331,21 @@ impl Places {
         }
     }
 
-    /// Serves a connection in a task of its own, which holds a place.
-    async fn serve<I>(&self, io: I, peer: Peer, router: &Router)
-    where
+    /// Serves a connection, once it is open, in a task of its own, which holds a place.
+    async fn serve<I>(
+        &self,
+        opening: impl Future<Output = Option<I>> + Send + 'static,
+        peer: Peer,
+        router: &Router,
+    ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Ok(place) = Arc::clone(&self.free).acquire_owned().await else { return };
         let (router, stopped) = (router.clone(), self.stopped.clone());
         tokio::spawn(async move {
-            serve_connection(io, peer, router, stopped).await;
+            if let Some(io) = opening.await {
+                serve_connection(io, peer, router, stopped).await;
+            }
             drop(place);
         });
     }

@@ -31,6 +31,7 @@ pub mod diagnose;
 pub mod inputs;
 pub mod places;
 pub mod provenance;
+pub mod read_again;
 pub mod safety;
 pub mod schema;
 pub mod settings;

@@ -148,6 +148,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
                 limits: ListenerLimitsSpec::default(),
                 defer_accept: None,
                 h2c: None,
+                redirect_https: None,
             },
         )
     });

@@ -1,7 +1,7 @@
 //! What a configuration that arrives by API may not bring along, and what is not shown of one.
 //!
 //! Called with trees as they were parsed, before `${…}` is filled in: a reference to the environment
-//! is one of the things looked for. The order for a text that arrived is [`restore`], parse again,
+//! is one of the things looked for. Nor may it take `tls` away from what stays. The order for a text that arrived is [`restore`], parse again,
 //! [`check_arrived`], and only then the stages of `load`. Invariant: what stands in the file on disk at
 //! the same place is allowed, and nothing else of what the tables below name. A key that comes to the
 //! configuration and names a file, a variable, a program or a degree of trust needs a row there.
@@ -48,6 +48,10 @@ const TRUST: &[&str] = &[
     "min_version",
     "suites",
 ];
+/// Keys that may not be taken away from what stays.
+const GUARDS: &[&str] = &[TLS, "client_auth"];
+const TLS: &str = "tls";
+const LISTENERS: &str = "listeners";
 /// Maps whose keys are chosen by the user: their keys have no meaning of their own.
 const NAMED: &[&str] = &["services", "listeners", "chains", "headers", "query", "sni", "weights"];
 
@@ -66,7 +70,8 @@ pub struct Breach {
 /// `address` or `server` does not belong to another: a token must not be sent somewhere else.
 ///
 /// # Errors
-/// Everything that the one on disk does not have at the same place with the same value.
+/// Everything that the one on disk does not have at the same place with the same value, and `tls` and `client_auth` that the
+/// one on disk has and this one lacks at the same place or port.
 pub fn check_arrived(on_disk: &Node, arrived: &Node) -> Result<(), Vec<Breach>> {
     let mut allowed = Vec::new();
     walk(on_disk, &Path::default(), false, &mut |path, node| allowed.push((path.clone(), node)));
@@ -76,7 +81,79 @@ pub fn check_arrived(on_disk: &Node, arrived: &Node) -> Result<(), Vec<Breach>> 
             breaches.push(Breach { key: path.to_string(), span: node.span });
         }
     });
+    dropped(on_disk, arrived, &mut breaches);
     if breaches.is_empty() { Ok(()) } else { Err(breaches) }
+}
+
+/// Finds what may not be taken away from something that stays: without it everybody could read what is said there, or come in
+/// without a certificate. A listener is known by its name, and a port by its number, whatever listener has it.
+fn dropped(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
+    let kept = |node: &'_ Node, key: &str| node.entry(key).is_some_and(|value| value.kind != Kind::Null);
+    let mut breach = |path: &Path, key: &str, map: &Node| {
+        let key = path.key(key, map).to_string();
+        if breaches.iter().all(|known| known.key != key) {
+            breaches.push(Breach { key, span: map.span });
+        }
+    };
+    let mut guarded = Vec::new();
+    maps(on_disk, &Path::default(), &mut |path, map| {
+        if GUARDS.iter().any(|key| kept(map, key)) {
+            guarded.push((path.clone(), map));
+        }
+    });
+    maps(arrived, &Path::default(), &mut |path, map| {
+        let same = guarded.iter().filter(|(known, _)| known == path);
+        for (_, before) in same {
+            for key in GUARDS.iter().filter(|key| kept(before, key) && !kept(map, key)) {
+                breach(path, key, map);
+            }
+        }
+    });
+    let secured: Vec<_> = listeners(on_disk).filter(|(_, listener)| kept(listener, TLS)).collect();
+    let plain = |node: &Node, port: &str| {
+        let mut all = listeners(node);
+        all.any(|(_, listener)| !kept(listener, TLS) && port_of(listener) == Some(port))
+    };
+    for (name, listener) in listeners(arrived).filter(|(_, listener)| !kept(listener, TLS)) {
+        let Some(port) = port_of(listener) else { continue };
+        // The same number may stand for two addresses, one of which was plain before.
+        if secured.iter().any(|(_, known)| port_of(known) == Some(port)) && !plain(on_disk, port) {
+            let path = Path::default().key(LISTENERS, arrived).key(name, listener);
+            breach(&path, TLS, listener);
+        }
+    }
+}
+
+/// Every map with something in it.
+fn maps<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node)) {
+    match &node.kind {
+        Kind::Map(entries) => {
+            if !path.ends_with(NAMED) {
+                found(path, node);
+            }
+            entries.iter().for_each(|(key, child)| maps(child, &path.key(&key.name, child), found));
+        }
+        Kind::Seq(items) => {
+            items.iter().enumerate().for_each(|(at, item)| maps(item, &path.item(at, item), found));
+        }
+        _ => {}
+    }
+}
+
+fn listeners(root: &Node) -> impl Iterator<Item = (&str, &Node)> {
+    let entries = match root.entry(LISTENERS).map(|listeners| &listeners.kind) {
+        Some(Kind::Map(entries)) => &entries[..],
+        _ => &[],
+    };
+    entries.iter().map(|(key, listener)| (key.name.as_str(), listener))
+}
+
+/// What stands behind the last colon of its address: the port, a variable, or a path.
+fn port_of(listener: &Node) -> Option<&str> {
+    match listener.entry("address").map(|address| &address.kind) {
+        Some(Kind::Str(address)) => address.rsplit(':').next(),
+        _ => None,
+    }
 }
 
 /// Finds everything that may not be introduced: scalars, and what is empty.

@@ -3,8 +3,10 @@
 //! The binary reads it at start; workers never see it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use thalweg_core::WebhookPolicy;
-use thalweg_proxy::plan::ListenAddress;
+use thalweg_proxy::plan::{CertificateFiles, ListenAddress};
+use thalweg_tls::Acceptor;
 
 /// Everything outside the plan.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -28,12 +30,23 @@ pub struct Settings {
 /// The admin API's own listener.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Admin {
-    /// Always TCP; loopback unless the user insisted.
+    /// Always TCP; loopback unless there is TLS or the user insisted.
     pub address: ListenAddress,
     /// `None`: the one in the state directory.
     pub token: Option<Token>,
     /// A second token, for reading only; `None`: there is none.
     pub read_token: Option<Token>,
+    /// `None`: who asks speaks in the clear.
+    pub tls: Option<AdminTls>,
+}
+
+/// How the admin API's own listener is secured. It shows no key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AdminTls {
+    /// One certificate, and the policy that is built in; sessions are not resumed.
+    pub acceptor: Arc<Acceptor>,
+    /// Where the certificate came from.
+    pub files: CertificateFiles,
 }
 
 /// An admin token, wherever it came from. Two are equal when their texts are, so that a reload sees that the

@@ -61,7 +61,11 @@ words! {
         ConfigRolledBack "config_rolled_back"
             "a configuration that was watched did harm, and the one before it took over again";
         CertificateExpiring "certificate_expiring"
-            "a certificate will expire soon (reserved: not sent in this version)";
+            "a certificate expires in 30, 7 or 1 days, or has expired";
+        CertificateReplaced "certificate_replaced"
+            "the files of a certificate hold another one, which is used now";
+        CertificateFailed "certificate_failed"
+            "the files of a certificate or of ticket keys have changed and cannot be used; what was read before goes on";
     }
 }
 

@@ -72,6 +72,8 @@ pub const TLS_UNSAID: usize = 64 * 1024;
 pub const TLS_PEM: usize = 1024 * 1024;
 /// Certificates of one chain.
 pub const TLS_CHAIN: usize = 16;
+/// Largest file of keys of session tickets, in bytes.
+pub const TLS_TICKET_FILE: usize = 64 * 1024;
 /// Keys that open session tickets at one time; the newest of them seals.
 pub const TLS_TICKET_KEYS: usize = 8;
 /// Streams that a peer may have open at one time on one HTTP/2 connection.

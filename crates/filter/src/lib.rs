@@ -5,6 +5,7 @@
 //! this crate never wait: they are plain function calls on the request's path.
 #![forbid(unsafe_code)]
 
+mod hsts;
 mod strip_prefix;
 
 use schemars::JsonSchema;
@@ -19,7 +20,24 @@ pub struct RequestEdit<'a> {
     pub path: &'a mut Vec<u8>,
 }
 
-/// One step on the request of a route: pure, bounded, without waiting.
+/// What a filter may see and change of the head of a final response before it is sent, be it a service's or the
+/// proxy's own.
+#[derive(Debug)]
+pub struct ResponseEdit<'a> {
+    /// Whether the client gets it through TLS.
+    pub is_secure: bool,
+    /// Its fields.
+    pub fields: &'a mut dyn ResponseFields,
+}
+
+/// The fields of a response.
+pub trait ResponseFields: Debug {
+    /// The response has this field and no other one of this name. What HTTP does not allow in a name or value is
+    /// not sent.
+    fn set(&mut self, name: &str, value: &str);
+}
+
+/// One step on the request or the response of a route: pure, bounded, without waiting.
 pub trait Filter: Debug + Send + Sync {
     /// The word in the configuration.
     fn name(&self) -> &'static str;
@@ -28,11 +46,17 @@ pub trait Filter: Debug + Send + Sync {
     /// secret may stand in it.
     fn argument(&self) -> String;
 
-    /// Changes the request or refuses it.
+    /// Changes the request or refuses it; filters are asked in their order. A filter of responses leaves it alone.
     ///
     /// # Errors
     /// The fault that the client is answered with.
-    fn on_request(&self, edit: &mut RequestEdit<'_>) -> Result<(), Fault>;
+    fn on_request(&self, _edit: &mut RequestEdit<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Changes the head of the final response; filters are asked from the last one to the first. A filter of requests
+    /// leaves it alone.
+    fn on_response(&self, _edit: &mut ResponseEdit<'_>) {}
 }
 
 /// A filter as people see it.
@@ -74,6 +98,8 @@ macro_rules! filters {
 }
 
 filters! {
+    /// Tells browsers to come back through TLS only (Strict-Transport-Security).
+    hsts: hsts::HstsSpec = "{}",
     /// Removes a prefix of whole segments from the path before it goes upstream.
     strip_prefix: strip_prefix::StripPrefixSpec = "/products",
 }

@@ -62,6 +62,8 @@ metrics! {
         "TLS handshakes of clients that ended, by what came of them: full, resumed, or why there is no connection.";
     HTTP2_FLOODS "thalweg_http2_floods_total" Counter ["listener" "flood"]
         "HTTP/2 connections of clients that were ended for a flood of frames.";
+    TLS_NOT_AFTER "thalweg_tls_certificate_not_after_timestamp_seconds" Gauge ["listener" "name"]
+        "When the certificate of the listener with this first name ceases to hold, in seconds since the Unix epoch; the admin API's has the listener \"\".";
     REQUESTS_TOTAL "thalweg_requests_total" Counter ["route" "code"] "Exchanges that ended, by status of the answer.";
     REQUEST_DURATION "thalweg_request_duration_seconds" Histogram ["route"]
         "From the first byte of the request to the last byte of the response.";

@@ -59,6 +59,7 @@ pub struct Registry {
     pub(crate) ups: Family<Gauge, 2>,
     pub(crate) breakers: Family<Gauge, 1>,
     pub(crate) endpoint_limits: Family<Gauge, 2>,
+    pub(crate) certificates: Family<Gauge, 2>,
 }
 
 impl Registry {
@@ -79,6 +80,7 @@ impl Registry {
             ups: Family::new(1),
             breakers: Family::new(1),
             endpoint_limits: Family::new(1),
+            certificates: Family::new(1),
         }
     }
 
@@ -134,6 +136,11 @@ impl Registry {
     /// The limits of these endpoints, by service and endpoint; others have none that follows their latency.
     pub fn set_endpoint_limits<'a>(&self, limits: impl Iterator<Item = ([&'a str; 2], i64)>) {
         self.endpoint_limits.replace(limits);
+    }
+
+    /// When certificates cease to hold, in seconds since the Unix epoch, by listener and first name; there are no others.
+    pub fn set_certificates<'a>(&self, ends: impl Iterator<Item = ([&'a str; 2], i64)>) {
+        self.certificates.replace(ends);
     }
 
     /// The budget of the process, set by the control thread.

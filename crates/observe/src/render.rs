@@ -22,6 +22,7 @@ impl Registry {
         page.head(&names::BUILD_INFO);
         page.sample(&names::BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1);
         self.render_listeners(&mut page);
+        self.render_certificates(&mut page);
         self.render_routes(&mut page);
         self.render_endpoints(&mut page);
         self.render_services(&mut page);
@@ -39,6 +40,10 @@ impl Registry {
         counters(page, &names::CONNECTIONS_REFUSED, &listeners, |meters| &meters.refused);
         outcomes(page, (&names::TLS_HANDSHAKES, &HANDSHAKE_RESULTS), &listeners, |meters| &meters.handshakes);
         outcomes(page, (&names::HTTP2_FLOODS, &FLOODS), &listeners, |meters| &meters.floods);
+    }
+
+    fn render_certificates(&self, page: &mut Exposition) {
+        gauges(page, &names::TLS_NOT_AFTER, &self.certificates.snapshot(), |end| end);
     }
 
     fn render_routes(&self, page: &mut Exposition) {

@@ -4,6 +4,8 @@
 //! They never name an address, a header's value or anything else that a peer sent.
 
 use crate::exchange::{Client, Exchange};
+use crate::filter_response::filter_response;
+use crate::redirect_https;
 use crate::serve::Next;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -26,10 +28,32 @@ pub(crate) async fn answer_fault(worker: &Worker, client: &Client, x: &mut Excha
         x.status = fault.status;
         return Next::Close;
     }
-    let read_whole = x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received());
-    x.keep_alive &= read_whole && !fault.closes() && !worker.is_leaving(client);
+    x.keep_alive &= is_read_whole(x) && !fault.closes() && !worker.is_leaving(client);
     worker.warm.buffers.lend(x.downward.buffer());
     write_answer(worker, client, x, fault);
+    send(client, x).await
+}
+
+/// Sends the client of an exchange that was begun by nobody else to another place.
+pub(crate) async fn answer_redirect(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    place: &[u8],
+) -> Next {
+    x.keep_alive &= is_read_whole(x) && !worker.is_leaving(client);
+    worker.warm.buffers.lend(x.downward.buffer());
+    write_redirect(client, x, place);
+    send(client, x).await
+}
+
+/// Whether nothing of the request is left to be received.
+fn is_read_whole(x: &Exchange) -> bool {
+    x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received())
+}
+
+/// Sends an answer that has been written.
+async fn send(client: &Client, x: &mut Exchange) -> Next {
     client.socket.set_deadline(Some(SEND_TIME));
     let sent = poll_fn(|_| match x.downward.poll_flush(&client.socket) {
         Poll::Pending if client.socket.expired() => Poll::Ready(false),
@@ -74,8 +98,10 @@ fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault
     let (id, retry_after) = (x.id, x.retry_after.max(1));
     x.downward.reset();
     let length = if headless { 0 } else { body.len() as u64 };
-    let out = x.downward.start(Framing::Length(length), Side::Upstream, false);
+    let mut flow = std::mem::take(&mut x.downward);
+    let out = flow.start(Framing::Length(length), Side::Upstream, false);
     write_status_line(out, status, reason(status).as_bytes());
+    filter_response(x, &[], out);
     let _ =
         write!(out, "Proxy-Status: thalweg; error={}; details=\"{}\"\r\n", fault.kind.name(), fault.detail);
     if !is_bare {
@@ -93,16 +119,37 @@ fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault
     if fault.status == 405 {
         out.extend_from_slice(b"Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
     }
+    write_connection(out, keep_alive, version);
+    out.extend_from_slice(b"\r\n");
+    flow.seal_head(&client.socket, 0);
+    if !headless {
+        let fed = flow.feed(body.as_bytes(), None, &worker.chunks);
+        debug_assert_eq!(fed, Ok(body.len()));
+    }
+    x.downward = flow;
+}
+
+fn write_redirect(client: &Client, x: &mut Exchange, place: &[u8]) {
+    let (keep_alive, version) = (x.keep_alive, x.request.version);
+    x.status = redirect_https::STATUS;
+    x.downward.reset();
+    let out = x.downward.start(Framing::Length(0), Side::Upstream, false);
+    write_status_line(out, x.status, reason(x.status).as_bytes());
+    out.extend_from_slice(b"Location: ");
+    out.extend_from_slice(place);
+    out.extend_from_slice(b"\r\n");
+    write_content_length(out, 0);
+    write_connection(out, keep_alive, version);
+    out.extend_from_slice(b"\r\n");
+    x.downward.seal_head(&client.socket, 0);
+}
+
+/// Says what becomes of the connection, where its version would let the client think otherwise.
+fn write_connection(out: &mut Vec<u8>, keep_alive: bool, version: Version) {
     if !keep_alive {
         out.extend_from_slice(b"Connection: close\r\n");
     } else if version == Version::Http10 {
         out.extend_from_slice(b"Connection: keep-alive\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
-    x.downward.seal_head(&client.socket, 0);
-    if !headless {
-        let fed = x.downward.feed(body.as_bytes(), None, &worker.chunks);
-        debug_assert_eq!(fed, Ok(body.len()));
     }
 }
 

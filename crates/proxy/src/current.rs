@@ -25,6 +25,8 @@ pub(crate) struct Current {
     pub(crate) routes: Arc<[Arc<SharedRoute>]>,
     /// Positions of the plan's services.
     pub(crate) services: Arc<HashMap<Arc<str>, u32>>,
+    /// The port of the first listener with TLS, for `redirect_https`; `None`: there is none.
+    pub(crate) https_port: Option<u16>,
 }
 
 impl Current {
@@ -42,7 +44,9 @@ impl Current {
             Arc::new(SharedRoute { route: route.clone(), gate })
         });
         let positions = (0..).zip(&plan.services).map(|(at, service)| (service.name.clone(), at));
+        let https = plan.https_listener().and_then(|at| listeners.get(at));
         Self {
+            https_port: https.and_then(|open| open.sockets.port()),
             routes: routes.collect(),
             services: Arc::new(positions.collect()),
             plan,

@@ -36,6 +36,8 @@ pub(crate) struct Door {
     tls: RefCell<Option<Arc<ListenerTls>>>,
     /// HTTP/2 may begin on a plain connection.
     h2c: Cell<bool>,
+    /// Whoever comes in the clear is sent to TLS.
+    redirects: Cell<bool>,
     is_leaving: Cell<bool>,
     last: RefCell<Option<Rc<PlanView>>>,
 }
@@ -53,6 +55,7 @@ impl Door {
             most: Cell::new(None),
             tls: RefCell::default(),
             h2c: Cell::new(false),
+            redirects: Cell::new(false),
             is_leaving: Cell::new(true),
             last: RefCell::default(),
         })
@@ -64,6 +67,7 @@ impl Door {
         self.most.set(listener.max_connections);
         self.shake_on(listener.tls.clone());
         self.h2c.set(listener.h2c);
+        self.redirects.set(listener.redirect_https);
         self.is_leaving.set(false);
     }
 
@@ -120,6 +124,11 @@ impl Door {
     /// Whether a client may begin to speak HTTP/2 on a plain connection.
     pub(crate) fn speaks_h2c(&self) -> bool {
         self.h2c.get()
+    }
+
+    /// Whether whoever comes in the clear is sent to TLS.
+    pub(crate) fn redirects(&self) -> bool {
+        self.redirects.get()
     }
 
     /// Whether it has as many connections as it may.

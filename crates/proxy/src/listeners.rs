@@ -90,6 +90,11 @@ impl Sockets {
         self.tcp.is_none()
     }
 
+    /// The port that it is bound to, unless to a path.
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.tcp.map(|address| address.port())
+    }
+
     /// The socket of a worker, at the first call.
     pub(crate) fn take(&self, worker: usize) -> Option<OwnedFd> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(worker)?.take()

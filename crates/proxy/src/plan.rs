@@ -14,7 +14,7 @@ use thalweg_core::limits;
 use thalweg_filter::Filter;
 use thalweg_http::HeadLimits;
 use thalweg_route::{RouteId, Table};
-use thalweg_tls::Acceptor;
+use thalweg_tls::{Acceptor, Tickets};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
 
 /// The position of a service in [`Plan::services`].
@@ -66,6 +66,11 @@ impl Plan {
         }
     }
 
+    /// The position of the listener that `redirect_https` sends clients to: the first one with TLS.
+    pub(crate) fn https_listener(&self) -> Option<usize> {
+        self.listeners.iter().position(|listener| listener.tls.is_some())
+    }
+
     /// The longest time without a byte that any connection may have to bear.
     pub fn longest_silence(&self) -> Duration {
         let routes = self.routes.iter().flat_map(|route| [route.timeouts.idle, route.timeouts.first_byte]);
@@ -88,6 +93,8 @@ pub struct Listener {
     pub h2c: bool,
     /// `None`: clients speak in the clear.
     pub tls: Option<Arc<ListenerTls>>,
+    /// Whoever comes in the clear is sent to the same place through TLS; never with [`Self::tls`].
+    pub redirect_https: bool,
 }
 
 /// How the clients of a listener are secured (`listeners.<name>.tls`).
@@ -95,8 +102,53 @@ pub struct Listener {
 pub struct ListenerTls {
     /// Certificates and policy. It shows no keys.
     pub acceptor: Arc<Acceptor>,
+    /// Where its certificates came from, in its order.
+    pub files: Arc<[CertificateFiles]>,
+    /// How sessions are resumed; `None`: they are not.
+    pub tickets: Option<TicketPolicy>,
     /// From the first byte to the end of the handshake, 1 s to 5 min; default 10 s.
     pub handshake_timeout: Duration,
+}
+
+/// How sessions are resumed (`listeners.<name>.tls.tickets`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct TicketPolicy {
+    /// How long a key seals, 10 min to 7 days; default 12 h.
+    pub rotate: Duration,
+    /// Keys from a file; `None`: those of the process.
+    pub keys: Option<TicketKeyFile>,
+}
+
+/// Keys from a file, for replicas. Equal when the keys are; `Debug` shows none.
+#[derive(Clone)]
+pub struct TicketKeyFile {
+    /// As written.
+    pub path: PathBuf,
+    /// Which keys it held: [`thalweg_tls::TicketKeys::digest`].
+    pub digest: [u8; 32],
+    /// What the acceptor seals and opens with: other keys are put into it.
+    pub tickets: Arc<Tickets>,
+}
+
+impl PartialEq for TicketKeyFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path && self.digest == other.digest
+    }
+}
+
+impl fmt::Debug for TicketKeyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TicketKeyFile").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Where a certificate came from.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct CertificateFiles {
+    /// The chain, as written: relative to the working directory of the process.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
 }
 
 /// Where a listener is bound.
@@ -111,6 +163,16 @@ pub enum ListenAddress {
     },
     /// `unix:/run/thalweg/app.sock`.
     Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// The port as it is written; 0: the kernel chooses. A path has none.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp { address, .. } => Some(address.port()),
+            Self::Unix(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for ListenAddress {

@@ -2,6 +2,7 @@
 
 use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};
+use crate::filter_response::filter_response;
 use crate::pace::Pace;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
@@ -55,6 +56,9 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         // Nothing is switched in HTTP/2: the stream goes on (RFC 8441 §5).
         (101, Version::Http2) => write_status_line(out, 200, b""),
         _ => write_status_line(out, status, x.response.reason.of(head)),
+    }
+    if status != 101 && x.route().is_some_and(|route| !route.filters.is_empty()) {
+        filter_response(x, head, out);
     }
     write_fields(out, head, &x.response.fields);
     if chunked {

@@ -1,7 +1,7 @@
 //! The path of a request, phase by phase: the table of contents of the product.
 //!
 //! ```text
-//! admit → find_route → filter_request → enter → forward (choose, connect, send, await) → respond → record
+//! admit → redirect_https → find_route → filter_request → enter → forward (choose, connect, send, await) → respond → record
 //! ```
 //!
 //! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
@@ -9,13 +9,14 @@
 //! becomes a tunnel leaves here after `forward` (`tunnel.rs`).
 
 use crate::admit::{Admitted, admit};
-use crate::answer::answer_fault;
+use crate::answer::{answer_fault, answer_redirect};
 use crate::enter::enter;
 use crate::exchange::{Client, Exchange};
 use crate::filter_request::filter_request;
 use crate::find_route::find_route;
 use crate::forward::forward;
 use crate::record::record;
+use crate::redirect_https::redirect_https;
 use crate::respond::respond;
 use crate::tunnel::Switched;
 use crate::worker::Worker;
@@ -43,6 +44,8 @@ pub(crate) enum Served {
     Broken(Fault),
     /// Both sides have switched protocols.
     Switched(Box<Switched>),
+    /// Nothing was asked of a service: the client is sent to this place.
+    Redirected(Vec<u8>),
 }
 
 /// Serves one request of a client's connection, or finds that none came.
@@ -56,6 +59,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
                 Next::Close
             }
             Ok(Served::Switched(switched)) => return Next::Tunnel(switched),
+            Ok(Served::Redirected(place)) => answer_redirect(worker, client, x, &place).await,
             Err(fault) => answer_fault(worker, client, x, fault).await,
         },
         Ok(Admitted::Silence) => return Next::Again,
@@ -78,6 +82,9 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
 
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
     let underway = worker.take_on(x)?;
+    if let Some(place) = redirect_https(worker, client, x)? {
+        return Ok(Served::Redirected(place));
+    }
     find_route(worker, client, x)?;
     filter_request(worker, x)?;
     let places = enter(worker, client, x).await?;

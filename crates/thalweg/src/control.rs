@@ -5,6 +5,7 @@
 //! its own, so it answers while workers are saturated.
 
 mod admin;
+mod certificates;
 mod checks;
 mod configuration;
 mod drift;
@@ -19,6 +20,7 @@ mod prepare;
 mod requests;
 mod rollback;
 mod runtime;
+mod shown_certificates;
 mod standing;
 mod start;
 mod steward;
@@ -30,12 +32,13 @@ pub(crate) use start::{RunOptions, start};
 
 use crate::cli::{complain, show};
 use admin::Shared;
+use certificates::Certificates;
 use checks::Rounds;
 use configuration::Refused;
 use files::Files;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use thalweg_admin::{Author, ConfigOrigin, Webhooks};
 use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::allocator::tidy_up;
@@ -49,6 +52,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// How often a drain is looked at.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// How often it is looked which certificates are about to expire.
+const ENDS_EVERY: Duration = Duration::from_secs(60);
 /// How often statistics are judged.
 const JUDGE_EVERY: Duration = Duration::from_secs(1);
 /// How long webhooks may take for what is left to send when the proxy ends.
@@ -67,9 +72,12 @@ pub(crate) struct Control {
     rounds: Rounds,
     /// Those that are watched, with `run --watch`.
     files: Option<Files>,
+    certificates: Certificates,
     webhooks: Webhooks,
     /// What is known of limits that follow latency.
     limits: AdaptiveLimits,
+    /// When it was looked which certificates are about to expire.
+    ends_told: Instant,
     /// The plan that names and checks are looked after for.
     looked_after: Arc<Plan>,
     /// A plan has been made since memory was given back.
@@ -137,11 +145,15 @@ impl Control {
                     self.look(true);
                     self.shared.tend_watch();
                     Tickets::rotate_of_process(std::time::Instant::now());
+                    self.tell_ends();
                     if std::mem::take(&mut self.is_untidy) {
                         tidy_up();
                     }
                 }
-                _ = files.tick(), if self.files.is_some() => self.look_at_files(),
+                _ = files.tick(), if self.files.is_some() || !self.certificates.is_empty() => {
+                    self.look_at_files();
+                    self.certificates.look(&shared);
+                }
                 _ = drains.tick(), if draining => draining = self.shared.tend_drains(),
             }
             self.look(false);
@@ -204,6 +216,14 @@ impl Control {
         }
     }
 
+    /// Once a minute: which certificates are about to expire.
+    fn tell_ends(&mut self) {
+        if self.ends_told.elapsed() >= ENDS_EVERY {
+            self.ends_told = Instant::now();
+            self.certificates.tell_ends(&self.shared, &self.looked_after, SystemTime::now());
+        }
+    }
+
     /// HUP, or a file that is watched: what the file says takes over; a mistake changes nothing.
     fn reload(&mut self, why: ConfigOrigin) {
         match self.shared.read_again((why, Author::default()), None) {
@@ -230,6 +250,8 @@ impl Control {
             self.watch = Watch::start(&names, &self.shared.fleet().names());
         }
         self.shared.retire_series(&plan);
+        let before = (!first).then_some(&*self.looked_after);
+        self.certificates.follow(&self.shared, before, &plan);
         self.is_untidy = true;
         self.looked_after = plan;
         self.tell_of_listeners();

@@ -8,6 +8,7 @@ use rustls::server::{NoServerSessionStorage, ServerConfig};
 use rustls::version::{TLS12, TLS13};
 
 use crate::certificate::Certificate;
+use crate::name;
 use crate::policy::{Policy, PolicyFlaw, Version};
 use crate::provider::{Group, Suite, provider};
 use crate::store::Store;
@@ -53,6 +54,23 @@ impl Acceptor {
         Ok(Self { given: certificates, policy, has_tickets, store, config: Arc::new(config) })
     }
 
+    /// The same with other certificates, as when files have been renewed: the policy stays, and so do the tickets.
+    pub fn with_certificates(
+        &self,
+        certificates: Vec<(Arc<Certificate>, Vec<String>)>,
+    ) -> Result<Self, PolicyFlaw> {
+        let store = Arc::new(Store::new(&certificates, self.policy.unknown_name)?);
+        let mut config = ServerConfig::clone(&self.config);
+        config.cert_resolver = Arc::clone(&store) as _;
+        Ok(Self {
+            given: certificates,
+            policy: self.policy.clone(),
+            has_tickets: self.has_tickets,
+            store,
+            config: Arc::new(config),
+        })
+    }
+
     /// All certificates, in the order in which they were given.
     pub fn certificates(&self) -> impl Iterator<Item = &Arc<Certificate>> {
         self.given.iter().map(|(certificate, _)| certificate)
@@ -72,6 +90,17 @@ impl Acceptor {
     /// label, and the one given first before another with a key of another kind. `None`: the client is refused.
     pub fn choose(&self, name: Option<&str>) -> Option<&Arc<Certificate>> {
         self.store.find(name).next()
+    }
+
+    /// Whether one of the certificates has this host among its own names.
+    pub fn is_for(&self, host: &str) -> bool {
+        let Some(host) = name::filed(host) else { return false };
+        self.certificates().any(|certificate| certificate.is_for(&host))
+    }
+
+    /// For a server over rustls' own connections: the control plane has one. A listener's are [`crate::Session`]s.
+    pub fn server_config(&self) -> &Arc<ServerConfig> {
+        &self.config
     }
 
     /// For rustls.

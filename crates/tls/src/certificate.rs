@@ -14,7 +14,9 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_SIG_ED25519;
 use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
 use x509_parser::time::ASN1Time;
 
 use crate::flaw::CertificateFlaw;
@@ -30,6 +32,8 @@ pub struct Certificate {
     not_after: SystemTime,
     subject: String,
     issuer: String,
+    serial: String,
+    key_type: String,
     self_signed: bool,
     digest: [u8; 32],
     /// Of the chain and the key.
@@ -59,6 +63,8 @@ impl Certificate {
             not_after: time_of(leaf.validity().not_after),
             subject: leaf.subject().to_string(),
             issuer: leaf.issuer().to_string(),
+            serial: leaf.raw_serial().iter().map(|byte| format!("{byte:02x}")).collect(),
+            key_type: key_type(leaf),
             self_signed: leaf.subject() == leaf.issuer(),
             digest: digest([chain[0].as_ref()]),
             whole,
@@ -74,6 +80,13 @@ impl Certificate {
     /// Addresses of the leaf (subjectAltName).
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
+    }
+
+    /// Whether it names this host, in lower case; a wildcard covers one label (RFC 9525 §6.3).
+    pub fn is_for(&self, host: &str) -> bool {
+        let behind = host.split_once('.').map(|(_, rest)| rest);
+        let covers = |known: &String| known.strip_prefix("*.").is_some_and(|rest| behind == Some(rest));
+        self.names.iter().any(|known| known == host || covers(known))
     }
 
     /// When the leaf begins to be valid.
@@ -94,6 +107,16 @@ impl Certificate {
     /// Who issued the leaf, as a distinguished name.
     pub fn issuer(&self) -> &str {
         &self.issuer
+    }
+
+    /// The leaf's serial number in hexadecimal, as its issuer knows it.
+    pub fn serial(&self) -> &str {
+        &self.serial
+    }
+
+    /// The kind of the leaf's key and its size: `RSA 2048`, `ECDSA P-256`, `Ed25519`.
+    pub fn key_type(&self) -> &str {
+        &self.key_type
     }
 
     /// Whether the leaf's issuer is its own subject.
@@ -136,6 +159,20 @@ impl fmt::Debug for Certificate {
         let mut shown = f.debug_struct("Certificate");
         shown.field("subject", &self.subject).field("names", &self.names).field("addresses", &self.addresses);
         shown.finish_non_exhaustive()
+    }
+}
+
+/// The kind and size of a public key. What is none of those that can be used is told by its number.
+fn key_type(leaf: &X509Certificate<'_>) -> String {
+    match leaf.public_key().parsed() {
+        Ok(PublicKey::RSA(key)) => format!("RSA {}", key.key_size()),
+        Ok(PublicKey::EC(point)) => match point.key_size() {
+            // The coordinates of P-521 have 528 bits.
+            size @ (256 | 384) => format!("ECDSA P-{size}"),
+            _ => "ECDSA P-521".to_owned(),
+        },
+        _ if leaf.public_key().algorithm.algorithm == OID_SIG_ED25519 => "Ed25519".to_owned(),
+        _ => leaf.public_key().algorithm.algorithm.to_id_string(),
     }
 }
 

@@ -132,6 +132,16 @@ impl Connector {
         Ok(Self { config: Arc::new(config), name })
     }
 
+    /// For a client over rustls' own connections: the control plane has some. Endpoints' are [`crate::Session`]s.
+    pub fn client_config(&self) -> &Arc<ClientConfig> {
+        &self.config
+    }
+
+    /// The server's name as rustls takes it.
+    pub fn server_name(&self) -> &ServerName<'static> {
+        &self.name
+    }
+
     /// The server's name, or its address.
     pub(crate) fn name(&self) -> String {
         self.name.to_str().into_owned()

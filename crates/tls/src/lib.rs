@@ -47,4 +47,4 @@ pub use policy::{Policy, PolicyFlaw, UnknownName, Version};
 pub use provider::{Group, Suite};
 pub use session::{Facts, RECORD_MAX, RECORD_OVERHEAD, Session};
 pub use thalweg_core::{Opened, Sealed};
-pub use tickets::Tickets;
+pub use tickets::{TicketKeys, Tickets};

@@ -2,16 +2,18 @@
 //!
 //! A ticket is the name of its key (16 bytes), a nonce (12), what rustls wants to remember sealed with AES-256-GCM, and its
 //! tag (16). The newest key seals; the one before it still opens, so a ticket is good for one to two
-//! periods. Reading keys takes a lock that only a rotation takes for writing, and holds it for one increment.
+//! periods. Keys from a file are not rotated here: the first of them seals, all open, and who writes the file
+//! decides. A key's name is derived from it, so that replicas with the same file know each other's tickets. Reading keys takes a lock that only a rotation takes for writing, and holds it for one increment.
 //!
 //! Why not rustls' own: it makes its keys itself, so that neither can a second process share them, nor is it told
 //! when to rotate; and what it makes is AES-CBC with HMAC.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::digest::{Context, SHA256};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
@@ -32,10 +34,13 @@ const NAME: usize = 16;
 /// Keys that seal session tickets. `Debug` does not show them.
 pub struct Tickets {
     period: Duration,
+    /// The keys come from outside: they are not rotated.
+    is_given: bool,
     keys: RwLock<Arc<[Arc<Key>]>>,
 }
 
-static OF_PROCESS: OnceLock<Option<Arc<Tickets>>> = OnceLock::new();
+/// One for each period, while a configuration holds it: the next one that says the same has the same tickets.
+static OF_PROCESS: Mutex<Vec<Weak<Tickets>>> = Mutex::new(Vec::new());
 
 struct Key {
     name: [u8; NAME],
@@ -52,26 +57,57 @@ impl Tickets {
     /// With one key, which seals for that long.
     pub fn with_period(period: Duration) -> Result<Self, Failure> {
         let key = Key::random(Instant::now()).map_err(|_| no_randomness())?;
-        Ok(Self { period, keys: RwLock::new(Arc::new([Arc::new(key)])) })
+        Ok(Self { period, is_given: false, keys: RwLock::new(Arc::new([Arc::new(key)])) })
     }
 
-    /// Those of the process: whatever listener or configuration a client meets next, its ticket is good. Made when
-    /// first asked for; `None` where the system has no randomness, and then no session is resumed.
+    /// With keys from outside: the first seals, all open. A client may keep a ticket for two periods.
+    ///
+    /// # Errors
+    /// The library takes none of them, which it has no reason for.
+    pub fn with_keys(period: Duration, keys: &TicketKeys) -> Result<Self, Failure> {
+        let keys = keys.ready().map_err(|_| no_randomness())?;
+        Ok(Self { period, is_given: true, keys: RwLock::new(keys) })
+    }
+
+    /// Other keys from outside take the place of those that were given.
+    pub fn replace(&self, keys: &TicketKeys) -> Result<(), Failure> {
+        let keys = keys.ready().map_err(|_| no_randomness())?;
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        Ok(())
+    }
+
+    /// Those of the process that seal for 12 hours.
     pub fn of_process() -> Option<Arc<Self>> {
-        OF_PROCESS.get_or_init(|| Self::new().ok().map(Arc::new)).clone()
+        Self::of_process_for(PERIOD)
     }
 
-    /// [`Self::rotate`] for those of the process, if somebody has asked for them.
-    pub fn rotate_of_process(now: Instant) {
-        if let Some(Some(tickets)) = OF_PROCESS.get() {
-            tickets.rotate(now);
+    /// Those of the process with that period: whatever listener or configuration a client meets next, its ticket is good.
+    /// Made when first asked for; `None` where the system has no randomness, and then no session is resumed.
+    pub fn of_process_for(period: Duration) -> Option<Arc<Self>> {
+        let mut all = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.strong_count() > 0);
+        let mut known = all.iter().filter_map(Weak::upgrade);
+        if let Some(known) = known.find(|known| known.period == period) {
+            return Some(known);
         }
+        let tickets = Arc::new(Self::with_period(period).ok()?);
+        all.push(Arc::downgrade(&tickets));
+        Some(tickets)
     }
 
-    /// Takes a new key to seal with where the newest is older than a period, else does nothing: control calls it now
-    /// and then. Where the system has no randomness the old key stays.
+    /// [`Self::rotate`] for all of those of the process.
+    pub fn rotate_of_process(now: Instant) {
+        let all = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.iter().filter_map(Weak::upgrade).for_each(|tickets| tickets.rotate(now));
+    }
+
+    /// Takes a new key to seal with where the newest is older than a period, else does nothing, as with given keys:
+    /// control calls it now and then. Where the system has no randomness the old key stays.
     pub fn rotate(&self, now: Instant) {
         let keys = self.keys();
+        if self.is_given {
+            return;
+        }
         if keys.first().is_some_and(|key| now.saturating_duration_since(key.since) < self.period) {
             return;
         }
@@ -114,6 +150,16 @@ impl fmt::Debug for Tickets {
 }
 
 impl Key {
+    /// From a secret of 32 bytes. Its name says nothing of it: it is the beginning of a digest of another use.
+    fn given(secret: &[u8; 32], since: Instant) -> Result<Self, Unspecified> {
+        let mut context = Context::new(&SHA256);
+        context.update(b"thalweg ticket key name\0");
+        context.update(secret);
+        let mut name = [0; NAME];
+        name.copy_from_slice(&context.finish().as_ref()[..NAME]);
+        Ok(Self { name, key: RandomizedNonceKey::new(&AES_256_GCM, secret)?, since })
+    }
+
     fn random(since: Instant) -> Result<Self, Unspecified> {
         let (mut name, mut secret) = ([0; NAME], [0; 32]);
         rand::fill(&mut name)?;
@@ -140,6 +186,67 @@ impl Key {
         opened.truncate(length);
         Ok(opened)
     }
+}
+
+/// Keys from outside, as they stand in a file: 1 to [`TLS_TICKET_KEYS`] lines of 64 hexadecimal digits; empty lines and those
+/// that begin with `#` are passed over. Equal when they are the same in the same order; `Debug` does not show them.
+#[derive(Clone, Eq, PartialEq)]
+pub struct TicketKeys(Vec<[u8; 32]>);
+
+impl TicketKeys {
+    /// Reads the content of a file.
+    ///
+    /// # Errors
+    /// What is wrong with it, without quoting it.
+    pub fn read(text: &[u8]) -> Result<Self, String> {
+        let lines = (1..).zip(text.split(|byte| *byte == b'\n')).map(|(at, line)| (at, line.trim_ascii()));
+        let written = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"));
+        let mut keys = Vec::new();
+        for (at, line) in written {
+            let key = digits(line).ok_or_else(|| format!("line {at} has no 64 hexadecimal digits"))?;
+            if keys.contains(&key) {
+                return Err(format!("line {at} holds a key for the second time"));
+            }
+            keys.push(key);
+        }
+        match keys.len() {
+            0 => Err("it holds no key".to_owned()),
+            1..=TLS_TICKET_KEYS => Ok(Self(keys)),
+            _ => Err(format!("it holds more than {TLS_TICKET_KEYS} keys")),
+        }
+    }
+
+    /// SHA-256 of all of them: what tells one file from another. Not to be shown.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut context = Context::new(&SHA256);
+        self.0.iter().for_each(|key| context.update(key));
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.finish().as_ref());
+        digest
+    }
+
+    fn ready(&self) -> Result<Arc<[Arc<Key>]>, Unspecified> {
+        let now = Instant::now();
+        self.0.iter().map(|secret| Key::given(secret, now).map(Arc::new)).collect()
+    }
+}
+
+impl fmt::Debug for TicketKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TicketKeys({})", self.0.len())
+    }
+}
+
+fn digits(line: &[u8]) -> Option<[u8; 32]> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    if line.len() != 64 {
+        return None;
+    }
+    let mut key = [0; 32];
+    for (byte, pair) in key.iter_mut().zip(line.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(key)
 }
 
 fn no_randomness() -> Failure {

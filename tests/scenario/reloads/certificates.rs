@@ -81,7 +81,10 @@ fn a_bad_certificate_is_refused_with_its_line_and_the_old_configuration_serves()
     fs::remove_file(directory.join("site.pem")).unwrap();
     refused(5, "no such file");
 
-    write(&directory, "site.pem", certificate);
+    // In other files: the whole pair in the old ones would take over without a reload.
+    new.write_into(&directory, "next");
+    let text = fs::read_to_string(directory.join("thalweg.yaml")).unwrap();
+    write(&directory, "thalweg.yaml", &text.replace("site.", "next."));
     let done = reload(&proxy);
     assert_eq!(done.code, 0, "{}{}", done.stdout, done.stderr);
     let changed = "~ listener `secure`\n    tls.certificates[0]: sha256 ";

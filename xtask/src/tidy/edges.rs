@@ -22,7 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("config", &["core", "tls", "route", "filter", "balance", "upstream", "proxy"]),
     ("discovery", &["core", "upstream"]),
     ("health", &["core", "tls", "upstream"]),
-    ("admin", &["core", "observe", "proxy"]),
+    ("admin", &["core", "tls", "observe", "proxy"]),
     (
         "thalweg",
         &[

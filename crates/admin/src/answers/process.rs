@@ -5,7 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::control::State;
+use crate::control::{Certificates, State};
 use crate::openapi;
 use crate::operation::{Asked, Reply};
 use crate::problem::Problem;
@@ -15,6 +15,11 @@ pub(crate) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 pub(crate) fn status(asked: &Asked) -> Result<Response, Problem> {
     Reply::json(StatusCode::OK, &asked.app.control.status()).done()
+}
+
+pub(crate) fn certificates(asked: &Asked) -> Result<Response, Problem> {
+    let certificates = Certificates { certificates: asked.app.control.certificates() };
+    Reply::json(StatusCode::OK, &certificates).done()
 }
 
 /// The answer to `POST /api/v1/stop`.

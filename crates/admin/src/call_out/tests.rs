@@ -118,11 +118,9 @@ async fn silence_ends_with_the_time() {
     assert!(error.starts_with("cannot connect: "), "{error}");
 }
 
-/// A server certificate for `localhost`, as a server's configuration and as the roots that trust it.
-fn certificate() -> (Arc<ServerConfig>, RootCertStore) {
+/// A server certificate for `localhost`, as a server's configuration and as what is trusted.
+fn certificate() -> (Arc<ServerConfig>, String) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
@@ -131,7 +129,7 @@ fn certificate() -> (Arc<ServerConfig>, RootCertStore) {
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)
         .unwrap();
-    (Arc::new(config), roots)
+    (Arc::new(config), made.cert.pem())
 }
 
 /// Answers one call through TLS, if the handshake succeeds.
@@ -146,7 +144,7 @@ async fn https_is_answered_by_whom_the_roots_vouch_for() {
     let (config, roots) = certificate();
     let (listener, port) = listener().await;
     let url = format!("https://localhost:{port}/hook");
-    let caller = Caller::trusting(roots);
+    let caller = Caller::trusting(&roots);
     let (request, status) = tokio::join!(tls_server(&listener, config), post(&caller, &url, LONG));
     assert_eq!(status, Ok(200));
     assert!(request.is_some_and(|request| request.starts_with("POST /hook HTTP/1.1\r\n")));
@@ -162,7 +160,7 @@ async fn https_sends_nothing_to_anybody_else() {
         // The certificate is for the name alone.
         (format!("https://127.0.0.1:{port}/"), roots),
     ] {
-        let caller = Caller::trusting(roots);
+        let caller = Caller::trusting(&roots);
         let server = tls_server(&listener, Arc::clone(&config));
         let (request, answered) = tokio::join!(server, post(&caller, &url, LONG));
         let error = answered.expect_err("not trusted");

@@ -129,7 +129,7 @@ pub struct RequestRecord {
 pub struct FilterRecord {
     /// Its name.
     pub name: &'static str,
-    /// Whether it changed the request or refused it.
+    /// Whether it changed the request or the response, or refused it.
     pub acted: bool,
 }
 

@@ -9,6 +9,7 @@ mod listeners;
 mod requests;
 mod sample;
 mod table;
+mod tls;
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -30,6 +31,11 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn start(token: Option<&str>) -> Self {
+        Self::start_with(token, None)
+    }
+
+    /// The same; the admin listener may have TLS.
+    fn start_with(token: Option<&str>, tls: Option<Arc<AdminTls>>) -> Self {
         let folder = Folder::new();
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let options = AdminOptions {
@@ -38,6 +44,7 @@ impl Running {
             token: token.map(|token| Token::new(token).unwrap()),
             read_token: Some(Token::new("reader").unwrap()),
             state_dir: folder.0.join("state"),
+            tls,
             names: vec!["Admin.Example.com".into()],
             metrics_address: Some(any),
         };

@@ -3,10 +3,11 @@
 use super::fields::{Fields, Times, list};
 use super::{Object, ObjectKind, services, settings};
 use crate::settings::Settings;
+use std::borrow::Cow;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
     ClientTimeouts, Limits, Listener, ListenerTls, RequestsPolicy, Route, RouteLimits, ServiceId, Shutdown,
-    Split, Timeouts, To,
+    Split, TicketKeyFile, TicketPolicy, Timeouts, To,
 };
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, ValueMatch};
 use thalweg_tls::{Certificate, Policy, UnknownName};
@@ -68,7 +69,7 @@ pub(super) fn named<'a>(
 }
 
 fn listener(listener: &Listener) -> Object<'_> {
-    let Listener { name, address, max_connections, defer_accept, h2c, tls } = listener;
+    let Listener { name, address, max_connections, defer_accept, h2c, tls, redirect_https } = listener;
     named(
         ObjectKind::Listener,
         name,
@@ -78,6 +79,7 @@ fn listener(listener: &Listener) -> Object<'_> {
             fields.maybe("limits.max_connections", *max_connections);
             fields.put("defer_accept", defer_accept);
             fields.put("h2c", h2c);
+            fields.put("redirect_https", redirect_https);
             tls.iter().for_each(|tls| listener_tls(tls, fields));
         },
     )
@@ -85,14 +87,10 @@ fn listener(listener: &Listener) -> Object<'_> {
 
 /// Certificates are told apart by their digests; what their files hold is not shown.
 fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
-    let ListenerTls { acceptor, handshake_timeout } = tls;
+    // Another file with the same certificate is no change.
+    let ListenerTls { acceptor, files: _, tickets, handshake_timeout } = tls;
     for (at, (certificate, names)) in acceptor.entries().enumerate() {
-        let text = certificate_text(certificate);
-        fields.behind(
-            format!("tls.certificates[{at}]"),
-            text,
-            format_args!("{:?}", certificate.whole_digest()),
-        );
+        put_certificate(format!("tls.certificates[{at}]"), certificate, fields);
         let names = (!names.is_empty()).then(|| list(names));
         fields.maybe(format!("tls.certificates[{at}].names"), names);
     }
@@ -109,7 +107,27 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
     fields.or("tls.suites", suites, "all");
     let groups = (!groups.is_empty()).then(|| list(groups.iter().map(|group| group.name())));
     fields.or("tls.groups", groups, "built in");
+    match tickets {
+        None => fields.put("tls.tickets", "off"),
+        Some(TicketPolicy { rotate, keys }) => {
+            fields.time("tls.tickets.rotate", *rotate);
+            if let Some(TicketKeyFile { path, digest, tickets: _ }) = keys {
+                fields.put("tls.tickets.keys.file", path.display());
+                fields.secret("tls.tickets.keys", format_args!("{digest:?}"));
+            }
+        }
+    }
     fields.time("tls.handshake_timeout", *handshake_timeout);
+}
+
+/// A certificate: told apart by chain and key, shown by its leaf.
+pub(super) fn put_certificate(
+    name: impl Into<Cow<'static, str>>,
+    certificate: &Certificate,
+    fields: &mut Fields,
+) {
+    let text = certificate_text(certificate);
+    fields.behind(name, text, format_args!("{:?}", certificate.whole_digest()));
 }
 
 /// The first bytes of its digest, as `openssl x509 -fingerprint -sha256` prints it, and its first names.

@@ -1,9 +1,9 @@
 //! What stands around the plan, and who is told of events.
 
-use super::describe::{named, setting};
+use super::describe::{named, put_certificate, setting};
 use super::fields::{Times, list};
 use super::{Object, ObjectKind};
-use crate::settings::{AccessLog, Admin, LogFormat, LogTarget, Settings, User};
+use crate::settings::{AccessLog, Admin, AdminTls, LogFormat, LogTarget, Settings, User};
 use thalweg_core::WebhookPolicy;
 
 /// The settings, a top-level key each, and the webhooks.
@@ -15,11 +15,15 @@ pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>
         objects.push(self::webhook(webhook, format!("{url} {}", times.before(&url))));
     }
     objects.push(setting("workers", move |fields| fields.or("", *workers, "auto")));
-    if let Some(Admin { address, token, read_token }) = admin {
+    if let Some(Admin { address, token, read_token, tls }) = admin {
         objects.push(setting("admin", move |fields| {
             fields.put("address", address);
             for (name, token) in [("token", token), ("read_token", read_token)] {
                 token.iter().for_each(|token| fields.secret(name, token.reveal()));
+            }
+            if let Some(AdminTls { acceptor, files: _ }) = tls {
+                let certificates = acceptor.certificates();
+                certificates.for_each(|certificate| put_certificate("tls.cert", certificate, fields));
             }
         }));
     }

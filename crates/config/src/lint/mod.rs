@@ -10,6 +10,7 @@ mod certificate_lacks_name;
 mod certificate_twice;
 mod endpoint_is_listener;
 mod limits_contradict;
+mod redirect_without_tls;
 mod route_never_matches;
 mod timeouts_contradict;
 mod trusts_everyone;
@@ -59,6 +60,7 @@ lints! {
     certificate_expires "a certificate that expires within 14 days";
     certificate_twice "several certificates with keys of one kind for the same host: only the first is used there";
     certificate_lacks_name "a host that a certificate is to answer for and does not name";
+    redirect_without_tls "clients are sent to TLS that no listener here speaks";
     word_misspelt "a free text that is one letter away from a word with a meaning";
   }
         "service_unused" "no route goes to this service";

@@ -150,3 +150,10 @@ fn a_file_that_may_be_cut_off() {
     assert_eq!(warnings(&text), [("unfinished", 5)]);
     assert_eq!(warnings(text.trim_end_matches("\nworkers: 1")), []);
 }
+
+#[test]
+fn clients_that_are_sent_to_tls_which_nobody_speaks() {
+    let listener = |key: &str| format!("listeners:\n  web: {{ address: \":80\"{key} }}\nroutes:\n  - {TO}\n");
+    assert_eq!(warnings(&listener(", redirect_https: true")), [("redirect_without_tls", 2)]);
+    assert_eq!(warnings(&listener(", redirect_https: false")), []);
+}

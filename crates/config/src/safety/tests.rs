@@ -221,3 +221,51 @@ fn a_private_key_is_a_secret_wherever_it_stands() {
     let public = "a: \"-----BEGIN PUBLIC KEY-----\\nshown\\n-----BEGIN CERTIFICATE-----\"";
     assert_eq!(redact(public, Format::Yaml, &node(public)).as_deref(), Some(public));
 }
+
+/// Who may change the configuration may not have everybody read what clients say.
+#[test]
+fn tls_is_not_taken_away_from_a_listener_or_a_port_that_stays() {
+    let disk = node(
+        "admin: { address: \"127.0.0.1:9900\", tls: { cert: a.pem, key: a.key } }\n\
+         listeners:\n  web: { address: \":80\" }\n  \
+         secure: { address: \":443\", tls: { certificates: [{ cert: a.pem, key: a.key, client_auth: { ca: c.pem } }], client_auth: { ca: b.pem } } }\n  \
+         both: { address: \"127.0.0.1:8443\", tls: { certificates: [{ cert: a.pem, key: a.key }] } }\n  \
+         plain: { address: \"127.0.0.2:8443\" }\n\
+         services: { tls: { endpoints: [\"http://h\"] }, s: { endpoints: [\"https://h\"], tls: { ca: a.pem } } }\n",
+    );
+    let breaches = |arrived: &str| {
+        let found = check_arrived(&disk, &node(arrived)).err().unwrap_or_default();
+        found.into_iter().map(|breach| breach.key).collect::<Vec<_>>()
+    };
+    let certificates = "certificates: [{ cert: a.pem, key: a.key, client_auth: { ca: c.pem } }]";
+    for (arrived, keys) in [
+        ("listeners: { secure: { address: \":443\" } }", &["listeners.secure.tls"][..]),
+        ("listeners: { secure: { address: \":443\", tls: null } }", &["listeners.secure.tls"]),
+        ("listeners: { secure: { address: \":8080\" } }", &["listeners.secure.tls"]),
+        ("listeners: { other: { address: \":443\" } }", &["listeners.other.tls"]),
+        ("listeners: { other: { address: \"0.0.0.0:443\" } }", &["listeners.other.tls"]),
+        ("listeners: { web: { address: \":443\" } }", &["listeners.web.tls"]),
+        ("admin: { address: \"127.0.0.1:9900\" }", &["admin.tls"]),
+        ("services: { s: { endpoints: [\"https://h\"] } }", &["services.s.tls"]),
+        (
+            &format!("listeners: {{ secure: {{ tls: {{ {certificates} }} }} }}"),
+            &["listeners.secure.tls.client_auth"],
+        ),
+        (
+            "listeners: { secure: { tls: { certificates: [{ cert: a.pem, key: a.key }], client_auth: { ca: b.pem } } } }",
+            &["listeners.secure.tls.certificates[0].client_auth"],
+        ),
+    ] {
+        assert_eq!(breaches(arrived), keys, "{arrived}");
+    }
+    for fine in [
+        "listeners: { web: { address: \":80\" } }".to_owned(),
+        "listeners: { other: { address: \":81\" }, plain: { address: \"127.0.0.2:8443\" } }".to_owned(),
+        format!(
+            "listeners: {{ secure: {{ address: \":443\", tls: {{ {certificates}, client_auth: {{ ca: b.pem }}, unknown_name: refuse }} }} }}"
+        ),
+        "services: { tls: { endpoints: [\"http://other\"] } }".to_owned(),
+    ] {
+        assert_eq!(breaches(&fine), Vec::<String>::new(), "{fine}");
+    }
+}

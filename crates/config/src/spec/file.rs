@@ -73,9 +73,21 @@ pub struct AdminSpec {
     pub token: Option<Spanned<SecretSpec>>,
     /// A second token that may only read; default: none.
     pub read_token: Option<Spanned<SecretSpec>>,
+    /// A certificate: who asks speaks TLS; default: in the clear.
+    pub tls: Option<AdminTlsSpec>,
     /// Allows an address that is not loopback without TLS; default false.
     #[serde(default)]
     pub insecure: bool,
+}
+
+/// `admin.tls:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `cert` and `key`")]
+pub struct AdminTlsSpec {
+    /// A PEM file with the certificate, then those that lead from it to a root.
+    pub cert: Spanned<String>,
+    /// A PEM file with the private key of the certificate.
+    pub key: Spanned<String>,
 }
 
 /// `state:`
@@ -181,6 +193,9 @@ pub struct ListenerSpec {
     pub protocol: ProtocolSpec,
     /// Certificates, and how they are used: clients speak TLS; default: clients speak in the clear.
     pub tls: Option<ListenerTlsSpec>,
+    /// Answer every request 308: the same place through TLS, at the port of the first listener with `tls`. Not for a
+    /// listener that has `tls` itself; default false.
+    pub redirect_https: Option<Spanned<bool>>,
     /// Bounds of its own.
     #[serde(default)]
     pub limits: ListenerLimitsSpec,

@@ -1,6 +1,7 @@
 //! `listeners.<name>.tls:` how a listener proves who it is, and what it speaks with clients.
 
 use super::spanned::{ListSpec, Spanned};
+use super::switch::SwitchSpec;
 use super::values::DurationSpec;
 use crate::schema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -27,8 +28,29 @@ pub struct ListenerTlsSpec {
     /// Key exchange groups; default: X25519MLKEM768, X25519, secp256r1 and secp384r1.
     #[schemars(with = "Option<ListSpec<schema::GroupName>>")]
     pub groups: Option<Spanned<ListSpec<String>>>,
+    /// How sessions are resumed: `off`, or settings; default: keys of the process, which rotate.
+    pub tickets: Option<SwitchSpec<TicketsSpec>>,
     /// From its first byte to the end of the handshake, 1s–5m; default 10s.
     pub handshake_timeout: Option<Spanned<DurationSpec>>,
+}
+
+/// `tickets:`
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map with `rotate` and `keys`")]
+pub struct TicketsSpec {
+    /// How long a key seals, 10m–7d; it opens for as long again, and no client keeps a ticket longer than both; default
+    /// 12h.
+    pub rotate: Option<Spanned<DurationSpec>>,
+    /// Keys that replicas share, in place of those of the process; default: none.
+    pub keys: Option<TicketKeysSpec>,
+}
+
+/// `tickets.keys:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `file`")]
+pub struct TicketKeysSpec {
+    /// A file with a key of 64 hexadecimal digits on each of one to eight lines: the first seals, all of them open.
+    pub file: Spanned<String>,
 }
 
 /// `certificates[]:` a chain and its key.

@@ -23,11 +23,13 @@ mod values;
 mod webhook;
 
 pub use file::{
-    AccessLogSpec, AdminSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec, ListenerSpec,
-    LogFormatSpec, MetricsSpec, ProtocolSpec, RequestsSpec, ShutdownSpec, StateSpec,
+    AccessLogSpec, AdminSpec, AdminTlsSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec,
+    ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, RequestsSpec, ShutdownSpec, StateSpec,
 };
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
-pub use listener_tls::{CertificateSpec, ListenerTlsSpec, TlsVersionSpec, UnknownNameSpec};
+pub use listener_tls::{
+    CertificateSpec, ListenerTlsSpec, TicketKeysSpec, TicketsSpec, TlsVersionSpec, UnknownNameSpec,
+};
 pub use route::{FieldSpec, MatchSpec, RouteSpec};
 pub use secret::SecretSpec;
 pub use service::{

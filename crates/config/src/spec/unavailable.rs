@@ -24,12 +24,9 @@ macro_rules! rows {
 
 const ROWS: &[Row] = rows! {
     "route_sources";
-    "admin"."tls";
     "listeners"."*"."tls"."acme", above 1;
     "listeners"."*"."tls"."client_auth";
-    "listeners"."*"."tls"."tickets";
     "listeners"."*"."tls"."certificates"."*"."client_auth";
-    "listeners"."*"."redirect_https";
     "listeners"."*"."http3";
     "listeners"."*"."sni";
     "listeners"."*"."to";

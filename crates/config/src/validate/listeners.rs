@@ -30,6 +30,13 @@ pub(crate) fn listeners(
     for (name, spec) in &specs.0 {
         check_name(name, name.span, problems);
         let tls = spec.tls.as_ref().and_then(|tls| tls::listener_tls(tls, secrets, problems));
+        let redirect_https = spec.redirect_https.is_some_and(|written| written.value);
+        if let (true, Some(_), Some(written)) = (redirect_https, &spec.tls, &spec.redirect_https) {
+            let message = "who comes to this listener speaks TLS already";
+            let error = SpecError::new(Class::Invalid, written.span, message)
+                .help("write it at the listener where clients come in the clear, as that of port 80");
+            problems.push(error);
+        }
         if let Some(address) = claim(&spec.address, taken, problems) {
             let most = spec.limits.max_connections.as_ref();
             let most = most.and_then(|n| bounded(n, 1, CONNECTIONS_MAX, problems));
@@ -41,6 +48,7 @@ pub(crate) fn listeners(
                 defer_accept: spec.defer_accept.unwrap_or(true),
                 h2c: spec.h2c.unwrap_or(false),
                 tls,
+                redirect_https,
             });
         }
     }

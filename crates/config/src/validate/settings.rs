@@ -68,15 +68,20 @@ fn admin(
             .help("who has the one could do what the other allows; choose another");
         problems.push(error);
     }
+    let tls = spec.tls.as_ref().and_then(|tls| super::tls::admin_tls(tls, secrets, problems));
     let address = tcp(&spec.address, taken, problems)?;
     let open = matches!(&address, ListenAddress::Tcp { address, .. } if !address.ip().is_loopback());
-    if open && !spec.insecure {
+    if open && !spec.insecure && spec.tls.is_none() {
         let message = "the admin API would be reachable from other machines without encryption";
         let error = SpecError::new(Class::Invalid, spec.address.span, message)
-            .help("use a loopback address such as `127.0.0.1:9900`, or add `insecure: true`");
+            .help("use a loopback address such as `127.0.0.1:9900`, or add `tls: { cert: …, key: … }` or `insecure: true`");
         problems.push(error);
     }
-    Some(Admin { address, token, read_token })
+    // Never in the clear where TLS is written.
+    if spec.tls.is_some() && tls.is_none() {
+        return None;
+    }
+    Some(Admin { address, token, read_token, tls })
 }
 
 fn token(spec: &Spanned<SecretSpec>, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<Token> {

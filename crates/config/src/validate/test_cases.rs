@@ -240,9 +240,9 @@ impl Run<'_> {
     }
 
     fn status(&self, expected: &Spanned<u64>) -> Option<SpecError> {
-        let fault = self.verdict.fault.map(|fault| u64::from(fault.status));
+        let own = self.verdict.status().map(u64::from);
         let label = format!("the proxy's own answer {}", expected.value);
-        (fault != Some(expected.value)).then(|| self.error(expected.span, &label, &self.instead(), None))
+        (own != Some(expected.value)).then(|| self.error(expected.span, &label, &self.instead(), None))
     }
 
     fn service(&self, expected: &Spanned<String>) -> Option<SpecError> {
@@ -277,6 +277,9 @@ impl Run<'_> {
     /// What becomes of the request.
     fn instead(&self) -> String {
         let route = self.verdict.route.map(|id| self.name_of(id.0 as usize));
+        if let Some(location) = &self.verdict.redirect {
+            return format!("the client is sent to `{location}`");
+        }
         match (self.verdict.fault, route) {
             (Some(fault), Some(route)) => {
                 format!(

@@ -3,14 +3,20 @@
 use super::duration;
 use super::secret::{Secrets, warn_of_readers};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
-use crate::spec::{CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, TlsVersionSpec, UnknownNameSpec};
+use crate::settings::AdminTls;
+use crate::spec::{
+    AdminTlsSpec, CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, SwitchSpec, TicketKeysSpec,
+    TicketsSpec, TlsVersionSpec, UnknownNameSpec,
+};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::limits::TLS_PEM;
-use thalweg_proxy::plan::ListenerTls;
+use thalweg_core::limits::{TLS_PEM, TLS_TICKET_FILE};
+use thalweg_proxy::plan::{CertificateFiles, ListenerTls, TicketKeyFile, TicketPolicy};
 use thalweg_route::HostPattern;
 use thalweg_tls::{
-    Acceptor, Certificate, CertificateFlaw, Group, Policy, PolicyFlaw, Suite, Tickets, UnknownName, Version,
+    Acceptor, Certificate, CertificateFlaw, Group, Policy, PolicyFlaw, Suite, TicketKeys, Tickets,
+    UnknownName, Version,
 };
 
 /// Most certificates of a listener: all of them are read at every reload.
@@ -19,6 +25,9 @@ const CERTIFICATES: usize = 10_000;
 const NAMES: usize = 1000;
 /// From the first byte to the end of the handshake, where nothing is written.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long a ticket key seals, where nothing is written.
+const ROTATE: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Checks the TLS of a listener and reads its certificates. `None` when something keeps it from being used.
 pub(super) fn listener_tls(
@@ -30,14 +39,83 @@ pub(super) fn listener_tls(
     let policy = policy(spec, problems);
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
     let handshake_timeout = duration(spec.handshake_timeout.as_ref(), least, most, problems);
-    let acceptor = match Acceptor::new(certificates?, policy?, Tickets::of_process()) {
+    let resumption = resumption(spec, secrets, problems);
+    let Resumption { tickets, policy: ticket_policy } = resumption?;
+    let acceptor = match Acceptor::new(certificates?, policy?, tickets) {
         Ok(acceptor) => Arc::new(acceptor),
         Err(flaw) => {
             problems.push(contradiction(spec, &flaw));
             return None;
         }
     };
-    Some(Arc::new(ListenerTls { acceptor, handshake_timeout: handshake_timeout.unwrap_or(HANDSHAKE) }))
+    let files = spec.certificates.value.items.iter().map(|item| files(&item.value.cert, &item.value.key));
+    Some(Arc::new(ListenerTls {
+        acceptor,
+        files: files.collect(),
+        tickets: ticket_policy,
+        handshake_timeout: handshake_timeout.unwrap_or(HANDSHAKE),
+    }))
+}
+
+/// How sessions are resumed.
+#[derive(Default)]
+struct Resumption {
+    /// What seals them; `None`: nothing does.
+    tickets: Option<Arc<Tickets>>,
+    policy: Option<TicketPolicy>,
+}
+
+/// `None` when something is wrong.
+fn resumption(spec: &ListenerTlsSpec, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<Resumption> {
+    let settings = spec.tickets.as_ref().map_or(Some(TicketsSpec::default()), SwitchSpec::settings);
+    let Some(settings) = settings else { return Some(Resumption::default()) };
+    let (least, most) = (Duration::from_secs(10 * 60), Duration::from_secs(7 * 24 * 60 * 60));
+    let rotate = match &settings.rotate {
+        Some(written) => duration(Some(written), least, most, problems)?,
+        None => ROTATE,
+    };
+    let Some(TicketKeysSpec { file: path }) = &settings.keys else {
+        let policy = Some(TicketPolicy { rotate, keys: None });
+        return Some(Resumption { tickets: Tickets::of_process_for(rotate), policy });
+    };
+    let bytes = secrets.file(path, (TLS_TICKET_FILE, "the file of the ticket keys"), problems)?;
+    warn_of_readers(path, "these keys", problems);
+    let keys = match TicketKeys::read(&bytes) {
+        Ok(keys) => keys,
+        Err(why) => {
+            let message = format!("the file of the ticket keys is wrong: {why}");
+            let error = SpecError::new(Class::Invalid, path.span, message);
+            problems.push(error.help("`openssl rand -hex 32` prints a line of it"));
+            return None;
+        }
+    };
+    // The library takes any 32 bytes.
+    let tickets = Arc::new(Tickets::with_keys(rotate, &keys).ok()?);
+    let keys =
+        TicketKeyFile { path: PathBuf::from(&path.value), digest: keys.digest(), tickets: tickets.clone() };
+    Some(Resumption { tickets: Some(tickets), policy: Some(TicketPolicy { rotate, keys: Some(keys) }) })
+}
+
+/// Checks the TLS of the admin listener and reads its certificate. `None` when something keeps it from being used.
+pub(super) fn admin_tls(
+    spec: &AdminTlsSpec,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Option<AdminTls> {
+    let certificate = certificate((&spec.cert, &spec.key), secrets, problems)?;
+    let policy = Policy { alpn: vec![b"http/1.1".to_vec()], ..Policy::default() };
+    match Acceptor::new(vec![(Arc::new(certificate), Vec::new())], policy, None) {
+        Ok(acceptor) => Some(AdminTls { acceptor: Arc::new(acceptor), files: files(&spec.cert, &spec.key) }),
+        Err(flaw) => {
+            let message = format!("TLS cannot be set up like this: {flaw}");
+            problems.push(SpecError::value(spec.cert.span, "certificate", message));
+            None
+        }
+    }
+}
+
+fn files(cert: &Spanned<String>, key: &Spanned<String>) -> CertificateFiles {
+    CertificateFiles { cert: PathBuf::from(&cert.value), key: PathBuf::from(&key.value) }
 }
 
 /// What an acceptor refuses although each value is right for itself.
@@ -70,7 +148,7 @@ fn certificates(
         return None;
     }
     let read = list.value.items.iter().map(|spec| {
-        let certificate = certificate(&spec.value, secrets, problems);
+        let certificate = certificate((&spec.value.cert, &spec.value.key), secrets, problems);
         let names = spec.value.names.as_ref().map_or(Some(Vec::new()), |names| self::names(names, problems));
         Some((Arc::new(certificate?), names?))
     });
@@ -82,25 +160,23 @@ fn certificates(
 
 /// Reads a chain and its key.
 fn certificate(
-    spec: &CertificateSpec,
+    (cert, key_of): (&Spanned<String>, &Spanned<String>),
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Certificate> {
-    let chain = file(&spec.cert, "the file of the certificate", secrets, problems);
-    let key = file(&spec.key, "the file of the key", secrets, problems);
+    let chain = file(cert, "the file of the certificate", secrets, problems);
+    let key = file(key_of, "the file of the key", secrets, problems);
     if key.is_some() {
-        warn_of_readers(&spec.key, "this key", problems);
+        warn_of_readers(key_of, "this key", problems);
     }
     let flaw = match Certificate::read(&chain?, &key?) {
         Ok(certificate) => return Some(certificate),
         Err(flaw) => flaw,
     };
     let error = match flaw.is_of_key() {
-        true => SpecError::new(Class::Invalid, spec.key.span, format!("the file of the key {flaw}"))
-            .related(spec.cert.span, "for this certificate"),
-        false => {
-            SpecError::new(Class::Invalid, spec.cert.span, format!("the file of the certificate {flaw}"))
-        }
+        true => SpecError::new(Class::Invalid, key_of.span, format!("the file of the key {flaw}"))
+            .related(cert.span, "for this certificate"),
+        false => SpecError::new(Class::Invalid, cert.span, format!("the file of the certificate {flaw}")),
     };
     problems.push(error.maybe_help(help(&flaw)));
     None

@@ -7,18 +7,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// The variable of the test files that names the folder with `site.pem`, `site.key`, `shop.pem` and `shop.key`.
+/// The variable of the test files that names the folder with `site.pem`, `site.key`, `shop.pem` and
+/// `shop.key`, and `tickets`.
 pub(crate) const VARIABLE: &str = "CERTIFICATES";
 
 /// The folder. Several test programs at once share it: it appears as a whole, with the pairs of one of them.
 pub(crate) fn folder() -> String {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("certificates");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tls-files");
         if !folder.is_dir() {
             let own = folder.with_extension(std::process::id().to_string());
             fs::create_dir_all(&own).unwrap();
             write(&own, "site", &["www.example.com", "example.com"]);
             write(&own, "shop", &["shop.example.com", "*.shop.example.com"]);
+            secret(&own.join("tickets"), &format!("{}\n{}\n", "1".repeat(64), "a".repeat(64)));
             if fs::rename(&own, &folder).is_err() {
                 fs::remove_dir_all(&own).unwrap();
             }
@@ -34,7 +36,11 @@ fn write(folder: &Path, name: &str, hosts: &[&str]) {
     let names: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
     let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
     fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
-    let path = folder.join(format!("{name}.key"));
-    fs::write(&path, key.serialize_pem()).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    secret(&folder.join(format!("{name}.key")), &key.serialize_pem());
+}
+
+/// What only this user can read.
+fn secret(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }

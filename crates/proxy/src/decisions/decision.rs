@@ -83,7 +83,7 @@ pub struct Decision {
     pub query: Option<Vec<u8>>,
     /// Name of the route that took it.
     pub route: Option<Arc<str>>,
-    /// The route's filters in their order, and whether they changed the request or refused it.
+    /// The route's filters in their order, and whether they changed the request or the response, or refused it.
     pub filters: Vec<(&'static str, bool)>,
     /// Name of the service that it went to.
     pub service: Option<Arc<str>>,

@@ -244,6 +244,13 @@ pub enum Outcome {
         /// What exactly.
         detail: &'static str,
     },
+    /// The client is sent to another place, before a route is looked for (`redirect_https`).
+    Redirected {
+        /// The status.
+        status: u16,
+        /// The place. A port that the kernel chooses is missing in it.
+        location: String,
+    },
 }
 
 impl fmt::Display for Because {

@@ -9,6 +9,7 @@ use super::words::{failed, listener_name};
 use super::{Live, Question};
 use crate::find_route::with_query;
 use crate::plan::{Plan, Route, To};
+use crate::redirect_https;
 use crate::sticky::kept_at;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -56,7 +57,7 @@ pub(super) fn why_not(plan: &Plan, trace: &Trace, route: usize) -> Option<String
 /// Whether it came so far that a route was looked for: a request that is refused before is a matter of no route.
 fn is_looked_for(trace: &Trace) -> bool {
     let is_unrouted = |fault: Fault| fault.kind == FaultKind::DestinationNotFound;
-    trace.route.is_some() || trace.fault.is_none_or(is_unrouted)
+    trace.route.is_some() || (trace.redirect.is_none() && trace.fault.is_none_or(is_unrouted))
 }
 
 fn seen(plan: &Plan, question: &Question, trace: &Trace) -> SeenRequest {
@@ -75,6 +76,9 @@ fn seen(plan: &Plan, question: &Question, trace: &Trace) -> SeenRequest {
 fn outcome(plan: &Plan, trace: &Trace) -> Outcome {
     if let Some(fault) = trace.fault {
         return Outcome::Answered { status: fault.status, fault: fault.kind.name(), detail: fault.detail };
+    }
+    if let Some(location) = &trace.redirect {
+        return Outcome::Redirected { status: redirect_https::STATUS, location: location.clone() };
     }
     let services = trace.services(plan);
     let mut hosts = services.iter().map(|service| trace.host(plan.services.get(service.0 as usize)?));

@@ -1,6 +1,6 @@
 //! What is asked, and the bytes that a client would send for it.
 
-use crate::plan::{ListenAddress, Plan};
+use crate::plan::Plan;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -125,7 +125,7 @@ impl Question {
         let mut names = plan.listeners.iter();
         let found = match &self.listener {
             Some(name) => names.position(|listener| *listener.name == **name),
-            None => names.position(|listener| port_of(&listener.address) == url.port).or(Some(0)),
+            None => names.position(|listener| listener.address.port() == url.port).or(Some(0)),
         };
         found.and_then(|at| u16::try_from(at).ok()).ok_or_else(|| {
             let known: Vec<_> =
@@ -180,13 +180,6 @@ impl<'a> Url<'a> {
         if written == Some(own) {
             self.authority = self.authority.rsplit_once(':').map_or(self.authority, |(host, _)| host);
         }
-    }
-}
-
-fn port_of(address: &ListenAddress) -> Option<u16> {
-    match address {
-        ListenAddress::Tcp { address, .. } => Some(address.port()),
-        ListenAddress::Unix(_) => None,
     }
 }
 

@@ -43,6 +43,7 @@ fn listener(name: &str, address: &str) -> Listener {
         max_connections: None,
         defer_accept: true,
         h2c: false,
+        redirect_https: false,
         tls: None,
     }
 }
@@ -268,4 +269,46 @@ fn no_route_is_to_blame_for_a_request_that_is_refused_before() {
     let reason = why_not(&plan(), &ask("GET http://shop.example.com/other"), 0);
     assert_eq!(reason.unwrap().as_deref(), Some("path is `/other`, not `/products/*`"));
     assert_eq!(why_not(&plan(), &ask("GET http://shop.example.com/products/1"), 0), Ok(None));
+}
+
+#[test]
+fn says_where_a_client_in_the_clear_is_sent_and_looks_for_no_route() {
+    let mut plan = plan();
+    plan.listeners[0].redirect_https = true;
+    let told = |question: &Question| explain(&plan, question, false, None).unwrap();
+    for (url, place) in [
+        ("http://Shop.Example.com/a/../products/42?x=1&y", "https://shop.example.com/products/42?x=1&y"),
+        ("http://shop.example.com.:8080", "https://shop.example.com/"),
+        ("http://[2001:DB8::1]:8080/", "https://[2001:db8::1]/"),
+        ("http://127.0.0.1/?", "https://127.0.0.1/?"),
+        // Nothing of a path becomes a host.
+        ("http://a.test/%2F%2Fevil.test/@evil.test", "https://a.test/%2F%2Fevil.test/@evil.test"),
+    ] {
+        let told = told(&ask(&format!("GET {url}")));
+        let expected = Outcome::Redirected { status: 308, location: place.into() };
+        assert_eq!((&told.outcome, &told.route), (&expected, &None), "{told}");
+        assert!(told.other_routes.is_empty() && told.summary().contains(place), "{told}");
+    }
+    for host in
+        ["evil.test@a.test", "a.test/evil", "a.test\\evil", "a.test, evil.test", "", "a test", "a.test:x"]
+    {
+        let mut question = ask("GET /");
+        question.headers.push(("Host".into(), host.into()));
+        let outcome = told(&question).outcome;
+        assert!(matches!(outcome, Outcome::Answered { status: 400, .. }), "{host}: {outcome:?}");
+    }
+    assert!(matches!(told(&ask("OPTIONS *")).outcome, Outcome::Answered { status: 400, .. }));
+    // Its TLS ended at a proxy in front that is believed, or is said to have by somebody who is not.
+    let mut question = ask("GET http://shop.example.com/products/1");
+    question.headers.push(("X-Forwarded-Proto".into(), "https".into()));
+    assert!(matches!(told(&question).outcome, Outcome::Redirected { .. }));
+    question.from = Some("10.9.0.1".parse().unwrap());
+    assert!(matches!(told(&question).outcome, Outcome::Forwarded { .. }));
+    question.from = None;
+    question.listener = Some("inner".into());
+    assert!(matches!(told(&question).outcome, Outcome::Forwarded { .. }), "another listener");
+    let verdict = decide(&plan, &ask("GET http://a.test/")).unwrap();
+    let none = (None, Vec::new(), None, None);
+    assert_eq!((verdict.route, verdict.services.clone(), verdict.path.clone(), verdict.fault), none);
+    assert_eq!((verdict.status(), verdict.redirect.as_deref()), (Some(308), Some("https://a.test/")));
 }

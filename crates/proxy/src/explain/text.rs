@@ -38,6 +38,9 @@ impl Explanation {
             Outcome::Answered { status, fault, detail } => {
                 format!("is answered {status} by the proxy: {detail} ({fault})")
             }
+            Outcome::Redirected { status, location } => {
+                format!("is answered {status} by the proxy: sent to {location} (redirect_https)")
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::filter_request::apply;
 use crate::find_route::{bound, take_route};
 use crate::owner::Target;
 use crate::plan::{Plan, ServiceId, To};
+use crate::redirect_https;
 use thalweg_core::{Fault, RequestId};
 use thalweg_http::Progress;
 use thalweg_route::RouteId;
@@ -25,6 +26,8 @@ pub(super) struct Trace {
     pub(super) by_chance: bool,
     /// Why the request is answered by the proxy itself.
     pub(super) fault: Option<Fault>,
+    /// Where the client is sent instead.
+    pub(super) redirect: Option<String>,
 }
 
 /// What becomes of a request.
@@ -38,6 +41,16 @@ pub struct Verdict {
     pub path: Option<String>,
     /// The proxy's own answer.
     pub fault: Option<Fault>,
+    /// Where the client is sent instead.
+    pub redirect: Option<String>,
+}
+
+impl Verdict {
+    /// The status of the proxy's own answer; `None` when a service answers.
+    pub fn status(&self) -> Option<u16> {
+        let redirect = self.redirect.as_ref().map(|_| redirect_https::STATUS);
+        self.fault.map(|fault| fault.status).or(redirect)
+    }
 }
 
 /// Runs the phases.
@@ -46,18 +59,34 @@ pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
     x.received.extend_from_slice(&asked.bytes);
     (x.client_ip, x.is_secure) = (asked.peer, asked.is_secure);
     let (listener, filters) = (asked.listener, Vec::new());
-    let mut trace = Trace { x, listener, route: None, service: None, filters, by_chance: false, fault: None };
+    let mut trace = Trace {
+        x,
+        listener,
+        route: None,
+        service: None,
+        filters,
+        by_chance: false,
+        fault: None,
+        redirect: None,
+    };
     trace.fault = run(plan, asked, &mut trace).err();
     trace
 }
 
 fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
-    let Trace { x, route, service, filters, by_chance, .. } = trace;
+    let Trace { x, route, service, filters, by_chance, redirect, .. } = trace;
     match x.request.parse(&x.received, &plan.head_limits())? {
         Progress::Complete => {}
         Progress::Partial => return Err(Fault::request(400, "the request head is not whole")),
     }
     bring_to_normal_form(plan, (asked.peer, RequestId::new(0, 0)), x)?;
+    // A port that the kernel chooses is not known to the plan.
+    let secure = plan.https_listener().and_then(|at| plan.listeners.get(at));
+    let port = secure.and_then(|listener| listener.address.port()).filter(|port| *port != 0);
+    if let Some(place) = redirect_https::place(plan, asked.listener, port, x)? {
+        *redirect = Some(lossy(&place));
+        return Ok(());
+    }
     let (found, drawn) = take_route(plan, asked.listener, x, || {
         *by_chance = true;
         0
@@ -72,11 +101,11 @@ fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
 
 impl Trace {
     pub(super) fn verdict(&self, plan: &Plan) -> Verdict {
-        let (services, path) = match self.fault {
-            Some(_) => (Vec::new(), None),
-            None => (self.services(plan), Some(lossy(self.x.upstream_path()))),
+        let (services, path) = match (self.fault, &self.redirect) {
+            (Some(_), _) | (_, Some(_)) => (Vec::new(), None),
+            (None, None) => (self.services(plan), Some(lossy(self.x.upstream_path()))),
         };
-        Verdict { route: self.route, services, path, fault: self.fault }
+        Verdict { route: self.route, services, path, fault: self.fault, redirect: self.redirect.clone() }
     }
 
     /// The services that the request may go to.

@@ -87,12 +87,15 @@ impl Cli {
 /// How a verb reaches the running proxy.
 #[derive(Args, Debug)]
 pub(crate) struct AdminArgs {
-    /// Where the admin API is: `http://127.0.0.1:9900` or `unix:/path`; default: the local socket
+    /// Where the admin API is: `http://127.0.0.1:9900`, `https://host:9900` or `unix:/path`; default: the local socket
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
-    /// File with the token for an http address
+    /// File with the token for an http or https address
     #[arg(long, value_name = "FILE", requires = "admin")]
     token_file: Option<PathBuf>,
+    /// PEM file of whom to trust at an https address; default: whom the system trusts
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    ca: Option<PathBuf>,
 }
 
 impl AdminArgs {
@@ -104,7 +107,11 @@ impl AdminArgs {
     /// Calls the admin API; an error is a sentence for people.
     fn call_with(&self, call: Call<'_>) -> Result<thalweg_admin::Answer, String> {
         let targets = match &self.admin {
-            Some(text) => vec![Target::parse(text)?],
+            Some(text) => match Target::parse(text)? {
+                Target::Tls(authority, _) => vec![Target::Tls(authority, self.ca.clone())],
+                _ if self.ca.is_some() => return Err("--ca is for an https address".into()),
+                target => vec![target],
+            },
             None => known_sockets().into_iter().map(Target::Socket).collect(),
         };
         let token = self.token_file.as_deref().map(Token::from_file).transpose();

@@ -1,5 +1,6 @@
 //! What the admin API sees of the running proxy, and what it may ask of it.
 
+use super::certificates::Source;
 use super::configuration::Origin;
 use super::runtime::Runtime;
 use super::steward::Steward;
@@ -12,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{
-    Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
-    EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint, Recalling, Refusal,
-    ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, Services,
-    ServicesSummary, State, Status, Tokens,
+    AdminTls, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus,
+    Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint,
+    Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions,
+    RouteStatus, Services, ServicesSummary, State, Status, Tokens,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
@@ -45,6 +46,10 @@ pub(crate) struct Shared {
     steward: Mutex<Steward>,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
+    /// What the admin listener shakes hands on, once it is there.
+    pub(super) admin_tls: OnceLock<Arc<AdminTls>>,
+    /// What is wrong with files of certificates; the last in the order of locks.
+    certificate_problems: Mutex<HashMap<Source, String>>,
     watcher: Mutex<Watcher>,
     /// Something has changed that the control thread acts on. The bell of all standings too.
     stirred: Arc<Notify>,
@@ -76,6 +81,8 @@ impl Shared {
             runtime: Mutex::new(runtime),
             steward: Mutex::default(),
             tokens: OnceLock::new(),
+            admin_tls: OnceLock::new(),
+            certificate_problems: Mutex::default(),
             watcher: Mutex::default(),
             stirred,
         }
@@ -104,6 +111,11 @@ impl Shared {
     /// Who watches a new configuration. The last in the order of locks: while it is held only meters are read.
     pub(super) fn watcher(&self) -> MutexGuard<'_, Watcher> {
         lock(&self.watcher)
+    }
+
+    /// What is wrong with files of certificates.
+    pub(super) fn certificate_problems(&self) -> MutexGuard<'_, HashMap<Source, String>> {
+        lock(&self.certificate_problems)
     }
 
     /// What has been counted about each route until now.
@@ -272,6 +284,10 @@ impl Control for Shared {
 
     fn routes(&self) -> Vec<RouteStatus> {
         self.list_routes()
+    }
+
+    fn certificates(&self) -> Vec<CertificateStatus> {
+        self.list_certificates()
     }
 
     fn explain(&self, question: &Question, all: bool) -> Result<Explanation, Unaskable> {

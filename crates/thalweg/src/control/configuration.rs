@@ -186,6 +186,7 @@ impl Shared {
         });
         // Tokens and webhooks take over at once; the rest waits.
         self.take_tokens(&mut origin.settings, &settings);
+        self.take_admin_tls(&mut origin.settings, &settings);
         origin.settings.webhooks = settings.webhooks;
         origin.text = text;
         origin.inputs = inputs;

@@ -1,10 +1,11 @@
-//! `run --watch`: whether the files of the configuration have changed.
+//! Whether files have changed: those of the configuration with `run --watch`, those of certificates always.
 //!
 //! The control thread looks at them twice a second (stat(2), nothing is read): that notices what an editor writes in
 //! place, a new file that is renamed over the old one, and a symbolic link on the way that points elsewhere (as
 //! Kubernetes exchanges a mounted ConfigMap), on any file system. A change counts when it is the same at
 //! two looks: what is still being written is left alone. Each change counts once, whatever comes of it.
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -47,7 +48,8 @@ impl Files {
             return false;
         }
         let before = std::mem::take(&mut self.known);
-        let of = |path: &PathBuf| before.iter().find(|(known, _)| known == path).map(|(_, print)| *print);
+        let before: HashMap<_, _> = before.into_iter().collect();
+        let of = |path: &PathBuf| before.get(path).copied();
         let mut others = false;
         let known = files.into_iter().map(|path| {
             let counted = of(&path).unwrap_or_else(|| {
@@ -64,18 +66,30 @@ impl Files {
     /// Whether files have changed since they counted last, and are as they were at the last look. From then on they
     /// count as they are.
     pub(crate) fn have_changed(&mut self) -> bool {
+        let was_behind = self.behind;
+        !self.changed().is_empty() || (was_behind && !self.behind)
+    }
+
+    /// Which files have changed, in the same way.
+    pub(crate) fn changed(&mut self) -> Vec<PathBuf> {
         let now: Vec<_> = self.known.iter().map(|(path, _)| print(path)).collect();
         if !self.behind && self.known.iter().map(|(_, print)| print).eq(&now) {
             self.seen = None;
-            return false;
+            return Vec::new();
         }
         if self.seen.as_ref() != Some(&now) {
             self.seen = Some(now);
-            return false;
+            return Vec::new();
         }
         (self.seen, self.behind) = (None, false);
-        self.known.iter_mut().zip(now).for_each(|((_, print), now)| *print = now);
-        true
+        let mut changed = Vec::new();
+        for ((path, print), now) in self.known.iter_mut().zip(now) {
+            if *print != now {
+                changed.push(path.clone());
+                *print = now;
+            }
+        }
+        changed
     }
 }
 

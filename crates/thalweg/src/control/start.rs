@@ -5,6 +5,7 @@
 //! they start with.
 
 use super::admin::Shared;
+use super::certificates::Certificates;
 use super::checks::Rounds;
 use super::configuration::Origin;
 use super::files::Files;
@@ -21,7 +22,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_admin::{AdminOptions, Control as _, Webhooks};
+use thalweg_admin::{AdminOptions, AdminTls, Control as _, Webhooks};
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_discovery::{News, Watch, names_in};
@@ -31,6 +32,7 @@ use thalweg_proxy::plan::{Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, Plan, StartError, open_doors};
 use thalweg_upstream::{AdaptiveLimits, Bell};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 /// Lines that workers may have waiting.
 const NOTICES: usize = 256;
@@ -94,6 +96,7 @@ pub(crate) async fn start(
     let admin = admin_options(&settings, socket, state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     shared.keep_tokens(admin.tokens());
+    shared.keep_admin_tls(admin.tls());
     if !options.quiet {
         announce(&shared, &settings, &admin);
     }
@@ -109,7 +112,9 @@ pub(crate) async fn start(
             watch,
             rounds,
             files,
+            certificates: Certificates::default(),
             webhooks,
+            ends_told: Instant::now(),
             limits: AdaptiveLimits::default(),
             looked_after,
             is_untidy: false,
@@ -190,6 +195,9 @@ fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Re
         address: settings.admin.as_ref().and_then(|admin| tcp(&admin.address)),
         token: tokens::of(admin.and_then(|admin| admin.token.as_ref()))?,
         read_token: tokens::of(admin.and_then(|admin| admin.read_token.as_ref()))?,
+        tls: admin
+            .and_then(|admin| admin.tls.as_ref())
+            .map(|tls| Arc::new(AdminTls::new(tls.acceptor.clone()))),
         state_dir,
         names: Vec::new(),
         metrics_address: settings.metrics.as_ref().and_then(tcp),

@@ -1,9 +1,10 @@
-//! The admin tokens follow the configuration and its files: a reload takes other ones over.
+//! The admin tokens and the certificate of the admin listener follow the configuration and its files: a reload takes other
+//! ones over.
 
 use super::admin::Shared;
 use crate::cli::complain;
 use std::sync::Arc;
-use thalweg_admin::{Token, Tokens};
+use thalweg_admin::{AdminTls, Token, Tokens};
 use thalweg_config::Settings;
 
 /// A token of the configuration as the admin API knows it.
@@ -28,7 +29,8 @@ impl Shared {
         let (Some(tokens), Some(old), Some(new)) = (self.tokens.get(), &mut running.admin, &new.admin) else {
             return;
         };
-        if old == new || old.address != new.address || old.token.is_some() != new.token.is_some() {
+        let is_same = old.token == new.token && old.read_token == new.read_token;
+        if is_same || old.address != new.address || old.token.is_some() != new.token.is_some() {
             return;
         }
         let replaced =
@@ -41,5 +43,28 @@ impl Shared {
             }
             Err(why) => complain(format_args!("the admin tokens stay as they are: {why}")),
         }
+    }
+
+    /// Remembers what the admin listener shakes hands on.
+    pub(super) fn keep_admin_tls(&self, tls: Option<&Arc<AdminTls>>) {
+        if let Some(tls) = tls {
+            let _ = self.admin_tls.set(tls.clone());
+        }
+    }
+
+    /// Takes over another certificate of the same listener, and notes it in `running`. TLS that is there for the first
+    /// time, or not any more, waits for a restart.
+    pub(super) fn take_admin_tls(&self, running: &mut Settings, new: &Settings) {
+        let (Some(tls), Some(old), Some(new)) = (self.admin_tls.get(), &mut running.admin, &new.admin) else {
+            return;
+        };
+        let (true, Some(old), Some(new)) = (old.address == new.address, &mut old.tls, &new.tls) else {
+            return;
+        };
+        if old.acceptor != new.acceptor {
+            tls.replace(new.acceptor.clone());
+            complain("the certificate of the admin listener has changed");
+        }
+        old.clone_from(new);
     }
 }

@@ -186,6 +186,10 @@ impl Control for Sample {
         Services { version: state.version, services: vec![service("checkout"), service("a/b ä")] }
     }
 
+    fn certificates(&self) -> Vec<CertificateStatus> {
+        Vec::new()
+    }
+
     fn routes(&self) -> Vec<RouteStatus> {
         let to = self.state().to.clone();
         vec![RouteStatus {

@@ -1,0 +1,324 @@
+//! Certificates while the proxy runs: their files are looked at, those that change take over, and what is about to expire
+//! is told.
+//!
+//! Called by control twice a second, and whenever another plan is in force. It looks as `run --watch` does (`files.rs`), but
+//! always, and the configuration is not read again. Invariant: what does not fit changes nothing; the old certificate
+//! goes on.
+
+use super::admin::Shared;
+use super::files::Files;
+use super::telling::event;
+use crate::cli::complain;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use thalweg_config::read_again;
+use thalweg_config::settings::AdminTls;
+use thalweg_core::EventKind;
+use thalweg_proxy::Plan;
+use thalweg_proxy::plan::{CertificateFiles, Listener};
+use thalweg_tls::{Certificate, TicketKeys};
+
+/// Looks at which a pair that does not fit is tried again before it is told: of two files one is written first.
+const RETRIES: u8 = 2;
+/// Days before the end at which it is told that it comes, and that it has.
+const STEPS: [u64; 4] = [0, 1, 7, 30];
+/// Certificates that are told of one by one when the same happens to many.
+const TOLD: usize = 20;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What is read as one.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Source {
+    /// A certificate and its key.
+    Pair(CertificateFiles),
+    /// Keys of session tickets.
+    Keys(PathBuf),
+}
+
+/// What it holds.
+#[derive(Debug)]
+pub(super) enum Found {
+    Certificate(Arc<Certificate>),
+    Keys(TicketKeys),
+}
+
+impl Source {
+    fn paths(&self) -> Vec<&Path> {
+        match self {
+            Self::Pair(CertificateFiles { cert, key }) => vec![cert, key],
+            Self::Keys(path) => vec![path],
+        }
+    }
+
+    fn read(&self) -> Result<Found, String> {
+        match self {
+            Self::Pair(files) => {
+                read_again::certificate(files).map(|read| Found::Certificate(Arc::new(read)))
+            }
+            Self::Keys(path) => read_again::ticket_keys(path).map(Found::Keys),
+        }
+    }
+}
+
+impl Found {
+    fn digest(&self) -> [u8; 32] {
+        match self {
+            Self::Certificate(certificate) => certificate.whole_digest(),
+            Self::Keys(keys) => keys.digest(),
+        }
+    }
+}
+
+/// What is looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Certificates {
+    files: Files,
+    /// All there is, and what of it is in use, by digest.
+    used: HashMap<Source, [u8; 32]>,
+    /// How each was when it was read last.
+    read: HashMap<Source, [u8; 32]>,
+    /// To be read at the next look whatever their files say.
+    due: HashSet<Source>,
+    /// Those that do not fit, with the looks that are left before it is told.
+    doubtful: HashMap<Source, u8>,
+    /// That of the admin listener.
+    admin: Option<AdminTls>,
+    /// The nearest step at which the end of a certificate, by its digest, was told.
+    told: HashMap<[u8; 32], u64>,
+}
+
+impl Certificates {
+    /// Whether there is nothing to look at.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.used.is_empty()
+    }
+
+    /// Another plan is in force, or the first one. What has taken over is told, and from now on its files are looked at.
+    pub(crate) fn follow(&mut self, shared: &Shared, before: Option<&Plan>, plan: &Plan) {
+        let admin = shared.running_admin_tls();
+        if before.is_some_and(|before| have_same_tls(before, plan)) && admin == self.admin {
+            return;
+        }
+        if let Some(before) = before {
+            let mut causes = replaced(before, plan);
+            if let (Some(old), Some(new)) = (&self.admin, &admin)
+                && old.acceptor != new.acceptor
+                && old.files == new.files
+            {
+                let words =
+                    |of: &Arc<Certificate>| format!("{}: it is used now", named(None, of, &new.files));
+                causes.extend(new.acceptor.certificates().map(words));
+            }
+            tell(shared, EventKind::CertificateReplaced, causes);
+        }
+        self.admin = admin;
+        self.used = used(plan, self.admin.as_ref());
+        let paths: HashSet<PathBuf> =
+            self.used.keys().flat_map(|source| source.paths()).map(Path::to_owned).collect();
+        let mut paths: Vec<_> = paths.into_iter().collect();
+        paths.sort_unstable();
+        // A change between the reading of the configuration and now is not lost.
+        let behind = self.files.replace(paths) && !shared.runs_what_is_written();
+        for (source, digest) in &self.used {
+            // Brought back with an old configuration, or written since it was read.
+            let differs = self.read.get(source).is_some_and(|read| read != digest);
+            if behind || differs {
+                self.due.insert(source.clone());
+            } else {
+                self.read.insert(source.clone(), *digest);
+            }
+        }
+        self.read.retain(|source, _| self.used.contains_key(source));
+        self.due.retain(|source| self.used.contains_key(source));
+        self.doubtful.retain(|source, _| self.used.contains_key(source));
+        shared.retain_problems(|source| self.used.contains_key(source));
+        shared.show_certificates(plan, self.admin.as_ref());
+        self.tell_ends(shared, plan, SystemTime::now());
+    }
+
+    /// Looks at the files. What has changed and fits takes over.
+    pub(crate) fn look(&mut self, shared: &Shared) {
+        let changed: HashSet<PathBuf> = self.files.changed().into_iter().collect();
+        if !changed.is_empty() {
+            let is_changed = |source: &&Source| source.paths().iter().any(|path| changed.contains(*path));
+            for source in self.used.keys().filter(is_changed) {
+                self.due.insert(source.clone());
+                self.doubtful.remove(source);
+            }
+        }
+        let again = self.doubtful.keys().cloned();
+        let due: HashSet<Source> = self.due.drain().chain(again).collect();
+        let (mut fresh, mut failed) = (HashMap::new(), Vec::new());
+        for source in due {
+            match source.read() {
+                Ok(found) => {
+                    let digest = found.digest();
+                    self.doubtful.remove(&source);
+                    self.read.insert(source.clone(), digest);
+                    shared.note_problem(&source, None);
+                    if self.used.get(&source).is_some_and(|used| *used != digest) {
+                        fresh.insert(source, found);
+                    }
+                }
+                Err(why) => failed.extend(self.doubt(shared, source, why)),
+            }
+        }
+        tell(shared, EventKind::CertificateFailed, failed);
+        if !fresh.is_empty() {
+            shared.take_over_certificates(&fresh);
+        }
+    }
+
+    /// It does not fit: that is told when it still does not some looks later.
+    fn doubt(&mut self, shared: &Shared, source: Source, why: String) -> Option<String> {
+        let left = self.doubtful.entry(source.clone()).or_insert(RETRIES + 1);
+        *left -= 1;
+        if *left > 0 {
+            return None;
+        }
+        self.doubtful.remove(&source);
+        let file = source.paths().first().map(|path| path.display().to_string()).unwrap_or_default();
+        shared.note_problem(&source, Some(why.clone()));
+        Some(format!("{file}: {why}; what was read before goes on"))
+    }
+
+    /// Tells which certificates will have expired before long, once for each step.
+    pub(crate) fn tell_ends(&mut self, shared: &Shared, plan: &Plan, now: SystemTime) {
+        let (mut known, mut causes) = (HashSet::new(), Vec::new());
+        for (listener, certificate, files) in all(plan, self.admin.as_ref()) {
+            let digest = certificate.digest();
+            if !known.insert(digest) {
+                continue;
+            }
+            let passed = step(now, certificate.not_before(), certificate.not_after());
+            let Some(passed) = passed.filter(|step| self.told.get(&digest).is_none_or(|told| step < told))
+            else {
+                continue;
+            };
+            self.told.insert(digest, passed);
+            let left = certificate.not_after().duration_since(now).unwrap_or_default();
+            let when = match (passed, left.as_secs() / DAY.as_secs()) {
+                (0, _) => "it has expired".to_owned(),
+                (_, 0) => "it expires in less than a day".to_owned(),
+                (_, 1) => "it expires in 1 day".to_owned(),
+                (_, days) => format!("it expires in {days} days"),
+            };
+            causes.push(format!("{}: {when}", named(listener, certificate, files)));
+        }
+        tell(shared, EventKind::CertificateExpiring, causes);
+        self.told.retain(|digest, _| known.contains(digest));
+    }
+}
+
+/// Tells of each up to a bound, and how many more there are: a disk that is gone is one thing, however many certificates
+/// stand on it.
+fn tell(shared: &Shared, kind: EventKind, causes: Vec<String>) {
+    let more = causes.len().saturating_sub(TOLD);
+    let rest = (more > 0).then(|| format!("and {more} more certificates"));
+    for cause in causes.into_iter().take(TOLD).chain(rest) {
+        complain(format_args!("{}: {cause}", kind.name()));
+        shared.publish(event(kind, cause));
+    }
+}
+
+/// ``listener `web`, a.test, b.test (site.pem)``
+fn named(listener: Option<&str>, certificate: &Certificate, files: &CertificateFiles) -> String {
+    const NAMES: usize = 3;
+    let listener = listener.map_or("the admin API".to_owned(), |name| format!("listener `{name}`"));
+    let names = certificate.names();
+    let more = if names.len() > NAMES { ", …" } else { "" };
+    let first = names[..names.len().min(NAMES)].join(", ");
+    let first = if first.is_empty() { String::new() } else { format!(", {first}{more}") };
+    format!("{listener}{first} ({})", files.cert.display())
+}
+
+/// Every certificate that is in use, with its listener, if it is one of a listener.
+pub(super) fn all<'a>(
+    plan: &'a Plan,
+    admin: Option<&'a AdminTls>,
+) -> impl Iterator<Item = (Option<&'a str>, &'a Arc<Certificate>, &'a CertificateFiles)> {
+    let of_listener = |listener: &'a Listener| {
+        let tls = listener.tls.iter();
+        tls.flat_map(|tls| tls.acceptor.certificates().zip(&*tls.files))
+            .map(|(certificate, files)| (Some(&*listener.name), certificate, files))
+    };
+    let of_admin = admin
+        .into_iter()
+        .flat_map(|tls| tls.acceptor.certificates().map(|certificate| (None, certificate, &tls.files)));
+    plan.listeners.iter().flat_map(of_listener).chain(of_admin)
+}
+
+fn used(plan: &Plan, admin: Option<&AdminTls>) -> HashMap<Source, [u8; 32]> {
+    let pairs = all(plan, admin)
+        .map(|(_, certificate, files)| (Source::Pair(files.clone()), certificate.whole_digest()));
+    let tickets =
+        plan.listeners.iter().filter_map(|listener| listener.tls.as_ref()?.tickets.as_ref()?.keys.as_ref());
+    let keys = tickets.map(|keys| (Source::Keys(keys.path.clone()), keys.digest));
+    pairs.chain(keys).collect()
+}
+
+/// Whether nothing about TLS differs; what differs is another object at least.
+fn have_same_tls(one: &Plan, other: &Plan) -> bool {
+    let same = |(one, other): (&Listener, &Listener)| {
+        one.name == other.name
+            && match (&one.tls, &other.tls) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (None, None) => true,
+                _ => false,
+            }
+    };
+    one.listeners.len() == other.listeners.len() && one.listeners.iter().zip(&other.listeners).all(same)
+}
+
+/// The certificates that stand in the same files as others before, in words.
+fn replaced(before: &Plan, after: &Plan) -> Vec<String> {
+    let old: HashMap<_, _> = all(before, None)
+        .map(|(listener, certificate, files)| ((listener, &files.cert), certificate))
+        .collect();
+    let is_other = |(listener, certificate, files): &(Option<&str>, &Arc<Certificate>, &CertificateFiles)| {
+        old.get(&(*listener, &files.cert)).is_some_and(|old| old != certificate)
+    };
+    let words = |(listener, certificate, files): (_, &Arc<Certificate>, _)| {
+        format!("{}: it is used now", named(listener, certificate, files))
+    };
+    all(after, None).filter(is_other).map(words).collect()
+}
+
+/// The nearest step before the end of a certificate that has been passed; a step as long as its whole life is none.
+fn step(now: SystemTime, not_before: SystemTime, not_after: SystemTime) -> Option<u64> {
+    let left = not_after.duration_since(now).unwrap_or_default();
+    let life = not_after.duration_since(not_before).unwrap_or_default();
+    let whole = |step: u64| Duration::from_secs(step * DAY.as_secs());
+    STEPS.into_iter().find(|step| left <= whole(*step) && (*step == 0 || life > whole(*step)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_step_that_has_been_passed_is_told() {
+        let begin = SystemTime::UNIX_EPOCH;
+        let at = |days: f64| begin + DAY.mul_f64(days);
+        let of_90_days = |now: f64| step(at(now), begin, at(90.0));
+        for (now, expected) in [
+            (0.0, None),
+            (59.9, None),
+            (60.0, Some(30)),
+            (82.9, Some(30)),
+            (83.0, Some(7)),
+            (89.0, Some(1)),
+            (89.9, Some(1)),
+            (90.0, Some(0)),
+            (900.0, Some(0)),
+        ] {
+            assert_eq!(of_90_days(now), expected, "{now}");
+        }
+        // One for six days is not about to expire when it is new.
+        assert_eq!(step(at(0.0), begin, at(6.0)), None);
+        assert_eq!(step(at(5.0), begin, at(6.0)), Some(1));
+        assert_eq!(step(at(3.0), begin, at(7.0)), None);
+    }
+}

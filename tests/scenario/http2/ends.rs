@@ -1,0 +1,138 @@
+//! How streams and connections end: whole, broken off, in good order and when others need the place.
+
+use std::time::Instant;
+
+use thalweg_tests::connection::Event;
+use thalweg_tests::h2_frames::{
+    CANCEL, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, NO_ERROR, RST_STREAM, frame, request, reset,
+    section,
+};
+use thalweg_tests::process::Signal;
+use thalweg_tests::upstream::ok;
+use thalweg_tests::{Connection, Frames, Proxy, STEP, Upstream};
+
+use super::{config, h2c, house, watchdog};
+use crate::scenario::scripted::OK;
+
+/// INTERNAL_ERROR.
+const INTERNAL_ERROR: u32 = 2;
+
+#[test]
+fn a_stream_that_the_client_resets_ends_its_attempt_and_no_other() {
+    let _watchdog = watchdog("a_stream_that_the_client_resets_ends_its_attempt_and_no_other");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    client.send(request(1, "/one"));
+    let mut one = house.asked();
+    client.send(request(3, "/three"));
+    let mut three = house.asked();
+    client.send(reset(1, CANCEL));
+    one.talk.assert_ends("the attempt of a stream that was reset");
+    three.talk.send(OK).unwrap();
+    assert_eq!(client.answer(3), Ok(200));
+}
+
+#[test]
+fn an_answer_that_breaks_off_resets_its_stream() {
+    let _watchdog = watchdog("an_answer_that_breaks_off_resets_its_stream");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    let heads = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    ];
+    for (stream, head) in [1, 3].into_iter().zip(heads) {
+        client.send(request(stream, "/"));
+        let mut asked = house.asked();
+        asked.talk.send(head).unwrap();
+        assert_eq!(client.answer(stream), Ok(200));
+        drop(asked);
+        let code = client.until(|frame| frame.code().filter(|_| frame.stream == stream));
+        assert_eq!(code, INTERNAL_ERROR, "stream {stream}");
+    }
+}
+
+#[test]
+fn an_answer_to_an_upload_that_goes_on_is_whole() {
+    let _watchdog = watchdog("an_answer_to_an_upload_that_goes_on_is_whole");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    client.send(frame(HEADERS, END_HEADERS, 1, &section("POST", "/", &[])));
+    let mut asked = house.asked();
+    asked.talk.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno").unwrap();
+    assert_eq!(client.answer(1), Ok(403));
+    client.until(|frame| (frame.stream == 1 && frame.ends()).then_some(()));
+    // Only then is the client told to stop, in a way that does not undo the answer (RFC 9113 §8.1).
+    assert_eq!(client.until(|frame| frame.code().filter(|_| frame.kind == RST_STREAM)), NO_ERROR);
+}
+
+#[test]
+fn a_stopping_proxy_says_so_and_finishes_what_is_under_way() {
+    let _watchdog = watchdog("a_stopping_proxy_says_so_and_finishes_what_is_under_way");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    client.send(request(1, "/"));
+    let mut asked = house.asked();
+    house.proxy.process().signal(Signal::TERM);
+    assert_eq!(client.until(|frame| frame.code().filter(|_| frame.kind == GOAWAY)), NO_ERROR);
+    asked.talk.send(OK).unwrap();
+    assert_eq!(client.answer(1), Ok(200));
+    assert_eq!(house.proxy.ended(STEP).status.code(), Some(0));
+}
+
+#[test]
+fn a_silent_connection_is_told_goodbye() {
+    let _watchdog = watchdog("a_silent_connection_is_told_goodbye");
+    let upstream = Upstream::saying("hello");
+    let more = "defaults: { timeouts: { keep_alive: 200ms } }";
+    let proxy = Proxy::start(&h2c(&config(&[&upstream.url()], more)));
+    let mut client = Frames::open(proxy.web(), &[]);
+    client.send(request(1, "/"));
+    assert_eq!(client.answer(1), Ok(200));
+    let ending = client.ending();
+    assert_eq!((ending.goaways.last(), ending.event), (Some(&NO_ERROR), Event::End));
+}
+
+#[test]
+fn a_connection_on_which_nothing_is_under_way_makes_room() {
+    let _watchdog = watchdog("a_connection_on_which_nothing_is_under_way_makes_room");
+    let upstream = Upstream::saying("hello");
+    let one = |text: &str| h2c(text).replace("h2c: true", "h2c: true, limits: { max_connections: 1 }");
+    let proxy = Proxy::start(&one(&config(&[&upstream.url()], "")));
+    let mut first = Frames::open(proxy.web(), &[]);
+    first.send(request(1, "/"));
+    assert_eq!(first.answer(1), Ok(200));
+    first.until(|frame| frame.ends().then_some(()));
+    let mut second = Frames::open(proxy.web(), &[]);
+    second.send(request(1, "/"));
+    assert_eq!(second.answer(1), Ok(200));
+    let ending = first.ending();
+    assert_eq!((ending.goaways, ending.event), (vec![NO_ERROR], Event::End));
+}
+
+#[test]
+fn a_flood_is_ended_and_told() {
+    let _watchdog = watchdog("a_flood_is_ended_and_told");
+    let upstream = Upstream::saying("hello");
+    let proxy = Proxy::start(&h2c(&config(&[&upstream.url()], "")));
+    let mut client = Frames::open(proxy.web(), &[]);
+    let ping = frame(thalweg_tests::h2_frames::PING, 0, 0, &[0; 8]);
+    client.send(ping.repeat(10_000));
+    assert_eq!(client.ending().goaways, [ENHANCE_YOUR_CALM]);
+    crate::scenario::wait_counted(&proxy, "thalweg_http2_floods_total", "flood=\"pings\"", 1);
+}
+
+#[test]
+fn http_1_goes_on_beside_it_and_what_is_neither_gets_no_words() {
+    let _watchdog = watchdog("http_1_goes_on_beside_it_and_what_is_neither_gets_no_words");
+    let upstream = Upstream::start(|request| Some(ok(request.target())));
+    let proxy = Proxy::start(&h2c(&config(&[&upstream.url()], "")));
+    assert_eq!(thalweg_tests::message::get(proxy.web(), "/PRI").unwrap().text(), "/PRI");
+    for said in ["PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", "INVALID CONNECTION PREFACE\r\n\r\n"] {
+        let mut client = Connection::open(proxy.web()).unwrap();
+        client.send(said);
+        let event = client.read_to_end(Instant::now() + STEP);
+        let ended = matches!(event, Event::End | Event::Reset);
+        assert!(ended && client.seen().is_empty(), "{said:?}: {event:?} after {:?}", client.seen());
+    }
+}

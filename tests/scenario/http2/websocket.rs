@@ -1,0 +1,106 @@
+//! WebSockets over a stream (RFC 8441), before an endpoint that knows only HTTP/1.1.
+
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::thread;
+
+use thalweg_tests::h2_frames::{DATA, END, END_HEADERS, HEADERS, frame, literal};
+use thalweg_tests::upstream::Listener;
+use thalweg_tests::{Frames, Proxy, STEP};
+use tungstenite::accept;
+
+use super::{config, h2c, house, watchdog};
+
+/// What asks for a WebSocket.
+fn connect(stream: u32) -> Vec<u8> {
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":authority", "a.test"),
+        (":path", "/chat"),
+        ("sec-websocket-version", "13"),
+        ("origin", "http://a.test"),
+    ];
+    let section: Vec<u8> = fields.iter().flat_map(|(name, value)| literal(name, value)).collect();
+    frame(HEADERS, END_HEADERS, stream, &section)
+}
+
+/// A text frame of a client (RFC 6455 §5.2), masked with zeros.
+fn text(said: &str) -> Vec<u8> {
+    let len = u8::try_from(said.len()).unwrap();
+    [&[0x81, 0x80 | len, 0, 0, 0, 0], said.as_bytes()].concat()
+}
+
+/// A WebSocket server that says everything again.
+fn echo() -> Listener {
+    let (accepted, connections) = mpsc::channel::<TcpStream>();
+    thread::spawn(move || {
+        for stream in connections {
+            stream.set_read_timeout(Some(STEP)).unwrap();
+            thread::spawn(move || {
+                let Ok(mut socket) = accept(stream) else { return };
+                while let Ok(message) = socket.read() {
+                    let _ = if message.is_text() { socket.send(message) } else { socket.flush() };
+                }
+            });
+        }
+    });
+    Listener::start(accepted)
+}
+
+#[test]
+fn a_stream_is_a_websocket() {
+    let _watchdog = watchdog("a_stream_is_a_websocket");
+    let echo = echo();
+    let proxy = Proxy::start(&h2c(&config(&[&format!("http://{}", echo.address())], "")));
+    let mut client = Frames::open(proxy.web(), &[]);
+    client.send(connect(1));
+    assert_eq!(client.answer(1), Ok(200));
+    for said in ["hello", "and again"] {
+        client.send(frame(DATA, 0, 1, &text(said)));
+        let mut got = Vec::new();
+        client.until(|frame| {
+            if frame.kind == DATA {
+                got.extend_from_slice(&frame.payload);
+            }
+            (got.len() >= said.len() + 2).then_some(())
+        });
+        assert_eq!(got, [&[0x81, u8::try_from(said.len()).unwrap()], said.as_bytes()].concat());
+    }
+    // A second one beside it, and the first one's end.
+    client.send(connect(3));
+    assert_eq!(client.answer(3), Ok(200));
+    client.send(frame(DATA, END, 1, &[0x88, 0x80, 0, 0, 0, 0]));
+    client.until(|frame| (frame.stream == 1 && frame.ends()).then_some(()));
+}
+
+#[test]
+fn an_endpoint_that_does_not_know_the_key_is_refused() {
+    let _watchdog = watchdog("an_endpoint_that_does_not_know_the_key_is_refused");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    client.send(connect(1));
+    let mut asked = house.asked();
+    assert_eq!(asked.head.start, "GET /chat HTTP/1.1");
+    let value = |name| asked.head.value(name).unwrap_or_default();
+    assert_eq!(
+        [value("upgrade"), value("connection"), value("sec-websocket-version")],
+        ["websocket", "Upgrade", "13"]
+    );
+    assert_eq!(value("sec-websocket-key").len(), 24);
+    let wrong = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+        Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+    asked.talk.send(wrong).unwrap();
+    assert_eq!(client.answer(1), Ok(502));
+}
+
+#[test]
+fn a_refusal_of_the_endpoint_is_the_answer() {
+    let _watchdog = watchdog("a_refusal_of_the_endpoint_is_the_answer");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    client.send(connect(1));
+    house.asked().talk.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n").unwrap();
+    assert_eq!(client.answer(1), Ok(403));
+}
