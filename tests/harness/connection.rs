@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
+use rustls::ClientConfig;
 
 use crate::STEP;
 use crate::secure::{Identity, Secure};
@@ -59,9 +60,17 @@ impl Connection {
     /// # Errors
     /// What the kernel says, within [`STEP`], and what the handshake comes to.
     pub fn open_secure(address: SocketAddr, identity: &Identity, name: &str) -> io::Result<Self> {
+        Self::open_as(address, Arc::new(identity.client()), name)
+    }
+
+    /// Connects to `address` through TLS with this configuration, and asks for `name`.
+    ///
+    /// # Errors
+    /// As [`Self::open_secure`].
+    pub fn open_as(address: SocketAddr, config: Arc<ClientConfig>, name: &str) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, STEP)?;
         stream.set_read_timeout(Some(STEP))?;
-        let secure = Secure::connect(&stream, Arc::new(identity.client()), name)?;
+        let secure = Secure::connect(&stream, config, name)?;
         Ok(Self::over(stream, Some(Arc::new(secure))))
     }
 

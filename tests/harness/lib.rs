@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 pub mod admin;
+pub mod authority;
 pub mod bare;
 pub mod binary;
 pub mod cgroup;
@@ -36,6 +37,7 @@ pub mod watchdog;
 pub mod wire;
 
 pub use admin::Admin;
+pub use authority::{Authority, Shown};
 pub use bare::Bare;
 pub use cgroup::Cgroup;
 pub use connection::Connection;

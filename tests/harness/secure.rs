@@ -66,6 +66,13 @@ impl Identity {
         format!("{{ cert: \"{}\", key: \"{}\" }}", chain.display(), key.display())
     }
 
+    /// What trusts nobody but this one.
+    pub fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der.clone()).unwrap();
+        roots
+    }
+
     /// What a client needs that trusts nobody but this one.
     pub fn client(&self) -> ClientConfig {
         self.client_of(rustls::DEFAULT_VERSIONS)

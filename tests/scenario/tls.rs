@@ -3,9 +3,11 @@
 mod admin;
 mod attacks;
 mod certificates;
+mod client_auth;
 mod clients;
 mod handshakes;
 mod hsts;
+mod misdirected;
 mod redirects;
 mod renewal;
 

@@ -42,7 +42,7 @@ impl AdminTls {
 
     /// Shakes hands. `None`: there is no connection; who spoke plain HTTP has been told. Cancel-safe.
     pub(crate) async fn open(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-        let acceptor = TlsAcceptor::from(Arc::clone(self.now().server_config()));
+        let acceptor = TlsAcceptor::from(Arc::clone(self.now().server_config()?));
         timeout(HANDSHAKE_TIME, shake(acceptor, stream)).await.ok()?.ok()?
     }
 

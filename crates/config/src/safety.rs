@@ -29,6 +29,7 @@ const REFERENCES: &[&str] = &[
     "script",
     "cert",
     "ca",
+    "crl",
     "ca_file",
     "client_ca",
     "socket",
@@ -45,6 +46,7 @@ const TRUST: &[&str] = &[
     "trusted",
     "trust",
     "client_auth",
+    "crl_unknown",
     "min_version",
     "suites",
 ];

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
+mod client_auth;
+
 use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ED25519};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -74,6 +74,10 @@ pub const TLS_PEM: usize = 1024 * 1024;
 pub const TLS_CHAIN: usize = 16;
 /// Largest file of keys of session tickets, in bytes.
 pub const TLS_TICKET_FILE: usize = 64 * 1024;
+/// Largest certificate of a client, in bytes: what is told of it stands in the head of each of its requests.
+pub const TLS_CLIENT_CERTIFICATE: usize = 16 * 1024;
+/// Bytes of names of authorities that are told to clients who are asked for a certificate; above it none are.
+pub const TLS_AUTHORITIES: usize = 16 * 1024;
 /// Keys that open session tickets at one time; the newest of them seals.
 pub const TLS_TICKET_KEYS: usize = 8;
 /// Streams that a peer may have open at one time on one HTTP/2 connection.

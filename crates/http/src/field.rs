@@ -21,6 +21,9 @@ macro_rules! field_ids {
             Alias,
             /// `X-Forwarded-` and something that has no id of its own.
             XForwardedOther,
+            /// What a proxy says of the certificate that a client has shown it: `Client-Cert` and `Client-Cert-Chain` of
+            /// RFC 9440, `X-Client-Cert` and all that begins with `X-Client-Cert-`.
+            ClientCert,
             $( #[doc = concat!("`", $name, "`")] $variant, )*
         }
 
@@ -31,7 +34,7 @@ macro_rules! field_ids {
             /// The usual spelling; empty for the ids that stand for many names.
             pub const fn name(self) -> &'static str {
                 match self {
-                    Self::Other | Self::Alias | Self::XForwardedOther => "",
+                    Self::Other | Self::Alias | Self::XForwardedOther | Self::ClientCert => "",
                     $( Self::$variant => $name, )*
                 }
             }
@@ -104,8 +107,11 @@ const TABLE_LEN: usize = 256;
 static TABLE: [FieldId; TABLE_LEN] = table();
 const MAX_NAME: usize = 32;
 const X_FORWARDED: &[u8] = b"x-forwarded-";
+const X_CLIENT_CERT: &[u8] = b"x-client-cert-";
+/// Names of [`FieldId::ClientCert`] that are not the beginning of others.
+const CLIENT_CERT: [&[u8]; 3] = [b"client-cert", b"client-cert-chain", b"x-client-cert"];
 /// Ids fit the bits of a [`FieldSet`].
-const _: () = assert!(FieldId::KNOWN.len() + 3 <= 64);
+const _: () = assert!(FieldId::KNOWN.len() + 4 <= 64);
 
 /// The first byte, the last two and the length tell all known names apart. The case bit is set on
 /// the bytes, so that case does not matter. `name` is not empty.
@@ -220,13 +226,30 @@ impl FieldId {
     /// The id of a name that is not a known one.
     #[inline]
     pub(crate) fn unknown(name: &[u8]) -> Self {
-        if name.get(..X_FORWARDED.len()).is_some_and(|start| start.eq_ignore_ascii_case(X_FORWARDED)) {
-            return Self::XForwardedOther;
+        let family = Self::family(name);
+        if family != Self::Other {
+            return family;
         }
         if name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') {
             return Self::Other;
         }
         Self::collapsed(name)
+    }
+
+    /// The id that stands for many names, this one among them.
+    #[inline]
+    fn family(name: &[u8]) -> Self {
+        let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|s| s.eq_ignore_ascii_case(with));
+        match name {
+            [b'x' | b'X', ..] if begins(X_FORWARDED) => Self::XForwardedOther,
+            [b'x' | b'X', ..] if begins(X_CLIENT_CERT) => Self::ClientCert,
+            [b'c' | b'C' | b'x' | b'X', ..]
+                if CLIENT_CERT.iter().any(|known| name.eq_ignore_ascii_case(known)) =>
+            {
+                Self::ClientCert
+            }
+            _ => Self::Other,
+        }
     }
 
     /// [`FieldId::Alias`] when the name means a protected one after everything that is not a letter
@@ -239,8 +262,8 @@ impl FieldId {
             *to = if from.is_ascii_alphanumeric() { *from } else { b'-' };
         }
         let plain = &buffer[..part.len()];
-        let id = match plain.get(..X_FORWARDED.len()) {
-            Some(start) if start.eq_ignore_ascii_case(X_FORWARDED) => Self::XForwardedOther,
+        let id = match Self::family(plain) {
+            family if family != Self::Other => family,
             _ if name.len() > MAX_NAME => Self::Other,
             _ => match TABLE[hash(plain)] {
                 id if plain.eq_ignore_ascii_case(id.name().as_bytes()) => id,
@@ -291,6 +314,7 @@ impl FieldSet {
         FieldId::XForwardedHost,
         FieldId::XForwardedPort,
         FieldId::XForwardedOther,
+        FieldId::ClientCert,
         FieldId::Forwarded,
         FieldId::XRealIp,
         FieldId::TrueClientIp,
@@ -425,6 +449,35 @@ mod tests {
         }
         assert_eq!(FieldId::classify(b""), FieldId::Other);
         assert_eq!(FieldId::classify(b"x-forwarded-prefix"), FieldId::XForwardedOther);
+    }
+
+    #[test]
+    fn what_is_said_of_certificates_is_one_family() {
+        for name in [
+            "Client-Cert",
+            "client-cert-chain",
+            "X-Client-Cert",
+            "X-Client-Cert-Subject",
+            "x-client-cert-VERIFIED",
+            "X-Client-Cert-",
+            "X-Client-Cert-Anything-However-Long-The-Name-May-Become",
+        ] {
+            assert_eq!(FieldId::classify(name.as_bytes()), FieldId::ClientCert, "{name}");
+        }
+        for alias in [
+            "Client_Cert",
+            "client.cert-chain",
+            "X_Client_Cert_Subject",
+            "x-client-cert_verified",
+            "X_Client_Cert_Anything_However_Long_The_Name_May_Become",
+        ] {
+            assert_eq!(FieldId::classify(alias.as_bytes()), FieldId::Alias, "{alias}");
+        }
+        for other in
+            ["Client-Certificate", "X-Client-Certificate", "X-Client", "Client-Cert-", "c", "x", "X-"]
+        {
+            assert_eq!(FieldId::classify(other.as_bytes()), FieldId::Other, "{other}");
+        }
     }
 
     /// Hostile input A24.

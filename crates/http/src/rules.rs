@@ -45,6 +45,7 @@ const FORWARDING: FieldSet = FieldSet::of(&[
     FieldId::Forwarded,
     FieldId::XRealIp,
     FieldId::TrueClientIp,
+    FieldId::ClientCert,
 ]);
 
 /// Fields of a response that never go further.

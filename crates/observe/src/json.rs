@@ -26,6 +26,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
         object.number("client_port", port.into());
     }
     object.address("peer_ip", record.peer);
+    object.word("client_cert_subject", record.client_cert_subject.unwrap_or_default());
     request(&mut object, record);
     object.number("bytes_in", record.bytes_in);
     object.number("bytes_out", record.bytes_out);
@@ -175,6 +176,7 @@ mod tests {
             client: Some(Ipv4Addr::new(192, 0, 2, 7).into()),
             client_port: Some(4711),
             peer: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
+            client_cert_subject: Some("CN=a\\,b"),
             method: b"GET",
             scheme: "http",
             host: Some(b"shop.example.com"),
@@ -205,6 +207,7 @@ mod tests {
             concat!(
                 r#"{"ts":"2000-10-10T20:55:36.000042Z","id":"01923456-789a-7000-8000-000000000000","#,
                 r#""listener":"web","client_ip":"192.0.2.7","client_port":4711,"peer_ip":"10.0.0.1","#,
+                r#""client_cert_subject":"CN=a\\,b","#,
                 r#""method":"GET","scheme":"http","host":"shop.example.com","path":"/a","#,
                 r#""query":"q=1&sig=[redacted]","proto":"HTTP/1.1","status":504,"bytes_in":1,"bytes_out":2,"#,
                 r#""route":"products","service":"products","endpoint":"10.0.0.1:8080","attempts":2,"#,

@@ -7,7 +7,7 @@
 //!
 //! # Keys of the JSON form
 //! Stable; absent when unknown. `ts` (RFC 3339, UTC, microseconds), `id`, `listener`, `client_ip`,
-//! `client_port`, `peer_ip`, `method`, `scheme`, `host`, `path`, `query`, `proto`, `status`,
+//! `client_port`, `peer_ip`, `client_cert_subject`, `method`, `scheme`, `host`, `path`, `query`, `proto`, `status`,
 //! `bytes_in`, `bytes_out`, `route`, `service`, `endpoint`, `attempts`, `failed` (a list of
 //! `{"endpoint","fault","reused","connect_us"}`, one for each attempt that failed and was followed by another, in
 //! their order), `reused`, `duration_us`,
@@ -50,6 +50,8 @@ pub struct LogRecord<'a> {
     pub client_port: Option<u16>,
     /// Address of the other end of the connection.
     pub peer: Option<IpAddr>,
+    /// The subject of the certificate that the client has shown, RFC 4514.
+    pub client_cert_subject: Option<&'a str>,
     /// The method; empty when no request line could be read.
     pub method: &'a [u8],
     /// `http` or `https`; empty when unknown.

@@ -4,8 +4,10 @@
 //! the log and the upstream see; nobody looks at the raw target again. The rules and their
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
+use crate::credentials::speak_alone;
 use crate::exchange::{Client, Exchange, Normal};
 use crate::h2;
+use crate::misdirected::check_direction;
 use crate::plan::Plan;
 use crate::secure::is_secure;
 use crate::worker::Worker;
@@ -59,6 +61,10 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     x.consumed = x.request.len;
     let view = worker.view_for(client);
     bring_to_normal_form(&view.plan, (client.peer, worker.next_id()), x)?;
+    if x.is_secure {
+        check_direction(client, x)?;
+        speak_alone(client, x);
+    }
     Ok(Admitted::Request)
 }
 

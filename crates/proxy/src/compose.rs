@@ -1,6 +1,7 @@
 //! The request head that goes upstream: the client's fields in their order and case, less those
 //! that are for this hop only, and what a proxy has to say.
 
+use crate::credentials::write_credentials;
 use crate::exchange::{Client, Exchange};
 use crate::h2::websocket;
 use crate::worker::Worker;
@@ -59,6 +60,9 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
     write_forwarded(out, x, client);
+    if x.is_secure {
+        write_credentials(out, client);
+    }
     out.extend_from_slice(match x.request.version {
         Version::Http10 => b"Via: 1.0 thalweg\r\n",
         Version::Http11 => b"Via: 1.1 thalweg\r\n",

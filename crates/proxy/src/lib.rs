@@ -26,6 +26,7 @@ mod warm;
 mod worker;
 
 mod converse;
+mod credentials;
 mod door;
 mod doors;
 mod exchange;
@@ -49,6 +50,7 @@ mod filter_response;
 mod find_route;
 mod forward;
 mod hedge;
+mod misdirected;
 mod pipes;
 mod record;
 mod redirect_https;

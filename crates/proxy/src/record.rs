@@ -1,5 +1,6 @@
 //! Last phase: what happened is counted, remembered for a while, and written to the access log.
 
+use crate::credentials::subject;
 use crate::exchange::{Client, Exchange};
 use crate::worker::Worker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -46,7 +47,9 @@ pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
     worker.decisions.note(worker, client, x, duration);
     if let Some(log) = &mut *worker.log.borrow_mut() {
         let failed = failed_attempts(x);
-        log.push(&LogRecord { failed: &failed, ..line(client, x, duration) });
+        let subject = subject(client);
+        let client_cert_subject = subject.as_deref();
+        log.push(&LogRecord { failed: &failed, client_cert_subject, ..line(client, x, duration) });
     }
 }
 
@@ -78,6 +81,7 @@ fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecor
         client_port: Some(client.port),
         peer: Some(client.peer),
         method: x.request.method_text.of(bytes),
+        client_cert_subject: None,
         scheme: x.scheme(),
         host: Some(x.authority()).filter(|authority| !authority.is_empty()),
         path: x.path.of(bytes),

@@ -1,18 +1,22 @@
 //! TLS as the layer of a socket: where the crates `net` and `tls` meet.
 
+use crate::credentials::Credentials;
 use crate::h2;
 use crate::load::Loads;
 use std::any::Any;
+use std::cell::OnceCell;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use thalweg_net::{Layer, Opened, Sealed, Socket};
-use thalweg_tls::{Facts, Failure, Session};
+use thalweg_tls::{ClientAuth, Facts, Failure, Session};
 
 /// A session that opens and seals for a socket, counted while it lives.
 #[derive(Debug)]
 pub(crate) struct Secured {
     session: Session,
+    /// Made when it is asked for first.
+    credentials: OnceCell<Option<Box<Credentials>>>,
     loads: Arc<Loads>,
     worker: usize,
 }
@@ -21,7 +25,7 @@ impl Secured {
     /// One of a connection of this worker.
     pub(crate) fn counted(session: Session, loads: &Arc<Loads>, worker: usize) -> Self {
         loads.workers[worker].sessions.fetch_add(1, Relaxed);
-        Self { session, loads: loads.clone(), worker }
+        Self { session, credentials: OnceCell::new(), loads: loads.clone(), worker }
     }
 }
 
@@ -59,11 +63,68 @@ impl Layer for Secured {
 
 /// What was agreed on with the peer; `None`: the socket is plain.
 pub(crate) fn facts(socket: &Socket) -> Option<Facts> {
-    if let Some(stream) = h2::stream(socket) {
-        return stream.shared().tls().cloned();
+    match h2::stream(socket) {
+        Some(stream) => stream.shared().tls().map(|known| known.facts.clone()),
+        None => with_secured(socket, |secured| secured.session.facts()),
     }
-    let session = |layer: &dyn Layer| layer.as_any().downcast_ref::<Secured>().map(|it| it.session.facts());
-    socket.with_layer(session).flatten()
+}
+
+/// What is known of a client, for the streams of its connection.
+#[derive(Debug)]
+pub(crate) struct Known {
+    facts: Facts,
+    name: Option<Box<str>>,
+    asked: Option<Arc<ClientAuth>>,
+    credentials: Option<Box<Credentials>>,
+}
+
+impl Known {
+    /// Of the client at a socket, once the handshake is over; `None`: it is plain.
+    pub(crate) fn of(socket: &Socket) -> Option<Self> {
+        with_secured(socket, |Secured { session, .. }| Self {
+            facts: session.facts(),
+            name: session.name().map(Box::from),
+            asked: session.client_auth().cloned(),
+            credentials: Credentials::of(session),
+        })
+    }
+}
+
+/// Who a client is, as its handshake has shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer<'a> {
+    /// The name that it asked for.
+    pub(crate) name: Option<&'a str>,
+    /// What it was asked for.
+    pub(crate) asked: Option<&'a Arc<ClientAuth>>,
+    /// What it has shown, where it was asked for anything.
+    pub(crate) credentials: Option<&'a Credentials>,
+}
+
+/// Asks who the client at a socket is, once the handshake is over; `None`: nobody knows, as of a plain one.
+pub(crate) fn with_peer<T>(socket: &Socket, ask: impl FnOnce(Peer<'_>) -> T) -> Option<T> {
+    if let Some(stream) = h2::stream(socket) {
+        let Known { name, asked, credentials, .. } = stream.shared().tls()?;
+        let (name, asked, credentials) = (name.as_deref(), asked.as_ref(), credentials.as_deref());
+        return Some(ask(Peer { name, asked, credentials }));
+    }
+    let peer = |secured: &Secured| {
+        let session = &secured.session;
+        // Credentials that are made are kept: not before everything is verified.
+        if session.is_shaking_hands() {
+            return None;
+        }
+        let credentials = match session.client_auth() {
+            Some(_) => secured.credentials.get_or_init(|| Credentials::of(session)).as_deref(),
+            None => None,
+        };
+        Some(ask(Peer { name: session.name(), asked: session.client_auth(), credentials }))
+    };
+    with_secured(socket, peer).flatten()
+}
+
+fn with_secured<T>(socket: &Socket, ask: impl FnOnce(&Secured) -> T) -> Option<T> {
+    socket.with_layer(|layer| layer.as_any().downcast_ref().map(ask)).flatten()
 }
 
 /// Whether bytes are sealed on their way to the peer.

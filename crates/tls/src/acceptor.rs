@@ -3,82 +3,73 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::SupportedProtocolVersion;
-use rustls::server::{NoServerSessionStorage, ServerConfig};
 use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use crate::certificate::Certificate;
+use crate::clients::ClientAuth;
 use crate::name;
 use crate::policy::{Policy, PolicyFlaw, Version};
-use crate::provider::{Group, Suite, provider};
+use crate::provider::{Group, Suite};
+use crate::realm::{Entry, Realm};
 use crate::store::Store;
 use crate::tickets::Tickets;
 
-/// Tickets that a client gets after a full handshake; each is good for one connection, and browsers open several.
-const TICKETS: usize = 2;
-
-/// Certificates by name, and the policy. Shared by all workers. Equal by certificates, names, policy and whether there
-/// are tickets; `Debug` shows no keys.
+/// Certificates by name, what is asked of clients, and the policy. Shared by all workers. Equal by certificates, names,
+/// what is asked, policy and whether there are tickets; `Debug` shows no keys.
 pub struct Acceptor {
-    given: Vec<(Arc<Certificate>, Vec<String>)>,
+    given: Vec<Entry>,
     policy: Policy,
-    has_tickets: bool,
+    tickets: Option<Arc<Tickets>>,
     store: Arc<Store>,
-    config: Arc<ServerConfig>,
+    realms: Vec<Realm>,
 }
 
 impl Acceptor {
-    /// The first of `certificates` answers clients that name nobody. The names beside each stand for its own, where
-    /// there are any. `None` for `tickets`: no session is resumed.
-    pub fn new(
-        certificates: Vec<(Arc<Certificate>, Vec<String>)>,
+    /// The first of `certificates` answers clients that name nobody. `None` for `tickets`: no session is resumed. Where
+    /// clients are asked for certificates none is in any case.
+    pub fn new<E: Into<Entry>>(
+        certificates: Vec<E>,
         policy: Policy,
         tickets: Option<Arc<Tickets>>,
     ) -> Result<Self, PolicyFlaw> {
         let versions = versions(&policy)?;
-        let store = Arc::new(Store::new(&certificates, policy.unknown_name)?);
-        let builder = ServerConfig::builder_with_provider(provider(&policy.suites, &policy.groups));
-        let builder = builder.with_protocol_versions(&versions);
-        let builder = builder.map_err(|why| PolicyFlaw::Other(why.to_string()))?;
-        let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::clone(&store) as _);
-        config.alpn_protocols.clone_from(&policy.alpn);
-        // rustls would keep the last 256 sessions of all workers behind one lock.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.max_early_data_size = 0;
-        config.send_tls13_tickets = 0;
-        let has_tickets = tickets.is_some();
-        if let Some(tickets) = tickets {
-            config.ticketer = tickets;
-            config.send_tls13_tickets = TICKETS;
-        }
-        Ok(Self { given: certificates, policy, has_tickets, store, config: Arc::new(config) })
+        let given: Vec<Entry> = certificates.into_iter().map(Into::into).collect();
+        let store = Arc::new(Store::new(&given, policy.unknown_name)?);
+        let realm = |place| Realm::new(place, &store, (&policy, &versions), tickets.as_ref());
+        let realms = (0..store.realms()).map(realm).collect::<Result<_, _>>()?;
+        Ok(Self { given, policy, tickets, store, realms })
     }
 
-    /// The same with other certificates, as when files have been renewed: the policy stays, and so do the tickets.
+    /// The same with another certificate in the place of each, as when files have been renewed: what clients are asked for,
+    /// the policy and the tickets stay.
     pub fn with_certificates(
         &self,
         certificates: Vec<(Arc<Certificate>, Vec<String>)>,
     ) -> Result<Self, PolicyFlaw> {
-        let store = Arc::new(Store::new(&certificates, self.policy.unknown_name)?);
-        let mut config = ServerConfig::clone(&self.config);
-        config.cert_resolver = Arc::clone(&store) as _;
-        Ok(Self {
-            given: certificates,
-            policy: self.policy.clone(),
-            has_tickets: self.has_tickets,
-            store,
-            config: Arc::new(config),
-        })
+        if certificates.len() != self.given.len() {
+            return Err(PolicyFlaw::Other("there are not as many certificates as before".to_owned()));
+        }
+        let asked = self.given.iter().map(|entry| entry.client_auth.clone());
+        let entries = certificates.into_iter().zip(asked);
+        let entries =
+            entries.map(|((certificate, names), client_auth)| Entry { certificate, names, client_auth });
+        Self::new(entries.collect(), self.policy.clone(), self.tickets.clone())
     }
 
     /// All certificates, in the order in which they were given.
     pub fn certificates(&self) -> impl Iterator<Item = &Arc<Certificate>> {
-        self.given.iter().map(|(certificate, _)| certificate)
+        self.given.iter().map(|entry| &entry.certificate)
     }
 
     /// The same, each with the names that stand for its own; none: its own hold.
     pub fn entries(&self) -> impl Iterator<Item = (&Arc<Certificate>, &[String])> {
-        self.given.iter().map(|(certificate, names)| (certificate, names.as_slice()))
+        self.given.iter().map(|entry| (&entry.certificate, entry.names.as_slice()))
+    }
+
+    /// What clients are asked for by each of them, in the same order.
+    pub fn client_auths(&self) -> impl Iterator<Item = Option<&Arc<ClientAuth>>> {
+        self.given.iter().map(|entry| entry.client_auth.as_ref())
     }
 
     /// The policy.
@@ -98,14 +89,20 @@ impl Acceptor {
         self.certificates().any(|certificate| certificate.is_for(&host))
     }
 
-    /// For a server over rustls' own connections: the control plane has one. A listener's are [`crate::Session`]s.
-    pub fn server_config(&self) -> &Arc<ServerConfig> {
-        &self.config
+    /// For a server over rustls' own connections, which asks nothing of its clients: the control plane has one. A listener's are
+    /// [`crate::Session`]s.
+    pub fn server_config(&self) -> Option<&Arc<ServerConfig>> {
+        self.realms.first().map(|realm| &realm.config)
     }
 
-    /// For rustls.
-    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
-        &self.config
+    /// What clients are asked for that ask for this name.
+    pub fn client_auth(&self, name: Option<&str>) -> Option<&Arc<ClientAuth>> {
+        self.realm(name)?.client_auth.as_ref()
+    }
+
+    /// What answers clients that ask for this name; `None`: they are refused.
+    pub(crate) fn realm(&self, name: Option<&str>) -> Option<&Realm> {
+        self.realms.get(self.store.realm(name)? as usize)
     }
 }
 
@@ -114,13 +111,15 @@ impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Acceptor");
         shown.field("certificates", &self.given).field("policy", &self.policy);
-        shown.field("has_tickets", &self.has_tickets).finish_non_exhaustive()
+        shown.field("has_tickets", &self.tickets.is_some()).finish_non_exhaustive()
     }
 }
 
 impl PartialEq for Acceptor {
     fn eq(&self, other: &Self) -> bool {
-        self.policy == other.policy && self.has_tickets == other.has_tickets && self.given == other.given
+        self.policy == other.policy
+            && self.tickets.is_some() == other.tickets.is_some()
+            && self.given == other.given
     }
 }
 

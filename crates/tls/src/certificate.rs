@@ -176,7 +176,7 @@ fn key_type(leaf: &X509Certificate<'_>) -> String {
     }
 }
 
-fn parse<'a>(der: &'a CertificateDer<'static>) -> Result<X509Certificate<'a>, String> {
+pub(crate) fn parse<'a>(der: &'a CertificateDer<'static>) -> Result<X509Certificate<'a>, String> {
     match X509Certificate::from_der(der) {
         Ok(([], parsed)) => Ok(parsed),
         Ok(_) => Err("bytes follow it".to_owned()),
@@ -229,7 +229,7 @@ fn certified(
     }
 }
 
-fn time_of(time: ASN1Time) -> SystemTime {
+pub(crate) fn time_of(time: ASN1Time) -> SystemTime {
     let seconds = time.timestamp();
     let distance = Duration::from_secs(seconds.unsigned_abs());
     // Four digits of a year always fit.
@@ -245,7 +245,8 @@ fn whole(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'static>) -> [u8
     digest(chain.iter().map(AsRef::as_ref).chain([key.secret_der()]))
 }
 
-fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+/// SHA-256 of all parts, one behind the other.
+pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     parts.into_iter().for_each(|part| context.update(part));
     let mut digest = [0; 32];

@@ -83,7 +83,9 @@ impl Failure {
         let kind = match &why {
             Error::InvalidCertificate(CertificateError::Revoked) => Refused::ClientCertificateRevoked,
             Error::InvalidCertificate(why) if is_of_time(why) => Refused::ClientCertificateExpired,
-            Error::InvalidCertificate(_) => Refused::ClientCertificateInvalid,
+            Error::InvalidCertificate(_) | Error::InvalidCertRevocationList(_) => {
+                Refused::ClientCertificateInvalid
+            }
             Error::NoCertificatesPresented => Refused::ClientCertificateMissing,
             why => common(why),
         };

@@ -1,8 +1,8 @@
 //! TLS, towards clients and towards endpoints, without a socket.
 //!
 //! A [`Session`] opens and seals the records of one connection; who owns the socket moves the bytes. A listener has an
-//! [`Acceptor`], which all workers share: certificates by name, a [`Policy`], and [`Tickets`] for sessions that
-//! are resumed. An endpoint has a [`Connector`].
+//! [`Acceptor`], which all workers share: certificates by name, a [`Policy`], what names ask of clients
+//! ([`ClientAuth`]), and [`Tickets`] for sessions that are resumed. An endpoint has a [`Connector`].
 //!
 //! rustls does the protocol, aws-lc the cryptography. Only `records` and `seal` know rustls' interface for records,
 //! only `provider` names the cryptography.
@@ -20,6 +20,10 @@ mod name;
 mod pem;
 
 mod acceptor;
+mod clients;
+mod distinguished_name;
+mod identity;
+mod realm;
 mod store;
 mod tickets;
 
@@ -40,11 +44,14 @@ mod testing;
 
 pub use acceptor::Acceptor;
 pub use certificate::Certificate;
+pub use clients::{Authority, ClientAuth, ClientFlaw, ClientMode, ClientPolicy, Revocations, Told};
 pub use connector::{Connector, PeerPolicy, PeerTerms, Trust};
 pub use failure::{Failure, Refused};
 pub use flaw::CertificateFlaw;
+pub use identity::Identity;
 pub use policy::{Policy, PolicyFlaw, UnknownName, Version};
 pub use provider::{Group, Suite};
+pub use realm::Entry;
 pub use session::{Facts, RECORD_MAX, RECORD_OVERHEAD, Session};
 pub use thalweg_core::{Opened, Sealed};
 pub use tickets::{TicketKeys, Tickets};

@@ -3,7 +3,8 @@
 
 use rustls::pki_types::pem::{Error, PemObject, SectionKind};
 use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer,
+    PrivateSec1KeyDer,
 };
 use thalweg_core::limits::{TLS_CHAIN, TLS_PEM};
 
@@ -23,6 +24,18 @@ pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, C
         0 => Err(CertificateFlaw::NoCertificate),
         count if count > TLS_CHAIN => Err(CertificateFlaw::TooLarge { key: false }),
         _ => Ok(found),
+    }
+}
+
+/// All lists of revoked certificates; what is wrong with the file in a sentence that stands behind its name.
+pub(crate) fn revocations(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => {
+            Err("holds no list of revoked certificates (no block `BEGIN X509 CRL`)".to_owned())
+        }
+        Ok(found) => Ok(found),
+        Err(why) => Err(format!("is not PEM: {}", in_words(&why))),
     }
 }
 

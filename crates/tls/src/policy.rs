@@ -90,6 +90,8 @@ pub enum PolicyFlaw {
     NoCertificate,
     /// A name that is neither a host name nor one with `*.` before it.
     BadName(String),
+    /// Certificates that have this name in common ask different things of clients.
+    ClientAuthDiffers(String),
     /// The machine has no root certificates, or the ones given cannot be used.
     Roots(String),
     /// What the library says to everything else.
@@ -106,6 +108,9 @@ impl fmt::Display for PolicyFlaw {
             }
             Self::NoCertificate => f.write_str("no certificate is given"),
             Self::BadName(name) => write!(f, "`{name}` is neither a host name nor one with `*.` before it"),
+            Self::ClientAuthDiffers(name) => {
+                write!(f, "certificates for `{name}` ask different things of clients")
+            }
             Self::Roots(why) | Self::Other(why) => f.write_str(why),
         }
     }

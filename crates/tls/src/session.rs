@@ -12,9 +12,11 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use crate::acceptor::Acceptor;
+use crate::clients::ClientAuth;
 use crate::connector::Connector;
 use crate::failure::{Failure, Refused};
 use crate::hello;
+use crate::identity::Identity;
 use crate::policy::Version;
 use crate::provider::{Group, Suite};
 use crate::records::{self, Connection, Input, Side, Taken};
@@ -51,6 +53,8 @@ pub struct Session {
     stage: Stage,
     input: Input,
     name: Option<Box<str>>,
+    /// What the client was asked for.
+    client_auth: Option<Arc<ClientAuth>>,
     failed: Option<Failure>,
     /// close_notify was said.
     parted: bool,
@@ -78,8 +82,15 @@ impl Session {
         Ok(session)
     }
 
+    /// A server's that has chosen a realm before it knows whom the client asks for.
+    #[cfg(test)]
+    pub(crate) fn of_config(config: Arc<rustls::ServerConfig>) -> Result<Self, Failure> {
+        let connection = UnbufferedServerConnection::new(config).map_err(Failure::of_server)?;
+        Ok(Self::at(Stage::Server(Box::new(connection))))
+    }
+
     fn at(stage: Stage) -> Self {
-        Self { stage, input: Input::default(), name: None, failed: None, parted: false }
+        Self { stage, input: Input::default(), name: None, client_auth: None, failed: None, parted: false }
     }
 
     /// Takes received bytes, from the first one not consumed last time, and puts plaintext into `into`. What stays must
@@ -130,10 +141,11 @@ impl Session {
             hello::Read::Refused(refused) => refused,
             hello::Read::Hello(hello) => {
                 self.name = hello.name.map(String::into_boxed_str);
-                match acceptor.choose(self.name.as_deref()) {
+                match acceptor.realm(self.name.as_deref()) {
                     None => Refused::UnknownName,
-                    Some(_) => {
-                        let connection = UnbufferedServerConnection::new(Arc::clone(acceptor.config()));
+                    Some(realm) => {
+                        self.client_auth.clone_from(&realm.client_auth);
+                        let connection = UnbufferedServerConnection::new(Arc::clone(&realm.config));
                         self.stage = Stage::Server(Box::new(connection.map_err(Failure::of_server)?));
                         return Ok(());
                     }
@@ -215,6 +227,26 @@ impl Session {
             name,
             resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
         }
+    }
+
+    /// The name that the client asked for, in lower case; on the client's side that of the server.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What the client was asked for when it came; what is asked now may be something else.
+    pub fn client_auth(&self) -> Option<&Arc<ClientAuth>> {
+        self.client_auth.as_ref()
+    }
+
+    /// Who the client is, on the server's side, when the handshake is over; `None`: it has shown no certificate. Reads
+    /// the certificate at each call.
+    pub fn identity(&self) -> Option<Identity> {
+        let Stage::Server(connection) = &self.stage else { return None };
+        if connection.is_handshaking() {
+            return None;
+        }
+        Identity::read(connection.peer_certificates()?.first()?)
     }
 
     fn common(&self) -> Option<&CommonState> {

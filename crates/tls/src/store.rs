@@ -4,18 +4,18 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rustls::SignatureScheme;
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
-
 use crate::certificate::Certificate;
+use crate::clients::ClientAuth;
 use crate::name;
 use crate::policy::{PolicyFlaw, UnknownName};
+use crate::realm::{Entry, Realms};
 
-/// Certificates by name. A name may have several, with keys of different kinds; those given first go first.
+/// Certificates by name. A name may have several, with keys of different kinds; those given first go first. All that a
+/// name leads to ask the same of clients: its realm.
 #[derive(Debug)]
 pub(crate) struct Store {
     certificates: Vec<Arc<Certificate>>,
+    realms: Realms,
     /// Whole names.
     exact: HashMap<String, Vec<u32>>,
     /// What stands behind `*.`.
@@ -27,12 +27,10 @@ pub(crate) struct Store {
 
 impl Store {
     /// The names beside a certificate stand for its own, where there are any.
-    pub(crate) fn new(
-        given: &[(Arc<Certificate>, Vec<String>)],
-        unknown: UnknownName,
-    ) -> Result<Self, PolicyFlaw> {
-        let (mut exact, mut wildcard) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
-        for (at, (certificate, names)) in (0_u32..).zip(given) {
+    pub(crate) fn new(given: &[Entry], unknown: UnknownName) -> Result<Self, PolicyFlaw> {
+        let realms = Realms::new(given);
+        let (mut exact, mut wildcard) = (HashMap::<_, Vec<u32>>::new(), HashMap::<_, Vec<u32>>::new());
+        for (at, Entry { certificate, names, .. }) in (0_u32..).zip(given) {
             let names = if names.is_empty() { certificate.names() } else { names };
             for written in names {
                 let name = name::filed(written).ok_or_else(|| PolicyFlaw::BadName(written.clone()))?;
@@ -41,19 +39,50 @@ impl Store {
                     None => exact.entry(name),
                 };
                 let places = places.or_default();
+                if places.iter().any(|place| realms.of[*place as usize] != realms.of[at as usize]) {
+                    return Err(PolicyFlaw::ClientAuthDiffers(written.clone()));
+                }
                 if places.last() != Some(&at) {
                     places.push(at);
                 }
             }
         }
-        let certificates = given.iter().map(|(certificate, _)| Arc::clone(certificate)).collect();
-        let mut store = Self { certificates, exact, wildcard, default: Vec::new(), unknown };
+        let certificates = given.iter().map(|entry| Arc::clone(&entry.certificate)).collect();
+        let mut store = Self { certificates, realms, exact, wildcard, default: Vec::new(), unknown };
         store.default = store.beside_the_first(given)?;
         Ok(store)
     }
 
-    /// The certificates for a name, the best first; empty: the client is refused.
+    /// The certificates for a name, the best first, all of the realm of that one; empty: the client is refused.
     pub(crate) fn find(&self, name: Option<&str>) -> impl Iterator<Item = &Arc<Certificate>> {
+        let mut places = self.places(name).peekable();
+        // A certificate with a wildcard stands behind one with the name itself, for clients that cannot use that one's
+        // key: it must not be a way around what that one asks.
+        let realm = places.peek().and_then(|place| self.realm_of(*place));
+        let of_realm = places.filter(move |place| self.realm_of(*place) == realm);
+        of_realm.filter_map(|place| self.certificates.get(place as usize))
+    }
+
+    /// The realm of a name; `None`: the client is refused.
+    pub(crate) fn realm(&self, name: Option<&str>) -> Option<u32> {
+        self.places(name).next().and_then(|place| self.realm_of(place))
+    }
+
+    /// The number of realms.
+    pub(crate) fn realms(&self) -> u32 {
+        u32::try_from(self.realms.asked.len()).unwrap_or(u32::MAX)
+    }
+
+    /// What a realm asks of clients.
+    pub(crate) fn asked(&self, realm: u32) -> Option<&Arc<ClientAuth>> {
+        self.realms.asked.get(realm as usize)?.as_ref()
+    }
+
+    fn realm_of(&self, place: u32) -> Option<u32> {
+        self.realms.of.get(place as usize).copied()
+    }
+
+    fn places(&self, name: Option<&str>) -> impl Iterator<Item = u32> {
         let (exact, wildcard) = name.map_or((&[][..], &[][..]), |name| self.named(name));
         let is_known = !exact.is_empty() || !wildcard.is_empty();
         let default = match (name, self.unknown) {
@@ -61,8 +90,7 @@ impl Store {
             _ if is_known => &[][..],
             _ => &self.default[..],
         };
-        let places = exact.iter().chain(wildcard).chain(default);
-        places.filter_map(|place| self.certificates.get(*place as usize))
+        exact.iter().chain(wildcard).chain(default).copied()
     }
 
     /// The certificates that have the name itself, and those that have `*.` before what follows its first label.
@@ -78,8 +106,8 @@ impl Store {
         (exact.map_or(&[], Vec::as_slice), wildcard.map_or(&[], Vec::as_slice))
     }
 
-    fn beside_the_first(&self, given: &[(Arc<Certificate>, Vec<String>)]) -> Result<Vec<u32>, PolicyFlaw> {
-        let (certificate, names) = given.first().ok_or(PolicyFlaw::NoCertificate)?;
+    fn beside_the_first(&self, given: &[Entry]) -> Result<Vec<u32>, PolicyFlaw> {
+        let Entry { certificate, names, .. } = given.first().ok_or(PolicyFlaw::NoCertificate)?;
         let name = names.first().or(certificate.names().first());
         // Names were filed before, so this one can be.
         let name = name.and_then(|name| name::filed(name)).unwrap_or_default();
@@ -89,22 +117,6 @@ impl Store {
         };
         Ok(places.cloned().unwrap_or_else(|| vec![0]))
     }
-}
-
-impl ResolvesServerCert for Store {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let usable = |certificate: &&Arc<Certificate>| can_sign(certificate, hello.signature_schemes());
-        let first = self.find(hello.server_name()).find(usable);
-        // Where none is usable rustls gives the right reason with any of them.
-        let chosen = first.or_else(|| self.find(hello.server_name()).next());
-        chosen.map(|certificate| Arc::clone(certificate.key()))
-    }
-}
-
-/// Whether the key makes signatures of one of these kinds. Of TLS 1.2 rustls has left out those for which the client
-/// has no cipher suite.
-fn can_sign(certificate: &Certificate, schemes: &[SignatureScheme]) -> bool {
-    certificate.key().key.choose_scheme(schemes).is_some()
 }
 
 #[cfg(test)]

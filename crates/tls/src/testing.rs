@@ -2,13 +2,17 @@
 
 use std::io::{IoSlice, Read, Write};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
-use rcgen::{CertificateParams, IsCa, Issuer, KeyPair, SignatureAlgorithm};
+use rcgen::{
+    CertificateParams, CertificateRevocationListParams, IsCa, Issuer, KeyPair, RevokedCertParams,
+    SignatureAlgorithm,
+};
 use rustls::client::ClientConnection;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection, SupportedProtocolVersion};
 
 use crate::provider::provider;
 use crate::{
@@ -30,9 +34,15 @@ pub(crate) struct Issued {
 
 impl Authority {
     pub(crate) fn new(name: &str) -> Self {
+        Self::valid(name, -1000..1000)
+    }
+
+    /// One that is valid for these days from today on.
+    pub(crate) fn valid(name: &str, days: std::ops::Range<i64>) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        (params.not_before, params.not_after) = (in_days(days.start).into(), in_days(days.end).into());
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         Self { issuer: Issuer::new(params, key), pem }
@@ -57,6 +67,45 @@ impl Authority {
         Issued { chain: leaf.pem(), key: key.serialize_pem() }
     }
 
+    /// An authority that this one has signed.
+    pub(crate) fn issue_authority(&self, name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A certificate of a client, valid for these days from today on, with this serial number.
+    pub(crate) fn issue_client(&self, name: &str, days: std::ops::Range<i64>, serial: u64) -> Issued {
+        let mut params = CertificateParams::new(vec![format!("{name}.clients.test")]).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        (params.not_before, params.not_after) = (in_days(days.start).into(), in_days(days.end).into());
+        params.serial_number = Some(serial.into());
+        self.issue_params(&rcgen::PKCS_ECDSA_P256_SHA256, params)
+    }
+
+    /// A list of revoked certificates that holds for so many days from yesterday on.
+    pub(crate) fn revoke(&self, serials: &[u64], days: i64) -> String {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: (*serial).into(),
+            revocation_time: in_days(-1).into(),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: in_days(-20).into(),
+            next_update: in_days(days - 1).into(),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).unwrap().pem().unwrap()
+    }
+
     pub(crate) fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
@@ -73,6 +122,11 @@ impl Issued {
         let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).map(Result::unwrap).collect();
         (chain, PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap())
     }
+}
+
+fn in_days(days: i64) -> SystemTime {
+    let distance = Duration::from_secs(days.unsigned_abs() * 24 * 3600);
+    if days < 0 { SystemTime::now() - distance } else { SystemTime::now() + distance }
 }
 
 /// An acceptor with one certificate.
@@ -95,6 +149,24 @@ pub(crate) fn far_client(authority: &Authority) -> ClientConfig {
     let config = ClientConfig::builder_with_provider(provider(&[], &[]));
     let config = config.with_safe_default_protocol_versions().unwrap();
     config.with_root_certificates(authority.roots()).with_no_client_auth()
+}
+
+/// The same, of this version, with a certificate to show.
+pub(crate) fn far_client_with(
+    authority: &Authority,
+    version: &'static SupportedProtocolVersion,
+    shown: Option<&Issued>,
+) -> ClientConfig {
+    let config = ClientConfig::builder_with_provider(provider(&[], &[]));
+    let config = config.with_protocol_versions(&[version]).unwrap();
+    let config = config.with_root_certificates(authority.roots());
+    match shown {
+        Some(shown) => {
+            let (chain, key) = shown.ders();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+        None => config.with_no_client_auth(),
+    }
 }
 
 /// rustls' own server, all versions.

@@ -31,6 +31,9 @@ fn of_certificate(why: &CertificateError) -> String {
             let names = if names.is_empty() { "no name".to_owned() } else { names };
             return format!("it is not for {}, but for {names}{more}", expected.to_str());
         }
+        Bad::ExpiredRevocationList | Bad::ExpiredRevocationListContext { .. } => {
+            "the list of what its issuer has revoked has expired"
+        }
         Bad::UnknownRevocationStatus => "whether it was revoked is not known",
         why => return why.to_string(),
     };

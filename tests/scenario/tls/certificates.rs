@@ -19,7 +19,7 @@ const REQUEST: &str = "GET / HTTP/1.1\r\nHost: example.test\r\n\r\n";
 /// Whether a client that trusts only `identity` is served when it asks for `name`.
 fn serves(proxy: &Proxy, identity: &Identity, name: &str) -> bool {
     let Ok(mut client) = Connection::open_secure(proxy.web(), identity, name) else { return false };
-    client.send(REQUEST);
+    client.send(REQUEST.replace("example.test", name));
     Message::read(&mut client, Kind::Response, Instant::now() + STEP).unwrap().status() == 200
 }
 

@@ -10,7 +10,7 @@ use thalweg_proxy::plan::{
     Split, TicketKeyFile, TicketPolicy, Timeouts, To,
 };
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, ValueMatch};
-use thalweg_tls::{Certificate, Policy, UnknownName};
+use thalweg_tls::{Certificate, ClientAuth, ClientMode, Policy, Told, UnknownName};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy};
 
 /// Everything that is configured.
@@ -94,6 +94,16 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
         let names = (!names.is_empty()).then(|| list(names));
         fields.maybe(format!("tls.certificates[{at}].names"), names);
     }
+    // Once, where all ask the same.
+    let mut asked = acceptor.client_auths();
+    let first = asked.next().flatten();
+    if asked.all(|other| other == first) {
+        first.into_iter().for_each(|asked| client_auth("tls", asked, fields));
+    } else {
+        for (at, asked) in acceptor.client_auths().enumerate() {
+            asked.into_iter().for_each(|a| client_auth(&format!("tls.certificates[{at}]"), a, fields));
+        }
+    }
     // What is agreed on above TLS is not configured.
     let Policy { min_version, max_version, suites, groups, unknown_name, alpn: _ } = acceptor.policy();
     let unknown_name = match unknown_name {
@@ -130,14 +140,48 @@ pub(super) fn put_certificate(
     fields.behind(name, text, format_args!("{:?}", certificate.whole_digest()));
 }
 
+fn client_auth(place: &str, asked: &ClientAuth, fields: &mut Fields) {
+    let mode = match asked.mode() {
+        ClientMode::Required => "required",
+        ClientMode::Optional => "optional",
+    };
+    fields.put(format!("{place}.client_auth.mode"), mode);
+    let names = asked.authorities().iter().map(|authority| &*authority.subject);
+    let text = format!("sha256 {}… ({})", beginning(asked.authorities_digest()), first_of(names));
+    fields.behind(format!("{place}.client_auth.ca"), text, format_args!("{:?}", asked.authorities_digest()));
+    if !asked.revocations().is_empty() {
+        let names = asked.revocations().iter().map(|list| &*list.issuer);
+        let text = format!("sha256 {}… ({})", beginning(asked.revocations_digest()), first_of(names));
+        let value = format!("{:?}", asked.revocations_digest());
+        fields.behind(format!("{place}.client_auth.crl"), text, value);
+        let unknown = if asked.allows_unknown() { "allow" } else { "deny" };
+        fields.put(format!("{place}.client_auth.crl_unknown"), unknown);
+    }
+    let Told { subject, names, fingerprint, certificate } = asked.told();
+    let words =
+        [("subject", subject), ("san", names), ("fingerprint", fingerprint), ("certificate", certificate)];
+    let told = words.into_iter().filter_map(|(word, is_told)| is_told.then_some(word));
+    fields.put(format!("{place}.client_auth.forward"), list(told));
+}
+
+/// The first bytes of a digest.
+fn beginning(digest: [u8; 32]) -> String {
+    const BYTES: usize = 8;
+    digest.iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The first of several names.
+fn first_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const NAMES: usize = 3;
+    let names: Vec<_> = names.take(NAMES + 1).collect();
+    let more = if names.len() > NAMES { ", …" } else { "" };
+    format!("{}{more}", names[..names.len().min(NAMES)].join(", "))
+}
+
 /// The first bytes of its digest, as `openssl x509 -fingerprint -sha256` prints it, and its first names.
 fn certificate_text(certificate: &Certificate) -> String {
-    const NAMES: usize = 3;
-    const BYTES: usize = 8;
-    let digest: String = certificate.digest().iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect();
-    let names = certificate.names();
-    let more = if names.len() > NAMES { ", …" } else { "" };
-    format!("sha256 {digest}… ({}{more})", names[..names.len().min(NAMES)].join(", "))
+    let names = certificate.names().iter().map(String::as_str);
+    format!("sha256 {}… ({})", beginning(certificate.digest()), first_of(names))
 }
 
 fn process_limits(limits: &Limits, fields: &mut Fields) {

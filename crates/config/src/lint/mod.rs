@@ -8,6 +8,8 @@ mod certificate_expired;
 mod certificate_expires;
 mod certificate_lacks_name;
 mod certificate_twice;
+mod client_ca_expired;
+mod crl_expired;
 mod endpoint_is_listener;
 mod limits_contradict;
 mod redirect_without_tls;
@@ -22,11 +24,11 @@ mod word_misspelt;
 pub(crate) use unfinished::unfinished;
 
 use crate::diagnose::Problems;
-use crate::spec::{CertificateSpec, FileSpec};
+use crate::spec::{CertificateSpec, ClientAuthSpec, FileSpec};
 use std::time::SystemTime;
 use thalweg_proxy::plan::Plan;
 use thalweg_route::RouteMatch;
-use thalweg_tls::Certificate;
+use thalweg_tls::{Certificate, ClientAuth};
 
 /// What the checks look at: a configuration without errors, as written and as compiled, in the same order.
 pub(crate) struct Subject<'a> {
@@ -61,6 +63,8 @@ lints! {
     certificate_twice "several certificates with keys of one kind for the same host: only the first is used there";
     certificate_lacks_name "a host that a certificate is to answer for and does not name";
     redirect_without_tls "clients are sent to TLS that no listener here speaks";
+    client_ca_expired "an authority of clients that has expired, and is believed as long as what it has signed is valid";
+    crl_expired "a list of revoked certificates that has expired: the clients of its issuer are refused";
     word_misspelt "a free text that is one letter away from a word with a meaning";
   }
         "service_unused" "no route goes to this service";
@@ -83,6 +87,22 @@ fn certificates<'a>(
         let pairs = spec.certificates.value.items.iter().zip(tls.acceptor.entries());
         pairs.map(move |(spec, (read, names))| (at, &spec.value, &**read, names))
     })
+}
+
+/// What is asked of clients, as it is written and as it was read.
+fn client_auths<'a>(subject: &Subject<'a>) -> Vec<(&'a ClientAuthSpec, &'a ClientAuth)> {
+    let mut found = Vec::new();
+    for ((_, spec), plan) in subject.spec.listeners.0.iter().zip(&subject.plan.listeners) {
+        let (Some(spec), Some(tls)) = (&spec.tls, &plan.tls) else { continue };
+        let mut common = spec.client_auth.as_ref();
+        for (certificate, read) in spec.certificates.value.items.iter().zip(tls.acceptor.client_auths()) {
+            let Some(read) = read else { continue };
+            // What the listener says is told of once.
+            let written = certificate.value.client_auth.as_ref().or_else(|| common.take());
+            found.extend(written.map(|written| (written, &**read)));
+        }
+    }
+    found
 }
 
 /// Runs every check.

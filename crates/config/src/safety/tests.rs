@@ -75,6 +75,14 @@ fn references_settings_and_trust_may_not_be_new() {
             "listeners: { web: { tls: { certificates: [{ cert: a.pem, key: a.key }] } } }",
             "listeners.web.tls.certificates[0].cert",
         ),
+        (
+            "listeners: { web: { tls: { client_auth: { mode: optional, ca: a.pem } } } }",
+            "listeners.web.tls.client_auth.mode",
+        ),
+        (
+            "listeners: { web: { tls: { certificates: [{ client_auth: { ca: a.pem, crl: [ /etc/b ] } }] } } }",
+            "listeners.web.tls.certificates[0].client_auth.crl[0]",
+        ),
         ("routes: [{ filters: [{ auth: { exec: /bin/sh } }] }]", "routes[0].filters[0].auth.exec"),
         ("routes: [{ filters: [{ auth: { exec: [/bin/sh, -c] } }] }]", "routes[0].filters[0].auth.exec[0]"),
         ("services: { b: { auth: { password_file: /etc/shadow } } }", "services.b.auth.password_file"),

@@ -1,5 +1,6 @@
 //! `listeners.<name>.tls:` how a listener proves who it is, and what it speaks with clients.
 
+use super::client_auth::ClientAuthSpec;
 use super::spanned::{ListSpec, Spanned};
 use super::switch::SwitchSpec;
 use super::values::DurationSpec;
@@ -16,6 +17,8 @@ use std::fmt;
 pub struct ListenerTlsSpec {
     /// What the listener proves its names with. The first one answers clients that name no host.
     pub certificates: Spanned<ListSpec<CertificateSpec>>,
+    /// What clients must show of themselves, for certificates that do not say it themselves; default: nothing.
+    pub client_auth: Option<ClientAuthSpec>,
     /// What a client gets that names a host without a certificate; default `default`.
     pub unknown_name: Option<UnknownNameSpec>,
     /// The oldest version that is spoken; default `1.2`.
@@ -63,6 +66,8 @@ pub struct CertificateSpec {
     pub key: Spanned<String>,
     /// The hosts that it answers for, `*.example.com` among them; default: those of the certificate.
     pub names: Option<Spanned<ListSpec<String>>>,
+    /// What clients of these hosts must show of themselves, instead of what the listener says; default: that.
+    pub client_auth: Option<ClientAuthSpec>,
 }
 
 /// What a client gets that names a host without a certificate.

@@ -4,6 +4,7 @@
 //! again. A key that is missing because its value was left out is not reported. Checks that need
 //! more than one value belong to `validate`.
 
+mod client_auth;
 mod cursor;
 mod file;
 mod limits;
@@ -22,6 +23,7 @@ mod unavailable;
 mod values;
 mod webhook;
 
+pub use client_auth::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec};
 pub use file::{
     AccessLogSpec, AdminSpec, AdminTlsSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec,
     ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, RequestsSpec, ShutdownSpec, StateSpec,

@@ -25,8 +25,6 @@ macro_rules! rows {
 const ROWS: &[Row] = rows! {
     "route_sources";
     "listeners"."*"."tls"."acme", above 1;
-    "listeners"."*"."tls"."client_auth";
-    "listeners"."*"."tls"."certificates"."*"."client_auth";
     "listeners"."*"."http3";
     "listeners"."*"."sni";
     "listeners"."*"."to";

@@ -5,6 +5,7 @@
 
 mod address;
 mod chains;
+mod client_auth;
 mod key;
 mod limits;
 mod listeners;

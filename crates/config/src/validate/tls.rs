@@ -1,12 +1,13 @@
 //! `listeners.<name>.tls:` certificates are read here, and what is wrong with one is told at the line that names its file.
 
+use super::client_auth::ClientAuths;
 use super::duration;
 use super::secret::{Secrets, warn_of_readers};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::settings::AdminTls;
 use crate::spec::{
-    AdminTlsSpec, CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, SwitchSpec, TicketKeysSpec,
-    TicketsSpec, TlsVersionSpec, UnknownNameSpec,
+    AdminTlsSpec, ListSpec, ListenerTlsSpec, Spanned, SwitchSpec, TicketKeysSpec, TicketsSpec,
+    TlsVersionSpec, UnknownNameSpec,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use thalweg_core::limits::{TLS_PEM, TLS_TICKET_FILE};
 use thalweg_proxy::plan::{CertificateFiles, ListenerTls, TicketKeyFile, TicketPolicy};
 use thalweg_route::HostPattern;
 use thalweg_tls::{
-    Acceptor, Certificate, CertificateFlaw, Group, Policy, PolicyFlaw, Suite, TicketKeys, Tickets,
+    Acceptor, Certificate, CertificateFlaw, Entry, Group, Policy, PolicyFlaw, Suite, TicketKeys, Tickets,
     UnknownName, Version,
 };
 
@@ -35,7 +36,7 @@ pub(super) fn listener_tls(
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Arc<ListenerTls>> {
-    let certificates = certificates(&spec.certificates, secrets, problems);
+    let certificates = certificates(spec, secrets, problems);
     let policy = policy(spec, problems);
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
     let handshake_timeout = duration(spec.handshake_timeout.as_ref(), least, most, problems);
@@ -122,6 +123,11 @@ fn files(cert: &Spanned<String>, key: &Spanned<String>) -> CertificateFiles {
 fn contradiction(spec: &ListenerTlsSpec, flaw: &PolicyFlaw) -> SpecError {
     let names = spec.certificates.value.items.iter().filter_map(|item| item.value.names.as_ref());
     let mut names = names.flat_map(|names| &names.value.items);
+    if let PolicyFlaw::ClientAuthDiffers(name) = flaw {
+        let message = format!("certificates for `{name}` ask different things of clients");
+        return SpecError::new(Class::Invalid, spec.certificates.span, message)
+            .help("a host asks one thing: give them the same `client_auth`, or other `names`");
+    }
     if let PolicyFlaw::BadName(name) = flaw
         && let Some(written) = names.find(|written| self::name(written).as_ref() == Ok(name))
     {
@@ -131,12 +137,17 @@ fn contradiction(spec: &ListenerTlsSpec, flaw: &PolicyFlaw) -> SpecError {
     SpecError::value(spec.certificates.span, "list of certificates", message)
 }
 
-/// The certificates with the names that are written beside them. `None` when one of them cannot be used.
+/// The certificates with the names that are written beside them, and what they ask of clients. `None` when one of them
+/// cannot be used.
 fn certificates(
-    list: &Spanned<ListSpec<CertificateSpec>>,
+    spec: &ListenerTlsSpec,
     secrets: &Secrets<'_>,
     problems: &mut Problems,
-) -> Option<Vec<(Arc<Certificate>, Vec<String>)>> {
+) -> Option<Vec<Entry>> {
+    let list = &spec.certificates;
+    let mut auths = ClientAuths::default();
+    // Looked at also where each certificate has its own.
+    let otherwise = spec.client_auth.as_ref().map(|spec| auths.read(spec, secrets, problems));
     if list.value.written == 0 {
         let error = SpecError::new(Class::Invalid, list.span, "an empty list: TLS needs a certificate")
             .help("write for example `certificates: [ { cert: site.pem, key: site.key } ]`");
@@ -150,11 +161,16 @@ fn certificates(
     let read = list.value.items.iter().map(|spec| {
         let certificate = certificate((&spec.value.cert, &spec.value.key), secrets, problems);
         let names = spec.value.names.as_ref().map_or(Some(Vec::new()), |names| self::names(names, problems));
-        Some((Arc::new(certificate?), names?))
+        let own = spec.value.client_auth.as_ref().map(|spec| auths.read(spec, secrets, problems));
+        let client_auth = match own.or_else(|| otherwise.clone()) {
+            Some(read) => Some(read?),
+            None => None,
+        };
+        Some(Entry { certificate: Arc::new(certificate?), names: names?, client_auth })
     });
     // Each of them is looked at, also behind one that is wrong.
     let read: Vec<_> = read.collect();
-    let whole = list.value.written == read.len() && !read.is_empty();
+    let whole = list.value.written == read.len() && !read.is_empty() && otherwise.is_none_or(|o| o.is_some());
     read.into_iter().collect::<Option<Vec<_>>>().filter(|_| whole)
 }
 
@@ -183,7 +199,7 @@ fn certificate(
 }
 
 /// A PEM file.
-fn file(
+pub(super) fn file(
     path: &Spanned<String>,
     what: &str,
     secrets: &Secrets<'_>,

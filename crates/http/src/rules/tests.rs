@@ -81,6 +81,12 @@ fn b4_forwarding_fields_of_strangers_go_and_those_the_proxy_writes_always() {
     let others = "X-Forwarded-Port: 4|X-Forwarded-Prefix: 5|Forwarded: 6|X-Real-IP: 7|True-Client-IP: 8|";
     assert_eq!(stripped(&format!("{written}{others}A: b|"), STRANGER), "A: b|");
     assert_eq!(stripped(&format!("{written}{others}A: b|"), TRUSTED), format!("{others}A: b|"));
+    let certificates = "Client-Cert: :AA==:|X-Client-Cert-Verified: true|x-client-cert-subject: CN=a|";
+    assert_eq!(stripped(&format!("{certificates}A: b|"), STRANGER), "A: b|");
+    assert_eq!(stripped(&format!("{certificates}A: b|"), TRUSTED), format!("{certificates}A: b|"));
+    let nominated = format!("{certificates}Connection: Client-Cert, X-Client-Cert-Verified|A: b|");
+    assert_eq!(stripped(&nominated, TRUSTED), format!("{certificates}A: b|"), "nor can others be taken out");
+    assert!(FORBIDDEN_TRAILERS.contains(FieldId::ClientCert), "nor do they come behind a body");
     let (mut head, bytes) = request("GET / HTTP/1.1|X-Forwarded-For: 1|x-forwarded-for: 2||");
     strip_request(&mut head, &bytes, &STRANGER);
     let old: Vec<_> = head.values(&bytes, FieldId::XForwardedFor).collect();

@@ -5,7 +5,7 @@ use super::shared::Shared;
 use super::stream::Stream;
 use crate::exchange::Client;
 use crate::owner::Target;
-use crate::secure::facts;
+use crate::secure::Known;
 use crate::worker::Worker;
 use ::h2::server::{Builder, Connection, Handshake, SendResponse};
 use ::h2::{Reason, RecvStream};
@@ -67,7 +67,7 @@ impl Session {
         let limits = worker.view_for(&client).head_limits;
         client.socket.set_deadline(Some(worker.view_for(&client).plan.client_timeouts.head));
         let meter = MeterLimits { max_streams: H2_STREAMS, max_head: limits.head };
-        let shared = Rc::new(Shared::new(waker.clone(), facts(&client.socket), meter));
+        let shared = Rc::new(Shared::new(waker.clone(), Known::of(&client.socket), meter));
         let pipe = Pipe::new(client, &shared, received);
         let most_head = limits.head.saturating_add(PER_FIELD * limits.fields);
         let handshake = Builder::new()

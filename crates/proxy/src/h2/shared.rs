@@ -1,10 +1,10 @@
 //! What the streams of a connection have in common.
 
+use crate::secure::Known;
 use std::cell::{Cell, RefCell};
 use std::task::Waker;
 use thalweg_core::Side;
 use thalweg_http::h2::{Allow, Flood, Meter, MeterLimits};
-use thalweg_tls::Facts;
 
 /// Bytes of payload that all streams of a connection may hand to the engine before it has passed them on: more would wait there,
 /// for a client that takes it slowly.
@@ -28,11 +28,11 @@ pub(crate) struct Shared {
     /// Wakes who drives the engine.
     session: Waker,
     /// What TLS has agreed on; `None`: the connection is plain.
-    tls: Option<Facts>,
+    tls: Option<Known>,
 }
 
 impl Shared {
-    pub(super) fn new(session: Waker, tls: Option<Facts>, limits: MeterLimits) -> Self {
+    pub(super) fn new(session: Waker, tls: Option<Known>, limits: MeterLimits) -> Self {
         let meter = RefCell::new(Meter::new(Side::Downstream, limits));
         let (flood, now_ms) = (Cell::new(None), Cell::new(0));
         Self {
@@ -48,7 +48,7 @@ impl Shared {
     }
 
     /// What TLS has agreed on; `None`: the connection is plain.
-    pub(crate) fn tls(&self) -> Option<&Facts> {
+    pub(crate) fn tls(&self) -> Option<&Known> {
         self.tls.as_ref()
     }
 

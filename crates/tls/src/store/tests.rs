@@ -20,7 +20,8 @@ fn store(given: &[(&[&str], &[&str])], unknown: UnknownName) -> Result<Store, Po
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(rcgen::DnType::CommonName, format!("{at}"));
         let issued = authority.issue_params(&rcgen::PKCS_ECDSA_P256_SHA256, params);
-        (issued.read(), names.iter().map(|name| (*name).to_owned()).collect())
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Entry::from((issued.read(), names))
     });
     Store::new(&given.collect::<Vec<_>>(), unknown)
 }
@@ -123,7 +124,7 @@ fn policies_that_cannot_be_spoken_are_flaws() {
     for policy in [only13, hybrid] {
         let policy = Policy { min_version: Version::Tls13, ..policy };
         let good = Acceptor::new(vec![(a.read(), Vec::new())], policy, None).unwrap();
-        let suites = &good.config().crypto_provider().cipher_suites;
+        let suites = &good.realm(None).unwrap().config.crypto_provider().cipher_suites;
         assert!(suites.iter().all(|suite| suite.tls13().is_some()) || suites.len() == Suite::ALL.len());
     }
 }

@@ -1,0 +1,123 @@
+//! What the upstream and the log are told of a client's certificate.
+//!
+//! Made once per connection, from what the handshake has verified, and put into the head of each of its requests by
+//! `compose`. What a client says itself in these fields is taken out of its requests on every listener (`http::rules`);
+//! where we tell something, what a trusted proxy says is too.
+
+use crate::exchange::{Client, Exchange};
+use crate::secure::{Peer, with_peer};
+use std::sync::Arc;
+use thalweg_http::FieldId;
+use thalweg_tls::{Identity, Session, Told};
+
+/// A connection that was asked for a certificate.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    /// The subject of the certificate, where there is one.
+    subject: Option<Arc<str>>,
+    /// Whole lines of a head.
+    fields: Box<[u8]>,
+}
+
+impl Credentials {
+    /// Those of a connection whose handshake is over; `None`: its client was asked for nothing.
+    pub(crate) fn of(session: &Session) -> Option<Box<Self>> {
+        let told = session.client_auth()?.told();
+        let identity = session.identity();
+        let subject = identity.as_ref().map(Identity::subject).filter(|subject| !subject.is_empty());
+        let fields = if told.is_anything() { fields(identity.as_ref(), told) } else { String::new() };
+        Some(Box::new(Self { subject: subject.map(Arc::from), fields: fields.into_bytes().into() }))
+    }
+}
+
+/// Takes out of a request what somebody else says in our fields: of what we have seen ourselves nobody else tells, trusted
+/// or not.
+pub(crate) fn speak_alone(client: &Client, x: &mut Exchange) {
+    let are_told =
+        |peer: Peer<'_>| peer.credentials.is_some_and(|credentials| !credentials.fields.is_empty());
+    if x.request.present.contains(FieldId::ClientCert) && with_peer(&client.socket, are_told) == Some(true) {
+        x.request.strip(FieldId::ClientCert);
+    }
+}
+
+/// Writes the lines of the upstream's head that tell who the client is.
+pub(crate) fn write_credentials(out: &mut Vec<u8>, client: &Client) {
+    with_peer(&client.socket, |peer| {
+        peer.credentials.into_iter().for_each(|credentials| out.extend_from_slice(&credentials.fields));
+    });
+}
+
+/// The subject of the client's certificate, where it has shown one.
+pub(crate) fn subject(client: &Client) -> Option<Arc<str>> {
+    with_peer(&client.socket, |peer| peer.credentials?.subject.clone()).flatten()
+}
+
+fn fields(identity: Option<&Identity>, told: Told) -> String {
+    let mut lines = String::new();
+    let mut line = |name: &str, value: &str| {
+        for part in [name, ": ", value, "\r\n"] {
+            lines.push_str(part);
+        }
+    };
+    line("X-Client-Cert-Verified", if identity.is_some() { "true" } else { "false" });
+    let Some(identity) = identity else { return lines };
+    if told.subject && !identity.subject().is_empty() {
+        line("X-Client-Cert-Subject", identity.subject());
+    }
+    if told.names && !identity.names().is_empty() {
+        line("X-Client-Cert-San", &identity.names().join(", "));
+    }
+    if told.fingerprint {
+        let digits: String = identity.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
+        line("X-Client-Cert-Fingerprint", &digits);
+    }
+    if told.certificate {
+        // RFC 9440 §2.1: a byte sequence of RFC 8941 §3.3.5.
+        line("Client-Cert", &format!(":{}:", base64(identity.certificate())));
+    }
+    lines
+}
+
+/// RFC 4648 §4.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for at in 0..4 {
+            match at <= group.len() {
+                true => text.push(char::from(ALPHABET[(bits >> (18 - 6 * at)) as usize & 63])),
+                false => text.push('='),
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xff, 0xfe, 0xfd]), "//79");
+    }
+
+    #[test]
+    fn of_nobody_only_that_is_told() {
+        let told = Told { subject: true, names: true, fingerprint: true, certificate: true };
+        assert_eq!(fields(None, told), "X-Client-Cert-Verified: false\r\n");
+    }
+}
