@@ -7,14 +7,13 @@
 mod gate;
 mod names;
 
-use std::env;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

@@ -181,7 +181,7 @@ fn secure(authority: &str, trusted: Option<&Path>) -> io::Result<StreamOwned<Cli
     let policy = PeerPolicy { trust, resumption: false, ..PeerPolicy::default() };
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let server = PeerTerms::new(policy).and_then(|terms| Connector::new(&terms, host));
+    let server = PeerTerms::new(policy).and_then(|terms| Connector::new(&Arc::new(terms), host));
     let server = server.map_err(io::Error::other)?;
     let session = ClientConnection::new(Arc::clone(server.client_config()), server.server_name().clone());
     let session = session.map_err(io::Error::other)?;

@@ -42,7 +42,7 @@ pub(crate) struct Call<'a> {
 /// Makes calls. Holds what `https` needs: whom the system trusts, asked at the first call.
 #[derive(Default)]
 pub(crate) struct Caller {
-    tls: OnceLock<Result<PeerTerms, String>>,
+    tls: OnceLock<Result<Arc<PeerTerms>, String>>,
 }
 
 /// Why there is no answer.
@@ -101,9 +101,9 @@ impl Caller {
 }
 
 /// As towards endpoints; a call of its own connection has nothing to resume.
-fn terms(trust: Trust) -> Result<PeerTerms, String> {
+fn terms(trust: Trust) -> Result<Arc<PeerTerms>, String> {
     let policy = PeerPolicy { trust, resumption: false, ..PeerPolicy::default() };
-    PeerTerms::new(policy).map_err(|flaw| flaw.to_string())
+    PeerTerms::new(policy).map(Arc::new).map_err(|flaw| flaw.to_string())
 }
 
 /// Connects to the first address that accepts, giving each its share of the time.

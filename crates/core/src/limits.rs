@@ -96,6 +96,8 @@ pub const H2_BLOCK_AT_ONCE: u32 = 1024;
 pub const H2_TURN_BYTES: u32 = 64 * 1024;
 /// The same in frames: one for this many bytes of the share.
 pub const H2_TURN_BYTES_PER_FRAME: u32 = 256;
+/// The same in heads, each of which is an exchange that begins: one for this many bytes of the share.
+pub const H2_TURN_BYTES_PER_HEAD: u32 = 2048;
 /// Bytes by which an HTTP/2 field section may be longer on the wire than `limits.max_head`.
 pub const H2_BLOCK_SLACK: usize = 8 * 1024;
 /// CONTINUATION frames of a field section, where `limits.max_head` does not ask for more of them.

@@ -11,7 +11,7 @@ use crate::hedge::{Rival, find_rival, hedge_after, time_after_hedge};
 use crate::pace::Pace;
 use crate::peer_tls::fault_of_session;
 use crate::record::count_bytes;
-use crate::relay::{Broken, Ends, Keep, Means, Pumped};
+use crate::relay::{Broken, Ends, Keep, Means, Pumped, mark};
 use crate::respond;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -154,8 +154,10 @@ pub(crate) fn receive(
     wait: &mut Wait,
 ) -> Poll<Result<(), Fault>> {
     let mut scratch = worker.scratch.borrow_mut();
+    // What comes with the head is held for a client that takes nothing.
+    let most = mark(scratch.len(), &client.socket);
     loop {
-        let n = match upstream.connection.socket.poll_recv(&mut scratch) {
+        let n = match upstream.connection.socket.poll_recv(&mut scratch[..most]) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(n)) => n,
             Poll::Ready(Err(error)) => {

@@ -460,8 +460,8 @@ fn enter(
     (door, room): (&Door, &Room),
 ) -> Result<Arrival, (Arrival, Refusal)> {
     let (loads, view) = (&worker.shared.loads, worker.view());
-    // A laggard that makes room is counted until it has gone.
-    let most = door.most().filter(|_| !matches!(room, Room::OfLaggard(_)));
+    // Who makes room is counted until it has gone.
+    let most = door.most().filter(|_| matches!(room, Room::Here | Room::At(_)));
     let per_client = view.plan.limits.max_connections_per_client;
     let client = client.filter(|client| per_client > 0 && !view.plan.trusts(*client)).map(Prefix::from);
     match loads.enter((&door.state, most), client.map(|client| (client, per_client))) {

@@ -20,7 +20,7 @@ use crate::serve::{Next, serve};
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
-use thalweg_core::Fault;
+use thalweg_core::{Fault, FaultKind};
 use thalweg_http::{Framing, Method, Upgrade};
 
 /// Received at once while the preface is awaited.
@@ -66,7 +66,7 @@ pub(crate) async fn serve_stream(worker: &Worker, mut client: Client, x: &mut Ex
 /// Takes the head that a stream began with; what it must look like is checked as for any request.
 ///
 /// # Errors
-/// 400, 414 and 431.
+/// 400, 414 and 431; `http_request_aborted` for a stream that has been reset.
 pub(crate) fn receive_head(
     worker: &Worker,
     client: &Client,
@@ -86,5 +86,9 @@ pub(crate) fn receive_head(
         Method::Post | Method::Put | Method::Patch => Framing::Length(0),
         _ => Framing::Empty,
     };
+    // Rapid resets come in the same bytes as what they reset: nothing of it is to reach an endpoint.
+    if client.socket.is_gone() {
+        return Err(Fault::new(FaultKind::ClientGone, "the client reset the stream at once"));
+    }
     Ok(())
 }

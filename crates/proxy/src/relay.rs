@@ -21,7 +21,7 @@ mod framed;
 mod splice;
 mod stream;
 
-pub(crate) use framed::Framed;
+pub(crate) use framed::{Framed, mark};
 pub(crate) use stream::Stream;
 
 use framed::Frames;
@@ -337,7 +337,8 @@ impl Flow {
                 Poll::Pending if self.ended => return Poll::Pending,
                 Poll::Pending => {}
             }
-            let Some(room) = self.room(means.chunks.high_mark()) else { return Poll::Pending };
+            let mark = mark(means.chunks.high_mark(), ends.to);
+            let Some(room) = self.room(mark) else { return Poll::Pending };
             if share == 0 {
                 return Poll::Ready(Ok(Pumped::Share));
             }

@@ -47,7 +47,7 @@ fn a_request_without_a_body_is_one_of_http_1_upstream() {
     assert_eq!(answer(&mut client, 1), (200, b"ok".to_vec()));
     drop(client);
     let log = house.proxy.stop().log;
-    assert_eq!(log[0]["protocol"], "HTTP/2.0", "{}", log[0]);
+    assert_eq!(log[0]["proto"], "HTTP/2.0", "{}", log[0]);
 }
 
 #[test]

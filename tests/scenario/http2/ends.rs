@@ -97,7 +97,11 @@ fn a_silent_connection_is_told_goodbye() {
 fn a_connection_on_which_nothing_is_under_way_makes_room() {
     let _watchdog = watchdog("a_connection_on_which_nothing_is_under_way_makes_room");
     let upstream = Upstream::saying("hello");
-    let one = |text: &str| h2c(text).replace("h2c: true", "h2c: true, limits: { max_connections: 1 }");
+    let one = |text: &str| {
+        h2c(text)
+            .replace("h2c: true", "h2c: true, limits: { max_connections: 1 }")
+            .replace("workers: 2", "workers: 1")
+    };
     let proxy = Proxy::start(&one(&config(&[&upstream.url()], "")));
     let mut first = Frames::open(proxy.web(), &[]);
     first.send(request(1, "/"));

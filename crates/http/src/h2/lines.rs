@@ -215,13 +215,18 @@ impl Section<'_> {
     /// One line of all crumbs (RFC 9113 §8.2.3). Those after the first are not checked yet.
     fn cookie<'f>(&mut self, name: &[u8], crumbs: impl Iterator<Item = &'f [u8]>) -> Result<(), Flaw> {
         let start = self.begin(name, FieldId::Cookie);
-        for (i, crumb) in crumbs.enumerate() {
+        let mut separator: &[u8] = b"";
+        for crumb in crumbs {
             self.count()?;
             if self.out.len() + crumb.len() + 4 > self.limits.head {
                 return Err(Flaw::TooLarge);
             }
-            self.out.extend_from_slice(if i > 0 { b"; " } else { b"" });
-            self.out.extend_from_slice(crumb);
+            // An empty one says nothing, and would leave spaces at an end of the value.
+            if !crumb.is_empty() {
+                self.out.extend_from_slice(separator);
+                self.out.extend_from_slice(crumb);
+                separator = b"; ";
+            }
         }
         self.finish(start)
     }

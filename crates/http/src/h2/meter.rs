@@ -133,6 +133,7 @@ struct Incoming {
     /// Of this turn.
     bytes_left: usize,
     frames_left: u32,
+    heads_left: u32,
 }
 
 impl Meter {
@@ -162,6 +163,7 @@ impl Meter {
                 section_bytes: 0,
                 bytes_left: 0,
                 frames_left: 0,
+                heads_left: 0,
             },
             outgoing: FrameReader::after(if client { 0 } else { preface }),
             reset: None,
@@ -177,10 +179,11 @@ impl Meter {
     }
 
     /// A turn begins, in which the codec may get `share` bytes ([`limits::H2_TURN_BYTES`], less where many
-    /// want theirs) and a frame for each 256 of them.
+    /// want theirs), a frame for each 256 of them and a head for each 2,048.
     pub fn turn(&mut self, share: u32) {
         self.incoming.bytes_left = share.max(1) as usize;
         self.incoming.frames_left = (share / limits::H2_TURN_BYTES_PER_FRAME).max(1);
+        self.incoming.heads_left = (share / limits::H2_TURN_BYTES_PER_HEAD).max(1);
     }
 
     /// What the codec had to give out was taken.
@@ -338,7 +341,7 @@ impl Meter {
         }
         self.incoming.section_bytes = self.incoming.section_bytes.saturating_add(head.len);
         if head.has(flag::END_HEADERS) {
-            self.incoming.heads += 1;
+            self.incoming.head();
         } else {
             self.incoming.section = Some(Section { bytes: head.len as usize, continuations: 0 });
         }
@@ -355,8 +358,7 @@ impl Meter {
             return self.flooded(Flood::FieldSection);
         }
         if head.has(flag::END_HEADERS) {
-            self.incoming.heads += 1;
-            return;
+            return self.incoming.head();
         }
         section.continuations += 1;
         if section.continuations > self.continuations() {
@@ -444,6 +446,12 @@ impl Meter {
 }
 
 impl Incoming {
+    /// A field section is whole.
+    fn head(&mut self) {
+        self.heads += 1;
+        self.heads_left = self.heads_left.saturating_sub(1);
+    }
+
     /// Why the gate is shut, if it is.
     fn stop(&self) -> Option<Stop> {
         let between = self.left == 0 && self.section.is_none();
@@ -451,7 +459,8 @@ impl Incoming {
         if between && heads {
             return Some(Stop::Heads);
         }
-        (self.bytes_left == 0 || self.frames_left == 0 && self.left == 0).then_some(Stop::Turn)
+        let spent = self.frames_left == 0 && self.left == 0 || self.heads_left == 0 && between;
+        (self.bytes_left == 0 || spent).then_some(Stop::Turn)
     }
 }
 

@@ -9,6 +9,16 @@ use crate::ring::Chunks;
 use std::io;
 use std::rc::Rc;
 
+/// What is held at most for a receiver that shares its connection with others, in bytes: there may be a hundred, and one
+/// client that opens no window stalls them all.
+const MARK: usize = 32 * 1024;
+
+/// What may be held for `to`, where it is `mark` for others.
+#[inline]
+pub(crate) fn mark(mark: usize, to: &impl Stream) -> usize {
+    if to.framed().is_some() { mark.min(MARK) } else { mark }
+}
+
 /// An end of a flow where the end of a message is no end of a connection.
 pub(crate) trait Framed {
     /// Sets the head of the next message aside, given as lines with the empty one that ends it; one that was staged before is

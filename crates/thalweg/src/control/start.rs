@@ -86,16 +86,13 @@ pub(crate) async fn start(
     let plan = runtime.plan();
     let mut watch = Watch::start(&names_in(plan.services.iter()), &Default::default());
     let names = first_names(&mut watch).await;
-    let ring = stirred.clone();
-    let bell = Bell::new(move || ring.notify_one());
-    let (log_to, notices_to) = (log.clone(), notices_in.clone());
     let (acme, issued) = Acme::new(state.clone(), &plan);
     let fleet_options = FleetOptions {
         registry: registry.clone(),
-        log: log_to,
-        notices: notices_to,
+        log: log.clone(),
+        notices: notices_in.clone(),
         names,
-        bell,
+        bell: bell(&stirred),
         challenges: acme.challenges(),
     };
     let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
@@ -132,6 +129,12 @@ pub(crate) async fn start(
         },
         admin,
     ))
+}
+
+/// Stirs the control thread.
+fn bell(stirred: &Arc<Notify>) -> Bell {
+    let stirred = stirred.clone();
+    Bell::new(move || stirred.notify_one())
 }
 
 /// The configuration that the process starts with, and those that ran before where they are kept.

@@ -6,7 +6,7 @@ use rustls::{AlertDescription, ClientConfig, HandshakeKind};
 use super::*;
 use crate::clients::{ClientMode, ClientPolicy, Told};
 use crate::testing::{Authority, Cuts, Issued, Link, far_client_with};
-use crate::{Acceptor, Refused, Session};
+use crate::{Acceptor, Refused, Session, Shelf};
 
 fn asking(clients: &Authority) -> Arc<ClientAuth> {
     let policy = ClientPolicy {
@@ -167,4 +167,63 @@ fn other_certificates_ask_what_those_before_them_did() {
     assert!(shake(&after, &nobody, "open.test").session.facts().resumed);
     let link = shake(&after, &nobody, "closed.test");
     assert_eq!(link.failure.unwrap().kind(), Refused::ClientCertificateMissing);
+}
+
+/// `open.test` asks nobody; `a.test`, which an authority issues, asks everybody, and so would `b.test`.
+fn issued_beside(issuer: &Authority, clients: &Authority, shelf: &Arc<Shelf>) -> Arc<Acceptor> {
+    let issued = crate::Issued {
+        shelf: Arc::clone(shelf),
+        names: vec!["a.test".to_owned(), "b.test".to_owned()],
+        on_demand: None,
+        client_auth: Some(asking(clients)),
+    };
+    let given = vec![entry(&issuer.issue(&["open.test"]), None)];
+    let tickets = Some(Arc::new(Tickets::new().unwrap()));
+    Arc::new(Acceptor::with_issued(given, issued, Policy::default(), tickets).unwrap())
+}
+
+#[test]
+fn what_an_authority_issues_asks_what_the_listener_asks() {
+    let (issuer, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let shelf = Shelf::new("m");
+    let acceptor = issued_beside(&issuer, &clients, &shelf);
+    shelf.put("a.test", issuer.issue(&["a.test"]).read());
+    let shown = clients.issue_client("alice", -1..30, 7);
+    // As it was made, and with files that were renewed.
+    let given = vec![(issuer.issue(&["open.test"]).read(), Vec::new())];
+    for acceptor in [&acceptor, &Arc::new(acceptor.with_certificates(given).unwrap())] {
+        let nobody = Arc::new(far_client_with(&issuer, &TLS13, None));
+        assert!(shake(acceptor, &nobody, "open.test").failure.is_none());
+        for name in ["a.test", "A.test"] {
+            let link = shake(acceptor, &nobody, name);
+            assert_eq!(link.failure.unwrap().kind(), Refused::ClientCertificateMissing, "{name}");
+        }
+        let alice = Arc::new(far_client_with(&issuer, &TLS13, Some(&shown)));
+        for _ in 0..2 {
+            let link = shake(acceptor, &alice, "a.test");
+            assert_eq!(link.far.handshake_kind(), Some(HandshakeKind::Full), "no session is resumed");
+            assert!(link.session.identity().is_some());
+        }
+        assert!(acceptor.client_auth(Some("a.test")).is_some() && acceptor.client_auth(None).is_none());
+    }
+}
+
+/// The default certificate asks for less than the one that is still to come.
+#[test]
+fn a_name_whose_certificate_is_still_to_come_is_not_answered_in_another_realm() {
+    let (issuer, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let shelf = Shelf::new("m");
+    let acceptor = issued_beside(&issuer, &clients, &shelf);
+    assert!(acceptor.choose(Some("other.test")).is_some(), "the default answers");
+    for name in ["b.test", "B.test", "b.test."] {
+        assert!(acceptor.choose(Some(name)).is_none() && acceptor.realm(Some(name)).is_none(), "{name}");
+    }
+    // Hostile input, or a certificate that came in between: the realm of another name shows nothing of it.
+    let open = Arc::clone(&acceptor.realm(Some("open.test")).unwrap().config);
+    shelf.put("b.test", issuer.issue(&["b.test"]).read());
+    let nobody = Arc::new(far_client_with(&issuer, &TLS13, None));
+    let mut link = Link::with_client(&acceptor, &nobody, "b.test", 3, Cuts::NONE);
+    link.session = Session::of_config(open).unwrap();
+    link.run();
+    assert!(link.failure.is_some() && link.far.peer_certificates().is_none());
 }

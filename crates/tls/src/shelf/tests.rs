@@ -113,17 +113,17 @@ fn only_who_offers_that_protocol_alone_sees_the_certificate_of_a_check() {
     let listener = acceptor(&shelf, &["a.test"], None);
     shelf.put("a.test", issued(&authority, "a.test"));
     let asks = hello("a.test", &["acme-tls/1"]);
-    assert_eq!(listener.config_for(&asks).unwrap_err(), Refused::UnknownName);
+    assert_eq!(listener.realm_for(&asks).unwrap_err(), Refused::UnknownName);
     check(&shelf, "a.test");
-    let config = listener.config_for(&asks).unwrap();
+    let config = listener.realm_for(&asks).unwrap().config;
     assert_eq!(config.alpn_protocols, [b"acme-tls/1"]);
     for others in [&["acme-tls/1", "http/1.1"][..], &["http/1.1"], &[]] {
-        let config = listener.config_for(&hello("a.test", others)).unwrap();
+        let config = listener.realm_for(&hello("a.test", others)).unwrap().config;
         assert!(!config.alpn_protocols.contains(&b"acme-tls/1".to_vec()), "{others:?}");
     }
-    assert_eq!(listener.config_for(&hello("b.test", &["acme-tls/1"])).unwrap_err(), Refused::UnknownName);
+    assert_eq!(listener.realm_for(&hello("b.test", &["acme-tls/1"])).unwrap_err(), Refused::UnknownName);
     shelf.end_challenge("a.test");
-    assert_eq!(listener.config_for(&asks).unwrap_err(), Refused::UnknownName);
+    assert_eq!(listener.realm_for(&asks).unwrap_err(), Refused::UnknownName);
 }
 
 #[test]

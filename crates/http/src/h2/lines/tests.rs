@@ -87,6 +87,10 @@ fn crumbs_of_a_cookie_become_one_line_where_the_first_stands() {
     assert!(text.ends_with("\r\nhost: a.example\r\ncookie: a=1; c=3; d\r\nb: 2\r\n\r\n"), "{text}");
     assert_eq!(head.values(text.as_bytes(), FieldId::Cookie).count(), 1);
     assert_eq!(head.fields.len(), 3);
+    let empty = [("cookie", ""), ("cookie", "a"), ("cookie", ""), ("cookie", "b"), ("cookie", "")];
+    let (head, text, _) = request_within(&GET, &empty, &HeadLimits::default()).unwrap();
+    assert_eq!(head.value(text.as_bytes(), FieldId::Cookie), Some(&b"a; b"[..]));
+    assert!(request(&GET, &[("cookie", "")]).unwrap().ends_with("\r\ncookie: \r\n\r\n"));
     // A later crumb is checked too.
     assert_eq!(request(&GET, &[("cookie", "a"), ("cookie", "b\r\nx: y")]), Err(400));
 }

@@ -63,6 +63,22 @@ fn a_turn_has_its_share_of_bytes_and_frames() {
 }
 
 #[test]
+fn a_turn_has_its_share_of_heads_however_often_they_are_taken_up() {
+    let mut meter = opened();
+    let wire: Vec<u8> = (0..50).flat_map(|at| request(at * 2 + 1)).collect();
+    let (mut at, mut stops) = (0, Vec::new());
+    while stops.last() != Some(&Stop::Turn) {
+        let allow = meter.inbound(&wire[at..], 0).unwrap();
+        at += allow.pass;
+        stops.push(allow.stop);
+        meter.opened();
+    }
+    assert_eq!((at, stops.len()), (32 * 29, 5));
+    meter.turn(limits::H2_TURN_BYTES);
+    assert_eq!(meter.inbound(&wire[at..], 0).unwrap().pass, 8 * 29);
+}
+
+#[test]
 fn a_head_that_is_cut_waits_for_its_rest() {
     let mut meter = opened();
     let wire = frame(kind::PING, 0, 0, &[0; 8]);
