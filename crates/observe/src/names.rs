@@ -158,7 +158,8 @@ mod tests {
     #[test]
     fn names_are_unique_and_follow_the_conventions() {
         for (i, metric) in ALL.iter().enumerate() {
-            assert!(metric.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", metric.name);
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            assert!(metric.name.bytes().all(is_plain), "{}", metric.name);
             assert!(metric.name.starts_with("thalweg_") || metric.name.starts_with("process_"));
             assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
             if metric.kind == Kind::Histogram {
