@@ -23,6 +23,7 @@ const LAST: LogRecord<'static> = LogRecord {
     client: None,
     client_port: None,
     peer: None,
+    client_cert_subject: None,
     method: b"LAST",
     scheme: "",
     host: None,
