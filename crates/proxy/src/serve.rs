@@ -73,13 +73,14 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
             client.socket.rest(true);
             return Next::Close;
         }
-        Err(_) if client.requests == 0 && client.door().speaks_h2c() && client.socket.is_plain() => {
-            // To who began something like HTTP/2, words would be frames.
-            return Next::Close;
-        }
         Err(fault) => {
             x.id.get_or_insert_with(|| worker.next_id());
-            answer_fault(worker, client, x, fault).await
+            if may_be_http2(client, x, fault) {
+                (x.fault, x.status) = (Some(fault), fault.status);
+                Next::Close
+            } else {
+                answer_fault(worker, client, x, fault).await
+            }
         }
     };
     record(worker, client, x);
@@ -102,6 +103,12 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
         return Ok(Served::Switched(Box::new(Switched { upstream, places, underway })));
     }
     Ok(respond(worker, client, x, upstream).await)
+}
+
+/// Whether what began with no request line of HTTP/1 may have been meant as HTTP/2: there, words would be frames.
+fn may_be_http2(client: &Client, x: &Exchange, fault: Fault) -> bool {
+    let has_no_line = matches!(fault.status, 400 | 505) && x.request.fields.is_empty();
+    has_no_line && client.requests == 0 && client.door().speaks_h2c() && client.socket.is_plain()
 }
 
 /// A response that breaks off must look broken. A length that is not reached and a last chunk that
