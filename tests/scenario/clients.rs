@@ -11,18 +11,23 @@ use super::{proxy, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// An upstream that tells what it was asked, and a proxy before it.
-fn echo() -> (Upstream, Proxy) {
-    let upstream = Upstream::start(|request| {
+/// An upstream that tells what it was asked.
+pub(super) fn telling() -> Upstream {
+    Upstream::start(|request| {
         let method = request.start.split(' ').next().unwrap_or_default();
         let text = format!("{method} {} {}", request.target(), request.body.len());
         Some(if method == "HEAD" { ok(&text)[..ok(&text).len() - text.len()].to_vec() } else { ok(&text) })
-    });
+    })
+}
+
+/// The same, and a proxy before it.
+fn echo() -> (Upstream, Proxy) {
+    let upstream = telling();
     let proxy = proxy(&[&upstream.url()]);
     (upstream, proxy)
 }
 
-fn succeeds(finished: &Finished) {
+pub(super) fn succeeds(finished: &Finished) {
     assert_eq!(finished.code, 0, "stdout:\n{}\nstderr:\n{}", finished.stdout, finished.stderr);
 }
 

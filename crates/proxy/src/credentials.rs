@@ -6,6 +6,8 @@
 
 use crate::exchange::{Client, Exchange};
 use crate::secure::{Peer, with_peer};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
 use thalweg_http::FieldId;
 use thalweg_tls::{Identity, Session, Told};
@@ -73,47 +75,14 @@ fn fields(identity: Option<&Identity>, told: Told) -> String {
     }
     if told.certificate {
         // RFC 9440 §2.1: a byte sequence of RFC 8941 §3.3.5.
-        line("Client-Cert", &format!(":{}:", base64(identity.certificate())));
+        line("Client-Cert", &format!(":{}:", STANDARD.encode(identity.certificate())));
     }
     lines
-}
-
-/// RFC 4648 §4.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for at in 0..4 {
-            match at <= group.len() {
-                true => text.push(char::from(ALPHABET[(bits >> (18 - 6 * at)) as usize & 63])),
-                false => text.push('='),
-            }
-        }
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_that_of_the_rfc() {
-        for (bytes, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-        assert_eq!(base64(&[0xff, 0xfe, 0xfd]), "//79");
-    }
 
     #[test]
     fn of_nobody_only_that_is_told() {

@@ -3,27 +3,19 @@
 use std::process::Command;
 use std::time::Duration;
 
-use thalweg_tests::program::{Finished, find_or_skip, run};
-use thalweg_tests::upstream::ok;
+use thalweg_tests::program::{find_or_skip, run};
 use thalweg_tests::{Proxy, Upstream};
 
 use super::{config, h2c, watchdog};
+use crate::scenario::clients::{succeeds, telling};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// An upstream that tells what it was asked, and a proxy before it.
 fn echo() -> (Upstream, Proxy) {
-    let upstream = Upstream::start(|request| {
-        let method = request.start.split(' ').next().unwrap_or_default();
-        let text = format!("{method} {} {}", request.target(), request.body.len());
-        Some(if method == "HEAD" { ok(&text)[..ok(&text).len() - text.len()].to_vec() } else { ok(&text) })
-    });
+    let upstream = telling();
     let proxy = Proxy::start(&h2c(&config(&[&upstream.url()], "")));
     (upstream, proxy)
-}
-
-fn succeeds(finished: &Finished) {
-    assert_eq!(finished.code, 0, "stdout:\n{}\nstderr:\n{}", finished.stdout, finished.stderr);
 }
 
 #[test]
