@@ -191,7 +191,7 @@ fn outage(policy: &WhenDown, fields: &mut Fields) {
 
 fn security(policy: &PeerPolicy, fields: &mut Fields) {
     // What is agreed on above TLS is not configured.
-    let PeerPolicy { trust, server_name, certificate, min_version, resumption, alpn: _ } = policy;
+    let PeerPolicy { trust, server_name, certificate, min_version, resumption } = policy;
     match trust {
         Trust::System => fields.put("tls.ca", "system"),
         Trust::Only(pem) => {

@@ -2,12 +2,14 @@
 
 use crate::secure::Known;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::task::Waker;
 use thalweg_core::Side;
 use thalweg_http::h2::{Allow, Flood, Meter, MeterLimits};
+use thalweg_upstream::Line;
 
 /// Bytes of payload that all streams of a connection may hand to the engine before it has passed them on: more would wait there,
-/// for a client that takes it slowly.
+/// for a peer that takes it slowly.
 const GIVEN: usize = 256 * 1024;
 
 /// Of one connection.
@@ -15,35 +17,46 @@ const GIVEN: usize = 256 * 1024;
 pub(crate) struct Shared {
     /// What is made of its frames.
     pub(super) meter: RefCell<Meter>,
-    /// What the client has done that the meter does not bear.
+    /// What the peer has done that the meter does not bear.
     pub(super) flood: Cell<Option<Flood>>,
     /// The time of this turn, in milliseconds of the worker's clock.
     pub(super) now_ms: Cell<u64>,
     /// Streams whose exchanges are under way.
     pub(super) streams: Cell<u32>,
-    /// Bytes that the engine holds for the client.
+    /// Bytes that the engine holds for the peer.
     given: Cell<usize>,
     /// Those who wait for it to hold less.
     waiting: RefCell<Vec<Waker>>,
     /// Wakes who drives the engine.
     session: Waker,
+    /// Those who wait for a stream, where the peer is an endpoint.
+    line: Option<Rc<Line>>,
     /// What TLS has agreed on; `None`: the connection is plain.
     tls: Option<Known>,
 }
 
 impl Shared {
-    pub(super) fn new(session: Waker, tls: Option<Known>, limits: MeterLimits) -> Self {
-        let meter = RefCell::new(Meter::new(Side::Downstream, limits));
-        let (flood, now_ms) = (Cell::new(None), Cell::new(0));
+    /// Of a connection with a client.
+    pub(super) fn with_client(session: Waker, tls: Option<Known>, limits: MeterLimits) -> Self {
+        Self { tls, ..Self::new(Side::Downstream, session, limits) }
+    }
+
+    /// Of a connection with an endpoint, for whose streams there is a line.
+    pub(super) fn with_endpoint(session: Waker, line: Rc<Line>, limits: MeterLimits) -> Self {
+        Self { line: Some(line), ..Self::new(Side::Upstream, session, limits) }
+    }
+
+    fn new(peer: Side, session: Waker, limits: MeterLimits) -> Self {
         Self {
-            meter,
-            flood,
-            now_ms,
+            meter: RefCell::new(Meter::new(peer, limits)),
+            flood: Cell::new(None),
+            now_ms: Cell::new(0),
             streams: Cell::new(0),
             given: Cell::new(0),
             waiting: RefCell::default(),
             session,
-            tls,
+            line: None,
+            tls: None,
         }
     }
 
@@ -84,11 +97,26 @@ impl Shared {
         judged.inspect_err(|flood| self.flood.set(Some(*flood))).ok()
     }
 
+    /// A stream begins.
+    pub(super) fn enter(&self) {
+        self.streams.set(self.streams.get() + 1);
+    }
+
     /// A stream is over.
     pub(super) fn leave(&self) {
         self.streams.set(self.streams.get() - 1);
         if self.streams.get() == 0 {
             self.session.wake_by_ref();
+        }
+        if let Some(line) = &self.line {
+            line.wake(1);
+        }
+    }
+
+    /// Whoever waits for a stream looks again.
+    pub(super) fn wake_line(&self) {
+        if let Some(line) = &self.line {
+            line.wake(usize::MAX);
         }
     }
 }

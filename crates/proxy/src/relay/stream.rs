@@ -60,6 +60,10 @@ impl Stream for Socket {
 
     #[inline]
     fn framed(&self) -> Option<&dyn Framed> {
-        crate::h2::stream(self).map(|stream| stream as &dyn Framed)
+        if self.substream().is_none() {
+            return None;
+        }
+        let stream = crate::h2::stream(self).map(|stream| stream as &dyn Framed);
+        stream.or_else(|| crate::h2::call(self).map(|call| call as &dyn Framed))
     }
 }
