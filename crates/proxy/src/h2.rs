@@ -17,7 +17,7 @@ mod stream;
 mod trunk;
 pub(crate) mod websocket;
 
-pub(crate) use call::{Call, call};
+pub(crate) use call::{Call, RESET, call};
 pub(crate) use sessions::Sessions;
 pub(crate) use stream::{Stream, stream};
 pub(crate) use trunk::Terms;

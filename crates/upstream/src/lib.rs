@@ -53,5 +53,5 @@ pub use service_standing::{Bell, ServiceStanding};
 pub use shared_breaker::{BreakerState, Refused, TrialGuard};
 pub use standing::{Condition, Health, NoTerms, Standing};
 pub use thalweg_net::connect::PeerAddress;
-pub use trunks::{Line, Opening, Speaks, Trunk, Trunks, Waiting};
+pub use trunks::{Opening, Speaks, StreamLine, Trunk, Trunks, Waiting};
 pub use visit::{Told, Visit};

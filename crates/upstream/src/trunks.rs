@@ -47,7 +47,7 @@ pub struct Trunks<W: Wire> {
     is_opening: Cell<bool>,
     /// The last failure to open one, and how many there were.
     failed: Cell<(u64, Option<Fault>)>,
-    line: Rc<Line>,
+    line: Rc<StreamLine>,
     speaks: Cell<Option<Speaks>>,
 }
 
@@ -85,7 +85,7 @@ impl<W: Wire> Trunks<W> {
     }
 
     /// Where exchanges wait for the end of others.
-    pub fn line(&self) -> &Rc<Line> {
+    pub fn line(&self) -> &Rc<StreamLine> {
         &self.line
     }
 
@@ -198,12 +198,12 @@ impl<W: Wire> Drop for Opening<'_, W> {
 
 /// Exchanges that wait for a stream, first come first served.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct StreamLine {
     next: Cell<u64>,
     waiting: RefCell<VecDeque<(u64, Waker)>>,
 }
 
-impl Line {
+impl StreamLine {
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty()
@@ -229,7 +229,7 @@ impl Line {
 /// A place in line. Dropped when it has been called and not used that ([`Waiting::served`]), it hands the call on.
 #[derive(Debug)]
 pub struct Waiting {
-    line: Rc<Line>,
+    line: Rc<StreamLine>,
     number: Option<u64>,
 }
 
@@ -265,5 +265,3 @@ impl Drop for Waiting {
     }
 }
 
-#[cfg(test)]
-mod tests;

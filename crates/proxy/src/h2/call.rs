@@ -7,14 +7,17 @@ use super::ends::{Bell, Receiving, Sending};
 use super::heads;
 use super::trunk::Handle;
 use super::websocket;
+use crate::connect::{LATE, given_up};
+use crate::exchange::{Client, Exchange};
 use crate::relay::Framed;
+use crate::worker::Worker;
 use ::h2::client::{ResponseFuture, SendRequest};
 use ::h2::{Error, Reason};
 use bytes::Bytes;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -23,6 +26,9 @@ use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_http::h1::HeadLimits;
 use thalweg_http::{Progress, ResponseHead};
 use thalweg_net::{Owner, Socket, Substream};
+
+/// A stream's end that is not that of its connection.
+pub(crate) const RESET: &str = "the endpoint reset the stream before its response";
 
 /// The stream to an endpoint that a socket is, if it is one.
 #[inline]
@@ -81,11 +87,32 @@ impl Call {
         self.staged.borrow().is_some()
     }
 
-    /// Whether the endpoint takes WebSockets over streams (RFC 8441 §3).
-    pub(crate) fn takes_websockets(&self) -> bool {
+    /// Waits until it is known whether the endpoint takes WebSockets over streams (RFC 8441 §3), within the time for a connect.
+    ///
+    /// # Errors
+    /// `http_upgrade_failed`: it does not.
+    pub(crate) async fn await_websockets(
+        &self,
+        worker: &Worker,
+        client: &Client,
+        x: &Exchange,
+    ) -> Result<(), Fault> {
+        let connect = x.route().map(|route| route.timeouts).unwrap_or_default().connect;
+        x.set_deadline(client, worker.reactor.now(), connect);
+        let known = poll_fn(|_| {
+            if self.trunk.shared.poll_settled(&self.bell.waker()).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            given_up(worker, client, x, LATE).map_or(Poll::Pending, |fault| Poll::Ready(Err(fault)))
+        });
+        known.await?;
+        client.socket.set_deadline(None);
         match &*self.send.borrow() {
-            Send::Waiting(requests) => requests.is_extended_connect_protocol_enabled(),
-            Send::Begun(_) => false,
+            Send::Waiting(requests) if requests.is_extended_connect_protocol_enabled() => Ok(()),
+            _ => Err(Fault::new(
+                FaultKind::HttpUpgradeFailed,
+                "the endpoint takes no WebSockets over HTTP/2 (RFC 8441)",
+            )),
         }
     }
 
@@ -141,10 +168,7 @@ impl Call {
             return Fault::response("the endpoint does not speak HTTP/2");
         }
         if error.is_reset() && error.is_remote() {
-            return Fault::new(
-                FaultKind::ConnectionTerminated,
-                "the endpoint reset the stream before its response",
-            );
+            return Fault::new(FaultKind::ConnectionTerminated, RESET);
         }
         if error.is_io() || error.is_remote() {
             let detail = "the endpoint closed before its response";

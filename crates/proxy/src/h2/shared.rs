@@ -3,10 +3,10 @@
 use crate::secure::Known;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use thalweg_core::Side;
 use thalweg_http::h2::{Allow, Flood, Meter, MeterLimits};
-use thalweg_upstream::Line;
+use thalweg_upstream::StreamLine;
 
 /// Bytes of payload that all streams of a connection may hand to the engine before it has passed them on: more would wait there,
 /// for a peer that takes it slowly.
@@ -29,8 +29,10 @@ pub(crate) struct Shared {
     waiting: RefCell<Vec<Waker>>,
     /// Wakes who drives the engine.
     session: Waker,
+    /// Those who wait for the peer's settings.
+    settling: RefCell<Vec<Waker>>,
     /// Those who wait for a stream, where the peer is an endpoint.
-    line: Option<Rc<Line>>,
+    line: Option<Rc<StreamLine>>,
     /// What TLS has agreed on; `None`: the connection is plain.
     tls: Option<Known>,
 }
@@ -42,7 +44,7 @@ impl Shared {
     }
 
     /// Of a connection with an endpoint, for whose streams there is a line.
-    pub(super) fn with_endpoint(session: Waker, line: Rc<Line>, limits: MeterLimits) -> Self {
+    pub(super) fn with_endpoint(session: Waker, line: Rc<StreamLine>, limits: MeterLimits) -> Self {
         Self { line: Some(line), ..Self::new(Side::Upstream, session, limits) }
     }
 
@@ -55,6 +57,7 @@ impl Shared {
             given: Cell::new(0),
             waiting: RefCell::default(),
             session,
+            settling: RefCell::default(),
             line: None,
             tls: None,
         }
@@ -95,6 +98,22 @@ impl Shared {
     pub(super) fn inbound(&self, bytes: &[u8]) -> Option<Allow> {
         let judged = self.meter.borrow_mut().inbound(bytes, self.now_ms.get());
         judged.inspect_err(|flood| self.flood.set(Some(*flood))).ok()
+    }
+
+    /// Whether the peer's settings have come, or its connection is over; if not, who asks is woken then.
+    pub(super) fn poll_settled(&self, waker: &Waker) -> Poll<()> {
+        if self.meter.borrow().has_settings() {
+            return Poll::Ready(());
+        }
+        self.settling.borrow_mut().push(waker.clone());
+        Poll::Pending
+    }
+
+    /// The engine has taken in what has come.
+    pub(super) fn took(&self) {
+        if self.meter.borrow().has_settings() {
+            self.settling.take().into_iter().for_each(Waker::wake);
+        }
     }
 
     /// A stream begins.

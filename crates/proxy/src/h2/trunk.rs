@@ -19,7 +19,7 @@ use thalweg_core::limits::H2_STREAMS;
 use thalweg_http::h1::HeadLimits;
 use thalweg_http::h2::MeterLimits;
 use thalweg_net::{Mailbox, Owner, Reactor, Socket};
-use thalweg_upstream::{Connection, Line, Trunk};
+use thalweg_upstream::{Connection, StreamLine, Trunk};
 
 /// Requests at a time on one connection; fewer where the endpoint wants fewer.
 const STREAMS: usize = H2_STREAMS as usize;
@@ -117,7 +117,7 @@ impl fmt::Debug for Handle {
 
 /// What a connection needs beside its socket.
 pub(crate) struct Terms {
-    pub(crate) line: Rc<Line>,
+    pub(crate) line: Rc<StreamLine>,
     pub(crate) limits: HeadLimits,
     pub(crate) authority: Box<str>,
     /// How long it is kept without a request.
@@ -207,6 +207,7 @@ impl Link {
                 Gate::Open => break,
             }
         }
+        handle.shared.took();
         if !handle.is_open() {
             handle.retire();
         }

@@ -42,7 +42,7 @@ pub(crate) fn write_key(out: &mut Vec<u8>, id: &RequestId) {
 /// Makes of a composed response's head of `len` bytes, which accepts a WebSocket over a stream, the switch of HTTP/1.1 that it
 /// stands for. `proof`: the answer to the client's key.
 pub(super) fn write_switch(head: &mut Vec<u8>, len: usize, proof: &str) {
-    let lines = memchr::memmem::find(head, b"\r\n").map_or(len, |end| end + 2);
+    let lines = head.windows(2).position(|end| end == b"\r\n").map_or(len, |at| at + 2);
     let first = format!(
         "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nsec-websocket-accept: {proof}\r\n"
     );
