@@ -1,8 +1,8 @@
 //! Part of phase 5: a connection to a member, from its pool or new; or a stream of one that carries several requests.
 
+use crate::await_stream::{Awaited, await_stream};
 use crate::choose::{Chosen, shun};
 use crate::connection_place::{Room, connection_place};
-use crate::await_stream::{Awaited, await_stream};
 use crate::exchange::{Attempt, Client, Exchange};
 use crate::h2;
 use crate::owner::Target;
@@ -114,7 +114,8 @@ fn offer(x: &Exchange, local: &LocalService, member: &Member) -> Result<Offer, F
         Protocol::Auto if switches || !member.is_secure() => Ok(Offer::Http1),
         Protocol::Auto => Ok(Offer::Either),
         Protocol::Http2 if x.upgrade == Upgrade::Other => {
-            let detail = "HTTP/2, which is all that is spoken with the endpoint, knows no switch to that protocol";
+            let detail =
+                "HTTP/2, which is all that is spoken with the endpoint, knows no switch to that protocol";
             Err(Fault::new(FaultKind::HttpUpgradeFailed, detail))
         }
         Protocol::Http2 => Ok(Offer::Http2),

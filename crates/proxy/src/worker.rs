@@ -212,7 +212,7 @@ impl Worker {
     /// Lets connections of HTTP/2 say together what their streams have said in this turn. Who else has been woken waits for the
     /// next.
     fn serve_sessions(self: &Rc<Self>, lists: &mut Lists) {
-        if self.sessions.len() == 0 {
+        if self.sessions.is_empty() {
             return;
         }
         for _ in 0..ROUNDS {

@@ -264,4 +264,3 @@ impl Drop for Waiting {
         }
     }
 }
-

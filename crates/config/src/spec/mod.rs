@@ -38,8 +38,8 @@ pub use route::{FieldSpec, MatchSpec, RouteSpec};
 pub use secret::SecretSpec;
 pub use service::{
     AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, HashSpec, HealthSpec,
-    HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec, RetrySpec, SameSiteSpec, ServiceSpec, ServiceTlsSpec,
-    StickySpec, TimeoutsSpec, WhenDownSpec,
+    HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec, RetrySpec, SameSiteSpec, ServiceProtocolSpec,
+    ServiceSpec, ServiceTlsSpec, StickySpec, TimeoutsSpec, WhenDownSpec,
 };
 pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;

@@ -67,6 +67,11 @@ impl Sessions {
         self.places.borrow().len() - self.links.get()
     }
 
+    /// Whether there are none, with endpoints neither.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.borrow().is_empty()
+    }
+
     /// How many have no exchange under way.
     pub(crate) fn idle(&self) -> usize {
         let places = self.places.borrow();
@@ -107,7 +112,8 @@ impl Sessions {
     /// The one of the next few on which nothing has been under way for longest.
     fn dispensable(&self, of: Option<ListenerId>, now_ms: u64) -> Option<u32> {
         let places = self.places.borrow();
-        let all = places.iter().filter_map(|(index, session)| Some((index as u32, session.as_ref()?.client()?)));
+        let all =
+            places.iter().filter_map(|(index, session)| Some((index as u32, session.as_ref()?.client()?)));
         let of_listener = |session: &Session| {
             session.with_client(|client| of.is_none_or(|of| client.door().state.id == of))
         };
