@@ -148,7 +148,7 @@ impl Call {
                 return Poll::Ready(Err(Fault::response("a response head without its end")));
             }
         }
-        *answer = Answer::Begun(Receiving::new(body, Side::Upstream));
+        *answer = Answer::Begun(Receiving::new(body, Side::Upstream, response.headers()));
         Poll::Ready(Ok(is_whole))
     }
 
@@ -285,6 +285,11 @@ impl Framed for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
+        if let (Send::Begun(sending), Answer::Begun(receiving)) = (self.send.get_mut(), self.answer.get_mut())
+            && sending.has_ended()
+        {
+            self.trunk.shared.await_end(receiving.take_ending());
+        }
         self.trunk.shared.leave();
     }
 }

@@ -4,6 +4,7 @@ use super::heads;
 use super::shared::Shared;
 use crate::fleet::Command;
 use ::h2::{Reason, RecvStream, SendStream};
+use ::http::header::{CONTENT_LENGTH, HeaderMap};
 use bytes::{Buf, Bytes, BytesMut};
 use std::cell::{Ref, RefCell};
 use std::io::{self, IoSlice};
@@ -37,8 +38,11 @@ impl Bell {
 
 /// What the peer sends of a message behind its head.
 pub(super) struct Receiving {
-    pub(super) body: RecvStream,
+    /// There until the stream is over.
+    body: Option<RecvStream>,
     from: Side,
+    /// Bytes that the head has promised, less those that have come.
+    promised: Option<u64>,
     /// Taken from the engine and not from here.
     rest: Bytes,
     /// Bytes taken from here for which the peer has no new window yet.
@@ -49,8 +53,29 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    pub(super) fn new(body: RecvStream, from: Side) -> Self {
-        Self { body, from, rest: Bytes::new(), unreleased: 0, ended: false, trailers: Vec::new() }
+    /// Behind a head with these fields.
+    pub(super) fn new(body: RecvStream, from: Side, fields: &HeaderMap) -> Self {
+        let length = fields.get(CONTENT_LENGTH);
+        Self {
+            body: Some(body),
+            from,
+            promised: length.and_then(|length| length.to_str().ok()?.parse().ok()),
+            rest: Bytes::new(),
+            unreleased: 0,
+            ended: false,
+            trailers: Vec::new(),
+        }
+    }
+
+    /// Whether nothing comes behind the head.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.body.as_ref().is_none_or(RecvStream::is_end_stream)
+    }
+
+    /// The body when all of it has come, and only the word that it was all has not. The engine resets a stream that nobody
+    /// holds before the peer has said its end: some that say it in a frame of its own would take that for a failure.
+    pub(super) fn take_ending(&mut self) -> Option<RecvStream> {
+        self.body.take_if(|body| self.promised == Some(0) && !self.ended && !body.is_end_stream())
     }
 
     pub(super) fn poll(&mut self, waker: &Waker, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -63,13 +88,18 @@ impl Receiving {
 
     fn poll_payload(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.rest.is_empty() && !self.ended {
-            match ready!(self.body.poll_data(context)) {
-                Some(Ok(bytes)) => self.rest = bytes,
+            let Some(body) = &mut self.body else { break };
+            match ready!(body.poll_data(context)) {
+                Some(Ok(bytes)) => {
+                    let len = bytes.len() as u64;
+                    self.promised = self.promised.map(|promised| promised.saturating_sub(len));
+                    self.rest = bytes;
+                }
                 // Whoever has said all may ask that no more be sent to it (RFC 9113 §8.1).
                 Some(Err(error)) if self.from == Side::Upstream && is_enough(&error) => self.ended = true,
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
                 None => {
-                    let trailers = ready!(self.body.poll_trailers(context)).map_err(io::Error::other)?;
+                    let trailers = ready!(body.poll_trailers(context)).map_err(io::Error::other)?;
                     let lines = trailers.map(|map| heads::received_trailers(self.from, &map));
                     self.trailers = lines.unwrap_or(Ok(Vec::new())).map_err(io::Error::other)?;
                     self.ended = true;
@@ -94,7 +124,7 @@ impl Receiving {
         if released > 0 {
             self.unreleased -= released;
             // It can only fail for more than has come.
-            let _ = self.body.flow_control().release_capacity(released);
+            let _ = self.body.as_mut().map(|body| body.flow_control().release_capacity(released));
         }
     }
 }
@@ -167,6 +197,11 @@ impl Sending {
 
     pub(super) fn is_gone(&mut self, waker: &Waker) -> bool {
         self.stream.poll_reset(&mut Context::from_waker(waker)).is_ready()
+    }
+
+    /// Whether its end has been said.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// Ends the stream, unless its end has been said.

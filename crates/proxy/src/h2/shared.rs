@@ -1,9 +1,10 @@
 //! What the streams of a connection have in common.
 
 use crate::secure::Known;
+use ::h2::RecvStream;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use thalweg_core::Side;
 use thalweg_http::h2::{Allow, Flood, Meter, MeterLimits};
 use thalweg_upstream::StreamLine;
@@ -23,6 +24,9 @@ pub(crate) struct Shared {
     pub(super) now_ms: Cell<u64>,
     /// Streams whose exchanges are under way.
     pub(super) streams: Cell<u32>,
+    /// Bodies of exchanges that are over, of which all has come but the word that it was all. The engine counts them as open, which
+    /// bounds them.
+    ending: RefCell<Vec<RecvStream>>,
     /// Bytes that the engine holds for the peer.
     given: Cell<usize>,
     /// Those who wait for it to hold less.
@@ -54,6 +58,7 @@ impl Shared {
             flood: Cell::new(None),
             now_ms: Cell::new(0),
             streams: Cell::new(0),
+            ending: RefCell::default(),
             given: Cell::new(0),
             waiting: RefCell::default(),
             session,
@@ -119,6 +124,40 @@ impl Shared {
     /// A stream begins.
     pub(super) fn enter(&self) {
         self.streams.set(self.streams.get() + 1);
+    }
+
+    /// Keeps a body until its end has been said.
+    pub(super) fn await_end(&self, body: Option<RecvStream>) {
+        self.ending.borrow_mut().extend(body);
+    }
+
+    /// Streams that the engine counts as open.
+    pub(super) fn open(&self) -> usize {
+        self.streams.get() as usize + self.ending.borrow().len()
+    }
+
+    /// Waits for no end any longer.
+    pub(super) fn await_nothing(&self) {
+        self.ending.take();
+    }
+
+    /// Lets go of those whose end has been said, or will never be. Called when the engine has read.
+    pub(super) fn end(&self) {
+        let before = self.ending.borrow().len();
+        let context = &mut Context::from_waker(Waker::noop());
+        self.ending.borrow_mut().retain_mut(|body| {
+            loop {
+                match body.poll_data(context) {
+                    // A frame without payload.
+                    Poll::Ready(Some(Ok(_))) => {}
+                    Poll::Ready(_) => return false,
+                    Poll::Pending => return true,
+                }
+            }
+        });
+        if let Some(line) = &self.line {
+            line.wake(before - self.ending.borrow().len());
+        }
     }
 
     /// A stream is over.

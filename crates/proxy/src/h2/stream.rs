@@ -48,12 +48,13 @@ impl Stream {
         mailbox: &Arc<Mailbox<Command>>,
     ) -> Self {
         let (parts, body) = request.into_parts();
+        let receive = Receiving::new(body, Side::Downstream, &parts.headers);
         shared.enter();
         Self {
             bell: Bell::new(mailbox),
             shared: shared.clone(),
             request: RefCell::new(Some(http::Request::from_parts(parts, ()))),
-            receive: RefCell::new(Receiving::new(body, Side::Downstream)),
+            receive: RefCell::new(receive),
             send: RefCell::new(Send::Waiting(respond)),
             staged: RefCell::default(),
         }
@@ -67,7 +68,7 @@ impl Stream {
     /// Takes the head of its request, and whether the request is nothing but that.
     pub(super) fn take_request(&self) -> Option<(http::Request<()>, bool)> {
         let request = self.request.borrow_mut().take()?;
-        Some((request, self.receive.borrow().body.is_end_stream()))
+        Some((request, self.receive.borrow().is_nothing()))
     }
 
     /// Sends an interim response, given as lines.
@@ -157,6 +158,9 @@ impl Framed for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        if matches!(self.send.get_mut(), Send::Begun(sending) if sending.has_ended()) {
+            self.shared.await_end(self.receive.get_mut().take_ending());
+        }
         self.shared.leave();
     }
 }

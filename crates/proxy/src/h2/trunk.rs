@@ -74,7 +74,7 @@ impl Handle {
 
     fn room(&self) -> usize {
         let most = self.requests.borrow().as_ref().map_or(0, SendRequest::current_max_send_streams);
-        most.min(STREAMS).saturating_sub(self.shared.streams.get() as usize)
+        most.min(STREAMS).saturating_sub(self.shared.open())
     }
 }
 
@@ -208,6 +208,7 @@ impl Link {
             }
         }
         handle.shared.took();
+        handle.shared.end();
         if !handle.is_open() {
             handle.retire();
         }
@@ -222,6 +223,9 @@ impl Link {
             self.handle.shared.wake_line();
         }
         let is_idle = self.handle.shared.streams.get() == 0;
+        if is_idle && self.handle.requests.borrow().is_none() {
+            self.handle.shared.await_nothing();
+        }
         if is_idle && self.pipe.with_peer(|peer| peer.socket.expired()) {
             self.handle.retire();
         } else if is_idle != std::mem::replace(&mut self.is_idle, is_idle) {
