@@ -26,8 +26,8 @@ const CLIENTS: usize = 2;
 const ATTACKERS: usize = 2;
 const PAUSE: Duration = Duration::from_micros(500);
 /// Times that each attack is looked at, and how long each look takes, and both with `THALWEG_MEASURE=1`.
-const TURNS: (usize, usize) = (1, 6);
-const TURN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+const TURNS: (usize, usize) = (1, 4);
+const TURN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
 
 /// A proxy whose clients may speak HTTP/2 on `web` without TLS and on `safe` with it.
 fn proxy(url: &str, more: &str) -> Proxy {
@@ -245,6 +245,7 @@ fn others_are_served_during_attacks() {
         (0..CLIENTS).for_each(|_| drop(scope.spawn(|| ask(web, &stop, &all))));
         let _stop = Stop(&stop);
         for attack in h2_attacks::all() {
+            eprintln!("{}", attack.name);
             let (mut quiet, mut busy, mut count) = (Vec::new(), Vec::new(), 0);
             for _ in 0..turns {
                 let begin = Instant::now();
