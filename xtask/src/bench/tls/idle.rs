@@ -14,7 +14,7 @@ use crate::bench::configs::BODY;
 use crate::bench::contestant::Place;
 
 /// Connections that come and go before, so that what is made once is there.
-const WARM_UP: usize = 200;
+const WARM_UP: usize = 20;
 /// Time in which memory settles after the last exchange.
 const SETTLE: Duration = Duration::from_secs(2);
 

@@ -134,7 +134,7 @@ impl frame::Report for Report<'_> {
             "- equal work: HTTP/1.1 kept alive to the backend, no access log, the same added request fields\n  \
              (X-Forwarded-For, -Proto, -Host, Via, X-Request-Id)\n\
              - CPU: user and kernel time of all the proxy's processes and threads over the run, by what was done\n\
-             - memory: growth of the RSS of a fresh process over connections that had one exchange each, after 2 s; 200 \
+             - memory: growth of the RSS of a fresh process over connections that had one exchange each, after 2 s; 20 \
              others came\n  and went before\n",
         );
         Ok(())
