@@ -4,6 +4,7 @@ mod bodies;
 mod clients;
 mod conformance;
 mod ends;
+mod runtimes;
 mod websocket;
 
 use super::scripted::House;
