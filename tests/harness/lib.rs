@@ -31,6 +31,7 @@ pub mod port;
 pub mod process;
 pub mod program;
 pub mod proxy;
+pub mod python_tool;
 pub mod secure;
 pub mod signature;
 pub mod talk;

@@ -1,4 +1,5 @@
 import java.io.ByteArrayInputStream;
+import java.io.InputStream;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -6,16 +7,23 @@ import java.net.http.HttpRequest.BodyPublisher;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
 
 /**
- * A client that uses what java.net.http has for HTTP/1.1, against the service of tests/scenario/runtimes.rs.
+ * A client that uses what java.net.http has, against the service of tests/scenario/runtimes.rs.
  *
- * <p>Its argument is the base URL. It ends with 0 when every answer was what it has to be, and otherwise says what was
- * not.
+ * <p>Its arguments are the base URL and what it speaks: nothing for HTTP/1.1, {@code h2} and the file of the
+ * certificate that it trusts, or {@code upgrade} for its own default without TLS, an offer to change from HTTP/1.1 to
+ * HTTP/2. It ends with 0 when every answer was what it has to be, and otherwise says what was not.
  */
 public final class Client {
     /** Time for one exchange: a busy machine and a debug build need some of it. */
@@ -27,26 +35,50 @@ public final class Client {
     /** Bytes of an upload that fits no buffer on its way. */
     private static final int UPLOAD = 16 << 20;
 
-    private static final HttpClient CLIENT =
-            HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(PATIENCE).build();
-
+    private static HttpClient client;
+    private static HttpClient.Version version = HttpClient.Version.HTTP_1_1;
     private static String base;
 
     private Client() {}
 
     public static void main(String[] arguments) throws Exception {
         base = arguments[0];
+        String speaks = arguments.length > 1 ? arguments[1] : "";
+        HttpClient.Builder builder = HttpClient.newBuilder().connectTimeout(PATIENCE).version(version);
+        if (speaks.equals("h2")) {
+            version = HttpClient.Version.HTTP_2;
+            builder.version(version).sslContext(trusting(Path.of(arguments[2])));
+        } else if (speaks.equals("upgrade")) {
+            // RFC 9113 has given that up, and the answers stay what they are.
+            builder.version(HttpClient.Version.HTTP_2);
+        }
+        client = builder.build();
         oneAfterAnother();
         sideBySide();
         uploads();
         expectContinue();
         largeBody();
-        if (arguments.length == 1) {
+        // The client of JDK 17 does not show an answer before it has sent its body, whoever serves HTTP/2.
+        if (!speaks.equals("h2") && !speaks.equals("no early response")) {
             earlyResponse();
         }
         System.out.println("all served");
         // The client's threads would keep the process.
         System.exit(0);
+    }
+
+    private static SSLContext trusting(Path file) throws Exception {
+        KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+        trusted.load(null);
+        try (InputStream pem = Files.newInputStream(file)) {
+            CertificateFactory x509 = CertificateFactory.getInstance("X.509");
+            trusted.setCertificateEntry("the proxy's", x509.generateCertificate(pem));
+        }
+        TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        managers.init(trusted);
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(null, managers.getTrustManagers(), null);
+        return context;
     }
 
     private static HttpRequest.Builder request(String method, String path, BodyPublisher body) {
@@ -58,14 +90,15 @@ public final class Client {
     }
 
     private static HttpResponse<String> wants(HttpRequest request, int status, String text) throws Exception {
-        return checked(CLIENT.send(request, BodyHandlers.ofString()), status, text);
+        return checked(client.send(request, BodyHandlers.ofString()), status, text);
     }
 
     private static HttpResponse<String> checked(HttpResponse<String> answer, int status, String text) {
-        if (answer.statusCode() != status || !answer.body().equals(text)) {
+        if (answer.statusCode() != status || !answer.body().equals(text) || answer.version() != version) {
             HttpRequest request = answer.request();
             throw new IllegalStateException(request.method() + " " + request.uri() + ": " + answer.statusCode() + " "
-                    + answer.body() + " instead of " + status + " " + text);
+                    + answer.body() + " by " + answer.version() + " instead of " + status + " " + text + " by "
+                    + version);
         }
         return answer;
     }
@@ -91,7 +124,7 @@ public final class Client {
             for (int number = 0; number < TOGETHER; number++) {
                 String path = "/echo/" + turn + "/" + number;
                 String body = "x".repeat(number * turn);
-                all.add(CLIENT.sendAsync(request("POST", path, BodyPublishers.ofString(body)).build(),
+                all.add(client.sendAsync(request("POST", path, BodyPublishers.ofString(body)).build(),
                                 BodyHandlers.ofString())
                         .thenAccept(answer -> checked(answer, 200, "POST " + path + " " + body.length())));
             }
@@ -115,7 +148,7 @@ public final class Client {
     }
 
     private static void largeBody() throws Exception {
-        HttpResponse<byte[]> answer = CLIENT.send(get("/large"), BodyHandlers.ofByteArray());
+        HttpResponse<byte[]> answer = client.send(get("/large"), BodyHandlers.ofByteArray());
         byte[] body = answer.body();
         if (answer.statusCode() != 200 || body.length != LARGE) {
             throw new IllegalStateException(answer.statusCode() + " with " + body.length + " bytes");

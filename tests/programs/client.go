@@ -1,17 +1,22 @@
-// A client that uses what Go's net/http has for HTTP/1.1, against the service of tests/scenario/runtimes.rs.
+// A client that uses what Go's net/http has, against the service of tests/scenario/runtimes.rs.
 //
-// Its argument is the base URL. It ends with 0 when every answer was what it has to be, and otherwise says what was not.
+// Its arguments are the base URL and what it speaks: nothing for HTTP/1.1, `h2c` for HTTP/2 by prior knowledge, or `h2`
+// and the file of the certificate that it trusts. It ends with 0 when every answer was what it has to be, and otherwise
+// says what was not.
 package main
 
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,15 +36,14 @@ const (
 )
 
 var (
-	base   string
-	client = &http.Client{
-		Timeout: patience,
-		Transport: &http.Transport{
-			DisableCompression:    true,
-			MaxIdleConnsPerHost:   goroutines,
-			ExpectContinueTimeout: patience,
-		},
+	base      string
+	protocol  = "HTTP/1.1"
+	transport = &http.Transport{
+		DisableCompression:    true,
+		MaxIdleConnsPerHost:   goroutines,
+		ExpectContinueTimeout: patience,
 	}
+	client = &http.Client{Timeout: patience, Transport: transport}
 )
 
 // What a connection and an interim response told while a request ran.
@@ -50,6 +54,13 @@ type traced struct {
 
 func main() {
 	base = os.Args[1]
+	if len(os.Args) > 2 {
+		protocol = "HTTP/2.0"
+		if err := speakHTTP2(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	for _, step := range []struct {
 		name string
 		run  func() error
@@ -70,6 +81,31 @@ func main() {
 	fmt.Println("all served")
 }
 
+// Makes the transport speak HTTP/2 and nothing else.
+func speakHTTP2(arguments []string) error {
+	if arguments[0] == "h2" {
+		trusted, err := os.ReadFile(arguments[1])
+		if err != nil {
+			return err
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(trusted)
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+		// It would speak HTTP/1.1 with a configuration of TLS that is not its own.
+		transport.ForceAttemptHTTP2 = true
+		return nil
+	}
+	// transport.Protocols.SetUnencryptedHTTP2(true), said so that a Go before 1.24 builds this file.
+	field := reflect.ValueOf(transport).Elem().FieldByName("Protocols")
+	if !field.IsValid() {
+		return errors.New("this Go has no HTTP/2 without TLS")
+	}
+	protocols := reflect.New(field.Type().Elem())
+	protocols.MethodByName("SetUnencryptedHTTP2").Call([]reflect.Value{reflect.ValueOf(true)})
+	field.Set(protocols)
+	return nil
+}
+
 // Makes a request and reads the whole answer.
 func do(request *http.Request) (*http.Response, string, traced, error) {
 	var seen traced
@@ -82,6 +118,9 @@ func do(request *http.Request) (*http.Response, string, traced, error) {
 		return nil, "", seen, err
 	}
 	defer answer.Body.Close()
+	if answer.Proto != protocol {
+		return nil, "", seen, fmt.Errorf("%s instead of %s", answer.Proto, protocol)
+	}
 	text, err := io.ReadAll(answer.Body)
 	return answer, string(text), seen, err
 }
@@ -162,8 +201,13 @@ func manyGoroutines() error {
 	if err := <-failed; err != nil {
 		return err
 	}
-	// Each goroutine may need one of its own; a dial that loses against a freed connection adds a few.
-	if fresh.Load() > 2*goroutines {
+	// Each goroutine may need one of its own; a dial that loses against a freed connection adds a few. HTTP/2 needs
+	// none but the one that is there.
+	most := int64(2 * goroutines)
+	if protocol != "HTTP/1.1" {
+		most = 0
+	}
+	if fresh.Load() > most {
 		return fmt.Errorf("%d connections for %d goroutines", fresh.Load(), goroutines)
 	}
 	return nil

@@ -23,6 +23,7 @@ mod fairness;
 mod files;
 mod flood;
 mod go_load_balance;
+mod grpc;
 mod h2_attacks;
 mod health;
 mod hedging;

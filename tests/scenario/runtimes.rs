@@ -28,18 +28,18 @@ const LARGE: usize = 10_000_000;
 /// Most that building a program may take: the first time Go compiles its library too.
 const BUILD: Duration = Duration::from_secs(180);
 /// Most that a client may take for all it does.
-const CLIENT: Duration = Duration::from_secs(60);
+pub(super) const CLIENT: Duration = Duration::from_secs(60);
 /// Most that a test may take.
-const LIMIT: Duration = Duration::from_secs(280);
+pub(super) const LIMIT: Duration = Duration::from_secs(280);
 /// A small virtual machine that starts soon: several may run beside other tests.
 const JAVA: &[&str] = &["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
-fn source(name: &str) -> PathBuf {
+pub(super) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }
 
 /// Builds a Go program of one file into `folder`; `None` without Go.
-fn built(name: &str, folder: &Path) -> Option<PathBuf> {
+pub(super) fn built(name: &str, folder: &Path) -> Option<PathBuf> {
     let go = find_or_skip("go")?;
     let program = folder.join(name.trim_end_matches(".go"));
     let mut command = Command::new(go);
@@ -55,7 +55,7 @@ fn built(name: &str, folder: &Path) -> Option<PathBuf> {
 }
 
 /// A Java program of one file, compiled as it is started; `None` without a JDK.
-fn java(name: &str) -> Option<Command> {
+pub(super) fn java(name: &str) -> Option<Command> {
     // Only a JDK has a compiler.
     find_or_skip("javac")?;
     let mut command = Command::new(find_or_skip("java")?);
@@ -63,7 +63,7 @@ fn java(name: &str) -> Option<Command> {
     Some(command)
 }
 
-fn succeeds(finished: &Finished, stdout: &str) {
+pub(super) fn succeeds(finished: &Finished, stdout: &str) {
     assert_eq!(
         (finished.code, finished.stdout.as_str()),
         (0, stdout),
@@ -80,7 +80,7 @@ fn served(command: &mut Command) -> (Process, String) {
 }
 
 /// The service, served by the harness.
-fn service() -> Bare {
+pub(super) fn service() -> Bare {
     Bare::start(|talk| {
         while answer(talk)? {}
         Ok(())
@@ -136,7 +136,7 @@ fn satisfies(client: &mut Command, upstream: &str) -> Proxy {
 }
 
 /// The sum of the samples of a counter.
-fn counted(proxy: &Proxy, metric: &str) -> f64 {
+pub(super) fn counted(proxy: &Proxy, metric: &str) -> f64 {
     let text = get(proxy.metrics(), "/metrics").unwrap().text();
     let samples = text.lines().filter(|line| line.starts_with(&format!("{metric}{{")));
     samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()

@@ -1,6 +1,8 @@
 //! What goes through a stream: bodies both ways, trailers, interim responses, many streams at once.
 
-use thalweg_tests::h2_frames::{DATA, END, END_HEADERS, HEADERS, frame, request, section, window_update};
+use thalweg_tests::h2_frames::{
+    DATA, END, END_HEADERS, HEADERS, PING, RST_STREAM, frame, request, section, window_update,
+};
 use thalweg_tests::{Frames, Noise};
 
 use super::{house, watchdog};
@@ -86,6 +88,33 @@ fn bodies_go_both_ways_with_and_without_a_length() {
         let (status, got) = answer(&mut client, stream);
         assert!(status == 200 && got == body[..30_000], "stream {stream}: {status}, {} bytes", got.len());
         client.send([window_update(0, 30_000), window_update(0, 1)].concat());
+    }
+}
+
+/// Python's httpx says the end of every body in a frame of its own, and takes a reset before that for a failure.
+#[test]
+fn the_end_of_a_body_may_come_after_the_answer() {
+    let _watchdog = watchdog("the_end_of_a_body_may_come_after_the_answer");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    // More than may be open at one time: each is over when its end has come.
+    for number in 0..STREAMS + 20 {
+        let (stream, body) = (2 * number + 1, if number % 2 == 0 { "" } else { "hello" });
+        client.send(post(stream, &[("content-length", &body.len().to_string())]));
+        if !body.is_empty() {
+            client.send(frame(DATA, 0, stream, body.as_bytes()));
+        }
+        let mut asked = house.asked();
+        assert_eq!(asked.body(), body.as_bytes());
+        asked.talk.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        assert_eq!(answer(&mut client, stream), (200, b"ok".to_vec()));
+        client.send(frame(PING, 0, 0, b"whatever"));
+        let is_told = client.until(|frame| match frame.kind {
+            RST_STREAM => Some(false),
+            _ => (frame.kind == PING).then_some(true),
+        });
+        assert!(is_told, "stream {stream} was reset");
+        client.send(frame(DATA, END, stream, b""));
     }
 }
 

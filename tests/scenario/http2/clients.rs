@@ -8,6 +8,7 @@ use thalweg_tests::{Proxy, Upstream};
 
 use super::{config, h2c, watchdog};
 use crate::scenario::clients::{succeeds, telling};
+use crate::scenario::tls;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -47,6 +48,68 @@ fn curl_is_served_with_prior_knowledge() {
     let head = run(&mut command, LIMIT);
     succeeds(&head);
     assert!(head.stdout.starts_with("HTTP/2 200"), "{}", head.stdout);
+}
+
+#[test]
+fn curl_agrees_on_http2_through_tls_and_goes_without_it_otherwise() {
+    let _watchdog = watchdog("curl_agrees_on_http2_through_tls_and_goes_without_it_otherwise");
+    let Some(curl) = find_or_skip("curl") else { return };
+    let upstream = telling();
+    let (secure, plain) =
+        (tls::proxy(&[&upstream.url()]), Proxy::start(&h2c(&config(&[&upstream.url()], ""))));
+    let trusted = secure.directory().join("web.pem").to_string_lossy().into_owned();
+    let (secure, plain) = (format!("https://{}/a", secure.web()), format!("http://{}/a", plain.web()));
+    for (arguments, url, expected) in [
+        (&[][..], &secure, "GET /a 0 by 2"),
+        (&["-d", "hello"], &secure, "POST /a 5 by 2"),
+        (&["-H", "Expect: 100-continue", "-d", "x"], &secure, "POST /a 1 by 2"),
+        // It offers to change from HTTP/1.1, which nobody has to take up (RFC 9113 §3.1).
+        (&[], &plain, "GET /a 0 by 1.1"),
+        (&["-d", "hello"], &plain, "POST /a 5 by 1.1"),
+    ] {
+        let mut command = Command::new(&curl);
+        command.args(["-sS", "--fail", "--http2", "--cacert", &trusted, "-w", " by %{http_version}"]);
+        let finished = run(command.args(arguments).arg(url), LIMIT);
+        succeeds(&finished);
+        assert_eq!(finished.stdout, expected, "{arguments:?} {url}");
+    }
+}
+
+/// Requests of `h2load`, over 20 connections with 50 streams at one time each.
+const REQUESTS: usize = 4000;
+
+fn bears_h2load(url: &str, proxy: &Proxy) {
+    let Some(h2load) = find_or_skip("h2load") else { return };
+    let upload = proxy.directory().join("upload");
+    std::fs::write(&upload, vec![b'x'; 20_000]).unwrap();
+    let upload = format!("--data={}", upload.display());
+    for (more, requests) in [(&[][..], REQUESTS), (&[&upload[..]], REQUESTS / 4)] {
+        let mut command = Command::new(&h2load);
+        command.args(["-c", "20", "-m", "50", "-n", &requests.to_string()]).args(more);
+        let finished = run(command.arg(url), LIMIT);
+        succeeds(&finished);
+        let served = format!(
+            "requests: {requests} total, {requests} started, {requests} done, {requests} succeeded, 0 failed, 0 errored, 0 timeout"
+        );
+        assert!(finished.stdout.contains(&served), "{}", finished.stdout);
+        assert!(finished.stdout.contains(&format!("{requests} 2xx, 0 3xx")), "{}", finished.stdout);
+        assert!(finished.stdout.contains("Application protocol: h2"), "{}", finished.stdout);
+    }
+}
+
+#[test]
+fn h2load_is_served_without_tls() {
+    let _watchdog = watchdog("h2load_is_served_without_tls");
+    let (_upstream, proxy) = echo();
+    bears_h2load(&format!("http://{}/a", proxy.web()), &proxy);
+}
+
+#[test]
+fn h2load_is_served_through_tls() {
+    let _watchdog = watchdog("h2load_is_served_through_tls");
+    let upstream = telling();
+    let proxy = tls::proxy(&[&upstream.url()]);
+    bears_h2load(&format!("https://{}/a", proxy.web()), &proxy);
 }
 
 /// Requests that share a connection, one of them with a body.

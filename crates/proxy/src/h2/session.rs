@@ -177,6 +177,7 @@ impl Session {
                 State::Leaving(_) => return self.poll_leave(worker),
             }
         }
+        self.shared.end();
         Poll::Pending
     }
 

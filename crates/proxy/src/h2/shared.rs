@@ -1,8 +1,9 @@
 //! What the streams of a connection have in common.
 
 use crate::secure::Known;
+use ::h2::RecvStream;
 use std::cell::{Cell, RefCell};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use thalweg_core::Side;
 use thalweg_http::h2::{Allow, Flood, Meter, MeterLimits};
 
@@ -21,6 +22,9 @@ pub(crate) struct Shared {
     pub(super) now_ms: Cell<u64>,
     /// Streams whose exchanges are under way.
     pub(super) streams: Cell<u32>,
+    /// Bodies of exchanges that are over, of which all has come but the word that it was all. The engine counts them as open, which
+    /// bounds them.
+    ending: RefCell<Vec<RecvStream>>,
     /// Bytes that the engine holds for the client.
     given: Cell<usize>,
     /// Those who wait for it to hold less.
@@ -40,6 +44,7 @@ impl Shared {
             flood,
             now_ms,
             streams: Cell::new(0),
+            ending: RefCell::default(),
             given: Cell::new(0),
             waiting: RefCell::default(),
             session,
@@ -82,6 +87,26 @@ impl Shared {
     pub(super) fn inbound(&self, bytes: &[u8]) -> Option<Allow> {
         let judged = self.meter.borrow_mut().inbound(bytes, self.now_ms.get());
         judged.inspect_err(|flood| self.flood.set(Some(*flood))).ok()
+    }
+
+    /// Keeps a body until its end has been said.
+    pub(super) fn await_end(&self, body: Option<RecvStream>) {
+        self.ending.borrow_mut().extend(body);
+    }
+
+    /// Lets go of those whose end has been said, or will never be. Called when the engine has read.
+    pub(super) fn end(&self) {
+        let context = &mut Context::from_waker(Waker::noop());
+        self.ending.borrow_mut().retain_mut(|body| {
+            loop {
+                match body.poll_data(context) {
+                    // A frame without payload.
+                    Poll::Ready(Some(Ok(_))) => {}
+                    Poll::Ready(_) => return false,
+                    Poll::Pending => return true,
+                }
+            }
+        });
     }
 
     /// A stream is over.

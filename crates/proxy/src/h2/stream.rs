@@ -38,7 +38,10 @@ pub(crate) struct Stream {
 }
 
 struct Receive {
-    body: RecvStream,
+    /// There until the stream is over.
+    body: Option<RecvStream>,
+    /// Bytes that the head has promised, less those that have come.
+    promised: Option<u64>,
     /// Taken from the engine and not from here.
     rest: Bytes,
     /// Bytes taken from here for which the peer has no new window yet.
@@ -62,6 +65,8 @@ impl Stream {
         mailbox: &Arc<Mailbox<Command>>,
     ) -> Self {
         let (parts, body) = request.into_parts();
+        let length = parts.headers.get(http::header::CONTENT_LENGTH);
+        let promised = length.and_then(|length| length.to_str().ok()?.parse().ok());
         shared.streams.set(shared.streams.get() + 1);
         Self {
             waker: RefCell::new(Waker::noop().clone()),
@@ -69,7 +74,8 @@ impl Stream {
             shared: shared.clone(),
             request: RefCell::new(Some(http::Request::from_parts(parts, ()))),
             receive: RefCell::new(Receive {
-                body,
+                body: Some(body),
+                promised,
                 rest: Bytes::new(),
                 unreleased: 0,
                 ended: false,
@@ -88,7 +94,8 @@ impl Stream {
     /// Takes the head of its request, and whether the request is nothing but that.
     pub(super) fn take_request(&self) -> Option<(http::Request<()>, bool)> {
         let request = self.request.borrow_mut().take()?;
-        Some((request, self.receive.borrow().body.is_end_stream()))
+        let body = &self.receive.borrow().body;
+        Some((request, body.as_ref().is_none_or(RecvStream::is_end_stream)))
     }
 
     /// Sends an interim response, given as lines.
@@ -105,11 +112,16 @@ impl Stream {
         let waker = self.waker.borrow();
         let mut context = Context::from_waker(&waker);
         while receive.rest.is_empty() && !receive.ended {
-            match ready!(receive.body.poll_data(&mut context)) {
-                Some(Ok(bytes)) => receive.rest = bytes,
+            let Some(body) = &mut receive.body else { break };
+            match ready!(body.poll_data(&mut context)) {
+                Some(Ok(bytes)) => {
+                    let len = bytes.len() as u64;
+                    receive.promised = receive.promised.map(|promised| promised.saturating_sub(len));
+                    receive.rest = bytes;
+                }
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
                 None => {
-                    let trailers = ready!(receive.body.poll_trailers(&mut context));
+                    let trailers = ready!(body.poll_trailers(&mut context));
                     let trailers = trailers.map_err(io::Error::other)?;
                     let lines = trailers.map(|map| heads::request_trailers(&map)).unwrap_or(Ok(Vec::new()));
                     receive.trailers = lines.map_err(io::Error::other)?;
@@ -237,13 +249,19 @@ impl Framed for Stream {
         if released > 0 {
             receive.unreleased -= released;
             // It can only fail for more than has come.
-            let _ = receive.body.flow_control().release_capacity(released);
+            let _ = receive.body.as_mut().map(|body| body.flow_control().release_capacity(released));
         }
     }
 }
 
 impl Drop for Stream {
+    /// The engine resets a stream that nobody holds before the client has said its end. Where nothing but that is to come
+    /// it is waited for: clients that say it in a frame of its own would take the reset for a failure.
     fn drop(&mut self) {
+        let receive = self.receive.get_mut();
+        if let (Send::Begun(_, true), Some(0)) = (self.send.get_mut(), receive.promised) {
+            self.shared.await_end(receive.body.take());
+        }
         self.shared.leave();
     }
 }
