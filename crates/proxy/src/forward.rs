@@ -32,6 +32,9 @@ const REFUSALS: usize = 4;
 /// Sends the request and returns when the head of the final response has been composed for the client.
 pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Upstream, Fault> {
     check_loop(x)?;
+    if let Some(fault) = x.overdue(worker.reactor.now()) {
+        return Err(fault);
+    }
     let local = &service(x)?;
     let trial = ask_breaker(worker, x, local)?;
     let outcome = try_endpoints(worker, client, x, local).await;
@@ -222,6 +225,11 @@ pub(crate) fn tell(
         // What is cut when a drain is over is not the endpoint's fault.
         Some(fault) if fault.kind.rule().hurts_endpoint && !visit.standing.is_cut() => {
             if is_race(fault, reused) { Told::Nothing } else { visit.failed(service, now, fault.detail) }
+        }
+        // How long a client waits is its own matter: no failure.
+        Some(fault) if fault.kind == FaultKind::CallDeadline => {
+            visit.outlasted(latency, now);
+            Told::Nothing
         }
         Some(_) => Told::Nothing,
     };

@@ -264,3 +264,6 @@ impl Drop for Waiting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
