@@ -314,13 +314,13 @@ fn an_upload_waits_for_the_window_of_its_stream() {
     let mut endpoint = scene.accept(&[(INITIAL_WINDOW, 600)]);
     let stream = endpoint.asked();
     let mut got = 0;
-    let mut first = endpoint.until(|frame| (frame.kind == DATA).then(|| frame.payload.len()));
+    let mut first = endpoint.until(|frame| (frame.kind == DATA).then_some(frame.payload.len()));
     got += std::mem::take(&mut first);
     // The settings may have come when all of it had been sent.
     if got < 1000 {
         endpoint.send(thalweg_tests::h2_frames::window_update(stream, 400));
         while got < 1000 {
-            got += endpoint.until(|frame| (frame.kind == DATA).then(|| frame.payload.len()));
+            got += endpoint.until(|frame| (frame.kind == DATA).then_some(frame.payload.len()));
         }
     }
     assert_eq!(got, 1000);

@@ -63,7 +63,7 @@ impl Place {
 
 impl Sessions {
     /// How many there are with clients.
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) fn of_clients(&self) -> usize {
         self.places.borrow().len() - self.links.get()
     }
 

@@ -51,7 +51,7 @@ pub(super) fn write_switch(head: &mut Vec<u8>, len: usize, proof: &str) {
 
 /// Whether a response knows the key of the request. The proof is not passed on.
 pub(crate) fn takes_proof(id: &RequestId, response: &mut ResponseHead, head: &[u8]) -> bool {
-    let answer = answer_to(&key_of(id));
+    let answer = answer_to(key_of(id));
     let mut proofs = response.fields.iter_mut().filter(|field| is(field, head, ACCEPT));
     let (first, second) = (proofs.next(), proofs.next());
     let (Some(proof), None) = (first, second) else { return false };
