@@ -5,7 +5,7 @@
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that of
-//! small requests beside thousands of slow readers, [`ab`] the table of a published load balancer; [`balance`]
+//! small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of TLS and HTTP/2; [`balance`]
 //! measures the balancers alone, without a proxy.
 
 mod ab;
@@ -24,6 +24,7 @@ mod rounds;
 mod single;
 mod slow;
 mod stream;
+mod tls;
 
 use std::fs;
 use std::path::PathBuf;
@@ -54,6 +55,8 @@ pub(crate) enum Bench {
     Balance(balance::Balance),
     /// ab before five backends, from few connections at once to thousands: requests per second, CPU
     Ab(ab::Ab),
+    /// TLS and HTTP/2: small exchanges, handshakes, streams, memory of idle connections
+    Tls(tls::Tls),
 }
 
 #[derive(clap::Args)]
@@ -101,6 +104,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Slow(args) => slow::run(args),
         Bench::Balance(args) => balance::run(args),
         Bench::Ab(args) => ab::run(args),
+        Bench::Tls(args) => tls::run(args),
     }
 }
 

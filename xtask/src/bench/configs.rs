@@ -51,11 +51,22 @@ pub(crate) fn nginx_proxy(
     size: Size,
     more: &str,
 ) -> String {
+    nginx_proxy_that(folder, &format!("    listen {listen} backlog=4096;\n"), backends, size, more)
+}
+
+/// The same with directives of its server that say where it listens.
+pub(crate) fn nginx_proxy_that(
+    folder: &Path,
+    listens: &str,
+    backends: &[SocketAddr],
+    size: Size,
+    more: &str,
+) -> String {
     let kept = size.kept;
     let servers: String = backends.iter().map(|backend| format!("server {backend}; ")).collect();
     let server = format!(
         "  upstream backend {{\n    {servers}\n    keepalive {kept}; keepalive_requests 1000000000; \
-         keepalive_timeout 1h;\n  }}\n  server {{\n    listen {listen} backlog=4096;\n    location / {{\n      {more}\
+         keepalive_timeout 1h;\n  }}\n  server {{\n{listens}    location / {{\n      {more}\
          proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection \"\";\n      \
          proxy_set_header Host $http_host;\n      \
          proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n      \

@@ -107,10 +107,24 @@ impl Place {
     /// Starts a command with a folder of its own and asks until it answers.
     pub(crate) fn start(
         &self,
-        mut command: Command,
+        command: Command,
         folder: &Path,
         address: SocketAddr,
         (host, path): (&str, &str),
+    ) -> Result<Running> {
+        self.start_and_ask(command, folder, address, || match &self.namespace {
+            None => ask(address, host, path),
+            Some(namespace) => namespace.within(|| ask(address, host, path)),
+        })
+    }
+
+    /// The same with a question of one's own; what it is answered with has to be 200.
+    pub(crate) fn start_and_ask(
+        &self,
+        mut command: Command,
+        folder: &Path,
+        address: SocketAddr,
+        ask: impl Fn() -> Result<u16>,
     ) -> Result<Running> {
         let log = folder.join("output");
         let file = fs::File::create(&log)?;
@@ -120,10 +134,7 @@ impl Place {
         let begin = Instant::now();
         let mut program = Program::new(command.spawn()?);
         loop {
-            let answer = match &self.namespace {
-                None => ask(address, host, path),
-                Some(namespace) => namespace.within(|| ask(address, host, path)),
-            };
+            let answer = ask();
             if answer.as_ref().is_ok_and(|status| *status == 200) {
                 return Ok(Running { program, address, started_in: begin.elapsed() });
             }

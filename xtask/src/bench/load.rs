@@ -29,6 +29,8 @@ pub(crate) struct Load<'a> {
     pub(crate) host: &'a str,
     pub(crate) connections: usize,
     pub(crate) time: Duration,
+    /// The settings of OpenSSL; the load goes through TLS when there are some.
+    pub(crate) tls: Option<&'a Path>,
 }
 
 /// What came of it.
@@ -54,7 +56,11 @@ impl Load<'_> {
         if !self.host.is_empty() {
             command.arg("-H").arg(format!("Host: {}", self.host));
         }
-        let text = output(command.arg(format!("http://127.0.0.1:{}{}", self.port, self.path)))?;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        if let Some(settings) = self.tls {
+            command.env("OPENSSL_CONF", settings);
+        }
+        let text = output(command.arg(format!("{scheme}://127.0.0.1:{}{}", self.port, self.path)))?;
         parse(&text).with_context(|| format!("wrk said:\n{text}"))
     }
 }
