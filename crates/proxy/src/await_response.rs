@@ -6,6 +6,7 @@
 use crate::connect::Upstream;
 use crate::exchange::{Client, Exchange};
 use crate::forward::calls_for_another;
+use crate::grpc::status_of_head;
 use crate::h2;
 use crate::hedge::{Rival, find_rival, hedge_after, time_after_hedge};
 use crate::pace::Pace;
@@ -249,7 +250,21 @@ fn read_heads(
         if take_head(worker, client, x, (head, member), wait)? {
             break true;
         }
+<<<<<<< HEAD
         at += len;
+=======
+        if x.response.status == 101 {
+            check_switch(x, head)?;
+        }
+        x.grpc_status = status_of_head(x, head);
+        if calls_for_another(worker, x, member, wait.is_race) {
+            let detail = "the endpoint's status calls for another attempt";
+            return Err(Fault::new(FaultKind::HttpResponseStatus, detail));
+        }
+        respond::begin(worker, client, x, head)?;
+        worker.warm.fields.take_back(&mut x.response.fields);
+        break true;
+>>>>>>> main
     };
     match (done, continued) {
         (true, _) => kept.clear(),
