@@ -35,8 +35,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secure<S> {
     ///
     /// # Errors
     /// What keeps the two from it, in words.
-    pub(crate) async fn connect(stream: S, connector: &Arc<Connector>) -> io::Result<Self> {
-        let session = Session::connect(connector, Offer::Http1).map_err(io::Error::other)?;
+    pub(crate) async fn connect(stream: S, connector: &Arc<Connector>, offer: Offer) -> io::Result<Self> {
+        let session = Session::connect(connector, offer).map_err(io::Error::other)?;
         let (received, unsent) = (Vec::new(), Vec::new());
         let mut secure = Self { stream, session, received, more: false, ended: false, unsent, gone: 0 };
         poll_fn(|context| secure.poll_handshake(context)).await?;

@@ -250,21 +250,7 @@ fn read_heads(
         if take_head(worker, client, x, (head, member), wait)? {
             break true;
         }
-<<<<<<< HEAD
         at += len;
-=======
-        if x.response.status == 101 {
-            check_switch(x, head)?;
-        }
-        x.grpc_status = status_of_head(x, head);
-        if calls_for_another(worker, x, member, wait.is_race) {
-            let detail = "the endpoint's status calls for another attempt";
-            return Err(Fault::new(FaultKind::HttpResponseStatus, detail));
-        }
-        respond::begin(worker, client, x, head)?;
-        worker.warm.fields.take_back(&mut x.response.fields);
-        break true;
->>>>>>> main
     };
     match (done, continued) {
         (true, _) => kept.clear(),
@@ -297,6 +283,7 @@ fn take_head(
     if x.response.status == 101 {
         check_switch(x, head)?;
     }
+    x.grpc_status = status_of_head(x, head);
     if calls_for_another(worker, x, member, wait.is_race) {
         let detail = "the endpoint's status calls for another attempt";
         return Err(Fault::new(FaultKind::HttpResponseStatus, detail));

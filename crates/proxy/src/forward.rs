@@ -11,11 +11,8 @@ use crate::choose::{Chosen, choose};
 use crate::compose::{check_loop, compose};
 use crate::connect::{Upstream, connect, is_multiplexed, service};
 use crate::exchange::{Client, Exchange};
-<<<<<<< HEAD
-use crate::h2;
-=======
 use crate::grpc::status_of_endpoint;
->>>>>>> main
+use crate::h2;
 use crate::hedge::hedge;
 use crate::sticky::note_kept;
 use crate::trial::{ask_breaker, end_trial};
