@@ -40,6 +40,8 @@ pub const PADDED: u8 = 8;
 
 /// NO_ERROR.
 pub const NO_ERROR: u32 = 0;
+/// PROTOCOL_ERROR.
+pub const PROTOCOL_ERROR: u32 = 1;
 /// CANCEL.
 pub const CANCEL: u32 = 8;
 /// ENHANCE_YOUR_CALM.
@@ -206,7 +208,15 @@ impl Frames {
     /// # Panics
     /// When the proxy does not do its part.
     pub fn open(address: SocketAddr, own: &[(u16, u32)]) -> Self {
-        let mut client = Self { connection: Connection::open(address).unwrap() };
+        Self::over(Connection::open(address).unwrap(), own)
+    }
+
+    /// As [`Self::open`], on a connection that is there.
+    ///
+    /// # Panics
+    /// As [`Self::open`].
+    pub fn over(connection: Connection, own: &[(u16, u32)]) -> Self {
+        let mut client = Self { connection };
         let own: Vec<_> = [(TABLE_SIZE, 0)].iter().chain(own).copied().collect();
         client.send([PREFACE, &settings(&own)].concat());
         client.until(|frame| (frame.kind == SETTINGS && frame.flags & END == 0).then_some(()));

@@ -19,6 +19,7 @@ pub mod endpoint;
 pub mod event_stream;
 pub mod front;
 pub mod go_tool;
+pub mod h2_attacks;
 pub mod h2_frames;
 pub mod held;
 pub mod hook;

@@ -79,8 +79,22 @@ fn links(proxy: &Proxy) -> Vec<String> {
 
 /// Resident memory of the process, in bytes.
 pub fn resident(proxy: &Proxy) -> u64 {
+    memory(proxy, "VmRSS:")
+}
+
+/// Forgets how much memory the process ever had: [`most_resident`] begins here.
+pub fn forget_most_resident(proxy: &Proxy) {
+    fs::write(format!("/proc/{}/clear_refs", proxy.process().pid()), "5").unwrap();
+}
+
+/// Most resident memory of the process, in bytes, since [`forget_most_resident`].
+pub fn most_resident(proxy: &Proxy) -> u64 {
+    memory(proxy, "VmHWM:")
+}
+
+fn memory(proxy: &Proxy, of: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", proxy.process().pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 

@@ -11,7 +11,7 @@ use super::scripted::House;
 use super::{config, watchdog};
 
 /// A configuration whose listener takes HTTP/2 without TLS.
-fn h2c(text: &str) -> String {
+pub(super) fn h2c(text: &str) -> String {
     text.replace("web: { address: \"127.0.0.1:0\"", "web: { address: \"127.0.0.1:0\", h2c: true")
 }
 

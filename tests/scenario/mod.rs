@@ -23,6 +23,7 @@ mod fairness;
 mod files;
 mod flood;
 mod go_load_balance;
+mod grpc;
 mod h2_attacks;
 mod health;
 mod hedging;
@@ -49,6 +50,7 @@ use std::env;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,6 +65,33 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// release binary. Otherwise the bounds are those that a busy machine and a debug build keep.
 fn measuring() -> bool {
     env::var("THALWEG_MEASURE").as_deref() == Ok("1")
+}
+
+/// Who gets a CPU first where figures are taken: clients, endpoints and attackers share two cores with the proxy, and
+/// what they take or wait for themselves is not to count.
+#[derive(Clone, Copy, Debug)]
+enum Priority {
+    /// Before all others.
+    Above,
+    Ordinary,
+    /// What nobody else wants.
+    Below,
+}
+
+impl Priority {
+    /// From now on the calling thread, and those that it starts, have it; without `THALWEG_MEASURE=1` nothing happens.
+    fn take(self) {
+        if measuring() {
+            let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+            let (policy, priority) = match self {
+                Self::Above => ("--rr", "1"),
+                Self::Ordinary => ("--other", "0"),
+                Self::Below => ("--idle", "0"),
+            };
+            let set = Command::new("chrt").args([policy, "--pid", priority, &thread]).status();
+            assert!(set.is_ok_and(|status| status.success()), "`chrt` of util-linux, and root, are needed");
+        }
+    }
 }
 
 /// The smallest of `sorted` that is not below this share of them.

@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Tallies that this executable can hold: one per fleet that a test starts.
-const TALLIES: usize = 32;
+const TALLIES: usize = 64;
 /// The slot of a thread that is not counted.
 const NOBODY: usize = usize::MAX;
 
 struct Slot {
     allocations: AtomicU64,
     live: AtomicI64,
+    most: AtomicI64,
     /// Allocations whose backtrace is still wanted.
     wanted: AtomicU64,
     traces: Mutex<Vec<String>>,
@@ -28,6 +29,7 @@ static SLOTS: [Slot; TALLIES] = [const {
     Slot {
         allocations: AtomicU64::new(0),
         live: AtomicI64::new(0),
+        most: AtomicI64::new(i64::MIN),
         wanted: AtomicU64::new(0),
         traces: Mutex::new(Vec::new()),
     }
@@ -71,6 +73,17 @@ impl Tally {
         SLOTS[self.0].live.load(Relaxed)
     }
 
+    /// What lives now; [`Self::most_live`] begins here.
+    pub(crate) fn forget_most(self) -> i64 {
+        SLOTS[self.0].most.store(i64::MIN, Relaxed);
+        self.live()
+    }
+
+    /// The most that lived at one time since [`Self::forget_most`].
+    pub(crate) fn most_live(self) -> i64 {
+        SLOTS[self.0].most.load(Relaxed).max(self.live())
+    }
+
     /// Keeps where the next `count` allocations come from, for [`Self::traces`]. Slow.
     pub(crate) fn trace(self, count: u64) {
         SLOTS[self.0].wanted.store(count, Relaxed);
@@ -87,7 +100,8 @@ fn note(bytes: i64, allocates: bool) {
     // A thread that is about to end has no locals any more; it is not a worker in its steady state.
     let Ok(slot) = SLOT.try_with(Cell::get) else { return };
     let Some(counts) = SLOTS.get(slot) else { return };
-    counts.live.fetch_add(bytes, Relaxed);
+    let live = counts.live.fetch_add(bytes, Relaxed) + bytes;
+    counts.most.fetch_max(live, Relaxed);
     if !allocates {
         return;
     }
@@ -150,7 +164,9 @@ fn counts_the_enlisted_thread_and_no_other() {
         tally.enlist();
         let held = std::hint::black_box(vec![1_u8; 100]);
         let counted = (tally.allocations(), tally.live());
+        assert_eq!((tally.forget_most(), tally.most_live()), (100, 100));
         drop(std::hint::black_box(Box::new([0_u64; 8])));
+        assert_eq!(tally.most_live(), 164, "what is freed again is known too");
         assert_eq!((counted, (tally.allocations(), tally.live())), ((1, 100), (2, 100)));
         held
     });

@@ -48,7 +48,7 @@ pub(crate) struct House {
     pub(crate) tally: Tally,
     /// Descriptors that this process may open.
     pub(crate) descriptors: usize,
-    _upstream: Upstream,
+    _upstream: Option<Upstream>,
 }
 
 impl House {
@@ -57,19 +57,36 @@ impl House {
         Self::of(upstream, filters, |_| {})
     }
 
+    /// Starts a fleet whose clients may speak HTTP/2 without TLS, before an endpoint at `url`; `more` are further
+    /// top-level keys.
+    pub(crate) fn of_http2(url: &str, more: &str) -> Self {
+        Self::run(url, ("h2c: true", more), Vec::new(), |_| {})
+    }
+
     /// As [`Self::start`], with a service that is not as it is without a word.
     pub(crate) fn of(
         upstream: Upstream,
         filters: Vec<Box<dyn Filter>>,
         change: impl FnOnce(&mut Service),
     ) -> Self {
+        let mut house = Self::run(&upstream.url(), ("", ""), filters, change);
+        house._upstream = Some(upstream);
+        house
+    }
+
+    fn run(
+        url: &str,
+        (listener, more): (&str, &str),
+        filters: Vec<Box<dyn Filter>>,
+        change: impl FnOnce(&mut Service),
+    ) -> Self {
         let config = format!(
-            "listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\n\
-             services: {{ s: {{ endpoints: [ \"{}\" ] }} }}\n\
+            "listeners: {{ web: {{ address: \"127.0.0.1:0\", {listener} }} }}\n\
+             services: {{ s: {{ endpoints: [ \"{url}\" ] }} }}\n\
              routes:\n\
              - {{ name: enlist, match: {{ path: /enlist }}, to: s }}\n\
-             - {{ name: rest, to: s }}\n",
-            upstream.url()
+             - {{ name: rest, to: s }}\n\
+             {more}\n"
         );
         let mut plan = thalweg_config::check_text("house.yaml", &config, &|_| None).unwrap().plan;
         change(Arc::make_mut(&mut plan.services[0]));
@@ -95,7 +112,7 @@ impl House {
             challenges: Default::default(),
         };
         let fleet = Fleet::start(plan, doors, options).unwrap();
-        let house = Self { fleet, registry, notices, tally, descriptors, _upstream: upstream };
+        let house = Self { fleet, registry, notices, tally, descriptors, _upstream: None };
         Client::open(house.address()).ask(&get("/enlist"));
         assert!(house.tally.is_in_use(), "the worker is not counted");
         house

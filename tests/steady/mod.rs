@@ -7,4 +7,5 @@ mod house;
 mod allocations;
 mod balancers;
 mod breaker;
+mod h2_attacks;
 mod panics;

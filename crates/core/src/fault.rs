@@ -127,6 +127,8 @@ fault_kinds! {
         "the configuration does not allow this request";
     ClientTimeout "http_request_timeout" 408 Downstream Never true false Debug
         "the client did not send its request in time";
+    CallDeadline "http_request_deadline" 504 Downstream Never false false Debug
+        "the time that the client has given its gRPC call was over";
     ClientGone "http_request_aborted" 499 Downstream Never true false Debug
         "the client closed its connection before the exchange was over";
     DestinationNotFound "destination_not_found" 404 Proxy Never false false Debug

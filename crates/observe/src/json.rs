@@ -102,6 +102,7 @@ fn request(object: &mut Object<'_>, record: &LogRecord<'_>) {
     if record.status != 0 {
         object.number("status", record.status.into());
     }
+    object.word("grpc_status", record.grpc_status.unwrap_or_default());
 }
 
 /// An object that already has a first member.
@@ -184,6 +185,7 @@ mod tests {
             query: Some(b"q=1&sig=abc"),
             proto: "HTTP/1.1",
             status: 504,
+            grpc_status: Some("unavailable"),
             bytes_in: 1,
             bytes_out: 2,
             route: Some("products"),
@@ -209,7 +211,7 @@ mod tests {
                 r#""listener":"web","client_ip":"192.0.2.7","client_port":4711,"peer_ip":"10.0.0.1","#,
                 r#""client_cert_subject":"CN=a\\,b","#,
                 r#""method":"GET","scheme":"http","host":"shop.example.com","path":"/a","#,
-                r#""query":"q=1&sig=[redacted]","proto":"HTTP/1.1","status":504,"bytes_in":1,"bytes_out":2,"#,
+                r#""query":"q=1&sig=[redacted]","proto":"HTTP/1.1","status":504,"grpc_status":"unavailable","bytes_in":1,"bytes_out":2,"#,
                 r#""route":"products","service":"products","endpoint":"10.0.0.1:8080","attempts":2,"#,
                 r#""failed":[{"endpoint":"10.0.0.2:80","fault":"http_response_timeout","reused":false,"connect_us":5}],"#,
                 r#""reused":true,"#,

@@ -5,6 +5,7 @@
 //! the locked read-modify-write that a shared counter would need. Two writers would lose counts,
 //! nothing worse.
 
+use crate::meters::GRPC_STATUSES;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -164,6 +165,27 @@ impl Codes {
                     each(status, count.value());
                 }
             }
+        }
+    }
+}
+
+/// Counts per status of gRPC, by its number. One writer, any reader. They take their place when the first call is counted.
+#[derive(Debug, Default)]
+pub struct GrpcCodes(OnceLock<Box<[Counter; GRPC_STATUSES.len()]>>);
+
+impl GrpcCodes {
+    /// Counts one call. Only the owner may call this. A number without a name is not counted.
+    pub fn add(&self, number: u8) {
+        let counts = self.0.get_or_init(|| Box::new(std::array::from_fn(|_| Counter::default())));
+        debug_assert!(usize::from(number) < counts.len(), "{number} has no name");
+        counts.get(usize::from(number)).inspect(|count| count.add(1));
+    }
+
+    /// Adds the counts to `totals`.
+    pub(crate) fn add_to(&self, totals: &mut [u64; GRPC_STATUSES.len()]) {
+        for (total, count) in totals.iter_mut().zip(self.0.get().into_iter().flat_map(|counts| counts.iter()))
+        {
+            *total = total.wrapping_add(count.value());
         }
     }
 }

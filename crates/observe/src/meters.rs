@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_core::FaultKind;
 
-use crate::meter::{Codes, Counter, Gauge, Histogram};
+use crate::meter::{Codes, Counter, Gauge, GrpcCodes, Histogram};
 
 /// A group of cells of one worker and one thing.
 pub(crate) trait Meters: Default {
@@ -56,6 +56,8 @@ impl Meters for Gauge {
 pub struct RouteMeters {
     /// Exchanges that ended, per status of the answer.
     pub codes: Codes,
+    /// gRPC calls that ended, per status of the call.
+    pub grpc: GrpcCodes,
     /// From the first byte of the request to the last byte of the response.
     pub duration: Histogram,
     /// Bytes of requests received: heads, and bodies without framing.
@@ -151,6 +153,27 @@ pub const FLOODS: [&str; 11] = [
     "empty_data",
     "window_updates",
     "other_frames",
+];
+
+/// How gRPC calls end, by their numbers: the values of the label `grpc_status`, the words of the crate that reads messages.
+pub const GRPC_STATUSES: [&str; 17] = [
+    "ok",
+    "cancelled",
+    "unknown",
+    "invalid_argument",
+    "deadline_exceeded",
+    "not_found",
+    "already_exists",
+    "permission_denied",
+    "resource_exhausted",
+    "failed_precondition",
+    "aborted",
+    "out_of_range",
+    "unimplemented",
+    "internal",
+    "unavailable",
+    "data_loss",
+    "unauthenticated",
 ];
 
 /// What may come of a TLS handshake: the values of the label `result`. Those after the first two are the words of the

@@ -65,6 +65,8 @@ metrics! {
     TLS_NOT_AFTER "thalweg_tls_certificate_not_after_timestamp_seconds" Gauge ["listener" "name"]
         "When the certificate of the listener with this first name ceases to hold, in seconds since the Unix epoch; the admin API's has the listener \"\".";
     REQUESTS_TOTAL "thalweg_requests_total" Counter ["route" "code"] "Exchanges that ended, by status of the answer.";
+    GRPC_REQUESTS "thalweg_grpc_requests_total" Counter ["route" "grpc_status"]
+        "gRPC calls that ended with a status, by its name; without one a call was broken off.";
     REQUEST_DURATION "thalweg_request_duration_seconds" Histogram ["route"]
         "From the first byte of the request to the last byte of the response.";
     REQUEST_BYTES "thalweg_request_bytes_total" Counter ["route"] "Bytes of requests received: heads, and bodies without framing.";

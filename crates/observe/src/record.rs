@@ -8,7 +8,7 @@
 //! # Keys of the JSON form
 //! Stable; absent when unknown. `ts` (RFC 3339, UTC, microseconds), `id`, `listener`, `client_ip`,
 //! `client_port`, `peer_ip`, `client_cert_subject`, `method`, `scheme`, `host`, `path`, `query`, `proto`, `status`,
-//! `bytes_in`, `bytes_out`, `route`, `service`, `endpoint`, `attempts`, `failed` (a list of
+//! `grpc_status` (its name), `bytes_in`, `bytes_out`, `route`, `service`, `endpoint`, `attempts`, `failed` (a list of
 //! `{"endpoint","fault","reused","connect_us"}`, one for each attempt that failed and was followed by another, in
 //! their order), `reused`, `duration_us`,
 //! `wait_us`, `connect_us`, `tls_us`, `ttfb_us`, `fault`, `fault_side`, `fault_detail`,
@@ -66,6 +66,8 @@ pub struct LogRecord<'a> {
     pub proto: &'a str,
     /// Status of the answer; 0 when there was none.
     pub status: u16,
+    /// Status of the gRPC call that the exchange was, by name.
+    pub grpc_status: Option<&'a str>,
     /// Bytes of the request's body received.
     pub bytes_in: u64,
     /// Bytes of the response's body sent.

@@ -10,7 +10,8 @@ use thalweg_core::FaultKind;
 use crate::exposition::Exposition;
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
 use crate::meters::{
-    ACME_RESULTS, EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters, WorkerMeters,
+    ACME_RESULTS, EndpointMeters, FLOODS, GRPC_STATUSES, HANDSHAKE_RESULTS, Limit, ListenerMeters,
+    WorkerMeters,
 };
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
@@ -62,6 +63,14 @@ impl Registry {
             }
             for (status, total) in totals.iter().enumerate().filter(|(_, total)| **total > 0) {
                 page.sample(&names::REQUESTS_TOTAL, &[route, &status.to_string()], total);
+            }
+        }
+        page.head(&names::GRPC_REQUESTS);
+        for ([route], groups) in &routes {
+            let mut totals = [0; GRPC_STATUSES.len()];
+            groups.iter().for_each(|group| group.grpc.add_to(&mut totals));
+            for (status, total) in GRPC_STATUSES.iter().zip(totals).filter(|(_, total)| *total > 0) {
+                page.sample(&names::GRPC_REQUESTS, &[route, status], total);
             }
         }
         histograms(page, &names::REQUEST_DURATION, &routes, |meters| &meters.duration);

@@ -6,6 +6,7 @@
 
 use crate::credentials::speak_alone;
 use crate::exchange::{Client, Exchange, Normal};
+use crate::grpc::note_deadline;
 use crate::h2;
 use crate::misdirected::check_direction;
 use crate::plan::Plan;
@@ -203,6 +204,7 @@ pub(crate) fn bring_to_normal_form(
         // HTTP/1.0 has no expectations; the upstream, spoken to in 1.1, must not answer one (RFC 9110 §10.1.1).
         x.request.strip(FieldId::Expect);
     }
+    note_deadline(x);
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 
 use crate::exchange::{Client, Exchange};
 use crate::filter_response::filter_response;
+use crate::grpc;
 use crate::redirect_https;
 use crate::serve::Next;
 use crate::worker::Worker;
@@ -12,7 +13,8 @@ use std::future::poll_fn;
 use std::io::Write;
 use std::task::Poll;
 use std::time::Duration;
-use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_core::{Fault, FaultKind, RequestId, Side};
+use thalweg_http::grpc::Kind;
 use thalweg_http::h1::encode::{reason, write_content_length, write_status_line};
 use thalweg_http::{FieldId, Framing, Method, Version};
 use thalweg_upstream::{StaticAnswer, WhenDown};
@@ -97,6 +99,9 @@ fn words(x: &Exchange, fault: Fault) -> StaticAnswer {
 }
 
 fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault) {
+    if grpc::kind(x) != Kind::No {
+        return write_call_end(client, x, fault);
+    }
     let StaticAnswer { status, content_type, body } = stand_in(x, fault).unwrap_or_else(|| words(x, fault));
     let (keep_alive, version) = (x.keep_alive, x.request.version);
     // RFC 9110 §6.4.1.
@@ -110,17 +115,12 @@ fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault
     let out = flow.start(Framing::Length(length), Side::Upstream, false);
     write_status_line(out, status, reason(status).as_bytes());
     filter_response(x, &[], out);
-    let _ =
-        write!(out, "Proxy-Status: thalweg; error={}; details=\"{}\"\r\n", fault.kind.name(), fault.detail);
+    write_proxy_status(out, fault);
     if !is_bare {
         let _ = write!(out, "Content-Type: {content_type}\r\n");
         write_content_length(out, body.len() as u64);
     }
-    if let Some(id) = &id {
-        out.extend_from_slice(b"X-Request-Id: ");
-        out.extend_from_slice(id.as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
+    write_id(out, id.as_ref());
     if status == 503 {
         let _ = write!(out, "Retry-After: {retry_after}\r\n");
     }
@@ -135,6 +135,43 @@ fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault
         debug_assert_eq!(fed, Ok(body.len()));
     }
     x.downward = flow;
+}
+
+/// The answer to a gRPC call: its status in a head that is the whole response, "Trailers-Only" (PROTOCOL-HTTP2 of gRPC).
+fn write_call_end(client: &Client, x: &mut Exchange, fault: Fault) {
+    let (keep_alive, version, kind) = (x.keep_alive, x.request.version, grpc::kind(x));
+    let code = grpc::code_of(x, fault);
+    (x.status, x.grpc_status) = (200, Some(code));
+    let id = x.id;
+    x.downward.reset();
+    let mut flow = std::mem::take(&mut x.downward);
+    let out = flow.start(Framing::Length(0), Side::Upstream, false);
+    write_status_line(out, 200, reason(200).as_bytes());
+    filter_response(x, &[], out);
+    let _ = write!(out, "Content-Type: {}\r\n", kind.name());
+    grpc::write_status(out, code, fault.detail);
+    write_proxy_status(out, fault);
+    write_id(out, id.as_ref());
+    if version != Version::Http2 {
+        write_content_length(out, 0);
+    }
+    write_connection(out, keep_alive, version);
+    out.extend_from_slice(b"\r\n");
+    flow.seal_head(&client.socket, 0);
+    x.downward = flow;
+}
+
+fn write_proxy_status(out: &mut Vec<u8>, fault: Fault) {
+    let _ =
+        write!(out, "Proxy-Status: thalweg; error={}; details=\"{}\"\r\n", fault.kind.name(), fault.detail);
+}
+
+fn write_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
+    if let Some(id) = id {
+        out.extend_from_slice(b"X-Request-Id: ");
+        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 fn write_redirect(client: &Client, x: &mut Exchange, place: &[u8]) {

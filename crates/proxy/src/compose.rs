@@ -3,6 +3,7 @@
 
 use crate::credentials::write_credentials;
 use crate::exchange::{Client, Exchange};
+use crate::grpc::write_timeout;
 use crate::h2::websocket;
 use crate::worker::Worker;
 use std::io::Write;
@@ -59,6 +60,7 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     write_host(out, x, service, &service.endpoints[endpoint as usize]);
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
+    write_timeout(out, x);
     write_forwarded(out, x, client);
     if x.is_secure {
         write_credentials(out, client);

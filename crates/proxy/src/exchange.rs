@@ -14,6 +14,7 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind, RequestId};
+use thalweg_http::grpc::Code;
 use thalweg_http::{FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
 
@@ -224,8 +225,10 @@ pub(crate) struct Exchange {
     /// Whether it can be sent again: all that came of it is in `received`, and nothing of a response has gone to
     /// the client.
     pub(crate) replayable: bool,
-    /// When the exchange must be over (`timeouts.request`).
+    /// When the exchange must be over (`timeouts.request`, and `call_ends_at` where that is sooner).
     pub(crate) ends_at: Option<Instant>,
+    /// When its client no longer waits for it (`grpc-timeout`).
+    pub(crate) call_ends_at: Option<Instant>,
     /// Whether the upstream connection may carry another request after this response.
     pub(crate) upstream_reusable: bool,
 
@@ -239,6 +242,8 @@ pub(crate) struct Exchange {
 
     /// The status sent, 0 while none was.
     pub(crate) status: u16,
+    /// The status of the gRPC call, where it is known before its trailers.
+    pub(crate) grpc_status: Option<Code>,
     pub(crate) first_byte: Option<Duration>,
     pub(crate) fault: Option<Fault>,
     /// In seconds: when the client may come again, where that is known; 0: it is not.
@@ -281,12 +286,14 @@ impl Exchange {
             keep_at: None,
             replayable: false,
             ends_at: None,
+            call_ends_at: None,
             upstream_reusable: false,
             upward: Flow::default(),
             answered: Vec::new(),
             response: ResponseHead::new(),
             downward: Flow::default(),
             status: 0,
+            grpc_status: None,
             first_byte: None,
             fault: None,
             retry_after: 0,
@@ -329,10 +336,12 @@ impl Exchange {
         self.keep_at = None;
         self.replayable = false;
         self.ends_at = None;
+        self.call_ends_at = None;
         self.upstream_reusable = false;
         self.upward.reset();
         self.downward.reset();
         self.status = 0;
+        self.grpc_status = None;
         self.first_byte = None;
         self.fault = None;
         self.retry_after = 0;
@@ -400,8 +409,13 @@ impl Exchange {
 
     /// The fault of a passed deadline, when it is the one of the whole exchange.
     pub(crate) fn overdue(&self, now: Instant) -> Option<Fault> {
-        self.ends_at.filter(|end| *end <= now)?;
-        Some(Fault::new(FaultKind::HttpResponseTimeout, "the exchange took longer than the route allows"))
+        let end = self.ends_at.filter(|end| *end <= now)?;
+        Some(match self.call_ends_at {
+            Some(call) if call <= end => {
+                Fault::new(FaultKind::CallDeadline, "the time that the client has given is over")
+            }
+            _ => Fault::new(FaultKind::HttpResponseTimeout, "the exchange took longer than the route allows"),
+        })
     }
 
     /// What the route asks of the client's pace.

@@ -69,7 +69,8 @@ fn draw(split: &Split, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<Ser
 
 /// What the route allows: time for the whole exchange, and bytes of body where they are declared.
 pub(crate) fn bound(route: &Route, x: &mut Exchange) -> Result<(), Fault> {
-    x.ends_at = route.timeouts.request.and_then(|time| x.started.checked_add(time));
+    let end = route.timeouts.request.and_then(|time| x.started.checked_add(time));
+    x.ends_at = [end, x.call_ends_at].into_iter().flatten().min();
     match (x.framing, route.limits.max_body) {
         (Framing::Length(length), Some(most)) if length > most => {
             Err(Fault::request(413, "the request body is larger than allowed"))

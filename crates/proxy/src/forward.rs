@@ -28,6 +28,9 @@ pub(crate) const TRIES: usize = 16;
 /// Sends the request and returns when the head of the final response has been composed for the client.
 pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Upstream, Fault> {
     check_loop(x)?;
+    if let Some(fault) = x.overdue(worker.reactor.now()) {
+        return Err(fault);
+    }
     let local = &service(x)?;
     let trial = ask_breaker(worker, x, local)?;
     let outcome = try_endpoints(worker, client, x, local).await;
@@ -186,6 +189,11 @@ pub(crate) fn tell(
             // The end of a connection that was kept says nothing of the endpoint.
             let is_race = fault.kind == FaultKind::ConnectionTerminated && reused;
             if is_race { Told::Nothing } else { visit.failed(service, now, fault.detail) }
+        }
+        // How long a client waits is its own matter: no failure.
+        Some(fault) if fault.kind == FaultKind::CallDeadline => {
+            visit.outlasted(latency, now);
+            Told::Nothing
         }
         Some(_) => Told::Nothing,
     };

@@ -50,6 +50,7 @@ mod filter_request;
 mod filter_response;
 mod find_route;
 mod forward;
+mod grpc;
 mod hedge;
 mod misdirected;
 mod peer_tls;

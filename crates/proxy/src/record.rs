@@ -2,9 +2,11 @@
 
 use crate::credentials::subject;
 use crate::exchange::{Client, Exchange};
+use crate::grpc::final_status;
 use crate::worker::Worker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_core::fault::Level;
+use thalweg_http::grpc::Code;
 use thalweg_observe::RouteMeters;
 use thalweg_observe::{FailedAttempt, Limit, LogRecord, Timers};
 
@@ -25,9 +27,13 @@ fn meters<'a>(worker: &'a Worker, x: &'a Exchange) -> &'a RouteMeters {
 /// Records a finished exchange.
 pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
     let duration = x.started.elapsed();
+    let grpc_status = final_status(x);
     count_bytes(worker, x);
     let meters = meters(worker, x);
     meters.codes.add(x.status);
+    if let Some(code) = grpc_status {
+        meters.grpc.add(code.number());
+    }
     meters.duration.record(duration);
     if let Some(fault) = &x.fault {
         worker.meters.fault(fault.kind);
@@ -49,7 +55,13 @@ pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
         let failed = failed_attempts(x);
         let subject = subject(client);
         let client_cert_subject = subject.as_deref();
-        log.push(&LogRecord { failed: &failed, client_cert_subject, ..line(client, x, duration) });
+        let grpc_status = grpc_status.map(Code::name);
+        log.push(&LogRecord {
+            failed: &failed,
+            client_cert_subject,
+            grpc_status,
+            ..line(client, x, duration)
+        });
     }
 }
 
@@ -88,6 +100,7 @@ fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecor
         query: x.query.map(|query| query.of(bytes)),
         proto: if x.request.len > 0 { x.request.version.label() } else { "" },
         status: x.status,
+        grpc_status: None,
         bytes_in: x.upward.body(),
         bytes_out: x.downward.body(),
         route: x.route().map(|route| &*route.name),

@@ -7,11 +7,13 @@
 //! can be sent to another one by a twisted `Host`; its port gives way to that of the listener with TLS.
 
 use crate::exchange::{Client, Exchange};
+use crate::grpc;
 use crate::plan::Plan;
 use crate::worker::Worker;
 use std::io::Write;
-use thalweg_core::Fault;
+use thalweg_core::{Fault, FaultKind};
 use thalweg_http::FieldId;
+use thalweg_http::grpc::Kind;
 
 /// The status: what asks for it asks again in the same way, with its method and body (RFC 9110 §15.4.9).
 pub(crate) const STATUS: u16 = 308;
@@ -44,6 +46,10 @@ pub(crate) fn place(
     let redirects = plan.listeners.get(usize::from(listener)).is_some_and(|found| found.redirect_https);
     if !redirects || came_through_tls(x) {
         return Ok(None);
+    }
+    if grpc::kind(x) != Kind::No {
+        // Its clients follow nobody anywhere.
+        return Err(Fault::new(FaultKind::HttpRequestDenied, "calls are only taken through TLS"));
     }
     let (host, path) = (x.host(), x.path.of(&x.received));
     if host.is_empty() {

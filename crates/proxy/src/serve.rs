@@ -17,6 +17,7 @@ use crate::exchange::{Client, Exchange};
 use crate::filter_request::filter_request;
 use crate::find_route::find_route;
 use crate::forward::forward;
+use crate::grpc;
 use crate::record::record;
 use crate::redirect_https::redirect_https;
 use crate::respond::respond;
@@ -112,9 +113,12 @@ fn may_be_http2(client: &Client, x: &Exchange, fault: Fault) -> bool {
 }
 
 /// A response that breaks off must look broken. A length that is not reached and a last chunk that
-/// does not come do; where only the close tells the end, a reset does.
+/// does not come do; where only the close tells the end, a reset does. A gRPC call ends with the status that says so.
 pub(crate) fn broken(client: &Client, x: &mut Exchange, fault: Fault) {
     x.fault = Some(fault);
+    if grpc::tell_end(client, x, fault) {
+        return;
+    }
     if x.downward.is_open_ended() || client.socket.substream().is_some() {
         client.socket.reset_on_close();
     }

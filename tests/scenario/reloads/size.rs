@@ -3,7 +3,6 @@
 //! `THALWEG_MEASURE=1` with a release binary, a quiet machine and root: 10,000 routes, and the figures of the target.
 
 use std::net::SocketAddr;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::{Proxy, Talk, Upstream, Watchdog};
 
-use super::super::{measuring, quantile};
+use super::super::{Priority, measuring, quantile};
 use super::{plan, take_over, write};
 
 /// Routes, and with `THALWEG_MEASURE=1`; ten go to one service.
@@ -41,20 +40,9 @@ fn text(routes: usize, upstream: &str, turn: usize) -> String {
     plan("web: { address: \"127.0.0.1:0\" }", &format!("{all}, {{ name: rest, to: s0 }}"), &services)
 }
 
-/// From now on the calling thread, and those that it starts, get a CPU before all others, or are as they were. Clients and
-/// upstream share two cores with the proxy: what they wait for themselves is not to count.
-fn above_all(on: bool) {
-    if measuring() {
-        let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-        let (policy, priority) = if on { ("--rr", "1") } else { ("--other", "0") };
-        let set = Command::new("chrt").args([policy, "--pid", priority, &thread]).status();
-        assert!(set.is_ok_and(|status| status.success()), "`chrt` of util-linux, and root, are needed");
-    }
-}
-
 /// Asks until it is told to stop; gives when each request began, and how long it took.
 fn measure(address: SocketAddr, stop: &AtomicBool, into: &Mutex<Vec<(Instant, Duration)>>) {
-    above_all(true);
+    Priority::Above.take();
     let mut talk = Talk::open(address).unwrap();
     let mut taken = Vec::new();
     while !stop.load(Ordering::Acquire) {
@@ -81,9 +69,9 @@ fn be_busy(time: Duration) {
 fn a_large_configuration_is_reloaded_in_time_and_requests_do_not_notice() {
     let _watchdog = Watchdog::new("a_large_configuration_is_reloaded_in_time", Duration::from_secs(120));
     let (routes, times) = if measuring() { (ROUTES.1, TIMES.1) } else { (ROUTES.0, TIMES.0) };
-    above_all(true);
+    Priority::Above.take();
     let upstream = Upstream::saying("fine");
-    above_all(false);
+    Priority::Ordinary.take();
     let begin = Instant::now();
     let proxy = Proxy::start(&text(routes, &upstream.url(), 0));
     let loaded = begin.elapsed();

@@ -15,6 +15,7 @@ fn busy() -> Registry {
         let route = registry.route(number, "shop \"front\"\\\n");
         route.codes.add(200);
         route.codes.add(502);
+        route.grpc.add(14);
         route.duration.record(Duration::from_millis(3));
         route.bytes_in.add(10);
         let endpoint = registry.endpoint(number, "products", "10.0.0.1:8080");
@@ -46,6 +47,7 @@ fn sums_over_workers() {
         "thalweg_build_info{version=\"0.1.0\"} 1",
         "thalweg_requests_total{route=\"shop \\\"front\\\"\\\\\\n\",code=\"200\"} 2",
         "thalweg_requests_total{route=\"shop \\\"front\\\"\\\\\\n\",code=\"502\"} 2",
+        "thalweg_grpc_requests_total{route=\"shop \\\"front\\\"\\\\\\n\",grpc_status=\"unavailable\"} 2",
         "thalweg_request_bytes_total{route=\"shop \\\"front\\\"\\\\\\n\"} 20",
         "thalweg_connections_total{listener=\"web\"} 6",
         "thalweg_connections_active{listener=\"web\"} 4",

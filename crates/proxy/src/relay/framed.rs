@@ -92,6 +92,17 @@ impl Flow {
         }
     }
 
+    /// A message that will not come whole is over, with these trailers; `false`: it cannot be told, because bytes wait or the end
+    /// frames no messages.
+    pub(crate) fn break_off(&mut self, to: &impl Stream, trailers: &[u8]) -> bool {
+        let Some(framed) = to.framed() else { return false };
+        if self.frames != Frames::Begun || self.is_stalled() {
+            return false;
+        }
+        self.frames = Frames::Ended;
+        framed.finish(trailers).is_ok()
+    }
+
     /// Whether nothing comes behind what waits in the buffer, and the receiver is told so with it.
     pub(super) fn is_last(&self) -> bool {
         self.closes
@@ -101,7 +112,7 @@ impl Flow {
     }
 
     /// What may be passed on of the trailers of the message that has been received.
-    pub(super) fn last_trailers(&self) -> &[u8] {
+    pub(crate) fn last_trailers(&self) -> &[u8] {
         if self.trailers.is_empty() { self.reader.trailers() } else { &self.trailers }
     }
 }
