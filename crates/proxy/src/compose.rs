@@ -3,12 +3,15 @@
 
 use crate::credentials::write_credentials;
 use crate::exchange::{Client, Exchange};
-use crate::grpc::write_timeout;
+use crate::grpc::{is_decoded, write_plain_type, write_timeout};
 use crate::h2::websocket;
+use crate::relay::Bridge;
 use crate::worker::Worker;
 use std::io::Write;
 use std::net::IpAddr;
 use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_http::grpc::Kind;
+use thalweg_http::grpc::web::TextReader;
 use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields};
 use thalweg_http::rules::accepts_trailers;
 use thalweg_http::{FieldId, Framing, Upgrade, Version};
@@ -45,9 +48,13 @@ pub(crate) fn compose(worker: &Worker, client: &Client, x: &mut Exchange, servic
     flow.reset();
     worker.warm.buffers.lend(flow.buffer());
     flow.bound(x.route().and_then(|route| route.limits.max_body));
-    let chunked = matches!(x.framing, Framing::Chunked | Framing::UntilClose);
+    let is_decoded = is_decoded(x);
+    let chunked = is_decoded || matches!(x.framing, Framing::Chunked | Framing::UntilClose);
     let out = flow.start(x.framing, Side::Downstream, chunked);
     write_head(out, x, client, service, endpoint);
+    if is_decoded {
+        flow.set_bridge(Bridge::FromText(TextReader::default()));
+    }
     x.upward = flow;
 }
 
@@ -60,6 +67,7 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     write_host(out, x, service, &service.endpoints[endpoint as usize]);
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
+    write_plain_type(out, x);
     write_timeout(out, x);
     write_forwarded(out, x, client);
     if x.is_secure {
@@ -80,10 +88,13 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
         if let (Version::Http2, Some(id)) = (x.request.version, &x.id) {
             websocket::write_key(out, id);
         }
-    } else if x.request.present.contains(FieldId::Te) && accepts_trailers(&x.request, bytes) {
+    } else if x.bridge != Kind::No
+        || (x.request.present.contains(FieldId::Te) && accepts_trailers(&x.request, bytes))
+    {
         out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }
     match x.framing {
+        _ if is_decoded(x) => out.extend_from_slice(CHUNKED_FIELD),
         Framing::Length(length) => {
             write_content_length(out, length);
         }
