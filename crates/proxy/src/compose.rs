@@ -42,20 +42,27 @@ fn is_ours(hop: &[u8]) -> bool {
     words.nth(1).is_some_and(|name| name.eq_ignore_ascii_case(PSEUDONYM))
 }
 
-/// Starts the upward flow with the request head for an endpoint of `service`.
-pub(crate) fn compose(worker: &Worker, client: &Client, x: &mut Exchange, service: &Service, endpoint: u32) {
+/// Starts the upward flow with the request head for an endpoint of `service`, which frames messages by itself or does not;
+/// gives the bytes of the head.
+pub(crate) fn compose(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    service: &Service,
+    (endpoint, is_framed): (u32, bool),
+) -> usize {
     let mut flow = std::mem::take(&mut x.upward);
     flow.reset();
     worker.warm.buffers.lend(flow.buffer());
     flow.bound(x.route().and_then(|route| route.limits.max_body));
     let is_decoded = is_decoded(x);
-    let chunked = is_decoded || matches!(x.framing, Framing::Chunked | Framing::UntilClose);
-    let out = flow.start(x.framing, Side::Downstream, chunked);
+    let has_no_length = is_decoded || matches!(x.framing, Framing::Chunked | Framing::UntilClose);
+    let out = flow.start(x.framing, Side::Downstream, has_no_length && !is_framed);
     write_head(out, x, client, service, endpoint);
-    if is_decoded {
-        flow.set_bridge(Bridge::FromText(TextReader::default()));
-    }
+    let head = out.len();
+    flow.set_bridge(is_decoded.then(|| Bridge::FromText(TextReader::default())));
     x.upward = flow;
+    head
 }
 
 fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Service, endpoint: u32) {

@@ -14,7 +14,7 @@ use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use thalweg_core::{Fault, FaultKind, Side};
-use thalweg_http::h1::encode::{CHUNKED_FIELD, write_fields, write_status_line};
+use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields, write_status_line};
 use thalweg_http::h1::framing::{response_framing, response_keeps_alive};
 use thalweg_http::rules::strip_response;
 use thalweg_http::{FieldId, Framing, Version};
@@ -28,6 +28,8 @@ const LARGE: usize = 8 * 1024;
 /// its body. Nothing is sent yet, but for a large piece of a body in which no fault can come.
 pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
     let framing = response_framing(x.request.method, &x.response, head)?;
+    let is_empty = x.is_head_all && framing == Framing::UntilClose;
+    let framing = if is_empty { Framing::Empty } else { framing };
     let status = x.response.status;
     x.upstream_reusable = status != 101 && response_keeps_alive(&x.response, head, framing);
     strip_response(&mut x.response, head, status == 101);
@@ -63,11 +65,11 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         filter_response(x, head, out);
     }
     write_fields(out, head, &x.response.fields);
-    if bridge.is_some() {
-        write_web_type(out, x, head);
-    }
+    bridge.iter().for_each(|_| write_web_type(out, x, head));
     if chunked {
         out.extend_from_slice(CHUNKED_FIELD);
+    } else if is_empty && x.request.version != Version::Http2 {
+        write_content_length(out, 0);
     }
     write_kept(out, x);
     if status == 101 {
@@ -79,9 +81,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     }
     out.extend_from_slice(b"\r\n");
     flow.seal_head(&client.socket, composed_from);
-    if let Some(bridge) = bridge {
-        flow.set_bridge(bridge);
-    }
+    flow.set_bridge(bridge);
     let out = flow.buffer();
     let rest = &head[x.response.len..];
     if status == 101 {

@@ -21,9 +21,9 @@ pub(crate) enum Bridge {
 }
 
 impl Flow {
-    /// The body of the message that was started changes its form.
-    pub(crate) fn set_bridge(&mut self, bridge: Bridge) {
-        self.bridge = Some(bridge);
+    /// The body of the message that was started changes its form, where there is a bridge.
+    pub(crate) fn set_bridge(&mut self, bridge: Option<Bridge>) {
+        self.bridge = bridge;
     }
 
     /// Sends payload, in its form, behind what waits.
