@@ -5,6 +5,7 @@
 //! this crate never wait: they are plain function calls on the request's path.
 #![forbid(unsafe_code)]
 
+mod grpc_web;
 mod hsts;
 mod strip_prefix;
 
@@ -54,6 +55,11 @@ pub trait Filter: Debug + Send + Sync {
         Ok(())
     }
 
+    /// Whether calls of gRPC-Web become calls of gRPC; the bodies are changed where they are relayed.
+    fn bridges_grpc_web(&self) -> bool {
+        false
+    }
+
     /// Changes the head of the final response; filters are asked from the last one to the first. A filter of requests
     /// leaves it alone.
     fn on_response(&self, _edit: &mut ResponseEdit<'_>) {}
@@ -98,6 +104,8 @@ macro_rules! filters {
 }
 
 filters! {
+    /// Turns calls of gRPC-Web, as browsers make them, into calls of gRPC.
+    grpc_web: grpc_web::GrpcWebSpec = "{}",
     /// Tells browsers to come back through TLS only (Strict-Transport-Security).
     hsts: hsts::HstsSpec = "{}",
     /// Removes a prefix of whole segments from the path before it goes upstream.

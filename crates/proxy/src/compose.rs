@@ -3,12 +3,15 @@
 
 use crate::credentials::write_credentials;
 use crate::exchange::{Client, Exchange};
-use crate::grpc::write_timeout;
+use crate::grpc::{is_decoded, write_plain_type, write_timeout};
 use crate::h2::websocket;
+use crate::relay::Bridge;
 use crate::worker::Worker;
 use std::io::Write;
 use std::net::IpAddr;
 use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_http::grpc::Kind;
+use thalweg_http::grpc::web::TextReader;
 use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields};
 use thalweg_http::rules::accepts_trailers;
 use thalweg_http::{FieldId, Framing, Upgrade, Version};
@@ -52,10 +55,12 @@ pub(crate) fn compose(
     flow.reset();
     worker.warm.buffers.lend(flow.buffer());
     flow.bound(x.route().and_then(|route| route.limits.max_body));
-    let chunked = !is_framed && matches!(x.framing, Framing::Chunked | Framing::UntilClose);
-    let out = flow.start(x.framing, Side::Downstream, chunked);
+    let is_decoded = is_decoded(x);
+    let has_no_length = is_decoded || matches!(x.framing, Framing::Chunked | Framing::UntilClose);
+    let out = flow.start(x.framing, Side::Downstream, has_no_length && !is_framed);
     write_head(out, x, client, service, endpoint);
     let head = out.len();
+    flow.set_bridge(is_decoded.then(|| Bridge::FromText(TextReader::default())));
     x.upward = flow;
     head
 }
@@ -69,6 +74,7 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     write_host(out, x, service, &service.endpoints[endpoint as usize]);
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
+    write_plain_type(out, x);
     write_timeout(out, x);
     write_forwarded(out, x, client);
     if x.is_secure {
@@ -89,10 +95,13 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
         if let (Version::Http2, Some(id)) = (x.request.version, &x.id) {
             websocket::write_key(out, id);
         }
-    } else if x.request.present.contains(FieldId::Te) && accepts_trailers(&x.request, bytes) {
+    } else if x.bridge != Kind::No
+        || (x.request.present.contains(FieldId::Te) && accepts_trailers(&x.request, bytes))
+    {
         out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }
     match x.framing {
+        _ if is_decoded(x) => out.extend_from_slice(CHUNKED_FIELD),
         Framing::Length(length) => {
             write_content_length(out, length);
         }

@@ -14,7 +14,7 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind, RequestId};
-use thalweg_http::grpc::Code;
+use thalweg_http::grpc::{Code, Kind};
 use thalweg_http::{FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
 
@@ -201,6 +201,8 @@ pub(crate) struct Exchange {
     /// Whether it came through TLS.
     pub(crate) is_secure: bool,
     pub(crate) upgrade: Upgrade,
+    /// The form of gRPC-Web that its client speaks, where the route turns it into gRPC.
+    pub(crate) bridge: Kind,
     /// Whether the client's connection may be used for another request.
     pub(crate) keep_alive: bool,
     /// It is noted that the exchange waits for its client.
@@ -276,6 +278,7 @@ impl Exchange {
             trusted_peer: false,
             is_secure: false,
             upgrade: Upgrade::None,
+            bridge: Kind::No,
             keep_alive: false,
             lags: false,
             route: None,
@@ -328,6 +331,7 @@ impl Exchange {
         self.is_filtered = false;
         self.query = None;
         self.upgrade = Upgrade::None;
+        self.bridge = Kind::No;
         self.keep_alive = false;
         self.route = None;
         self.acted = 0;

@@ -1,6 +1,7 @@
 //! Phase 3: the filters of the route, in order.
 
 use crate::exchange::Exchange;
+use crate::grpc::begin_bridge;
 use crate::worker::Worker;
 use thalweg_core::Fault;
 use thalweg_filter::{Filter, RequestEdit};
@@ -22,6 +23,10 @@ pub(crate) fn filter_request(worker: &Worker, x: &mut Exchange) -> Result<(), Fa
         }
         bit = bit.wrapping_shl(1);
     });
+    let bridge = route.filters.iter().position(|filter| filter.bridges_grpc_web());
+    if let Some(at) = bridge.filter(|_| done.is_ok() && begin_bridge(x)) {
+        acted |= u32::try_from(at).ok().and_then(|at| 1_u32.checked_shl(at)).unwrap_or(0);
+    }
     x.acted = acted | if done.is_err() { bit >> 1 } else { 0 };
     done
 }

@@ -4,12 +4,14 @@
 //! A call is a POST whose media type says so. It is routed, forwarded and relayed as any request; its messages are never looked at.
 
 use crate::exchange::{Client, Exchange};
+use crate::relay::Bridge;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::grpc::status::write_message;
 use thalweg_http::grpc::{Code, Kind, timeout};
+use thalweg_http::h1::encode::write_field;
 use thalweg_http::h2::composed::split_trailers;
-use thalweg_http::{Field, FieldId, Method};
+use thalweg_http::{Field, FieldId, Framing, Method};
 
 /// How much time a client gives its call.
 const TIMEOUT: &[u8] = b"grpc-timeout";
@@ -101,4 +103,48 @@ pub(crate) fn final_status(x: &Exchange) -> Option<Code> {
     }
     let mut lines = x.downward.last_trailers().to_vec();
     split_trailers(&mut lines).find(|(name, _)| *name == STATUS).and_then(|(_, value)| Code::parse(value))
+}
+
+/// Part of phase 3, on a route with the bridge: whether the request is a call of gRPC-Web. It is one of gRPC from here on.
+pub(crate) fn begin_bridge(x: &mut Exchange) -> bool {
+    let kind = kind(x);
+    if matches!(kind, Kind::Web | Kind::WebText) {
+        x.bridge = kind;
+        x.request.strip(FieldId::ContentType);
+    }
+    x.bridge != Kind::No
+}
+
+/// Whether the request's body is base64 that an endpoint does not get.
+pub(crate) fn is_decoded(x: &Exchange) -> bool {
+    x.bridge == Kind::WebText && !x.framing.is_empty()
+}
+
+/// Writes the media type of a call that was one of gRPC-Web, with the form that its client gave.
+pub(crate) fn write_plain_type(out: &mut Vec<u8>, x: &Exchange) {
+    if x.bridge != Kind::No {
+        let value = x.request.value(&x.received, FieldId::ContentType).unwrap_or_default();
+        write_field(out, b"content-type", &[Kind::Grpc.name().as_bytes(), Kind::of(value).1].concat());
+    }
+}
+
+/// Part of phase 6: turns the head of a response to a call of gRPC-Web into one of it, and says what becomes of its body. What is no gRPC
+/// stays what it is; so does what has a length, and with it no status.
+pub(crate) fn bridge_response(x: &mut Exchange, head: &[u8], framing: Framing) -> Option<Bridge> {
+    if x.bridge == Kind::No || matches!(framing, Framing::Length(1..)) {
+        return None;
+    }
+    let value = x.response.value(head, FieldId::ContentType)?;
+    if Kind::of(value).0 != Kind::Grpc {
+        return None;
+    }
+    let fields = x.response.fields.iter_mut();
+    fields.filter(|field| field.id == FieldId::ContentType).for_each(|field| field.keep = false);
+    Some(if x.bridge == Kind::WebText { Bridge::ToText } else { Bridge::ToWeb })
+}
+
+/// Writes the media type of such a response, with the form that the endpoint gave.
+pub(crate) fn write_web_type(out: &mut Vec<u8>, x: &Exchange, head: &[u8]) {
+    let value = x.response.value(head, FieldId::ContentType).unwrap_or_default();
+    write_field(out, b"Content-Type", &[x.bridge.name().as_bytes(), Kind::of(value).1].concat());
 }

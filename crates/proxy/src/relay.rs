@@ -17,10 +17,12 @@ use thalweg_http::h1::encode::{CHUNK_END, write_chunk_head, write_last_chunk};
 use thalweg_http::{BodyReader, BodyStep, Framing};
 use thalweg_net::Socket;
 
+mod bridge;
 mod framed;
 mod splice;
 mod stream;
 
+pub(crate) use bridge::Bridge;
 pub(crate) use framed::{Framed, mark};
 pub(crate) use stream::Stream;
 
@@ -131,6 +133,7 @@ pub(crate) struct Flow {
     closes: bool,
     ended: bool,
     frames: Frames,
+    bridge: Option<Bridge>,
     /// What a sender that frames its messages by itself has said after the last byte, as lines.
     trailers: Vec<u8>,
     /// It holds the high mark and does not read until it holds half of it.
@@ -160,6 +163,7 @@ impl Default for Flow {
             closes: false,
             ended: true,
             frames: Frames::None,
+            bridge: None,
             trailers: Vec::new(),
             paused: false,
             way: Way::Copies(0),
@@ -195,6 +199,7 @@ impl Flow {
         self.open_ended = !chunked && matches!(framing, Framing::Chunked | Framing::UntilClose);
         self.ended = self.reader.is_complete();
         self.frames = Frames::None;
+        self.bridge = None;
         self.trailers = Vec::new();
         self.way = Way::Copies(0);
         &mut self.pending
@@ -358,7 +363,7 @@ impl Flow {
                 if let Some(from) = ends.from.framed() {
                     self.trailers = from.trailers();
                 }
-                self.end(means.chunks);
+                self.end(means.chunks).map_err(Broken::Sender)?;
                 continue;
             }
             share = share.saturating_sub(n);
@@ -417,15 +422,15 @@ impl Flow {
                     at += skip + len;
                     // In the middle of many small chunks nothing is sent: they go out together.
                     let goes_out = len >= LARGE || input.len() - at < DIRECT;
-                    self.put(payload, to.filter(|_| goes_out), chunks);
+                    self.carry(payload, to.filter(|_| goes_out), chunks)?;
                     if self.reader.is_complete() {
-                        self.end(chunks);
+                        self.end(chunks)?;
                     }
                 }
                 BodyStep::More { consumed } => return Ok(at + consumed),
                 BodyStep::End { consumed } => {
                     at += consumed;
-                    self.end(chunks);
+                    self.end(chunks)?;
                 }
             }
         }
@@ -493,22 +498,24 @@ impl Flow {
         }
     }
 
-    fn end(&mut self, chunks: &Rc<Chunks>) {
+    fn end(&mut self, chunks: &Rc<Chunks>) -> Result<(), Fault> {
         if self.ended {
-            return;
+            return Ok(());
         }
+        self.end_bridge(chunks)?;
         self.ended = true;
         if self.chunked {
             if self.ring.is_empty() {
                 let mut pending = std::mem::take(&mut self.pending);
-                write_last_chunk(&mut pending, self.last_trailers());
+                write_last_chunk(&mut pending, self.sent_trailers());
                 self.pending = pending;
             } else {
                 let mut last = Vec::new();
-                write_last_chunk(&mut last, self.last_trailers());
+                write_last_chunk(&mut last, self.sent_trailers());
                 self.ring.push(&last, chunks);
             }
         }
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};
 use crate::filter_response::filter_response;
+use crate::grpc::{bridge_response, write_web_type};
 use crate::pace::Pace;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
@@ -49,6 +50,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     let open_ended = matches!(framing, Framing::Chunked | Framing::UntilClose);
     let chunked = open_ended && http11;
     x.keep_alive &= !open_ended || http11;
+    let bridge = bridge_response(x, head, framing);
     let mut flow = std::mem::take(&mut x.downward);
     worker.warm.buffers.lend(flow.buffer());
     let framing = if status == 101 { Framing::Empty } else { framing };
@@ -63,6 +65,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         filter_response(x, head, out);
     }
     write_fields(out, head, &x.response.fields);
+    bridge.iter().for_each(|_| write_web_type(out, x, head));
     if chunked {
         out.extend_from_slice(CHUNKED_FIELD);
     } else if is_empty && x.request.version != Version::Http2 {
@@ -78,6 +81,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     }
     out.extend_from_slice(b"\r\n");
     flow.seal_head(&client.socket, composed_from);
+    flow.set_bridge(bridge);
     let out = flow.buffer();
     let rest = &head[x.response.len..];
     if status == 101 {

@@ -87,7 +87,7 @@ impl Flow {
             (self.frames, self.closes) = (Frames::None, false);
             return framed.begin(false);
         }
-        let ended = self.ended && self.queued() == 0 && self.last_trailers().is_empty();
+        let ended = self.ended && self.queued() == 0 && self.sent_trailers().is_empty();
         framed.begin(ended)?;
         self.frames = if ended { Frames::Ended } else { Frames::Begun };
         Ok(())
@@ -96,7 +96,7 @@ impl Flow {
     /// Says where the message ends, after its last byte.
     pub(super) fn finish(&mut self, to: &impl Stream) -> io::Result<()> {
         let Some(framed) = to.framed() else { return Ok(()) };
-        framed.finish(self.last_trailers())?;
+        framed.finish(self.sent_trailers())?;
         self.frames = Frames::Ended;
         Ok(())
     }
@@ -110,7 +110,8 @@ impl Flow {
     pub(crate) fn end_as(&mut self, other: &Self, chunks: &Rc<Chunks>) {
         if !self.ended {
             self.trailers.clone_from(&other.trailers);
-            self.end(chunks);
+            // Whatever was wrong with it has been found in the other one.
+            let _ = self.end(chunks);
         }
     }
 
@@ -130,7 +131,7 @@ impl Flow {
         self.closes
             && self.ended
             && self.ring.is_empty()
-            && (self.frames == Frames::None || self.last_trailers().is_empty())
+            && (self.frames == Frames::None || self.sent_trailers().is_empty())
     }
 
     /// What may be passed on of the trailers of the message that has been received.

@@ -51,6 +51,10 @@ impl Flow {
     }
 
     fn weigh_proofs(&mut self, n: usize) {
+        if self.bridge.is_some() {
+            // What changes its form must be seen.
+            return;
+        }
         match self.way {
             Way::Copies(proofs) if n >= LARGE => {
                 let proofs = proofs.saturating_add(1);
@@ -105,7 +109,7 @@ impl Flow {
         self.reader.pass(n);
         self.count_body(n).map_err(Broken::Sender)?;
         if self.reader.is_complete() {
-            self.end(chunks);
+            self.end(chunks).map_err(Broken::Sender)?;
             // Whoever uses the connection next goes by what is known of it.
             from.look();
         }
