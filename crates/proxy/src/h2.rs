@@ -9,10 +9,12 @@ mod pipe;
 mod session;
 mod sessions;
 mod shared;
+mod slices;
 mod stream;
 pub(crate) mod websocket;
 
 pub(crate) use sessions::Sessions;
+pub(crate) use slices::Slices;
 pub(crate) use stream::{Stream, stream};
 
 use crate::exchange::{Client, Exchange};
