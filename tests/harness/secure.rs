@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use rcgen::{CertificateParams, DnType, KeyPair};
+use rcgen::{
+    CertificateParams, CrlDistributionPoint, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
+};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
@@ -31,6 +33,20 @@ impl Identity {
     /// A new one for these names, ECDSA P-256.
     pub fn new(names: &[&str]) -> Self {
         Self::made(names, |_| ())
+    }
+
+    /// As authorities of the world issue them, but that it is its own issuer: for servers, for less than 90 days, with a
+    /// place where it would stand if it were revoked.
+    pub fn as_issued(names: &[&str]) -> Self {
+        Self::made(names, |params| {
+            let hour = Duration::from_secs(3600);
+            params.not_before = (SystemTime::now() - hour).into();
+            params.not_after = (SystemTime::now() + 89 * 24 * hour).into();
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            let uris = vec!["http://crl.example.test/1.crl".to_owned()];
+            params.crl_distribution_points = vec![CrlDistributionPoint { uris }];
+        })
     }
 
     /// One that held in the year 2001.

@@ -10,6 +10,7 @@ mod hsts;
 mod misdirected;
 mod redirects;
 mod renewal;
+mod scanners;
 mod upstream;
 
 use std::sync::Arc;

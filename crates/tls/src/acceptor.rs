@@ -161,7 +161,11 @@ impl Acceptor {
     pub(crate) fn realm_for(&self, hello: &Hello) -> Result<Realm, Refused> {
         let found = match self.issued().filter(|_| asks_for_challenge(hello)) {
             // Who checks a name is asked for nothing.
-            Some(issued) => issued.shelf.challenged(hello).map(|config| Realm { client_auth: None, config }),
+            Some(issued) => issued.shelf.challenged(hello).map(|config| Realm {
+                client_auth: None,
+                by_client_order: Arc::clone(&config),
+                config,
+            }),
             None => self.realm(hello.name.as_deref()).cloned(),
         };
         found.ok_or(Refused::UnknownName)

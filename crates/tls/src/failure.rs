@@ -57,6 +57,7 @@ impl Refused {
     pub fn alert(self) -> [u8; 7] {
         let alert = match self {
             Self::UnknownName => AlertDescription::UnrecognisedName,
+            Self::Version => AlertDescription::ProtocolVersion,
             Self::NoTls | Self::PlainHttp => AlertDescription::UnexpectedMessage,
             Self::Time | Self::Limit => AlertDescription::InternalError,
             _ => AlertDescription::DecodeError,

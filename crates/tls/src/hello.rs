@@ -20,8 +20,12 @@ const RECORD_HEADER: usize = 5;
 const RECORD: usize = 16 * 1024;
 const CLIENT_HELLO: u8 = 1;
 const HANDSHAKE_HEADER: usize = 4;
+/// TLS_CHACHA20_POLY1305_SHA256, and ECDHE_RSA and ECDHE_ECDSA with CHACHA20_POLY1305_SHA256 (RFC 7905).
+const CHACHA20: [u16; 3] = [0x1303, 0xcca8, 0xcca9];
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
+const SUPPORTED_VERSIONS: u16 = 43;
+const TLS12: u16 = 0x0303;
 
 /// What was read.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -41,13 +45,18 @@ pub struct Hello {
     pub name: Option<String>,
     /// The application protocols that it offers, the preferred first.
     pub alpn: Vec<Vec<u8>>,
+    /// The first cipher suite that it offers has ChaCha20: it has no hardware for AES. Reserved values (GREASE, RFC 8701) are
+    /// passed over.
+    pub puts_chacha20_first: bool,
 }
 
 /// Reads what was received so far. Takes as long as there are records, until all of it is there.
 pub fn read(bytes: &[u8]) -> Read {
     match gather(bytes) {
         Ok(Some(message)) => match parse(&message) {
-            Some(hello) => Read::Hello(hello),
+            // rustls would name what such a hello lacks beside a version that it speaks.
+            Some((_, Age::Old)) => Read::Refused(Refused::Version),
+            Some((hello, Age::Recent)) => Read::Hello(hello),
             None => Read::Refused(Refused::HelloMalformed),
         },
         Ok(None) => Read::Incomplete,
@@ -132,20 +141,30 @@ fn record(bytes: &[u8], at: usize) -> Result<Option<Range<usize>>, Refused> {
     Ok(Some(at + RECORD_HEADER..at + RECORD_HEADER + length))
 }
 
+/// Of what a client speaks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Age {
+    /// TLS 1.1 or older.
+    Old,
+    Recent,
+}
+
 /// Reads the message's body; `None`: it is malformed.
-fn parse(body: &[u8]) -> Option<Hello> {
+fn parse(body: &[u8]) -> Option<(Hello, Age)> {
     let mut hello = Hello::default();
     let mut rest = Bytes(body);
-    // Version and random.
-    rest.take(2 + 32)?;
+    let mut age = if rest.number()? < TLS12 { Age::Old } else { Age::Recent };
+    // The random.
+    rest.take(32)?;
     let session = rest.short()?;
     let suites = rest.long()?;
     let compressions = rest.short()?;
     if session.0.len() > 32 || suites.0.is_empty() || suites.0.len() % 2 != 0 || compressions.0.is_empty() {
         return None;
     }
+    hello.puts_chacha20_first = leads_with_chacha20(suites);
     if rest.0.is_empty() {
-        return Some(hello);
+        return Some((hello, age));
     }
     let mut extensions = rest.long()?;
     if !rest.0.is_empty() {
@@ -160,10 +179,19 @@ fn parse(body: &[u8]) -> Option<Hello> {
             ALPN if !std::mem::replace(&mut offered, true) => hello.alpn = protocols(data)?,
             // What stands twice is malformed: two readers would know two clients.
             SERVER_NAME | ALPN => return None,
+            // The other field does not count then (RFC 8446 §4.2.1).
+            SUPPORTED_VERSIONS => age = Age::Recent,
             _ => {}
         }
     }
-    Some(hello)
+    Some((hello, age))
+}
+
+fn leads_with_chacha20(mut suites: Bytes<'_>) -> bool {
+    let is_grease = |suite: &u16| suite & 0x0f0f == 0x0a0a && suite >> 8 == suite & 0xff;
+    std::iter::from_fn(|| suites.number())
+        .find(|suite| !is_grease(suite))
+        .is_some_and(|it| CHACHA20.contains(&it))
 }
 
 /// The host name of the list, which has one at most. Where a name of another kind stands the rest cannot be read

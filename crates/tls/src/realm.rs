@@ -14,6 +14,7 @@ use rustls::{SignatureScheme, SupportedProtocolVersion};
 
 use crate::certificate::Certificate;
 use crate::clients::ClientAuth;
+use crate::hello::Hello;
 use crate::issued::Showcase;
 use crate::policy::{Policy, PolicyFlaw};
 use crate::provider::provider;
@@ -77,7 +78,10 @@ impl Realms {
 #[derive(Clone, Debug)]
 pub(crate) struct Realm {
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
+    /// Of the suites that both sides have, the one that stands first here is taken.
     pub(crate) config: Arc<ServerConfig>,
+    /// The one that stands first there: for clients that are slow with AES and say so by their order.
+    pub(crate) by_client_order: Arc<ServerConfig>,
 }
 
 impl Realm {
@@ -106,7 +110,15 @@ impl Realm {
             config.ticketer = Arc::clone(tickets) as _;
             config.send_tls13_tickets = TICKETS;
         }
-        Ok(Self { client_auth, config: Arc::new(config) })
+        config.ignore_client_order = false;
+        let by_client_order = Arc::new(config.clone());
+        config.ignore_client_order = true;
+        Ok(Self { client_auth, config: Arc::new(config), by_client_order })
+    }
+
+    /// What answers this hello.
+    pub(crate) fn config_for(&self, hello: &Hello) -> Arc<ServerConfig> {
+        Arc::clone(if hello.puts_chacha20_first { &self.by_client_order } else { &self.config })
     }
 }
 

@@ -148,9 +148,10 @@ impl Session {
             hello::Read::Refused(refused) => refused,
             hello::Read::Hello(hello) => match acceptor.realm_for(&hello) {
                 Ok(realm) => {
+                    let config = realm.config_for(&hello);
                     self.name = hello.name.map(String::into_boxed_str);
                     self.client_auth = realm.client_auth;
-                    let connection = UnbufferedServerConnection::new(realm.config);
+                    let connection = UnbufferedServerConnection::new(config);
                     self.stage = Stage::Server(Box::new(connection.map_err(Failure::of_server)?));
                     return Ok(());
                 }

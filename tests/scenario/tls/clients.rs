@@ -100,6 +100,20 @@ fn openssl_resumes_its_session_and_sees_the_farewell() {
 }
 
 #[test]
+fn openssl_with_tls_1_1_is_told_why_it_is_refused() {
+    let _watchdog = watchdog("openssl_with_tls_1_1_is_told_why_it_is_refused");
+    let Some(openssl) = find_or_skip("openssl") else { return };
+    let (_upstream, proxy) = echo();
+    let mut command = Command::new(openssl);
+    // Level 0: its own default would not offer so old a version.
+    command.args(["s_client", "-tls1_1", "-cipher", "DEFAULT:@SECLEVEL=0", "-servername", "example.test"]);
+    let finished = run(command.args(["-connect", &proxy.web().to_string()]), LIMIT);
+    assert_ne!(finished.code, 0, "{}", finished.stdout);
+    assert!(finished.stderr.contains("alert protocol version"), "{}", finished.stderr);
+    wait_counted(&proxy, "thalweg_tls_handshakes_total", "result=\"version\"", 1);
+}
+
+#[test]
 fn python_and_node_are_served_through_tls() {
     let _watchdog = watchdog("python_and_node_are_served_through_tls");
     let (_upstream, proxy) = echo();

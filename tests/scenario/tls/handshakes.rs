@@ -85,6 +85,35 @@ fn a_client_of_an_old_version_gets_a_clean_alert() {
 }
 
 #[test]
+fn a_client_of_tls_1_1_gets_a_clean_alert() {
+    let _watchdog = watchdog("a_client_of_tls_1_1_gets_a_clean_alert");
+    let upstream = Upstream::saying("hello");
+    let proxy = proxy(&[&upstream.url()]);
+    let name = |name: &str| {
+        let name = [&[0, 0, u8::try_from(name.len()).unwrap()], name.as_bytes()].concat();
+        let list = [&[0, u8::try_from(name.len()).unwrap()], &name[..]].concat();
+        [&[0, 0, 0, u8::try_from(list.len()).unwrap()], &list[..]].concat()
+    };
+    for minor in [0, 1, 2] {
+        // SSL 3.0, TLS 1.0 and TLS 1.1: version, random, no session, ECDHE-ECDSA and -RSA with AES-128-CBC, no compression.
+        let mut hello = [&[3, minor][..], &[7; 32], &[0, 0, 4, 0xc0, 0x09, 0xc0, 0x13, 1, 0]].concat();
+        let groups = [0, 10, 0, 4, 0, 2, 0, 23];
+        let extensions = [&name("example.test")[..], &groups].concat();
+        hello.extend_from_slice(&[0, u8::try_from(extensions.len()).unwrap()]);
+        hello.extend_from_slice(&extensions);
+        let length = u8::try_from(hello.len()).unwrap();
+        let record = [&[22, 3, 1, 0, length + 4, 1, 0, 0, length], &hello[..]].concat();
+        let mut client = Connection::open(proxy.web()).unwrap();
+        client.send(record);
+        // Fatal, protocol_version (RFC 8446 §6.2), and the end without a reset.
+        assert_eq!(client.read_to_end(Instant::now() + STEP), Event::End, "3.{minor}");
+        let alert = client.seen();
+        assert_eq!((alert.len(), alert[0], &alert[3..]), (7, 21, &[0, 2, 2, 70][..]), "3.{minor}: {alert:?}");
+    }
+    refused(&proxy, "version", 3);
+}
+
+#[test]
 fn who_does_not_finish_a_handshake_is_let_go() {
     let _watchdog = watchdog("who_does_not_finish_a_handshake_is_let_go");
     let upstream = Upstream::saying("hello");

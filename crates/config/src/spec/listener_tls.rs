@@ -30,7 +30,8 @@ pub struct ListenerTlsSpec {
     pub min_version: Option<Spanned<TlsVersionSpec>>,
     /// The newest version that is spoken; default `1.3`.
     pub max_version: Option<Spanned<TlsVersionSpec>>,
-    /// Cipher suites by their IANA names, of both versions; default: all that there are.
+    /// Cipher suites by their IANA names, of both versions; the first that a client has too is taken, unless ChaCha20 is the
+    /// first that it offers; default: all that there are.
     #[schemars(with = "Option<ListSpec<schema::SuiteName>>")]
     pub suites: Option<Spanned<ListSpec<String>>>,
     /// Key exchange groups; default: X25519MLKEM768, X25519, secp256r1 and secp384r1.

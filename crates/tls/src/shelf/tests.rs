@@ -29,7 +29,7 @@ fn chosen(acceptor: &Acceptor, name: Option<&str>) -> Option<Vec<String>> {
 
 fn hello(name: &str, alpn: &[&str]) -> Hello {
     let alpn = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-    Hello { name: Some(name.to_owned()), alpn }
+    Hello { name: Some(name.to_owned()), alpn, ..Hello::default() }
 }
 
 /// Has the name checked by a client that looks for this extension (RFC 8737 §6.1).

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use rustls::version::{TLS12, TLS13};
 
 use super::super::*;
 use super::{CUTS, only};
 use crate::policy::Policy;
+use crate::provider::provider;
 use crate::testing::{Authority, Cuts, Link, acceptor, connector, far_client, far_server};
 use crate::{PeerPolicy, Refused, Tickets, Trust, UnknownName};
 
@@ -23,6 +25,37 @@ fn the_hybrid_group_is_first_on_both_sides() {
     let mut link = Link::with_client(&acceptor, &Arc::new(far_client(&authority)), "a.test", 0, Cuts::NONE);
     link.run();
     assert_eq!(link.session.facts().group, "X25519MLKEM768");
+}
+
+#[test]
+fn the_order_of_suites_is_ours_unless_the_client_puts_chacha20_first() {
+    let authority = Authority::new("ca");
+    let issued = authority.issue(&["a.test"]);
+    let suites = |names: &[&str]| names.iter().map(|name| Suite::named(name).unwrap()).collect::<Vec<_>>();
+    let (small, large) = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384");
+    let (small12, large12) =
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384");
+    let (chacha, chacha12) =
+        ("TLS_CHACHA20_POLY1305_SHA256", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256");
+    let both = |first, second| Policy { suites: suites(&[first, second]), ..Policy::default() };
+    let v13 = |policy| Policy { min_version: Version::Tls13, ..policy };
+    let v12 = |policy| Policy { max_version: Version::Tls12, ..policy };
+    for (policy, version, offered, agreed) in [
+        (Policy::default(), &TLS13, [small, chacha, large], large),
+        (Policy::default(), &TLS12, [small12, chacha12, large12], large12),
+        (Policy::default(), &TLS13, [chacha, small, large], chacha),
+        (Policy::default(), &TLS12, [chacha12, small12, large12], chacha12),
+        (v13(both(small, large)), &TLS13, [large, chacha, small], small),
+        (v12(both(small12, large12)), &TLS12, [large12, chacha12, small12], small12),
+    ] {
+        let far = ClientConfig::builder_with_provider(provider(&suites(&offered), &[]));
+        let far = far.with_protocol_versions(&[version]).unwrap();
+        let far = far.with_root_certificates(authority.roots()).with_no_client_auth();
+        let acceptor = acceptor(&issued, policy, None);
+        let mut link = Link::with_client(&acceptor, &Arc::new(far), "a.test", 0, Cuts::NONE);
+        link.run();
+        assert_eq!(link.session.facts().suite, agreed, "{offered:?}");
+    }
 }
 
 #[test]
