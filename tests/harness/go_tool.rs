@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -24,12 +24,44 @@ pub fn go_tool(package: &str, version: &str) -> Option<PathBuf> {
     known.entry(format!("{package}@{version}")).or_insert_with(|| build(package, version)).clone()
 }
 
+/// The program of a module of the tests' own, a folder of `tests/programs`. `None` where it cannot be built, which is told, and in
+/// CI fails.
+///
+/// # Panics
+/// When it cannot be built and `CI=true`.
+pub fn go_program(folder: &str) -> Option<PathBuf> {
+    static BUILT: Mutex<Option<HashMap<String, Option<PathBuf>>>> = Mutex::new(None);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = built.get_or_insert_default();
+    known.entry(folder.to_owned()).or_insert_with(|| build_folder(folder)).clone()
+}
+
+fn build_folder(folder: &str) -> Option<PathBuf> {
+    let go = find_or_skip("go")?;
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("programs").join(folder);
+    let target = tools().join(folder);
+    // What has been built before may be of other sources; the compiler's own cache makes this quick.
+    let place = target.join(format!("build-{}", std::process::id()));
+    let mut command = Command::new(go);
+    command
+        .args(["build", "-o"])
+        .arg(place.join(folder))
+        .arg(".")
+        .current_dir(source)
+        .env("CGO_ENABLED", "0");
+    finish(folder, (command, &place), target.join(folder))
+}
+
+/// Where programs are built.
+fn tools() -> PathBuf {
+    // The test executable is <target>/<profile>/deps/black_box-<hash>.
+    env::current_exe().unwrap().ancestors().nth(3).unwrap().join("tools")
+}
+
 fn build(package: &str, version: &str) -> Option<PathBuf> {
     let go = find_or_skip("go")?;
     let name = package.rsplit('/').next().unwrap_or(package);
-    // The test executable is <target>/<profile>/deps/black_box-<hash>.
-    let test = env::current_exe().unwrap();
-    let target = test.ancestors().nth(3).unwrap().join("tools").join(format!("{name}-{version}"));
+    let target = tools().join(format!("{name}-{version}"));
     let program = target.join(name);
     if program.is_file() {
         return Some(program);
@@ -38,6 +70,11 @@ fn build(package: &str, version: &str) -> Option<PathBuf> {
     let place = target.join(format!("build-{}", std::process::id()));
     let mut command = Command::new(go);
     command.args(["install", &format!("{package}@{version}")]).env("GOBIN", &place);
+    finish(name, (command, &place), program)
+}
+
+/// Runs a build into `place`, and moves the program from there.
+fn finish(name: &str, (mut command, place): (Command, &Path), program: PathBuf) -> Option<PathBuf> {
     let built = run(&mut command, BUILD);
     if built.code != 0 {
         assert_ne!(env::var("CI").as_deref(), Ok("true"), "{name} is not built: {}", built.stderr);

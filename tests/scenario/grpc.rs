@@ -2,6 +2,8 @@
 
 mod answers;
 mod deadlines;
+mod health;
+mod retries;
 
 use std::process::Command;
 use std::time::Duration;

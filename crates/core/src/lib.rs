@@ -7,6 +7,7 @@
 pub mod acme;
 pub mod event;
 pub mod fault;
+pub mod grpc;
 pub mod http_url;
 pub mod id;
 pub mod limits;
@@ -17,6 +18,7 @@ pub mod webhook;
 pub use acme::{AcmeBinding, AcmeChallenge, AcmeKeyType, AcmePolicy, DnsHook, DnsHookBy, OnDemandPolicy};
 pub use event::{EndpointCondition, EndpointSnapshot, Event, EventKind};
 pub use fault::{Fault, FaultKind, Side};
+pub use grpc::GRPC_STATUSES;
 pub use http_url::HttpUrl;
 pub use id::RequestId;
 pub use records::{Opened, Sealed};

@@ -4,10 +4,10 @@
 //! accepts new ones, and whether what answers behind a balancer is the one that took the last, shows
 //! only on a new connection.
 
-use crate::http;
 use crate::outcome::{Outcome, words};
 use crate::secure::Secure;
 use crate::target::Target;
+use crate::{grpc, http};
 use std::future::Future;
 use std::io;
 use thalweg_upstream::{Check, PeerAddress};
@@ -57,16 +57,26 @@ where
     match &target.policy.check {
         // Closed with FIN, not RST: the endpoint sees a client that had nothing to say, and logs no error.
         Check::Tcp => Outcome::Passed("connected".into()),
-        Check::Http { .. } => match &target.tls {
-            None => http::ask(target, deadline, stream).await,
+        Check::Http { .. } | Check::Grpc { .. } => match &target.tls {
+            None => speak(target, deadline, stream).await,
             Some(connector) => match Secure::connect(stream, connector).await {
-                Ok(stream) => http::ask(target, deadline, stream).await,
+                Ok(stream) => speak(target, deadline, stream).await,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Outcome::Failed("closed within the TLS handshake".into())
                 }
                 Err(error) => Outcome::Failed(words(&error)),
             },
         },
+    }
+}
+
+async fn speak<S>(target: &Target, deadline: Instant, stream: S) -> Outcome
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    match &target.policy.check {
+        Check::Grpc { service } => grpc::ask(target, service, deadline, stream).await,
+        Check::Http { .. } | Check::Tcp => http::ask(target, deadline, stream).await,
     }
 }
 

@@ -10,6 +10,8 @@
 
 mod ask;
 mod checks;
+mod grpc;
+mod h2;
 mod http;
 mod judge;
 mod outcome;

@@ -5,10 +5,11 @@
 //! the locked read-modify-write that a shared counter would need. Two writers would lose counts,
 //! nothing worse.
 
-use crate::meters::GRPC_STATUSES;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+
+use thalweg_core::GRPC_STATUSES;
 
 /// A number that only grows. One writer, any reader.
 #[derive(Debug, Default)]

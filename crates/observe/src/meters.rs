@@ -155,27 +155,6 @@ pub const FLOODS: [&str; 11] = [
     "other_frames",
 ];
 
-/// How gRPC calls end, by their numbers: the values of the label `grpc_status`, the words of the crate that reads messages.
-pub const GRPC_STATUSES: [&str; 17] = [
-    "ok",
-    "cancelled",
-    "unknown",
-    "invalid_argument",
-    "deadline_exceeded",
-    "not_found",
-    "already_exists",
-    "permission_denied",
-    "resource_exhausted",
-    "failed_precondition",
-    "aborted",
-    "out_of_range",
-    "unimplemented",
-    "internal",
-    "unavailable",
-    "data_loss",
-    "unauthenticated",
-];
-
 /// What may come of a TLS handshake: the values of the label `result`. Those after the first two are the words of the
 /// crate that shakes hands.
 pub const HANDSHAKE_RESULTS: [&str; 21] = [

@@ -5,13 +5,12 @@
 
 use std::sync::Arc;
 
-use thalweg_core::FaultKind;
+use thalweg_core::{FaultKind, GRPC_STATUSES};
 
 use crate::exposition::Exposition;
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
 use crate::meters::{
-    ACME_RESULTS, EndpointMeters, FLOODS, GRPC_STATUSES, HANDSHAKE_RESULTS, Limit, ListenerMeters,
-    WorkerMeters,
+    ACME_RESULTS, EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters, WorkerMeters,
 };
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;

@@ -6,6 +6,7 @@
 use crate::connect::Upstream;
 use crate::exchange::{Client, Exchange};
 use crate::forward::calls_for_another;
+use crate::grpc::status_of_head;
 use crate::h2;
 use crate::hedge::{Rival, find_rival, hedge_after, time_after_hedge};
 use crate::pace::Pace;
@@ -227,6 +228,7 @@ fn read_heads(
         if x.response.status == 101 {
             check_switch(x, head)?;
         }
+        x.grpc_status = status_of_head(x, head);
         if calls_for_another(worker, x, member, wait.is_race) {
             let detail = "the endpoint's status calls for another attempt";
             return Err(Fault::new(FaultKind::HttpResponseStatus, detail));

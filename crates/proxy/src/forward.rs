@@ -11,6 +11,7 @@ use crate::choose::{Chosen, choose};
 use crate::compose::{check_loop, compose};
 use crate::connect::{Upstream, connect, service};
 use crate::exchange::{Client, Exchange};
+use crate::grpc::status_of_endpoint;
 use crate::hedge::hedge;
 use crate::sticky::note_kept;
 use crate::trial::{ask_breaker, end_trial};
@@ -139,8 +140,10 @@ async fn attempt(
 /// follow, it is what the client gets.
 pub(crate) fn calls_for_another(worker: &Worker, x: &Exchange, member: u32, is_race: bool) -> bool {
     let Some(local) = x.service() else { return false };
-    let statuses = &local.state.service.retry.statuses;
-    if statuses.is_empty() || !statuses.contains(x.response.status) {
+    let policy = &local.state.service.retry;
+    let is_listed = !policy.statuses.is_empty() && policy.statuses.contains(x.response.status);
+    let ends_so = x.grpc_status.is_some_and(|code| policy.grpc_statuses.contains(code.number()));
+    if !is_listed && !ends_so {
         return false;
     }
     if is_race {
@@ -148,7 +151,8 @@ pub(crate) fn calls_for_another(worker: &Worker, x: &Exchange, member: u32, is_r
         return true;
     }
     let now = worker.reactor.now();
-    let may = x.left > 1 && x.replayable && x.request.method.is_idempotent();
+    // Who lists an end of calls says that they may be made again.
+    let may = x.left > 1 && x.replayable && (ends_so || x.request.method.is_idempotent());
     may && x.attempts.len() < TRIES
         && x.overdue(now).is_none()
         && local.state.has_other(now, &x.tried, member)
@@ -180,9 +184,9 @@ pub(crate) fn tell(
     let (service, now) = (&local.state.service, worker.reactor.now());
     let latency = now.saturating_duration_since(began);
     let told = match fault {
-        None => visit.answered(service, (x.status, latency), now),
+        None => visit.answered(service, (status_of_endpoint(x, x.status), latency), now),
         Some(fault) if fault.kind == FaultKind::HttpResponseStatus => {
-            visit.answered(service, (x.response.status, latency), now)
+            visit.answered(service, (status_of_endpoint(x, x.response.status), latency), now)
         }
         // What is cut when a drain is over is not the endpoint's fault.
         Some(fault) if fault.kind.rule().hurts_endpoint && !visit.standing.is_cut() => {
@@ -213,6 +217,8 @@ fn may_retry(x: &Exchange, fault: &Fault) -> bool {
     match fault.retry() {
         Retry::Never | Retry::IfReused => false,
         Retry::Always if unsent => true,
+        // What allows it was asked before the response was given up.
+        Retry::IfIdempotent if fault.kind == FaultKind::HttpResponseStatus => x.replayable,
         Retry::Always | Retry::IfIdempotent => {
             x.answered.is_empty() && x.replayable && (unsent || x.request.method.is_idempotent())
         }

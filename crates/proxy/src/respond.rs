@@ -3,7 +3,6 @@
 use crate::connect::{Upstream, put_back};
 use crate::exchange::{Client, Exchange};
 use crate::filter_response::filter_response;
-use crate::grpc::status_of_head;
 use crate::pace::Pace;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
@@ -95,7 +94,6 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         x.upstream_reusable &= fed? == rest.len();
     }
     x.status = status;
-    x.grpc_status = status_of_head(x, head);
     Ok(())
 }
 

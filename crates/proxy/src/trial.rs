@@ -4,6 +4,7 @@
 //! done what was asked of it.
 
 use crate::exchange::Exchange;
+use crate::grpc::status_of_endpoint;
 use crate::view::LocalService;
 use crate::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
@@ -34,7 +35,7 @@ pub(crate) fn end_trial(
 ) {
     let (service, now) = (&local.state.service, worker.reactor.now());
     let change = match fault {
-        None if service.ejection.statuses.contains(x.status) => trial.failed(now),
+        None if service.ejection.statuses.contains(status_of_endpoint(x, x.status)) => trial.failed(now),
         None => trial.succeeded(now),
         Some(fault) if is_failure(fault) => trial.failed(now),
         // It says nothing of the service: dropped, it makes room for another.

@@ -39,8 +39,8 @@ pub use handover::{ConnectionPlaces, Destination, Handover};
 pub use members::{Member, Names, ServiceState, Wanted};
 pub use outlier::{Cause, Judged, Sample, Window, find_outliers};
 pub use policy::{
-    AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, HashKey, HealthPolicy, HedgePolicy,
-    RetryPolicy, SameSite, StaticAnswer, Statuses, StickyPolicy, WhenDown,
+    AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, GrpcStatuses, HashKey, HealthPolicy,
+    HedgePolicy, RetryPolicy, SameSite, StaticAnswer, Statuses, StickyPolicy, WhenDown,
 };
 pub use pool::{Connection, OpenCount, Pool, Wire};
 pub use retry_budget::RetryBudget;

@@ -16,5 +16,5 @@ pub use ejection::EjectionPolicy;
 pub use health::{Check, HealthPolicy};
 pub use outage::{StaticAnswer, WhenDown};
 pub use retry::{HedgePolicy, RetryPolicy};
-pub use statuses::Statuses;
+pub use statuses::{GrpcStatuses, Statuses};
 pub use sticky::{SameSite, StickyPolicy};

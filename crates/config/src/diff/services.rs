@@ -116,6 +116,10 @@ fn checks(policy: &HealthPolicy, fields: &mut Fields) {
     } = policy;
     match check {
         Check::Tcp => fields.put("health", "tcp"),
+        Check::Grpc { service } => {
+            fields.put("health", "grpc");
+            fields.maybe("health.grpc.service", (!service.is_empty()).then_some(service));
+        }
         Check::Http { path, method, headers, expect, body } => {
             fields.put("health", "http");
             fields.put("health.path", path);
@@ -211,9 +215,10 @@ fn security(policy: &PeerPolicy, fields: &mut Fields) {
 }
 
 fn retrying(policy: &RetryPolicy, fields: &mut Fields) {
-    let RetryPolicy { attempts, statuses, per_try, budget, min_per_second, hedge } = policy;
+    let RetryPolicy { attempts, statuses, grpc_statuses, per_try, budget, min_per_second, hedge } = policy;
     fields.put("retry.attempts", attempts);
     some_statuses("retry.statuses", statuses, fields);
+    fields.maybe("retry.grpc_statuses", (!grpc_statuses.is_empty()).then_some(grpc_statuses));
     fields.maybe_time("retry.per_try", *per_try);
     fields.percent("retry.budget", *budget);
     fields.put("retry.min_per_second", min_per_second);

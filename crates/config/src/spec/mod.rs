@@ -37,9 +37,9 @@ pub use listener_tls::{
 pub use route::{FieldSpec, MatchSpec, RouteSpec};
 pub use secret::SecretSpec;
 pub use service::{
-    AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, HashSpec, HealthSpec,
-    HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec, RetrySpec, SameSiteSpec, ServiceSpec, ServiceTlsSpec,
-    StickySpec, TimeoutsSpec, WhenDownSpec,
+    AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, GrpcCheckSpec,
+    GrpcStatusSpec, HashSpec, HealthSpec, HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec, RetrySpec,
+    SameSiteSpec, ServiceSpec, ServiceTlsSpec, StickySpec, TimeoutsSpec, WhenDownSpec,
 };
 pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;

@@ -14,9 +14,9 @@ pub use balance::{BalanceSpec, HashSpec, KeySpec};
 pub use breaker::{AdaptiveSpec, BreakerSpec};
 pub use ejection::EjectionSpec;
 pub use endpoints::{EndpointSpec, LongEndpointSpec};
-pub use health::HealthSpec;
+pub use health::{GrpcCheckSpec, HealthSpec};
 pub use outage::{AnswerSpec, WhenDownSpec};
-pub use retry::{HedgeSpec, RetrySpec};
+pub use retry::{GrpcStatusSpec, HedgeSpec, RetrySpec};
 pub use sticky::{SameSiteSpec, StickySpec};
 pub use tls::ServiceTlsSpec;
 

@@ -36,7 +36,6 @@ const ROWS: &[Row] = rows! {
     "chains"."*"."*"."cache", above 1;
     "chains"."*"."*"."request_id", above 1;
     "routes"."*"."to"."sealed", above 1;
-    "services"."*"."health"."grpc";
     "services"."*"."discover";
     "tests"."*"."expect"."headers_added";
     "tests"."*"."expect"."headers_removed";

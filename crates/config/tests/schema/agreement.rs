@@ -57,6 +57,7 @@ const VALIDATION: &[Reason] = &[
             "`tier` or `backup`, not both",
             "cannot be combined with",
             "a TCP check has no",
+            "a gRPC check has no",
             "does not say what is asked",
             "browsers refuse",
             "has no body",

@@ -138,10 +138,11 @@ pub fn read_message(value: &[u8]) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use thalweg_core::FaultKind;
+    use thalweg_core::{FaultKind, GRPC_STATUSES};
 
     #[test]
     fn numbers_and_names_stand_for_each_other() {
+        assert!(Code::ALL.iter().map(|code| code.name()).eq(GRPC_STATUSES), "all crates say the same words");
         assert_eq!(Code::ALL.len(), 17);
         for (number, code) in Code::ALL.iter().enumerate() {
             assert_eq!((usize::from(code.number()), Code::from_name(code.name())), (number, Some(*code)));

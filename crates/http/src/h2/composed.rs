@@ -92,6 +92,12 @@ impl<'a> Iterator for Fields<'a> {
             }
         }
     }
+
+    /// At most as many as there are lines; the last one may have no end.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let is_open = self.lines.last().is_some_and(|byte| *byte != b'\n');
+        (0, Some(memchr::memchr_iter(b'\n', self.lines).count() + usize::from(is_open)))
+    }
 }
 
 /// The first line, the lines after it with the empty one, and the length of both. Names are lower case then.

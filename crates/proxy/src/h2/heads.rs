@@ -59,7 +59,8 @@ fn pairs(map: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 fn map(fields: Fields<'_>) -> Option<HeaderMap> {
-    let mut map = HeaderMap::with_capacity(16);
+    // A map is an allocation of 100 bytes per field: with room to spare, those of a turn do not fit into what the allocator keeps.
+    let mut map = HeaderMap::with_capacity(fields.size_hint().1.unwrap_or(0));
     for (name, value) in fields {
         map.append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);
     }

@@ -47,6 +47,11 @@ impl Default for HealthPolicy {
 pub enum Check {
     /// Whether it accepts a connection.
     Tcp,
+    /// A call of `grpc.health.v1.Health/Check` through HTTP/2, on a connection of its own.
+    Grpc {
+        /// The service that is asked for; empty for the server as a whole.
+        service: Arc<str>,
+    },
     /// An HTTP/1.1 request on a connection of its own.
     Http {
         /// Path and query; default `/`.
@@ -66,6 +71,7 @@ impl PartialEq for Check {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Tcp, Self::Tcp) => true,
+            (Self::Grpc { service }, Self::Grpc { service: other }) => service == other,
             (
                 Self::Http { path, method, headers, expect, body },
                 Self::Http { path: p, method: m, headers: h, expect: e, body: b },

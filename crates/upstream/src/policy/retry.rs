@@ -1,6 +1,6 @@
 //! Trying again.
 
-use super::Statuses;
+use super::{GrpcStatuses, Statuses};
 use std::time::Duration;
 
 /// When another attempt is made (`services.<name>.retry`).
@@ -12,6 +12,9 @@ pub struct RetryPolicy {
     /// Responses after which another attempt is made, 500–599 or 429 or 408 or 421; default none. Only
     /// where the request is idempotent and can be sent again; the last one's response is passed on.
     pub statuses: Statuses,
+    /// Ends of gRPC calls after which another attempt is made, where the response is nothing else; default none. Who lists one says
+    /// that a call which ends so may be made again: calls are POSTs.
+    pub grpc_statuses: GrpcStatuses,
     /// For one attempt, from sending the request to the response's head; default: `timeouts.first_byte`.
     pub per_try: Option<Duration>,
     /// Requests that may be sent again, in percent of all of the service, 0–1000; default 20. Attempts that
@@ -28,6 +31,7 @@ impl Default for RetryPolicy {
         Self {
             attempts: 2,
             statuses: Statuses::default(),
+            grpc_statuses: GrpcStatuses::default(),
             per_try: None,
             budget: 20,
             min_per_second: 3,

@@ -83,11 +83,12 @@ fn envoy_listener(name: &str, listen: SocketAddr, tls: &str) -> String {
          \"@type\": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.\
          HttpConnectionManager\n          \
          stat_prefix: {name}\n          codec_type: AUTO\n          use_remote_address: true\n          \
-         via: 1.1 thalweg\n          server_header_transformation: PASS_THROUGH\n          \
+         server_header_transformation: PASS_THROUGH\n          \
          route_config:\n            virtual_hosts:\n            - name: all\n              domains: [ \"*\" ]\n              \
          routes: [ {{ match: {{ prefix: \"/\" }}, route: {{ cluster: backend }} }} ]\n              \
          request_headers_to_add:\n              \
-         - header: {{ key: X-Forwarded-Host, value: \"%REQ(:AUTHORITY)%\" }}\n          \
+         - header: {{ key: X-Forwarded-Host, value: \"%REQ(:AUTHORITY)%\" }}\n              \
+         - header: {{ key: Via, value: 1.1 thalweg }}\n          \
          http_filters:\n          - name: router\n            typed_config:\n              \
          \"@type\": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router\n              \
          suppress_envoy_headers: true{tls}\n",

@@ -5,12 +5,14 @@ use crate::spec::{DurationSpec, ListSpec, NamedSpec, Spanned, StatusSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// `health:` an HTTP check, with `path`, `method`, `headers`, `expect` or `body`, or a TCP check, with `tcp`.
+/// `health:` an HTTP check, with `path`, `method`, `headers`, `expect` or `body`, a gRPC check, with `grpc`, or a TCP check, with `tcp`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
-#[serde(deny_unknown_fields, default, expecting = "a map with `path` or `tcp`")]
+#[serde(deny_unknown_fields, default, expecting = "a map with `path`, `grpc` or `tcp`")]
 pub struct HealthSpec {
     /// `true`: accepting a connection is enough; default false.
     pub tcp: Option<Spanned<bool>>,
+    /// `grpc.health.v1` is asked; default: it is not.
+    pub grpc: Option<Spanned<GrpcCheckSpec>>,
     /// Path and query that are asked for; default `/`.
     #[schemars(with = "Option<schema::Path>")]
     pub path: Option<Spanned<String>>,
@@ -37,4 +39,12 @@ pub struct HealthSpec {
     pub healthy_after: Option<Spanned<u64>>,
     /// Whether a new endpoint gets requests only after its first passed check; default false.
     pub before_traffic: Option<bool>,
+}
+
+/// `health.grpc:`
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, default, expecting = "a map such as `{ service: shop.Cart }`")]
+pub struct GrpcCheckSpec {
+    /// The service that is asked for by its full name; default: the server as a whole.
+    pub service: Option<Spanned<String>>,
 }

@@ -12,6 +12,8 @@ pub struct RetrySpec {
     pub attempts: Option<Spanned<u64>>,
     /// Responses after which another attempt is made: 5xx, 408, 421, 429; default none.
     pub statuses: Option<ListSpec<StatusSpec>>,
+    /// Ends of gRPC calls after which the call is made again, if the response is nothing else; default none.
+    pub grpc_statuses: Option<ListSpec<GrpcStatusSpec>>,
     /// For one attempt, until the head of its response; default: `timeouts.first_byte`.
     pub per_try: Option<Spanned<DurationSpec>>,
     /// Requests that may be sent again, in percent of all of the service, 0%–1000%; default 20%.
@@ -20,6 +22,45 @@ pub struct RetrySpec {
     pub min_per_second: Option<Spanned<u64>>,
     /// A second copy of a request that is slow to be answered; default `off`.
     pub hedge: Option<Spanned<SwitchSpec<HedgeSpec>>>,
+}
+
+/// How a gRPC call ends badly.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "a status of gRPC such as `unavailable`")]
+#[repr(u8)]
+pub enum GrpcStatusSpec {
+    /// 1
+    Cancelled = 1,
+    /// 2
+    Unknown,
+    /// 3
+    InvalidArgument,
+    /// 4
+    DeadlineExceeded,
+    /// 5
+    NotFound,
+    /// 6
+    AlreadyExists,
+    /// 7
+    PermissionDenied,
+    /// 8
+    ResourceExhausted,
+    /// 9
+    FailedPrecondition,
+    /// 10
+    Aborted,
+    /// 11
+    OutOfRange,
+    /// 12
+    Unimplemented,
+    /// 13
+    Internal,
+    /// 14
+    Unavailable,
+    /// 15
+    DataLoss,
+    /// 16
+    Unauthenticated,
 }
 
 /// `retry.hedge:`

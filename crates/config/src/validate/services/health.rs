@@ -16,6 +16,8 @@ use thalweg_upstream::{Address, Check, Endpoint, HealthPolicy, Statuses};
 const PATH: usize = 2048;
 /// Largest compiled form of a regular expression, in bytes.
 const REGEX_SIZE: usize = 1024 * 1024;
+/// Longest name of a service of gRPC, in bytes.
+const SERVICE: usize = 255;
 /// Longest value of a field of a check, in bytes.
 const VALUE: usize = 4096;
 /// Fields that the check writes itself or that would change what follows.
@@ -106,6 +108,16 @@ fn check(spec: &HealthSpec, span: Span, problems: &mut Problems) -> Check {
         ("body", spec.body.as_ref().map(|body| body.span)),
     ];
     let mut http = http.into_iter().filter_map(|(name, span)| Some((name, span?)));
+    if let Some(grpc) = &spec.grpc {
+        let tcp = spec.tcp.as_ref().filter(|tcp| tcp.value).map(|tcp| ("tcp", tcp.span));
+        if let Some((name, other)) = http.next().or(tcp) {
+            let error = SpecError::new(Class::Invalid, other, format!("a gRPC check has no `{name}`"))
+                .related(grpc.span, "it calls `grpc.health.v1.Health/Check`")
+                .help("remove one of them");
+            problems.push(error);
+        }
+        return Check::Grpc { service: grpc_service(grpc.value.service.as_ref(), problems) };
+    }
     if let Some(tcp) = spec.tcp.as_ref().filter(|tcp| tcp.value) {
         if let Some((name, other)) = http.next() {
             let error = SpecError::new(Class::Invalid, other, format!("a TCP check has no `{name}`"))
@@ -118,7 +130,7 @@ fn check(spec: &HealthSpec, span: Span, problems: &mut Problems) -> Check {
     if http.next().is_none() {
         if !problems.has_error_in(span) {
             let error = SpecError::new(Class::Invalid, span, "the check does not say what is asked")
-                .help("write `path: /healthz` for an HTTP request, or `tcp: true` to connect only");
+                .help("write `path: /healthz` for an HTTP request, `grpc: {}` for `grpc.health.v1`, or `tcp: true` to connect only");
             problems.push(error);
         }
         return Check::Tcp;
@@ -134,6 +146,22 @@ fn check(spec: &HealthSpec, span: Span, problems: &mut Problems) -> Check {
         },
         body: spec.body.as_ref().and_then(|text| body(text, method, problems)),
     }
+}
+
+/// The service that is asked for; empty for none.
+fn grpc_service(service: Option<&Spanned<String>>, problems: &mut Problems) -> Arc<str> {
+    let Some(service) = service else { return Arc::from("") };
+    let fits = |part: &str| {
+        let is_word = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        is_word && part.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+    };
+    if service.len() > SERVICE || !service.split('.').all(fits) {
+        let message = format!("`{}` is not the name of a service", service.value);
+        let error = SpecError::value(service.span, "service", message)
+            .help("write its full name, for example `shop.Cart`, or nothing for the server as a whole");
+        problems.push(error);
+    }
+    Arc::from(service.as_str())
 }
 
 fn expected(list: &Spanned<ListSpec<StatusSpec>>, problems: &mut Problems) -> Statuses {

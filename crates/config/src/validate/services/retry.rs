@@ -1,11 +1,11 @@
 //! `retry:` of the services and of the defaults that they inherit.
 
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::spec::{HedgeSpec, RetrySpec, Spanned, SwitchSpec};
+use crate::spec::{GrpcStatusSpec, HedgeSpec, ListSpec, RetrySpec, Spanned, SwitchSpec};
 use crate::validate::statuses::{RETRIED, statuses};
 use crate::validate::{deadline, duration, number, percent};
 use std::time::Duration;
-use thalweg_upstream::{HedgePolicy, RetryPolicy, Statuses};
+use thalweg_upstream::{GrpcStatuses, HedgePolicy, RetryPolicy, Statuses};
 
 /// Most attempts for one request.
 const ATTEMPTS: u32 = 10;
@@ -17,6 +17,7 @@ const HEDGE_BUDGET: u32 = 5;
 pub(crate) struct Retries {
     attempts: Option<u32>,
     statuses: Option<Statuses>,
+    grpc_statuses: Option<GrpcStatuses>,
     per_try: Option<Duration>,
     budget: Option<u32>,
     min_per_second: Option<u32>,
@@ -30,6 +31,7 @@ impl Retries {
         Self {
             attempts: number(spec.attempts.as_ref(), 1, ATTEMPTS, problems),
             statuses: spec.statuses.as_ref().map(|list| statuses(list, &RETRIED, problems)),
+            grpc_statuses: spec.grpc_statuses.as_ref().map(grpc_statuses),
             per_try: deadline(spec.per_try.as_ref(), problems),
             budget: percent(spec.budget.as_ref(), 0, 1000, problems),
             min_per_second: number(spec.min_per_second.as_ref(), 0, 1_000_000, problems),
@@ -43,6 +45,7 @@ impl Retries {
         RetryPolicy {
             attempts: self.attempts.or(defaults.attempts).unwrap_or(built_in.attempts),
             statuses: self.statuses.clone().or_else(|| defaults.statuses.clone()).unwrap_or_default(),
+            grpc_statuses: self.grpc_statuses.or(defaults.grpc_statuses).unwrap_or_default(),
             per_try: self.per_try.or(defaults.per_try),
             budget: self.budget.or(defaults.budget).unwrap_or(built_in.budget),
             min_per_second: self
@@ -52,6 +55,10 @@ impl Retries {
             hedge: self.hedge.or(defaults.hedge).flatten(),
         }
     }
+}
+
+fn grpc_statuses(list: &ListSpec<GrpcStatusSpec>) -> GrpcStatuses {
+    GrpcStatuses::new(list.items.iter().map(|status| status.value as u8))
 }
 
 fn hedge(spec: &Spanned<SwitchSpec<HedgeSpec>>, problems: &mut Problems) -> Option<Option<HedgePolicy>> {
@@ -77,6 +84,13 @@ fn hedge(spec: &Spanned<SwitchSpec<HedgeSpec>>, problems: &mut Problems) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_grpc_are_those_of_their_names() {
+        let all = [GrpcStatusSpec::Cancelled, GrpcStatusSpec::Unavailable, GrpcStatusSpec::Unauthenticated];
+        let set = GrpcStatuses::new(all.map(|status| status as u8));
+        assert_eq!(set.to_string(), "[cancelled, unavailable, unauthenticated]");
+    }
 
     #[test]
     fn a_service_inherits_key_by_key() {

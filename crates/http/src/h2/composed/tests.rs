@@ -107,7 +107,15 @@ proptest! {
 
         let mut lines = Vec::new();
         read_trailers(Side::Upstream, given(), &mut lines).unwrap();
-        prop_assert_eq!(text(split_trailers(&mut lines)), fields);
+        prop_assert_eq!(text(split_trailers(&mut lines)), fields.clone());
+
+        // No more than was said beforehand, the end of the last line there or not.
+        let ended = lines.len() - lines.iter().rev().take_while(|byte| b"\r\n".contains(byte)).count();
+        for lines in [&mut lines.clone()[..], &mut lines[..ended]] {
+            let left = split_trailers(lines);
+            let most = left.size_hint().1.unwrap();
+            prop_assert!(left.count() == fields.len() && (fields.len()..=fields.len() + 1).contains(&most));
+        }
     }
 
     #[test]
