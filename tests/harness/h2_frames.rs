@@ -3,7 +3,7 @@
 //! Nothing of the product's own code is used: heads are written as literals of HPACK (RFC 7541 §6.2.2), and of heads that come
 //! only the status is read. The client's table is declared empty, so no head refers to another one.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use crate::connection::Event;
@@ -42,6 +42,8 @@ pub const PADDED: u8 = 8;
 pub const NO_ERROR: u32 = 0;
 /// PROTOCOL_ERROR.
 pub const PROTOCOL_ERROR: u32 = 1;
+/// REFUSED_STREAM.
+pub const REFUSED_STREAM: u32 = 7;
 /// CANCEL.
 pub const CANCEL: u32 = 8;
 /// ENHANCE_YOUR_CALM.
@@ -161,6 +163,17 @@ pub fn request(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END | END_HEADERS, stream, &section("GET", path, &[]))
 }
 
+/// A response's head and its body, which ends the stream.
+pub fn response(stream: u32, status: u16, body: &[u8]) -> Vec<u8> {
+    let head = literal(":status", &status.to_string());
+    [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END, stream, body)].concat()
+}
+
+/// The last stream that is served, and why.
+pub fn goaway(last: u32, code: u32) -> Vec<u8> {
+    frame(GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
+}
+
 /// The end of a stream before its time.
 pub fn reset(stream: u32, code: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &code.to_be_bytes())
@@ -182,6 +195,8 @@ pub fn settings(values: &[(u16, u32)]) -> Vec<u8> {
 
 /// SETTINGS_HEADER_TABLE_SIZE.
 pub const TABLE_SIZE: u16 = 1;
+/// SETTINGS_MAX_CONCURRENT_STREAMS.
+pub const MAX_STREAMS: u16 = 3;
 /// SETTINGS_INITIAL_WINDOW_SIZE.
 pub const INITIAL_WINDOW: u16 = 4;
 
@@ -222,6 +237,32 @@ impl Frames {
         client.until(|frame| (frame.kind == SETTINGS && frame.flags & END == 0).then_some(()));
         client.send(frame(SETTINGS, END, 0, &[]));
         client
+    }
+
+    /// The server's end of an accepted connection: reads the preface and exchanges settings, its own among them.
+    ///
+    /// # Panics
+    /// When the proxy does not do its part.
+    pub fn accept(stream: TcpStream, own: &[(u16, u32)]) -> Self {
+        let mut server = Self { connection: Connection::new(stream) };
+        let deadline = Instant::now() + STEP;
+        while server.connection.seen().len() < PREFACE.len() {
+            assert_eq!(server.connection.read(deadline), Event::Bytes, "no preface");
+        }
+        assert_eq!(server.connection.take(PREFACE.len()), PREFACE);
+        let own: Vec<_> = [(TABLE_SIZE, 0)].iter().chain(own).copied().collect();
+        server.send(settings(&own));
+        server.until(|frame| (frame.kind == SETTINGS && frame.flags & END == 0).then_some(()));
+        server.send(frame(SETTINGS, END, 0, &[]));
+        server
+    }
+
+    /// The stream of the next request whose head comes.
+    ///
+    /// # Panics
+    /// As [`Self::until`].
+    pub fn asked(&mut self) -> u32 {
+        self.until(|frame| (frame.kind == HEADERS).then_some(frame.stream))
     }
 
     /// Sends bytes, of frames or not.

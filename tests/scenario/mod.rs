@@ -30,6 +30,7 @@ mod hedging;
 mod hostile_clients;
 mod house;
 mod http2;
+mod http2_upstream;
 mod leaks;
 mod limits;
 mod regressions;

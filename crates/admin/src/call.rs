@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
-use thalweg_tls::{Connector, PeerPolicy, PeerTerms, Trust};
+use thalweg_tls::{Connector, Offer, PeerPolicy, PeerTerms, Trust};
 
 use crate::token::Token;
 
@@ -183,7 +183,8 @@ fn secure(authority: &str, trusted: Option<&Path>) -> io::Result<StreamOwned<Cli
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let server = PeerTerms::new(policy).and_then(|terms| Connector::new(&Arc::new(terms), host));
     let server = server.map_err(io::Error::other)?;
-    let session = ClientConnection::new(Arc::clone(server.client_config()), server.server_name().clone());
+    let session =
+        ClientConnection::new(Arc::clone(server.client_config(Offer::Http1)), server.server_name().clone());
     let session = session.map_err(io::Error::other)?;
     let stream = connect(authority)?;
     stream.set_read_timeout(Some(CALL_TIME))?;

@@ -19,7 +19,7 @@ use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use thalweg_core::HttpUrl;
-use thalweg_tls::{Connector, PeerPolicy, PeerTerms, Trust};
+use thalweg_tls::{Connector, Offer, PeerPolicy, PeerTerms, Trust};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -92,7 +92,7 @@ impl Caller {
             let terms = terms.as_ref().map_err(|why| CallOutError::Tls(why.clone()))?;
             let failed = |error: &dyn fmt::Display| CallOutError::Tls(error.to_string());
             let server = Connector::new(terms, url.host()).map_err(|flaw| failed(&flaw))?;
-            let connector = TlsConnector::from(Arc::clone(server.client_config()));
+            let connector = TlsConnector::from(Arc::clone(server.client_config(Offer::Http1)));
             let stream = connector.connect(server.server_name().clone(), stream).await;
             exchange(stream.map_err(|error| failed(&error))?, call).await
         };

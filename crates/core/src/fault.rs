@@ -40,6 +40,8 @@ pub enum Retry {
     IfIdempotent,
     /// Always when the request was never sent, which is the rule; else as [`Self::IfIdempotent`].
     Always,
+    /// When the request can be replayed and no response byte came: the endpoint has not begun to work on it.
+    Unprocessed,
 }
 
 impl Retry {
@@ -50,6 +52,7 @@ impl Retry {
             Self::IfReused => "if_reused",
             Self::IfIdempotent => "if_idempotent",
             Self::Always => "always",
+            Self::Unprocessed => "unprocessed",
         }
     }
 }
@@ -153,6 +156,8 @@ fault_kinds! {
         "the endpoint refused to speak TLS with the proxy";
     ConnectionTerminated "connection_terminated" 502 Upstream IfIdempotent false true Warn
         "the upstream connection ended before the response began";
+    StreamRefused "stream_refused" 503 Upstream Unprocessed false false Debug
+        "the endpoint took no further request on its HTTP/2 connection, and did not begin to work on this one";
     ConnectionWriteTimeout "connection_write_timeout" 504 Upstream Never true true Warn
         "the endpoint stopped reading the request";
     HttpResponseTimeout "http_response_timeout" 504 Upstream IfIdempotent false true Warn

@@ -10,6 +10,7 @@ use crate::target::Target;
 use crate::{grpc, http};
 use std::future::Future;
 use std::io;
+use thalweg_tls::Offer;
 use thalweg_upstream::{Check, PeerAddress};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
@@ -59,7 +60,7 @@ where
         Check::Tcp => Outcome::Passed("connected".into()),
         Check::Http { .. } | Check::Grpc { .. } => match &target.tls {
             None => speak(target, deadline, stream).await,
-            Some(connector) => match Secure::connect(stream, connector).await {
+            Some(connector) => match Secure::connect(stream, connector, offer(&target.policy.check)).await {
                 Ok(stream) => speak(target, deadline, stream).await,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Outcome::Failed("closed within the TLS handshake".into())
@@ -67,6 +68,14 @@ where
                 Err(error) => Outcome::Failed(words(&error)),
             },
         },
+    }
+}
+
+/// What is offered to speak.
+const fn offer(check: &Check) -> Offer {
+    match check {
+        Check::Grpc { .. } => Offer::Http2,
+        Check::Http { .. } | Check::Tcp => Offer::Http1,
     }
 }
 

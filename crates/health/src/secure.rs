@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use thalweg_tls::{Connector, RECORD_MAX, Session};
+use thalweg_tls::{Connector, Offer, RECORD_MAX, Session};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Plaintext that is sealed at once.
@@ -35,8 +35,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secure<S> {
     ///
     /// # Errors
     /// What keeps the two from it, in words.
-    pub(crate) async fn connect(stream: S, connector: &Arc<Connector>) -> io::Result<Self> {
-        let session = Session::connect(connector).map_err(io::Error::other)?;
+    pub(crate) async fn connect(stream: S, connector: &Arc<Connector>, offer: Offer) -> io::Result<Self> {
+        let session = Session::connect(connector, offer).map_err(io::Error::other)?;
         let (received, unsent) = (Vec::new(), Vec::new());
         let mut secure = Self { stream, session, received, more: false, ended: false, unsent, gone: 0 };
         poll_fn(|context| secure.poll_handshake(context)).await?;

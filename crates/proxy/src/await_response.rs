@@ -16,7 +16,7 @@ use crate::relay::{Broken, Ends, Keep, Means, Pumped, mark};
 use crate::respond;
 use crate::worker::Worker;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use thalweg_core::limits::{INTERIM_RESPONSES, REPLAY};
 use thalweg_core::{Fault, FaultKind};
@@ -60,6 +60,7 @@ pub(crate) async fn await_response(
 ) -> Result<Awaited, Fault> {
     x.answered.clear();
     x.response.clear();
+    x.is_head_all = false;
     x.first_byte = None;
     let mut wait = Wait::default();
     poll_fn(|context| {
@@ -154,6 +155,9 @@ pub(crate) fn receive(
     upstream: &mut Upstream,
     wait: &mut Wait,
 ) -> Poll<Result<(), Fault>> {
+    if let Some(call) = h2::call(&upstream.connection.socket) {
+        return receive_of(worker, client, x, (call, upstream.visit.index), wait);
+    }
     let mut scratch = worker.scratch.borrow_mut();
     // What comes with the head is held for a client that takes nothing.
     let most = mark(scratch.len(), &client.socket);
@@ -191,6 +195,35 @@ pub(crate) fn receive(
     }
 }
 
+/// As [`receive`], from a stream.
+fn receive_of(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (call, member): (&h2::Call, u32),
+    wait: &mut Wait,
+) -> Poll<Result<(), Fault>> {
+    let mut head = std::mem::take(&mut x.answered);
+    loop {
+        head.clear();
+        worker.warm.fields.lend(&mut x.response.fields);
+        let received = call.poll_head(&x.head_limits, &mut x.response, &mut head);
+        if received.is_pending() {
+            x.answered = head;
+            return Poll::Pending;
+        }
+        x.is_head_all = ready!(received)?;
+        if x.first_byte.is_none() {
+            x.first_byte = Some(x.started.elapsed());
+        }
+        if take_head(worker, client, x, (&head, member), wait)? {
+            head.clear();
+            x.answered = head;
+            return Poll::Ready(Ok(()));
+        }
+    }
+}
+
 /// Reads heads from what was received of a member; says whether the final one is among them.
 fn read_heads(
     worker: &Worker,
@@ -213,29 +246,12 @@ fn read_heads(
         if head.is_empty() || x.response.parse(head, &limits)? == Progress::Partial {
             break false;
         }
-        if x.response.is_interim() && x.response.status != 101 {
-            wait.interim += 1;
-            if wait.interim > INTERIM_RESPONSES {
-                return Err(Fault::response("too many interim responses"));
-            }
-            // Another attempt could contradict it.
-            x.replayable = false;
-            pass_interim(client, x, head);
-            at += x.response.len;
-            x.response.clear();
-            continue;
+        let len = x.response.len;
+        x.is_head_all = false;
+        if take_head(worker, client, x, (head, member), wait)? {
+            break true;
         }
-        if x.response.status == 101 {
-            check_switch(x, head)?;
-        }
-        x.grpc_status = status_of_head(x, head);
-        if calls_for_another(worker, x, member, wait.is_race) {
-            let detail = "the endpoint's status calls for another attempt";
-            return Err(Fault::new(FaultKind::HttpResponseStatus, detail));
-        }
-        respond::begin(worker, client, x, head)?;
-        worker.warm.fields.take_back(&mut x.response.fields);
-        break true;
+        at += len;
     };
     match (done, continued) {
         (true, _) => kept.clear(),
@@ -244,6 +260,38 @@ fn read_heads(
     }
     x.answered = kept;
     Ok(done)
+}
+
+/// Takes a head that has been received of a member, with what came behind it; says whether it is the final one.
+fn take_head(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (head, member): (&[u8], u32),
+    wait: &mut Wait,
+) -> Result<bool, Fault> {
+    if x.response.is_interim() && x.response.status != 101 {
+        wait.interim += 1;
+        if wait.interim > INTERIM_RESPONSES {
+            return Err(Fault::response("too many interim responses"));
+        }
+        // Another attempt could contradict it.
+        x.replayable = false;
+        pass_interim(client, x, head);
+        x.response.clear();
+        return Ok(false);
+    }
+    if x.response.status == 101 {
+        check_switch(x, head)?;
+    }
+    x.grpc_status = status_of_head(x, head);
+    if calls_for_another(worker, x, member, wait.is_race) {
+        let detail = "the endpoint's status calls for another attempt";
+        return Err(Fault::new(FaultKind::HttpResponseStatus, detail));
+    }
+    respond::begin(worker, client, x, head)?;
+    worker.warm.fields.take_back(&mut x.response.fields);
+    Ok(true)
 }
 
 /// 100, 103 and their like go to the client at once; HTTP/1.0 does not know them.
@@ -314,6 +362,9 @@ fn expire(
             x.set_deadline(client, now, if wait.timed { time_to_answer(x) } else { idle });
             return Ok(None);
         }
+    }
+    if let Some(call) = h2::call(&upstream.connection.socket) {
+        call.suspect();
     }
     Err(late(x))
 }

@@ -135,7 +135,7 @@ fn take(local: &LocalService, member: Rc<Member>, connection: bool) -> Result<Fo
         return Err(member);
     }
     let mut places = ConnectionPlaces::default();
-    if connection && let Some(gate) = connections(local, &member).filter(|_| member.pool.is_empty()) {
+    if connection && let Some(gate) = connections(local, &member).filter(|_| !member.pool.has_room()) {
         match gate.enter() {
             Some(permit) => places.endpoint = Some(permit.stay()),
             None => return Err(member),
@@ -165,5 +165,5 @@ fn connections<'a>(local: &'a LocalService, member: &Member) -> Option<&'a Entra
 
 /// Whether a connection is idle here or may be opened.
 fn has_connection(local: &LocalService, member: &Member) -> bool {
-    connections(local, member).is_none_or(|gate| !gate.gate().is_full() || !member.pool.is_empty())
+    connections(local, member).is_none_or(|gate| !gate.gate().is_full() || member.pool.has_room())
 }

@@ -39,16 +39,25 @@ fn is_ours(hop: &[u8]) -> bool {
     words.nth(1).is_some_and(|name| name.eq_ignore_ascii_case(PSEUDONYM))
 }
 
-/// Starts the upward flow with the request head for an endpoint of `service`.
-pub(crate) fn compose(worker: &Worker, client: &Client, x: &mut Exchange, service: &Service, endpoint: u32) {
+/// Starts the upward flow with the request head for an endpoint of `service`, which frames messages by itself or does not;
+/// gives the bytes of the head.
+pub(crate) fn compose(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    service: &Service,
+    (endpoint, is_framed): (u32, bool),
+) -> usize {
     let mut flow = std::mem::take(&mut x.upward);
     flow.reset();
     worker.warm.buffers.lend(flow.buffer());
     flow.bound(x.route().and_then(|route| route.limits.max_body));
-    let chunked = matches!(x.framing, Framing::Chunked | Framing::UntilClose);
+    let chunked = !is_framed && matches!(x.framing, Framing::Chunked | Framing::UntilClose);
     let out = flow.start(x.framing, Side::Downstream, chunked);
     write_head(out, x, client, service, endpoint);
+    let head = out.len();
     x.upward = flow;
+    head
 }
 
 fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Service, endpoint: u32) {

@@ -1,10 +1,13 @@
-//! Part of phase 5: a connection to a member, from its pool or new.
+//! Part of phase 5: a connection to a member, from its pool or new; or a stream of one that carries several requests.
 
+use crate::await_stream::{Awaited, await_stream};
 use crate::choose::{Chosen, shun};
 use crate::connection_place::{Room, connection_place};
 use crate::exchange::{Attempt, Client, Exchange};
+use crate::h2;
 use crate::owner::Target;
 use crate::peer_tls::{Failed, secure};
+use crate::secure::facts;
 use crate::view::LocalService;
 use crate::worker::Worker;
 use rustix::io::Errno;
@@ -14,9 +17,11 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use thalweg_core::{Fault, FaultKind};
+use thalweg_http::Upgrade;
 use thalweg_net::Socket;
 use thalweg_net::connect::Manner;
-use thalweg_upstream::{Connection, ConnectionPlaces, Member, Permit, Visit};
+use thalweg_tls::Offer;
+use thalweg_upstream::{Connection, ConnectionPlaces, Member, Opening, Permit, Protocol, Speaks, Visit};
 
 /// A connection on which the exchange's request travels, and where it goes back to.
 #[derive(Debug)]
@@ -38,19 +43,39 @@ pub(crate) async fn connect(
 ) -> Result<Upstream, Fault> {
     let Chosen { visit, place, connection } = chosen;
     let local = &service(x)?;
+    let offer = offer(x, local, &visit)?;
     let mut attempt = Attempt::new(visit.endpoint, x.age(worker.reactor.now()));
-    let mut connection = match find(worker, client, x, local, (&visit, fresh, connection)).await {
+    let wish = Wish { member: &visit, fresh, places: connection, offer };
+    let mut connection = match find(worker, client, x, local, wish).await {
         Ok(Found::Idle(connection)) => {
-            attempt.reused = true;
+            attempt.reused = connection.requests > 0;
             x.attempts.push(attempt);
             connection.socket.set_owner(x.owner);
             connection
         }
-        Ok(Found::Room(places)) => {
-            let opened = open(worker, client, x, (&visit, &mut attempt)).await;
+        Ok(Found::Room(places, opening)) => {
+            let opened = open(worker, client, x, (&visit, &mut attempt), offer).await;
             x.attempts.push(attempt);
             count(worker, local, &visit, opened.as_ref().err());
-            opened.map_err(|failed| failed.fault)?.with(places)
+            match opened {
+                Ok((connection, Speaks::Http1)) => {
+                    if offer == Offer::Either {
+                        visit.pool.trunks.note(Speaks::Http1);
+                    }
+                    connection.with(places)
+                }
+                Ok((connection, Speaks::Http2)) => {
+                    let stream = multiplex(worker, x, local, (&visit, connection.with(places)))?;
+                    stream.socket.set_owner(x.owner);
+                    stream
+                }
+                Err(failed) => {
+                    if let Some(opening) = opening {
+                        opening.fail(failed.fault);
+                    }
+                    return Err(failed.fault);
+                }
+            }
         }
         Err(fault) => {
             x.attempts.push(attempt);
@@ -62,32 +87,99 @@ pub(crate) async fn connect(
 }
 
 /// A connection, or the places for one.
-enum Found {
+enum Found<'a> {
     Idle(Connection),
-    Room(ConnectionPlaces),
+    /// Where it may turn out to carry several requests, others wait for it.
+    Room(ConnectionPlaces, Option<Opening<'a, Socket>>),
+}
+
+/// What an attempt wants.
+struct Wish<'a> {
+    member: &'a Member,
+    /// No connection that was used before.
+    fresh: bool,
+    /// Those that it has.
+    places: ConnectionPlaces,
+    offer: Offer,
+}
+
+/// What may be spoken with the member for this request.
+///
+/// # Errors
+/// `http_upgrade_failed` for what can only be said in HTTP/1.1 where that is not spoken.
+fn offer(x: &Exchange, local: &LocalService, member: &Member) -> Result<Offer, Fault> {
+    let switches = matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other);
+    match local.state.service.protocol {
+        Protocol::Http1 => Ok(Offer::Http1),
+        Protocol::Auto if switches || !member.is_secure() => Ok(Offer::Http1),
+        Protocol::Auto => Ok(Offer::Either),
+        Protocol::Http2 if x.upgrade == Upgrade::Other => {
+            let detail =
+                "HTTP/2, which is all that is spoken with the endpoint, knows no switch to that protocol";
+            Err(Fault::new(FaultKind::HttpUpgradeFailed, detail))
+        }
+        Protocol::Http2 => Ok(Offer::Http2),
+    }
+}
+
+/// Whether a request to the member will be a stream of a connection, as far as is known.
+pub(crate) fn is_multiplexed(x: &Exchange, local: &LocalService, member: &Member) -> bool {
+    match offer(x, local, member) {
+        Ok(Offer::Http2) => true,
+        Ok(Offer::Either) => member.pool.trunks.speaks() == Some(Speaks::Http2),
+        Ok(Offer::Http1) | Err(_) => false,
+    }
+}
+
+/// A connection to the member, or a stream of one, that can be had at once.
+pub(crate) fn idle(
+    local: &LocalService,
+    x: &Exchange,
+    member: &Member,
+    now: Instant,
+    sure: bool,
+) -> Option<Connection> {
+    let (pool, policy) = (&member.pool, &local.state.service.pool);
+    match is_multiplexed(x, local, member) {
+        true => pool.trunks.take(policy, now, false),
+        false => pool.take(policy, now, sure),
+    }
 }
 
 /// Looks into the pool, unless `fresh`; for a new connection, takes the places that it needs beside those that it has.
-async fn find(
+async fn find<'a>(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
     local: &LocalService,
-    (member, fresh, places): (&Member, bool, ConnectionPlaces),
-) -> Result<Found, Fault> {
+    wish: Wish<'a>,
+) -> Result<Found<'a>, Fault> {
+    let Wish { member, fresh, mut places, offer } = wish;
     let (policy, sure) = (&local.state.service.pool, !x.request.method.is_idempotent());
-    if !fresh && let Some(connection) = member.pool.take(policy, worker.reactor.now(), sure) {
+    let is_multiplexed = is_multiplexed(x, local, member);
+    let may_reuse = is_multiplexed || !fresh;
+    if may_reuse && let Some(connection) = idle(local, x, member, worker.reactor.now(), sure) {
         return Ok(Found::Idle(connection));
     }
-    let handover = match connection_place(worker, client, x, local, (member, !fresh, places)).await? {
-        Room::ToOpen(places) => return Ok(Found::Room(places)),
+    let mut opening = None;
+    if is_multiplexed || (offer == Offer::Either && member.pool.trunks.speaks().is_none()) {
+        // In a box because it is rare: every seat would be larger for it.
+        match Box::pin(await_stream(worker, client, x, local, (member, &mut places))).await? {
+            Awaited::Stream(stream) => return Ok(Found::Idle(stream)),
+            Awaited::Turn(turn) => opening = Some(turn),
+            Awaited::Other => {}
+        }
+    }
+    let reuse = !fresh && opening.is_none();
+    let handover = match connection_place(worker, client, x, local, (member, reuse, places)).await? {
+        Room::ToOpen(places) => return Ok(Found::Room(places, opening)),
         Room::Given(handover) => handover,
     };
     worker.make_upstream_room();
     let watch = |loose| Socket::watched(&worker.reactor, loose, x.owner).ok();
     // Where it has ended on the way, its places are good for another one.
     let received = handover.receive(policy, worker.reactor.now(), &worker.upstream_open, watch);
-    Ok(received.map_or_else(Found::Room, Found::Idle))
+    Ok(received.map_or_else(|places| Found::Room(places, opening), Found::Idle))
 }
 
 /// The service of the exchange's route, held beside the exchange so that that stays free.
@@ -110,7 +202,8 @@ async fn open(
     client: &Client,
     x: &Exchange,
     (member, attempt): (&Member, &mut Attempt),
-) -> Result<Connection, Failed> {
+    offer: Offer,
+) -> Result<(Connection, Speaks), Failed> {
     let began = Instant::now();
     let mut connection = begin(worker, x, member)?;
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
@@ -124,11 +217,51 @@ async fn open(
     let connected = connected.await;
     attempt.connect = began.elapsed();
     let connected = match connected {
-        Ok(()) => secure(worker, client, x, (member, &mut connection, attempt)).await,
+        Ok(()) => secure(worker, client, x, (member, &mut connection, attempt), offer).await,
         Err(fault) => Err(fault.into()),
     };
     client.socket.set_deadline(None);
-    connected.map(|()| connection)
+    connected?;
+    let speaks = spoken(&connection, offer)?;
+    Ok((connection, speaks))
+}
+
+/// What is spoken on a new connection.
+fn spoken(connection: &Connection, offer: Offer) -> Result<Speaks, Failed> {
+    let has_chosen = match facts(&connection.socket) {
+        Some(facts) => facts.alpn.as_deref() == Some(b"h2"),
+        None => offer == Offer::Http2,
+    };
+    match (has_chosen, offer) {
+        (true, _) => Ok(Speaks::Http2),
+        (false, Offer::Http1 | Offer::Either) => Ok(Speaks::Http1),
+        (false, Offer::Http2) => {
+            let detail = "the endpoint did not choose HTTP/2 (ALPN)";
+            Err(Fault::new(FaultKind::TlsProtocolError, detail).into())
+        }
+    }
+}
+
+/// Has a new connection carry several requests at once; gives its first stream.
+fn multiplex(
+    worker: &Worker,
+    x: &Exchange,
+    local: &LocalService,
+    (member, connection): (&Member, Connection),
+) -> Result<Connection, Fault> {
+    let (service, trunks) = (&local.state.service, &member.pool.trunks);
+    let authority = service.endpoints.get(member.endpoint as usize).map_or("", |it| it.authority());
+    let terms = h2::Terms {
+        line: trunks.line().clone(),
+        limits: x.head_limits,
+        authority: authority.into(),
+        idle: service.pool.idle,
+    };
+    let none = Fault::new(FaultKind::ProxyInternalError, "a new connection of HTTP/2 without a stream");
+    let trunk = worker.open_trunk(connection, terms).ok_or(none)?;
+    let now = worker.reactor.now();
+    trunks.add(trunk, now);
+    trunks.take(&service.pool, now, true).ok_or(none)
 }
 
 /// Why a connection that is not there yet is no longer waited for: what it has of time is over (`late`), or the client has

@@ -56,11 +56,18 @@ pub(crate) async fn connection_place(
     Ok(Room::ToOpen(places))
 }
 
-/// Takes the places that a new connection to the member needs, if they are free and nobody waits for them.
-pub(crate) fn place_at_once(local: &LocalService, member: &Member) -> Option<ConnectionPlaces> {
-    let mut places = ConnectionPlaces::default();
+/// Takes the places that a new connection to the member needs beside those of `has`, if they are free and nobody waits for
+/// them.
+pub(crate) fn place_at_once(
+    local: &LocalService,
+    member: &Member,
+    has: &mut ConnectionPlaces,
+) -> Option<ConnectionPlaces> {
+    let mut places = std::mem::take(has);
     let endpoint = local.gates.endpoints.get(member.endpoint as usize);
-    if let Some(gate) = endpoint.and_then(|gates| gates.connections.as_ref()) {
+    if places.endpoint.is_none()
+        && let Some(gate) = endpoint.and_then(|gates| gates.connections.as_ref())
+    {
         places.endpoint = Some(gate.enter()?.stay());
     }
     if let Some(gate) = &local.gates.connections {

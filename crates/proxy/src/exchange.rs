@@ -237,6 +237,8 @@ pub(crate) struct Exchange {
     /// A response head that has not arrived whole.
     pub(crate) answered: Vec<u8>,
     pub(crate) response: ResponseHead,
+    /// Nothing comes behind the response's head, whatever that says of it.
+    pub(crate) is_head_all: bool,
     /// Towards the client: the response.
     pub(crate) downward: Flow,
 
@@ -291,6 +293,7 @@ impl Exchange {
             upward: Flow::default(),
             answered: Vec::new(),
             response: ResponseHead::new(),
+            is_head_all: false,
             downward: Flow::default(),
             status: 0,
             grpc_status: None,

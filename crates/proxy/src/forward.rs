@@ -9,9 +9,10 @@
 use crate::await_response::{Awaited, await_response};
 use crate::choose::{Chosen, choose};
 use crate::compose::{check_loop, compose};
-use crate::connect::{Upstream, connect, service};
+use crate::connect::{Upstream, connect, is_multiplexed, service};
 use crate::exchange::{Client, Exchange};
 use crate::grpc::status_of_endpoint;
+use crate::h2;
 use crate::hedge::hedge;
 use crate::sticky::note_kept;
 use crate::trial::{ask_breaker, end_trial};
@@ -20,11 +21,14 @@ use crate::worker::Worker;
 use std::time::Instant;
 use thalweg_core::fault::Retry;
 use thalweg_core::{Fault, FaultKind};
+use thalweg_http::Upgrade;
 use thalweg_observe::Limit;
 use thalweg_upstream::{ServiceState, Told, Visit};
 
 /// Tries of one exchange in all, whatever they count for.
 pub(crate) const TRIES: usize = 16;
+/// Tries up to which an endpoint that has not begun to work on the request may be asked again.
+const REFUSALS: usize = 4;
 
 /// Sends the request and returns when the head of the final response has been composed for the client.
 pub(crate) async fn forward(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Upstream, Fault> {
@@ -74,7 +78,9 @@ async fn try_endpoints(
             if !is_hedged {
                 x.tried.push(member.index);
             }
-        } else if reused && fault.kind == FaultKind::ConnectionTerminated && !is_hedged {
+        } else if fault.kind == FaultKind::StreamRefused && !is_hedged && x.attempts.len() <= REFUSALS {
+            // Its next connection may take it.
+        } else if is_race(&fault, reused) && !is_hedged {
             // Its sisters in the pool are likely to be dead too.
             member.pool.sweep();
             fresh = true;
@@ -110,13 +116,26 @@ async fn attempt(
 ) -> Result<Upstream, Fault> {
     let local = &service(x)?;
     // Before the connection is there: a malformed body must not cost one.
-    let endpoint = chosen.visit.endpoint;
-    compose(worker, client, x, &local.state.service, endpoint);
-    let head = x.request.len;
-    x.consumed = head + x.upward.feed(&x.received[head..], None, &worker.chunks)?;
+    let (endpoint, is_framed) = (chosen.visit.endpoint, is_multiplexed(x, local, &chosen.visit));
+    let mut head = write(worker, client, x, local, (endpoint, is_framed))?;
     x.replayable = true;
     note_kept(x, &local.state.service, &chosen.visit);
     let mut upstream = connect(worker, client, x, chosen, fresh).await?;
+    let call = h2::call(&upstream.connection.socket);
+    if call.is_some() != is_framed {
+        // It speaks what it did not speak the last time.
+        head = write(worker, client, x, local, (endpoint, call.is_some()))?;
+    }
+    if let Some(call) = call {
+        if x.upgrade == Upgrade::WebSocket {
+            // In a box because it is rare: every seat would be larger for it.
+            Box::pin(call.await_websockets(worker, client, x)).await?;
+        }
+        x.upward.seal_first(call, head);
+        if !call.is_staged() {
+            return Err(Fault::request(400, "a request that cannot be said in HTTP/2"));
+        }
+    }
     if let Some(meters) = local.meters.get(endpoint as usize) {
         meters.requests.add(1);
         meters.reused.add(u64::from(upstream.connection.is_reused()));
@@ -133,6 +152,25 @@ async fn attempt(
     let reused = x.attempts.last().is_some_and(|attempt| attempt.reused);
     tell(worker, local, x, (&upstream.visit, began, reused), fault.as_ref());
     fault.map_or(Ok(upstream), Err)
+}
+
+/// Composes the request, with what is here of its body; gives the bytes of its head.
+fn write(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    local: &LocalService,
+    (endpoint, is_framed): (u32, bool),
+) -> Result<usize, Fault> {
+    let composed = compose(worker, client, x, &local.state.service, (endpoint, is_framed));
+    let head = x.request.len;
+    x.consumed = head + x.upward.feed(&x.received[head..], None, &worker.chunks)?;
+    Ok(composed)
+}
+
+/// Whether a connection that was used before turned out dead: that says nothing of the endpoint.
+pub(crate) fn is_race(fault: &Fault, reused: bool) -> bool {
+    reused && fault.kind == FaultKind::ConnectionTerminated && fault.detail != h2::RESET
 }
 
 /// Whether the response has a status for which it is to be had from another endpoint instead of this member's, and
@@ -190,9 +228,7 @@ pub(crate) fn tell(
         }
         // What is cut when a drain is over is not the endpoint's fault.
         Some(fault) if fault.kind.rule().hurts_endpoint && !visit.standing.is_cut() => {
-            // The end of a connection that was kept says nothing of the endpoint.
-            let is_race = fault.kind == FaultKind::ConnectionTerminated && reused;
-            if is_race { Told::Nothing } else { visit.failed(service, now, fault.detail) }
+            if is_race(fault, reused) { Told::Nothing } else { visit.failed(service, now, fault.detail) }
         }
         // How long a client waits is its own matter: no failure.
         Some(fault) if fault.kind == FaultKind::CallDeadline => {
@@ -213,9 +249,10 @@ pub(crate) fn tell(
 
 /// Whether another attempt is safe.
 fn may_retry(x: &Exchange, fault: &Fault) -> bool {
-    let unsent = x.upward.bytes() == 0;
+    let unsent = x.upward.is_unsent();
     match fault.retry() {
         Retry::Never | Retry::IfReused => false,
+        Retry::Unprocessed => x.answered.is_empty() && (unsent || x.replayable),
         Retry::Always if unsent => true,
         // What allows it was asked before the response was given up.
         Retry::IfIdempotent if fault.kind == FaultKind::HttpResponseStatus => x.replayable,

@@ -1,19 +1,26 @@
-//! HTTP/2 towards clients (RFC 9113): the engine of the `h2` crate on a worker's own loop.
+//! HTTP/2 (RFC 9113): the engine of the `h2` crate on a worker's own loop.
 //!
-//! A connection is a session; each of its streams is the client end of an exchange like any other, in a seat of its own. Heads are
+//! A connection with a client is a session; each of its streams is the client end of an exchange like any other, in a seat of its own. Heads are
 //! translated to lines and back at the very edge (`heads.rs`), so that routing, filters, limits, retries and the log know nothing of
 //! versions. Nothing is spawned: the engine is polled when its socket has an event, or when a stream has said something.
+//!
+//! A connection with an endpoint is a trunk (`trunk.rs`), and each of its streams the other end of an exchange (`call.rs`).
 
+mod call;
+mod ends;
 mod heads;
 mod pipe;
 mod session;
 mod sessions;
 mod shared;
 mod stream;
+mod trunk;
 pub(crate) mod websocket;
 
+pub(crate) use call::{Call, RESET, call};
 pub(crate) use sessions::Sessions;
 pub(crate) use stream::{Stream, stream};
+pub(crate) use trunk::Terms;
 
 use crate::exchange::{Client, Exchange};
 use crate::serve::{Next, serve};

@@ -14,7 +14,8 @@ use crate::compose::compose;
 use crate::connect::{self, Upstream, count, poll_connected, service};
 use crate::connection_place::place_at_once;
 use crate::exchange::{Attempt, Client, Exchange};
-use crate::forward::{TRIES, is_cheap, tell};
+use crate::forward::{TRIES, is_cheap, is_race, tell};
+use crate::h2;
 use crate::peer_tls::{self, Failed, poll_secure};
 use crate::relay::Flow;
 use crate::view::LocalService;
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::Upgrade;
 use thalweg_observe::Limit;
-use thalweg_upstream::Connection;
+use thalweg_upstream::{Connection, ConnectionPlaces};
 
 /// The time without a response after which another endpoint is asked too; `None`: it is not.
 pub(crate) fn hedge_after(x: &Exchange) -> Option<Duration> {
@@ -94,7 +95,11 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
     }
     let (visit, place) = (chosen.visit, chosen.place);
     let mut attempt = Attempt { is_copy: true, ..Attempt::new(visit.endpoint, x.age(now)) };
-    let idle = visit.pool.take(&local.state.service.pool, now, false);
+    let idle = connect::idle(local, x, &visit, now, false);
+    if idle.is_none() && connect::is_multiplexed(x, local, &visit) {
+        // A copy waits for no connection that others are to have too.
+        return None;
+    }
     let (mut connection, step) = match idle {
         Some(connection) => {
             attempt.reused = true;
@@ -102,7 +107,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
             (connection, Step::Connected)
         }
         None => {
-            let places = place_at_once(local, &visit)?;
+            let places = place_at_once(local, &visit, &mut ConnectionPlaces::default())?;
             match connect::begin(worker, x, &visit) {
                 Ok(connection) => (connection.with(places), Step::Connecting),
                 Err(fault) => {
@@ -369,10 +374,14 @@ impl Rival {
     ) -> Result<(), Fault> {
         let endpoint = self.upstream.visit.endpoint;
         let first = take(&mut x.upward);
-        compose(worker, client, x, &local.state.service, endpoint);
+        let call = h2::call(&self.upstream.connection.socket);
+        let head = compose(worker, client, x, &local.state.service, (endpoint, call.is_some()));
         let fed = x.upward.feed(&x.received[x.request.len..x.consumed], None, &worker.chunks);
         // It has been received whole, which a body without a length does not show.
         x.upward.end_as(&first, &worker.chunks);
+        if let Some(call) = call {
+            x.upward.seal_first(call, head);
+        }
         self.flow = std::mem::replace(&mut x.upward, first);
         fed?;
         self.step = Step::Asked;
@@ -400,7 +409,7 @@ impl Rival {
             // It was asked later than the time began.
             self.outlasted(worker);
         } else {
-            if self.attempt.reused && fault.kind == FaultKind::ConnectionTerminated {
+            if is_race(fault, self.attempt.reused) {
                 visit.pool.sweep();
             }
             tell(worker, local, x, (visit, self.began, self.attempt.reused), Some(fault));

@@ -40,6 +40,7 @@ mod admit;
 mod answer;
 mod await_place;
 mod await_response;
+mod await_stream;
 mod challenge;
 mod choose;
 mod compose;

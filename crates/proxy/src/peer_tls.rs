@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_tls::{Connector, Failure, Refused, Session};
+use thalweg_tls::{Connector, Failure, Offer, Refused, Session};
 use thalweg_upstream::{Connection, Member};
 
 /// Most characters of the words for the operator.
@@ -61,12 +61,13 @@ pub(crate) async fn secure(
     client: &Client,
     x: &Exchange,
     (member, connection, attempt): (&Member, &mut Connection, &mut Attempt),
+    offer: Offer,
 ) -> Result<(), Failed> {
     if connector(member)?.is_none() {
         return Ok(());
     }
     let began = Instant::now();
-    let shaken = shake(worker, client, x, (member, connection)).await;
+    let shaken = shake(worker, client, x, (member, connection), offer).await;
     attempt.tls = began.elapsed();
     if let Some(local) = x.service() {
         count(local, member, connection, shaken.is_ok());
@@ -79,10 +80,11 @@ async fn shake(
     client: &Client,
     x: &Exchange,
     (member, connection): (&Member, &mut Connection),
+    offer: Offer,
 ) -> Result<(), Failed> {
     loop {
         worker.handshakes.take_turn().await;
-        if let Poll::Ready(shaken) = poll_shake(worker, member, connection) {
+        if let Poll::Ready(shaken) = poll_shake(worker, member, connection, offer) {
             return shaken;
         }
         if let Some(fault) = given_up(worker, client, x, LATE) {
@@ -93,7 +95,7 @@ async fn shake(
     }
 }
 
-/// As [`secure`], for one who polls, looks after the time and takes no turns. To be called until it is ready, and no
+/// As [`secure`], for one who polls, looks after the time, takes no turns and speaks HTTP/1.1. To be called until it is ready, and no
 /// longer.
 pub(crate) fn poll_secure(
     worker: &Worker,
@@ -103,7 +105,7 @@ pub(crate) fn poll_secure(
     if connector(member)?.is_none() {
         return Poll::Ready(Ok(()));
     }
-    let shaken = poll_shake(worker, member, connection);
+    let shaken = poll_shake(worker, member, connection, Offer::Http1);
     if let Poll::Ready(shaken) = &shaken {
         count(local, member, connection, shaken.is_ok());
     }
@@ -111,12 +113,17 @@ pub(crate) fn poll_secure(
 }
 
 /// Begins the handshake, or goes on with it.
-fn poll_shake(worker: &Worker, member: &Member, connection: &mut Connection) -> Poll<Result<(), Failed>> {
+fn poll_shake(
+    worker: &Worker,
+    member: &Member,
+    connection: &mut Connection,
+    offer: Offer,
+) -> Poll<Result<(), Failed>> {
     worker.handshakes.step(|| {
         if !connection.socket.is_layered()
             && let Some(connector) = connector(member)?
         {
-            let session = Session::connect(connector).map_err(|failure| failed(&failure))?;
+            let session = Session::connect(connector, offer).map_err(|failure| failed(&failure))?;
             let secured = Secured::counted(session, &worker.shared.loads, worker.id);
             connection.socket.put_under(Box::new(secured), &[]);
         }

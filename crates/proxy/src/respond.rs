@@ -13,7 +13,7 @@ use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use thalweg_core::{Fault, FaultKind, Side};
-use thalweg_http::h1::encode::{CHUNKED_FIELD, write_fields, write_status_line};
+use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields, write_status_line};
 use thalweg_http::h1::framing::{response_framing, response_keeps_alive};
 use thalweg_http::rules::strip_response;
 use thalweg_http::{FieldId, Framing, Version};
@@ -27,6 +27,8 @@ const LARGE: usize = 8 * 1024;
 /// its body. Nothing is sent yet, but for a large piece of a body in which no fault can come.
 pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
     let framing = response_framing(x.request.method, &x.response, head)?;
+    let is_empty = x.is_head_all && framing == Framing::UntilClose;
+    let framing = if is_empty { Framing::Empty } else { framing };
     let status = x.response.status;
     x.upstream_reusable = status != 101 && response_keeps_alive(&x.response, head, framing);
     strip_response(&mut x.response, head, status == 101);
@@ -63,6 +65,8 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     write_fields(out, head, &x.response.fields);
     if chunked {
         out.extend_from_slice(CHUNKED_FIELD);
+    } else if is_empty && x.request.version != Version::Http2 {
+        write_content_length(out, 0);
     }
     write_kept(out, x);
     if status == 101 {

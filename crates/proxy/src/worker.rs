@@ -212,7 +212,7 @@ impl Worker {
     /// Lets connections of HTTP/2 say together what their streams have said in this turn. Who else has been woken waits for the
     /// next.
     fn serve_sessions(self: &Rc<Self>, lists: &mut Lists) {
-        if self.sessions.len() == 0 {
+        if self.sessions.is_empty() {
             return;
         }
         for _ in 0..ROUNDS {
@@ -570,13 +570,13 @@ impl Worker {
         load.active.store(active, Relaxed);
         load.upstream.store(self.upstream_open.current(), Relaxed);
         load.fresh.store(self.parked.borrow().fresh(), Relaxed);
-        load.multiplexed.store(self.sessions.len(), Relaxed);
+        load.multiplexed.store(self.sessions.of_clients(), Relaxed);
         load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
         load.held.store(self.chunks.held(), Relaxed);
         self.meters.active_exchanges.set(active as i64);
         let parked = self.parked.borrow().len();
         self.meters.idle_connections.set((parked + self.sessions.idle()) as i64);
-        let drained = self.draining.get() && active == 0 && parked == 0 && self.sessions.len() == 0;
+        let drained = self.draining.get() && active == 0 && parked == 0 && self.sessions.of_clients() == 0;
         load.drained.store(drained, Relaxed);
     }
 }

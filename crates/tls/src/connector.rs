@@ -58,8 +58,30 @@ pub struct PeerPolicy {
     pub min_version: Version,
     /// Whether sessions are resumed; default yes.
     pub resumption: bool,
-    /// Application protocols that are offered (ALPN); `http/1.1` by default.
-    pub alpn: Vec<Vec<u8>>,
+}
+
+/// What is offered to speak through TLS (ALPN, RFC 7301).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Offer {
+    /// HTTP/1.1 alone.
+    Http1,
+    /// HTTP/2, rather than HTTP/1.1.
+    Either,
+    /// HTTP/2 alone.
+    Http2,
+}
+
+impl Offer {
+    const ALL: [Self; 3] = [Self::Http1, Self::Either, Self::Http2];
+
+    fn protocols(self) -> Vec<Vec<u8>> {
+        let names: &[&[u8]] = match self {
+            Self::Http1 => &[b"http/1.1"],
+            Self::Either => &[b"h2", b"http/1.1"],
+            Self::Http2 => &[b"h2"],
+        };
+        names.iter().map(|name| name.to_vec()).collect()
+    }
 }
 
 impl Default for PeerPolicy {
@@ -70,7 +92,6 @@ impl Default for PeerPolicy {
             certificate: None,
             min_version: Version::Tls12,
             resumption: true,
-            alpn: vec![b"http/1.1".to_vec()],
         }
     }
 }
@@ -108,7 +129,7 @@ impl PeerTerms {
             }
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols.clone_from(&policy.alpn);
+        config.alpn_protocols = Offer::Http1.protocols();
         config.resumption = Resumption::disabled();
         Ok(Self { policy, config })
     }
@@ -144,7 +165,8 @@ impl Hash for PeerTerms {
 #[derive(Debug)]
 pub struct Connector {
     terms: Arc<PeerTerms>,
-    config: Arc<ClientConfig>,
+    /// By [`Offer`]; one store of tickets.
+    configs: [Arc<ClientConfig>; 3],
     name: ServerName<'static>,
 }
 
@@ -164,7 +186,12 @@ impl Connector {
         if terms.policy.resumption {
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
         }
-        Ok(Self { terms: Arc::clone(terms), config: Arc::new(config), name })
+        let configs = Offer::ALL.map(|offer| {
+            let mut config = config.clone();
+            config.alpn_protocols = offer.protocols();
+            Arc::new(config)
+        });
+        Ok(Self { terms: Arc::clone(terms), configs, name })
     }
 
     /// What the service asks of it.
@@ -173,8 +200,8 @@ impl Connector {
     }
 
     /// For a client over rustls' own connections: the control plane has some. Endpoints' are [`crate::Session`]s.
-    pub fn client_config(&self) -> &Arc<ClientConfig> {
-        &self.config
+    pub fn client_config(&self, offer: Offer) -> &Arc<ClientConfig> {
+        &self.configs[offer as usize]
     }
 
     /// The server's name as rustls takes it.
@@ -187,8 +214,8 @@ impl Connector {
         self.name.to_str().into_owned()
     }
 
-    pub(crate) fn connection(&self) -> Result<UnbufferedClientConnection, rustls::Error> {
-        UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())
+    pub(crate) fn connection(&self, offer: Offer) -> Result<UnbufferedClientConnection, rustls::Error> {
+        UnbufferedClientConnection::new(Arc::clone(self.client_config(offer)), self.name.clone())
     }
 }
 

@@ -47,7 +47,7 @@ mod testing;
 pub use acceptor::Acceptor;
 pub use certificate::Certificate;
 pub use clients::{Authority, ClientAuth, ClientFlaw, ClientMode, ClientPolicy, Revocations, Told};
-pub use connector::{Connector, PeerPolicy, PeerTerms, Trust};
+pub use connector::{Connector, Offer, PeerPolicy, PeerTerms, Trust};
 pub use failure::{Failure, Refused};
 pub use flaw::CertificateFlaw;
 pub use identity::Identity;

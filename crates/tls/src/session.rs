@@ -13,7 +13,7 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use crate::acceptor::Acceptor;
 use crate::clients::ClientAuth;
-use crate::connector::Connector;
+use crate::connector::{Connector, Offer};
 use crate::failure::Failure;
 use crate::hello;
 use crate::identity::Identity;
@@ -81,8 +81,8 @@ impl Session {
     }
 
     /// The client's side, which has something to say at once.
-    pub fn connect(connector: &Arc<Connector>) -> Result<Self, Failure> {
-        let connection = connector.connection().map_err(Failure::of_client)?;
+    pub fn connect(connector: &Arc<Connector>, offer: Offer) -> Result<Self, Failure> {
+        let connection = connector.connection(offer).map_err(Failure::of_client)?;
         let mut session = Self::at(Stage::Client(Box::new(connection)));
         session.name = Some(connector.name().into());
         session.open(&mut [], &mut [])?;

@@ -258,7 +258,7 @@ impl Link {
         cuts: Cuts,
     ) -> Self {
         let far = ServerConnection::new(Arc::clone(far)).unwrap();
-        Self::new(Session::connect(connector).unwrap(), far.into(), seed, cuts)
+        Self::new(Session::connect(connector, crate::Offer::Http1).unwrap(), far.into(), seed, cuts)
     }
 
     /// Moves bytes both ways until nothing moves any more: often in a row, since there may be too little room by chance.

@@ -87,7 +87,8 @@ impl<L: Debug + Send> Handover<L> {
         // What has happened to it before it was watched here, only the kernel knows.
         match watch(wire).filter(|wire| young && wire.is_quiet()) {
             Some(socket) => {
-                Ok(Connection { socket, requests, narrow, opened, _counted: count.one_more(), places })
+                let counted = Some(count.one_more());
+                Ok(Connection { socket, requests, narrow, opened, counted, places })
             }
             None => Err(places),
         }

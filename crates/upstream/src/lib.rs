@@ -23,6 +23,7 @@ mod service_standing;
 mod shared_breaker;
 mod standing;
 mod tally;
+mod trunks;
 mod visit;
 
 #[cfg(test)]
@@ -45,9 +46,12 @@ pub use policy::{
 pub use pool::{Connection, OpenCount, Pool, Wire};
 pub use retry_budget::RetryBudget;
 pub use rosters::{Entry, Roster, Rosters};
-pub use service::{Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Service, ServiceLimits};
+pub use service::{
+    Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Protocol, Service, ServiceLimits,
+};
 pub use service_standing::{Bell, ServiceStanding};
 pub use shared_breaker::{BreakerState, Refused, TrialGuard};
 pub use standing::{Condition, Health, NoTerms, Standing};
 pub use thalweg_net::connect::PeerAddress;
+pub use trunks::{Opening, Speaks, StreamLine, Trunk, Trunks, Waiting};
 pub use visit::{Told, Visit};

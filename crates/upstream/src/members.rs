@@ -11,7 +11,7 @@ use crate::policy::WhenDown;
 use crate::pool::{Pool, Wire};
 use crate::retry_budget::RetryBudget;
 use crate::rosters::{Entry, Roster};
-use crate::service::{Mode, Service};
+use crate::service::{Mode, Service, is_secure};
 use crate::service_standing::ServiceStanding;
 use crate::standing::{Condition, Standing};
 use crate::visit::Visit;
@@ -94,6 +94,11 @@ impl<W: Wire> Member<W> {
     /// Where to connect.
     pub fn address(&self) -> &PeerAddress {
         &self.standing.address
+    }
+
+    /// Whether it is reached through TLS.
+    pub fn is_secure(&self) -> bool {
+        is_secure(&self.standing.url)
     }
 
     /// It had not answered after this time.

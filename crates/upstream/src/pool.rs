@@ -8,6 +8,7 @@
 
 use crate::handover::{ConnectionPlaces, Destination, Handover};
 use crate::service::PoolPolicy;
+use crate::trunks::Trunks;
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -98,7 +99,8 @@ pub struct Connection<W: Wire = Socket> {
     /// It was opened while many receivers were slow, with a small receive window.
     pub narrow: bool,
     pub(crate) opened: Instant,
-    pub(crate) _counted: Counted,
+    /// `None`: it is a stream of a connection that is counted itself.
+    pub(crate) counted: Option<Counted>,
     pub(crate) places: ConnectionPlaces<Handover<W::Loose>>,
 }
 
@@ -106,13 +108,25 @@ impl<W: Wire> Connection<W> {
     /// A new connection, counted while it is open.
     pub fn new(wire: W, now: Instant, count: &OpenCount) -> Self {
         let places = ConnectionPlaces::default();
-        Self { socket: wire, requests: 0, narrow: false, opened: now, _counted: count.one_more(), places }
+        let counted = Some(count.one_more());
+        Self { socket: wire, requests: 0, narrow: false, opened: now, counted, places }
+    }
+
+    /// A stream of a trunk that carried so many requests before.
+    pub(crate) fn stream(wire: W, opened: Instant, requests: u32) -> Self {
+        let places = ConnectionPlaces::default();
+        Self { socket: wire, requests, narrow: false, opened, counted: None, places }
     }
 
     /// Gives it the places that it takes; they are left when it is closed.
     pub fn with(mut self, places: ConnectionPlaces<Handover<W::Loose>>) -> Self {
         self.places = places;
         self
+    }
+
+    /// Whether somebody waits for one of its places.
+    pub fn is_wanted(&self) -> bool {
+        self.places.are_wanted()
     }
 
     /// Whether a request has been sent on it before the current one.
@@ -124,7 +138,7 @@ impl<W: Wire> Connection<W> {
     fn hand_over(self, destination: &Destination) {
         let gate = self.places.wanted_at().find(|gate| gate.line().wants(destination)).cloned();
         let Some(gate) = gate else { return };
-        let Self { socket, requests, narrow, opened, _counted, places } = self;
+        let Self { socket, requests, narrow, opened, places, .. } = self;
         let handover = Handover { wire: socket.loosen(), requests, narrow, opened, places };
         // Somebody else may just have served who wanted it: then it is closed.
         let _ = gate.line().give(destination, handover);
@@ -136,6 +150,8 @@ impl<W: Wire> Connection<W> {
 pub struct Pool<W: Wire = Socket> {
     destination: Destination,
     idle: RefCell<Vec<Connection<W>>>,
+    /// Those that carry several requests at once.
+    pub trunks: Trunks<W>,
     /// Its member has left the service.
     closed: Cell<bool>,
 }
@@ -143,7 +159,7 @@ pub struct Pool<W: Wire = Socket> {
 impl<W: Wire> Pool<W> {
     /// A pool without connections.
     pub fn new(destination: Destination) -> Self {
-        Self { destination, idle: RefCell::default(), closed: Cell::new(false) }
+        Self { destination, idle: RefCell::default(), trunks: Trunks::default(), closed: Cell::new(false) }
     }
 
     /// Where its connections lead.
@@ -171,6 +187,9 @@ impl<W: Wire> Pool<W> {
     /// Keeps a connection whose last exchange ended cleanly, or closes it when the policy says so. When
     /// somebody waits for one of its places, it is handed to who can use it, or closed.
     pub fn put(&self, connection: Connection<W>, policy: &PoolPolicy, owner: Owner) {
+        if connection.counted.is_none() {
+            return;
+        }
         connection.socket.rest(true);
         if self.closed.get() || connection.requests >= policy.max_requests || connection.socket.is_spent() {
             return;
@@ -191,19 +210,21 @@ impl<W: Wire> Pool<W> {
     /// Closes what the other side closed, what spoke unasked and what passed its idle deadline.
     pub fn sweep(&self) {
         self.idle.borrow_mut().retain(|connection| !connection.socket.is_spent());
+        self.trunks.sweep();
     }
 
     /// Closes all, and keeps none from now on.
     pub fn close(&self) {
         self.closed.set(true);
         self.idle.borrow_mut().clear();
+        self.trunks.close();
     }
 
     /// Closes the oldest idle connection; says whether there was one.
     pub fn evict(&self) -> bool {
         let mut idle = self.idle.borrow_mut();
         let evicted = (!idle.is_empty()).then(|| idle.remove(0));
-        evicted.is_some()
+        evicted.is_some() || self.trunks.evict()
     }
 
     /// Hands idle connections, the newest first, to those who wait for one.
@@ -219,17 +240,24 @@ impl<W: Wire> Pool<W> {
     }
 
     /// Closes the oldest idle connections as long as somebody waits for one of their places: more than one
-    /// where several wait, or where the bound has been lowered.
+    /// where several wait, or where the bound has been lowered. Trunks on which nothing is under way go too; busy ones see to it
+    /// themselves.
     pub fn give_way(&self) {
+        while self.trunks.evict() {}
         let mut idle = self.idle.borrow_mut();
         while idle.first().is_some_and(|oldest| oldest.places.are_wanted()) {
             drop(idle.remove(0));
         }
     }
 
+    /// Whether a request needs no new connection.
+    pub fn has_room(&self) -> bool {
+        !self.idle.borrow().is_empty() || self.trunks.has_room()
+    }
+
     /// Idle connections now.
     pub fn len(&self) -> usize {
-        self.idle.borrow().len()
+        self.idle.borrow().len() + self.trunks.idle()
     }
 
     /// Whether none is idle.

@@ -38,6 +38,8 @@ pub struct Service {
     pub host: HostRule,
     /// What is asked of endpoints that are reached through TLS; there where one of them is.
     pub tls: Option<Arc<PeerTerms>>,
+    /// What is spoken with endpoints.
+    pub protocol: Protocol,
     /// When another attempt is made.
     pub retry: RetryPolicy,
     /// How connections are kept.
@@ -60,7 +62,7 @@ impl Service {
 impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
         let Self { name, endpoints, balance, sticky, health, ejection, breaker, .. } = self;
-        let Self { when_down, host, tls, retry, pool, limits, .. } = self;
+        let Self { when_down, host, tls, protocol, retry, pool, limits, .. } = self;
         *name == other.name
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
             && *endpoints == other.endpoints
@@ -72,6 +74,7 @@ impl PartialEq for Service {
             && *when_down == other.when_down
             && *host == other.host
             && *tls == other.tls
+            && *protocol == other.protocol
             && *retry == other.retry
             && *pool == other.pool
     }
@@ -207,6 +210,18 @@ pub enum HostRule {
     Endpoint,
     /// Any other text: this name.
     Fixed(Arc<str>),
+}
+
+/// What is spoken with endpoints (`services.<name>.protocol`).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Protocol {
+    /// `auto`: through TLS what an endpoint chooses of HTTP/2 and HTTP/1.1 (ALPN), else HTTP/1.1. The default.
+    #[default]
+    Auto,
+    /// `http1`: HTTP/1.1.
+    Http1,
+    /// `http2`: HTTP/2; without TLS by prior knowledge (h2c).
+    Http2,
 }
 
 /// How connections to an endpoint are kept (`services.<name>.pool`). Per worker.

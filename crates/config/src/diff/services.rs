@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 use thalweg_tls::{PeerPolicy, Trust};
 use thalweg_upstream::{
     AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, Endpoint, EndpointLimits,
-    HealthPolicy, HedgePolicy, HostRule, Mode, PoolPolicy, RetryPolicy, SameSite, Service, ServiceLimits,
-    StaticAnswer, Statuses, StickyPolicy, WhenDown,
+    HealthPolicy, HedgePolicy, HostRule, Mode, PoolPolicy, Protocol, RetryPolicy, SameSite, Service,
+    ServiceLimits, StaticAnswer, Statuses, StickyPolicy, WhenDown,
 };
 
 /// A service, then its endpoints.
@@ -24,6 +24,7 @@ pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) 
         when_down,
         host,
         tls,
+        protocol,
         retry,
         pool,
         limits,
@@ -42,6 +43,12 @@ pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) 
             HostRule::Fixed(name) => fields.put("host", format_args!("\"{name}\"")),
         }
         tls.iter().for_each(|tls| security(tls.policy(), fields));
+        let protocol = match protocol {
+            Protocol::Auto => "auto",
+            Protocol::Http1 => "http1",
+            Protocol::Http2 => "http2",
+        };
+        fields.put("protocol", protocol);
         retrying(retry, fields);
         pooling(pool, fields);
         bounds(limits, fields);
@@ -195,7 +202,7 @@ fn outage(policy: &WhenDown, fields: &mut Fields) {
 
 fn security(policy: &PeerPolicy, fields: &mut Fields) {
     // What is agreed on above TLS is not configured.
-    let PeerPolicy { trust, server_name, certificate, min_version, resumption, alpn: _ } = policy;
+    let PeerPolicy { trust, server_name, certificate, min_version, resumption } = policy;
     match trust {
         Trust::System => fields.put("tls.ca", "system"),
         Trust::Only(pem) => {

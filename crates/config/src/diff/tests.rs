@@ -115,6 +115,7 @@ fn every_word_that_changes_shows() {
         ("application/json", "text/plain"),
         ("sorry", "Sorry"),
         ("host: endpoint", "host: keep"),
+        ("protocol: http2", "protocol: http1"),
         ("host: pay.example.com", "host: keep"),
         ("limits: { adaptive: true }", "limits: { adaptive: off }"),
         ("hedge: off", "hedge: { after: 1s }"),

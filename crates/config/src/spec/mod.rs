@@ -39,7 +39,7 @@ pub use secret::SecretSpec;
 pub use service::{
     AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, GrpcCheckSpec,
     GrpcStatusSpec, HashSpec, HealthSpec, HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec, RetrySpec,
-    SameSiteSpec, ServiceSpec, ServiceTlsSpec, StickySpec, TimeoutsSpec, WhenDownSpec,
+    SameSiteSpec, ServiceProtocolSpec, ServiceSpec, ServiceTlsSpec, StickySpec, TimeoutsSpec, WhenDownSpec,
 };
 pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;

@@ -54,6 +54,9 @@ pub struct ServiceSpec {
     pub host: Option<Spanned<String>>,
     /// How endpoints with `https://` prove who they are; default: to whom the system trusts, by the host of their URL.
     pub tls: Option<Spanned<ServiceTlsSpec>>,
+    /// What is spoken with endpoints; default `auto`: with `https://` what they choose of HTTP/2 and HTTP/1.1, else HTTP/1.1.
+    #[serde(default)]
+    pub protocol: ServiceProtocolSpec,
     /// When another attempt is made.
     #[serde(default)]
     pub retry: RetrySpec,
@@ -66,6 +69,19 @@ pub struct ServiceSpec {
     /// How much it takes at once.
     #[serde(default)]
     pub limits: ServiceLimitsSpec,
+}
+
+/// `protocol:` of a service.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "`auto`, `http1` or `http2`")]
+pub enum ServiceProtocolSpec {
+    /// Through TLS what the endpoint chooses of HTTP/2 and HTTP/1.1, else HTTP/1.1.
+    #[default]
+    Auto,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2; with `http://` by prior knowledge (h2c).
+    Http2,
 }
 
 /// `timeouts:` of a route, a service or the defaults.

@@ -18,11 +18,13 @@ use super::secret::Secrets;
 use super::{address, bounded, check_name, deadline};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
-use crate::spec::{AutoSpec, ListSpec, NamedSpec, PoolSpec, ServiceSpec, Spanned, TimeoutsSpec};
+use crate::spec::{
+    AutoSpec, ListSpec, NamedSpec, PoolSpec, ServiceProtocolSpec, ServiceSpec, Spanned, TimeoutsSpec,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_proxy::plan::Timeouts;
-use thalweg_upstream::{HostRule, PoolPolicy, Service};
+use thalweg_upstream::{HostRule, PoolPolicy, Protocol, Service};
 
 /// Most idle connections kept per endpoint and worker.
 const IDLE: u64 = 65_535;
@@ -110,6 +112,11 @@ fn service(
         health: health::health(spec.health.as_ref(), &endpoints, problems),
         ejection: ejection::ejection(spec.ejection.as_ref(), problems),
         breaker: breaker::breaker(spec.breaker.as_ref(), problems),
+        protocol: match spec.protocol {
+            ServiceProtocolSpec::Auto => Protocol::Auto,
+            ServiceProtocolSpec::Http1 => Protocol::Http1,
+            ServiceProtocolSpec::Http2 => Protocol::Http2,
+        },
         when_down: outage::when_down(spec.when_down.as_ref(), problems),
         host: host_rule(spec.host.as_ref(), problems),
         tls: match &spec.tls {

@@ -33,7 +33,7 @@ const LONG: Duration = Duration::from_secs(20);
 async fn connected(size: usize) -> (Secure<DuplexStream>, TlsStream<DuplexStream>) {
     let (acceptor, connector) = pair("a.test");
     let (near, far) = duplex(size);
-    let both = async { tokio::join!(Secure::connect(near, &connector), acceptor.accept(far)) };
+    let both = async { tokio::join!(Secure::connect(near, &connector, Offer::Http1), acceptor.accept(far)) };
     let (near, far) = timeout(LONG, both).await.unwrap();
     (near.unwrap(), far.unwrap())
 }
@@ -46,7 +46,8 @@ async fn bytes_go_both_ways_through_narrow_pipes() {
         let (acceptor, connector) = pair("a.test");
         let (near, far) = duplex(size);
         let ask = async {
-            let (mut reads, mut writes) = split(Secure::connect(near, &connector).await.unwrap());
+            let (mut reads, mut writes) =
+                split(Secure::connect(near, &connector, Offer::Http1).await.unwrap());
             let mut got = Vec::new();
             // Both at once, as the server has tickets to give before it reads.
             let write = async {
@@ -85,7 +86,7 @@ async fn an_end_that_was_not_told_of_is_an_error() {
 async fn the_server_is_told_why_it_is_not_believed() {
     let (acceptor, connector) = pair("b.test");
     let (near, far) = duplex(1 << 16);
-    let (near, far) = tokio::join!(Secure::connect(near, &connector), acceptor.accept(far));
+    let (near, far) = tokio::join!(Secure::connect(near, &connector, Offer::Http1), acceptor.accept(far));
     let words = "the server's certificate is for other names: it is not for b.test, but for a.test";
     assert_eq!(near.unwrap_err().to_string(), words);
     let alert = far.unwrap_err().to_string();

@@ -2,12 +2,16 @@
 //!
 //! What is allowed in them is decided in the crate `http`; here is nothing but the change of types.
 
+use super::websocket;
 use crate::exchange::Exchange;
 use ::h2::ext::Protocol;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
-use ::http::{Request, Response, StatusCode};
+use ::http::uri::Scheme;
+use ::http::{Method, Request, Response, StatusCode, Uri, Version};
 use thalweg_core::{Fault, Side};
-use thalweg_http::h2::composed::{Fields, split_response, split_trailers};
+use thalweg_http::ResponseHead;
+use thalweg_http::h1::HeadLimits;
+use thalweg_http::h2::composed::{split_request, split_response, split_trailers};
 use thalweg_http::h2::lines::{read_request, read_trailers};
 use thalweg_http::h2::pseudo::Pseudo;
 
@@ -39,18 +43,64 @@ pub(super) fn response(head: &mut [u8]) -> Option<Response<()>> {
     Some(response)
 }
 
+/// Reads the head of a response, given by the engine, as lines into `out`.
+///
+/// # Errors
+/// As [`read_response`](thalweg_http::h2::read_response) says.
+pub(super) fn read_response(
+    response: &Response<()>,
+    limits: &HeadLimits,
+    head: &mut ResponseHead,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let fields = pairs(response.headers());
+    thalweg_http::h2::read_response((response.status().as_u16(), fields), limits, head, out)
+}
+
+/// The head of a request that was composed as lines, and the key of a WebSocket handshake, which HTTP/2 does without; `None`: it
+/// cannot be said in HTTP/2. `authority`: who is asked where the request names nobody.
+pub(super) fn request(
+    head: &mut [u8],
+    is_secure: bool,
+    authority: &str,
+) -> Option<(Request<()>, Option<Vec<u8>>)> {
+    let composed = split_request(head)?;
+    let is_websocket = composed.upgrade.is_some();
+    let host = if composed.host.is_empty() { authority.as_bytes() } else { composed.host };
+    let scheme = if is_secure { Scheme::HTTPS } else { Scheme::HTTP };
+    let uri = Uri::builder().scheme(scheme).authority(host).path_and_query(composed.target);
+    let mut request = Request::new(());
+    *request.uri_mut() = uri.build().ok()?;
+    *request.version_mut() = Version::HTTP_2;
+    *request.method_mut() = Method::from_bytes(composed.method).ok()?;
+    let mut key = None;
+    let fields = composed.fields.filter(|(name, value)| {
+        let is_key = is_websocket && *name == websocket::KEY;
+        if is_key {
+            key = Some(value.to_vec());
+        }
+        !is_key
+    });
+    *request.headers_mut() = map(fields)?;
+    if is_websocket {
+        *request.method_mut() = Method::CONNECT;
+        request.extensions_mut().insert(Protocol::from_static("websocket"));
+    }
+    Some((request, key))
+}
+
 /// Trailers that were received as lines; `None`: there are none.
 pub(super) fn trailers(lines: &[u8]) -> Option<HeaderMap> {
     map(split_trailers(&mut lines.to_vec())).filter(|map| !map.is_empty())
 }
 
-/// What may be passed on of the trailers of a request, as lines.
+/// What may be passed on of the trailers of a message from that side, as lines.
 ///
 /// # Errors
-/// 400 for those that must not be trailers, 431 for too many.
-pub(super) fn request_trailers(map: &HeaderMap) -> Result<Vec<u8>, Fault> {
+/// As [`read_trailers`] says.
+pub(super) fn received_trailers(from: Side, map: &HeaderMap) -> Result<Vec<u8>, Fault> {
     let mut lines = Vec::new();
-    read_trailers(Side::Downstream, pairs(map), &mut lines)?;
+    read_trailers(from, pairs(map), &mut lines)?;
     Ok(lines)
 }
 
@@ -58,7 +108,7 @@ fn pairs(map: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
     map.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
 
-fn map(fields: Fields<'_>) -> Option<HeaderMap> {
+fn map<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Option<HeaderMap> {
     // A map is an allocation of 100 bytes per field: with room to spare, those of a turn do not fit into what the allocator keeps.
     let mut map = HeaderMap::with_capacity(fields.size_hint().1.unwrap_or(0));
     for (name, value) in fields {

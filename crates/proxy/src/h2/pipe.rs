@@ -1,4 +1,4 @@
-//! The bytes between the engine of HTTP/2 and a client's socket.
+//! The bytes between the engine of HTTP/2 and the socket of a client or an endpoint.
 //!
 //! On the way in every frame goes by the meter, which says how many bytes the engine may have now: not more heads than are taken up,
 //! and no more than a share of the turn. On the way out the engine flushes after every frame, which would be a system call, or a
@@ -13,21 +13,46 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use thalweg_core::limits::H2_TURN_BYTES;
 use thalweg_http::h2::{Allow, Stop};
+use thalweg_net::Socket;
+use thalweg_upstream::Connection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that may wait for a client that does not read.
+/// Bytes that may wait for a peer that does not read.
 const OUTBOX: usize = 64 * 1024;
 /// Received at once.
 const AT_ONCE: usize = 16 * 1024;
 
+/// Who has the socket.
+pub(super) trait Peer {
+    fn socket(&self) -> &Socket;
+}
+
+impl Peer for Client {
+    fn socket(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+impl Peer for Connection {
+    fn socket(&self) -> &Socket {
+        &self.socket
+    }
+}
+
 /// A connection as the engine sees it.
-#[derive(Clone, Debug)]
-pub(super) struct Pipe(Rc<RefCell<Wires>>);
+#[derive(Debug)]
+pub(super) struct Pipe<P>(Rc<RefCell<Wires<P>>>);
+
+impl<P> Clone for Pipe<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
 
 /// What is behind it.
 #[derive(Debug)]
-struct Wires {
-    client: Client,
+struct Wires<P> {
+    peer: P,
     shared: Rc<Shared>,
     /// Received and not given to the engine, from `taken` on: first what the meter lets pass, then what it drops.
     inbox: Vec<u8>,
@@ -36,7 +61,7 @@ struct Wires {
     skip: usize,
     /// Why the engine gets no more for now.
     gate: Gate,
-    /// The client sends no more.
+    /// The peer sends no more.
     ended: bool,
     /// Written by the engine and not with the kernel, from `gone` on.
     outbox: Vec<u8>,
@@ -53,15 +78,15 @@ pub(super) enum Gate {
     Heads,
     /// Its turn is over.
     Turn,
-    /// The client has done what the meter does not bear.
+    /// The peer has done what the meter does not bear.
     Flooded,
 }
 
-impl Pipe {
+impl<P: Peer> Pipe<P> {
     /// `received`: what has come already.
-    pub(super) fn new(client: Client, shared: &Rc<Shared>, received: Vec<u8>) -> Self {
+    pub(super) fn new(peer: P, shared: &Rc<Shared>, received: Vec<u8>) -> Self {
         Self(Rc::new(RefCell::new(Wires {
-            client,
+            peer,
             shared: shared.clone(),
             inbox: received,
             taken: 0,
@@ -75,9 +100,9 @@ impl Pipe {
         })))
     }
 
-    /// Asks something about the client.
-    pub(super) fn with_client<T>(&self, ask: impl FnOnce(&Client) -> T) -> T {
-        ask(&self.0.borrow().client)
+    /// Asks something about the peer.
+    pub(super) fn with_peer<T>(&self, ask: impl FnOnce(&P) -> T) -> T {
+        ask(&self.0.borrow().peer)
     }
 
     /// A turn begins.
@@ -105,11 +130,11 @@ impl Pipe {
     }
 }
 
-impl Wires {
+impl<P: Peer> Wires<P> {
     fn poll_send(&mut self) -> Poll<io::Result<()>> {
         while self.gone < self.outbox.len() {
             let slices = [IoSlice::new(&self.outbox[self.gone..])];
-            match ready!(self.client.socket.poll_send(&slices)) {
+            match ready!(self.peer.socket().poll_send(&slices)) {
                 Ok(n) => self.gone += n,
                 Err(error) => {
                     self.is_broken = true;
@@ -178,7 +203,7 @@ impl Wires {
             }
             if self.inbox.is_empty() {
                 let room = buffer.initialize_unfilled_to(buffer.remaining().min(AT_ONCE));
-                let n = ready!(self.client.socket.poll_recv(room))?;
+                let n = ready!(self.peer.socket().poll_recv(room))?;
                 let received = &room[..n];
                 let allow = self.judge(received);
                 self.inbox.extend_from_slice(&received[allow.pass + allow.skip..]);
@@ -198,7 +223,7 @@ impl Wires {
             } else if pass == 0 && stop == Stop::Bytes {
                 // A part of a frame's head.
                 let mut more = [0; 1024];
-                let n = ready!(self.client.socket.poll_recv(&mut more))?;
+                let n = ready!(self.peer.socket().poll_recv(&mut more))?;
                 self.inbox.extend_from_slice(&more[..n]);
                 self.end(n);
             }
@@ -216,7 +241,7 @@ impl Wires {
     }
 }
 
-impl AsyncRead for Pipe {
+impl<P: Peer> AsyncRead for Pipe<P> {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -226,7 +251,7 @@ impl AsyncRead for Pipe {
     }
 }
 
-impl AsyncWrite for Pipe {
+impl<P: Peer> AsyncWrite for Pipe<P> {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.0.borrow_mut().write(&[IoSlice::new(bytes)])
     }

@@ -41,7 +41,7 @@ const PER_FIELD: usize = 32;
 /// One connection.
 pub(super) struct Session {
     state: State,
-    pipe: Pipe,
+    pipe: Pipe<Client>,
     shared: Rc<Shared>,
     waker: Waker,
     /// The client has been told that no more requests are taken.
@@ -55,8 +55,8 @@ pub(super) struct Session {
 }
 
 enum State {
-    Opening(Box<Handshake<Pipe, Bytes>>),
-    Open(Box<Connection<Pipe, Bytes>>),
+    Opening(Box<Handshake<Pipe<Client>, Bytes>>),
+    Open(Box<Connection<Pipe<Client>, Bytes>>),
     /// So many bytes may still be read; `None`: the last bytes have not been sent.
     Leaving(Option<usize>),
 }
@@ -67,7 +67,7 @@ impl Session {
         let limits = worker.view_for(&client).head_limits;
         client.socket.set_deadline(Some(worker.view_for(&client).plan.client_timeouts.head));
         let meter = MeterLimits { max_streams: H2_STREAMS, max_head: limits.head };
-        let shared = Rc::new(Shared::new(waker.clone(), Known::of(&client.socket), meter));
+        let shared = Rc::new(Shared::with_client(waker.clone(), Known::of(&client.socket), meter));
         let pipe = Pipe::new(client, &shared, received);
         let most_head = limits.head.saturating_add(PER_FIELD * limits.fields);
         let handshake = Builder::new()
@@ -99,7 +99,7 @@ impl Session {
 
     /// Its client's connection.
     pub(super) fn with_client<T>(&self, ask: impl FnOnce(&Client) -> T) -> T {
-        self.pipe.with_client(ask)
+        self.pipe.with_peer(ask)
     }
 
     /// Whether no exchange is under way.
@@ -261,13 +261,13 @@ impl Session {
                 if ready!(self.pipe.poll_send()).is_err() {
                     return Poll::Ready(());
                 }
-                self.pipe.with_client(|client| client.socket.shutdown_write());
+                self.pipe.with_peer(|client| client.socket.shutdown_write());
                 left.insert(LAST_BYTES)
             }
         };
         let mut scratch = worker.scratch.borrow_mut();
         loop {
-            match ready!(self.pipe.with_client(|client| client.socket.poll_discard(&mut scratch))) {
+            match ready!(self.pipe.with_peer(|client| client.socket.poll_discard(&mut scratch))) {
                 Ok(n @ 1..) if n < *left => *left -= n,
                 _ => return Poll::Ready(()),
             }

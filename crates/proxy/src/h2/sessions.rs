@@ -1,19 +1,21 @@
-//! The connections of a worker that speak HTTP/2.
+//! The connections of a worker that speak HTTP/2, with clients and with endpoints.
 //!
 //! Like a tunnel, one is called by its owner number, and a panic costs one connection: with it the exchanges on its streams, and no
 //! other.
 
 use super::session::Session;
+use super::trunk::{Link, Terms};
 use crate::exchange::Client;
 use crate::listeners::ListenerId;
 use crate::owner::Target;
 use crate::worker::Worker;
 use slab::Slab;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::Poll;
-use thalweg_net::{Owner, OwnerWaker};
+use thalweg_net::{Owner, OwnerWaker, Socket};
+use thalweg_upstream::{Connection, Trunk};
 
 /// Connections looked at to find one to send away.
 const LOOKED_AT: usize = 64;
@@ -22,21 +24,59 @@ const LOOKED_AT: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     /// A place is empty while its session is polled.
-    places: RefCell<Slab<Option<Box<Session>>>>,
+    places: RefCell<Slab<Option<Place>>>,
+    /// How many of them lead to endpoints.
+    links: Cell<usize>,
     /// Those whose engines may have written something in this turn.
     unsent: RefCell<Vec<u32>>,
 }
 
+/// A connection.
+#[derive(Debug)]
+enum Place {
+    Client(Box<Session>),
+    Endpoint(Box<Link>),
+}
+
+impl Place {
+    fn client(&self) -> Option<&Session> {
+        match self {
+            Self::Client(session) => Some(session),
+            Self::Endpoint(_) => None,
+        }
+    }
+
+    fn poll(&mut self, worker: &Worker, requests: &mut Vec<Client>) -> Poll<()> {
+        match self {
+            Self::Client(session) => session.poll(worker, requests),
+            Self::Endpoint(link) => link.poll(worker),
+        }
+    }
+
+    fn send(&mut self) {
+        match self {
+            Self::Client(session) => session.send(),
+            Self::Endpoint(link) => link.send(),
+        }
+    }
+}
+
 impl Sessions {
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.places.borrow().len()
+    /// How many there are with clients.
+    pub(crate) fn of_clients(&self) -> usize {
+        self.places.borrow().len() - self.links.get()
+    }
+
+    /// Whether there are none, with endpoints neither.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.borrow().is_empty()
     }
 
     /// How many have no exchange under way.
     pub(crate) fn idle(&self) -> usize {
         let places = self.places.borrow();
-        places.iter().filter_map(|(_, session)| session.as_ref()).filter(|session| session.is_idle()).count()
+        let sessions = places.iter().filter_map(|(_, place)| place.as_ref()?.client());
+        sessions.filter(|session| session.is_idle()).count()
     }
 
     /// Sends what has been written since the last time.
@@ -44,20 +84,24 @@ impl Sessions {
         let mut unsent = self.unsent.borrow_mut();
         let mut places = self.places.borrow_mut();
         for index in unsent.drain(..) {
-            if let Some(Some(session)) = places.get_mut(index as usize) {
-                session.send();
+            if let Some(Some(place)) = places.get_mut(index as usize) {
+                place.send();
             }
         }
     }
 
-    fn take(&self, index: u32) -> Option<Box<Session>> {
+    fn take(&self, index: u32) -> Option<Place> {
         self.places.borrow_mut().get_mut(index as usize)?.take()
     }
 
-    fn put_back(&self, index: u32, session: Box<Session>) {
-        if let Some(place) = self.places.borrow_mut().get_mut(index as usize) {
-            *place = Some(session);
+    fn put_back(&self, index: u32, place: Place) {
+        if let Some(empty) = self.places.borrow_mut().get_mut(index as usize) {
+            *empty = Some(place);
         }
+    }
+
+    fn remove(&self, index: u32) -> Option<Place> {
+        self.places.borrow_mut().try_remove(index as usize).flatten()
     }
 
     /// Whether there is one that can be sent away, of any listener or of one.
@@ -68,7 +112,8 @@ impl Sessions {
     /// The one of the next few on which nothing has been under way for longest.
     fn dispensable(&self, of: Option<ListenerId>, now_ms: u64) -> Option<u32> {
         let places = self.places.borrow();
-        let all = places.iter().filter_map(|(index, session)| Some((index as u32, session.as_ref()?)));
+        let all =
+            places.iter().filter_map(|(index, session)| Some((index as u32, session.as_ref()?.client()?)));
         let of_listener = |session: &Session| {
             session.with_client(|client| of.is_none_or(|of| client.door().state.id == of))
         };
@@ -83,7 +128,7 @@ impl Sessions {
     fn go_away(&self, listener: Option<ListenerId>) -> Vec<u32> {
         let mut told = Vec::new();
         for (index, session) in &mut *self.places.borrow_mut() {
-            let Some(session) = session else { continue };
+            let Some(Place::Client(session)) = session else { continue };
             let is_of = |client: &Client| listener.is_none_or(|of| client.door().state.id == of);
             if session.with_client(is_of) {
                 session.go_away();
@@ -102,22 +147,40 @@ impl Worker {
         client.socket.set_owner(owner);
         let waker = OwnerWaker::waker(owner, self.mailbox().clone());
         waker.wake_by_ref();
-        self.sessions.put_back(index, Session::new(self, client, received, waker));
+        self.sessions.put_back(index, Place::Client(Session::new(self, client, received, waker)));
+    }
+
+    /// Speaks HTTP/2 with an endpoint from now on, on a connection that is there; `None`: the engine does not want to.
+    pub(crate) fn open_trunk(&self, connection: Connection, terms: Terms) -> Option<Rc<dyn Trunk<Socket>>> {
+        let index = self.sessions.places.borrow_mut().insert(None) as u32;
+        let owner: Owner = Target::Session(index).into();
+        connection.socket.set_owner(owner);
+        let waker = OwnerWaker::waker(owner, self.mailbox().clone());
+        waker.wake_by_ref();
+        let Some((link, trunk)) = Link::new(self, connection, terms, waker) else {
+            self.sessions.remove(index);
+            return None;
+        };
+        self.sessions.links.set(self.sessions.links.get() + 1);
+        self.sessions.put_back(index, Place::Endpoint(link));
+        Some(trunk)
     }
 
     /// Does what can be done on a connection.
     pub(crate) fn poll_session(self: &Rc<Self>, index: u32) {
-        let Some(mut session) = self.sessions.take(index) else { return };
+        let Some(mut place) = self.sessions.take(index) else { return };
         let mut requests = Vec::new();
-        match catch_unwind(AssertUnwindSafe(|| session.poll(self, &mut requests))) {
+        match catch_unwind(AssertUnwindSafe(|| place.poll(self, &mut requests))) {
             Ok(Poll::Pending) => {
-                self.sessions.put_back(index, session);
+                self.sessions.put_back(index, place);
                 self.sessions.unsent.borrow_mut().push(index);
             }
             outcome => {
-                self.sessions.places.borrow_mut().try_remove(index as usize);
+                self.sessions.remove(index);
+                let is_link = matches!(place, Place::Endpoint(_));
+                self.sessions.links.set(self.sessions.links.get() - usize::from(is_link));
                 // Dropping what panicked may panic again; that must not end the worker either.
-                let ended = catch_unwind(AssertUnwindSafe(|| drop(session)));
+                let ended = catch_unwind(AssertUnwindSafe(|| drop(place)));
                 if outcome.is_err() || ended.is_err() {
                     self.note_panic();
                 }
@@ -130,9 +193,11 @@ impl Worker {
     /// was one.
     pub(crate) fn send_session_away(&self, of: Option<ListenerId>) -> bool {
         let Some(index) = self.sessions.dispensable(of, self.now_ms()) else { return false };
-        let session = self.sessions.places.borrow_mut().try_remove(index as usize).flatten();
+        let place = self.sessions.remove(index);
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            session.into_iter().for_each(|mut session| session.part());
+            if let Some(Place::Client(mut session)) = place {
+                session.part();
+            }
         }));
         if ended.is_err() {
             self.note_panic();

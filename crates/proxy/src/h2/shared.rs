@@ -3,12 +3,14 @@
 use crate::secure::Known;
 use ::h2::RecvStream;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use thalweg_core::Side;
 use thalweg_http::h2::{Allow, Flood, Meter, MeterLimits};
+use thalweg_upstream::StreamLine;
 
 /// Bytes of payload that all streams of a connection may hand to the engine before it has passed them on: more would wait there,
-/// for a client that takes it slowly.
+/// for a peer that takes it slowly.
 const GIVEN: usize = 256 * 1024;
 
 /// Of one connection.
@@ -16,7 +18,7 @@ const GIVEN: usize = 256 * 1024;
 pub(crate) struct Shared {
     /// What is made of its frames.
     pub(super) meter: RefCell<Meter>,
-    /// What the client has done that the meter does not bear.
+    /// What the peer has done that the meter does not bear.
     pub(super) flood: Cell<Option<Flood>>,
     /// The time of this turn, in milliseconds of the worker's clock.
     pub(super) now_ms: Cell<u64>,
@@ -25,30 +27,44 @@ pub(crate) struct Shared {
     /// Bodies of exchanges that are over, of which all has come but the word that it was all. The engine counts them as open, which
     /// bounds them.
     ending: RefCell<Vec<RecvStream>>,
-    /// Bytes that the engine holds for the client.
+    /// Bytes that the engine holds for the peer.
     given: Cell<usize>,
     /// Those who wait for it to hold less.
     waiting: RefCell<Vec<Waker>>,
     /// Wakes who drives the engine.
     session: Waker,
+    /// Those who wait for the peer's settings.
+    settling: RefCell<Vec<Waker>>,
+    /// Those who wait for a stream, where the peer is an endpoint.
+    line: Option<Rc<StreamLine>>,
     /// What TLS has agreed on; `None`: the connection is plain.
     tls: Option<Known>,
 }
 
 impl Shared {
-    pub(super) fn new(session: Waker, tls: Option<Known>, limits: MeterLimits) -> Self {
-        let meter = RefCell::new(Meter::new(Side::Downstream, limits));
-        let (flood, now_ms) = (Cell::new(None), Cell::new(0));
+    /// Of a connection with a client.
+    pub(super) fn with_client(session: Waker, tls: Option<Known>, limits: MeterLimits) -> Self {
+        Self { tls, ..Self::new(Side::Downstream, session, limits) }
+    }
+
+    /// Of a connection with an endpoint, for whose streams there is a line.
+    pub(super) fn with_endpoint(session: Waker, line: Rc<StreamLine>, limits: MeterLimits) -> Self {
+        Self { line: Some(line), ..Self::new(Side::Upstream, session, limits) }
+    }
+
+    fn new(peer: Side, session: Waker, limits: MeterLimits) -> Self {
         Self {
-            meter,
-            flood,
-            now_ms,
+            meter: RefCell::new(Meter::new(peer, limits)),
+            flood: Cell::new(None),
+            now_ms: Cell::new(0),
             streams: Cell::new(0),
             ending: RefCell::default(),
             given: Cell::new(0),
             waiting: RefCell::default(),
             session,
-            tls,
+            settling: RefCell::default(),
+            line: None,
+            tls: None,
         }
     }
 
@@ -89,13 +105,45 @@ impl Shared {
         judged.inspect_err(|flood| self.flood.set(Some(*flood))).ok()
     }
 
+    /// Whether the peer's settings have come, or its connection is over; if not, who asks is woken then.
+    pub(super) fn poll_settled(&self, waker: &Waker) -> Poll<()> {
+        if self.meter.borrow().has_settings() {
+            return Poll::Ready(());
+        }
+        self.settling.borrow_mut().push(waker.clone());
+        Poll::Pending
+    }
+
+    /// The engine has taken in what has come.
+    pub(super) fn took(&self) {
+        if self.meter.borrow().has_settings() {
+            self.settling.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// A stream begins.
+    pub(super) fn enter(&self) {
+        self.streams.set(self.streams.get() + 1);
+    }
+
     /// Keeps a body until its end has been said.
     pub(super) fn await_end(&self, body: Option<RecvStream>) {
         self.ending.borrow_mut().extend(body);
     }
 
+    /// Streams that the engine counts as open.
+    pub(super) fn open(&self) -> usize {
+        self.streams.get() as usize + self.ending.borrow().len()
+    }
+
+    /// Waits for no end any longer.
+    pub(super) fn await_nothing(&self) {
+        self.ending.take();
+    }
+
     /// Lets go of those whose end has been said, or will never be. Called when the engine has read.
     pub(super) fn end(&self) {
+        let before = self.ending.borrow().len();
         let context = &mut Context::from_waker(Waker::noop());
         self.ending.borrow_mut().retain_mut(|body| {
             loop {
@@ -107,6 +155,9 @@ impl Shared {
                 }
             }
         });
+        if let Some(line) = &self.line {
+            line.wake(before - self.ending.borrow().len());
+        }
     }
 
     /// A stream is over.
@@ -114,6 +165,16 @@ impl Shared {
         self.streams.set(self.streams.get() - 1);
         if self.streams.get() == 0 {
             self.session.wake_by_ref();
+        }
+        if let Some(line) = &self.line {
+            line.wake(1);
+        }
+    }
+
+    /// Whoever waits for a stream looks again.
+    pub(super) fn wake_line(&self) {
+        if let Some(line) = &self.line {
+            line.wake(usize::MAX);
         }
     }
 }

@@ -12,7 +12,7 @@ use thalweg_http::{Field, ResponseHead};
 /// What an endpoint appends to the key (RFC 6455 §1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-const KEY: &[u8] = b"sec-websocket-key";
+pub(super) const KEY: &[u8] = b"sec-websocket-key";
 const ACCEPT: &[u8] = b"sec-websocket-accept";
 
 /// The key for a request: the same whenever it is asked for, so that nothing is kept to know the answer by.
@@ -20,7 +20,8 @@ fn key_of(id: &RequestId) -> String {
     STANDARD.encode(&Sha256::digest(id.as_bytes())[..16])
 }
 
-fn answer_to(key: &str) -> String {
+/// What an endpoint answers to a key.
+pub(super) fn answer_to(key: impl AsRef<[u8]>) -> String {
     STANDARD.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
 }
 
@@ -38,9 +39,19 @@ pub(crate) fn write_key(out: &mut Vec<u8>, id: &RequestId) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Makes of a composed response's head of `len` bytes, which accepts a WebSocket over a stream, the switch of HTTP/1.1 that it
+/// stands for. `proof`: the answer to the client's key.
+pub(super) fn write_switch(head: &mut Vec<u8>, len: usize, proof: &str) {
+    let lines = head.windows(2).position(|end| end == b"\r\n").map_or(len, |at| at + 2);
+    let first = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nsec-websocket-accept: {proof}\r\n"
+    );
+    head.splice(..lines, first.into_bytes());
+}
+
 /// Whether a response knows the key of the request. The proof is not passed on.
 pub(crate) fn takes_proof(id: &RequestId, response: &mut ResponseHead, head: &[u8]) -> bool {
-    let answer = answer_to(&key_of(id));
+    let answer = answer_to(key_of(id));
     let mut proofs = response.fields.iter_mut().filter(|field| is(field, head, ACCEPT));
     let (first, second) = (proofs.next(), proofs.next());
     let (Some(proof), None) = (first, second) else { return false };

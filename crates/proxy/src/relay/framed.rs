@@ -26,6 +26,10 @@ pub(crate) trait Framed {
     fn stage(&self, head: &mut [u8]);
     /// What is staged goes out; `ended`: it is the whole message. Nothing where nothing is staged.
     fn begin(&self, ended: bool) -> io::Result<()>;
+    /// Whether what is staged is the head of a message that never ends by itself: the stream becomes a tunnel.
+    fn goes_on(&self) -> bool {
+        false
+    }
     /// The message is over, but for its trailers, given as lines. Nothing when its end has been said.
     fn finish(&self, trailers: &[u8]) -> io::Result<()>;
     /// The trailers of the message that was received to its end, as lines.
@@ -60,6 +64,15 @@ impl Flow {
         }
     }
 
+    /// The head of the message is the first `len` bytes of [`Flow::buffer`], and what waits behind it is the beginning of its body,
+    /// without framing: the head is staged.
+    pub(crate) fn seal_first(&mut self, to: &dyn Framed, len: usize) {
+        to.stage(&mut self.pending[..len]);
+        self.pending.drain(..len);
+        self.frames = Frames::Staged;
+        self.closes = true;
+    }
+
     /// The message goes on as a tunnel: what is staged is its head.
     pub(crate) fn stays_framed(&mut self, to: &impl Stream) {
         if to.framed().is_some() {
@@ -70,6 +83,10 @@ impl Flow {
     /// Sends the staged head.
     pub(super) fn begin(&mut self, to: &impl Stream) -> io::Result<()> {
         let Some(framed) = to.framed() else { return Ok(()) };
+        if framed.goes_on() {
+            (self.frames, self.closes) = (Frames::None, false);
+            return framed.begin(false);
+        }
         let ended = self.ended && self.queued() == 0 && self.last_trailers().is_empty();
         framed.begin(ended)?;
         self.frames = if ended { Frames::Ended } else { Frames::Begun };
@@ -82,6 +99,11 @@ impl Flow {
         framed.finish(self.last_trailers())?;
         self.frames = Frames::Ended;
         Ok(())
+    }
+
+    /// Whether no byte of the message has gone out, and no head.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.bytes == 0 && matches!(self.frames, Frames::None | Frames::Staged)
     }
 
     /// Ends as `other` did, which has carried the same message to its end.

@@ -60,6 +60,8 @@ impl Stream for Socket {
 
     #[inline]
     fn framed(&self) -> Option<&dyn Framed> {
-        crate::h2::stream(self).map(|stream| stream as &dyn Framed)
+        self.substream()?;
+        let stream = crate::h2::stream(self).map(|stream| stream as &dyn Framed);
+        stream.or_else(|| crate::h2::call(self).map(|call| call as &dyn Framed))
     }
 }

@@ -80,7 +80,6 @@ fn policy(spec: &ServiceTlsSpec, secrets: &Secrets<'_>, problems: &mut Problems)
             None => built_in.min_version,
         },
         resumption: spec.resumption.unwrap_or(built_in.resumption),
-        alpn: built_in.alpn,
     })
 }
 

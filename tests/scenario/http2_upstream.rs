@@ -1,0 +1,12 @@
+//! Endpoints that speak HTTP/2.
+
+mod frames;
+mod pairings;
+mod secure;
+
+use super::{config, watchdog};
+
+/// A configuration whose service is spoken with in HTTP/2 alone.
+fn http2(text: &str) -> String {
+    text.replace("services: { s: {", "services: { s: { protocol: http2,")
+}
