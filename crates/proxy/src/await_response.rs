@@ -247,6 +247,7 @@ fn read_heads(
             break false;
         }
         let len = x.response.len;
+        x.is_head_all = false;
         if take_head(worker, client, x, (head, member), wait)? {
             break true;
         }

@@ -124,6 +124,11 @@ impl<W: Wire> Connection<W> {
         self
     }
 
+    /// Whether somebody waits for one of its places.
+    pub fn is_wanted(&self) -> bool {
+        self.places.are_wanted()
+    }
+
     /// Whether a request has been sent on it before the current one.
     pub fn is_reused(&self) -> bool {
         self.requests > 1
@@ -235,8 +240,10 @@ impl<W: Wire> Pool<W> {
     }
 
     /// Closes the oldest idle connections as long as somebody waits for one of their places: more than one
-    /// where several wait, or where the bound has been lowered.
+    /// where several wait, or where the bound has been lowered. Trunks on which nothing is under way go too; busy ones see to it
+    /// themselves.
     pub fn give_way(&self) {
+        while self.trunks.evict() {}
         let mut idle = self.idle.borrow_mut();
         while idle.first().is_some_and(|oldest| oldest.places.are_wanted()) {
             drop(idle.remove(0));

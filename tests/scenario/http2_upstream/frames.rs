@@ -192,6 +192,47 @@ fn an_endpoints_bound_on_streams_is_kept() {
 }
 
 #[test]
+fn workers_take_turns_with_the_only_connection() {
+    let _watchdog = watchdog("workers_take_turns_with_the_only_connection");
+    let (sender, accepted) = mpsc::channel();
+    let listener = Listener::start(sender);
+    let config = http2(&config(&[&format!("http://{}", listener.address())], ""));
+    let proxy = Proxy::start(
+        &config.replace("services: { s: {", "services: { s: { limits: { max_connections: 1 }, "),
+    );
+    // Every connection is served until it is closed.
+    thread::spawn(move || {
+        for stream in accepted {
+            thread::spawn(move || {
+                let mut endpoint = Frames::accept(stream, &[]);
+                let deadline = std::time::Instant::now() + 3 * STEP;
+                while let Ok(frame) = endpoint.next(deadline) {
+                    if frame.kind == HEADERS {
+                        endpoint.send(response(frame.stream, 200, b"ok"));
+                    }
+                }
+            });
+        }
+    });
+    let address = proxy.web();
+    let clients: Vec<_> = (0..20)
+        .map(|_| {
+            thread::spawn(move || {
+                let ask = |_| {
+                    fetch(address, "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+                        .unwrap()
+                        .status()
+                };
+                (0..5).map(ask).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    for client in clients {
+        assert_eq!(client.join().unwrap(), [200; 5]);
+    }
+}
+
+#[test]
 fn a_full_connection_gets_another_beside_it() {
     let _watchdog = watchdog("a_full_connection_gets_another_beside_it");
     let scene = Scene::new("");

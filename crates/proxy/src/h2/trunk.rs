@@ -44,6 +44,8 @@ pub(super) struct Handle {
     /// Who is asked where a request names nobody.
     pub(super) authority: Box<str>,
     reactor: Rc<Reactor>,
+    /// A request has been taken up.
+    has_served: Cell<bool>,
     /// Wakes who drives the engine.
     waker: Waker,
     /// When something has been received last, in milliseconds of the worker's clock.
@@ -88,6 +90,7 @@ impl Trunk<Socket> for Kept {
             return None;
         }
         let requests = self.0.requests.borrow().clone()?;
+        self.0.has_served.set(true);
         let call = Call::new(&self.0, requests);
         Some(Socket::of_stream(&self.0.reactor, Box::new(call), Owner::default()))
     }
@@ -175,6 +178,7 @@ impl Link {
             is_secure,
             authority,
             reactor: worker.reactor.clone(),
+            has_served: Cell::new(false),
             waker,
             heard_ms: Cell::new(worker.now_ms()),
         });
@@ -209,7 +213,9 @@ impl Link {
         }
         handle.shared.took();
         handle.shared.end();
-        if !handle.is_open() {
+        // One that has carried something makes room for another worker's: under a bound each has its turn.
+        let is_wanted = handle.has_served.get() && self.pipe.with_peer(Connection::is_wanted);
+        if is_wanted || !handle.is_open() {
             handle.retire();
         }
         self.keep_time();
