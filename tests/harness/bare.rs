@@ -1,5 +1,6 @@
 //! An upstream whose connections the test serves itself, byte by byte, on a thread each.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
@@ -14,7 +15,8 @@ use crate::upstream::Listener;
 pub struct Bare {
     listener: Option<Listener>,
     address: SocketAddr,
-    open: Arc<Mutex<Vec<TcpStream>>>,
+    /// Connections by their peers, who cannot be asked for any more once a connection has been reset.
+    open: Arc<Mutex<HashMap<SocketAddr, TcpStream>>>,
 }
 
 impl Bare {
@@ -24,19 +26,18 @@ impl Bare {
         let (accepted, connections) = mpsc::channel();
         let listener = Listener::start(accepted);
         let address = listener.address();
-        let open: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let open: Arc<Mutex<HashMap<SocketAddr, TcpStream>>> = Arc::default();
         let (serve, held) = (Arc::new(serve), Arc::clone(&open));
         thread::spawn(move || {
             for stream in connections {
-                let Ok(copy) = stream.try_clone() else { continue };
-                held.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
-                let (serve, held, peer) = (Arc::clone(&serve), Arc::clone(&held), stream.peer_addr().ok());
+                let (Ok(copy), Ok(peer)) = (stream.try_clone(), stream.peer_addr()) else { continue };
+                held.lock().unwrap_or_else(PoisonError::into_inner).insert(peer, copy);
+                let (serve, held) = (Arc::clone(&serve), Arc::clone(&held));
                 thread::spawn(move || {
                     let mut talk = Talk::new(stream);
                     let _ = serve(&mut talk);
                     // The copy would keep the connection open.
-                    let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-                    held.retain(|stream| stream.peer_addr().ok() != peer);
+                    held.lock().unwrap_or_else(PoisonError::into_inner).remove(&peer);
                 });
             }
         });
@@ -57,7 +58,7 @@ impl Bare {
 impl Drop for Bare {
     fn drop(&mut self) {
         self.listener = None;
-        for stream in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for (_, stream) in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }

@@ -239,6 +239,13 @@ impl Frames {
         client
     }
 
+    /// On a connection that is there: says the preface and its settings, and acknowledges nothing.
+    pub fn over_without_a_word(connection: Connection) -> Self {
+        let client = Self { connection };
+        client.send([PREFACE, &settings(&[(TABLE_SIZE, 0)])].concat());
+        client
+    }
+
     /// The server's end of an accepted connection: reads the preface and exchanges settings, its own among them.
     ///
     /// # Panics
@@ -287,6 +294,19 @@ impl Frames {
             match self.connection.read(deadline) {
                 Event::Bytes => {}
                 other => return Err(other),
+            }
+        }
+    }
+
+    /// The next frame that is of none of these kinds.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn next_but(&mut self, kinds: &[u8], deadline: Instant) -> Result<Frame, Event> {
+        loop {
+            let frame = self.next(deadline)?;
+            if !kinds.contains(&frame.kind) {
+                return Ok(frame);
             }
         }
     }

@@ -15,7 +15,9 @@ use thalweg_tests::h2_frames::{DATA, END, END_HEADERS, HEADERS, frame, request, 
 use thalweg_tests::message::get;
 use thalweg_tests::upstream::ok;
 use thalweg_tests::vitals::{forget_most_resident, most_resident, resident};
-use thalweg_tests::{Bare, Connection, Directory, Frames, Identity, Proxy, STEP, Talk, Vitals, Watchdog};
+use thalweg_tests::{
+    Bare, Connection, Directory, Frames, Identity, Proxy, STEP, Talk, Upstream, Vitals, Watchdog,
+};
 
 use super::{Priority, config, measuring, quantile, wait_counted, watchdog};
 
@@ -31,12 +33,23 @@ const TURN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_mi
 
 /// A proxy whose clients may speak HTTP/2 on `web` without TLS and on `safe` with it.
 fn proxy(url: &str, more: &str) -> Proxy {
+    proxy_of(&config(&[url], more))
+}
+
+/// The same before two endpoints: `far` for what attackers ask for, and `near`.
+fn proxy_of_two(near: &str, far: &str) -> Proxy {
+    let text = config(&[far], "defaults: { timeouts: { head: 1s } }")
+        .replace("services: {", &format!("services: {{ near: {{ endpoints: [ \"{near}\" ] }},"))
+        .replace("routes: [", "routes: [ { match: { path: /near }, to: near },");
+    proxy_of(&text)
+}
+
+fn proxy_of(text: &str) -> Proxy {
     let web = "web: { address: \"127.0.0.1:0\"";
+    assert!(text.contains(web));
     let directory = Directory::new();
     let certificate = Identity::shared().write(&directory, "safe");
     let safe = format!("safe: {{ address: \"127.0.0.1:0\", tls: {{ certificates: [ {certificate} ] }} }}");
-    let text = config(&[url], more);
-    assert!(text.contains(web));
     Proxy::start_in(directory, &text.replace(web, &format!("{safe}, {web}, h2c: true")))
 }
 
@@ -195,7 +208,7 @@ fn ask(address: SocketAddr, stop: &AtomicBool, into: &Mutex<Vec<(Instant, Durati
     let mut taken = Vec::new();
     while !stop.load(Ordering::Acquire) {
         let begin = Instant::now();
-        talk.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+        talk.send("GET /near HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
         let head = talk.head().unwrap();
         assert_eq!(head.status(), 200);
         talk.body(&head).each(|_| {}).unwrap();
@@ -227,16 +240,18 @@ fn attack_for(attack: &Attack, open: Open<'_>, time: Duration) -> u32 {
 
 /// What is asked of a proxy while it is attacked takes hardly longer than in quiet.
 ///
-/// The attackers get what nobody else wants of the two cores, for theirs is another machine; clients and endpoint come first, because
-/// what they wait for themselves is not to count.
+/// The attackers, and the endpoint that they make work, get what nobody else wants of the two cores, for theirs are other
+/// machines; clients and their endpoint come first, because what they wait for themselves is not to count.
 #[test]
 fn others_are_served_during_attacks() {
     let _watchdog = Watchdog::new("others_are_served_during_attacks", LIMIT * 3);
     let (turns, turn) = if measuring() { (TURNS.1, TURN.1) } else { (TURNS.0, TURN.0) };
     Priority::Above.take();
-    let upstream = Attacked::start();
+    let near = Upstream::saying("hello");
+    Priority::Below.take();
+    let far = Attacked::start();
     Priority::Ordinary.take();
-    let proxy = proxy(&upstream.url(), "defaults: { timeouts: { head: 1s } }");
+    let proxy = proxy_of_two(&near.url(), &far.url());
     let (web, open) = (proxy.web(), Way::Plain.open(&proxy));
     warm(&proxy, Way::Plain);
     let (mut late, stop, all) = (Vec::new(), AtomicBool::new(false), Mutex::default());

@@ -88,16 +88,18 @@ pub const ACME_CHALLENGES: usize = 1000;
 pub const TLS_WANTED_REFUSED: usize = 10_000;
 /// Streams that a peer may have open at one time on one HTTP/2 connection.
 pub const H2_STREAMS: u32 = 100;
+/// Time in which a client of HTTP/2 that asks for something has to acknowledge our settings.
+pub const H2_SETTINGS_TIME: Duration = Duration::from_secs(5);
 /// Heads of HTTP/2 that the codec gets before what came of them has been taken up.
 pub const H2_HEADS_AT_ONCE: u32 = 8;
 /// Bytes of field sections after which the codec gets no further one before those have been taken up.
 pub const H2_BLOCK_AT_ONCE: u32 = 1024;
-/// Bytes of one HTTP/2 connection that its codec gets in one turn of a worker.
+/// Bytes of one HTTP/2 connection that its codec gets before others have theirs.
 pub const H2_TURN_BYTES: u32 = 64 * 1024;
 /// The same in frames: one for this many bytes of the share.
 pub const H2_TURN_BYTES_PER_FRAME: u32 = 256;
 /// The same in heads, each of which is an exchange that begins: one for this many bytes of the share.
-pub const H2_TURN_BYTES_PER_HEAD: u32 = 2048;
+pub const H2_TURN_BYTES_PER_HEAD: u32 = 8192;
 /// Bytes by which an HTTP/2 field section may be longer on the wire than `limits.max_head`.
 pub const H2_BLOCK_SLACK: usize = 8 * 1024;
 /// CONTINUATION frames of a field section, where `limits.max_head` does not ask for more of them.

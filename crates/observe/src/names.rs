@@ -63,7 +63,7 @@ metrics! {
     HTTP2_FLOODS "thalweg_http2_floods_total" Counter ["listener" "flood"]
         "HTTP/2 connections of clients that were ended for a flood of frames.";
     TLS_NOT_AFTER "thalweg_tls_certificate_not_after_timestamp_seconds" Gauge ["listener" "name"]
-        "When the certificate of the listener with this first name ceases to hold, in seconds since the Unix epoch; the admin API's has the listener \"\".";
+        "When the certificate of the listener with this first name, or issued for this name, ceases to hold, in seconds since the Unix epoch; the admin API's has the listener \"\".";
     REQUESTS_TOTAL "thalweg_requests_total" Counter ["route" "code"] "Exchanges that ended, by status of the answer.";
     GRPC_REQUESTS "thalweg_grpc_requests_total" Counter ["route" "grpc_status"]
         "gRPC calls that ended with a status, by its name; without one a call was broken off.";

@@ -13,12 +13,14 @@ mod pipe;
 mod session;
 mod sessions;
 mod shared;
+mod slices;
 mod stream;
 mod trunk;
 pub(crate) mod websocket;
 
 pub(crate) use call::{Call, RESET, call};
 pub(crate) use sessions::Sessions;
+pub(crate) use slices::Slices;
 pub(crate) use stream::{Stream, stream};
 pub(crate) use trunk::Terms;
 

@@ -11,7 +11,7 @@ use crate::door::Door;
 use crate::doors::{Doors, welcome};
 use crate::exchange::{Client, Exchange};
 use crate::fleet::{Command, Shared};
-use crate::h2::Sessions;
+use crate::h2::{Sessions, Slices};
 use crate::handshakes::Handshakes;
 use crate::laggards::Laggards;
 use crate::owner::Target;
@@ -78,6 +78,7 @@ pub(crate) struct Worker {
     pub(crate) handshakes: Handshakes,
     pub(crate) tunnels: Tunnels,
     pub(crate) sessions: Sessions,
+    pub(crate) slices: Slices,
     pub(crate) decisions: Decisions,
     view: RefCell<Rc<PlanView>>,
     slots: Slots,
@@ -123,6 +124,7 @@ impl Worker {
             handshakes: Handshakes::default(),
             tunnels: Tunnels::default(),
             sessions: Sessions::default(),
+            slices: Slices::new(Instant::now()),
             decisions: Decisions::new(view.plan.requests),
             view: RefCell::new(Rc::new(view)),
             slots,
@@ -144,8 +146,11 @@ impl Worker {
         let mut beat = self.reactor.now() + HEARTBEAT;
         let mut full = false;
         loop {
-            let has_more =
-                full || self.tunnels.have_more() || self.laggards.has_queue() || !lists.woken.is_empty();
+            let has_more = full
+                || self.tunnels.have_more()
+                || self.laggards.has_queue()
+                || !lists.woken.is_empty()
+                || !self.slices.is_empty();
             let sleeps = !has_more && self.mailbox().may_sleep();
             let look = self.pressure.next_look(self.reactor.now(), beat);
             let next = self.reactor.next_deadline().map_or(look, |deadline| deadline.min(look));
@@ -172,6 +177,8 @@ impl Worker {
         self.unix_ms.set(unix.as_secs() * 1000 + u64::from(unix.subsec_millis()));
         self.unix_us.set(unix.as_secs() * 1_000_000 + u64::from(unix.subsec_micros()));
         self.handshakes.begin_turn();
+        self.slices.begin_turn();
+        self.serve_line();
         self.reactor.expire(&mut lists.called);
         for i in 0..lists.called.len() {
             lists.called.get(i + SOON).inspect(|owner| self.expect_soon(**owner));
@@ -215,6 +222,7 @@ impl Worker {
         if self.sessions.is_empty() {
             return;
         }
+        self.serve_line();
         for _ in 0..ROUNDS {
             self.mailbox().take_woken(&mut lists.again);
             if lists.again.is_empty() {
@@ -222,12 +230,24 @@ impl Worker {
             }
             for owner in lists.again.drain(..) {
                 match Target::from(owner) {
-                    Target::Session(session) => self.poll_session(session),
+                    Target::Session(session) => self.serve_session(session),
                     _ => lists.woken.push(owner),
                 }
             }
         }
         self.sessions.send_all();
+    }
+
+    /// Does what can be done on a connection of HTTP/2, behind those who wait for that already.
+    fn serve_session(self: &Rc<Self>, session: u32) {
+        self.slices.put_off(session);
+        self.serve_line();
+    }
+
+    fn serve_line(self: &Rc<Self>) {
+        while let Some(session) = self.slices.next() {
+            self.slices.serve(session, |session| self.poll_session(session));
+        }
     }
 
     pub(crate) fn mailbox(&self) -> &Arc<Mailbox<Command>> {
@@ -258,7 +278,7 @@ impl Worker {
             Target::Seat(seat) if self.chunks.is_crowded() && self.laggards.put_off(seat) => {}
             Target::Seat(seat) => self.poll_seat(seat),
             Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
-            Target::Session(session) => self.poll_session(session),
+            Target::Session(session) => self.serve_session(session),
             Target::Parked(place) => self.unpark(place),
             Target::Acceptor(door) => {
                 let accepted = self.doors.borrow_mut().accept(self, door);
@@ -279,7 +299,7 @@ impl Worker {
         match Target::from(owner) {
             Target::Seat(seat) => self.poll_seat(seat),
             Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
-            Target::Session(session) => self.poll_session(session),
+            Target::Session(session) => self.serve_session(session),
             _ => {}
         }
     }
@@ -377,10 +397,8 @@ impl Worker {
 
     /// Whether the proxy is stopping or the client's listener is gone: its connection is not kept.
     pub(crate) fn is_leaving(&self, client: &Client) -> bool {
-        let door = client.door();
-        // A reload may have brought TLS to its listener, or taken it away.
-        let is_of_old = client.requests > 0 && client.socket.is_layered() != door.is_secure();
-        self.draining.get() || door.is_leaving() || is_of_old
+        let is_of_old = client.requests > 0 && is_of_old(client);
+        self.draining.get() || client.door().is_leaving() || is_of_old
     }
 
     /// Milliseconds of the worker's own clock, at the last turn.
@@ -481,7 +499,7 @@ impl Worker {
                 last.into_iter().for_each(|client| self.park_first(client));
                 self.draining.set(true);
                 self.leave_parked();
-                self.leave_sessions(None);
+                self.leave_sessions(|_| true);
             }
             Command::Stop => {}
         }
@@ -504,8 +522,8 @@ impl Worker {
         let gone = self.doors.borrow_mut().take_over(self, &view.current, &old);
         for door in gone {
             self.leave_parked_of(&door);
-            self.leave_sessions(Some(door.state.id));
         }
+        self.leave_sessions(|client| client.door().is_leaving() || is_of_old(client));
     }
 
     /// As [`Self::leave_parked`], of a listener that is gone.
@@ -579,6 +597,11 @@ impl Worker {
         let drained = self.draining.get() && active == 0 && parked == 0 && self.sessions.of_clients() == 0;
         load.drained.store(drained, Relaxed);
     }
+}
+
+/// Whether a reload has brought TLS to the client's listener, or taken it away.
+fn is_of_old(client: &Client) -> bool {
+    client.socket.is_layered() != client.door().is_secure()
 }
 
 /// Lists that keep their memory from turn to turn.

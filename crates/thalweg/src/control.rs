@@ -142,6 +142,7 @@ impl Control {
                 Some(news) = self.issued.recv() => {
                     if let Some(event) = acme::tell(news, &shared.registry) {
                         shared.publish(event);
+                        self.certificates.show(&shared, &self.looked_after);
                     }
                 }
                 line = self.rounds.next() => line.into_iter().for_each(complain),
@@ -230,6 +231,8 @@ impl Control {
         if self.ends_told.elapsed() >= ENDS_EVERY {
             self.ends_told = Instant::now();
             self.certificates.tell_ends(&self.shared, &self.looked_after, SystemTime::now());
+            // Another process with the same state may have had some issued.
+            self.certificates.show(&self.shared, &self.looked_after);
         }
     }
 

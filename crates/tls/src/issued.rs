@@ -44,6 +44,19 @@ impl Issued {
         Ok(self)
     }
 
+    /// What the listener has of it, by name in alphabetical order; `true`: a placeholder. The names are all that it was given,
+    /// and on demand those that it may ask for.
+    pub fn shown(&self) -> Vec<(String, Arc<Certificate>, bool)> {
+        let names: HashSet<&String> = self.names.iter().collect();
+        let on_demand = self.on_demand.as_ref();
+        let is_asked =
+            |name: &str| on_demand.is_some_and(|policy| policy.ask.is_some() || policy.allows(name));
+        let mut shown = self.shelf.all();
+        shown.retain(|(name, ..)| names.contains(name) || is_asked(name));
+        shown.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
+        shown
+    }
+
     /// Whether a client that asks for this name, which has no certificate, may be kept waiting for one.
     pub(crate) fn may_want(&self, name: &str) -> bool {
         let known = |policy: &OnDemandPolicy| policy.ask.is_some() || policy.allows(name);

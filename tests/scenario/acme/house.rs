@@ -28,10 +28,15 @@ impl House {
     /// does not answer yet. To be called before the watchdog watches: the first call may build it. `None` where there is
     /// none, which has been told.
     pub(super) fn new(keys: &str) -> Option<Self> {
+        Self::new_changed(keys, str::to_owned)
+    }
+
+    /// The same with another configuration made of its own.
+    pub(super) fn new_changed(keys: &str, change: impl Fn(&str) -> String) -> Option<Self> {
         let pebble = Pebble::new()?;
         let upstream = Upstream::saying("hello");
         let directory = Directory::new();
-        let config = config(&pebble, (&upstream, directory.path()), keys);
+        let config = change(&config(&pebble, (&upstream, directory.path()), keys));
         let proxy = Proxy::start_in(directory, &config);
         Some(Self { pebble, proxy, upstream, config })
     }

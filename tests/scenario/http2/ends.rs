@@ -1,21 +1,24 @@
 //! How streams and connections end: whole, broken off, in good order and when others need the place.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thalweg_tests::connection::Event;
 use thalweg_tests::h2_frames::{
-    CANCEL, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, NO_ERROR, RST_STREAM, frame, request, reset,
-    section,
+    CANCEL, END, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, NO_ERROR, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, frame, request, reset, section,
 };
 use thalweg_tests::process::Signal;
 use thalweg_tests::upstream::ok;
-use thalweg_tests::{Connection, Frames, Proxy, STEP, Upstream};
+use thalweg_tests::{Connection, Directory, Frames, Identity, Proxy, STEP, Upstream};
 
 use super::{config, h2c, house, watchdog};
+use crate::scenario::reload;
 use crate::scenario::scripted::OK;
 
 /// INTERNAL_ERROR.
 const INTERNAL_ERROR: u32 = 2;
+/// SETTINGS_TIMEOUT.
+const SETTINGS_TIMEOUT: u32 = 4;
 
 #[test]
 fn a_stream_that_the_client_resets_ends_its_attempt_and_no_other() {
@@ -145,4 +148,52 @@ fn http_1_goes_on_beside_it_and_what_is_neither_gets_no_words() {
     assert_eq!(wrong.status(), 400);
     let log = proxy.stop().log;
     assert_eq!(log.iter().filter(|line| line["status"] == 400).count(), 3, "all are in the log: {log:?}");
+}
+
+/// RFC 9113 §6.5.3.
+#[test]
+fn who_does_not_acknowledge_settings_is_not_served_for_long() {
+    let _watchdog = watchdog("who_does_not_acknowledge_settings_is_not_served_for_long");
+    let house = house("", "");
+    let mut client = Frames::over_without_a_word(Connection::open(house.proxy.web()).unwrap());
+    client.send(request(1, "/one"));
+    let mut asked = house.asked();
+    let code = client.until(|frame| frame.code().filter(|_| frame.kind == GOAWAY));
+    assert_eq!(code, SETTINGS_TIMEOUT);
+    assert_eq!(client.ending().event, Event::End);
+    asked.talk.assert_ends("the attempt of a client that is sent away");
+}
+
+#[test]
+fn who_acknowledges_settings_waits_for_its_answer() {
+    let _watchdog = watchdog("who_acknowledges_settings_waits_for_its_answer");
+    let house = house("", "");
+    let mut client = Frames::over_without_a_word(Connection::open(house.proxy.web()).unwrap());
+    client.send(request(1, "/one"));
+    let mut asked = house.asked();
+    client.send(frame(SETTINGS, END, 0, &[]));
+    // Longer than settings may take.
+    assert_eq!(
+        client.next_but(&[SETTINGS, WINDOW_UPDATE], Instant::now() + Duration::from_secs(6)),
+        Err(Event::Late)
+    );
+    asked.talk.send(OK).unwrap();
+    assert_eq!(client.answer(1), Ok(200));
+}
+
+#[test]
+fn a_reload_that_brings_tls_sends_plain_connections_away() {
+    let _watchdog = watchdog("a_reload_that_brings_tls_sends_plain_connections_away");
+    let upstream = Upstream::saying("fine");
+    let directory = Directory::new();
+    let certificate = Identity::shared().write(&directory, "web");
+    let text = h2c(&config(&[&upstream.url()], ""));
+    let proxy = Proxy::start_in(directory, &text);
+    let mut client = Frames::open(proxy.web(), &[]);
+    client.send(request(1, "/"));
+    assert_eq!(client.answer(1), Ok(200));
+    let tls = format!("h2c: true, tls: {{ certificates: [ {certificate} ] }}");
+    reload(&proxy, &text.replace("h2c: true", &tls), 1);
+    let ending = client.ending();
+    assert_eq!((ending.event, ending.goaways.last()), (Event::End, Some(&NO_ERROR)));
 }

@@ -37,9 +37,13 @@ fn nginx(folder: &Path, Size { connections, workers, .. }: Size, http: &str) -> 
 
 /// nginx as the backend: the answer comes from memory.
 pub(crate) fn nginx_backend(folder: &Path, port: u16) -> String {
-    let server = format!(
-        "  server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ return 200 \"{BODY}\"; }} }}\n"
-    );
+    nginx_backend_on(folder, &format!("127.0.0.1:{port}"))
+}
+
+/// The same with an address and options of `listen`.
+pub(crate) fn nginx_backend_on(folder: &Path, listen: &str) -> String {
+    let server =
+        format!("  server {{ listen {listen} backlog=4096; location / {{ return 200 \"{BODY}\"; }} }}\n");
     nginx(folder, USUAL, &server)
 }
 

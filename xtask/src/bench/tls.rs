@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use super::contestant::{Place, backend, built};
+use super::contestant::{Place, Running, backend, built};
 use super::frame::{Conditions, Use};
 use super::{Folder, LOAD_CPU, process};
 use crate::command::exists;
@@ -42,7 +42,7 @@ pub(crate) struct Tls {
     #[arg(long, default_value_t = 3)]
     seconds: u64,
     /// What is measured
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "small,full,resumed,h2,h2c")]
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "small,full,resumed,h2,h2c,h2-both")]
     cases: Vec<Case>,
     /// Who takes part; ratios are those of the first one
     #[arg(long, value_delimiter = ',', value_enum, default_value = "thalweg,nginx,envoy")]
@@ -88,6 +88,13 @@ struct Sample {
     failed: u64,
 }
 
+/// What is there while entrants come and go.
+struct Scene {
+    tools: Tools,
+    certificate: Certificate,
+    h2_backend: Running,
+}
+
 /// All rounds of a case.
 struct Rounds {
     case: Case,
@@ -114,18 +121,19 @@ pub(crate) fn run(args: &Tls) -> Result<()> {
     let folder = Folder::new()?;
     let tools = Tools { settings: folder.0.join("openssl.cnf"), folder: folder.0.clone(), clients };
     fs::write(&tools.settings, configs::SETTINGS)?;
-    let certificate = certificate::make(&folder.0)?;
     let mut place = Place::new(folder.0.clone())?;
     let backend = backend(&args.nginx, LOAD_CPU, &mut place)?;
     place.backend = backend.address;
+    let h2_backend = entrant::h2_backend(&args.nginx, &tools.clients, &mut place)?;
+    let scene = Scene { certificate: certificate::make(&folder.0)?, tools, h2_backend };
     let conditions = Conditions::begin()?;
-    let (agreed, rounds) = interleaved(args, &entrants, &tools, &mut place, &certificate)?;
+    let (agreed, rounds) = interleaved(args, &entrants, &scene, &mut place)?;
     let mut idle = Vec::new();
     for entrant in entrants.iter().filter(|_| args.idle > 0) {
-        idle.push(idle::measure(entrant, &mut place, &certificate, &tools.clients, args.idle)?);
+        idle.push(idle::measure(entrant, &mut place, &scene, args.idle)?);
     }
     let run = conditions.end()?;
-    drop(backend);
+    drop((backend, scene));
     let whole = entrants.len() == Peer::ALL.len() && Case::ALL.iter().all(|case| args.cases.contains(case));
     let long = args.rounds >= LEAST_ROUNDS && args.seconds >= LEAST_SECONDS && args.idle > 0;
     let report = Report { args, entrants: &entrants, agreed: &agreed, rounds: &rounds, idle: &idle };
@@ -137,11 +145,10 @@ pub(crate) fn run(args: &Tls) -> Result<()> {
 fn interleaved(
     args: &Tls,
     entrants: &[Entrant],
-    tools: &Tools,
+    scene: &Scene,
     place: &mut Place,
-    certificate: &Certificate,
 ) -> Result<(String, Vec<Rounds>)> {
-    let start = |entrant: &Entrant| entrant.start(place, certificate, &tools.clients);
+    let start = |entrant: &Entrant| entrant.start(place, scene);
     let started: Vec<Started> = entrants.iter().map(start).collect::<Result<_>>()?;
     let agreed = started.first().context("nobody takes part")?.agreed.clone();
     if let Some(other) = started.iter().find(|started| started.agreed != agreed) {
@@ -154,7 +161,11 @@ fn interleaved(
             for turn in 0..entrants.len() {
                 let i = (turn + round) % entrants.len();
                 let name = entrants[i].peer.name();
-                let sample = sample(case, args, tools, &started[i]).with_context(|| name.to_owned())?;
+                if !case.is_for(entrants[i].peer) {
+                    continue;
+                }
+                let sample =
+                    sample(case, args, &scene.tools, &started[i]).with_context(|| name.to_owned())?;
                 println!(
                     "bench: {}, round {round}: {name:<8} {:6.2} µs, {:6.0}/s, busy {:3.0} %, {} failed",
                     case.name(),

@@ -49,10 +49,17 @@ pub struct CertificateStatus {
     pub not_after: SystemTime,
     /// Whole days until then; negative when it has expired.
     pub days_left: i64,
-    /// The file of the chain, as in the configuration.
-    pub cert: String,
-    /// The file of the key, as in the configuration.
-    pub key: String,
+    /// The file of the chain, as in the configuration; absent where an authority issues it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<String>,
+    /// The file of the key, as in the configuration; absent where an authority issues it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The host of the authority that it is asked of, as a URL; absent where files hold it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authority: Option<String>,
+    /// It stands in for one that the authority has not issued yet, and is its own issuer.
+    pub placeholder: bool,
     /// Why what the files hold now has not taken over; absent when nothing is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

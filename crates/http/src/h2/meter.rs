@@ -179,7 +179,7 @@ impl Meter {
     }
 
     /// A turn begins, in which the codec may get `share` bytes ([`limits::H2_TURN_BYTES`], less where many
-    /// want theirs), a frame for each 256 of them and a head for each 2,048.
+    /// want theirs), a frame for each 256 of them and a head for each 8,192.
     pub fn turn(&mut self, share: u32) {
         self.incoming.bytes_left = share.max(1) as usize;
         self.incoming.frames_left = (share / limits::H2_TURN_BYTES_PER_FRAME).max(1);

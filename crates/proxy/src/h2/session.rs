@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use thalweg_core::limits::H2_STREAMS;
+use thalweg_core::limits::{H2_SETTINGS_TIME, H2_STREAMS};
 use thalweg_http::h2::MeterLimits;
 use thalweg_net::Socket;
 
@@ -48,6 +48,8 @@ pub(super) struct Session {
     is_closing: bool,
     /// The engine has been told to end it for what the client has done.
     is_called_off: bool,
+    /// When it began, in milliseconds of the worker's clock.
+    began: u64,
     /// Nothing is under way, and the deadline for that runs.
     is_idle: bool,
     /// Since when it is so, or not, in milliseconds of the worker's clock.
@@ -92,6 +94,7 @@ impl Session {
             waker,
             is_closing: false,
             is_called_off: false,
+            began: worker.now_ms(),
             is_idle: true,
             since: worker.now_ms(),
         })
@@ -163,7 +166,7 @@ impl Session {
                     Poll::Pending => match self.pipe.open() {
                         Gate::Heads => {}
                         Gate::Turn => {
-                            self.waker.wake_by_ref();
+                            worker.slices.ask_for_more();
                             break;
                         }
                         Gate::Flooded if !std::mem::replace(&mut self.is_called_off, true) => {
@@ -213,16 +216,40 @@ impl Session {
             self.go_away();
             return false;
         }
+        if !is_idle && !self.is_idle && self.has_expired() && self.awaits_acknowledgement() {
+            self.refuse_to_wait();
+            return false;
+        }
         if is_idle != std::mem::replace(&mut self.is_idle, is_idle) {
-            let time = if self.is_closing {
-                GOAWAY_TIME
-            } else {
-                self.with_client(|client| worker.view_for(client).plan.client_timeouts.keep_alive)
-            };
             self.since = worker.now_ms();
-            self.with_client(|client| client.socket.set_deadline(is_idle.then_some(time)));
+            let time = match is_idle {
+                true if self.is_closing => Some(GOAWAY_TIME),
+                true => {
+                    Some(self.with_client(|client| worker.view_for(client).plan.client_timeouts.keep_alive))
+                }
+                false if self.awaits_acknowledgement() => {
+                    Some(H2_SETTINGS_TIME.saturating_sub(Duration::from_millis(self.since - self.began)))
+                }
+                false => None,
+            };
+            self.with_client(|client| client.socket.set_deadline(time));
         }
         true
+    }
+
+    /// Whether the client has not said yet that it goes by our settings.
+    fn awaits_acknowledgement(&self) -> bool {
+        self.shared.meter.borrow().awaits_acknowledgement()
+    }
+
+    /// Ends the connection of a client that has not acknowledged our settings in time (RFC 9113 §6.5.3).
+    fn refuse_to_wait(&mut self) {
+        match &mut self.state {
+            State::Open(connection) if !std::mem::replace(&mut self.is_called_off, true) => {
+                connection.abrupt_shutdown(Reason::SETTINGS_TIMEOUT);
+            }
+            _ => self.leave(),
+        }
     }
 
     fn has_expired(&self) -> bool {

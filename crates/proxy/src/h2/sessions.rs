@@ -124,13 +124,12 @@ impl Sessions {
         idle.take(LOOKED_AT).min().map(|(_, index)| index)
     }
 
-    /// Has those of a listener, or all, take no more requests; gives their numbers.
-    fn go_away(&self, listener: Option<ListenerId>) -> Vec<u32> {
+    /// Has some take no more requests; gives their numbers.
+    fn go_away(&self, is_told: impl Fn(&Client) -> bool) -> Vec<u32> {
         let mut told = Vec::new();
         for (index, session) in &mut *self.places.borrow_mut() {
             let Some(Place::Client(session)) = session else { continue };
-            let is_of = |client: &Client| listener.is_none_or(|of| client.door().state.id == of);
-            if session.with_client(is_of) {
+            if session.with_client(&is_told) {
                 session.go_away();
                 told.push(index as u32);
             }
@@ -205,9 +204,9 @@ impl Worker {
         true
     }
 
-    /// Has the connections of a listener, or all, take no more requests.
-    pub(crate) fn leave_sessions(self: &Rc<Self>, listener: Option<ListenerId>) {
-        let told = self.sessions.go_away(listener);
+    /// Has the connections of these clients take no more requests.
+    pub(crate) fn leave_sessions(self: &Rc<Self>, is_told: impl Fn(&Client) -> bool) {
+        let told = self.sessions.go_away(is_told);
         told.into_iter().for_each(|index| self.poll_session(index));
     }
 }

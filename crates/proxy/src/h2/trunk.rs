@@ -204,7 +204,7 @@ impl Link {
                 // Responses are with their streams already.
                 Gate::Heads => {}
                 Gate::Turn => {
-                    waker.wake_by_ref();
+                    worker.slices.ask_for_more();
                     break;
                 }
                 Gate::Flooded => return self.end(worker),

@@ -10,12 +10,13 @@ use super::files::Files;
 use super::telling::event;
 use crate::cli::complain;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use thalweg_config::read_again;
 use thalweg_config::settings::AdminTls;
-use thalweg_core::EventKind;
+use thalweg_core::{EventKind, HttpUrl};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{CertificateFiles, Listener};
 use thalweg_tls::{Certificate, TicketKeys};
@@ -107,8 +108,9 @@ impl Certificates {
                 && old.acceptor != new.acceptor
                 && old.files == new.files
             {
-                let words =
-                    |of: &Arc<Certificate>| format!("{}: it is used now", named(None, of, &new.files));
+                let words = |of: &Arc<Certificate>| {
+                    format!("{}: it is used now", named(None, of, Origin::Files(&new.files)))
+                };
                 causes.extend(new.acceptor.certificates().map(words));
             }
             tell(shared, EventKind::CertificateReplaced, causes);
@@ -136,6 +138,11 @@ impl Certificates {
         shared.retain_problems(|source| self.used.contains_key(source));
         shared.show_certificates(plan, self.admin.as_ref());
         self.tell_ends(shared, plan, SystemTime::now());
+    }
+
+    /// What an authority has issued meanwhile shows in the metrics too.
+    pub(crate) fn show(&self, shared: &Shared, plan: &Plan) {
+        shared.show_certificates(plan, self.admin.as_ref());
     }
 
     /// Looks at the files. What has changed and fits takes over.
@@ -187,12 +194,21 @@ impl Certificates {
     /// Tells which certificates will have expired before long, once for each step.
     pub(crate) fn tell_ends(&mut self, shared: &Shared, plan: &Plan, now: SystemTime) {
         let (mut known, mut causes) = (HashSet::new(), Vec::new());
-        for (listener, certificate, files) in all(plan, self.admin.as_ref()) {
+        let issued = issued(plan);
+        let of_files = all(plan, self.admin.as_ref())
+            .map(|(listener, certificate, files)| (listener, certificate, Origin::Files(files)));
+        let of_authority = issued.iter().filter(|one| !one.stands_in);
+        let of_authority =
+            of_authority.map(|one| (Some(one.listener), &one.certificate, Origin::Authority(one.authority)));
+        for (listener, certificate, origin) in of_files.chain(of_authority) {
             let digest = certificate.digest();
             if !known.insert(digest) {
                 continue;
             }
+            // Those that renew themselves do so well before: what is nearer than that is news.
+            let first = if matches!(origin, Origin::Files(_)) { STEPS[3] } else { STEPS[2] };
             let passed = step(now, certificate.not_before(), certificate.not_after());
+            let passed = passed.filter(|step| *step <= first);
             let Some(passed) = passed.filter(|step| self.told.get(&digest).is_none_or(|told| step < told))
             else {
                 continue;
@@ -205,7 +221,7 @@ impl Certificates {
                 (_, 1) => "it expires in 1 day".to_owned(),
                 (_, days) => format!("it expires in {days} days"),
             };
-            causes.push(format!("{}: {when}", named(listener, certificate, files)));
+            causes.push(format!("{}: {when}", named(listener, certificate, origin)));
         }
         tell(shared, EventKind::CertificateExpiring, causes);
         self.told.retain(|digest, _| known.contains(digest));
@@ -223,18 +239,70 @@ fn tell(shared: &Shared, kind: EventKind, causes: Vec<String>) {
     }
 }
 
+/// Where a certificate comes from.
+#[derive(Clone, Copy, Debug)]
+enum Origin<'a> {
+    Files(&'a CertificateFiles),
+    Authority(&'a HttpUrl),
+}
+
+impl fmt::Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files(files) => write!(f, "{}", files.cert.display()),
+            Self::Authority(authority) => write!(f, "from {authority}"),
+        }
+    }
+}
+
 /// ``listener `web`, a.test, b.test (site.pem)``
-fn named(listener: Option<&str>, certificate: &Certificate, files: &CertificateFiles) -> String {
+fn named(listener: Option<&str>, certificate: &Certificate, origin: Origin<'_>) -> String {
     const NAMES: usize = 3;
     let listener = listener.map_or("the admin API".to_owned(), |name| format!("listener `{name}`"));
     let names = certificate.names();
     let more = if names.len() > NAMES { ", …" } else { "" };
     let first = names[..names.len().min(NAMES)].join(", ");
     let first = if first.is_empty() { String::new() } else { format!(", {first}{more}") };
-    format!("{listener}{first} ({})", files.cert.display())
+    format!("{listener}{first} ({origin})")
 }
 
-/// Every certificate that is in use, with its listener, if it is one of a listener.
+/// One that an authority issues, or what stands in for it.
+#[derive(Debug)]
+pub(super) struct IssuedOne<'a> {
+    pub(super) listener: &'a str,
+    /// As it was asked for.
+    pub(super) name: String,
+    pub(super) certificate: Arc<Certificate>,
+    pub(super) stands_in: bool,
+    /// The configuration has the name; a client came with it otherwise.
+    pub(super) is_configured: bool,
+    /// It answers clients that name no host.
+    pub(super) is_default: bool,
+    pub(super) authority: &'a HttpUrl,
+}
+
+/// Everything that authorities have issued for the listeners of a plan.
+pub(super) fn issued(plan: &Plan) -> Vec<IssuedOne<'_>> {
+    let mut all = Vec::new();
+    for listener in &plan.listeners {
+        let Some(tls) = &listener.tls else { continue };
+        let (Some(issued), Some(policy)) = (tls.acceptor.issued(), &tls.acme) else { continue };
+        let configured: HashSet<&String> = issued.names.iter().collect();
+        let first = issued.names.first().filter(|_| tls.files.is_empty());
+        all.extend(issued.shown().into_iter().map(|(name, certificate, stands_in)| IssuedOne {
+            listener: &listener.name,
+            is_configured: configured.contains(&name),
+            is_default: first == Some(&name),
+            authority: &policy.directory,
+            name,
+            certificate,
+            stands_in,
+        }));
+    }
+    all
+}
+
+/// Every certificate of a file that is in use, with its listener, if it is one of a listener.
 pub(super) fn all<'a>(
     plan: &'a Plan,
     admin: Option<&'a AdminTls>,
@@ -281,7 +349,7 @@ fn replaced(before: &Plan, after: &Plan) -> Vec<String> {
         old.get(&(*listener, &files.cert)).is_some_and(|old| old != certificate)
     };
     let words = |(listener, certificate, files): (_, &Arc<Certificate>, _)| {
-        format!("{}: it is used now", named(listener, certificate, files))
+        format!("{}: it is used now", named(listener, certificate, Origin::Files(files)))
     };
     all(after, None).filter(is_other).map(words).collect()
 }

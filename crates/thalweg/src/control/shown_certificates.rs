@@ -1,7 +1,7 @@
 //! Certificates as the admin API and the metrics show them, and how others take the place of those in use.
 
 use super::admin::Shared;
-use super::certificates::{Found, Source, all};
+use super::certificates::{Found, IssuedOne, Source, all, issued};
 use super::start::explain;
 use crate::cli::complain;
 use std::collections::{BTreeMap, HashMap};
@@ -46,6 +46,13 @@ impl Shared {
             let known = ends.entry([listener.unwrap_or_default(), name]).or_insert(end);
             *known = end.min(*known);
         }
+        let issued = issued(plan);
+        // Names of the configuration: those on demand are whatever clients ask for.
+        for one in issued.iter().filter(|one| !one.stands_in && one.is_configured) {
+            let end = unix(one.certificate.not_after());
+            let known = ends.entry([one.listener, &one.name]).or_insert(end);
+            *known = end.min(*known);
+        }
         self.registry.set_certificates(ends.into_iter());
     }
 
@@ -55,23 +62,20 @@ impl Shared {
         let runtime = self.runtime();
         let problems = self.certificate_problems();
         let now = unix(SystemTime::now());
-        let status = |(listener, position, certificate, names, files): Shown<'_>| CertificateStatus {
-            listener: listener.map(str::to_owned),
+        let of_files = |(listener, position, certificate, names, files): Shown<'_>| CertificateStatus {
             default: position == 0,
             names: if names.is_empty() { certificate.names() } else { names }.to_vec(),
-            addresses: certificate.addresses().iter().map(ToString::to_string).collect(),
-            subject: certificate.subject().to_owned(),
-            issuer: certificate.issuer().to_owned(),
-            self_signed: certificate.is_self_signed(),
-            serial: certificate.serial().to_owned(),
-            sha256: certificate.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
-            key_type: certificate.key_type().to_owned(),
-            not_before: certificate.not_before(),
-            not_after: certificate.not_after(),
-            days_left: (unix(certificate.not_after()) - now).div_euclid(DAY),
-            cert: files.cert.display().to_string(),
-            key: files.key.display().to_string(),
+            cert: Some(files.cert.display().to_string()),
+            key: Some(files.key.display().to_string()),
             problem: problems.get(&Source::Pair(files.clone())).cloned(),
+            ..status(listener, certificate, now)
+        };
+        let of_authority = |one: &IssuedOne<'_>| CertificateStatus {
+            default: one.is_default,
+            names: vec![one.name.clone()],
+            authority: Some(one.authority.to_string()),
+            placeholder: one.stands_in,
+            ..status(Some(one.listener), &one.certificate, now)
         };
         let of_listeners = runtime.base.listeners.iter().flat_map(|listener| {
             let tls = listener.tls.iter();
@@ -83,7 +87,9 @@ impl Shared {
         let of_admin = admin.iter().flat_map(|tls| {
             tls.acceptor.entries().map(|(certificate, names)| (None, 0, &**certificate, names, &tls.files))
         });
-        of_listeners.chain(of_admin).map(status).collect()
+        let issued = issued(&runtime.base);
+        let issued = issued.iter().map(of_authority);
+        of_listeners.chain(of_admin).map(of_files).chain(issued).collect()
     }
 
     /// What files hold now takes the place of what they held: in the plan, which takes over as after a reload, and on the
@@ -119,6 +125,30 @@ impl Shared {
         }
         drop(origin);
         self.stir();
+    }
+}
+
+/// What a certificate says of itself.
+fn status(listener: Option<&str>, certificate: &Certificate, now: i64) -> CertificateStatus {
+    CertificateStatus {
+        listener: listener.map(str::to_owned),
+        default: false,
+        names: Vec::new(),
+        addresses: certificate.addresses().iter().map(ToString::to_string).collect(),
+        subject: certificate.subject().to_owned(),
+        issuer: certificate.issuer().to_owned(),
+        self_signed: certificate.is_self_signed(),
+        serial: certificate.serial().to_owned(),
+        sha256: certificate.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
+        key_type: certificate.key_type().to_owned(),
+        not_before: certificate.not_before(),
+        not_after: certificate.not_after(),
+        days_left: (unix(certificate.not_after()) - now).div_euclid(DAY),
+        cert: None,
+        key: None,
+        authority: None,
+        placeholder: false,
+        problem: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::entrant::Started;
+use super::entrant::{Peer, Started};
 use super::{Tls, configs};
 use crate::bench::load::Load;
 use crate::bench::{LOAD_CPU, reported};
@@ -25,6 +25,8 @@ pub(crate) enum Case {
     H2,
     /// HTTP/2 in the clear
     H2c,
+    /// HTTP/2 with TLS, and HTTP/2 in the clear to the backend
+    H2Both,
 }
 
 /// What loads need.
@@ -48,7 +50,8 @@ pub(super) struct Outcome {
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 5] = [Self::Small, Self::Full, Self::Resumed, Self::H2, Self::H2c];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Small, Self::Full, Self::Resumed, Self::H2, Self::H2c, Self::H2Both];
 
     /// The name in the log and the gates.
     pub(super) fn name(self) -> &'static str {
@@ -58,6 +61,7 @@ impl Case {
             Self::Resumed => "resumed handshake",
             Self::H2 => "h2",
             Self::H2c => "h2c",
+            Self::H2Both => "h2 on both sides",
         }
     }
 
@@ -72,15 +76,22 @@ impl Case {
             Self::Resumed => format!("Resumed handshakes, {} clients", args.clients),
             Self::H2 => format!("HTTP/2 with TLS, {streams}"),
             Self::H2c => format!("HTTP/2 in the clear, {streams}"),
+            Self::H2Both => format!("HTTP/2 with TLS, and HTTP/2 to the backend, {streams}"),
         }
     }
 
     /// What is counted.
     pub(super) fn unit(self) -> &'static str {
         match self {
-            Self::Small | Self::H2 | Self::H2c => "request",
+            Self::Small | Self::H2 | Self::H2c | Self::H2Both => "request",
             Self::Full | Self::Resumed => "handshake",
         }
+    }
+
+    /// Whether it is something that `peer` does.
+    pub(super) fn is_for(self, peer: Peer) -> bool {
+        // It has HTTP/2 towards endpoints since 1.29.4 only.
+        self != Self::H2Both || peer != Peer::Nginx
     }
 
     /// Runs the load to its end.
@@ -89,7 +100,7 @@ impl Case {
             Self::Small => small(args, tools, on),
             Self::Full => handshakes("full", args, &tools.clients, on),
             Self::Resumed => handshakes("resumed", args, &tools.clients, on),
-            Self::H2 | Self::H2c => h2load(self, args, on),
+            Self::H2 | Self::H2c | Self::H2Both => h2load(self, args, on),
         }
     }
 }
@@ -118,6 +129,7 @@ fn h2load(case: Case, args: &Tls, on: &Started) -> Result<Outcome> {
     command.arg(format!("--tls13-ciphers={}", configs::SUITE)).arg(format!("--groups={}", configs::GROUP));
     let url = match case {
         Case::H2c => format!("http://{}/", on.clear),
+        Case::H2Both => format!("https://{}{}", on.running.address, configs::H2_PATH),
         _ => format!("https://{}/", on.running.address),
     };
     let text = output(command.arg(url))?;

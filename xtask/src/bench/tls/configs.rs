@@ -23,25 +23,36 @@ pub(super) struct Addresses {
     /// In the clear, for HTTP/2.
     pub(super) clear: SocketAddr,
     pub(super) backend: SocketAddr,
+    /// The one of HTTP/2, for what is asked below [`H2_PATH`].
+    pub(super) h2_backend: SocketAddr,
+}
+
+/// What is forwarded in HTTP/2 by those that can.
+pub(super) const H2_PATH: &str = "/h2/";
+
+/// The backend of HTTP/2: nginx again, the same answer from memory.
+pub(super) fn h2_backend(folder: &Path, address: SocketAddr) -> String {
+    configs::nginx_backend_on(folder, &format!("{address} http2"))
 }
 
 /// The product.
 pub(super) fn thalweg(addresses: &Addresses, certificate: &Certificate) -> String {
-    let Addresses { secure, clear, backend } = addresses;
+    let Addresses { secure, clear, backend, h2_backend } = addresses;
     let (chain, key) = (certificate.chain.display(), certificate.key.display());
     format!(
         "listeners:\n  secure:\n    address: \"{secure}\"\n    tls:\n      \
          certificates: [ {{ cert: \"{chain}\", key: \"{key}\" }} ]\n      \
          min_version: \"1.3\"\n      suites: [ {SUITE} ]\n      groups: [ {GROUP} ]\n  \
          clear: {{ address: \"{clear}\", h2c: true }}\n\
-         services: {{ one: {{ endpoints: [ \"http://{backend}\" ] }} }}\n\
-         routes:\n  - to: one\n"
+         services:\n  one: {{ endpoints: [ \"http://{backend}\" ] }}\n  \
+         two: {{ endpoints: [ \"http://{h2_backend}\" ], protocol: http2 }}\n\
+         routes:\n  - {{ match: {{ path: \"{H2_PATH}*\" }}, to: two }}\n  - to: one\n"
     )
 }
 
-/// nginx. `listen … http2` is deprecated since 1.25.1, but the one form that all versions know.
+/// nginx, which forwards everything in HTTP/1.1. `listen … http2` is deprecated since 1.25.1, but the one form that all versions know.
 pub(super) fn nginx(folder: &Path, addresses: &Addresses, certificate: &Certificate) -> String {
-    let Addresses { secure, clear, backend } = addresses;
+    let Addresses { secure, clear, backend, .. } = addresses;
     let (chain, key) = (certificate.chain.display(), certificate.key.display());
     let listen = format!(
         "    listen {secure} ssl http2 backlog=4096;\n    listen {clear} http2 backlog=4096;\n    \
@@ -53,7 +64,7 @@ pub(super) fn nginx(folder: &Path, addresses: &Addresses, certificate: &Certific
 
 /// Envoy.
 pub(super) fn envoy(addresses: &Addresses, certificate: &Certificate) -> String {
-    let Addresses { secure, clear, backend } = addresses;
+    let Addresses { secure, clear, backend, h2_backend } = addresses;
     let (chain, key) = (certificate.chain.display(), certificate.key.display());
     let tls = format!(
         "\n      transport_socket:\n        name: tls\n        typed_config:\n          \
@@ -64,15 +75,27 @@ pub(super) fn envoy(addresses: &Addresses, certificate: &Certificate) -> String 
          - certificate_chain: {{ filename: \"{chain}\" }}\n              \
          private_key: {{ filename: \"{key}\" }}"
     );
-    let bounds = "max_connections: 100000, max_pending_requests: 100000, max_requests: 100000";
+    let speaks_h2 = "    typed_extension_protocol_options:\n      \
+        envoy.extensions.upstreams.http.v3.HttpProtocolOptions:\n        \
+        \"@type\": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions\n        \
+        explicit_http_config: { http2_protocol_options: {} }\n";
     format!(
-        "static_resources:\n  listeners:\n{}{}  clusters:\n  - name: backend\n    type: STATIC\n    \
-         connect_timeout: 5s\n    circuit_breakers: {{ thresholds: [ {{ {bounds} }} ] }}\n    \
-         load_assignment:\n      cluster_name: backend\n      endpoints:\n      - lb_endpoints:\n        \
-         - endpoint: {{ address: {} }}\n",
+        "static_resources:\n  listeners:\n{}{}  clusters:\n{}{}",
         envoy_listener("secure", *secure, &tls),
         envoy_listener("clear", *clear, ""),
-        envoy_address(*backend),
+        envoy_cluster("one", *backend, ""),
+        envoy_cluster("two", *h2_backend, speaks_h2),
+    )
+}
+
+fn envoy_cluster(name: &str, backend: SocketAddr, more: &str) -> String {
+    let bounds = "max_connections: 100000, max_pending_requests: 100000, max_requests: 100000";
+    format!(
+        "  - name: {name}\n    type: STATIC\n    connect_timeout: 5s\n    \
+         circuit_breakers: {{ thresholds: [ {{ {bounds} }} ] }}\n{more}    \
+         load_assignment:\n      cluster_name: {name}\n      endpoints:\n      - lb_endpoints:\n        \
+         - endpoint: {{ address: {} }}\n",
+        envoy_address(backend)
     )
 }
 
@@ -85,7 +108,8 @@ fn envoy_listener(name: &str, listen: SocketAddr, tls: &str) -> String {
          stat_prefix: {name}\n          codec_type: AUTO\n          use_remote_address: true\n          \
          server_header_transformation: PASS_THROUGH\n          \
          route_config:\n            virtual_hosts:\n            - name: all\n              domains: [ \"*\" ]\n              \
-         routes: [ {{ match: {{ prefix: \"/\" }}, route: {{ cluster: backend }} }} ]\n              \
+         routes:\n              - {{ match: {{ prefix: \"{H2_PATH}\" }}, route: {{ cluster: two }} }}\n              \
+         - {{ match: {{ prefix: \"/\" }}, route: {{ cluster: one }} }}\n              \
          request_headers_to_add:\n              \
          - header: {{ key: X-Forwarded-Host, value: \"%REQ(:AUTHORITY)%\" }}\n              \
          - header: {{ key: Via, value: 1.1 thalweg }}\n          \
@@ -106,8 +130,9 @@ mod tests {
 
     #[test]
     fn all_agree_on_the_suite_and_the_group() {
-        let [secure, clear, backend] = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let (addresses, folder) = (Addresses { secure, clear, backend }, Path::new("folder"));
+        let [secure, clear, backend, h2_backend] =
+            [1, 2, 3, 4].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let (addresses, folder) = (Addresses { secure, clear, backend, h2_backend }, Path::new("folder"));
         let certificate = Certificate { chain: "chain.pem".into(), key: "key.pem".into() };
         for text in
             [thalweg(&addresses, &certificate), nginx(folder, &addresses, &certificate), SETTINGS.to_owned()]

@@ -2,17 +2,17 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::certificate::Certificate;
+use super::case::Tools;
 use super::configs::{self, Addresses};
-use super::{Tls, envoy};
-use crate::bench::PROXY_CPU;
+use super::{Scene, Tls, envoy};
 use crate::bench::configs::BODY;
 use crate::bench::contestant::{self, Kind, Place, Running};
+use crate::bench::{LOAD_CPU, PROXY_CPU};
 use crate::command::{locate, output};
 
 /// What can take part.
@@ -84,24 +84,37 @@ pub(super) fn find(args: &Tls) -> Result<Vec<Entrant>> {
 }
 
 /// nginx with its library, which does most of the work here.
-fn nginx_version(program: &PathBuf) -> Result<String> {
+fn nginx_version(program: &Path) -> Result<String> {
     let said = output(Command::new(program).arg("-V"))?;
     let library =
         said.lines().find(|line| line.starts_with("built with ")).unwrap_or("with an unknown library");
     Ok(format!("{}, {library}", contestant::version(Kind::Nginx, program)?))
 }
 
+/// Starts the backend of HTTP/2.
+pub(super) fn h2_backend(nginx: &Path, clients: &Path, place: &mut Place) -> Result<Running> {
+    let (address, folder) = (place.address()?, place.next_folder()?);
+    let file = folder.join("h2.conf");
+    fs::write(&file, configs::h2_backend(&folder, address))?;
+    let mut command = place.command(LOAD_CPU, &locate(nginx).context("nginx is not here")?);
+    command.arg("-p").arg(&folder).arg("-c").arg(&file);
+    let running =
+        place.start_and_ask(command, &folder, address, || ask(clients, address, "h2c").map(|_| 200));
+    running.context("the backend of HTTP/2 does not start")
+}
+
+/// Does one exchange and says what was agreed on.
+fn ask(clients: &Path, address: SocketAddr, language: &str) -> Result<String> {
+    output(Command::new(clients).args(["ask", &address.to_string(), language, BODY]))
+}
+
 impl Entrant {
     /// Starts it before the backend and waits for its first answer through TLS.
-    pub(super) fn start(
-        &self,
-        place: &mut Place,
-        certificate: &Certificate,
-        clients: &PathBuf,
-    ) -> Result<Started> {
+    pub(super) fn start(&self, place: &mut Place, scene: &Scene) -> Result<Started> {
+        let Scene { certificate, h2_backend, tools: Tools { clients, .. } } = scene;
         let folder = place.next_folder()?;
         let (secure, clear) = (place.address()?, place.address()?);
-        let addresses = Addresses { secure, clear, backend: place.backend };
+        let addresses = Addresses { secure, clear, backend: place.backend, h2_backend: h2_backend.address };
         let file = folder.join(format!("{}.yaml", self.peer.name()));
         let mut command = place.command(PROXY_CPU, &self.program);
         match self.peer {
@@ -119,9 +132,7 @@ impl Entrant {
                 command.arg(&file);
             }
         }
-        let ask = |address: SocketAddr, language: &str| {
-            output(Command::new(clients).args(["ask", &address.to_string(), language, BODY]))
-        };
+        let ask = |address, language| ask(clients, address, language);
         let running = place.start_and_ask(command, &folder, secure, || ask(secure, "h1").map(|_| 200));
         let running = running.with_context(|| format!("{} does not start", self.peer.name()))?;
         let [one, two] = ["h1", "h2"].map(|language| ask(secure, language));

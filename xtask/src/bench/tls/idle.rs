@@ -1,13 +1,13 @@
 //! Resident memory of connections that had one exchange and are silent.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::certificate::Certificate;
+use super::Scene;
 use super::entrant::{Entrant, Started};
 use crate::bench::LOAD_CPU;
 use crate::bench::configs::BODY;
@@ -26,23 +26,17 @@ pub(super) struct Idle {
 }
 
 /// Measures both, each in a process of its own.
-pub(super) fn measure(
-    entrant: &Entrant,
-    place: &mut Place,
-    certificate: &Certificate,
-    clients: &PathBuf,
-    count: usize,
-) -> Result<Idle> {
+pub(super) fn measure(entrant: &Entrant, place: &mut Place, scene: &Scene, count: usize) -> Result<Idle> {
     let mut bytes = |language: &str| {
         println!("bench: {}, {count} idle connections of {language}", entrant.peer.name());
-        let started = entrant.start(place, certificate, clients)?;
-        let grown = growth(&started, clients, language, count);
+        let started = entrant.start(place, scene)?;
+        let grown = growth(&started, &scene.tools.clients, language, count);
         grown.with_context(|| format!("{}, idle {language}", entrant.peer.name()))
     };
     Ok(Idle { h1: bytes("h1")?, h2: bytes("h2")? })
 }
 
-fn growth(started: &Started, clients: &PathBuf, language: &str, count: usize) -> Result<f64> {
+fn growth(started: &Started, clients: &Path, language: &str, count: usize) -> Result<f64> {
     Held::open(started, clients, language, WARM_UP)?.close()?;
     std::thread::sleep(SETTLE);
     let before = started.running.program.resident();
@@ -61,7 +55,7 @@ struct Held {
 
 impl Held {
     /// Opens them; each has had an exchange when this returns.
-    fn open(started: &Started, clients: &PathBuf, language: &str, count: usize) -> Result<Self> {
+    fn open(started: &Started, clients: &Path, language: &str, count: usize) -> Result<Self> {
         let mut command = Command::new("taskset");
         command.args(["-c", LOAD_CPU]).arg(clients);
         command.args(["hold", &started.running.address.to_string(), language, BODY, &count.to_string()]);

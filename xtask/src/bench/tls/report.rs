@@ -152,6 +152,7 @@ impl Report<'_> {
         Some(spread(&ratios(&rounds.samples[of], &rounds.samples[to], value)).1)
     }
 
+    /// Those that do not take part have no row.
     fn table(&self, text: &mut String, rounds: &Rounds) -> Result<()> {
         let unit = rounds.case.unit();
         writeln!(text, "\n## {}\n", rounds.case.heading(self.args))?;
@@ -160,7 +161,9 @@ impl Report<'_> {
             "| | CPU µs per {unit} | thalweg's ratio | {unit}s/s | thalweg's ratio | busy | failed |"
         )?;
         writeln!(text, "|---|---|---|---|---|---|---|")?;
-        for (entrant, samples) in self.entrants.iter().zip(&rounds.samples) {
+        for (entrant, samples) in
+            self.entrants.iter().zip(&rounds.samples).filter(|(_, samples)| !samples.is_empty())
+        {
             let of = |value: fn(&Sample) -> f64| spread(&samples.iter().map(value).collect::<Vec<_>>());
             let ((least, cpu, most), (slowest, rate, fastest)) = (of(|s| s.cpu_us), of(|s| s.rate));
             let busy = of(|sample| sample.busy * 100.0).1;

@@ -73,7 +73,7 @@ fn a_turn_has_its_share_of_heads_however_often_they_are_taken_up() {
         stops.push(allow.stop);
         meter.opened();
     }
-    assert_eq!((at, stops.len()), (32 * 29, 5));
+    assert_eq!((at, stops.len()), (8 * 29, 2));
     meter.turn(limits::H2_TURN_BYTES);
     assert_eq!(meter.inbound(&wire[at..], 0).unwrap().pass, 8 * 29);
 }
