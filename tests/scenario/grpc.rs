@@ -3,6 +3,7 @@
 mod answers;
 mod deadlines;
 mod health;
+mod interop;
 mod retries;
 
 use std::process::Command;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use thalweg_tests::go_tool::go_program;
 use thalweg_tests::process::Signal;
-use thalweg_tests::{Process, Proxy, STEP};
+use thalweg_tests::{Directory, Identity, Process, Proxy, STEP};
 
 use super::watchdog;
 use crate::scenario::config;
@@ -48,4 +48,20 @@ fn a_server_of_grpc_go_is_asked_whether_it_serves() {
         &format!("health: {{ grpc: {{ service: shop.Elsewhere }}, {CHECKS} }}"),
     );
     told(&proxy, "unhealthy: the call ended with not_found");
+}
+
+#[test]
+fn a_server_of_grpc_go_is_asked_through_tls() {
+    let _watchdog = watchdog("a_server_of_grpc_go_is_asked_through_tls");
+    let Some(program) = go_program("grpc_health") else { return };
+    let directory = Directory::new();
+    Identity::new(&["127.0.0.1"]).write(&directory, "web");
+    let [chain, key] = ["web.pem", "web.key"].map(|name| directory.path().join(name).display().to_string());
+    let (server, address) = server(&program, &[&chain, &key]);
+    let keys = format!("tls: {{ ca: \"{chain}\" }}, health: {{ grpc: {{}}, {CHECKS} }}");
+    let proxy = proxy(&format!("https://{address}"), &keys);
+    server.signal(Signal::USR1);
+    told(&proxy, "unhealthy: NOT_SERVING");
+    server.signal(Signal::USR2);
+    told(&proxy, "healthy again: SERVING");
 }

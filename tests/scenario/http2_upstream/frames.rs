@@ -388,3 +388,25 @@ fn a_silent_connection_takes_no_second_request() {
     assert_eq!(status(&again), 200);
     assert_eq!(endpoint.ending().goaways, [NO_ERROR]);
 }
+
+#[test]
+fn a_call_without_a_message_says_its_end_apart() {
+    let _watchdog = watchdog("a_call_without_a_message_says_its_end_apart");
+    let scene = Scene::new("");
+    let asked = |media: &str| {
+        format!(
+            "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Type: {media}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n"
+        )
+    };
+    let page = scene.ask(&asked("text/plain"));
+    let mut endpoint = scene.accept(&[]);
+    let head = endpoint.until(|frame| (frame.kind == HEADERS).then(|| (frame.stream, frame.ends())));
+    endpoint.send(response(head.0, 200, b"ok"));
+    assert_eq!((status(&page), head.1), (200, true));
+    let call = scene.ask(&asked("application/grpc"));
+    let head = endpoint.until(|frame| (frame.kind == HEADERS).then(|| (frame.stream, frame.ends())));
+    assert!(!head.1, "grpc-go waits for ever");
+    endpoint.until(|frame| (frame.kind == DATA && frame.stream == head.0 && frame.ends()).then_some(()));
+    endpoint.send(response(head.0, 200, b"ok"));
+    assert_eq!(status(&call), 200);
+}

@@ -13,6 +13,7 @@ use crate::relay::Framed;
 use crate::worker::Worker;
 use ::h2::client::{ResponseFuture, SendRequest};
 use ::h2::{Error, Reason};
+use ::http::header::CONTENT_TYPE;
 use bytes::Bytes;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -260,6 +261,14 @@ impl Framed for Call {
 
     fn goes_on(&self) -> bool {
         self.staged.borrow().as_ref().is_some_and(|staged| staged.proof.is_some())
+    }
+
+    /// A request of gRPC says its end with a frame of its own, also where nothing else stands in it ("gRPC over HTTP/2", EOS):
+    /// grpc-go waits for ever otherwise.
+    fn ends_apart(&self) -> bool {
+        let staged = self.staged.borrow();
+        let media = staged.as_ref().and_then(|staged| staged.request.headers().get(CONTENT_TYPE));
+        media.is_some_and(|media| media.as_bytes().starts_with(b"application/grpc"))
     }
 
     fn finish(&self, trailers: &[u8]) -> io::Result<()> {

@@ -30,6 +30,10 @@ pub(crate) trait Framed {
     fn goes_on(&self) -> bool {
         false
     }
+    /// Whether the end of what is staged may not be said with the head.
+    fn ends_apart(&self) -> bool {
+        false
+    }
     /// The message is over, but for its trailers, given as lines. Nothing when its end has been said.
     fn finish(&self, trailers: &[u8]) -> io::Result<()>;
     /// The trailers of the message that was received to its end, as lines.
@@ -87,7 +91,8 @@ impl Flow {
             (self.frames, self.closes) = (Frames::None, false);
             return framed.begin(false);
         }
-        let ended = self.ended && self.queued() == 0 && self.sent_trailers().is_empty();
+        let is_all = self.ended && self.queued() == 0 && self.sent_trailers().is_empty();
+        let ended = is_all && !framed.ends_apart();
         framed.begin(ended)?;
         self.frames = if ended { Frames::Ended } else { Frames::Begun };
         Ok(())
