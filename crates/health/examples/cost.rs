@@ -65,6 +65,7 @@ fn measure(
         address: PeerAddress::Tcp(endpoints[host % endpoints.len()]),
         authority: format!("host-{host}.test").into(),
         tls: None,
+        speaks_http2: false,
         policy: policy.clone(),
     };
     let targets: Vec<_> = (0..targets).map(target).collect();

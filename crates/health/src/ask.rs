@@ -60,7 +60,7 @@ where
         Check::Tcp => Outcome::Passed("connected".into()),
         Check::Http { .. } | Check::Grpc { .. } => match &target.tls {
             None => speak(target, deadline, stream).await,
-            Some(connector) => match Secure::connect(stream, connector, offer(&target.policy.check)).await {
+            Some(connector) => match Secure::connect(stream, connector, offer(target)).await {
                 Ok(stream) => speak(target, deadline, stream).await,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Outcome::Failed("closed within the TLS handshake".into())
@@ -72,9 +72,10 @@ where
 }
 
 /// What is offered to speak.
-const fn offer(check: &Check) -> Offer {
-    match check {
+fn offer(target: &Target) -> Offer {
+    match &target.policy.check {
         Check::Grpc { .. } => Offer::Http2,
+        Check::Http { .. } if target.is_http2() => Offer::Http2,
         Check::Http { .. } | Check::Tcp => Offer::Http1,
     }
 }

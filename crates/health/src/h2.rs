@@ -21,7 +21,7 @@ const GOODBYE: Duration = Duration::from_millis(100);
 pub(crate) struct Answer {
     pub(crate) head: Response<()>,
     pub(crate) body: Vec<u8>,
-    /// Empty where there are none, and where the body was longer than what was asked for.
+    /// Empty where there are none, and where the body was not read to its end.
     pub(crate) trailers: HeaderMap,
 }
 
@@ -80,7 +80,7 @@ async fn receive(response: ResponseFuture, most: usize) -> Result<Answer, String
     let (head, mut incoming) = response.into_parts();
     let mut body = BytesMut::new();
     let mut trailers = HeaderMap::new();
-    loop {
+    while body.len() < most {
         match incoming.data().await {
             Some(Ok(piece)) => {
                 let _ = incoming.flow_control().release_capacity(piece.len());
@@ -92,9 +92,6 @@ async fn receive(response: ResponseFuture, most: usize) -> Result<Answer, String
                 trailers.extend(came.unwrap_or_default());
                 break;
             }
-        }
-        if body.len() == most {
-            break;
         }
     }
     Ok(Answer { head: Response::from_parts(head, ()), body: body.to_vec(), trailers })

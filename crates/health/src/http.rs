@@ -1,11 +1,13 @@
-//! An HTTP/1.1 request, and whether its response is as it should be (RFC 9112).
+//! A request, and whether its response is as it should be: of HTTP/1.1 (RFC 9112), or of HTTP/2 where the endpoint speaks nothing else.
 
+use crate::h2;
 use crate::outcome::{Outcome, words};
 use crate::target::Target;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, HeaderName, HeaderValue, USER_AGENT};
+use hyper::http::uri::Uri;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use std::error::Error;
@@ -35,6 +37,9 @@ where
         Ok(request) => request,
         Err(why) => return Outcome::NotAsked(why),
     };
+    if target.is_http2() {
+        return ask_http2(target, request, stream).await;
+    }
     let mut settings = http1::Builder::new();
     settings.max_buf_size(HEAD);
     let (mut sender, connection) = match settings.handshake(TokioIo::new(stream)).await {
@@ -56,6 +61,43 @@ where
         _ = connection => {}
     }
     exchange.await
+}
+
+async fn ask_http2<S>(target: &Target, mut request: Request<Empty<Bytes>>, stream: S) -> Outcome
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let Check::Http { expect, body: pattern, .. } = &target.policy.check else {
+        return Outcome::NotAsked("no response to a check without HTTP".into());
+    };
+    // The host is no field there, and no field is the connection's.
+    request.headers_mut().remove(CONNECTION);
+    let host = request.headers_mut().remove(HOST);
+    let host = host.as_ref().map_or(target.authority.as_bytes(), HeaderValue::as_bytes);
+    let scheme = if target.tls.is_some() { "https" } else { "http" };
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    match Uri::builder().scheme(scheme).authority(host).path_and_query(path).build() {
+        Ok(uri) => *request.uri_mut() = uri,
+        Err(error) => return Outcome::NotAsked(format!("the check's request cannot be sent: {error}")),
+    }
+    let most = if pattern.is_some() { BODY } else { 0 };
+    let answer = match h2::ask(stream, (request.map(drop), Bytes::new()), most).await {
+        Ok(answer) => answer,
+        Err(why) => return Outcome::Failed(why),
+    };
+    let status = answer.head.status().as_u16();
+    match pattern {
+        _ if !expect.contains(status) => Outcome::Failed(format!("status {status}")),
+        None => Outcome::Passed(format!("status {status}")),
+        Some(pattern) => matches(pattern.is_match(&answer.body), status),
+    }
+}
+
+fn matches(is_match: bool, status: u16) -> Outcome {
+    match is_match {
+        true => Outcome::Passed(format!("status {status}, the body matches")),
+        false => Outcome::Failed("the body does not match".into()),
+    }
 }
 
 /// The request of the policy, or why it cannot be one. Configuration checks it first.
@@ -96,8 +138,7 @@ async fn judge(policy: &HealthPolicy, deadline: Instant, response: Response<Inco
     };
     match read(&mut body).await {
         Err(why) => Outcome::Failed(why),
-        Ok(text) if pattern.is_match(&text) => Outcome::Passed(format!("status {status}, the body matches")),
-        Ok(_) => Outcome::Failed("the body does not match".into()),
+        Ok(text) => matches(pattern.is_match(&text), status),
     }
 }
 

@@ -58,6 +58,7 @@ mod tests {
             address: PeerAddress::Tcp(([10, 0, high, low], 80).into()),
             authority: "a.test".into(),
             tls: None,
+            speaks_http2: false,
             policy: policy.clone(),
         }
     }

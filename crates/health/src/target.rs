@@ -22,6 +22,8 @@ pub struct Target {
     pub authority: Arc<str>,
     /// How connections to it are secured; `None`: they are not. The connector is the one that requests use.
     pub tls: Option<Arc<Connector>>,
+    /// It speaks HTTP/2 alone, on the port that takes requests.
+    pub speaks_http2: bool,
     /// How it is asked.
     pub policy: Arc<HealthPolicy>,
 }
@@ -37,6 +39,11 @@ impl Target {
             }
             (address, _) => address.clone(),
         }
+    }
+
+    /// Whether a request of a check goes through HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.speaks_http2 && self.policy.port.is_none()
     }
 
     /// Time that one check has.
@@ -57,6 +64,7 @@ impl PartialEq for Target {
         self.address == other.address
             && self.authority == other.authority
             && self.tls == other.tls
+            && self.speaks_http2 == other.speaks_http2
             && (Arc::ptr_eq(&self.policy, &other.policy) || self.policy == other.policy)
     }
 }
@@ -90,6 +98,7 @@ mod tests {
             address: PeerAddress::Tcp(([127, 0, 0, 1], 80).into()),
             authority: "a.test".into(),
             tls: None,
+            speaks_http2: false,
             policy: policy.into(),
         }
     }

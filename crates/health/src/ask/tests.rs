@@ -15,7 +15,13 @@ const SHORT: Duration = Duration::from_millis(50);
 
 fn target(address: PeerAddress, check: Check, timeout: Duration) -> Target {
     let policy = HealthPolicy { check, timeout, ..HealthPolicy::default() };
-    Target { address, authority: "localhost".into(), tls: None, policy: Arc::new(policy) }
+    Target {
+        address,
+        authority: "localhost".into(),
+        tls: None,
+        speaks_http2: false,
+        policy: Arc::new(policy),
+    }
 }
 
 fn get() -> Check {

@@ -76,7 +76,7 @@ impl Ask for World {
 fn target(host: u16, policy: &Arc<HealthPolicy>) -> Target {
     let [high, low] = host.to_be_bytes();
     let address = PeerAddress::Tcp(([10, 0, high, low], 80).into());
-    Target { address, authority: "a.test".into(), tls: None, policy: policy.clone() }
+    Target { address, authority: "a.test".into(), tls: None, speaks_http2: false, policy: policy.clone() }
 }
 
 fn start(world: &World) -> (Checks, mpsc::Receiver<News>) {
@@ -263,6 +263,7 @@ async fn a_real_endpoint_goes_down_by_status_and_by_refusal_and_comes_back() {
         address: PeerAddress::Tcp(address),
         authority: "localhost".into(),
         tls: None,
+        speaks_http2: false,
         policy: Arc::new(policy),
     };
     let (sink, mut news) = mpsc::channel(16);

@@ -14,7 +14,13 @@ const SERVES: &[u8] = &[0, 0, 0, 0, 2, NUMBER, 1];
 fn target(address: PeerAddress, service: &str) -> Target {
     let check = Check::Grpc { service: service.into() };
     let policy = HealthPolicy { check, timeout: LONG, ..HealthPolicy::default() };
-    Target { address, authority: "shop.test:50051".into(), tls: None, policy: Arc::new(policy) }
+    Target {
+        address,
+        authority: "shop.test:50051".into(),
+        tls: None,
+        speaks_http2: false,
+        policy: Arc::new(policy),
+    }
 }
 
 #[test]

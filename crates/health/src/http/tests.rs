@@ -26,6 +26,7 @@ fn target(check: Check) -> Target {
         address: PeerAddress::Tcp(([127, 0, 0, 1], 80).into()),
         authority: "a.test:80".into(),
         tls: None,
+        speaks_http2: false,
         policy: Arc::new(HealthPolicy { check, timeout: TIMEOUT, ..HealthPolicy::default() }),
     }
 }
@@ -252,4 +253,46 @@ proptest! {
             prop_assert!(!response.starts_with(b"HTTP/1.0 500"), "{outcome:?}");
         }
     }
+}
+
+/// What the check says of an endpoint that speaks HTTP/2 alone, and the head of its request.
+async fn through_http2(target: &Target, status: u16, body: &'static [u8]) -> (Option<Outcome>, Request<()>) {
+    let (ours, theirs) = tokio::io::duplex(256 * 1024);
+    let endpoint = async {
+        let mut connection = ::h2::server::handshake(theirs).await.unwrap();
+        let (request, mut respond) = connection.accept().await.unwrap().unwrap();
+        let head = Response::builder().status(status).body(()).unwrap();
+        respond.send_response(head, body.is_empty()).unwrap().send_data(Bytes::from_static(body), true).ok();
+        while connection.accept().await.is_some() {}
+        request.map(drop)
+    };
+    tokio::join!(in_time(target, ours), endpoint)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_speaks_http2_alone_is_asked_in_it() {
+    let http2 = |target: Target| Target { speaks_http2: true, ..target };
+    let (outcome, asked) = through_http2(&http2(get(None)), 204, b"").await;
+    assert_eq!(outcome, Some(Outcome::Passed("status 204".into())));
+    assert_eq!(
+        (asked.method().as_str(), asked.uri().to_string().as_str()),
+        ("GET", "http://a.test:80/ping?from=proxy")
+    );
+    assert_eq!(
+        (asked.headers()["x-check"].as_bytes(), asked.headers().contains_key(HOST)),
+        (&b"1"[..], false)
+    );
+    let (outcome, _) = through_http2(&http2(get(None)), 500, b"broken").await;
+    assert_eq!(outcome, Some(Outcome::Failed("status 500".into())));
+    let (outcome, _) = through_http2(&http2(get(Some("^we"))), 200, b"well").await;
+    assert_eq!(outcome, Some(Outcome::Passed("status 200, the body matches".into())));
+    let (outcome, _) = through_http2(&http2(get(Some("^we"))), 200, b"ill").await;
+    assert_eq!(outcome, Some(Outcome::Failed("the body does not match".into())));
+}
+
+#[test]
+fn a_port_of_its_own_is_asked_in_http_1() {
+    let policy = HealthPolicy { port: Some(9), ..HealthPolicy::default() };
+    let target = Target { speaks_http2: true, policy: Arc::new(policy), ..get(None) };
+    assert!(!target.is_http2());
 }

@@ -10,6 +10,7 @@ fn target(host: u8, policy: &HealthPolicy) -> Target {
         address: PeerAddress::Tcp(([10, 0, 0, host], 80).into()),
         authority: "a.test".into(),
         tls: None,
+        speaks_http2: false,
         policy: Arc::new(policy.clone()),
     }
 }

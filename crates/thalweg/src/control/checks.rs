@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_health::{Checks, News, Report, Target};
-use thalweg_upstream::{Health, Roster, Standing};
+use thalweg_upstream::{Health, Protocol, Roster, Standing};
 use tokio::sync::mpsc;
 
 /// Answers waiting to be taken over.
@@ -50,6 +50,7 @@ impl Rounds {
                     address: entry.standing.address.clone(),
                     authority: endpoint.authority().into(),
                     tls: connector.cloned(),
+                    speaks_http2: roster.service.protocol == Protocol::Http2,
                     policy: policy.clone(),
                 };
                 let known = before.remove(&target);
