@@ -5,7 +5,7 @@ mod clients;
 mod conformance;
 mod ends;
 mod runtimes;
-mod websocket;
+pub(super) mod websocket;
 
 use super::scripted::House;
 use super::{config, watchdog};

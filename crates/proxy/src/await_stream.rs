@@ -43,12 +43,12 @@ pub(crate) async fn await_stream<'a>(
     (member, places): (&'a Member, &mut ConnectionPlaces),
 ) -> Result<Awaited<'a>, Fault> {
     let (trunks, policy) = (&member.pool.trunks, &local.state.service.pool);
-    let mut waiting = None;
+    let mut has_waited = false;
     let began = Instant::now();
     let failures = trunks.failures();
     let outcome = loop {
         let now = worker.reactor.now();
-        if let Some(stream) = trunks.take(policy, now, waiting.is_some()) {
+        if let Some(stream) = trunks.take(policy, now, has_waited) {
             break Ok(Awaited::Stream(stream));
         }
         if trunks.speaks() == Some(Speaks::Http1) {
@@ -68,12 +68,12 @@ pub(crate) async fn await_stream<'a>(
         if may_open {
             break Ok(Awaited::Turn(trunks.begin_opening()));
         }
-        if waiting.is_none() {
+        if !std::mem::replace(&mut has_waited, true) {
             let connect = x.route().map(|route| route.timeouts).unwrap_or_default().connect;
             x.set_deadline(client, now, connect);
         }
         let late = if trunks.is_opening() { LATE } else { FULL };
-        let mut place = waiting.take().unwrap_or_else(|| trunks.line().join());
+        let mut place = trunks.line().join();
         let called = poll_fn(|context| match place.poll(context) {
             Poll::Ready(()) => Poll::Ready(Ok(())),
             Poll::Pending => {
@@ -85,9 +85,8 @@ pub(crate) async fn await_stream<'a>(
         }
         // Whoever looks again in vain goes to the end of the line.
         place.served();
-        waiting = Some(trunks.line().join());
     };
-    if waiting.is_some() {
+    if has_waited {
         client.socket.set_deadline(None);
         x.waited += began.elapsed();
     }

@@ -88,6 +88,11 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
     if chosen.visit.pool.is_empty() && !worker.make_upstream_room() {
         return None;
     }
+    let is_multiplexed = connect::is_multiplexed(x, local, &chosen.visit);
+    if is_multiplexed && !chosen.visit.pool.trunks.has_room() {
+        // A copy waits for no connection that others are to have too.
+        return None;
+    }
     let now = worker.reactor.now();
     if !local.state.retries.may_hedge(now) {
         worker.meters.limit(Limit::Hedges);
@@ -96,8 +101,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
     let (visit, place) = (chosen.visit, chosen.place);
     let mut attempt = Attempt { is_copy: true, ..Attempt::new(visit.endpoint, x.age(now)) };
     let idle = connect::idle(local, x, &visit, now, false);
-    if idle.is_none() && connect::is_multiplexed(x, local, &visit) {
-        // A copy waits for no connection that others are to have too.
+    if idle.is_none() && is_multiplexed {
         return None;
     }
     let (mut connection, step) = match idle {

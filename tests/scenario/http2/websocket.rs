@@ -33,7 +33,7 @@ fn text(said: &str) -> Vec<u8> {
 }
 
 /// A WebSocket server that says everything again.
-fn echo() -> Listener {
+pub(in crate::scenario) fn echo() -> Listener {
     let (accepted, connections) = mpsc::channel::<TcpStream>();
     thread::spawn(move || {
         for stream in connections {

@@ -10,6 +10,7 @@ use thalweg_tests::{Directory, Front, Identity, Proxy, STEP, Upstream};
 use tungstenite::Message as Said;
 
 use super::{config, watchdog};
+use crate::scenario::http2::websocket::echo;
 
 /// A proxy before these endpoints, which takes HTTP/2 without TLS or, with `identity`, through it.
 fn back(identity: Option<&Identity>, endpoint: &str) -> Proxy {
@@ -39,23 +40,6 @@ fn front(identity: &Identity, url: &str, service: &str) -> Proxy {
 
 fn url(back: &Proxy, scheme: &str) -> String {
     format!("{scheme}://127.0.0.1:{}", back.web().port())
-}
-
-/// A WebSocket server that says everything again.
-fn echo() -> Listener {
-    let (accepted, connections) = mpsc::channel::<TcpStream>();
-    thread::spawn(move || {
-        for stream in connections {
-            stream.set_read_timeout(Some(STEP)).unwrap();
-            thread::spawn(move || {
-                let Ok(mut socket) = tungstenite::accept(stream) else { return };
-                while let Ok(message) = socket.read() {
-                    let _ = if message.is_text() { socket.send(message) } else { socket.flush() };
-                }
-            });
-        }
-    });
-    Listener::start(accepted)
 }
 
 #[test]

@@ -247,13 +247,19 @@ impl Link {
     }
 
     fn end(&mut self, worker: &Worker) -> Poll<()> {
-        self.handle.retire();
         if let Some(flood) = self.handle.shared.flood.get() {
             worker.notice(|| format!("an endpoint of HTTP/2: {}; its connection was ended", flood.detail()));
         }
         self.send();
         self.pipe.with_peer(|peer| peer.socket.rest(true));
         Poll::Ready(())
+    }
+}
+
+impl Drop for Link {
+    /// However it ends, a panic included: nobody is sent to it any more.
+    fn drop(&mut self) {
+        self.handle.retire();
     }
 }
 
