@@ -31,8 +31,10 @@ pub const WINDOW_UPDATE: u8 = 8;
 /// CONTINUATION.
 pub const CONTINUATION: u8 = 9;
 
-/// END_STREAM, and ACK.
+/// END_STREAM.
 pub const END: u8 = 1;
+/// The flag of SETTINGS and PING: an answer to the peer's.
+pub const ACK: u8 = 1;
 /// END_HEADERS.
 pub const END_HEADERS: u8 = 4;
 /// PADDED.
@@ -234,8 +236,8 @@ impl Frames {
         let mut client = Self { connection };
         let own: Vec<_> = [(TABLE_SIZE, 0)].iter().chain(own).copied().collect();
         client.send([PREFACE, &settings(&own)].concat());
-        client.until(|frame| (frame.kind == SETTINGS && frame.flags & END == 0).then_some(()));
-        client.send(frame(SETTINGS, END, 0, &[]));
+        client.until(|frame| (frame.kind == SETTINGS && frame.flags & ACK == 0).then_some(()));
+        client.send(frame(SETTINGS, ACK, 0, &[]));
         client
     }
 
@@ -259,8 +261,8 @@ impl Frames {
         assert_eq!(server.connection.take(PREFACE.len()), PREFACE);
         let own: Vec<_> = [(TABLE_SIZE, 0)].iter().chain(own).copied().collect();
         server.send(settings(&own));
-        server.until(|frame| (frame.kind == SETTINGS && frame.flags & END == 0).then_some(()));
-        server.send(frame(SETTINGS, END, 0, &[]));
+        server.until(|frame| (frame.kind == SETTINGS && frame.flags & ACK == 0).then_some(()));
+        server.send(frame(SETTINGS, ACK, 0, &[]));
         server
     }
 

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use thalweg_tests::h2_frames::{
-    CANCEL, DATA, END, END_HEADERS, HEADERS, INITIAL_WINDOW, MAX_STREAMS, NO_ERROR, REFUSED_STREAM,
-    RST_STREAM, frame, goaway, literal, reset, response, settings,
+    ACK, CANCEL, DATA, END, END_HEADERS, HEADERS, INITIAL_WINDOW, MAX_STREAMS, NO_ERROR, REFUSED_STREAM,
+    RST_STREAM, SETTINGS, frame, goaway, literal, reset, response, settings,
 };
 use thalweg_tests::message::fetch;
 use thalweg_tests::upstream::Listener;
@@ -35,6 +35,18 @@ impl Scene {
 
     fn accept(&self, own: &[(u16, u32)]) -> Frames {
         Frames::accept(self.accepted.recv_timeout(STEP).expect("a connection"), own)
+    }
+
+    /// A connection that bears one stream, and the request on it; the proxy knows that it is full.
+    fn accept_one(&self) -> (Frames, u32) {
+        let mut endpoint = self.accept(&[(MAX_STREAMS, 1)]);
+        let (mut known, mut asked) = (false, None);
+        let stream = endpoint.until(|frame| {
+            known |= frame.kind == SETTINGS && frame.flags & ACK != 0;
+            asked = asked.or((frame.kind == HEADERS).then_some(frame.stream));
+            asked.filter(|_| known)
+        });
+        (endpoint, stream)
     }
 
     /// A client that has said this, and its answer when it comes.
@@ -173,8 +185,7 @@ fn an_endpoints_bound_on_streams_is_kept() {
     let _watchdog = watchdog("an_endpoints_bound_on_streams_is_kept");
     let scene = Scene::new("limits: { max_connections: 1 }, ");
     let first = scene.get();
-    let mut endpoint = scene.accept(&[(MAX_STREAMS, 1)]);
-    let one = endpoint.asked();
+    let (mut endpoint, one) = scene.accept_one();
     // They wait: another connection may not be opened.
     let others = [scene.get(), scene.get()];
     endpoint.send(response(one, 200, b"ok"));
@@ -237,11 +248,9 @@ fn a_full_connection_gets_another_beside_it() {
     let _watchdog = watchdog("a_full_connection_gets_another_beside_it");
     let scene = Scene::new("");
     let first = scene.get();
-    let mut endpoint = scene.accept(&[(MAX_STREAMS, 1)]);
-    let one = endpoint.asked();
+    let (endpoint, one) = scene.accept_one();
     let second = scene.get();
-    let mut other = scene.accept(&[(MAX_STREAMS, 1)]);
-    let two = other.asked();
+    let (other, two) = scene.accept_one();
     other.send(response(two, 200, b"ok"));
     endpoint.send(response(one, 200, b"ok"));
     assert_eq!((status(&first), status(&second)), (200, 200));
@@ -252,8 +261,7 @@ fn who_waits_too_long_for_a_stream_is_told() {
     let _watchdog = watchdog("who_waits_too_long_for_a_stream_is_told");
     let scene = Scene::new("limits: { max_connections: 1 }, timeouts: { connect: 300ms }, ");
     let first = scene.get();
-    let mut endpoint = scene.accept(&[(MAX_STREAMS, 1)]);
-    let one = endpoint.asked();
+    let (endpoint, one) = scene.accept_one();
     assert_eq!(status(&scene.get()), 503);
     endpoint.send(response(one, 200, b"ok"));
     assert_eq!(status(&first), 200);
