@@ -20,7 +20,7 @@ pub(crate) mod websocket;
 
 pub(crate) use call::{Call, RESET, call};
 pub(crate) use sessions::Sessions;
-pub(crate) use slices::Slices;
+pub(crate) use slices::{Slices, Work};
 pub(crate) use stream::{Stream, stream};
 pub(crate) use trunk::Terms;
 

@@ -25,6 +25,8 @@ pub(crate) struct Seat<T> {
     mailbox: Cell<Option<T>>,
     future: Cell<Option<SeatFuture>>,
     waker: Waker,
+    /// The connection of HTTP/2 whose stream is served in it.
+    session: Cell<Option<u32>>,
 }
 
 impl<T> Seat<T> {
@@ -47,15 +49,26 @@ impl<T> Seats<T> {
         Self { seats: RefCell::default(), vacant: RefCell::default(), waker: Box::new(waker) }
     }
 
-    /// Puts `guest` into a vacant seat and says which; the caller polls it. `staff` makes a seat's
-    /// future and is called only when there is none.
-    pub(crate) fn occupy(&self, guest: T, staff: impl FnOnce(u32, Rc<Seat<T>>) -> SeatFuture) -> u32 {
+    /// Puts `guest`, a stream of `session` or a connection of its own, into a vacant seat and says which; the caller polls it.
+    /// `staff` makes a seat's future and is called only when there is none.
+    pub(crate) fn occupy(
+        &self,
+        guest: T,
+        session: Option<u32>,
+        staff: impl FnOnce(u32, Rc<Seat<T>>) -> SeatFuture,
+    ) -> u32 {
         let index = self.vacant.borrow_mut().pop().unwrap_or_else(|| self.add());
         let seat = self.seats.borrow()[index as usize].clone();
         let future = seat.future.take().unwrap_or_else(|| staff(index, seat.clone()));
         seat.future.set(Some(future));
         seat.mailbox.set(Some(guest));
+        seat.session.set(session);
         index
+    }
+
+    /// The connection of HTTP/2 whose stream a seat serves.
+    pub(crate) fn session(&self, index: u32) -> Option<u32> {
+        self.seats.borrow().get(index as usize)?.session.get()
     }
 
     /// The seat's conversation is over.
@@ -124,7 +137,12 @@ impl<T> Seats<T> {
         let mut seats = self.seats.borrow_mut();
         let index = seats.len() as u32;
         let waker = (self.waker)(index);
-        seats.push(Rc::new(Seat { mailbox: Cell::new(None), future: Cell::new(None), waker }));
+        seats.push(Rc::new(Seat {
+            mailbox: Cell::new(None),
+            future: Cell::new(None),
+            waker,
+            session: Cell::new(None),
+        }));
         index
     }
 }
@@ -152,7 +170,7 @@ mod tests {
     fn a_seat_serves_one_guest_after_the_other() {
         let (log, seats) = (Log::default(), Rc::new(Seats::new(|_| Waker::noop().clone())));
         for guest in [1, 2, 3] {
-            let index = seats.occupy(guest, staff(log.clone(), seats.clone()));
+            let index = seats.occupy(guest, None, staff(log.clone(), seats.clone()));
             assert_eq!((index, seats.occupied()), (0, 1));
             seats.poll(index).unwrap();
             assert_eq!(seats.occupied(), 0);
@@ -164,7 +182,7 @@ mod tests {
     fn a_panic_costs_the_guest_and_not_the_seat() {
         let (log, seats) = (Log::default(), Rc::new(Seats::new(|_| Waker::noop().clone())));
         for (guest, outcome) in [(1, Ok(())), (13, Err(())), (2, Ok(()))] {
-            let index = seats.occupy(guest, staff(log.clone(), seats.clone()));
+            let index = seats.occupy(guest, None, staff(log.clone(), seats.clone()));
             assert_eq!(seats.poll(index), outcome);
             assert_eq!(seats.occupied(), 0);
         }
@@ -174,10 +192,11 @@ mod tests {
     #[test]
     fn trimming_leaves_seats_usable() {
         let (log, seats) = (Log::default(), Rc::new(Seats::new(|_| Waker::noop().clone())));
-        let all: Vec<_> = (100..300).map(|g| seats.occupy(g, staff(log.clone(), seats.clone()))).collect();
+        let all: Vec<_> =
+            (100..300).map(|g| seats.occupy(g, None, staff(log.clone(), seats.clone()))).collect();
         all.iter().for_each(|index| seats.poll(*index).unwrap());
         seats.trim();
-        let index = seats.occupy(1000, staff(log.clone(), seats.clone()));
+        let index = seats.occupy(1000, None, staff(log.clone(), seats.clone()));
         seats.poll(index).unwrap();
         assert_eq!(log.borrow().len(), 201);
     }

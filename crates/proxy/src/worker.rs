@@ -11,7 +11,7 @@ use crate::door::Door;
 use crate::doors::{Doors, welcome};
 use crate::exchange::{Client, Exchange};
 use crate::fleet::{Command, Shared};
-use crate::h2::{Sessions, Slices};
+use crate::h2::{Sessions, Slices, Work};
 use crate::handshakes::Handshakes;
 use crate::laggards::Laggards;
 use crate::owner::Target;
@@ -230,7 +230,7 @@ impl Worker {
             }
             for owner in lists.again.drain(..) {
                 match Target::from(owner) {
-                    Target::Session(session) => self.serve_session(session),
+                    Target::Session(session) => self.serve_in_line(session, Work::Engine),
                     _ => lists.woken.push(owner),
                 }
             }
@@ -239,14 +239,25 @@ impl Worker {
     }
 
     /// Does what can be done on a connection of HTTP/2, behind those who wait for that already.
-    fn serve_session(self: &Rc<Self>, session: u32) {
-        self.slices.put_off(session);
+    fn serve_in_line(self: &Rc<Self>, session: u32, work: Work) {
+        self.slices.put_off(session, work);
         self.serve_line();
     }
 
     fn serve_line(self: &Rc<Self>) {
-        while let Some(session) = self.slices.next() {
-            self.slices.serve(session, |session| self.poll_session(session));
+        while let Some((session, work)) = self.slices.next() {
+            self.slices.serve(session, || match work {
+                Work::Exchange(seat) => self.poll_seat(seat),
+                Work::Engine => self.poll_session(session),
+            });
+        }
+    }
+
+    /// Does what can be done for an exchange; one on a stream stands in line for that with its connection.
+    fn call_seat(self: &Rc<Self>, seat: u32) {
+        match self.seats.session(seat) {
+            None => self.poll_seat(seat),
+            Some(session) => self.serve_in_line(session, Work::Exchange(seat)),
         }
     }
 
@@ -276,9 +287,9 @@ impl Worker {
     fn call(self: &Rc<Self>, owner: Owner) {
         match Target::from(owner) {
             Target::Seat(seat) if self.chunks.is_crowded() && self.laggards.put_off(seat) => {}
-            Target::Seat(seat) => self.poll_seat(seat),
+            Target::Seat(seat) => self.call_seat(seat),
             Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
-            Target::Session(session) => self.serve_session(session),
+            Target::Session(session) => self.serve_in_line(session, Work::Engine),
             Target::Parked(place) => self.unpark(place),
             Target::Acceptor(door) => {
                 let accepted = self.doors.borrow_mut().accept(self, door);
@@ -297,9 +308,9 @@ impl Worker {
     /// Something that an owner awaits has happened, and it was no event of the reactor.
     fn call_woken(self: &Rc<Self>, owner: Owner) {
         match Target::from(owner) {
-            Target::Seat(seat) => self.poll_seat(seat),
+            Target::Seat(seat) => self.call_seat(seat),
             Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
-            Target::Session(session) => self.serve_session(session),
+            Target::Session(session) => self.serve_in_line(session, Work::Engine),
             _ => {}
         }
     }
@@ -311,7 +322,7 @@ impl Worker {
         if client.socket.is_readable() {
             let Some(client) = parked.remove(place) else { return };
             drop(parked);
-            self.seat(client);
+            self.seat(client, None);
         } else if client.socket.expired() {
             let ended = parked.remove(place);
             drop(parked);
@@ -319,11 +330,14 @@ impl Worker {
         }
     }
 
-    /// Serves a client that has something to say.
-    pub(crate) fn seat(self: &Rc<Self>, client: Client) {
+    /// Serves a client that has something to say: a stream of `session`, or a connection of its own.
+    pub(crate) fn seat(self: &Rc<Self>, client: Client, session: Option<u32>) {
         client.socket.rest(false);
-        let seat = self.seats.occupy(client, |index, seat| self.staff(index, seat));
-        self.poll_seat(seat);
+        let seat = self.seats.occupy(client, session, |index, seat| self.staff(index, seat));
+        match session {
+            None => self.poll_seat(seat),
+            Some(session) => self.slices.put_off(session, Work::Exchange(seat)),
+        }
     }
 
     /// The future of a seat: one conversation after the other.
@@ -559,7 +573,7 @@ impl Worker {
         loop {
             let served = self.parked.borrow_mut().remove_served();
             match served {
-                Some(client) if client.socket.is_readable() => self.seat(client),
+                Some(client) if client.socket.is_readable() => self.seat(client, None),
                 Some(_) => {}
                 None => break,
             }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::connection::Event;
 use thalweg_tests::h2_frames::{
-    CANCEL, END, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, NO_ERROR, RST_STREAM, SETTINGS,
+    ACK, CANCEL, END, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, NO_ERROR, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, frame, request, reset, section,
 };
 use thalweg_tests::process::Signal;
@@ -171,7 +171,7 @@ fn who_acknowledges_settings_waits_for_its_answer() {
     let mut client = Frames::over_without_a_word(Connection::open(house.proxy.web()).unwrap());
     client.send(request(1, "/one"));
     let mut asked = house.asked();
-    client.send(frame(SETTINGS, END, 0, &[]));
+    client.send(frame(SETTINGS, ACK, 0, &[]));
     // Longer than settings may take.
     assert_eq!(
         client.next_but(&[SETTINGS, WINDOW_UPDATE], Instant::now() + Duration::from_secs(6)),

@@ -185,7 +185,7 @@ impl Worker {
                 }
             }
         }
-        requests.into_iter().for_each(|client| self.seat(client));
+        requests.into_iter().for_each(|client| self.seat(client, Some(index)));
     }
 
     /// Sends the connection away on which nothing has been under way for longest, of any listener or of one. Says whether there
