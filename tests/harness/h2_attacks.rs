@@ -193,7 +193,8 @@ pub fn bombs() -> Vec<Attack> {
             }
             clients
         };
-        Attack { asks: 0, ..Attack::new(name, None, act) }
+        let flood = (count > 1000).then_some("field_section");
+        Attack { asks: 0, ..Attack::new(name, flood, act) }
     };
     vec![
         bomb("a large entry again and again", entry("x", &"y".repeat(4000)), 15_000),

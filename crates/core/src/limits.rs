@@ -102,6 +102,9 @@ pub const H2_TURN_BYTES_PER_FRAME: u32 = 256;
 pub const H2_TURN_BYTES_PER_HEAD: u32 = 8192;
 /// Bytes by which an HTTP/2 field section may be longer on the wire than `limits.max_head`.
 pub const H2_BLOCK_SLACK: usize = 8 * 1024;
+/// Fields of an HTTP/2 field section from which on nobody unpacks it: this many times those that a head may have, and at least so
+/// many. The parts of a cookie come as fields (RFC 9113 §8.2.3).
+pub const H2_FIELDS_SLACK: (usize, usize) = (4, 1000);
 /// CONTINUATION frames of a field section, where `limits.max_head` does not ask for more of them.
 pub const H2_CONTINUATIONS: u32 = 5;
 /// Frames that carry nothing of a message and that an HTTP/2 peer may send at once.

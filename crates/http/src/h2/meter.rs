@@ -2,8 +2,8 @@
 //! than has been taken up.
 //!
 //! The driver of a connection calls [`Meter::inbound`] with what it received before the codec sees it, and
-//! [`Meter::outbound`] with what the codec wrote. The meter reads heads of frames and nothing that is
-//! compressed. Two things come of it:
+//! [`Meter::outbound`] with what the codec wrote. The meter reads heads of frames, counts the fields of compressed
+//! sections and unpacks nothing. Two things come of it:
 //!
 //! - **Prices.** Three budgets ([`Bucket`]) are charged for what costs the peer nothing and this side
 //!   something: streams that end before their answer (`resets`), frames that carry nothing of a message
@@ -21,6 +21,7 @@
 
 use thalweg_core::{Side, limits};
 
+use super::block::Block;
 use super::bucket::Bucket;
 use super::flood::Flood;
 use super::frame::{FrameHead, FrameReader, HEAD_LEN, PREFACE, Piece, code, flag, kind};
@@ -41,11 +42,14 @@ pub struct MeterLimits {
     pub max_streams: u32,
     /// Longest head in bytes of HTTP/1 (`limits.max_head`); default 64 KiB.
     pub max_head: usize,
+    /// Most fields of a head (`limits.max_fields`); default 128. One with a few more is answered; one with
+    /// [`limits::H2_FIELDS_SLACK`] as many, or a thousand, is not unpacked.
+    pub max_fields: usize,
 }
 
 impl Default for MeterLimits {
     fn default() -> Self {
-        Self { max_streams: limits::H2_STREAMS, max_head: limits::HEAD }
+        Self { max_streams: limits::H2_STREAMS, max_head: limits::HEAD, max_fields: limits::FIELDS }
     }
 }
 
@@ -126,6 +130,7 @@ struct Incoming {
     /// Length of a DATA frame's payload, whose first byte says how much of it is padding.
     padded: Option<FrameHead>,
     section: Option<Section>,
+    block: Block,
     empty_data: u32,
     /// Since [`Meter::opened`].
     heads: u32,
@@ -158,6 +163,7 @@ impl Meter {
                 left: if client { preface as usize } else { 0 },
                 padded: None,
                 section: None,
+                block: Block::default(),
                 empty_data: 0,
                 heads: 0,
                 section_bytes: 0,
@@ -204,13 +210,11 @@ impl Meter {
             if let Some(flood) = self.flood {
                 return Err(flood);
             }
-            if let Some(stop) = self.incoming.stop() {
+            let next = FrameHead::first(&bytes[at..]).filter(|_| self.incoming.left == 0);
+            if let Some(stop) = self.incoming.stop(next) {
                 return Ok(Allow { pass: at, skip: 0, stop });
             }
-            let head = match FrameHead::first(&bytes[at..]) {
-                Some(head) if self.incoming.left == 0 => head,
-                _ => return Ok(Allow { pass: at, skip: 0, stop: Stop::Bytes }),
-            };
+            let Some(head) = next else { return Ok(Allow { pass: at, skip: 0, stop: Stop::Bytes }) };
             self.incoming.bytes_left = self.incoming.bytes_left.saturating_sub(HEAD_LEN);
             self.incoming.frames_left -= 1;
             self.charge(head);
@@ -284,13 +288,28 @@ impl Meter {
             let payload = (head.len - 1).saturating_sub(u32::from(bytes[0]));
             self.data(payload, head.ends_stream());
         }
+        self.incoming.block.read(&bytes[..part]);
+        if self.incoming.block.fields() as usize > self.fields() {
+            self.flooded(Flood::FieldSection);
+        }
         part
+    }
+
+    /// Fields that a section may have before it is not worth an answer.
+    fn fields(&self) -> usize {
+        let (times, least) = limits::H2_FIELDS_SLACK;
+        self.limits.max_fields.saturating_mul(times).max(least)
     }
 
     /// A frame of the peer passes.
     fn charge(&mut self, head: FrameHead) {
         if head.kind != kind::CONTINUATION {
             self.incoming.section = None;
+        }
+        match head.kind {
+            kind::HEADERS => self.incoming.block.begin(head),
+            kind::CONTINUATION => self.incoming.block.go_on(head),
+            _ => self.incoming.block.end(),
         }
         match head.kind {
             kind::DATA if head.has(flag::PADDED) && head.len > 0 => self.incoming.padded = Some(head),
@@ -452,9 +471,11 @@ impl Incoming {
         self.heads_left = self.heads_left.saturating_sub(1);
     }
 
-    /// Why the gate is shut, if it is.
-    fn stop(&self) -> Option<Stop> {
-        let between = self.left == 0 && self.section.is_none();
+    /// Why the gate is shut before the next frame, if it is. What follows heads at once goes with them: a reset that has come
+    /// spares the exchange.
+    fn stop(&self, next: Option<FrameHead>) -> Option<Stop> {
+        let begins = |head: FrameHead| matches!(head.kind, kind::HEADERS | kind::PUSH_PROMISE);
+        let between = self.left == 0 && self.section.is_none() && next.is_none_or(begins);
         let heads = self.heads >= limits::H2_HEADS_AT_ONCE || self.section_bytes >= limits::H2_BLOCK_AT_ONCE;
         if between && heads {
             return Some(Stop::Heads);

@@ -8,6 +8,7 @@
 
 pub mod frame;
 
+mod block;
 pub mod bucket;
 pub mod flood;
 pub mod meter;

@@ -68,7 +68,7 @@ impl Session {
     pub(super) fn new(worker: &Worker, client: Client, received: Vec<u8>, waker: Waker) -> Box<Self> {
         let limits = worker.view_for(&client).head_limits;
         client.socket.set_deadline(Some(worker.view_for(&client).plan.client_timeouts.head));
-        let meter = MeterLimits { max_streams: H2_STREAMS, max_head: limits.head };
+        let meter = MeterLimits { max_streams: H2_STREAMS, max_head: limits.head, max_fields: limits.fields };
         let shared = Rc::new(Shared::with_client(waker.clone(), Known::of(&client.socket), meter));
         let pipe = Pipe::new(client, &shared, received);
         let most_head = limits.head.saturating_add(PER_FIELD * limits.fields);

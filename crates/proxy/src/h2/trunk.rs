@@ -148,7 +148,7 @@ impl Link {
         waker: Waker,
     ) -> Option<(Box<Self>, Rc<dyn Trunk<Socket>>)> {
         let Terms { line, limits, authority, idle } = terms;
-        let meter = MeterLimits { max_streams: H2_STREAMS, max_head: limits.head };
+        let meter = MeterLimits { max_streams: H2_STREAMS, max_head: limits.head, max_fields: limits.fields };
         let shared = Rc::new(Shared::with_endpoint(waker.clone(), line, meter));
         shared.now_ms.set(worker.now_ms());
         let is_secure = connection.socket.is_layered();

@@ -10,6 +10,9 @@ mod lawful;
 /// Of the budget of control frames, what is left once a connection is open.
 const OPEN: u32 = 2000 - 11;
 
+/// Of a field section that has few fields: a value of 126 bytes that are the same again, however it is cut.
+const FEW: u8 = 0x7e;
+
 /// One frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let head = FrameHead { len: payload.len() as u32, kind, flags, stream };

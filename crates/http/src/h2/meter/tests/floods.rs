@@ -105,23 +105,43 @@ fn streams_over_the_limit_cost_little_until_the_limit_is_known() {
 fn field_sections_without_end_are_cut_by_frames_and_by_bytes_before_they_are_held() {
     for (size, most) in [(0, 5), (1, 5), (16_384, 3)] {
         let mut connection = Connection::open();
-        connection.receive(&frame(kind::HEADERS, 0, 1, &[0x82; 16_384])).unwrap();
+        connection.receive(&frame(kind::HEADERS, 0, 1, &[FEW; 16_384])).unwrap();
         let before = connection.passed.len();
-        let (frames, flood) = connection.endure(|_| frame(kind::CONTINUATION, 0, 1, &vec![0x82; size]));
+        let (frames, flood) = connection.endure(|_| frame(kind::CONTINUATION, 0, 1, &vec![FEW; size]));
         let expected = if size > 1 { Flood::FieldSection } else { Flood::Continuations };
         assert_eq!((frames, flood), (most, Some(expected)), "{size}");
         assert_eq!(connection.passed.len() - before, most as usize * (9 + size));
     }
 }
 
+/// Hostile input D9: a field that takes a byte unpacks to what was put into the table before.
+#[test]
+fn sections_of_too_many_fields_are_cut_before_they_are_unpacked() {
+    let section = |fields| frame(kind::HEADERS, flag::END_HEADERS, 1, &vec![0xbe; fields]);
+    assert_eq!(Connection::open().receive(&section(1000)), Ok(()));
+    let mut connection = Connection::open();
+    let before = connection.passed.len();
+    assert_eq!(connection.receive(&section(1001)), Err(Flood::FieldSection));
+    assert_eq!(connection.passed.len(), before, "some of it reached the codec");
+    let limits = MeterLimits { max_fields: 500, ..MeterLimits::default() };
+    let mut connection = Connection::new(limits);
+    connection.receive(&opening()).unwrap();
+    assert_eq!(connection.receive(&section(2000)), Ok(()));
+    // Of each section anew, and of all its frames together.
+    let begun = frame(kind::HEADERS, 0, 3, &[0xbe; 1500]);
+    assert_eq!(connection.receive(&begun), Ok(()));
+    let rest = frame(kind::CONTINUATION, flag::END_HEADERS, 3, &[0xbe; 501]);
+    assert_eq!(connection.receive(&rest), Err(Flood::FieldSection));
+}
+
 #[test]
 fn the_largest_lawful_field_section_comes_through() {
     let mut connection = Connection::open();
-    connection.receive(&frame(kind::HEADERS, 0, 1, &[0x82; 16_384])).unwrap();
+    connection.receive(&frame(kind::HEADERS, 0, 1, &[FEW; 16_384])).unwrap();
     for _ in 0..3 {
-        connection.receive(&frame(kind::CONTINUATION, 0, 1, &[0x82; 16_384])).unwrap();
+        connection.receive(&frame(kind::CONTINUATION, 0, 1, &[FEW; 16_384])).unwrap();
     }
-    connection.receive(&frame(kind::CONTINUATION, flag::END_HEADERS, 1, &[0x82; 8192])).unwrap();
+    connection.receive(&frame(kind::CONTINUATION, flag::END_HEADERS, 1, &[FEW; 8192])).unwrap();
     let limits = MeterLimits { max_head: 1024 * 1024, ..MeterLimits::default() };
     assert_eq!(Meter::new(Side::Downstream, limits).continuations(), 80);
     let limits = MeterLimits { max_head: usize::MAX, ..limits };

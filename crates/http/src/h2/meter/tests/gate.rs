@@ -26,18 +26,32 @@ fn eight_heads_or_a_kibibyte_of_them_go_to_the_codec_at_once() {
     assert_eq!(meter.inbound(rest, 0), Ok(first));
 
     let mut meter = opened();
-    let large = frame(kind::HEADERS, flag::END_HEADERS, 1, &[0x82; 1024]);
+    let large = frame(kind::HEADERS, flag::END_HEADERS, 1, &[FEW; 1024]);
     let wire = [&large[..], &request(3)].concat();
     assert_eq!(meter.inbound(&wire, 0).unwrap().pass, large.len());
+}
+
+/// Hostile input D7: what ends a stream whose head is the last of eight is seen with it, and so spares an endpoint the request.
+#[test]
+fn what_follows_the_last_head_goes_with_it() {
+    let mut meter = opened();
+    let each = |at: u32| [request(at * 2 + 1), reset(at * 2 + 1, code::CANCEL)].concat();
+    let wire: Vec<u8> = (0..20).flat_map(each).collect();
+    let first = Allow { pass: 8 * (29 + 13), skip: 0, stop: Stop::Heads };
+    assert_eq!(meter.inbound(&wire, 0), Ok(first));
+    assert_eq!(meter.inbound(&[], 0), Ok(Allow { pass: 0, ..first }), "bytes are asked for");
+    meter.turn(limits::H2_TURN_BYTES);
+    meter.opened();
+    assert_eq!(meter.inbound(&wire[first.pass..], 0), Ok(first));
 }
 
 #[test]
 fn a_field_section_is_not_cut_in_two_by_the_heads_before_it() {
     let mut meter = opened();
     let wire = [
-        frame(kind::HEADERS, 0, 1, &[0x82; 2000]),
-        frame(kind::CONTINUATION, 0, 1, &[0x82; 2000]),
-        frame(kind::CONTINUATION, flag::END_HEADERS, 1, &[0x82; 2000]),
+        frame(kind::HEADERS, 0, 1, &[FEW; 2000]),
+        frame(kind::CONTINUATION, 0, 1, &[FEW; 2000]),
+        frame(kind::CONTINUATION, flag::END_HEADERS, 1, &[FEW; 2000]),
         request(3),
     ]
     .concat();
