@@ -178,7 +178,6 @@ impl Worker {
         self.unix_us.set(unix.as_secs() * 1_000_000 + u64::from(unix.subsec_micros()));
         self.handshakes.begin_turn();
         self.slices.begin_turn();
-        self.serve_line();
         self.reactor.expire(&mut lists.called);
         for i in 0..lists.called.len() {
             lists.called.get(i + SOON).inspect(|owner| self.expect_soon(**owner));
@@ -186,6 +185,7 @@ impl Worker {
             self.call(lists.called[i]);
         }
         lists.called.clear();
+        self.serve_line();
         self.tunnels.take_more(&mut lists.tunnels);
         for tunnel in lists.tunnels.drain(..) {
             self.poll_tunnel(tunnel);
@@ -230,34 +230,28 @@ impl Worker {
             }
             for owner in lists.again.drain(..) {
                 match Target::from(owner) {
-                    Target::Session(session) => self.serve_in_line(session, Work::Engine),
+                    Target::Session(session) => self.slices.put_off(session, Work::Engine),
                     _ => lists.woken.push(owner),
                 }
             }
+            self.serve_line();
         }
         self.sessions.send_all();
     }
 
-    /// Does what can be done on a connection of HTTP/2, behind those who wait for that already.
-    fn serve_in_line(self: &Rc<Self>, session: u32, work: Work) {
-        self.slices.put_off(session, work);
-        self.serve_line();
-    }
-
+    /// Does what is to be done for connections of HTTP/2, while there is time.
     fn serve_line(self: &Rc<Self>) {
-        while let Some((session, work)) = self.slices.next() {
-            self.slices.serve(session, || match work {
-                Work::Exchange(seat) => self.poll_seat(seat),
-                Work::Engine => self.poll_session(session),
-            });
-        }
+        self.slices.serve(|session, work| match work {
+            Work::Exchange(seat) => self.poll_seat(seat),
+            Work::Engine => self.poll_session(session),
+        });
     }
 
     /// Does what can be done for an exchange; one on a stream stands in line for that with its connection.
-    fn call_seat(self: &Rc<Self>, seat: u32) {
+    fn call_seat(&self, seat: u32) {
         match self.seats.session(seat) {
             None => self.poll_seat(seat),
-            Some(session) => self.serve_in_line(session, Work::Exchange(seat)),
+            Some(session) => self.slices.put_off(session, Work::Exchange(seat)),
         }
     }
 
@@ -289,7 +283,7 @@ impl Worker {
             Target::Seat(seat) if self.chunks.is_crowded() && self.laggards.put_off(seat) => {}
             Target::Seat(seat) => self.call_seat(seat),
             Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
-            Target::Session(session) => self.serve_in_line(session, Work::Engine),
+            Target::Session(session) => self.slices.put_off(session, Work::Engine),
             Target::Parked(place) => self.unpark(place),
             Target::Acceptor(door) => {
                 let accepted = self.doors.borrow_mut().accept(self, door);
@@ -310,7 +304,7 @@ impl Worker {
         match Target::from(owner) {
             Target::Seat(seat) => self.call_seat(seat),
             Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
-            Target::Session(session) => self.serve_in_line(session, Work::Engine),
+            Target::Session(session) => self.slices.put_off(session, Work::Engine),
             _ => {}
         }
     }

@@ -133,16 +133,23 @@ impl Slices {
         self.line.borrow_mut().add(connection, work);
     }
 
-    /// The next in line, while there is time.
-    pub(crate) fn next(&self) -> Option<(u32, Work)> {
-        if self.is_over() { None } else { self.line.borrow_mut().take() }
+    /// Serves who waits, while there is time.
+    pub(crate) fn serve(&self, mut serve: impl FnMut(u32, Work)) {
+        if self.is_empty() {
+            return;
+        }
+        let mut begin = Instant::now();
+        while !self.is_over(begin) {
+            let Some((connection, work)) = self.line.borrow_mut().take() else { return };
+            serve(connection, work);
+            let now = Instant::now();
+            self.note(connection, now - begin);
+            begin = now;
+        }
     }
 
-    /// Serves one, and notes the time that it takes.
-    pub(crate) fn serve(&self, connection: u32, serve: impl FnOnce()) {
-        let begin = Instant::now();
-        serve();
-        let took = begin.elapsed();
+    /// Serving a connection took so long.
+    fn note(&self, connection: u32, took: Duration) {
         self.spent.set(self.spent.get() + took);
         let line = &mut *self.line.borrow_mut();
         if self.has_more.take() {
@@ -160,9 +167,9 @@ impl Slices {
         self.left.set(QUANTUM);
     }
 
-    fn is_over(&self) -> bool {
+    fn is_over(&self, now: Instant) -> bool {
         let spent = self.spent.get();
-        spent >= SHARE && spent >= self.began.get().elapsed().saturating_sub(spent)
+        spent >= SHARE && spent >= (now - self.began.get()).saturating_sub(spent)
     }
 }
 
@@ -178,63 +185,60 @@ mod tests {
         }
     }
 
-    /// Serves all who wait, each for so long, and says in which order.
-    fn serve(slices: &Slices, time: Duration) -> Vec<(u32, Work)> {
-        let served = std::iter::from_fn(|| {
-            let (connection, work) = slices.next()?;
-            slices.serve(connection, || busy(time));
-            Some((connection, work))
+    /// A turn, in which each that is served takes so long: who is served, in order.
+    fn turn(slices: &Slices, time: Duration) -> Vec<(u32, Work)> {
+        let mut served = Vec::new();
+        slices.begin_turn();
+        slices.serve(|connection, work| {
+            busy(time);
+            served.push((connection, work));
         });
-        served.collect()
+        served
     }
 
     #[test]
     fn each_stands_in_line_once_and_who_has_more_stands_in_it_again() {
         let slices = Slices::new(Instant::now());
-        slices.begin_turn();
         [3, 1, 3].into_iter().for_each(|connection| slices.put_off(connection, Engine));
-        assert_eq!(slices.next(), Some((3, Engine)));
-        slices.serve(3, || slices.ask_for_more());
-        assert_eq!(
-            [slices.next(), slices.next(), slices.next()],
-            [Some((1, Engine)), Some((3, Engine)), None]
-        );
-        slices.serve(1, || {});
+        let mut served = Vec::new();
+        slices.serve(|connection, _| {
+            if served.is_empty() {
+                slices.ask_for_more();
+            }
+            served.push(connection);
+        });
+        assert_eq!(served, [3, 1, 3]);
         assert!(slices.is_empty());
     }
 
     #[test]
     fn an_engine_comes_behind_its_exchanges() {
         let slices = Slices::new(Instant::now());
-        slices.begin_turn();
         let wanted = [(1, Exchange(7)), (1, Engine), (1, Exchange(4)), (1, Exchange(7))];
         wanted.into_iter().for_each(|(connection, work)| slices.put_off(connection, work));
-        assert_eq!(serve(&slices, Duration::ZERO), [(1, Exchange(7)), (1, Exchange(4)), (1, Engine)]);
+        assert_eq!(turn(&slices, Duration::ZERO), [(1, Exchange(7)), (1, Exchange(4)), (1, Engine)]);
     }
 
     #[test]
     fn one_with_much_to_do_lets_another_go_first() {
         let slices = Slices::new(Instant::now());
-        slices.begin_turn();
         (0..3).for_each(|seat| slices.put_off(1, Exchange(seat)));
         slices.put_off(2, Exchange(9));
-        let served = serve(&slices, QUANTUM);
-        assert_eq!(served[..3], [(1, Exchange(0)), (2, Exchange(9)), (1, Exchange(1))]);
+        assert_eq!(turn(&slices, QUANTUM)[..3], [(1, Exchange(0)), (2, Exchange(9)), (1, Exchange(1))]);
     }
 
     #[test]
     fn they_get_their_share_or_as_much_as_all_others() {
         let slices = Slices::new(Instant::now());
-        slices.begin_turn();
-        [1, 2, 3].into_iter().for_each(|connection| slices.put_off(connection, Engine));
-        assert_eq!(slices.next(), Some((1, Engine)));
-        slices.serve(1, || busy(SHARE));
-        assert_eq!(slices.next(), None);
+        (1..=4).for_each(|connection| slices.put_off(connection, Engine));
+        assert_eq!(turn(&slices, SHARE), [(1, Engine)]);
         busy(SHARE * 2);
-        assert_eq!(slices.next(), Some((2, Engine)), "the others have had more");
-        slices.serve(2, || busy(SHARE * 20));
-        assert_eq!(slices.next(), None);
-        slices.begin_turn();
-        assert_eq!(slices.next(), Some((3, Engine)));
+        let mut served = Vec::new();
+        slices.serve(|connection, _| {
+            busy(SHARE * 20);
+            served.push(connection);
+        });
+        assert_eq!(served, [2], "the others have had more, and then they have");
+        assert_eq!(turn(&slices, Duration::ZERO), [(3, Engine), (4, Engine)]);
     }
 }
