@@ -236,7 +236,7 @@ impl Worker {
             }
             self.serve_line();
         }
-        self.sessions.send_all();
+        self.sessions.send_all(|session| self.slices.has_exchanges(session));
     }
 
     /// Does what is to be done for connections of HTTP/2, while there is time.

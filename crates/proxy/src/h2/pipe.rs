@@ -124,6 +124,12 @@ impl<P: Peer> Pipe<P> {
         }
     }
 
+    /// Bytes that have been written and the kernel has not got.
+    pub(super) fn unsent(&self) -> usize {
+        let wires = self.0.borrow();
+        wires.outbox.len() - wires.gone
+    }
+
     /// Hands the kernel what has been written. `Pending`: some of it is left.
     pub(super) fn poll_send(&self) -> Poll<io::Result<()>> {
         self.0.borrow_mut().poll_send()

@@ -199,6 +199,11 @@ impl Session {
         });
     }
 
+    /// Bytes that the engine has written and the kernel has not got.
+    pub(super) fn unsent(&self) -> usize {
+        self.pipe.unsent()
+    }
+
     /// Hands the kernel what the engine has written.
     pub(super) fn send(&mut self) {
         // What cannot be sent is met by the engine when it writes again, or by the reader.

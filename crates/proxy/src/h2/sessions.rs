@@ -19,6 +19,8 @@ use thalweg_upstream::{Connection, Trunk};
 
 /// Connections looked at to find one to send away.
 const LOOKED_AT: usize = 64;
+/// Bytes that are sent though more are to come soon.
+const TOGETHER: usize = 16 * 1024;
 
 /// All of a worker.
 #[derive(Debug, Default)]
@@ -53,6 +55,14 @@ impl Place {
         }
     }
 
+    /// Bytes that it has written and not sent.
+    fn unsent(&self) -> usize {
+        match self {
+            Self::Client(session) => session.unsent(),
+            Self::Endpoint(link) => link.unsent(),
+        }
+    }
+
     fn send(&mut self) {
         match self {
             Self::Client(session) => session.send(),
@@ -79,15 +89,17 @@ impl Sessions {
         sessions.filter(|session| session.is_idle()).count()
     }
 
-    /// Sends what has been written since the last time.
-    pub(crate) fn send_all(&self) {
-        let mut unsent = self.unsent.borrow_mut();
+    /// Sends what has been written since the last time; little of it waits while more `is_to_come`.
+    pub(crate) fn send_all(&self, is_to_come: impl Fn(u32) -> bool) {
         let mut places = self.places.borrow_mut();
-        for index in unsent.drain(..) {
-            if let Some(Some(place)) = places.get_mut(index as usize) {
+        self.unsent.borrow_mut().retain(|index| match places.get_mut(*index as usize) {
+            Some(Some(place)) if place.unsent() < TOGETHER && is_to_come(*index) => true,
+            Some(Some(place)) => {
                 place.send();
+                false
             }
-        }
+            _ => false,
+        });
     }
 
     fn take(&self, index: u32) -> Option<Place> {

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Time of a turn that is theirs, however little else there is.
-const SHARE: Duration = Duration::from_micros(200);
+const SHARE: Duration = Duration::from_micros(100);
 /// Time after which another connection is served.
 const QUANTUM: Duration = Duration::from_micros(50);
 
@@ -121,6 +121,12 @@ impl Slices {
     /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.line.borrow().waiting.is_empty()
+    }
+
+    /// Whether exchanges of a connection wait, which have something to say through it.
+    pub(crate) fn has_exchanges(&self, connection: u32) -> bool {
+        let line = self.line.borrow();
+        line.wanted.get(connection as usize).is_some_and(|wanted| !wanted.exchanges.is_empty())
     }
 
     /// The engine being served has more than it gets at once.
