@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::connection::Event;
 use thalweg_tests::h2_frames::{
-    ACK, CANCEL, END, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, NO_ERROR, RST_STREAM, SETTINGS,
+    ACK, CANCEL, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, NO_ERROR, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, frame, request, reset, section,
 };
 use thalweg_tests::process::Signal;
