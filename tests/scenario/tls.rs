@@ -7,6 +7,7 @@ mod client_auth;
 mod clients;
 mod handshakes;
 mod hsts;
+mod local;
 mod misdirected;
 mod redirects;
 mod renewal;

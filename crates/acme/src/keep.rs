@@ -161,13 +161,14 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-fn lease(directory: &Path) -> Result<Option<Lease>, Failure> {
+/// Who may write to a directory.
+pub(crate) fn lease(directory: &Path) -> Result<Option<Lease>, Failure> {
     let path = directory.join("lock");
     Lease::take(&path).map_err(|error| Failure::file("lock", &path, &error))
 }
 
 /// A whole file; `None`: there is none.
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.len() > FILE => {
             Err(io::Error::other("it is larger than any that was written"))
@@ -195,7 +196,7 @@ fn write_json(path: &Path, what: &impl Serialize) -> Result<(), Failure> {
 }
 
 /// Writes a file whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     make_directory(directory)?;
     let mut name = path.as_os_str().to_owned();
@@ -215,4 +216,4 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

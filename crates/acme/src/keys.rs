@@ -53,6 +53,6 @@ fn signed_by_itself(params: &CertificateParams) -> Result<(String, String), Fail
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-fn failed(error: Error) -> Failure {
+pub(crate) fn failed(error: Error) -> Failure {
     Failure::Other(format!("cannot make a key or a certificate: {error}"))
 }

@@ -1,4 +1,5 @@
-//! Certificates that an authority issues and renews by itself (ACME, RFC 8555).
+//! Certificates that an authority issues and renews by itself (ACME, RFC 8555), and those of this machine's own authority
+//! ([`local`]).
 //!
 //! [`Bureau::start`] starts a thread that looks after names: it orders what is missing, renews what is due, keeps both on
 //! disk, and puts what it has on a shelf ([`thalweg_tls::Shelf`]) where handshakes look. The thread has a runtime of its
@@ -24,6 +25,8 @@ mod failure;
 mod keep;
 mod keys;
 mod lease;
+
+pub mod local;
 
 pub use bureau::{Bureau, News, Options};
 pub use challenge::HttpAnswers;

@@ -18,6 +18,16 @@ pub const DNS_PROPAGATION: Duration = Duration::from_secs(60);
 /// Default for the certificates that may be asked for on demand within an hour.
 pub const PER_HOUR: u32 = 20;
 
+/// The authority of this machine's own (`listeners.<name>.tls.local`).
+pub mod local {
+    /// What tells its shelf from those of other authorities.
+    pub const MARK: &str = "local";
+    /// What listeners show of it, also to clients that name nobody.
+    pub const NAME: &str = "localhost";
+    /// What they show when a client comes with it.
+    pub const BELOW: &str = "*.localhost";
+}
+
 /// Certificates of a listener that an authority issues (`listeners.<name>.tls.acme`).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AcmePolicy {

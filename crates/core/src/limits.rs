@@ -86,6 +86,8 @@ pub const TLS_WANTED: usize = 64;
 pub const ACME_CHALLENGES: usize = 1000;
 /// Names that are remembered as refused on demand.
 pub const TLS_WANTED_REFUSED: usize = 10_000;
+/// Names below `localhost` that get a certificate of the local authority.
+pub const TLS_LOCAL_NAMES: usize = 1000;
 /// Streams that a peer may have open at one time on one HTTP/2 connection.
 pub const H2_STREAMS: u32 = 100;
 /// Time in which a client of HTTP/2 that asks for something has to acknowledge our settings.

@@ -110,6 +110,8 @@ pub struct ListenerTls {
     pub handshake_timeout: Duration,
     /// What an authority is asked for, for control: handshakes find what it has issued in the acceptor.
     pub acme: Option<Arc<AcmePolicy>>,
+    /// `localhost` and the names below it are shown, with certificates of this machine's own authority; never with [`Self::acme`].
+    pub local: bool,
 }
 
 /// How sessions are resumed (`listeners.<name>.tls.tickets`).

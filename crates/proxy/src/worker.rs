@@ -177,7 +177,7 @@ impl Worker {
         self.unix_ms.set(unix.as_secs() * 1000 + u64::from(unix.subsec_millis()));
         self.unix_us.set(unix.as_secs() * 1_000_000 + u64::from(unix.subsec_micros()));
         self.handshakes.begin_turn();
-        self.slices.begin_turn();
+        self.slices.begin_turn(Instant::now());
         self.reactor.expire(&mut lists.called);
         for i in 0..lists.called.len() {
             lists.called.get(i + SOON).inspect(|owner| self.expect_soon(**owner));
@@ -241,7 +241,7 @@ impl Worker {
 
     /// Does what is to be done for connections of HTTP/2, while there is time.
     fn serve_line(self: &Rc<Self>) {
-        self.slices.serve(|session, work| match work {
+        self.slices.serve(Instant::now, |session, work| match work {
             Work::Exchange(seat) => self.poll_seat(seat),
             Work::Engine => self.poll_session(session),
         });

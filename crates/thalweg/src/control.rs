@@ -29,6 +29,7 @@ mod telling;
 mod tokens;
 mod watch;
 
+pub(crate) use prepare::default_state_directory;
 pub(crate) use start::{RunOptions, start};
 
 use crate::cli::{complain, show};

@@ -6,11 +6,14 @@
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 /// Ports tried from the wanted one on.
 const PORTS: u16 = 20;
+/// The first port that is tried for TLS.
+const SECURE: u16 = 8443;
 /// Connections served by one sample service at once.
 const CONNECTIONS: usize = 64;
 
@@ -83,7 +86,7 @@ fn answer(stream: &TcpStream, name: &str, text: &str) -> io::Result<()> {
 }
 
 /// The wanted address, or the first after it whose port is free.
-pub(crate) fn free_address(wanted: &str) -> Option<SocketAddr> {
+fn free_address(wanted: &str) -> Option<SocketAddr> {
     let wanted = match wanted.strip_prefix(':') {
         Some(port) => SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)),
         None => wanted.parse().ok()?,
@@ -93,9 +96,30 @@ pub(crate) fn free_address(wanted: &str) -> Option<SocketAddr> {
     addresses.find_map(|address| TcpListener::bind(address).ok()?.local_addr().ok())
 }
 
+/// Where the demo listens.
+pub(crate) struct Places {
+    /// In the clear.
+    pub(crate) plain: SocketAddr,
+    /// Through TLS; `None`: no port is free.
+    pub(crate) secure: Option<SocketAddr>,
+}
+
+impl Places {
+    /// The wanted address, and one beside it for TLS.
+    pub(crate) fn find(wanted: &str) -> Option<Self> {
+        let plain = free_address(wanted)?;
+        let secure = free_address(&SocketAddr::new(plain.ip(), SECURE).to_string());
+        Some(Self { plain, secure: secure.filter(|secure| *secure != plain) })
+    }
+}
+
 /// The demo's configuration: every service by path and by host name.
-pub(crate) fn config(address: &SocketAddr, services: &[Sample]) -> String {
-    let mut text = format!("listeners: {{ web: {{ address: \"{address}\" }} }}\nroutes:\n");
+pub(crate) fn config(places: &Places, services: &[Sample]) -> String {
+    let mut text = format!("listeners:\n  web: {{ address: \"{}\" }}\n", places.plain);
+    if let Some(secure) = &places.secure {
+        let _ = writeln!(text, "  secure: {{ address: \"{secure}\", tls: {{ local: true }} }}");
+    }
+    text.push_str("routes:\n");
     for Sample { name, .. } in services {
         let _ =
             writeln!(text, "  - {{ name: {name} by host, match: {{ host: {name}.localhost }}, to: {name} }}");
@@ -111,9 +135,9 @@ pub(crate) fn config(address: &SocketAddr, services: &[Sample]) -> String {
     text
 }
 
-/// What the user sees first.
-pub(crate) fn welcome(address: &SocketAddr, services: &[Sample]) -> String {
-    let port = address.port();
+/// What the user sees first. `authority` is the certificate to trust.
+pub(crate) fn welcome(places: &Places, services: &[Sample], authority: &Path) -> String {
+    let (address, port) = (&places.plain, places.plain.port());
     let mut text = String::from("Three sample services run behind one address. Try:\n\n");
     for Sample { name, .. } in services {
         let _ = writeln!(text, "  curl http://{address}/{name}/42");
@@ -121,6 +145,14 @@ pub(crate) fn welcome(address: &SocketAddr, services: &[Sample]) -> String {
     text.push_str("\nThe same by host name (browsers know *.localhost by themselves):\n\n");
     for Sample { name, .. } in services {
         let _ = writeln!(text, "  http://{name}.localhost:{port}/");
+    }
+    if let Some(secure) = &places.secure {
+        let _ = write!(
+            text,
+            "\nThrough TLS and HTTP/2, with a certificate of this machine's own:\n\n  curl --cacert {} https://cart.localhost:{}/\n",
+            authority.display(),
+            secure.port()
+        );
     }
     let _ = write!(
         text,
@@ -136,7 +168,9 @@ mod tests {
     #[test]
     fn the_demo_configuration_is_valid() {
         let services = start_services().unwrap();
-        let text = config(&"127.0.0.1:8080".parse().unwrap(), &services);
+        let [plain, secure] = ["127.0.0.1:8080", "127.0.0.1:8443"].map(|address| address.parse().unwrap());
+        let places = Places { plain, secure: Some(secure) };
+        let text = config(&places, &services);
         let loaded =
             thalweg_config::check_text("demo.yaml", &text, &|_| None).map_err(|r| r.lines()).unwrap();
         assert_eq!(loaded.plan.routes.len(), 6);

@@ -21,10 +21,10 @@ pub(crate) fn policy(directory: &str) -> AcmePolicy {
 }
 
 /// A directory that goes with the test.
-struct State(PathBuf);
+pub(crate) struct State(pub(crate) PathBuf);
 
 impl State {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self(std::env::temp_dir().join(format!("thalweg-keep-{name}-{}", std::process::id())))
     }
 }

@@ -88,7 +88,7 @@ fn listener(listener: &Listener) -> Object<'_> {
 /// Certificates are told apart by their digests; what their files hold is not shown.
 fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
     // Another file with the same certificate is no change.
-    let ListenerTls { acceptor, files: _, tickets, handshake_timeout, acme: issuance } = tls;
+    let ListenerTls { acceptor, files: _, tickets, handshake_timeout, acme: issuance, local } = tls;
     for (at, (certificate, names)) in acceptor.entries().enumerate() {
         put_certificate(format!("tls.certificates[{at}]"), certificate, fields);
         let names = (!names.is_empty()).then(|| list(names));
@@ -131,6 +131,7 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
     }
     fields.time("tls.handshake_timeout", *handshake_timeout);
     issuance.iter().for_each(|policy| acme::acme(policy, fields));
+    fields.put("tls.local", local);
 }
 
 /// A certificate: told apart by chain and key, shown by its leaf.

@@ -14,15 +14,18 @@ use std::fmt;
 
 /// `listeners.<name>.tls:`
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
-#[serde(deny_unknown_fields, expecting = "a map with `certificates` or `acme`")]
+#[serde(deny_unknown_fields, expecting = "a map with `certificates`, `acme` or `local`")]
 pub struct ListenerTlsSpec {
     /// What the listener proves its names with. The first one answers clients that name no host; default: what `acme`
     /// brings.
     pub certificates: Option<Spanned<ListSpec<CertificateSpec>>>,
     /// Certificates that an authority issues and that renew themselves, beside those of the list; default: none.
     pub acme: Option<AcmeSpec>,
-    /// What clients must show of themselves, for certificates that do not say it themselves and those of `acme`; default:
-    /// nothing.
+    /// Certificates for `localhost` and every name below it by an authority of this machine's own, for development; not with
+    /// `acme`; default false.
+    pub local: Option<Spanned<bool>>,
+    /// What clients must show of themselves, for certificates that do not say it themselves and those of `acme` or `local`;
+    /// default: nothing.
     pub client_auth: Option<ClientAuthSpec>,
     /// What a client gets that names a host without a certificate; default `default`.
     pub unknown_name: Option<UnknownNameSpec>,

@@ -13,8 +13,9 @@ use crate::spec::{
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::AcmePolicy;
+use thalweg_core::acme::local;
 use thalweg_core::limits::{TLS_PEM, TLS_TICKET_FILE};
+use thalweg_core::{AcmePolicy, OnDemandPolicy};
 use thalweg_proxy::plan::{CertificateFiles, ListenerTls, TicketKeyFile, TicketPolicy};
 use thalweg_route::HostPattern;
 use thalweg_tls::{
@@ -39,13 +40,19 @@ pub(super) fn listener_tls(
     secrets: &Secrets<'_>,
     problems: &mut Problems,
 ) -> Option<Arc<ListenerTls>> {
-    if spec.certificates.is_none() && spec.acme.is_none() {
+    let local = spec.local.as_ref().is_some_and(|local| local.value);
+    if let (true, Some(written), Some(_)) = (local, &spec.local, &spec.acme) {
+        let message = "`local` and `acme` both bring certificates to this listener";
+        problems.push(SpecError::new(Class::Invalid, written.span, message).help("write one of them"));
+        return None;
+    }
+    if spec.certificates.is_none() && spec.acme.is_none() && !local {
         // What seems to be missing may only be wrong.
         if !problems.has_error_in(spec.span) {
             let error =
                 SpecError::new(Class::Invalid, spec.span, "the TLS of this listener has no certificate");
             problems.push(error.help(
-                "write `certificates: [ { cert: site.pem, key: site.key } ]`, or `acme: { email: ops@example.com }`",
+                "write `certificates: [ { cert: site.pem, key: site.key } ]`, `acme: { email: ops@example.com }`, or `local: true` for localhost",
             ));
         }
         return None;
@@ -72,6 +79,7 @@ pub(super) fn listener_tls(
     let (acme, client_auth) = (if_right(acme)?, if_right(otherwise)?);
     let acceptor = match &acme {
         Some(acme) => Acceptor::with_issued(certificates, issued(acme, client_auth), policy, tickets),
+        None if local => Acceptor::with_issued(certificates, issued_here(client_auth), policy, tickets),
         None => Acceptor::new(certificates, policy, tickets),
     };
     let acceptor = match acceptor {
@@ -89,6 +97,7 @@ pub(super) fn listener_tls(
         tickets: ticket_policy,
         handshake_timeout: handshake_timeout.unwrap_or(HANDSHAKE),
         acme,
+        local,
     }))
 }
 
@@ -104,6 +113,14 @@ fn if_right<T>(written: Option<Option<T>>) -> Option<Option<T>> {
 fn issued(policy: &AcmePolicy, client_auth: Option<Arc<ClientAuth>>) -> Issued {
     let shelf = Shelf::of_process(&policy.mark());
     Issued { shelf, names: policy.domains.clone(), on_demand: policy.on_demand.clone(), client_auth }
+}
+
+/// What the authority of this machine signs: `localhost`, and what is below it when a client comes with it.
+fn issued_here(client_auth: Option<Arc<ClientAuth>>) -> Issued {
+    let shelf = Shelf::of_process(local::MARK);
+    let allow = vec![local::BELOW.to_owned()];
+    let on_demand = Some(OnDemandPolicy { allow, ask: None, per_hour: u32::MAX });
+    Issued { shelf, names: vec![local::NAME.to_owned()], on_demand, client_auth }
 }
 
 /// Whether one of the certificates is for this host.

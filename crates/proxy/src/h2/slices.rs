@@ -113,8 +113,8 @@ impl Slices {
     }
 
     /// A turn of the worker begins.
-    pub(crate) fn begin_turn(&self) {
-        self.began.set(Instant::now());
+    pub(crate) fn begin_turn(&self, now: Instant) {
+        self.began.set(now);
         self.spent.set(Duration::ZERO);
     }
 
@@ -139,16 +139,16 @@ impl Slices {
         self.line.borrow_mut().add(connection, work);
     }
 
-    /// Serves who waits, while there is time.
-    pub(crate) fn serve(&self, mut serve: impl FnMut(u32, Work)) {
+    /// Serves who waits, while there is time by this clock.
+    pub(crate) fn serve(&self, clock: impl Fn() -> Instant, mut serve: impl FnMut(u32, Work)) {
         if self.is_empty() {
             return;
         }
-        let mut begin = Instant::now();
+        let mut begin = clock();
         while !self.is_over(begin) {
             let Some((connection, work)) = self.line.borrow_mut().take() else { return };
             serve(connection, work);
-            let now = Instant::now();
+            let now = clock();
             self.note(connection, now - begin);
             begin = now;
         }
@@ -184,67 +184,83 @@ mod tests {
     use super::Work::{Engine, Exchange};
     use super::*;
 
-    fn busy(time: Duration) {
-        let begin = Instant::now();
-        while begin.elapsed() < time {
-            std::hint::spin_loop();
-        }
+    /// Slices, and the clock that they go by.
+    struct Scene {
+        slices: Slices,
+        now: Cell<Instant>,
     }
 
-    /// A turn, in which each that is served takes so long: who is served, in order.
-    fn turn(slices: &Slices, time: Duration) -> Vec<(u32, Work)> {
-        let mut served = Vec::new();
-        slices.begin_turn();
-        slices.serve(|connection, work| {
-            busy(time);
-            served.push((connection, work));
-        });
-        served
+    impl Scene {
+        fn new(wanted: &[(u32, Work)]) -> Self {
+            let now = Instant::now();
+            let slices = Slices::new(now);
+            wanted.iter().for_each(|(connection, work)| slices.put_off(*connection, *work));
+            Self { slices, now: Cell::new(now) }
+        }
+
+        fn pass(&self, time: Duration) {
+            self.now.set(self.now.get() + time);
+        }
+
+        /// Serves, each for so long: who was served, in order.
+        fn serve(&self, time: Duration) -> Vec<(u32, Work)> {
+            let mut served = Vec::new();
+            self.slices.serve(
+                || self.now.get(),
+                |connection, work| {
+                    self.pass(time);
+                    served.push((connection, work));
+                },
+            );
+            served
+        }
+
+        /// The same in a turn that begins.
+        fn turn(&self, time: Duration) -> Vec<(u32, Work)> {
+            self.slices.begin_turn(self.now.get());
+            self.serve(time)
+        }
     }
 
     #[test]
     fn each_stands_in_line_once_and_who_has_more_stands_in_it_again() {
-        let slices = Slices::new(Instant::now());
-        [3, 1, 3].into_iter().for_each(|connection| slices.put_off(connection, Engine));
+        let scene = Scene::new(&[(3, Engine), (1, Engine), (3, Engine)]);
         let mut served = Vec::new();
-        slices.serve(|connection, _| {
-            if served.is_empty() {
-                slices.ask_for_more();
-            }
-            served.push(connection);
-        });
+        scene.slices.serve(
+            || scene.now.get(),
+            |connection, _| {
+                if served.is_empty() {
+                    scene.slices.ask_for_more();
+                }
+                served.push(connection);
+            },
+        );
         assert_eq!(served, [3, 1, 3]);
-        assert!(slices.is_empty());
+        assert!(scene.slices.is_empty());
     }
 
     #[test]
     fn an_engine_comes_behind_its_exchanges() {
-        let slices = Slices::new(Instant::now());
-        let wanted = [(1, Exchange(7)), (1, Engine), (1, Exchange(4)), (1, Exchange(7))];
-        wanted.into_iter().for_each(|(connection, work)| slices.put_off(connection, work));
-        assert_eq!(turn(&slices, Duration::ZERO), [(1, Exchange(7)), (1, Exchange(4)), (1, Engine)]);
+        let scene = Scene::new(&[(1, Exchange(7)), (1, Engine), (1, Exchange(4)), (1, Exchange(7))]);
+        assert!(scene.slices.has_exchanges(1) && !scene.slices.has_exchanges(0));
+        assert_eq!(scene.turn(Duration::ZERO), [(1, Exchange(7)), (1, Exchange(4)), (1, Engine)]);
+        assert!(!scene.slices.has_exchanges(1));
     }
 
     #[test]
     fn one_with_much_to_do_lets_another_go_first() {
-        let slices = Slices::new(Instant::now());
-        (0..3).for_each(|seat| slices.put_off(1, Exchange(seat)));
-        slices.put_off(2, Exchange(9));
-        assert_eq!(turn(&slices, QUANTUM)[..3], [(1, Exchange(0)), (2, Exchange(9)), (1, Exchange(1))]);
+        let wanted = [(1, Exchange(0)), (1, Exchange(1)), (1, Exchange(2)), (2, Exchange(9))];
+        let scene = Scene::new(&wanted);
+        let order = [(1, Exchange(0)), (1, Exchange(1)), (2, Exchange(9)), (1, Exchange(2))];
+        assert_eq!(scene.turn(QUANTUM / 2), order);
     }
 
     #[test]
     fn they_get_their_share_or_as_much_as_all_others() {
-        let slices = Slices::new(Instant::now());
-        (1..=4).for_each(|connection| slices.put_off(connection, Engine));
-        assert_eq!(turn(&slices, SHARE), [(1, Engine)]);
-        busy(SHARE * 2);
-        let mut served = Vec::new();
-        slices.serve(|connection, _| {
-            busy(SHARE * 20);
-            served.push(connection);
-        });
-        assert_eq!(served, [2], "the others have had more, and then they have");
-        assert_eq!(turn(&slices, Duration::ZERO), [(3, Engine), (4, Engine)]);
+        let scene = Scene::new(&[(1, Engine), (2, Engine), (3, Engine), (4, Engine)]);
+        assert_eq!(scene.turn(SHARE), [(1, Engine)]);
+        scene.pass(SHARE * 2);
+        assert_eq!(scene.serve(SHARE * 20), [(2, Engine)], "the others have had more, and then they have");
+        assert_eq!(scene.turn(Duration::ZERO), [(3, Engine), (4, Engine)]);
     }
 }

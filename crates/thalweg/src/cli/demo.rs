@@ -2,7 +2,7 @@
 
 use super::run::run_loaded;
 use super::{complain, say};
-use crate::control::RunOptions;
+use crate::control::{RunOptions, default_state_directory};
 use crate::demo;
 use clap::Args;
 use std::process::ExitCode;
@@ -23,19 +23,19 @@ pub(crate) fn demo(args: &DemoArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let Some(address) = demo::free_address(&args.listen) else {
+    let Some(places) = demo::Places::find(&args.listen) else {
         complain(format_args!("cannot listen on {}", args.listen));
         return ExitCode::FAILURE;
     };
-    let loaded = match thalweg_config::check_text("demo.yaml", &demo::config(&address, &services), &|_| None)
-    {
+    let loaded = match thalweg_config::check_text("demo.yaml", &demo::config(&places, &services), &|_| None) {
         Ok(loaded) => loaded,
         Err(report) => {
             complain(report.lines());
             return ExitCode::FAILURE;
         }
     };
-    say(demo::welcome(&address, &services));
+    let authority = default_state_directory().join("local/authority.pem");
+    say(demo::welcome(&places, &services, &authority));
     let admin_socket = std::env::temp_dir().join(format!("thalweg-demo-{}/admin.sock", std::process::id()));
     let directory = admin_socket.parent().map(std::path::Path::to_owned);
     let code = run_loaded(

@@ -3,13 +3,16 @@
 use super::telling::event;
 use crate::cli::complain;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
+use thalweg_acme::local::LocalAuthority;
 use thalweg_acme::{Bureau, HttpAnswers, News, Options};
+use thalweg_core::acme::local;
 use thalweg_core::units::duration_text;
 use thalweg_core::{AcmePolicy, Event, EventKind};
 use thalweg_observe::Registry;
 use thalweg_proxy::{Challenges, Plan};
+use thalweg_tls::Shelf;
 use tokio::sync::mpsc;
 
 /// News that may wait to be told.
@@ -21,13 +24,27 @@ pub(crate) struct Acme {
     challenges: Arc<Challenges>,
     news: mpsc::Sender<News>,
     bureau: Mutex<Option<Bureau>>,
+    local: Mutex<Local>,
+}
+
+/// The authority of this machine, once a listener wants it, and the shelf that it serves.
+#[derive(Default)]
+struct Local {
+    authority: Option<Arc<LocalAuthority>>,
+    shelf: Weak<Shelf>,
 }
 
 impl Acme {
     /// For the plan that the process starts with. What was issued is kept in this directory.
     pub(crate) fn new(state: PathBuf, plan: &Plan) -> (Self, mpsc::Receiver<News>) {
         let (news, told) = mpsc::channel(NEWS);
-        let acme = Self { state, challenges: Arc::default(), news, bureau: Mutex::default() };
+        let acme = Self {
+            state,
+            challenges: Arc::default(),
+            news,
+            bureau: Mutex::default(),
+            local: Mutex::default(),
+        };
         acme.stock(plan);
         (acme, told)
     }
@@ -39,6 +56,11 @@ impl Acme {
 
     /// Lays out what is on disk for the listeners of a plan that is to take over.
     pub(crate) fn stock(&self, plan: &Plan) {
+        if plan.listeners.iter().any(|listener| listener.tls.as_ref().is_some_and(|tls| tls.local))
+            && let Err(why) = self.stock_local()
+        {
+            complain(format_args!("no certificates for localhost: {why}"));
+        }
         let policies = policies(plan);
         if policies.is_empty() {
             return;
@@ -56,6 +78,25 @@ impl Acme {
             }
         }
         bureau.iter().for_each(|bureau| bureau.stock(&policies));
+    }
+
+    fn stock_local(&self) -> Result<(), String> {
+        let mut local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        let authority = match &local.authority {
+            Some(authority) => authority.clone(),
+            None => {
+                let (authority, why) = LocalAuthority::open(&self.state)?;
+                why.into_iter().for_each(complain);
+                local.authority.insert(Arc::new(authority)).clone()
+            }
+        };
+        let shelf = Shelf::of_process(local::MARK);
+        // The thread that serves it ends with it.
+        if !local.shelf.upgrade().is_some_and(|served| Arc::ptr_eq(&served, &shelf)) {
+            authority.serve(&shelf)?;
+            local.shelf = Arc::downgrade(&shelf);
+        }
+        Ok(())
     }
 
     /// From now on this is what is asked for.

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use thalweg_config::read_again;
 use thalweg_config::settings::AdminTls;
-use thalweg_core::{EventKind, HttpUrl};
+use thalweg_core::EventKind;
+use thalweg_core::acme::local;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{CertificateFiles, Listener};
 use thalweg_tls::{Certificate, TicketKeys};
@@ -199,7 +200,7 @@ impl Certificates {
             .map(|(listener, certificate, files)| (listener, certificate, Origin::Files(files)));
         let of_authority = issued.iter().filter(|one| !one.stands_in);
         let of_authority =
-            of_authority.map(|one| (Some(one.listener), &one.certificate, Origin::Authority(one.authority)));
+            of_authority.map(|one| (Some(one.listener), &one.certificate, Origin::Authority(&one.authority)));
         for (listener, certificate, origin) in of_files.chain(of_authority) {
             let digest = certificate.digest();
             if !known.insert(digest) {
@@ -243,7 +244,7 @@ fn tell(shared: &Shared, kind: EventKind, causes: Vec<String>) {
 #[derive(Clone, Copy, Debug)]
 enum Origin<'a> {
     Files(&'a CertificateFiles),
-    Authority(&'a HttpUrl),
+    Authority(&'a str),
 }
 
 impl fmt::Display for Origin<'_> {
@@ -278,7 +279,8 @@ pub(super) struct IssuedOne<'a> {
     pub(super) is_configured: bool,
     /// It answers clients that name no host.
     pub(super) is_default: bool,
-    pub(super) authority: &'a HttpUrl,
+    /// Its directory, or `local`.
+    pub(super) authority: String,
 }
 
 /// Everything that authorities have issued for the listeners of a plan.
@@ -286,14 +288,15 @@ pub(super) fn issued(plan: &Plan) -> Vec<IssuedOne<'_>> {
     let mut all = Vec::new();
     for listener in &plan.listeners {
         let Some(tls) = &listener.tls else { continue };
-        let (Some(issued), Some(policy)) = (tls.acceptor.issued(), &tls.acme) else { continue };
+        let Some(issued) = tls.acceptor.issued() else { continue };
+        let authority = tls.acme.as_ref().map_or(local::MARK.to_owned(), |acme| acme.directory.to_string());
         let configured: HashSet<&String> = issued.names.iter().collect();
         let first = issued.names.first().filter(|_| tls.files.is_empty());
         all.extend(issued.shown().into_iter().map(|(name, certificate, stands_in)| IssuedOne {
             listener: &listener.name,
             is_configured: configured.contains(&name),
             is_default: first == Some(&name),
-            authority: &policy.directory,
+            authority: authority.clone(),
             name,
             certificate,
             stands_in,

@@ -73,7 +73,7 @@ impl Shared {
         let of_authority = |one: &IssuedOne<'_>| CertificateStatus {
             default: one.is_default,
             names: vec![one.name.clone()],
-            authority: Some(one.authority.to_string()),
+            authority: Some(one.authority.clone()),
             placeholder: one.stands_in,
             ..status(Some(one.listener), &one.certificate, now)
         };

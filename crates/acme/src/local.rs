@@ -1,0 +1,244 @@
+//! Certificates for `localhost` and the names below it, by an authority of this machine's own (RFC 6761 §6.3).
+//!
+//! For development: whoever trusts its certificate, which stands in `<state>/local/authority.pem`, can use TLS as it will be in
+//! production. What it signs is good for those names and the loopback addresses alone, and says so itself (RFC 5280
+//! §4.2.1.10): its key, should it be taken, opens nothing else.
+//!
+//! ```text
+//! <state>/local/authority.key    when it ends, certificate and key: made once, by whoever is first
+//! <state>/local/authority.pem    the certificate, for those who are to trust it
+//! ```
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
+};
+use sha2::{Digest, Sha256};
+use thalweg_core::acme::local::NAME;
+use thalweg_core::limits::TLS_LOCAL_NAMES;
+use thalweg_tls::{Certificate, Shelf};
+
+use crate::failure::Failure;
+use crate::keep;
+use crate::keys::failed;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Before the end of the authority's certificate, in seconds since the Unix epoch.
+const ENDS: &str = "ends: ";
+/// How long the authority's own certificate is valid, and when it is made anew.
+const AUTHORITY: (Duration, Duration) =
+    (Duration::from_secs(3650 * 24 * 3600), Duration::from_secs(365 * 24 * 3600));
+/// The same of what it signs.
+const LEAF: (Duration, Duration) = (Duration::from_secs(90 * 24 * 3600), Duration::from_secs(30 * 24 * 3600));
+/// How often is looked whether something is due.
+const LOOK: Duration = Duration::from_secs(60 * 60);
+/// How often is looked whether somebody else has made the authority, and how long between.
+const TRIES: u32 = 100;
+const TRY: Duration = Duration::from_millis(50);
+
+/// The authority.
+pub struct LocalAuthority {
+    issuer: Issuer<'static, KeyPair>,
+    /// Its certificate, for those who are to trust it.
+    file: PathBuf,
+}
+
+impl LocalAuthority {
+    /// The one that is kept below the state directory; made there when there is none. Where nothing can be kept it lives as
+    /// long as the process, and the sentence says why.
+    ///
+    /// # Errors
+    /// When no key can be made.
+    pub fn open(state: &Path) -> Result<(Self, Option<String>), String> {
+        let directory = state.join("local");
+        let (authority, kept) = match kept(&directory) {
+            Ok(Some(kept)) => (Ok(kept), Ok(())),
+            Ok(None) => make(&directory),
+            Err(failure) => (Authority::new(), Err(failure)),
+        };
+        let Authority { key, pem } = authority.map_err(|failure| failure.to_string())?;
+        let file = directory.join("authority.pem");
+        let kept = kept.and_then(|()| match keep::read(&file) {
+            Ok(Some(shown)) if shown == pem.as_bytes() => Ok(()),
+            _ => keep::write_whole(&file, pem.as_bytes())
+                .map_err(|error| Failure::file("write", &file, &error)),
+        });
+        let issuer = Issuer::new(params(&key), key);
+        let why = kept.err();
+        let why = why.map(|why| format!("the local authority lasts as long as the process: {why}"));
+        Ok((Self { issuer, file }, why))
+    }
+
+    /// Where its certificate stands.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Shows `localhost` on the shelf from now on, and what is below it when a client comes with it. What it signs it
+    /// renews, as long as somebody holds the shelf.
+    ///
+    /// # Errors
+    /// When nothing can be signed, or there can be no thread.
+    pub fn serve(self: &Arc<Self>, shelf: &Arc<Shelf>) -> Result<(), String> {
+        self.show(shelf, NAME).map_err(|failure| failure.to_string())?;
+        let (authority, held) = (self.clone(), Arc::downgrade(shelf));
+        let thread = thread::Builder::new().name("thalweg-local".into());
+        let thread = thread.spawn(move || authority.run(&held)).map_err(|error| error.to_string())?;
+        // From here on clients may ask; the thread looks for what they have asked for when it begins.
+        let bell = Waker::from(Arc::new(Bell(thread.thread().clone())));
+        let asked = shelf.take_wanted(&bell);
+        asked.iter().for_each(|name| self.answer(shelf, name));
+        Ok(())
+    }
+
+    fn run(&self, shelf: &Weak<Shelf>) {
+        let bell = Waker::from(Arc::new(Bell(thread::current())));
+        while let Some(shelf) = shelf.upgrade() {
+            shelf.take_wanted(&bell).iter().for_each(|name| self.answer(&shelf, name));
+            let soon = SystemTime::now() + LEAF.1;
+            for (name, shown, _) in shelf.all() {
+                if shown.not_after() < soon {
+                    self.answer(&shelf, &name);
+                }
+            }
+            drop(shelf);
+            thread::park_timeout(LOOK);
+        }
+    }
+
+    /// Signs for a name that a client waits for.
+    fn answer(&self, shelf: &Shelf, name: &str) {
+        let is_new = !shelf.has(name);
+        if is_new && shelf.all().len() >= TLS_LOCAL_NAMES || self.show(shelf, name).is_err() {
+            shelf.settle(name, false);
+        }
+    }
+
+    fn show(&self, shelf: &Shelf, name: &str) -> Result<(), Failure> {
+        shelf.put(name, Arc::new(self.sign(name)?));
+        Ok(())
+    }
+
+    fn sign(&self, name: &str) -> Result<Certificate, Failure> {
+        let mut names = vec![name.to_owned()];
+        if name == NAME {
+            names.extend([Ipv4Addr::LOCALHOST.to_string(), Ipv6Addr::LOCALHOST.to_string()]);
+        }
+        let mut params = CertificateParams::new(names).map_err(failed)?;
+        params.distinguished_name = DistinguishedName::new();
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let now = SystemTime::now();
+        (params.not_before, params.not_after) = ((now - DAY).into(), (now + LEAF.0).into());
+        let key = KeyPair::generate().map_err(failed)?;
+        let signed = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        let read = Certificate::read(signed.pem().as_bytes(), key.serialize_pem().as_bytes());
+        read.map_err(|flaw| Failure::Other(format!("a certificate of our own {flaw}")))
+    }
+}
+
+/// Rings when a client waits for a name.
+struct Bell(Thread);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// What is kept.
+struct Authority {
+    key: KeyPair,
+    /// Its certificate.
+    pem: String,
+}
+
+impl Authority {
+    fn new() -> Result<Self, Failure> {
+        let key = KeyPair::generate().map_err(failed)?;
+        let pem = params(&key).self_signed(&key).map_err(failed)?.pem();
+        Ok(Self { key, pem })
+    }
+}
+
+/// What the authority says of itself. All but its times follows from the key.
+fn params(key: &KeyPair) -> CertificateParams {
+    let digest: String =
+        Sha256::digest(key.public_key_raw()).iter().take(4).map(|b| format!("{b:02x}")).collect();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, format!("Thalweg local authority {digest}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let addresses = [
+        CidrSubnet::from_v4_prefix(Ipv4Addr::new(127, 0, 0, 0).octets(), 8),
+        CidrSubnet::from_v6_prefix(Ipv6Addr::LOCALHOST.octets(), 128),
+    ];
+    let names = [GeneralSubtree::DnsName(NAME.to_owned())].into_iter();
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: names.chain(addresses.map(GeneralSubtree::IpAddress)).collect(),
+        excluded_subtrees: Vec::new(),
+    });
+    let now = SystemTime::now();
+    (params.not_before, params.not_after) = ((now - DAY).into(), (now + AUTHORITY.0).into());
+    params
+}
+
+/// What is kept, if it is valid for long enough.
+fn kept(directory: &Path) -> Result<Option<Authority>, Failure> {
+    let path = directory.join("authority.key");
+    let bytes = keep::read(&path).map_err(|error| Failure::file("read", &path, &error))?;
+    let Some(bytes) = bytes else { return Ok(None) };
+    let read = |text: &str| {
+        let (ends, text) = text.strip_prefix(ENDS)?.split_once('\n')?;
+        let ends = UNIX_EPOCH + Duration::from_secs(ends.parse().ok()?);
+        let (pem, key) = text.split_at(text.find("-----BEGIN PRIVATE")?);
+        Some((ends, Authority { key: KeyPair::from_pem(key).ok()?, pem: pem.to_owned() }))
+    };
+    let Some((ends, authority)) = std::str::from_utf8(&bytes).ok().and_then(read) else {
+        return Err(Failure::File(format!("{} is damaged; remove it", path.display())));
+    };
+    let left = ends.duration_since(SystemTime::now()).unwrap_or_default();
+    Ok((left > AUTHORITY.1).then_some(authority))
+}
+
+/// A new one, and whether it is kept; where somebody else is quicker, theirs.
+fn make(directory: &Path) -> (Result<Authority, Failure>, Result<(), Failure>) {
+    for _ in 0..TRIES {
+        match keep::lease(directory) {
+            Ok(None) => thread::sleep(TRY),
+            Err(failure) => return (Authority::new(), Err(failure)),
+            Ok(Some(_lease)) => {
+                return match kept(directory) {
+                    Ok(Some(theirs)) => (Ok(theirs), Ok(())),
+                    Err(failure) => (Authority::new(), Err(failure)),
+                    Ok(None) => {
+                        let made = Authority::new();
+                        let written = made.as_ref().map_or(Ok(()), |made| write(directory, made));
+                        (made, written)
+                    }
+                };
+            }
+        }
+    }
+    let failure = Failure::Other(format!("somebody else holds {}", directory.display()));
+    (Authority::new(), Err(failure))
+}
+
+fn write(directory: &Path, made: &Authority) -> Result<(), Failure> {
+    let path = directory.join("authority.key");
+    let ends = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + AUTHORITY.0;
+    let text = format!("{ENDS}{}\n{}{}", ends.as_secs(), made.pem, made.key.serialize_pem());
+    keep::write_whole(&path, text.as_bytes()).map_err(|error| Failure::file("write", &path, &error))
+}
+
+#[cfg(test)]
+mod tests;
