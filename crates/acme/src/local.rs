@@ -37,6 +37,8 @@ const AUTHORITY: (Duration, Duration) =
     (Duration::from_secs(3650 * 24 * 3600), Duration::from_secs(365 * 24 * 3600));
 /// The same of what it signs.
 const LEAF: (Duration, Duration) = (Duration::from_secs(90 * 24 * 3600), Duration::from_secs(30 * 24 * 3600));
+/// Longest common name (RFC 5280, appendix A).
+const COMMON_NAME: usize = 64;
 /// How often is looked whether something is due.
 const LOOK: Duration = Duration::from_secs(60 * 60);
 /// How often is looked whether somebody else has made the authority, and how long between.
@@ -133,6 +135,9 @@ impl LocalAuthority {
         }
         let mut params = CertificateParams::new(names).map_err(failed)?;
         params.distinguished_name = DistinguishedName::new();
+        if name.len() <= COMMON_NAME {
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
