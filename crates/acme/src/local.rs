@@ -30,6 +30,9 @@ use crate::keep;
 use crate::keys::failed;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Its files.
+const KEPT: &str = "authority.key";
+const SHOWN: &str = "authority.pem";
 /// Before the end of the authority's certificate, in seconds since the Unix epoch.
 const ENDS: &str = "ends: ";
 /// How long the authority's own certificate is valid, and when it is made anew.
@@ -40,7 +43,7 @@ const LEAF: (Duration, Duration) = (Duration::from_secs(90 * 24 * 3600), Duratio
 /// Longest common name (RFC 5280, appendix A).
 const COMMON_NAME: usize = 64;
 /// How often is looked whether something is due.
-const LOOK: Duration = Duration::from_secs(60 * 60);
+const LOOK: Duration = Duration::from_secs(60);
 /// How often is looked whether somebody else has made the authority, and how long between.
 const TRIES: u32 = 100;
 const TRY: Duration = Duration::from_millis(50);
@@ -61,21 +64,17 @@ impl LocalAuthority {
     pub fn open(state: &Path) -> Result<(Self, Option<String>), String> {
         let directory = state.join("local");
         let (authority, kept) = match kept(&directory) {
-            Ok(Some(kept)) => (Ok(kept), Ok(())),
-            Ok(None) => make(&directory),
+            Ok(Some(kept)) if is_shown(&directory, &kept) => (Ok(kept), Ok(())),
+            Ok(_) => make(&directory),
             Err(failure) => (Authority::new(), Err(failure)),
         };
-        let Authority { key, pem } = authority.map_err(|failure| failure.to_string())?;
-        let file = directory.join("authority.pem");
-        let kept = kept.and_then(|()| match keep::read(&file) {
-            Ok(Some(shown)) if shown == pem.as_bytes() => Ok(()),
-            _ => keep::write_whole(&file, pem.as_bytes())
-                .map_err(|error| Failure::file("write", &file, &error)),
-        });
+        let Authority { key, .. } = authority.map_err(|failure| failure.to_string())?;
         let issuer = Issuer::new(params(&key), key);
         let why = kept.err();
-        let why = why.map(|why| format!("the local authority lasts as long as the process: {why}"));
-        Ok((Self { issuer, file }, why))
+        let why = why.map(|why| {
+            format!("the local authority lasts as long as the process, and nobody can trust it: {why}, and start again")
+        });
+        Ok((Self { issuer, file: directory.join(SHOWN) }, why))
     }
 
     /// Where its certificate stands.
@@ -104,9 +103,10 @@ impl LocalAuthority {
         let bell = Waker::from(Arc::new(Bell(thread::current())));
         while let Some(shelf) = shelf.upgrade() {
             shelf.take_wanted(&bell).iter().for_each(|name| self.answer(&shelf, name));
-            let soon = SystemTime::now() + LEAF.1;
+            let now = SystemTime::now();
             for (name, shown, _) in shelf.all() {
-                if shown.not_after() < soon {
+                // Clocks are set back too.
+                if shown.not_after() < now + LEAF.1 || shown.not_before() > now {
                     self.answer(&shelf, &name);
                 }
             }
@@ -117,8 +117,14 @@ impl LocalAuthority {
 
     /// Signs for a name that a client waits for.
     fn answer(&self, shelf: &Shelf, name: &str) {
-        let is_new = !shelf.has(name);
-        if is_new && shelf.all().len() >= TLS_LOCAL_NAMES || self.show(shelf, name).is_err() {
+        // Whoever comes with the name that has to go gets another one.
+        if !shelf.has(name)
+            && shelf.len() >= TLS_LOCAL_NAMES
+            && let Some((other, ..)) = shelf.all().into_iter().find(|(other, ..)| other != NAME)
+        {
+            shelf.remove(&other);
+        }
+        if self.show(shelf, name).is_err() {
             shelf.settle(name, false);
         }
     }
@@ -164,13 +170,21 @@ struct Authority {
     key: KeyPair,
     /// Its certificate.
     pem: String,
+    /// When that ceases to be valid.
+    ends: SystemTime,
 }
 
 impl Authority {
     fn new() -> Result<Self, Failure> {
         let key = KeyPair::generate().map_err(failed)?;
-        let pem = params(&key).self_signed(&key).map_err(failed)?.pem();
-        Ok(Self { key, pem })
+        let params = params(&key);
+        let pem = params.self_signed(&key).map_err(failed)?.pem();
+        Ok(Self { key, pem, ends: params.not_after.into() })
+    }
+
+    /// How long its certificate is valid.
+    fn left(&self) -> Duration {
+        self.ends.duration_since(SystemTime::now()).unwrap_or_default()
     }
 }
 
@@ -197,52 +211,79 @@ fn params(key: &KeyPair) -> CertificateParams {
     params
 }
 
-/// What is kept, if it is valid for long enough.
+/// Whether the certificate stands where those find it who are to trust it.
+fn is_shown(directory: &Path, kept: &Authority) -> bool {
+    let shown = keep::read(&directory.join(SHOWN));
+    matches!(shown, Ok(Some(shown)) if shown == kept.pem.as_bytes()) && kept.left() > AUTHORITY.1
+}
+
+/// What is kept, if it is valid.
 fn kept(directory: &Path) -> Result<Option<Authority>, Failure> {
-    let path = directory.join("authority.key");
+    let path = directory.join(KEPT);
     let bytes = keep::read(&path).map_err(|error| Failure::file("read", &path, &error))?;
     let Some(bytes) = bytes else { return Ok(None) };
     let read = |text: &str| {
         let (ends, text) = text.strip_prefix(ENDS)?.split_once('\n')?;
-        let ends = UNIX_EPOCH + Duration::from_secs(ends.parse().ok()?);
+        let ends = UNIX_EPOCH.checked_add(Duration::from_secs(ends.parse().ok()?))?;
         let (pem, key) = text.split_at(text.find("-----BEGIN PRIVATE")?);
-        Some((ends, Authority { key: KeyPair::from_pem(key).ok()?, pem: pem.to_owned() }))
+        Some(Authority { key: KeyPair::from_pem(key).ok()?, pem: pem.to_owned(), ends })
     };
-    let Some((ends, authority)) = std::str::from_utf8(&bytes).ok().and_then(read) else {
+    let Some(authority) = std::str::from_utf8(&bytes).ok().and_then(read) else {
         return Err(Failure::File(format!("{} is damaged; remove it", path.display())));
     };
-    let left = ends.duration_since(SystemTime::now()).unwrap_or_default();
-    Ok((left > AUTHORITY.1).then_some(authority))
+    Ok((!authority.left().is_zero()).then_some(authority))
 }
 
-/// A new one, and whether it is kept; where somebody else is quicker, theirs.
+/// The one that is kept, made where there is none or the last year of it has begun, and shown to those who are to trust it; and
+/// whether that went well. One process does so at a time.
 fn make(directory: &Path) -> (Result<Authority, Failure>, Result<(), Failure>) {
     for _ in 0..TRIES {
         match keep::lease(directory) {
             Ok(None) => thread::sleep(TRY),
-            Err(failure) => return (Authority::new(), Err(failure)),
+            Err(failure) => return without_lease(directory, failure),
             Ok(Some(_lease)) => {
                 return match kept(directory) {
-                    Ok(Some(theirs)) => (Ok(theirs), Ok(())),
-                    Err(failure) => (Authority::new(), Err(failure)),
-                    Ok(None) => {
-                        let made = Authority::new();
-                        let written = made.as_ref().map_or(Ok(()), |made| write(directory, made));
-                        (made, written)
+                    Ok(Some(kept)) if kept.left() > AUTHORITY.1 => {
+                        let shown = show(directory, &kept);
+                        (Ok(kept), shown)
                     }
+                    Err(failure) => (Authority::new(), Err(failure)),
+                    Ok(old) => match Authority::new().and_then(|made| write(directory, &made).map(|()| made))
+                    {
+                        Ok(made) => (Ok(made), Ok(())),
+                        // There is nowhere to keep another.
+                        Err(failure) => match old {
+                            Some(old) => (Ok(old), Ok(())),
+                            None => (Authority::new(), Err(failure)),
+                        },
+                    },
                 };
             }
         }
     }
-    let failure = Failure::Other(format!("somebody else holds {}", directory.display()));
-    (Authority::new(), Err(failure))
+    without_lease(directory, Failure::Other(format!("somebody else holds {}", directory.display())))
 }
 
+/// What there is where nothing can be written.
+fn without_lease(directory: &Path, failure: Failure) -> (Result<Authority, Failure>, Result<(), Failure>) {
+    match kept(directory) {
+        Ok(Some(kept)) => (Ok(kept), Ok(())),
+        _ => (Authority::new(), Err(failure)),
+    }
+}
+
+/// Whoever sees the key sees the certificate.
 fn write(directory: &Path, made: &Authority) -> Result<(), Failure> {
-    let path = directory.join("authority.key");
-    let ends = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + AUTHORITY.0;
-    let text = format!("{ENDS}{}\n{}{}", ends.as_secs(), made.pem, made.key.serialize_pem());
+    show(directory, made)?;
+    let path = directory.join(KEPT);
+    let ends = made.ends.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let text = format!("{ENDS}{ends}\n{}{}", made.pem, made.key.serialize_pem());
     keep::write_whole(&path, text.as_bytes()).map_err(|error| Failure::file("write", &path, &error))
+}
+
+fn show(directory: &Path, authority: &Authority) -> Result<(), Failure> {
+    let path = directory.join(SHOWN);
+    keep::write_whole(&path, authority.pem.as_bytes()).map_err(|error| Failure::file("write", &path, &error))
 }
 
 #[cfg(test)]

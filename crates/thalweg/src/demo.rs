@@ -108,8 +108,9 @@ impl Places {
     /// The wanted address, and one beside it for TLS.
     pub(crate) fn find(wanted: &str) -> Option<Self> {
         let plain = free_address(wanted)?;
-        let secure = free_address(&SocketAddr::new(plain.ip(), SECURE).to_string());
-        Some(Self { plain, secure: secure.filter(|secure| *secure != plain) })
+        let first = if plain.port() < SECURE { SECURE } else { plain.port().saturating_add(1) };
+        let secure = free_address(&SocketAddr::new(plain.ip(), first).to_string());
+        Some(Self { plain, secure })
     }
 }
 

@@ -124,6 +124,16 @@ impl Shelf {
         self.read().get(name).is_some_and(|shown| !shown.stands_in)
     }
 
+    /// How many names have a certificate or a placeholder.
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// All names with their certificates; `true`: a placeholder.
     pub fn all(&self) -> Vec<(String, Arc<Certificate>, bool)> {
         let names = self.read();

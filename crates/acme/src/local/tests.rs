@@ -41,6 +41,20 @@ fn one_that_cannot_be_kept_serves_all_the_same_and_nothing_is_overwritten() {
     assert!(why.as_ref().is_some_and(|why| why.contains("is damaged; remove it")), "{why:?}");
     assert_eq!(fs::read_to_string(&key).unwrap(), "damaged");
     authority.sign("a.localhost").unwrap();
+    fs::write(&key, "ends: 18446744073709551615\n-----BEGIN PRIVATE").unwrap();
+    assert!(LocalAuthority::open(&state.0).unwrap().1.is_some());
+}
+
+#[test]
+fn what_is_missing_is_shown_again_and_long_names_are_signed_too() {
+    let state = State::new("local-shown");
+    let (authority, _) = LocalAuthority::open(&state.0).unwrap();
+    let shown = pem(&authority);
+    fs::remove_file(authority.file()).unwrap();
+    let (authority, why) = LocalAuthority::open(&state.0).unwrap();
+    assert_eq!((why, pem(&authority)), (None, shown));
+    let long = format!("{}.localhost", "x".repeat(63));
+    assert_eq!(authority.sign(&long).unwrap().names(), [long]);
 }
 
 /// Tells when it is called.
@@ -53,7 +67,7 @@ impl Wake for Told {
 }
 
 #[test]
-fn names_are_signed_when_clients_come_with_them_up_to_a_bound() {
+fn names_are_signed_when_clients_come_with_them_and_kept_up_to_a_bound() {
     let state = State::new("local-names");
     let (authority, _) = LocalAuthority::open(&state.0).unwrap();
     let (authority, shelf) = (Arc::new(authority), Shelf::new("test"));
@@ -70,5 +84,7 @@ fn names_are_signed_when_clients_come_with_them_up_to_a_bound() {
     assert!(ask("a.localhost") && ask("x.y.localhost"));
     let one = shelf.get("a.localhost").unwrap();
     (shelf.all().len()..TLS_LOCAL_NAMES).for_each(|at| shelf.put(&format!("{at}.localhost"), one.clone()));
-    assert!(!ask("b.localhost"), "one too many");
+    // One has to go, and not the first.
+    assert!(ask("b.localhost") && shelf.has("localhost"));
+    assert_eq!(shelf.len(), TLS_LOCAL_NAMES);
 }

@@ -3,7 +3,7 @@
 use super::telling::event;
 use crate::cli::complain;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use thalweg_acme::local::LocalAuthority;
 use thalweg_acme::{Bureau, HttpAnswers, News, Options};
@@ -27,12 +27,9 @@ pub(crate) struct Acme {
     local: Mutex<Local>,
 }
 
-/// The authority of this machine, once a listener wants it, and the shelf that it serves.
-#[derive(Default)]
-struct Local {
-    authority: Option<Arc<LocalAuthority>>,
-    shelf: Weak<Shelf>,
-}
+/// The authority of this machine and the shelf that it serves, once a listener has wanted it: a shelf that nobody looks at
+/// costs little, and what is on it is at hand when one wants it again.
+type Local = Option<Arc<Shelf>>;
 
 impl Acme {
     /// For the plan that the process starts with. What was issued is kept in this directory.
@@ -82,19 +79,12 @@ impl Acme {
 
     fn stock_local(&self) -> Result<(), String> {
         let mut local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
-        let authority = match &local.authority {
-            Some(authority) => authority.clone(),
-            None => {
-                let (authority, why) = LocalAuthority::open(&self.state)?;
-                why.into_iter().for_each(complain);
-                local.authority.insert(Arc::new(authority)).clone()
-            }
-        };
-        let shelf = Shelf::of_process(local::MARK);
-        // The thread that serves it ends with it.
-        if !local.shelf.upgrade().is_some_and(|served| Arc::ptr_eq(&served, &shelf)) {
-            authority.serve(&shelf)?;
-            local.shelf = Arc::downgrade(&shelf);
+        if local.is_none() {
+            let (authority, why) = LocalAuthority::open(&self.state)?;
+            why.into_iter().for_each(complain);
+            let shelf = Shelf::of_process(local::MARK);
+            Arc::new(authority).serve(&shelf)?;
+            *local = Some(shelf);
         }
         Ok(())
     }
