@@ -32,6 +32,8 @@ pub struct Attack {
     pub name: &'static str,
     /// What the proxy calls it where it counts it as a flood.
     pub flood: Option<&'static str>,
+    /// How often it counts it.
+    pub floods: u32,
     /// Top-level keys that the proxy needs so that it does not take long.
     pub more: &'static str,
     /// Requests of it that may come to the endpoint: twice the streams that a client may have, and what is under way.
@@ -57,7 +59,16 @@ impl Attack {
         flood: Option<&'static str>,
         act: impl Fn(Open<'_>) -> Vec<Frames> + Send + Sync + 'static,
     ) -> Self {
-        Self { name, flood, more: "", asks: 250, resident: 4 << 20, live: 1 << 20, act: Box::new(act) }
+        Self {
+            name,
+            flood,
+            floods: 1,
+            more: "",
+            asks: 250,
+            resident: 4 << 20,
+            live: 1 << 20,
+            act: Box::new(act),
+        }
     }
 
     /// All is said at once, and the connection is ended because it is too much.
@@ -194,7 +205,7 @@ pub fn bombs() -> Vec<Attack> {
             clients
         };
         let flood = (count > 1000).then_some("field_section");
-        Attack { asks: 0, ..Attack::new(name, flood, act) }
+        Attack { asks: 0, floods: AT_ONCE as u32, ..Attack::new(name, flood, act) }
     };
     vec![
         bomb("a large entry again and again", entry("x", &"y".repeat(4000)), 15_000),

@@ -96,7 +96,7 @@ fn is_met(attack: &Attack, way: Way) {
     assert!(grown < attack.resident, "{name}, {way:?}: memory grew by {grown} bytes");
     assert!(asked <= attack.asks, "{name}, {way:?}: {asked} requests came to the endpoint");
     if let Some(flood) = attack.flood {
-        wait_counted(&proxy, "thalweg_http2_floods_total", &format!("\"{flood}\""), 1);
+        wait_counted(&proxy, "thalweg_http2_floods_total", &format!("\"{flood}\""), attack.floods);
     }
     // Others on other connections are served meanwhile.
     warm(&proxy, way);

@@ -42,7 +42,7 @@ pub struct MeterLimits {
     pub max_streams: u32,
     /// Longest head in bytes of HTTP/1 (`limits.max_head`); default 64 KiB.
     pub max_head: usize,
-    /// Most fields of a head (`limits.max_fields`); default 128. One with a few more is answered; one with
+    /// Most fields of a head (`limits.max_fields`); default 128. A request with a few more is answered; one with
     /// [`limits::H2_FIELDS_SLACK`] as many, or a thousand, is not unpacked.
     pub max_fields: usize,
 }
@@ -289,7 +289,8 @@ impl Meter {
             self.data(payload, head.ends_stream());
         }
         self.incoming.block.read(&bytes[..part]);
-        if self.incoming.block.fields() as usize > self.fields() {
+        // An endpoint that goes too far loses the response, and not the others on its connection.
+        if self.peer == Side::Downstream && self.incoming.block.fields() as usize > self.fields() {
             self.flooded(Flood::FieldSection);
         }
         part
@@ -314,7 +315,9 @@ impl Meter {
         match head.kind {
             kind::DATA if head.has(flag::PADDED) && head.len > 0 => self.incoming.padded = Some(head),
             kind::DATA => self.data(head.len, head.ends_stream()),
-            kind::HEADERS | kind::PUSH_PROMISE => self.section(head),
+            kind::HEADERS => self.section(head),
+            // A client may not, and endpoints are told not to; the codec would unpack it first.
+            kind::PUSH_PROMISE => self.flooded(Flood::OtherFrames),
             kind::CONTINUATION => self.continuation(head),
             // Of those there are few: as many as may be open, twice a second.
             kind::RST_STREAM if self.streams.is_old(head.stream) => {
@@ -474,7 +477,7 @@ impl Incoming {
     /// Why the gate is shut before the next frame, if it is. What follows heads at once goes with them: a reset that has come
     /// spares the exchange.
     fn stop(&self, next: Option<FrameHead>) -> Option<Stop> {
-        let begins = |head: FrameHead| matches!(head.kind, kind::HEADERS | kind::PUSH_PROMISE);
+        let begins = |head: FrameHead| head.kind == kind::HEADERS;
         let between = self.left == 0 && self.section.is_none() && next.is_none_or(begins);
         let heads = self.heads >= limits::H2_HEADS_AT_ONCE || self.section_bytes >= limits::H2_BLOCK_AT_ONCE;
         if between && heads {

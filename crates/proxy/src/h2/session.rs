@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use thalweg_core::limits::{H2_SETTINGS_TIME, H2_STREAMS};
+use thalweg_core::limits::H2_SETTINGS_TIME;
 use thalweg_http::h2::MeterLimits;
 use thalweg_net::Socket;
 
@@ -68,14 +68,15 @@ impl Session {
     pub(super) fn new(worker: &Worker, client: Client, received: Vec<u8>, waker: Waker) -> Box<Self> {
         let limits = worker.view_for(&client).head_limits;
         client.socket.set_deadline(Some(worker.view_for(&client).plan.client_timeouts.head));
-        let meter = MeterLimits { max_streams: H2_STREAMS, max_head: limits.head, max_fields: limits.fields };
+        let max_streams = client.door().streams();
+        let meter = MeterLimits { max_streams, max_head: limits.head, max_fields: limits.fields };
         let shared = Rc::new(Shared::with_client(waker.clone(), Known::of(&client.socket), meter));
         let pipe = Pipe::new(client, &shared, received);
         let most_head = limits.head.saturating_add(PER_FIELD * limits.fields);
         let handshake = Builder::new()
             .initial_window_size(WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_concurrent_streams(H2_STREAMS)
+            .max_concurrent_streams(max_streams)
             .enable_connect_protocol()
             .header_table_size(TABLE)
             .max_header_list_size(u32::try_from(most_head).unwrap_or(u32::MAX))
@@ -157,8 +158,13 @@ impl Session {
                         }
                     }
                     Poll::Ready(Err(_)) => self.leave(),
-                    Poll::Pending if self.has_expired() || self.pipe.open() == Gate::Flooded => self.leave(),
-                    Poll::Pending => break,
+                    Poll::Pending => match self.pipe.open() {
+                        // The client has ended in the middle of it.
+                        Gate::Heads => {}
+                        Gate::Flooded => self.leave(),
+                        _ if self.has_expired() => self.leave(),
+                        _ => break,
+                    },
                 },
                 State::Open(connection) => match connection.poll_accept(context) {
                     Poll::Ready(Some(Ok(request))) => requests.push(self.guest(worker, request)),
@@ -179,6 +185,9 @@ impl Session {
                 },
                 State::Leaving(_) => return self.poll_leave(worker),
             }
+        }
+        if self.pipe.has_room() {
+            self.shared.wrote_all();
         }
         self.shared.end();
         Poll::Pending

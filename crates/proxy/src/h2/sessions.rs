@@ -4,6 +4,7 @@
 //! other.
 
 use super::session::Session;
+use super::slices::Work;
 use super::trunk::{Link, Terms};
 use crate::exchange::Client;
 use crate::listeners::ListenerId;
@@ -29,8 +30,8 @@ pub(crate) struct Sessions {
     places: RefCell<Slab<Option<Place>>>,
     /// How many of them lead to endpoints.
     links: Cell<usize>,
-    /// Those whose engines may have written something in this turn.
-    unsent: RefCell<Vec<u32>>,
+    /// Those whose engines may have written something in this turn; `true`: in the one before.
+    unsent: RefCell<Vec<(u32, bool)>>,
 }
 
 /// A connection.
@@ -89,11 +90,14 @@ impl Sessions {
         sessions.filter(|session| session.is_idle()).count()
     }
 
-    /// Sends what has been written since the last time; little of it waits while more `is_to_come`.
+    /// Sends what has been written since the last time; little of it waits for the next where more `is_to_come`.
     pub(crate) fn send_all(&self, is_to_come: impl Fn(u32) -> bool) {
         let mut places = self.places.borrow_mut();
-        self.unsent.borrow_mut().retain(|index| match places.get_mut(*index as usize) {
-            Some(Some(place)) if place.unsent() < TOGETHER && is_to_come(*index) => true,
+        self.unsent.borrow_mut().retain_mut(|(index, has_waited)| match places.get_mut(*index as usize) {
+            Some(Some(place)) if !*has_waited && place.unsent() < TOGETHER && is_to_come(*index) => {
+                *has_waited = true;
+                true
+            }
             Some(Some(place)) => {
                 place.send();
                 false
@@ -184,7 +188,7 @@ impl Worker {
         match catch_unwind(AssertUnwindSafe(|| place.poll(self, &mut requests))) {
             Ok(Poll::Pending) => {
                 self.sessions.put_back(index, place);
-                self.sessions.unsent.borrow_mut().push(index);
+                self.sessions.unsent.borrow_mut().push((index, false));
             }
             outcome => {
                 self.sessions.remove(index);
@@ -219,6 +223,6 @@ impl Worker {
     /// Has the connections of these clients take no more requests.
     pub(crate) fn leave_sessions(self: &Rc<Self>, is_told: impl Fn(&Client) -> bool) {
         let told = self.sessions.go_away(is_told);
-        told.into_iter().for_each(|index| self.poll_session(index));
+        told.into_iter().for_each(|index| self.slices.put_off(index, Work::Engine));
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     ending: RefCell<Vec<RecvStream>>,
     /// Bytes that the engine holds for the peer.
     given: Cell<usize>,
+    /// A stream is over, and may have taken some of that with it.
+    has_left: Cell<bool>,
     /// Those who wait for it to hold less.
     waiting: RefCell<Vec<Waker>>,
     /// Wakes who drives the engine.
@@ -60,6 +62,7 @@ impl Shared {
             streams: Cell::new(0),
             ending: RefCell::default(),
             given: Cell::new(0),
+            has_left: Cell::new(false),
             waiting: RefCell::default(),
             session,
             settling: RefCell::default(),
@@ -93,8 +96,20 @@ impl Shared {
     /// The engine has written this.
     pub(super) fn wrote(&self, bytes: &[u8]) {
         let sent = self.meter.borrow_mut().outbound(bytes);
-        let left = self.given.get().saturating_sub(sent.payload);
-        if self.given.replace(left) >= GIVEN && left < GIVEN {
+        self.hold(self.given.get().saturating_sub(sent.payload));
+    }
+
+    /// The engine has written all that it had a window for. What was handed over had one; so what is left of that has gone with
+    /// streams that were reset, if any were.
+    pub(super) fn wrote_all(&self) {
+        if self.has_left.take() {
+            self.hold(0);
+        }
+    }
+
+    /// The engine holds so much.
+    fn hold(&self, bytes: usize) {
+        if self.given.replace(bytes) >= GIVEN && bytes < GIVEN {
             self.waiting.take().into_iter().for_each(Waker::wake);
         }
     }
@@ -163,6 +178,7 @@ impl Shared {
     /// A stream is over.
     pub(super) fn leave(&self) {
         self.streams.set(self.streams.get() - 1);
+        self.has_left.set(true);
         if self.streams.get() == 0 {
             self.session.wake_by_ref();
         }

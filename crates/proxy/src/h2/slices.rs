@@ -52,6 +52,8 @@ struct Line {
 struct Wanted {
     stands: bool,
     engine: bool,
+    /// Its engine has waited for a quantum of its exchanges.
+    engine_first: bool,
     exchanges: VecDeque<u32>,
 }
 
@@ -70,17 +72,19 @@ impl Line {
         }
     }
 
-    /// What the first one wants next: first its exchanges, so that its engine sends together what they have said.
+    /// What the first one wants next: first its exchanges, so that its engine sends together what they have said; but they come without
+    /// end where many bodies trickle, and then the engine has its turn between them.
     fn take(&mut self) -> Option<(u32, Work)> {
         let connection = *self.waiting.front()?;
         let wanted = at(&mut self.wanted, connection);
-        let work = match wanted.exchanges.pop_front() {
+        let next = if wanted.engine && wanted.engine_first { None } else { wanted.exchanges.pop_front() };
+        let work = match next {
             Some(seat) => {
                 *at(&mut self.queued, seat) = false;
                 Work::Exchange(seat)
             }
             None => {
-                wanted.engine = false;
+                (wanted.engine, wanted.engine_first) = (false, false);
                 Work::Engine
             }
         };
@@ -149,13 +153,13 @@ impl Slices {
             let Some((connection, work)) = self.line.borrow_mut().take() else { return };
             serve(connection, work);
             let now = clock();
-            self.note(connection, now - begin);
+            self.note((connection, work), now - begin);
             begin = now;
         }
     }
 
-    /// Serving a connection took so long.
-    fn note(&self, connection: u32, took: Duration) {
+    /// What was done for a connection took so long.
+    fn note(&self, (connection, work): (u32, Work), took: Duration) {
         self.spent.set(self.spent.get() + took);
         let line = &mut *self.line.borrow_mut();
         if self.has_more.take() {
@@ -168,6 +172,7 @@ impl Slices {
             return;
         }
         if is_first {
+            at(&mut line.wanted, connection).engine_first = work != Work::Engine;
             line.waiting.rotate_left(1);
         }
         self.left.set(QUANTUM);
@@ -253,6 +258,31 @@ mod tests {
         let scene = Scene::new(&wanted);
         let order = [(1, Exchange(0)), (1, Exchange(1)), (2, Exchange(9)), (1, Exchange(2))];
         assert_eq!(scene.turn(QUANTUM / 2), order);
+    }
+
+    #[test]
+    fn exchanges_without_end_let_their_engine_have_its_turn() {
+        let scene = Scene::new(&[(1, Engine), (1, Exchange(0)), (1, Exchange(1)), (1, Exchange(2))]);
+        let order = [Exchange(0), Exchange(1), Engine, Exchange(2)].map(|work| (1, work));
+        assert_eq!(scene.turn(QUANTUM / 2), order);
+    }
+
+    #[test]
+    fn an_engine_with_more_lets_its_exchanges_have_their_turn() {
+        let scene = Scene::new(&[(1, Engine)]);
+        let mut served = Vec::new();
+        scene.slices.serve(
+            || scene.now.get(),
+            |_, work| {
+                scene.pass(QUANTUM);
+                if work == Engine {
+                    scene.slices.ask_for_more();
+                    scene.slices.put_off(1, Exchange(0));
+                }
+                served.push(work);
+            },
+        );
+        assert_eq!(served, [Engine, Exchange(0)]);
     }
 
     #[test]

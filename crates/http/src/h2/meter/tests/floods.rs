@@ -134,6 +134,18 @@ fn sections_of_too_many_fields_are_cut_before_they_are_unpacked() {
     assert_eq!(connection.receive(&rest), Err(Flood::FieldSection));
 }
 
+/// The codec unpacks it before it knows that nobody may send it.
+#[test]
+fn promises_do_not_reach_the_codec() {
+    for peer in [Side::Downstream, Side::Upstream] {
+        let mut meter = Meter::new(peer, MeterLimits::default());
+        let begun = if peer == Side::Downstream { opening() } else { settings() };
+        meter.inbound(&begun, 0).unwrap();
+        let promise = frame(kind::PUSH_PROMISE, flag::END_HEADERS, 1, &[0xbe; 100]);
+        assert_eq!(meter.inbound(&promise, 0), Err(Flood::OtherFrames), "{peer:?}");
+    }
+}
+
 #[test]
 fn the_largest_lawful_field_section_comes_through() {
     let mut connection = Connection::open();
