@@ -88,8 +88,11 @@ pub const ACME_CHALLENGES: usize = 1000;
 pub const TLS_WANTED_REFUSED: usize = 10_000;
 /// Names below `localhost` that get a certificate of the local authority.
 pub const TLS_LOCAL_NAMES: usize = 1000;
-/// Streams that a peer may have open at one time on one HTTP/2 connection.
+/// Streams that a peer may have open at one time on one HTTP/2 connection; of clients the default
+/// (`listeners.*.limits.max_streams`).
 pub const H2_STREAMS: u32 = 100;
+/// Largest value accepted for `listeners.*.limits.max_streams`.
+pub const H2_STREAMS_MAX: u32 = 1000;
 /// Time in which a client of HTTP/2 that asks for something has to acknowledge our settings.
 pub const H2_SETTINGS_TIME: Duration = Duration::from_secs(5);
 /// Heads of HTTP/2 that the codec gets before what came of them has been taken up.

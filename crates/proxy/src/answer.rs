@@ -59,7 +59,7 @@ pub(crate) async fn answer_redirect(
 
 /// Whether nothing of the request is left to be received.
 fn is_read_whole(x: &Exchange) -> bool {
-    x.request.len > 0 && (x.framing == Framing::Empty || x.upward.is_received())
+    x.request.len > 0 && (x.framing.is_empty() || x.upward.is_received())
 }
 
 /// Sends an answer that has been written.

@@ -14,6 +14,7 @@ use crate::view::PlanView;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use thalweg_core::limits::H2_STREAMS;
 use thalweg_observe::ListenerMeters;
 
 /// The position of a listener that no plan has.
@@ -32,6 +33,8 @@ pub(crate) struct Door {
     position: Cell<u16>,
     /// Its connections at the same time.
     most: Cell<Option<usize>>,
+    /// Streams of each at the same time.
+    streams: Cell<u32>,
     /// What its clients shake hands on, also when it is gone.
     tls: RefCell<Option<Arc<ListenerTls>>>,
     /// HTTP/2 may begin on a plain connection.
@@ -53,6 +56,7 @@ impl Door {
             state: state.clone(),
             position: Cell::new(NOWHERE),
             most: Cell::new(None),
+            streams: Cell::new(H2_STREAMS),
             tls: RefCell::default(),
             h2c: Cell::new(false),
             redirects: Cell::new(false),
@@ -65,6 +69,7 @@ impl Door {
     pub(crate) fn hold(&self, position: u16, listener: &Listener) {
         self.position.set(position);
         self.most.set(listener.max_connections);
+        self.streams.set(listener.max_streams);
         self.shake_on(listener.tls.clone());
         self.h2c.set(listener.h2c);
         self.redirects.set(listener.redirect_https);
@@ -109,6 +114,11 @@ impl Door {
     /// Its connections at the same time; `None`: no bound.
     pub(crate) fn most(&self) -> Option<usize> {
         self.most.get()
+    }
+
+    /// Streams at the same time on a connection of HTTP/2.
+    pub(crate) fn streams(&self) -> u32 {
+        self.streams.get()
     }
 
     /// What its clients shake hands on; `None`: they speak plainly.

@@ -87,6 +87,8 @@ pub struct Listener {
     pub address: ListenAddress,
     /// Its client connections at the same time; `None`: no bound of its own.
     pub max_connections: Option<usize>,
+    /// Streams at the same time on each of those that speak HTTP/2, 1 to 1000; default 100.
+    pub max_streams: u32,
     /// TCP connections are accepted when their first bytes are here, or after a second without any.
     pub defer_accept: bool,
     /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge).

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::connection::Event;
 use thalweg_tests::h2_frames::{
-    ACK, CANCEL, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, NO_ERROR, RST_STREAM, SETTINGS,
-    WINDOW_UPDATE, frame, request, reset, section,
+    ACK, CANCEL, DATA, END, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, INITIAL_WINDOW, NO_ERROR,
+    REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, request, reset, section, window_update,
 };
 use thalweg_tests::process::Signal;
 use thalweg_tests::upstream::ok;
 use thalweg_tests::{Connection, Directory, Frames, Identity, Proxy, STEP, Upstream};
 
-use super::{config, h2c, house, watchdog};
+use super::{House, config, h2c, house, watchdog};
 use crate::scenario::reload;
 use crate::scenario::scripted::OK;
 
@@ -179,6 +179,53 @@ fn who_acknowledges_settings_waits_for_its_answer() {
     );
     asked.talk.send(OK).unwrap();
     assert_eq!(client.answer(1), Ok(200));
+}
+
+/// What a stream had handed over and took with it is no longer counted as held for its connection.
+#[test]
+fn downloads_that_are_broken_off_leave_the_others_their_room() {
+    let _watchdog = watchdog("downloads_that_are_broken_off_leave_the_others_their_room");
+    const SIZE: usize = 1 << 20;
+    let upstream = Upstream::saying("x".repeat(SIZE).leak());
+    let proxy = Proxy::start(&h2c(&config(&[&upstream.url()], "")));
+    let mut client = Frames::open(proxy.web(), &[(INITIAL_WINDOW, 1 << 30)]);
+    client.send(window_update(0, 1 << 30));
+    for stream in (1..400).step_by(2) {
+        client.send(request(stream, "/"));
+        client.until(|frame| (frame.kind == DATA && frame.stream == stream).then_some(()));
+        client.send(reset(stream, CANCEL));
+    }
+    client.send(request(401, "/"));
+    let mut taken = 0;
+    client.until(|frame| {
+        let is_of_it = frame.kind == DATA && frame.stream == 401;
+        taken += if is_of_it { frame.payload.len() } else { 0 };
+        (is_of_it && frame.flags & END != 0).then_some(())
+    });
+    assert_eq!(taken, SIZE);
+}
+
+#[test]
+fn a_client_has_as_many_streams_as_its_listener_says() {
+    let _watchdog = watchdog("a_client_has_as_many_streams_as_its_listener_says");
+    let listener = |text: &str| h2c(text).replace("h2c: true", "h2c: true, limits: { max_streams: 2 }");
+    let house = House::start_changed(1, ("", ""), listener);
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    for stream in [1, 3] {
+        client.send(request(stream, "/"));
+    }
+    let mut asked = [house.asked(), house.asked()];
+    client.send(request(5, "/"));
+    let refused = client.until(|frame| frame.code().filter(|_| frame.stream == 5));
+    assert_eq!(refused, REFUSED_STREAM);
+    let last = OK.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+    asked.iter_mut().for_each(|asked| asked.talk.send(&last).unwrap());
+    for _ in 0..2 {
+        client.until(|frame| frame.status().filter(|status| *status == 200));
+    }
+    client.send(request(7, "/"));
+    house.asked().talk.send(OK).unwrap();
+    assert_eq!(client.answer(7), Ok(200));
 }
 
 #[test]

@@ -69,7 +69,8 @@ pub(super) fn named<'a>(
 }
 
 fn listener(listener: &Listener) -> Object<'_> {
-    let Listener { name, address, max_connections, defer_accept, h2c, tls, redirect_https } = listener;
+    let Listener { name, address, max_connections, max_streams, defer_accept, h2c, tls, redirect_https } =
+        listener;
     named(
         ObjectKind::Listener,
         name,
@@ -77,6 +78,7 @@ fn listener(listener: &Listener) -> Object<'_> {
         move |fields| {
             fields.put("address", address);
             fields.maybe("limits.max_connections", *max_connections);
+            fields.put("limits.max_streams", max_streams);
             fields.put("defer_accept", defer_accept);
             fields.put("h2c", h2c);
             fields.put("redirect_https", redirect_https);

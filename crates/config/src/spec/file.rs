@@ -213,6 +213,8 @@ pub struct ListenerSpec {
 pub struct ListenerLimitsSpec {
     /// Its client connections at once, 1–100000000; default: no bound but `limits.max_connections`.
     pub max_connections: Option<Spanned<u64>>,
+    /// Requests that a client may have under way at once on a connection of HTTP/2, 1–1000; default 100.
+    pub max_streams: Option<Spanned<u64>>,
 }
 
 /// What a listener speaks.

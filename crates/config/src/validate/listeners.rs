@@ -6,6 +6,7 @@ use super::{acme, address, bounded, check_name, tls};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{FileSpec, Spanned};
+use thalweg_core::limits::{H2_STREAMS, H2_STREAMS_MAX};
 use thalweg_proxy::plan::{ListenAddress, Listener};
 
 /// Most listeners. Each is a socket per worker; their positions must fit into 16 bits.
@@ -45,10 +46,14 @@ pub(crate) fn listeners(
             let most = spec.limits.max_connections.as_ref();
             let most = most.and_then(|n| bounded(n, 1, CONNECTIONS_MAX, problems));
             let max_connections = most.and_then(|n| usize::try_from(n).ok());
+            let streams = spec.limits.max_streams.as_ref();
+            let streams = streams.and_then(|n| bounded(n, 1, u64::from(H2_STREAMS_MAX), problems));
+            let max_streams = streams.and_then(|n| u32::try_from(n).ok()).unwrap_or(H2_STREAMS);
             listeners.push(Listener {
                 name: name.value.as_str().into(),
                 address,
                 max_connections,
+                max_streams,
                 defer_accept: spec.defer_accept.unwrap_or(true),
                 h2c: spec.h2c.unwrap_or(false),
                 tls,

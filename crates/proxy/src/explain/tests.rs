@@ -41,6 +41,7 @@ fn listener(name: &str, address: &str) -> Listener {
         name: name.into(),
         address: ListenAddress::Tcp { address: address.parse().unwrap(), dual_stack: false },
         max_connections: None,
+        max_streams: 100,
         defer_accept: true,
         h2c: false,
         redirect_https: false,
