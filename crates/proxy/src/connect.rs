@@ -70,7 +70,11 @@ pub(crate) async fn connect(
                     stream
                 }
                 Err(failed) => {
-                    if let Some(opening) = opening {
+                    // What only concerns this exchange leaves the next in line its turn.
+                    let kind = failed.fault.kind;
+                    let concerns_all =
+                        kind.rule().hurts_endpoint || kind == FaultKind::ConnectionLimitReached;
+                    if let Some(opening) = opening.filter(|_| concerns_all) {
                         opening.fail(failed.fault);
                     }
                     return Err(failed.fault);

@@ -179,6 +179,11 @@ fn who_acknowledges_settings_waits_for_its_answer() {
     );
     asked.talk.send(OK).unwrap();
     assert_eq!(client.answer(1), Ok(200));
+    // And the connection goes on.
+    client.send(request(3, "/two"));
+    asked.talk.head().unwrap();
+    asked.talk.send(OK).unwrap();
+    assert_eq!(client.answer(3), Ok(200));
 }
 
 /// What a stream had handed over and took with it is no longer counted as held for its connection.

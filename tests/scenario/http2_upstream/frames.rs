@@ -1,6 +1,7 @@
 //! Endpoints of HTTP/2 whose every frame the test has in hand.
 
 use std::net::TcpStream;
+use std::sync::mpsc::RecvTimeoutError::Disconnected;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
@@ -298,6 +299,23 @@ fn an_answer_of_a_head_alone_stays_one() {
         (answer.status(), answer.value("grpc-status"), answer.value("content-length")),
         (200, Some("12"), Some("0"))
     );
+}
+
+/// RFC 9113 §8.1: an endpoint may reset with NO_ERROR what it has answered whole, and nothing else is whole.
+#[test]
+fn a_reset_without_an_error_makes_no_answer_whole() {
+    let _watchdog = watchdog("a_reset_without_an_error_makes_no_answer_whole");
+    let scene = Scene::new("");
+    let mut endpoint = scene.first();
+    for ends in [0, END] {
+        let answer = scene.get();
+        let stream = endpoint.asked();
+        endpoint.send(frame(HEADERS, END_HEADERS, stream, &literal(":status", "200")));
+        endpoint.send(frame(DATA, ends, stream, b"half"));
+        endpoint.send(reset(stream, NO_ERROR));
+        let answer = answer.recv_timeout(STEP);
+        assert_eq!(answer.map(|answer| answer.status()), [Err(Disconnected), Ok(200)][usize::from(ends)]);
+    }
 }
 
 #[test]

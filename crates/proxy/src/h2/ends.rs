@@ -95,8 +95,7 @@ impl Receiving {
                     self.promised = self.promised.map(|promised| promised.saturating_sub(len));
                     self.rest = bytes;
                 }
-                // Whoever has said all may ask that no more be sent to it (RFC 9113 §8.1).
-                Some(Err(error)) if self.from == Side::Upstream && is_enough(&error) => self.ended = true,
+                // One that comes behind the end does not come here.
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
                 None => {
                     let trailers = ready!(body.poll_trailers(context)).map_err(io::Error::other)?;
@@ -127,10 +126,6 @@ impl Receiving {
             let _ = self.body.as_mut().map(|body| body.flow_control().release_capacity(released));
         }
     }
-}
-
-fn is_enough(error: &::h2::Error) -> bool {
-    error.is_reset() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR)
 }
 
 /// What is sent of a message behind its head.

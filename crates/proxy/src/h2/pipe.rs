@@ -54,6 +54,7 @@ impl<P> Clone for Pipe<P> {
 struct Wires<P> {
     peer: P,
     shared: Rc<Shared>,
+    full: Full,
     /// Received and not given to the engine, from `taken` on: first what the meter lets pass, then what it drops.
     inbox: Vec<u8>,
     taken: usize,
@@ -70,6 +71,15 @@ struct Wires<P> {
     is_broken: bool,
 }
 
+/// What becomes of what the peer sends while it takes nothing itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Full {
+    /// It waits: a client must not make the engine answer what it never reads.
+    StopsReading,
+    /// It is read: an endpoint that reads when it has written is not to wait for ever.
+    ReadsOn,
+}
+
 /// Why the engine gets no more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Gate {
@@ -84,10 +94,11 @@ pub(super) enum Gate {
 
 impl<P: Peer> Pipe<P> {
     /// `received`: what has come already.
-    pub(super) fn new(peer: P, shared: &Rc<Shared>, received: Vec<u8>) -> Self {
+    pub(super) fn new(peer: P, shared: &Rc<Shared>, received: Vec<u8>, full: Full) -> Self {
         Self(Rc::new(RefCell::new(Wires {
             peer,
             shared: shared.clone(),
+            full,
             inbox: received,
             taken: 0,
             pass: 0,
@@ -159,12 +170,23 @@ impl<P: Peer> Wires<P> {
         Poll::Ready(Ok(()))
     }
 
+    /// Whether nothing more can be written, also after an attempt to send.
+    fn poll_is_full(&mut self) -> io::Result<bool> {
+        let is_full = |wires: &Self| wires.outbox.len() - wires.gone >= OUTBOX;
+        if !is_full(self) {
+            return Ok(false);
+        }
+        match self.poll_send() {
+            Poll::Ready(sent) => sent.map(|()| false),
+            Poll::Pending => Ok(is_full(self)),
+        }
+    }
+
     fn write(&mut self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if self.is_broken {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let is_full = |wires: &Self| wires.outbox.len() - wires.gone >= OUTBOX;
-        if is_full(self) && self.poll_send()?.is_pending() && is_full(self) {
+        if self.poll_is_full()? {
             return Poll::Pending;
         }
         if self.gone > OUTBOX {
@@ -206,7 +228,7 @@ impl<P: Peer> Wires<P> {
 
     fn poll_read(&mut self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.pass == 0 {
-            if self.gate != Gate::Open {
+            if self.gate != Gate::Open || self.full == Full::StopsReading && self.poll_is_full()? {
                 return Poll::Pending;
             }
             if self.ended {

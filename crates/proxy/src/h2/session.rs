@@ -1,6 +1,6 @@
 //! A connection that speaks HTTP/2: its engine, its streams, and how it comes to its end.
 
-use super::pipe::{Gate, Pipe};
+use super::pipe::{Full, Gate, Pipe};
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::exchange::Client;
@@ -54,6 +54,8 @@ pub(super) struct Session {
     is_idle: bool,
     /// Since when it is so, or not, in milliseconds of the worker's clock.
     since: u64,
+    /// Bytes that were left to send when the deadline for that passed last.
+    left: usize,
 }
 
 enum State {
@@ -71,7 +73,7 @@ impl Session {
         let max_streams = client.door().streams();
         let meter = MeterLimits { max_streams, max_head: limits.head, max_fields: limits.fields };
         let shared = Rc::new(Shared::with_client(waker.clone(), Known::of(&client.socket), meter));
-        let pipe = Pipe::new(client, &shared, received);
+        let pipe = Pipe::new(client, &shared, received, Full::StopsReading);
         let most_head = limits.head.saturating_add(PER_FIELD * limits.fields);
         let handshake = Builder::new()
             .initial_window_size(WINDOW)
@@ -98,6 +100,7 @@ impl Session {
             began: worker.now_ms(),
             is_idle: true,
             since: worker.now_ms(),
+            left: usize::MAX,
         })
     }
 
@@ -111,11 +114,16 @@ impl Session {
         self.shared.streams.get() == 0
     }
 
+    /// Bytes of responses that are over, which the client has not been able to take.
+    fn left_to_send(&self) -> usize {
+        self.pipe.unsent() + self.shared.held()
+    }
+
     /// Since when nothing has been under way, where that makes it the one to be sent away: one that has not begun yet gets a moment.
     pub(super) fn dispensable_since(&self, now_ms: u64) -> Option<u64> {
         let is_idle = match self.state {
             State::Opening(_) => now_ms.saturating_sub(self.since) >= FRESH_MS,
-            State::Open(_) => self.is_idle(),
+            State::Open(_) => self.is_idle() && self.left_to_send() == 0,
             State::Leaving(_) => false,
         };
         is_idle.then_some(self.since)
@@ -222,7 +230,22 @@ impl Session {
     /// Whether it goes on as it is.
     fn keep_time(&mut self, worker: &Worker) -> bool {
         let is_idle = self.is_idle();
-        if is_idle && self.has_expired() {
+        // A deadline that has passed says something of the state in which it was set.
+        if is_idle == self.is_idle && self.has_expired() {
+            if !is_idle && self.awaits_acknowledgement() {
+                self.refuse_to_wait();
+                return false;
+            }
+            if !is_idle {
+                self.with_client(|client| client.socket.set_deadline(None));
+                return true;
+            }
+            let left = self.left_to_send();
+            if left > 0 && left < std::mem::replace(&mut self.left, left) {
+                // It takes what the last responses have left.
+                self.with_client(|client| client.socket.set_deadline(Some(GOAWAY_TIME)));
+                return true;
+            }
             if self.is_closing {
                 self.leave();
                 return false;
@@ -230,12 +253,9 @@ impl Session {
             self.go_away();
             return false;
         }
-        if !is_idle && !self.is_idle && self.has_expired() && self.awaits_acknowledgement() {
-            self.refuse_to_wait();
-            return false;
-        }
         if is_idle != std::mem::replace(&mut self.is_idle, is_idle) {
             self.since = worker.now_ms();
+            self.left = usize::MAX;
             let time = match is_idle {
                 true if self.is_closing => Some(GOAWAY_TIME),
                 true => {

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     session: Waker,
     /// Those who wait for the peer's settings.
     settling: RefCell<Vec<Waker>>,
+    /// They would wait in vain.
+    is_over: Cell<bool>,
     /// Those who wait for a stream, where the peer is an endpoint.
     line: Option<Rc<StreamLine>>,
     /// What TLS has agreed on; `None`: the connection is plain.
@@ -66,6 +68,7 @@ impl Shared {
             waiting: RefCell::default(),
             session,
             settling: RefCell::default(),
+            is_over: Cell::new(false),
             line: None,
             tls: None,
         }
@@ -80,9 +83,14 @@ impl Shared {
     pub(super) fn may_give(&self, waker: &Waker) -> bool {
         let may = self.given.get() < GIVEN;
         if !may {
-            self.waiting.borrow_mut().push(waker.clone());
+            add(&self.waiting, waker);
         }
         may
+    }
+
+    /// Bytes that the engine holds for the peer.
+    pub(super) fn held(&self) -> usize {
+        self.given.get()
     }
 
     /// A stream has handed over so much. `is_cramped`: it has more, and the client has no window for that.
@@ -122,11 +130,17 @@ impl Shared {
 
     /// Whether the peer's settings have come, or its connection is over; if not, who asks is woken then.
     pub(super) fn poll_settled(&self, waker: &Waker) -> Poll<()> {
-        if self.meter.borrow().has_settings() {
+        if self.is_over.get() || self.meter.borrow().has_settings() {
             return Poll::Ready(());
         }
-        self.settling.borrow_mut().push(waker.clone());
+        add(&self.settling, waker);
         Poll::Pending
+    }
+
+    /// No stream begins any more.
+    pub(super) fn is_over(&self) {
+        self.is_over.set(true);
+        self.settling.take().into_iter().for_each(Waker::wake);
     }
 
     /// The engine has taken in what has come.
@@ -192,5 +206,13 @@ impl Shared {
         if let Some(line) = &self.line {
             line.wake(usize::MAX);
         }
+    }
+}
+
+/// Adds one, once.
+fn add(wakers: &RefCell<Vec<Waker>>, waker: &Waker) {
+    let mut wakers = wakers.borrow_mut();
+    if !wakers.iter().any(|known| known.will_wake(waker)) {
+        wakers.push(waker.clone());
     }
 }

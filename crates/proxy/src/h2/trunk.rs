@@ -1,7 +1,7 @@
 //! A connection to an endpoint that speaks HTTP/2: its engine, and the handle by which requests get on it.
 
 use super::call::Call;
-use super::pipe::{Gate, Pipe};
+use super::pipe::{Full, Gate, Pipe};
 use super::shared::Shared;
 use crate::fleet::Command;
 use crate::worker::Worker;
@@ -56,6 +56,7 @@ impl Handle {
     /// No request begins on it from now on.
     pub(super) fn retire(&self) {
         if self.requests.take().is_some() {
+            self.shared.is_over();
             self.waker.wake_by_ref();
             // There is more than one stream's worth of room elsewhere now.
             self.shared.wake_line();
@@ -153,7 +154,7 @@ impl Link {
         shared.now_ms.set(worker.now_ms());
         let is_secure = connection.socket.is_layered();
         connection.socket.set_deadline(None);
-        let pipe = Pipe::new(connection, &shared, Vec::new());
+        let pipe = Pipe::new(connection, &shared, Vec::new(), Full::ReadsOn);
         let most_head = limits.head.saturating_add(PER_FIELD * limits.fields);
         let mut builder = Builder::new();
         builder
@@ -165,6 +166,7 @@ impl Link {
             .max_send_buffer_size(SEND_BUFFER)
             .max_concurrent_reset_streams(STREAMS)
             .reset_stream_duration(Duration::from_secs(1))
+            .max_local_error_reset_streams(None)
             .data_frame_budget(2 * CONNECTION_WINDOW as usize);
         let handshake = pin!(builder.handshake(pipe.clone()));
         // It writes the preface, for which there is room, and waits for nothing.
