@@ -20,6 +20,8 @@ use thalweg_upstream::{Connection, Trunk};
 
 /// Connections looked at to find one to send away.
 const LOOKED_AT: usize = 64;
+/// Turns that less waits for more.
+const TURNS: u8 = 4;
 /// Bytes that are sent though more are to come soon.
 const TOGETHER: usize = 16 * 1024;
 
@@ -30,8 +32,8 @@ pub(crate) struct Sessions {
     places: RefCell<Slab<Option<Place>>>,
     /// How many of them lead to endpoints.
     links: Cell<usize>,
-    /// Those whose engines may have written something in this turn; `true`: in the one before.
-    unsent: RefCell<Vec<(u32, bool)>>,
+    /// Those whose engines may have written something in this turn, or so many turns before.
+    unsent: RefCell<Vec<(u32, u8)>>,
 }
 
 /// A connection.
@@ -90,12 +92,12 @@ impl Sessions {
         sessions.filter(|session| session.is_idle()).count()
     }
 
-    /// Sends what has been written since the last time; little of it waits for the next where more `is_to_come`.
+    /// Sends what has been written since the last time; little of it waits for a few more where more `is_to_come`.
     pub(crate) fn send_all(&self, is_to_come: impl Fn(u32) -> bool) {
         let mut places = self.places.borrow_mut();
-        self.unsent.borrow_mut().retain_mut(|(index, has_waited)| match places.get_mut(*index as usize) {
-            Some(Some(place)) if !*has_waited && place.unsent() < TOGETHER && is_to_come(*index) => {
-                *has_waited = true;
+        self.unsent.borrow_mut().retain_mut(|(index, waited)| match places.get_mut(*index as usize) {
+            Some(Some(place)) if *waited < TURNS && place.unsent() < TOGETHER && is_to_come(*index) => {
+                *waited += 1;
                 true
             }
             Some(Some(place)) => {
@@ -188,7 +190,7 @@ impl Worker {
         match catch_unwind(AssertUnwindSafe(|| place.poll(self, &mut requests))) {
             Ok(Poll::Pending) => {
                 self.sessions.put_back(index, place);
-                self.sessions.unsent.borrow_mut().push((index, false));
+                self.sessions.unsent.borrow_mut().push((index, 0));
             }
             outcome => {
                 self.sessions.remove(index);

@@ -15,6 +15,9 @@ const SHARE: Duration = Duration::from_micros(100);
 /// Time after which another connection is served.
 const QUANTUM: Duration = Duration::from_micros(50);
 
+/// Quanta of a connection's exchanges after which its engine comes first: each time it runs its client is woken.
+const PATIENCE: u8 = 8;
+
 /// What is done at once for a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Work {
@@ -52,8 +55,8 @@ struct Line {
 struct Wanted {
     stands: bool,
     engine: bool,
-    /// Its engine has waited for a quantum of its exchanges.
-    engine_first: bool,
+    /// Quanta of its exchanges that its engine has waited for.
+    waited: u8,
     exchanges: VecDeque<u32>,
 }
 
@@ -77,14 +80,15 @@ impl Line {
     fn take(&mut self) -> Option<(u32, Work)> {
         let connection = *self.waiting.front()?;
         let wanted = at(&mut self.wanted, connection);
-        let next = if wanted.engine && wanted.engine_first { None } else { wanted.exchanges.pop_front() };
+        let next =
+            if wanted.engine && wanted.waited >= PATIENCE { None } else { wanted.exchanges.pop_front() };
         let work = match next {
             Some(seat) => {
                 *at(&mut self.queued, seat) = false;
                 Work::Exchange(seat)
             }
             None => {
-                (wanted.engine, wanted.engine_first) = (false, false);
+                (wanted.engine, wanted.waited) = (false, 0);
                 Work::Engine
             }
         };
@@ -172,7 +176,10 @@ impl Slices {
             return;
         }
         if is_first {
-            at(&mut line.wanted, connection).engine_first = work != Work::Engine;
+            if work != Work::Engine {
+                let waited = &mut at(&mut line.wanted, connection).waited;
+                *waited = waited.saturating_add(1);
+            }
             line.waiting.rotate_left(1);
         }
         self.left.set(QUANTUM);
@@ -262,9 +269,10 @@ mod tests {
 
     #[test]
     fn exchanges_without_end_let_their_engine_have_its_turn() {
-        let scene = Scene::new(&[(1, Engine), (1, Exchange(0)), (1, Exchange(1)), (1, Exchange(2))]);
-        let order = [Exchange(0), Exchange(1), Engine, Exchange(2)].map(|work| (1, work));
-        assert_eq!(scene.turn(QUANTUM / 2), order);
+        let exchanges = (0..12).map(|seat| (1, Exchange(seat)));
+        let scene = Scene::new(&std::iter::once((1, Engine)).chain(exchanges).collect::<Vec<_>>());
+        let served: Vec<_> = (0..6).flat_map(|_| scene.turn(QUANTUM)).collect();
+        assert_eq!(served.iter().position(|(_, work)| *work == Engine), Some(8), "{served:?}");
     }
 
     #[test]
