@@ -146,8 +146,9 @@ impl Outgoing {
                 }
             }
             let size = want.min(capacity);
-            if let Some(gate) = gate.filter(|_| size < want) {
-                gate.borrow_mut().meter.cramped(size);
+            if let Some(gate) = gate {
+                let stream = self.stream.stream_id().as_u32();
+                gate.borrow_mut().meter.gave(stream, size, size < want);
             }
             self.left -= size;
             self.stream.send_data(Bytes::from(vec![b'x'; size]), false).unwrap();

@@ -133,7 +133,7 @@ async fn attempt(
         }
         x.upward.seal_first(call, head);
         if !call.is_staged() {
-            return Err(Fault::request(400, "a request that cannot be said in HTTP/2"));
+            return Err(h2::UNSAYABLE);
         }
     }
     if let Some(meters) = local.meters.get(endpoint as usize) {

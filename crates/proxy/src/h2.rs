@@ -18,7 +18,7 @@ mod stream;
 mod trunk;
 pub(crate) mod websocket;
 
-pub(crate) use call::{Call, RESET, call};
+pub(crate) use call::{Call, RESET, UNSAYABLE, call};
 pub(crate) use sessions::Sessions;
 pub(crate) use slices::{Slices, Work};
 pub(crate) use stream::{Stream, stream};

@@ -128,6 +128,15 @@ impl Tunnel {
                 flow.cool(&worker.warm.buffers);
             }
         }
+        // Who is not read any more has no other way to tell that it is gone.
+        let is_gone = match (self.up_open, self.down_open) {
+            (false, true) => down.is_gone(),
+            (true, false) => up.is_gone(),
+            _ => false,
+        };
+        if is_gone {
+            return Err(fault_of(Broken::SenderGone));
+        }
         if moved {
             client.socket.set_deadline(Some(idle(x)));
             self.left = u64::MAX;

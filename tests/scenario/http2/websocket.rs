@@ -1,12 +1,13 @@
 //! WebSockets over a stream (RFC 8441), before an endpoint that knows only HTTP/1.1.
 
+use std::io::Read;
 use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread;
 
-use thalweg_tests::h2_frames::{DATA, END, END_HEADERS, HEADERS, frame, literal};
+use thalweg_tests::h2_frames::{CANCEL, DATA, END, END_HEADERS, HEADERS, frame, literal, reset};
 use thalweg_tests::upstream::Listener;
-use thalweg_tests::{Frames, Proxy, STEP};
+use thalweg_tests::{Frames, Proxy, STEP, Vitals};
 use tungstenite::accept;
 
 use super::{config, h2c, house, watchdog};
@@ -103,4 +104,39 @@ fn a_refusal_of_the_endpoint_is_the_answer() {
     client.send(connect(1));
     house.asked().talk.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n").unwrap();
     assert_eq!(client.answer(1), Ok(403));
+}
+
+#[test]
+fn a_client_that_is_gone_after_its_end_leaves_nothing_behind() {
+    let _watchdog = watchdog("a_client_that_is_gone_after_its_end_leaves_nothing_behind");
+    let (accepted, connections) = mpsc::channel::<TcpStream>();
+    let (ended, ends) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in connections {
+            stream.set_read_timeout(Some(STEP)).unwrap();
+            let Ok(mut socket) = accept(stream) else { return };
+            let mut rest = Vec::new();
+            let read = socket.get_mut().read_to_end(&mut rest).map(|_| rest);
+            // It would go on for as long as it likes.
+            let _ = ended.send((socket, read));
+        }
+    });
+    let listener = Listener::start(accepted);
+    let proxy = Proxy::start(&h2c(&config(&[&format!("http://{}", listener.address())], "")));
+    let before = Vitals::of(&proxy);
+    for resets in [true, false] {
+        let mut client = Frames::open(proxy.web(), &[]);
+        let opened = Vitals::of(&proxy);
+        client.send(connect(1));
+        assert_eq!(client.answer(1), Ok(200));
+        client.send(frame(DATA, END, 1, b"bye"));
+        let (_socket, read) = ends.recv_timeout(STEP).unwrap();
+        assert_eq!(read.unwrap(), b"bye");
+        if resets {
+            client.send(reset(1, CANCEL));
+            opened.wait_for(&proxy, "a reset");
+        }
+        drop(client);
+        before.wait_for(&proxy, "the end of the connection");
+    }
 }

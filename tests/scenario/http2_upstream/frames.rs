@@ -14,27 +14,27 @@ use thalweg_tests::message::fetch;
 use thalweg_tests::upstream::Listener;
 use thalweg_tests::{Frames, Message, Proxy, STEP, Talk};
 
-use super::{config, http2, watchdog};
+use super::{config, h2c, http2, watchdog};
 
 /// A proxy with one worker before one endpoint, and the connections that it makes.
-struct Scene {
-    proxy: Proxy,
+pub(super) struct Scene {
+    pub(super) proxy: Proxy,
     accepted: Receiver<TcpStream>,
     _listener: Listener,
 }
 
 impl Scene {
     /// `service` are further keys of the service, with a comma behind each.
-    fn new(service: &str) -> Self {
+    pub(super) fn new(service: &str) -> Self {
         let (sender, accepted) = mpsc::channel();
         let listener = Listener::start(sender);
-        let config = http2(&config(&[&format!("http://{}", listener.address())], ""));
+        let config = h2c(&http2(&config(&[&format!("http://{}", listener.address())], "")));
         let config = config.replace("services: { s: {", &format!("services: {{ s: {{ {service}"));
         let proxy = Proxy::start(&config.replace("workers: 2", "workers: 1"));
         Self { proxy, accepted, _listener: listener }
     }
 
-    fn accept(&self, own: &[(u16, u32)]) -> Frames {
+    pub(super) fn accept(&self, own: &[(u16, u32)]) -> Frames {
         Frames::accept(self.accepted.recv_timeout(STEP).expect("a connection"), own)
     }
 
@@ -51,7 +51,7 @@ impl Scene {
     }
 
     /// A client that has said this, and its answer when it comes.
-    fn ask(&self, said: &str) -> Receiver<Message> {
+    pub(super) fn ask(&self, said: &str) -> Receiver<Message> {
         let (tell, told) = mpsc::channel();
         let (address, said) = (self.proxy.web(), said.to_owned());
         thread::spawn(move || {
@@ -62,7 +62,7 @@ impl Scene {
         told
     }
 
-    fn get(&self) -> Receiver<Message> {
+    pub(super) fn get(&self) -> Receiver<Message> {
         self.ask("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
     }
 
@@ -76,12 +76,12 @@ impl Scene {
         endpoint
     }
 
-    fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.accepted.try_recv().is_err()
     }
 }
 
-fn status(answer: &Receiver<Message>) -> u16 {
+pub(super) fn status(answer: &Receiver<Message>) -> u16 {
     answer.recv_timeout(STEP).expect("an answer").status()
 }
 

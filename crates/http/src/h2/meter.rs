@@ -25,6 +25,7 @@ use super::block::Block;
 use super::bucket::Bucket;
 use super::flood::Flood;
 use super::frame::{FrameHead, FrameReader, HEAD_LEN, PREFACE, Piece, code, flag, kind};
+use super::held::Held;
 use super::streams::Streams;
 
 /// DATA frames from this payload on are work whoever sends them.
@@ -115,6 +116,7 @@ pub struct Meter {
     closed: u32,
     /// DATA frames to come that are as short as the peer's window made them.
     cramped: u32,
+    held: Held,
     streams: Streams,
     /// Changes of settings sent and not acknowledged.
     unacknowledged: u32,
@@ -175,6 +177,7 @@ impl Meter {
             reset: None,
             closed: 0,
             cramped: 0,
+            held: Held::default(),
             streams: Streams::default(),
             unacknowledged: 0,
             acknowledged: false,
@@ -247,12 +250,24 @@ impl Meter {
         sent
     }
 
-    /// A DATA frame with `payload` bytes goes to the codec and has no more of them because the peer's window has
-    /// no more: a peer who opens its window by crumbs earns nothing by what it gets.
-    pub fn cramped(&mut self, payload: usize) {
-        if payload < WORTHWHILE as usize {
+    /// A DATA frame of a stream, with `payload` bytes, goes to the codec. `is_cramped`: it has no more of them because the
+    /// peer's window has no more. A peer who opens its window by crumbs earns nothing by what it gets.
+    pub fn gave(&mut self, stream: u32, payload: usize, is_cramped: bool) {
+        self.held.add(stream, payload);
+        if is_cramped && payload < WORTHWHILE as usize {
             self.cramped = self.cramped.saturating_add(1);
         }
+    }
+
+    /// Payload in bytes that the codec got ([`Meter::gave`]), less what it has written, and less what went with streams that
+    /// either side has reset.
+    pub const fn held(&self) -> usize {
+        self.held.sum()
+    }
+
+    /// The codec holds nothing of a stream any more, which shows in no frame.
+    pub fn forget(&mut self, stream: u32) {
+        self.held.forget(stream);
     }
 
     /// Whether the peer's first settings have come, and with them all that opens a connection.
@@ -320,10 +335,13 @@ impl Meter {
             kind::PUSH_PROMISE => self.flooded(Flood::OtherFrames),
             kind::CONTINUATION => self.continuation(head),
             // Of those there are few: as many as may be open, twice a second.
-            kind::RST_STREAM if self.streams.is_old(head.stream) => {
-                self.spend(|meter| &mut meter.control, 1, Flood::Resets);
+            kind::RST_STREAM => {
+                self.held.forget(head.stream);
+                match self.streams.is_old(head.stream) {
+                    true => self.spend(|meter| &mut meter.control, 1, Flood::Resets),
+                    false => self.spend(|meter| &mut meter.resets, 1, Flood::Resets),
+                }
             }
-            kind::RST_STREAM => self.spend(|meter| &mut meter.resets, 1, Flood::Resets),
             kind::SETTINGS if head.has(flag::ACK) => {
                 self.unacknowledged = self.unacknowledged.saturating_sub(1);
                 self.acknowledged = true;
@@ -402,6 +420,7 @@ impl Meter {
         match head.kind {
             kind::DATA if head.len > 0 => {
                 sent.payload += head.len as usize;
+                self.held.wrote(head.stream, head.len as usize);
                 if head.len < WORTHWHILE && self.cramped > 0 {
                     self.cramped -= 1;
                 } else {
@@ -413,7 +432,10 @@ impl Meter {
             kind::HEADERS if !peer_asks && self.streams.opens(head.stream, self.now_ms) => {
                 self.resets.give(1);
             }
-            kind::RST_STREAM if head.len == 4 => self.reset = Some((head.stream, 0)),
+            kind::RST_STREAM if head.len == 4 => {
+                self.held.forget(head.stream);
+                self.reset = Some((head.stream, 0));
+            }
             kind::SETTINGS if !head.has(flag::ACK) => {
                 self.unacknowledged = self.unacknowledged.saturating_add(1);
             }

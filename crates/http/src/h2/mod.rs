@@ -7,6 +7,7 @@
 //! [`meter`] on the way to the codec; [`lines`] behind it, on the way in; [`composed`] on the way out.
 
 pub mod frame;
+mod held;
 
 mod block;
 pub mod bucket;

@@ -3,7 +3,7 @@
 //! The request's head is staged as it was composed, in lines, and goes out when the exchange begins to send. The response's head
 //! is given as lines too, once, before its payload.
 
-use super::ends::{Bell, Receiving, Sending};
+use super::ends::{Bell, Receiving, Sending, promised};
 use super::heads;
 use super::trunk::Handle;
 use super::websocket;
@@ -13,6 +13,7 @@ use crate::relay::Framed;
 use crate::worker::Worker;
 use ::h2::client::{ResponseFuture, SendRequest};
 use ::h2::{Error, Reason};
+use ::http::Method;
 use ::http::header::CONTENT_TYPE;
 use bytes::Bytes;
 use std::any::Any;
@@ -30,6 +31,9 @@ use thalweg_net::{Owner, Socket, Substream};
 
 /// A stream's end that is not that of its connection.
 pub(crate) const RESET: &str = "the endpoint reset the stream before its response";
+
+/// What has been composed is no request of HTTP/2.
+pub(crate) const UNSAYABLE: Fault = Fault::request(400, "a request that cannot be said in HTTP/2");
 
 /// The stream to an endpoint that a socket is, if it is one.
 #[inline]
@@ -65,9 +69,19 @@ enum Answer {
     /// Nothing has been asked.
     None,
     /// The head of the response is awaited.
-    Awaited(ResponseFuture, Option<String>),
+    Awaited(Awaited),
     /// It has come.
     Begun(Receiving),
+    /// There will be none: the request could not be sent.
+    Failed(Fault),
+}
+
+/// A response to come.
+struct Awaited {
+    response: ResponseFuture,
+    proof: Option<String>,
+    /// The request was HEAD: no payload comes, whatever the head says.
+    is_head: bool,
 }
 
 impl Call {
@@ -130,7 +144,11 @@ impl Call {
         out: &mut Vec<u8>,
     ) -> Poll<Result<bool, Fault>> {
         let answer = &mut *self.answer.borrow_mut();
-        let Answer::Awaited(response, proof) = answer else { return Poll::Pending };
+        let Awaited { response, proof, is_head } = match answer {
+            Answer::Awaited(awaited) => awaited,
+            Answer::Failed(fault) => return Poll::Ready(Err(*fault)),
+            Answer::None | Answer::Begun(_) => return Poll::Pending,
+        };
         let waker = self.bell.waker();
         let context = &mut Context::from_waker(&waker);
         if let Poll::Ready(Some(Ok(interim))) = response.poll_informational(context) {
@@ -149,7 +167,9 @@ impl Call {
                 return Poll::Ready(Err(Fault::response("a response head without its end")));
             }
         }
-        *answer = Answer::Begun(Receiving::new(body, Side::Upstream, response.headers()));
+        let is_bare = *is_head || matches!(response.status().as_u16(), 204 | 304);
+        let promised = if is_bare { Some(0) } else { promised(response.headers()) };
+        *answer = Answer::Begun(Receiving::new(body, Side::Upstream, promised));
         Poll::Ready(Ok(is_whole))
     }
 
@@ -186,10 +206,12 @@ impl Call {
         }
     }
 
-    fn send_head(&self, requests: &mut SendRequest<Bytes>, ended: bool) -> Result<Sending, Error> {
-        let Some(staged) = self.staged.take() else { return Err(Reason::INTERNAL_ERROR.into()) };
-        let (response, stream) = requests.send_request(staged.request, ended)?;
-        self.answer.replace(Answer::Awaited(response, staged.proof));
+    fn send_head(&self, requests: &mut SendRequest<Bytes>, ended: bool) -> Result<Sending, Fault> {
+        let Some(Staged { request, proof }) = self.staged.take() else { return Err(UNSAYABLE) };
+        let is_head = request.method() == Method::HEAD;
+        let sent = requests.send_request(request, ended);
+        let (response, stream) = sent.map_err(|error| self.fault_of(&error))?;
+        self.answer.replace(Answer::Awaited(Awaited { response, proof, is_head }));
         self.began_ms.set(self.trunk.shared.now_ms.get());
         Ok(Sending::new(stream, ended))
     }
@@ -199,7 +221,7 @@ impl Substream for Call {
     fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match &mut *self.answer.borrow_mut() {
             Answer::Begun(receiving) => receiving.poll(&self.bell.waker(), buffer),
-            Answer::None | Answer::Awaited(..) => Poll::Pending,
+            Answer::None | Answer::Awaited(_) | Answer::Failed(_) => Poll::Pending,
         }
     }
 
@@ -255,7 +277,11 @@ impl Framed for Call {
         let place = &mut *self.send.borrow_mut();
         let Send::Waiting(requests) = place else { return Err(io::ErrorKind::AlreadyExists.into()) };
         let sent = self.send_head(requests, ended);
-        *place = Send::Begun(sent.map_err(|error| io::Error::other(self.fault_of(&error)))?);
+        // Who sends looks at the answer for the reason.
+        *place = Send::Begun(sent.map_err(|fault| {
+            self.answer.replace(Answer::Failed(fault));
+            io::Error::other(fault)
+        })?);
         Ok(())
     }
 
@@ -281,7 +307,7 @@ impl Framed for Call {
     fn trailers(&self) -> Vec<u8> {
         match &*self.answer.borrow() {
             Answer::Begun(receiving) => receiving.trailers(),
-            Answer::None | Answer::Awaited(..) => Vec::new(),
+            Answer::None | Answer::Awaited(_) | Answer::Failed(_) => Vec::new(),
         }
     }
 
@@ -294,10 +320,13 @@ impl Framed for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let (Send::Begun(sending), Answer::Begun(receiving)) = (self.send.get_mut(), self.answer.get_mut())
-            && sending.has_ended()
-        {
-            self.trunk.shared.await_end(receiving.take_ending());
+        if let Send::Begun(sending) = self.send.get_mut() {
+            sending.leave(&self.trunk.shared);
+            if sending.has_ended()
+                && let Answer::Begun(receiving) = self.answer.get_mut()
+            {
+                self.trunk.shared.await_end(receiving.take_ending());
+            }
         }
         self.trunk.shared.leave();
     }

@@ -53,13 +53,12 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    /// Behind a head with these fields.
-    pub(super) fn new(body: RecvStream, from: Side, fields: &HeaderMap) -> Self {
-        let length = fields.get(CONTENT_LENGTH);
+    /// Behind a head that has promised so much.
+    pub(super) fn new(body: RecvStream, from: Side, promised: Option<u64>) -> Self {
         Self {
             body: Some(body),
             from,
-            promised: length.and_then(|length| length.to_str().ok()?.parse().ok()),
+            promised,
             rest: Bytes::new(),
             unreleased: 0,
             ended: false,
@@ -128,6 +127,11 @@ impl Receiving {
     }
 }
 
+/// The length that a head with these fields promises.
+pub(super) fn promised(fields: &HeaderMap) -> Option<u64> {
+    fields.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 /// What is sent of a message behind its head.
 pub(super) struct Sending {
     stream: SendStream<Bytes>,
@@ -174,7 +178,7 @@ impl Sending {
         }
         self.has_ended = last && n == offered;
         send.send_data(payload.freeze(), self.has_ended).map_err(io::Error::other)?;
-        shared.gave(n, n < wanted);
+        shared.gave(send.stream_id().as_u32(), n, n < wanted);
         Poll::Ready(Ok(n))
     }
 
@@ -192,6 +196,13 @@ impl Sending {
 
     pub(super) fn is_gone(&mut self, waker: &Waker) -> bool {
         self.stream.poll_reset(&mut Context::from_waker(waker)).is_ready()
+    }
+
+    /// The exchange is over: what the engine holds of a stream that has been reset is not written any more.
+    pub(super) fn leave(&mut self, shared: &Shared) {
+        if shared.held() > 0 && self.is_gone(Waker::noop()) {
+            shared.forget(self.stream.stream_id().as_u32());
+        }
     }
 
     /// Whether its end has been said.

@@ -135,11 +135,6 @@ impl<P: Peer> Pipe<P> {
         }
     }
 
-    /// Whether the engine can write more.
-    pub(super) fn has_room(&self) -> bool {
-        self.unsent() < OUTBOX
-    }
-
     /// Bytes that have been written and the kernel has not got.
     pub(super) fn unsent(&self) -> usize {
         let wires = self.0.borrow();

@@ -194,9 +194,6 @@ impl Session {
                 State::Leaving(_) => return self.poll_leave(worker),
             }
         }
-        if self.pipe.has_room() {
-            self.shared.wrote_all();
-        }
         self.shared.end();
         Poll::Pending
     }

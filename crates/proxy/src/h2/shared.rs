@@ -27,11 +27,7 @@ pub(crate) struct Shared {
     /// Bodies of exchanges that are over, of which all has come but the word that it was all. The engine counts them as open, which
     /// bounds them.
     ending: RefCell<Vec<RecvStream>>,
-    /// Bytes that the engine holds for the peer.
-    given: Cell<usize>,
-    /// A stream is over, and may have taken some of that with it.
-    has_left: Cell<bool>,
-    /// Those who wait for it to hold less.
+    /// Those who wait for the engine to hold less.
     waiting: RefCell<Vec<Waker>>,
     /// Wakes who drives the engine.
     session: Waker,
@@ -63,8 +59,6 @@ impl Shared {
             now_ms: Cell::new(0),
             streams: Cell::new(0),
             ending: RefCell::default(),
-            given: Cell::new(0),
-            has_left: Cell::new(false),
             waiting: RefCell::default(),
             session,
             settling: RefCell::default(),
@@ -81,7 +75,7 @@ impl Shared {
 
     /// Whether a stream may hand over more; if not, it is woken when it may.
     pub(super) fn may_give(&self, waker: &Waker) -> bool {
-        let may = self.given.get() < GIVEN;
+        let may = self.held() < GIVEN;
         if !may {
             add(&self.waiting, waker);
         }
@@ -90,34 +84,29 @@ impl Shared {
 
     /// Bytes that the engine holds for the peer.
     pub(super) fn held(&self) -> usize {
-        self.given.get()
+        self.meter.borrow().held()
     }
 
-    /// A stream has handed over so much. `is_cramped`: it has more, and the client has no window for that.
-    pub(super) fn gave(&self, bytes: usize, is_cramped: bool) {
-        self.given.set(self.given.get() + bytes);
-        if is_cramped {
-            self.meter.borrow_mut().cramped(bytes);
-        }
+    /// A stream has handed over so much. `is_cramped`: it has more, and the peer has no window for that.
+    pub(super) fn gave(&self, stream: u32, bytes: usize, is_cramped: bool) {
+        self.meter.borrow_mut().gave(stream, bytes, is_cramped);
     }
 
     /// The engine has written this.
     pub(super) fn wrote(&self, bytes: &[u8]) {
-        let sent = self.meter.borrow_mut().outbound(bytes);
-        self.hold(self.given.get().saturating_sub(sent.payload));
+        self.meter.borrow_mut().outbound(bytes);
+        self.let_go();
     }
 
-    /// The engine has written all that it had a window for. What was handed over had one; so what is left of that has gone with
-    /// streams that were reset, if any were.
-    pub(super) fn wrote_all(&self) {
-        if self.has_left.take() {
-            self.hold(0);
-        }
+    /// The engine holds nothing of a stream any more.
+    pub(super) fn forget(&self, stream: u32) {
+        self.meter.borrow_mut().forget(stream);
+        self.let_go();
     }
 
-    /// The engine holds so much.
-    fn hold(&self, bytes: usize) {
-        if self.given.replace(bytes) >= GIVEN && bytes < GIVEN {
+    /// It may hold less than before.
+    fn let_go(&self) {
+        if !self.waiting.borrow().is_empty() && self.held() < GIVEN {
             self.waiting.take().into_iter().for_each(Waker::wake);
         }
     }
@@ -125,6 +114,7 @@ impl Shared {
     /// What of these received bytes the engine may have; `None`: nothing ever again.
     pub(super) fn inbound(&self, bytes: &[u8]) -> Option<Allow> {
         let judged = self.meter.borrow_mut().inbound(bytes, self.now_ms.get());
+        self.let_go();
         judged.inspect_err(|flood| self.flood.set(Some(*flood))).ok()
     }
 
@@ -192,7 +182,6 @@ impl Shared {
     /// A stream is over.
     pub(super) fn leave(&self) {
         self.streams.set(self.streams.get() - 1);
-        self.has_left.set(true);
         if self.streams.get() == 0 {
             self.session.wake_by_ref();
         }

@@ -1,6 +1,6 @@
 //! A stream of HTTP/2 as the client end of an exchange (RFC 9113 §5, §8.1).
 
-use super::ends::{Bell, Receiving, Sending};
+use super::ends::{Bell, Receiving, Sending, promised};
 use super::heads;
 use super::shared::Shared;
 use crate::fleet::Command;
@@ -48,7 +48,7 @@ impl Stream {
         mailbox: &Arc<Mailbox<Command>>,
     ) -> Self {
         let (parts, body) = request.into_parts();
-        let receive = Receiving::new(body, Side::Downstream, &parts.headers);
+        let receive = Receiving::new(body, Side::Downstream, promised(&parts.headers));
         shared.enter();
         Self {
             bell: Bell::new(mailbox),
@@ -158,8 +158,11 @@ impl Framed for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if matches!(self.send.get_mut(), Send::Begun(sending) if sending.has_ended()) {
-            self.shared.await_end(self.receive.get_mut().take_ending());
+        if let Send::Begun(sending) = self.send.get_mut() {
+            sending.leave(&self.shared);
+            if sending.has_ended() {
+                self.shared.await_end(self.receive.get_mut().take_ending());
+            }
         }
         self.shared.leave();
     }

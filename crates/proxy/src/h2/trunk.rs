@@ -213,9 +213,6 @@ impl Link {
                 Gate::Open => break,
             }
         }
-        if self.pipe.has_room() {
-            handle.shared.wrote_all();
-        }
         handle.shared.took();
         handle.shared.end();
         // One that has carried something makes room for another worker's: under a bound each has its turn.

@@ -78,6 +78,10 @@ impl Deque {
         }
     }
 
+    pub fn back_mut<'a, T>(&self, buf: &'a mut Buffer<T>) -> Option<&'a mut T> {
+        self.indices.map(|idxs| &mut buf.slab[idxs.tail].value)
+    }
+
     pub fn pop_front<T>(&mut self, buf: &mut Buffer<T>) -> Option<T> {
         match self.indices {
             Some(mut idxs) => {

@@ -137,6 +137,15 @@ impl Counts {
         }
     }
 
+    /// Notes that the payload of a recorded DATA frame was appended to that of
+    /// another: what is left is the overhead of one.
+    pub fn join_data_frame(&mut self, before: usize, payload_len: usize) {
+        let overhead = |len: usize| DEFAULT_DATA_FRAME_OVERHEAD_THRESHOLD.saturating_sub(len);
+        self.data_frame_budget.replenish(
+            overhead(before) + overhead(payload_len) - overhead(before + payload_len),
+        );
+    }
+
     /// Releases the framing overhead of a DATA frame that is no longer
     /// buffered internally.
     pub fn release_data_frame(&mut self, payload_len: usize) {

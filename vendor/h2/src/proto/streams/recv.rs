@@ -3,6 +3,7 @@ use crate::codec::UserError;
 use crate::frame::{PushPromiseHeaderError, Reason, DEFAULT_INITIAL_WINDOW_SIZE};
 use crate::proto;
 
+use bytes::BytesMut;
 use http::{HeaderMap, Request, Response};
 
 use std::cmp::Ordering;
@@ -64,6 +65,20 @@ pub(super) enum Event {
     Data(DataEvent),
     Trailers(HeaderMap),
     InformationalHeaders(peer::PollMessage),
+}
+
+/// Small DATA frames of a stream that wait are joined up to this length.
+const MAX_JOINED_DATA: usize = 4096;
+
+/// Appends to payload that waits; in place, once it is in a buffer of its own.
+fn join(waiting: Bytes, payload: &[u8]) -> Bytes {
+    let mut joined = waiting.try_into_mut().unwrap_or_else(|shared| {
+        let mut own = BytesMut::with_capacity(2 * (shared.len() + payload.len()));
+        own.extend_from_slice(&shared);
+        own
+    });
+    joined.extend_from_slice(payload);
+    joined.freeze()
 }
 
 #[derive(Debug)]
@@ -648,7 +663,13 @@ impl Recv {
         stream.pending_recv.is_empty()
     }
 
-    pub fn recv_data(&mut self, frame: frame::Data, stream: &mut store::Ptr) -> Result<(), Error> {
+    /// Buffers the payload of a DATA frame. Gives the length of what it was
+    /// appended to, if it was, before that.
+    pub fn recv_data(
+        &mut self,
+        frame: frame::Data,
+        stream: &mut store::Ptr,
+    ) -> Result<Option<usize>, Error> {
         // could include padding
         let sz = frame.flow_controlled_len();
 
@@ -682,7 +703,7 @@ impl Recv {
                 "recv_data; frame ignored on locally reset {:?} for some time",
                 stream.id,
             );
-            return self.ignore_data(sz);
+            return self.ignore_data(sz).map(|()| None);
         }
 
         // Ensure that there is enough capacity on the connection before acting
@@ -734,7 +755,7 @@ impl Recv {
                 stream.id,
             );
             self.release_connection_capacity(sz, &mut None);
-            return Ok(());
+            return Ok(None);
         }
 
         // Update stream level flow control
@@ -764,12 +785,26 @@ impl Recv {
         // message. Padding has already been accounted for and released above,
         // so there is no event to pass to the user.
         if frame.payload().is_empty() && !frame.is_end_stream() {
-            return Ok(());
+            return Ok(None);
         }
 
         let is_budgeted = !frame.is_end_stream();
+        let payload = frame.into_payload();
+
+        // Nobody has taken what came before: small frames are kept together,
+        // so that many of them cost little more than their payload.
+        if is_budgeted {
+            if let Some(Event::Data(last)) = stream.pending_recv.back_mut(&mut self.buffer) {
+                let before = last.payload.len();
+                if last.is_budgeted && before + payload.len() <= MAX_JOINED_DATA {
+                    last.payload = join(std::mem::take(&mut last.payload), &payload);
+                    stream.notify_recv();
+                    return Ok(Some(before));
+                }
+            }
+        }
         let event = Event::Data(DataEvent {
-            payload: frame.into_payload(),
+            payload,
             is_budgeted,
         });
 
@@ -777,7 +812,7 @@ impl Recv {
         stream.pending_recv.push_back(&mut self.buffer, event);
         stream.notify_recv();
 
-        Ok(())
+        Ok(None)
     }
 
     pub fn ignore_data(&mut self, sz: WindowSize) -> Result<(), Error> {

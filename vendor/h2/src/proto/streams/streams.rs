@@ -652,7 +652,11 @@ impl Inner {
             let sz = frame.flow_controlled_len();
             let is_end_stream = frame.is_end_stream();
             let payload_len = frame.payload().len();
-            let mut res = actions.recv.recv_data(frame, stream);
+            let mut joined = None;
+            let mut res = actions
+                .recv
+                .recv_data(frame, stream)
+                .map(|before| joined = before);
             // A stream can receive at most one final DATA frame, so it cannot
             // be used to create unbounded framing overhead on that stream.
             if res.is_ok() && !is_end_stream {
@@ -660,6 +664,9 @@ impl Inner {
                     tracing::debug!("too many small DATA frames");
                     Error::library_go_away_data(Reason::ENHANCE_YOUR_CALM, "too_many_data_frames")
                 });
+            }
+            if let Some(before) = joined {
+                counts.join_data_frame(before, payload_len);
             }
 
             // Any stream error after receiving a DATA frame means
@@ -1582,7 +1589,8 @@ impl OpaqueStreamRef {
 
     /// Clear the receive queue and set the status to no longer receive data frames.
     pub(crate) fn clear_recv_buffer(&mut self) {
-        let mut me = self.inner.lock().unwrap();
+        // Called in drops: a panic here may be the second one.
+        let Ok(mut me) = self.inner.lock() else { return };
         let me = &mut *me;
 
         let mut stream = me.store.resolve(self.key);

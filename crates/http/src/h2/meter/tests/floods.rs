@@ -214,7 +214,7 @@ fn windows_opened_by_crumbs_are_cut() {
     let mut connection = Connection::open();
     let mut rounds = 0;
     while connection.receive(&window_update(1, 1)).is_ok() {
-        connection.meter.cramped(1);
+        connection.meter.gave(1, 1, true);
         assert_eq!(connection.meter.outbound(&frame(kind::DATA, 0, 1, b"x")).payload, 1);
         rounds += 1;
     }

@@ -145,12 +145,33 @@ fn downloads_are_served_whatever_the_window() {
         connection.receive(&request(1)).unwrap();
         let data = frame(kind::DATA, 0, 1, &vec![0; size]);
         for _ in 0..50_000 {
-            connection.meter.cramped(size);
+            connection.meter.gave(1, size, true);
             connection.meter.outbound(&data);
             let acknowledged = [window_update(1, size as u32), window_update(0, size as u32)];
             connection.receive(&acknowledged.concat()).unwrap();
         }
     }
+}
+
+/// What waits in the codec goes when it is written, or with its stream, whichever side resets that.
+#[test]
+fn what_the_codec_holds_is_known() {
+    let mut connection = Connection::open();
+    for stream in [1, 3, 5, 7] {
+        connection.receive(&request(stream)).unwrap();
+        connection.meter.gave(stream, 1000, false);
+    }
+    connection.meter.outbound(&frame(kind::DATA, 0, 3, &[0; 400]));
+    assert_eq!(connection.meter.held(), 3600);
+    connection.receive(&reset(3, code::CANCEL)).unwrap();
+    assert_eq!(connection.meter.held(), 3000);
+    connection.meter.outbound(&frame(kind::DATA, 0, 3, &[0; 600]));
+    assert_eq!(connection.meter.held(), 3000, "of a stream that has been reset");
+    connection.meter.outbound(&reset(5, code::CANCEL));
+    connection.meter.forget(7);
+    assert_eq!(connection.meter.held(), 1000);
+    connection.meter.outbound(&frame(kind::DATA, flag::END_STREAM, 1, &[0; 1000]));
+    assert_eq!(connection.meter.held(), 0);
 }
 
 /// Interim and final heads, small messages, measured round trips.
