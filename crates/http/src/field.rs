@@ -362,6 +362,12 @@ impl FieldSet {
         self.0 |= 1 << id as u8;
     }
 
+    /// Takes an id out.
+    #[inline]
+    pub const fn remove(&mut self, id: FieldId) {
+        self.0 &= !(1 << id as u8);
+    }
+
     /// Both sets together.
     #[inline]
     #[must_use]

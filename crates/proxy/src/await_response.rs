@@ -4,9 +4,9 @@
 //! and the final response may come before the body has been sent.
 
 use crate::connect::Upstream;
-use crate::exchange::{Client, Exchange};
+use crate::exchange::{Client, Exchange, ResponseEnd};
 use crate::forward::calls_for_another;
-use crate::grpc::status_of_head;
+use crate::grpc::{self, status_of_head};
 use crate::h2;
 use crate::hedge::{Rival, find_rival, hedge_after, time_after_hedge};
 use crate::pace::Pace;
@@ -60,7 +60,6 @@ pub(crate) async fn await_response(
 ) -> Result<Awaited, Fault> {
     x.answered.clear();
     x.response.clear();
-    x.is_head_all = false;
     x.first_byte = None;
     let mut wait = Wait::default();
     poll_fn(|context| {
@@ -92,7 +91,7 @@ pub(crate) async fn await_response(
             let detail = "the endpoint was taken away and its drain is over";
             return Poll::Ready(Err(Fault::new(FaultKind::ConnectionTerminated, detail)));
         }
-        if client.socket.peer_closed() && x.upward.is_received() {
+        if client.socket.peer_closed() && (x.upward.is_received() || client.socket.is_gone()) {
             return Poll::Ready(Err(Fault::new(
                 FaultKind::ClientGone,
                 "the client left before the response",
@@ -131,7 +130,11 @@ fn send(
     if x.upward.is_done() || (!moved && wait.pace.is_some()) {
         return Ok(());
     }
-    let (now, rate, bytes) = (worker.reactor.now(), x.rate(), x.upward.body());
+    let (now, bytes) = (worker.reactor.now(), x.upward.body());
+    if let Some(fault) = x.overdue(now) {
+        return Err(fault);
+    }
+    let rate = grpc::rate(x);
     let pace = wait.pace.get_or_insert_with(|| Pace::new(now));
     if x.upward.is_stalled() {
         pace.restart();
@@ -212,7 +215,7 @@ fn receive_of(
             x.answered = head;
             return Poll::Pending;
         }
-        x.is_head_all = ready!(received)?;
+        x.response_end = if ready!(received)? { ResponseEnd::Head } else { ResponseEnd::Stream };
         if x.first_byte.is_none() {
             x.first_byte = Some(x.started.elapsed());
         }
@@ -247,7 +250,7 @@ fn read_heads(
             break false;
         }
         let len = x.response.len;
-        x.is_head_all = false;
+        x.response_end = ResponseEnd::Fields;
         if take_head(worker, client, x, (head, member), wait)? {
             break true;
         }

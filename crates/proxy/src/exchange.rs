@@ -168,6 +168,17 @@ impl Normal {
     }
 }
 
+/// What tells where a response ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ResponseEnd {
+    /// The fields of its head do (RFC 9112 §6.3).
+    Fields,
+    /// Nothing comes behind its head, whatever that says.
+    Head,
+    /// The stream on which it comes.
+    Stream,
+}
+
 /// One request with its response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -239,8 +250,8 @@ pub(crate) struct Exchange {
     /// A response head that has not arrived whole.
     pub(crate) answered: Vec<u8>,
     pub(crate) response: ResponseHead,
-    /// Nothing comes behind the response's head, whatever that says of it.
-    pub(crate) is_head_all: bool,
+    /// What tells where the response ends.
+    pub(crate) response_end: ResponseEnd,
     /// Towards the client: the response.
     pub(crate) downward: Flow,
 
@@ -296,7 +307,7 @@ impl Exchange {
             upward: Flow::default(),
             answered: Vec::new(),
             response: ResponseHead::new(),
-            is_head_all: false,
+            response_end: ResponseEnd::Fields,
             downward: Flow::default(),
             status: 0,
             grpc_status: None,

@@ -117,13 +117,15 @@ async fn attempt(
     let local = &service(x)?;
     // Before the connection is there: a malformed body must not cost one.
     let (endpoint, is_framed) = (chosen.visit.endpoint, is_multiplexed(x, local, &chosen.visit));
+    let composed = worker.reactor.now();
     let mut head = write(worker, client, x, local, (endpoint, is_framed))?;
     x.replayable = true;
     note_kept(x, &local.state.service, &chosen.visit);
     let mut upstream = connect(worker, client, x, chosen, fresh).await?;
     let call = h2::call(&upstream.connection.socket);
-    if call.is_some() != is_framed {
-        // It speaks what it did not speak the last time.
+    let has_waited = x.call_ends_at.is_some() && worker.reactor.now() != composed;
+    if call.is_some() != is_framed || has_waited {
+        // It speaks what it did not speak the last time, or the call has less time than it had.
         head = write(worker, client, x, local, (endpoint, call.is_some()))?;
     }
     if let Some(call) = call {

@@ -3,7 +3,8 @@
 //!
 //! A call is a POST whose media type says so. It is routed, forwarded and relayed as any request; its messages are never looked at.
 
-use crate::exchange::{Client, Exchange};
+use crate::exchange::{Client, Exchange, ResponseEnd};
+use crate::pace::Rate;
 use crate::relay::Bridge;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
@@ -52,6 +53,24 @@ pub(crate) fn write_timeout(out: &mut Vec<u8>, x: &Exchange) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// What is asked of the client's pace while it sends: a call may say little for long.
+pub(crate) fn rate(x: &Exchange) -> Rate {
+    let rate = x.rate();
+    if kind(x) == Kind::No { rate } else { Rate { least: 0, ..rate } }
+}
+
+/// How the body of a response is framed. Behind that of a call stand trailers, whatever length its head has promised: on a stream they
+/// are read when the stream ends.
+pub(crate) fn framing(x: &mut Exchange, framing: Framing) -> Framing {
+    if x.response_end != ResponseEnd::Stream || !matches!(framing, Framing::Length(_)) || kind(x) == Kind::No
+    {
+        return framing;
+    }
+    x.response.fields.retain(|field| field.id != FieldId::ContentLength);
+    x.response.present.remove(FieldId::ContentLength);
+    Framing::UntilClose
+}
+
 /// The status that tells of a fault. A time that is over is told as such wherever the exchange was then.
 pub(crate) fn code_of(x: &Exchange, fault: Fault) -> Code {
     let is_late = fault.kind == FaultKind::CallDeadline || x.ends_at.is_some_and(|end| end <= Instant::now());
@@ -93,7 +112,10 @@ pub(crate) fn status_of_head(x: &Exchange, bytes: &[u8]) -> Option<Code> {
 /// The status of HTTP that says what an answer with this one says of the endpoint: a call that fails in the head of its response
 /// comes with 200.
 pub(crate) fn status_of_endpoint(x: &Exchange, status: u16) -> u16 {
-    x.grpc_status.and_then(Code::as_failure).unwrap_or(status)
+    // A time that the client has set blames nobody, whoever finds first that it is over.
+    let is_clients = x.call_ends_at.is_some();
+    let code = x.grpc_status.filter(|code| !is_clients || *code != Code::DeadlineExceeded);
+    code.and_then(Code::as_failure).unwrap_or(status)
 }
 
 /// The status with which a call ended, if it has been told one.

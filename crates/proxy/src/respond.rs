@@ -1,9 +1,9 @@
 //! Phase 6: the response goes to the client as it comes.
 
 use crate::connect::{Upstream, put_back};
-use crate::exchange::{Client, Exchange};
+use crate::exchange::{Client, Exchange, ResponseEnd};
 use crate::filter_response::filter_response;
-use crate::grpc::{bridge_response, write_web_type};
+use crate::grpc::{self, bridge_response, write_web_type};
 use crate::pace::Pace;
 use crate::record::count_bytes;
 use crate::relay::{Broken, Ends, Keep, Means, Pumped};
@@ -28,8 +28,8 @@ const LARGE: usize = 8 * 1024;
 /// its body. Nothing is sent yet, but for a large piece of a body in which no fault can come.
 pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
     let framing = response_framing(x.request.method, &x.response, head)?;
-    let is_empty = x.is_head_all && framing == Framing::UntilClose;
-    let framing = if is_empty { Framing::Empty } else { framing };
+    let is_empty = x.response_end == ResponseEnd::Head && framing == Framing::UntilClose;
+    let framing = if is_empty { Framing::Empty } else { grpc::framing(x, framing) };
     let status = x.response.status;
     x.upstream_reusable = status != 101 && response_keeps_alive(&x.response, head, framing);
     strip_response(&mut x.response, head, status == 101);
@@ -199,6 +199,10 @@ impl Watch {
     /// Moves the deadline on, and refuses a client that keeps the exchange alive with next to nothing.
     fn keep(&mut self, worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
         let (now, rate) = (worker.reactor.now(), x.rate());
+        // Bytes that move put the deadline off that would tell.
+        if let Some(fault) = x.overdue(now) {
+            return Err(fault);
+        }
         let pace = self.pace.get_or_insert_with(|| Pace::new(now));
         if x.downward.is_stalled() {
             if pace.is_too_slow(now, moved(client, x), rate) {

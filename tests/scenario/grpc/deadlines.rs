@@ -1,8 +1,10 @@
 //! `grpc-timeout`: a call has no more time than its client gives it, and what is left of it goes on.
 
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use thalweg_tests::Talk;
 use thalweg_tests::program::find_or_skip;
 
 use super::{call, house, says, watchdog};
@@ -108,5 +110,47 @@ fn what_a_wait_has_taken_is_not_passed_on() {
             let answer = client.join().unwrap().unwrap();
             assert!(says(&answer, "grpc-status: 0"), "{answer:?}");
         }
+    });
+}
+
+#[test]
+fn a_stream_that_never_pauses_ends_when_its_time_is_over() {
+    let _watchdog = watchdog("a_stream_that_never_pauses_ends_when_its_time_is_over");
+    let house = house(1, "", "");
+    if find_or_skip("curl").is_none() {
+        return;
+    }
+    let proxy = &house.proxy;
+    let answer = thread::scope(|scope| {
+        let client = scope.spawn(|| call(proxy, "/a.B/C", &["grpc-timeout: 500m"], "message"));
+        let mut asked = house.asked();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
+        asked.talk.send(head).unwrap();
+        // The pace of the messages: each puts off what waits for silence.
+        while asked.talk.send("5\r\n\0\0\0\0\0\r\n").is_ok() {
+            thread::sleep(Duration::from_millis(2));
+        }
+        client.join().unwrap().unwrap()
+    });
+    assert!(answer.stdout.contains("grpc-status: 4\r\n"), "{answer:?}");
+}
+
+#[test]
+fn a_body_that_never_pauses_ends_when_the_time_of_the_route_is_over() {
+    let _watchdog = watchdog("a_body_that_never_pauses_ends_when_the_time_of_the_route_is_over");
+    let house = house(1, "", "defaults: { timeouts: { request: 300ms } }");
+    let mut client = Talk::open(house.proxy.web()).unwrap();
+    client.send("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+    let mut asked = house.asked();
+    let mut writer = client.writer().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while writer.write_all(b"1\r\nx\r\n").is_ok() {
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        assert_eq!(client.head().unwrap().status(), 504);
+        asked.talk.assert_ends("the attempt of an exchange whose time is over");
+        drop(client);
     });
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thalweg_tests::h2_frames::{
     ACK, CANCEL, DATA, END, END_HEADERS, HEADERS, INITIAL_WINDOW, MAX_STREAMS, NO_ERROR, REFUSED_STREAM,
-    RST_STREAM, SETTINGS, frame, goaway, literal, reset, response, settings,
+    RST_STREAM, SETTINGS, frame, goaway, literal, reset, response, section, settings,
 };
 use thalweg_tests::message::fetch;
 use thalweg_tests::upstream::Listener;
@@ -435,4 +435,35 @@ fn a_call_without_a_message_says_its_end_apart() {
     endpoint.until(|frame| (frame.kind == DATA && frame.stream == head.0 && frame.ends()).then_some(()));
     endpoint.send(response(head.0, 200, b"ok"));
     assert_eq!(status(&call), 200);
+}
+
+#[test]
+fn the_status_of_a_call_comes_also_behind_a_body_with_a_length() {
+    let _watchdog = watchdog("the_status_of_a_call_comes_also_behind_a_body_with_a_length");
+    let scene = Scene::new("");
+    let mut client = Frames::open(scene.proxy.web(), &[]);
+    let mut endpoint = None;
+    for (stream, body) in [(1, &b"\0\0\0\0\x02hi"[..]), (3, b"")] {
+        let call = section("POST", "/a.B/C", &[("content-type", "application/grpc"), ("te", "trailers")]);
+        client.send([frame(HEADERS, END_HEADERS, stream, &call), frame(DATA, END, stream, b"")].concat());
+        let endpoint = endpoint.get_or_insert_with(|| scene.accept(&[]));
+        let asked = endpoint.asked();
+        let length = body.len().to_string();
+        let fields = [(":status", "200"), ("content-type", "application/grpc"), ("content-length", &length)];
+        let head: Vec<u8> = fields.iter().flat_map(|(name, value)| literal(name, value)).collect();
+        endpoint.send(frame(HEADERS, END_HEADERS, asked, &head));
+        if !body.is_empty() {
+            endpoint.send(frame(DATA, 0, asked, body));
+        }
+        endpoint.send(frame(HEADERS, END | END_HEADERS, asked, &literal("grpc-status", "5")));
+        let (mut got, mut heads) = (Vec::new(), 0);
+        client.until(|frame| {
+            if frame.kind == DATA {
+                got.extend_from_slice(&frame.payload);
+            }
+            heads += usize::from(frame.kind == HEADERS && frame.stream == stream);
+            (frame.stream == stream && frame.ends()).then_some(())
+        });
+        assert_eq!((got, heads), (body.to_vec(), 2), "a head, the message and trailers");
+    }
 }

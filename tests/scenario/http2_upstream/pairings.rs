@@ -12,7 +12,7 @@ use thalweg_tests::h2_frames::{
 use thalweg_tests::talk::chunk;
 use thalweg_tests::{Frames, Noise, Proxy, Talk};
 
-use super::{config, http2, watchdog};
+use super::{config, h2c, http2, watchdog};
 use crate::scenario::scripted::{Asked, House};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,10 +44,6 @@ struct Answer {
     has_trailers: bool,
     /// Its end was said.
     is_whole: bool,
-}
-
-fn h2c(text: &str) -> String {
-    text.replace("web: { address: \"127.0.0.1:0\"", "web: { address: \"127.0.0.1:0\", h2c: true")
 }
 
 /// Runs this with all four.
