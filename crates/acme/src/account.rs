@@ -94,7 +94,7 @@ impl Authority {
         let mut known = self.account.lock().await;
         // Somebody else may have noticed before.
         if known.as_ref().is_some_and(|known| known.id() == gone.id()) {
-            self.archive.set_account_aside()?;
+            self.archive.set_account_aside(gone.id())?;
             *known = None;
         }
         Ok(())

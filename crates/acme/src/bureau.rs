@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::keep::Archive;
 use crate::keys;
 use crate::on_demand::{self, Gate};
-use crate::renewal::pause;
+use crate::renewal::{Validity, pause, rest_after};
 use crate::tend::{Report, Task, Tended, Wish, due_of};
 
 /// Names that are looked at at the same time.
@@ -125,14 +125,14 @@ impl Bureau {
     }
 }
 
-/// The names of a policy: those that are written, and those that clients have brought before.
+/// The names of a policy: those that are written, and those that clients have brought before and have a certificate.
 fn names_of(policy: &AcmePolicy, archive: &Archive) -> Vec<String> {
     let mut names = policy.domains.clone();
     if let Some(on_demand) = &policy.on_demand {
         let brought = archive.names(policy).into_iter();
         names.extend(brought.filter(|name| {
             let is_ours = on_demand.allows(name) && !policy.domains.contains(name);
-            is_ours && archive.drawer(policy, name).holds_certificate()
+            is_ours && archive.drawer(policy, name).valid_certificate().is_some()
         }));
     }
     names
@@ -150,6 +150,10 @@ struct Entry {
     wish: Option<Wish>,
     next: SystemTime,
     failures: u32,
+    /// Certificates issued in a row that were due at once.
+    hasty: u32,
+    /// Until then no other is ordered, however due this one seems by its own dates: a clock may be wrong, theirs or ours.
+    fresh_until: SystemTime,
     busy: bool,
     /// A client has brought it.
     brought: bool,
@@ -249,26 +253,40 @@ impl Work {
                 let entry = match before.remove(&key) {
                     Some(known) if known.policy == *policy => known,
                     known => {
-                        let busy = known.as_ref().is_some_and(|known| known.busy);
+                        let (busy, hasty, fresh_until) = known
+                            .map_or((false, 0, SystemTime::UNIX_EPOCH), |it| {
+                                (it.busy, it.hasty, it.fresh_until)
+                            });
                         let entry = Entry::new(policy, (&authority, &shelf), &key.1, brought);
                         if entry.certificate.is_none() && !brought {
                             missing.push(key.1.clone());
                         }
-                        Entry { busy, ..entry }
+                        Entry { busy, hasty, fresh_until, ..entry }
                     }
                 };
+                // Another process may have ordered it, or a change of the plan that knew nothing of certificates brought it here.
+                entry.shelve(&key.1);
                 self.names.insert(key, entry);
             }
         }
-        // Of names that somebody was asked about there is no list.
-        let asked_about = |entry: &Entry| entry.brought && policies.contains(&entry.policy);
-        let (stay, before): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            before.into_iter().partition(|(_, entry)| asked_about(entry));
-        for (key, entry) in stay {
-            self.names.entry(key).or_insert(entry);
-        }
-        for ((_, name), gone) in &before {
-            gone.shelf.remove(name);
+        // Of names that somebody was asked about there is no list: they stay as long as the same is asked.
+        for (key, entry) in before {
+            let asks_the_same = |policy: &&Arc<AcmePolicy>| {
+                policy.mark() == key.0
+                    && policy.on_demand == entry.policy.on_demand
+                    && is_of_same_authority(policy, &entry.policy)
+            };
+            match policies.iter().find(asks_the_same).filter(|_| entry.brought) {
+                Some(policy) => {
+                    let entry = Entry { policy: policy.clone(), ..entry };
+                    self.names.entry(key).or_insert(entry);
+                }
+                None => {
+                    entry.shelf.remove(&key.1);
+                    // Who waits for it asks these policies.
+                    entry.shelf.want_again(&key.1);
+                }
+            }
         }
         self.policies = policies;
         self.authorities
@@ -350,6 +368,9 @@ impl Work {
             }
             Tended::Issued(certificate) => {
                 let (renewed, not_after) = (entry.certificate.is_some(), certificate.not_after());
+                let life = Validity { from: certificate.not_before(), until: not_after };
+                entry.fresh_until = now + rest_after(life, now, entry.hasty, fastrand::f64());
+                entry.hasty = entry.hasty.saturating_add(1);
                 entry.show(&name, certificate);
                 News::Issued { name, renewed, not_after }
             }
@@ -419,21 +440,23 @@ impl Work {
         let Some(policy) = self.policies.iter().find(of_mark).cloned().filter(|_| allowed) else {
             return shelf.settle(name, false);
         };
-        if self.names.contains_key(&key) {
-            return;
+        if let Some(known) = self.names.get(&key) {
+            // Where it has none, it is being ordered.
+            return known.shelve(name);
         }
         let archive = Archive::of(&self.options.state, &policy);
-        let is_kept = archive.drawer(&policy, name).certificate().is_some();
+        let is_kept = archive.drawer(&policy, name).valid_certificate().is_some();
         let per_hour = policy.on_demand.as_ref().map_or(0, |on_demand| on_demand.per_hour);
         if !is_kept && !gate.admits(per_hour, Instant::now()) {
             shelf.settle(name, false);
+            if !gate.may_say(Instant::now()) {
+                return;
+            }
             let line = format!("`{name}` is not ordered: {per_hour} names have been brought within an hour");
             return self.tell(News::Said(line)).await;
         }
         let entry = Entry::new(&policy, (&self.authority(&policy), &shelf), name, true);
-        if let Some(kept) = &entry.certificate {
-            shelf.put(name, kept.clone());
-        }
+        entry.shelve(name);
         self.names.insert(key, entry);
     }
 }
@@ -453,6 +476,8 @@ impl Entry {
             wish: None,
             next: SystemTime::UNIX_EPOCH,
             failures: 0,
+            hasty: 0,
+            fresh_until: SystemTime::UNIX_EPOCH,
             busy: false,
             brought,
         }
@@ -466,13 +491,25 @@ impl Entry {
             stage: Stage { http: options.http.clone(), shelf: self.shelf.clone(), caller: caller.clone() },
             known: self.certificate.clone(),
             wish: self.wish,
+            fresh_until: self.fresh_until,
+        }
+    }
+
+    /// Puts what there is on the shelf, where that has none.
+    fn shelve(&self, name: &str) {
+        let valid = self.certificate.as_ref().filter(|kept| kept.not_after() > SystemTime::now());
+        if let Some(kept) = valid.filter(|_| !self.shelf.has(name)) {
+            self.shelf.put(name, kept.clone());
         }
     }
 
     /// It is not due; it is looked at again when it is, or when the authority is to be asked again.
     fn rest(&mut self, wish: Wish) {
         let due = self.certificate.as_ref().map(|shown| due_of(shown, wish.window));
-        self.next = due.map_or(wish.until, |due| due.min(wish.until));
+        self.next = due.map_or(wish.until, |due| due.min(wish.until)).max(self.fresh_until);
+        if due.is_some_and(|due| due > SystemTime::now()) {
+            self.hasty = 0;
+        }
         self.wish = Some(wish);
         self.failures = 0;
     }
@@ -489,4 +526,34 @@ impl Entry {
 
 fn is_of_same_authority(one: &AcmePolicy, other: &AcmePolicy) -> bool {
     (&one.directory, &one.directory_ca, &one.eab) == (&other.directory, &other.directory_ca, &other.eab)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keep::tests::{State, policy};
+    use rcgen::date_time_ymd;
+    use thalweg_core::OnDemandPolicy;
+    use thalweg_core::acme::DIRECTORY;
+
+    /// A certificate that is valid up to this year, and its key.
+    fn until(name: &str, year: i32) -> (String, String) {
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(year, 1, 1));
+        let key = rcgen::KeyPair::generate().unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    #[test]
+    fn names_that_clients_have_brought_are_forgotten_with_their_certificates() {
+        let state = State::new("departed");
+        let on_demand = OnDemandPolicy { allow: vec!["*.d.test".to_owned()], ask: None, per_hour: 1 };
+        let policy = AcmePolicy { on_demand: Some(on_demand), ..policy(DIRECTORY) };
+        let archive = Archive::of(&state.0, &policy);
+        for (name, year) in [("here.d.test", 4000), ("gone.d.test", 2002)] {
+            let (chain, key) = until(name, year);
+            archive.drawer(&policy, name).keep_certificate(&chain, &key).unwrap();
+        }
+        assert_eq!(names_of(&policy, &archive), ["a.test", "here.d.test"]);
+    }
 }

@@ -40,6 +40,18 @@ impl Failure {
         kind(error) == Some("unauthorized")
     }
 
+    /// Whether the same request, put in another way, may be granted: it was understood, and neither who asks nor how often is
+    /// what is wrong with it.
+    pub(crate) fn may_mind_details(error: &Error) -> bool {
+        match error {
+            Error::Api(_) => !matches!(
+                kind(error),
+                Some("accountDoesNotExist" | "unauthorized" | "rateLimited" | "serverInternal")
+            ),
+            error => matches!(error, Error::Unsupported(_)),
+        }
+    }
+
     /// Whether the authority has answered, and the answer was no.
     pub(crate) fn is_answer(error: &Error) -> bool {
         matches!(error, Error::Api(_))

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use instant_acme::AccountCredentials;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,14 @@ pub(crate) struct Drawer {
 pub(crate) struct AccountSpec {
     pub(crate) email: String,
     pub(crate) credentials: AccountCredentials,
+}
+
+impl AccountSpec {
+    /// What the authority knows it by.
+    fn id(&self) -> Option<String> {
+        let credentials = serde_json::to_value(&self.credentials).ok()?;
+        Some(credentials.get("id")?.as_str()?.to_owned())
+    }
 }
 
 /// An order that is under way, as it is kept.
@@ -95,8 +104,12 @@ impl Archive {
         write_json(&self.directory.join("account.json"), account)
     }
 
-    /// The account is of no use any more; its key stays at hand for whoever wants to know.
-    pub(crate) fn set_account_aside(&self) -> Result<(), Failure> {
+    /// This account is of no use any more; its key stays at hand for whoever wants to know. Another process may have made a new one
+    /// already.
+    pub(crate) fn set_account_aside(&self, id: &str) -> Result<(), Failure> {
+        if self.account()?.is_none_or(|kept| kept.id().as_deref() != Some(id)) {
+            return Ok(());
+        }
         let (from, to) = (self.directory.join("account.json"), self.directory.join("account.gone.json"));
         match fs::rename(&from, to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -119,9 +132,9 @@ impl Drawer {
         Certificate::read(&pem, &pem).ok().map(Arc::new)
     }
 
-    /// Whether there is one, readable or not.
-    pub(crate) fn holds_certificate(&self) -> bool {
-        self.directory.join("certificate.pem").is_file()
+    /// The certificate, unless it has expired: names that clients have brought are forgotten with it.
+    pub(crate) fn valid_certificate(&self) -> Option<Arc<Certificate>> {
+        self.certificate().filter(|kept| kept.not_after() > SystemTime::now())
     }
 
     pub(crate) fn keep_certificate(&self, chain: &str, key: &str) -> Result<(), Failure> {

@@ -24,6 +24,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(crate) struct Gate {
     begun: VecDeque<Instant>,
     answers: HashMap<String, (bool, Instant)>,
+    said: Option<Instant>,
 }
 
 impl Gate {
@@ -37,6 +38,15 @@ impl Gate {
             self.begun.push_back(now);
         }
         admits
+    }
+
+    /// Whether the operator is told that no more are ordered: once a minute.
+    pub(crate) fn may_say(&mut self, now: Instant) -> bool {
+        let may = self.said.is_none_or(|said| now.saturating_duration_since(said) >= HOLDS);
+        if may {
+            self.said = Some(now);
+        }
+        may
     }
 
     /// What was answered about a name not long ago.

@@ -110,10 +110,9 @@ impl Ordering<'_> {
                     OrderStatus::Invalid => self.drawer.forget_order()?,
                     _ => return Ok((order, key)),
                 },
-                Err(error) if Failure::is_account_gone(&error) || Failure::is_unauthorized(&error) => {
-                    return Err(error.into());
-                }
+                Err(error) if Failure::is_account_gone(&error) => return Err(error.into()),
                 Err(error) if !Failure::is_answer(&error) => return Err(error.into()),
+                // It may be another account's, which we had before: a new order tells whether this one is good.
                 Err(_) => self.drawer.forget_order()?,
             }
         }
@@ -132,7 +131,7 @@ impl Ordering<'_> {
         let with = new(self.replaces.as_ref());
         let order = match steadily!(account.new_order(&with)) {
             // What it takes the place of is a hint: an authority that does not want it gets an order without.
-            Err(error) if self.replaces.is_some() && !Failure::is_account_gone(&error) => {
+            Err(error) if self.replaces.is_some() && Failure::may_mind_details(&error) => {
                 let without = new(None);
                 steadily!(account.new_order(&without))?
             }

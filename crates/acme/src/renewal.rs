@@ -50,6 +50,18 @@ pub(crate) fn pause(failures: u32, chance: f64) -> Duration {
     PAUSE.saturating_mul(times).min(PAUSE_MAX).mul_f64(1.0 - SPREAD * chance)
 }
 
+/// How long no other certificate is ordered after one was issued, by our own clock: what it says of itself may be in the past
+/// already where a clock is wrong. `hasty`: how many before it were due at once. One that is valid does not expire meanwhile.
+pub(crate) fn rest_after(validity: Validity, now: SystemTime, hasty: u32, chance: f64) -> Duration {
+    let least = YOUNG.min(validity.life() / 10);
+    if hasty == 0 {
+        return least;
+    }
+    let left = validity.until.duration_since(now).unwrap_or_default().saturating_sub(validity.life() / 20);
+    let rest = pause(hasty, chance);
+    least.max(if left.is_zero() { rest } else { rest.min(left) })
+}
+
 /// A number from 0 to 1 that a certificate's digest decides.
 pub(crate) fn chance_of(digest: [u8; 32]) -> f64 {
     let [a, b, c, d, ..] = digest;
@@ -103,6 +115,20 @@ mod tests {
         let minutes: Vec<_> = (1..=13).map(|failures| pause(failures, 0.0).as_secs() / 60).collect();
         assert_eq!(minutes, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1440, 1440]);
         assert_eq!((pause(u32::MAX, 0.0), pause(0, 1.0)), (PAUSE_MAX, Duration::from_secs(54)));
+    }
+
+    #[test]
+    fn whatever_its_dates_say_a_certificate_is_not_ordered_again_and_again() {
+        let now = VALIDITY.from + DAY;
+        assert_eq!(rest_after(days(90), now, 0, 0.0), YOUNG);
+        let rests: Vec<_> =
+            (5..9).map(|hasty| rest_after(days(90), now, hasty, 0.0).as_secs() / 60).collect();
+        assert_eq!(rests, [60, 60, 64, 128]);
+        let short = Validity { until: VALIDITY.from + Duration::from_secs(100), ..VALIDITY };
+        let rests: Vec<_> = (0..4).map(|hasty| rest_after(short, now, hasty, 0.0).as_secs()).collect();
+        assert_eq!(rests, [10, 60, 120, 240], "by this clock it has expired");
+        assert_eq!(rest_after(short, now, u32::MAX, 0.0), PAUSE_MAX);
+        assert_eq!(rest_after(short, VALIDITY.from, 3, 0.0), Duration::from_secs(95));
     }
 
     #[test]

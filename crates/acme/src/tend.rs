@@ -36,6 +36,8 @@ pub(crate) struct Task {
     /// The certificate that is shown.
     pub(crate) known: Option<Arc<Certificate>>,
     pub(crate) wish: Option<Wish>,
+    /// Until then no other is ordered.
+    pub(crate) fresh_until: SystemTime,
 }
 
 /// What came of it.
@@ -75,7 +77,7 @@ impl Task {
         }
         if let Some(known) = &self.known {
             let wish = self.wish(known, now).await;
-            if due_of(known, wish.window) > now {
+            if due_of(known, wish.window).max(self.fresh_until) > now {
                 return Ok(Tended::Rests(wish));
             }
         }

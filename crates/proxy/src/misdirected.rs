@@ -32,7 +32,10 @@ pub(crate) fn check_direction(client: &Client, x: &Exchange) -> Result<(), Fault
 
 fn is_meant(peer: Peer<'_>, acceptor: &Acceptor, host: &[u8]) -> bool {
     let host = name_in(host);
-    let Some(certificate) = acceptor.choose(host) else { return false };
+    let Some(certificate) = acceptor.choose(host) else {
+        // Nobody is shown anything for that host: who has named nobody is held to what is asked of such clients.
+        return peer.name.is_none() && acceptor.client_auth(None) == peer.asked;
+    };
     if acceptor.client_auth(host) != peer.asked {
         return false;
     }

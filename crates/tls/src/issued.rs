@@ -152,7 +152,9 @@ impl Showcase {
     }
 
     fn issued_for(&self, issued: &Issued, name: &str) -> Option<Arc<Certificate>> {
-        if (self.names.contains(name) || issued.on_demand.is_some())
+        // The shelf has names of other listeners too.
+        let allows = |policy: &OnDemandPolicy| policy.ask.is_some() || policy.allows(name);
+        if (self.names.contains(name) || issued.on_demand.as_ref().is_some_and(allows))
             && let Some(found) = issued.shelf.get(name)
         {
             return Some(found);

@@ -180,14 +180,16 @@ impl Shelf {
         }
         let mut wanted = self.wanted();
         wanted.refused.retain(|_, until| *until > now);
-        if wanted.refused.contains_key(name) {
+        // Where no more can be remembered, whoever is refused would ask again at once.
+        if wanted.refused.contains_key(name) || wanted.refused.len() >= TLS_WANTED_REFUSED {
             return OnDemand::Refused;
         }
         // Between the first look and the lock it may have come.
         if self.has(name) {
             return OnDemand::There;
         }
-        let waiting: usize = wanted.waiting.values().map(Vec::len).sum();
+        // A name whose clients have left is asked for all the same.
+        let waiting: usize = wanted.waiting.values().map(|wakers| wakers.len().max(1)).sum();
         if let Some(wakers) = wanted.waiting.get_mut(name) {
             if !wakers.iter().any(|known| known.will_wake(waker)) {
                 if waiting >= TLS_WANTED {
@@ -210,6 +212,14 @@ impl Shelf {
     pub fn give_up(&self, name: &str, waker: &Waker) {
         if let Some(wakers) = self.wanted().waiting.get_mut(name) {
             wakers.retain(|known| !known.will_wake(waker));
+        }
+    }
+
+    /// Who waits for the name asks for it anew.
+    pub fn want_again(&self, name: &str) {
+        let wanted = &mut *self.wanted();
+        if wanted.waiting.contains_key(name) && !wanted.fresh.iter().any(|fresh| fresh == name) {
+            wanted.fresh.push(name.to_owned());
         }
     }
 

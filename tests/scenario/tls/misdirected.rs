@@ -117,6 +117,25 @@ fn a_connection_serves_the_hosts_that_it_could_have_been_made_for() {
 }
 
 #[test]
+fn who_names_nobody_is_served_also_where_unknown_names_are_refused() {
+    let _watchdog = watchdog("who_names_nobody_is_served_also_where_unknown_names_are_refused");
+    let upstream = Upstream::saying("hello");
+    let directory = Directory::new();
+    let open = Identity::new(&["open.test", "127.0.0.1"]);
+    let entry = open.write(&directory, "open");
+    let text = config(&[&upstream.url()], &format!("certificates: [ {entry} ], unknown_name: refuse"), "");
+    let proxy = Proxy::start_in(directory, &text);
+    for (name, host, expected) in [
+        ("127.0.0.1", "health.internal", 200),
+        ("127.0.0.1", "open.test", 200),
+        ("open.test", "health.internal", 421),
+    ] {
+        let mut client = Connection::open_secure(proxy.web(), &open, name).unwrap();
+        assert_eq!(status(&mut client, host), expected, "{name} {host}");
+    }
+}
+
+#[test]
 fn a_reload_does_not_make_old_connections_good_for_more() {
     let _watchdog = watchdog("a_reload_does_not_make_old_connections_good_for_more");
     let upstream = Upstream::saying("hello");

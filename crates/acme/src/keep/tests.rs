@@ -112,7 +112,21 @@ fn a_damaged_account_is_told_and_not_overwritten() {
     fs::write(archive.directory.join("account.json"), b"{\"key\": \"secret\"").unwrap();
     let why = archive.account().err().unwrap().to_string();
     assert!(why.ends_with("account.json is damaged; remove it") && !why.contains("secret"), "{why}");
-    archive.set_account_aside().unwrap();
-    archive.set_account_aside().unwrap();
+    archive.set_account_aside("https://a.test/1").unwrap_err();
+}
+
+#[test]
+fn an_account_is_set_aside_and_not_the_one_that_another_process_has_made_since() {
+    let state = State::new("aside");
+    let archive = Archive::of(&state.0, &policy(DIRECTORY));
+    make_directory(&archive.directory).unwrap();
+    let credentials = r#"{ "id": "https://a.test/2", "key_pkcs8": "AAAA", "directory": "https://a.test/" }"#;
+    let account = format!("{{ \"email\": \"a@a.test\", \"credentials\": {credentials} }}");
+    fs::write(archive.directory.join("account.json"), account).unwrap();
+    archive.set_account_aside("https://a.test/1").unwrap();
+    assert!(archive.account().unwrap().is_some(), "it is another one");
+    archive.set_account_aside("https://a.test/2").unwrap();
     assert!(archive.account().unwrap().is_none());
+    archive.set_account_aside("https://a.test/2").unwrap();
+    assert!(archive.directory.join("account.gone.json").is_file());
 }

@@ -180,3 +180,53 @@ fn so_many_wait_and_no_more() {
     shelf.give_up("new.test", &waker);
     assert_eq!(shelf.want("newer.test", now, &waker), OnDemand::Waits);
 }
+
+#[test]
+fn names_whose_clients_have_left_count_as_long_as_they_are_asked_for() {
+    let shelf = Shelf::new("m");
+    let (now, waker) = (Instant::now(), Waker::from(Arc::new(Rung::default())));
+    shelf.take_wanted(&waker);
+    for at in 0..TLS_WANTED {
+        let name = format!("{at}.test");
+        assert_eq!(shelf.want(&name, now, &waker), OnDemand::Waits);
+        shelf.give_up(&name, &waker);
+    }
+    assert_eq!(shelf.want("more.test", now, &waker), OnDemand::Refused);
+    shelf.settle("0.test", false);
+    assert_eq!(shelf.want("more.test", now, &waker), OnDemand::Waits);
+}
+
+#[test]
+fn where_no_more_refusals_can_be_remembered_nobody_asks_again_and_again() {
+    let shelf = Shelf::new("m");
+    let (now, waker) = (Instant::now(), Waker::from(Arc::new(Rung::default())));
+    shelf.take_wanted(&waker);
+    (0..=TLS_WANTED_REFUSED).for_each(|at| shelf.settle(&format!("{at}.test"), false));
+    let last = format!("{TLS_WANTED_REFUSED}.test");
+    assert_eq!(shelf.want(&last, now, &waker), OnDemand::Refused);
+    let later = now + REFUSED + Duration::from_secs(1);
+    assert_eq!(shelf.want(&last, later, &waker), OnDemand::Waits);
+}
+
+#[test]
+fn who_waits_while_policies_change_is_told_of_again() {
+    let shelf = Shelf::new("m");
+    let (now, waker) = (Instant::now(), Waker::from(Arc::new(Rung::default())));
+    shelf.take_wanted(&waker);
+    assert_eq!(shelf.want("a.test", now, &waker), OnDemand::Waits);
+    assert_eq!(shelf.take_wanted(&waker), ["a.test"]);
+    shelf.want_again("a.test");
+    shelf.want_again("a.test");
+    shelf.want_again("b.test");
+    assert_eq!(shelf.take_wanted(&waker), ["a.test"]);
+}
+
+#[test]
+fn a_listener_shows_no_names_that_others_brought_and_it_does_not_allow() {
+    let (authority, shelf) = (Authority::new("ca"), Shelf::new("m"));
+    shelf.put("a.d.test", issued(&authority, "a.d.test"));
+    shelf.put("inner.test", issued(&authority, "inner.test"));
+    let listener = acceptor(&shelf, &[], Some(&["*.d.test"]));
+    assert_eq!(chosen(&listener, Some("a.d.test")), Some(vec!["a.d.test".to_owned()]));
+    assert_eq!(chosen(&listener, Some("inner.test")), None);
+}
