@@ -80,8 +80,9 @@ async fn try_endpoints(
             }
         } else if fault.kind == FaultKind::StreamRefused && !is_hedged && x.attempts.len() <= REFUSALS {
             // Its next connection may take it.
-        } else if is_race(&fault, reused) && !is_hedged {
-            // Its sisters in the pool are likely to be dead too.
+        } else if is_race(&fault, reused) && !is_hedged && !fresh {
+            // Its sisters in the pool are likely to be dead too. Once: a stream of a connection that somebody else has opened
+            // since counts as reused, too.
             member.pool.sweep();
             fresh = true;
         } else {

@@ -129,13 +129,11 @@ impl Tunnel {
             }
         }
         // Who is not read any more has no other way to tell that it is gone.
-        let is_gone = match (self.up_open, self.down_open) {
-            (false, true) => down.is_gone(),
-            (true, false) => up.is_gone(),
-            _ => false,
-        };
-        if is_gone {
-            return Err(fault_of(Broken::SenderGone));
+        match (self.up_open, self.down_open) {
+            (false, true) if down.is_gone() => return Err(fault_of(Broken::SenderGone)),
+            // It has said its last word, and wants to hear no other: servers of HTTP/2 end streams so.
+            (true, false) if up.is_gone() => self.up_open = false,
+            _ => {}
         }
         if moved {
             client.socket.set_deadline(Some(idle(x)));

@@ -577,6 +577,7 @@ impl Worker {
     fn heartbeat(&self, late: Duration) {
         self.meters.lag_us.set(late.as_micros() as i64);
         self.seats.trim();
+        self.sessions.look();
         let (given_back, is_untidy) = (self.chunks.trim(), self.is_untidy.take());
         if given_back >= MUCH || is_untidy {
             tidy_up();
@@ -598,7 +599,7 @@ impl Worker {
         load.fresh.store(self.parked.borrow().fresh(), Relaxed);
         load.multiplexed.store(self.sessions.of_clients(), Relaxed);
         load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
-        load.held.store(self.chunks.held(), Relaxed);
+        load.held.store(self.chunks.held() + self.sessions.held(), Relaxed);
         self.meters.active_exchanges.set(active as i64);
         let parked = self.parked.borrow().len();
         self.meters.idle_connections.set((parked + self.sessions.idle()) as i64);

@@ -1,15 +1,18 @@
 //! How streams and connections end: whole, broken off, in good order and when others need the place.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_tests::connection::Event;
 use thalweg_tests::h2_frames::{
     ACK, CANCEL, DATA, END, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, INITIAL_WINDOW, NO_ERROR,
-    REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, request, reset, section, window_update,
+    REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, goaway, request, reset, section,
+    window_update,
 };
+use thalweg_tests::message::get;
 use thalweg_tests::process::Signal;
 use thalweg_tests::upstream::ok;
-use thalweg_tests::{Connection, Directory, Frames, Identity, Proxy, STEP, Upstream};
+use thalweg_tests::{Connection, Directory, Frames, Identity, Proxy, STEP, Upstream, vitals};
 
 use super::{House, config, h2c, house, watchdog};
 use crate::scenario::reload;
@@ -134,7 +137,7 @@ fn http_1_goes_on_beside_it_and_what_is_neither_gets_no_words() {
     let _watchdog = watchdog("http_1_goes_on_beside_it_and_what_is_neither_gets_no_words");
     let upstream = Upstream::start(|request| Some(ok(request.target())));
     let proxy = Proxy::start(&h2c(&config(&[&upstream.url()], "")));
-    assert_eq!(thalweg_tests::message::get(proxy.web(), "/PRI").unwrap().text(), "/PRI");
+    assert_eq!(get(proxy.web(), "/PRI").unwrap().text(), "/PRI");
     for said in ["PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", "INVALID CONNECTION PREFACE\r\n\r\n"] {
         let mut client = Connection::open(proxy.web()).unwrap();
         client.send(said);
@@ -184,6 +187,56 @@ fn who_acknowledges_settings_waits_for_its_answer() {
     asked.talk.head().unwrap();
     asked.talk.send(OK).unwrap();
     assert_eq!(client.answer(3), Ok(200));
+}
+
+/// The client learns only later that nobody wants the rest of its upload.
+#[test]
+fn crumbs_of_an_upload_that_is_over_end_no_connection() {
+    let _watchdog = watchdog("crumbs_of_an_upload_that_is_over_end_no_connection");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    let upload = section("POST", "/", &[]);
+    client.send([frame(HEADERS, END_HEADERS, 1, &upload), frame(DATA, 0, 1, b"x")].concat());
+    house.asked().talk.send(OK.replacen("\r\n", "\r\nConnection: close\r\n", 1)).unwrap();
+    client.until(|frame| (frame.kind == RST_STREAM && frame.stream == 1).then_some(()));
+    client.send(frame(DATA, 0, 1, b"x").repeat(6000));
+    client.send(request(3, "/"));
+    house.asked().talk.send(OK).unwrap();
+    assert_eq!(client.answer(3), Ok(200));
+}
+
+/// The exchange is over when its last bytes are with the engine; the connection is not when its client takes them slowly.
+#[test]
+fn the_last_bytes_of_a_download_come_also_when_the_connection_goes() {
+    let _watchdog = watchdog("the_last_bytes_of_a_download_come_also_when_the_connection_goes");
+    const SIZE: usize = 16 << 20;
+    let upstream = Upstream::saying("x".repeat(SIZE).leak());
+    let proxy = Proxy::start(&h2c(&config(&[&upstream.url()], "")));
+    let mut client = Frames::open(proxy.web(), &[(INITIAL_WINDOW, 1 << 30)]);
+    client.send([window_update(0, 1 << 30), request(1, "/"), goaway(0, NO_ERROR)].concat());
+    let (mut taken, mut is_whole) = (0, false);
+    let mut take = |client: &mut Frames, up_to: usize| {
+        while !is_whole && taken < up_to {
+            client.until(|frame| {
+                taken += if frame.kind == DATA { frame.payload.len() } else { 0 };
+                is_whole |= frame.ends() && frame.stream == 1;
+                (frame.kind == DATA).then_some(())
+            });
+        }
+        (taken, is_whole)
+    };
+    take(&mut client, 1);
+    let is_served = || {
+        let metrics = get(proxy.metrics(), "/metrics").unwrap().text();
+        vitals::sum(&metrics, "thalweg_requests_active") == 0
+    };
+    let mut up_to = 0;
+    while !is_served() {
+        up_to += 32 * 1024;
+        take(&mut client, up_to);
+    }
+    thread::sleep(Duration::from_millis(600)); // Longer than a farewell lasts.
+    assert_eq!(take(&mut client, usize::MAX), (SIZE, true));
 }
 
 /// What a stream had handed over and took with it is no longer counted as held for its connection.

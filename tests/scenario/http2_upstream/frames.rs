@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use thalweg_tests::h2_frames::{
-    ACK, CANCEL, DATA, END, END_HEADERS, HEADERS, INITIAL_WINDOW, MAX_STREAMS, NO_ERROR, REFUSED_STREAM,
-    RST_STREAM, SETTINGS, frame, goaway, literal, reset, response, section, settings,
+    ACK, CANCEL, CONTINUATION, DATA, END, END_HEADERS, HEADERS, INITIAL_WINDOW, MAX_STREAMS, NO_ERROR,
+    REFUSED_STREAM, RST_STREAM, SETTINGS, frame, goaway, literal, reset, response, section, settings,
 };
 use thalweg_tests::message::fetch;
 use thalweg_tests::upstream::Listener;
@@ -466,4 +466,63 @@ fn the_status_of_a_call_comes_also_behind_a_body_with_a_length() {
         });
         assert_eq!((got, heads), (body.to_vec(), 2), "a head, the message and trailers");
     }
+}
+
+#[test]
+fn an_endpoint_that_closes_without_a_word_is_not_there() {
+    let _watchdog = watchdog("an_endpoint_that_closes_without_a_word_is_not_there");
+    let scene = Scene::new("retry: { attempts: 1 }, ");
+    let answer = scene.get();
+    drop(scene.accepted.recv_timeout(STEP).unwrap());
+    assert_eq!(status(&answer), 502);
+    assert_eq!(scene.proxy.stop().log[0]["fault"], "connection_terminated");
+}
+
+#[test]
+fn a_head_that_is_too_large_costs_its_response_and_no_other() {
+    let _watchdog = watchdog("a_head_that_is_too_large_costs_its_response_and_no_other");
+    let scene = Scene::new("");
+    let answers = [scene.get(), scene.get()];
+    let mut endpoint = scene.accept(&[]);
+    let streams = [endpoint.asked(), endpoint.asked()];
+    let fields = literal("x-long", &"y".repeat(12_000)).repeat(7);
+    let pieces: Vec<_> = fields.chunks(16_000).collect();
+    let mut head = frame(HEADERS, 0, streams[0], &literal(":status", "200"));
+    for (at, piece) in pieces.iter().enumerate() {
+        let flags = if at + 1 == pieces.len() { END_HEADERS } else { 0 };
+        head.extend(frame(CONTINUATION, flags, streams[0], piece));
+    }
+    endpoint.send(head);
+    endpoint.send(response(streams[1], 200, b"ok"));
+    let mut got = answers.map(|answer| status(&answer));
+    got.sort_unstable();
+    assert_eq!(got, [200, 502]);
+}
+
+#[test]
+fn an_endpoint_that_drops_every_connection_is_not_asked_for_ever() {
+    let _watchdog = watchdog("an_endpoint_that_drops_every_connection_is_not_asked_for_ever");
+    let scene = Scene::new("");
+    let mut endpoint = scene.first();
+    let answers: Vec<_> = (0..4).map(|_| scene.get()).collect();
+    for _ in &answers {
+        endpoint.asked();
+    }
+    drop(endpoint);
+    let (mut connections, mut left) = (0, answers);
+    while !left.is_empty() {
+        if let Ok(stream) = scene.accepted.recv_timeout(Duration::from_millis(50)) {
+            connections += 1;
+            let mut endpoint = Frames::accept(stream, &[]);
+            endpoint.asked();
+        }
+        left.retain(|answer| match answer.try_recv() {
+            Ok(answer) => {
+                assert_eq!(answer.status(), 503);
+                false
+            }
+            Err(error) => error != mpsc::TryRecvError::Disconnected,
+        });
+    }
+    assert!((1..=5).contains(&connections), "{connections} connections");
 }

@@ -394,7 +394,7 @@ impl Meter {
         };
         section.bytes = section.bytes.saturating_add(head.len as usize);
         self.incoming.section_bytes = self.incoming.section_bytes.saturating_add(head.len);
-        if section.bytes > self.limits.max_head.saturating_add(limits::H2_BLOCK_SLACK) {
+        if section.bytes > self.block() {
             return self.flooded(Flood::FieldSection);
         }
         if head.has(flag::END_HEADERS) {
@@ -407,10 +407,17 @@ impl Meter {
         self.incoming.section = Some(section);
     }
 
+    /// Bytes that a field section may have before it is unpacked. An endpoint that goes a little too far loses the response, which
+    /// the codec sees to, and not the others on its connection.
+    fn block(&self) -> usize {
+        let most = self.limits.max_head.saturating_add(limits::H2_BLOCK_SLACK);
+        if self.peer == Side::Downstream { most } else { most.saturating_mul(4) }
+    }
+
     /// CONTINUATION frames that a field section may have before the last one: a quarter more than the largest
     /// one fills.
     fn continuations(&self) -> u32 {
-        let full = u32::try_from(self.limits.max_head / (16 * 1024)).unwrap_or(u32::MAX);
+        let full = u32::try_from(self.block() / (16 * 1024)).unwrap_or(u32::MAX);
         full.saturating_add(full / 4).max(limits::H2_CONTINUATIONS)
     }
 
@@ -431,6 +438,8 @@ impl Meter {
             // What an endpoint resets was asked of it.
             kind::HEADERS if !peer_asks && self.streams.opens(head.stream, self.now_ms) => {
                 self.resets.give(1);
+                // The head of its response will be charged, and may be all that comes of it.
+                self.control.give(1);
             }
             kind::RST_STREAM if head.len == 4 => {
                 self.held.forget(head.stream);
@@ -450,7 +459,8 @@ impl Meter {
     fn was_reset(&mut self, stream: u32, code: u32) -> bool {
         match code {
             // Frames that were under way when an early answer ended the stream, perhaps.
-            code::STREAM_CLOSED if self.closed == stream => {
+            // Or late frames of streams that this side has given up, which an endpoint cannot know.
+            code::STREAM_CLOSED if self.closed == stream || self.peer != Side::Downstream => {
                 self.spend(|meter| &mut meter.control, 1, Flood::ProvokedResets);
             }
             // Opened before the peer could know how many there may be.

@@ -185,7 +185,8 @@ impl Call {
     }
 
     fn fault_of_end(&self, error: &Error) -> Fault {
-        if !self.trunk.shared.meter.borrow().has_settings() {
+        // Who says nothing at all and closes is not there; who says something else speaks something else.
+        if !error.is_io() && !self.trunk.shared.meter.borrow().has_settings() {
             return Fault::response("the endpoint does not speak HTTP/2");
         }
         if error.is_reset() && error.is_remote() {

@@ -73,6 +73,7 @@ impl Session {
         let max_streams = client.door().streams();
         let meter = MeterLimits { max_streams, max_head: limits.head, max_fields: limits.fields };
         let shared = Rc::new(Shared::with_client(waker.clone(), Known::of(&client.socket), meter));
+        shared.count_in(worker.sessions.idle_count());
         let pipe = Pipe::new(client, &shared, received, Full::StopsReading);
         let most_head = limits.head.saturating_add(PER_FIELD * limits.fields);
         let handshake = Builder::new()
@@ -114,19 +115,20 @@ impl Session {
         self.shared.streams.get() == 0
     }
 
-    /// Bytes of responses that are over, which the client has not been able to take.
-    fn left_to_send(&self) -> usize {
+    /// Bytes that the engine has for a client that has not been able to take them.
+    pub(super) fn left_to_send(&self) -> usize {
         self.pipe.unsent() + self.shared.held()
     }
 
-    /// Since when nothing has been under way, where that makes it the one to be sent away: one that has not begun yet gets a moment.
-    pub(super) fn dispensable_since(&self, now_ms: u64) -> Option<u64> {
+    /// Since when nothing has been under way, where that makes it one to be sent away, and whether its client has not taken all of the
+    /// last responses: those come last. One that has not begun yet gets a moment.
+    pub(super) fn dispensable_since(&self, now_ms: u64) -> Option<(bool, u64)> {
         let is_idle = match self.state {
             State::Opening(_) => now_ms.saturating_sub(self.since) >= FRESH_MS,
-            State::Open(_) => self.is_idle() && self.left_to_send() == 0,
+            State::Open(_) => self.is_idle(),
             State::Leaving(_) => false,
         };
-        is_idle.then_some(self.since)
+        is_idle.then(|| (self.left_to_send() > 0, self.since))
     }
 
     /// Says farewell at once.
@@ -304,13 +306,20 @@ impl Session {
 
     fn leave(&mut self) {
         self.state = State::Leaving(None);
+        self.left = usize::MAX;
         self.with_client(|client| client.socket.set_deadline(Some(FAREWELL)));
     }
 
     /// Sends what is left, says farewell and reads what still comes.
     fn poll_leave(&mut self, worker: &Worker) -> Poll<()> {
         if self.has_expired() {
-            return Poll::Ready(());
+            let left = self.pipe.unsent();
+            let is_sending = matches!(self.state, State::Leaving(None)) && !self.is_called_off;
+            if !is_sending || left >= std::mem::replace(&mut self.left, left) {
+                return Poll::Ready(());
+            }
+            // It takes what the last responses have left.
+            self.with_client(|client| client.socket.set_deadline(Some(GOAWAY_TIME)));
         }
         let State::Leaving(left) = &mut self.state else { return Poll::Ready(()) };
         let left = match left {
@@ -330,6 +339,12 @@ impl Session {
                 _ => return Poll::Ready(()),
             }
         }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.count_out();
     }
 }
 

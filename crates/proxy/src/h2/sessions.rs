@@ -30,6 +30,10 @@ const TOGETHER: usize = 16 * 1024;
 pub(crate) struct Sessions {
     /// A place is empty while its session is polled.
     places: RefCell<Slab<Option<Place>>>,
+    /// Those with clients that have no exchange under way.
+    idle: Rc<Cell<usize>>,
+    /// Bytes that the engines had for peers that do not take them, when that was looked at last.
+    held: Cell<usize>,
     /// How many of them lead to endpoints.
     links: Cell<usize>,
     /// Those whose engines may have written something in this turn, or so many turns before.
@@ -66,6 +70,14 @@ impl Place {
         }
     }
 
+    /// Bytes that its engine has for a peer that has not taken them.
+    fn held(&self) -> usize {
+        match self {
+            Self::Client(session) => session.left_to_send(),
+            Self::Endpoint(link) => link.left_to_send(),
+        }
+    }
+
     fn send(&mut self) {
         match self {
             Self::Client(session) => session.send(),
@@ -87,9 +99,23 @@ impl Sessions {
 
     /// How many have no exchange under way.
     pub(crate) fn idle(&self) -> usize {
+        self.idle.get()
+    }
+
+    /// Where those are counted.
+    pub(super) fn idle_count(&self) -> &Rc<Cell<usize>> {
+        &self.idle
+    }
+
+    /// Bytes that the engines have for peers that do not take them, as of the last look.
+    pub(crate) fn held(&self) -> usize {
+        self.held.get()
+    }
+
+    /// Looks how many bytes those are.
+    pub(crate) fn look(&self) {
         let places = self.places.borrow();
-        let sessions = places.iter().filter_map(|(_, place)| place.as_ref()?.client());
-        sessions.filter(|session| session.is_idle()).count()
+        self.held.set(places.iter().filter_map(|(_, place)| place.as_ref()).map(Place::held).sum());
     }
 
     /// Sends what has been written since the last time; little of it waits for a few more where more `is_to_come`.
@@ -137,7 +163,7 @@ impl Sessions {
         };
         let idle = all.filter_map(|(index, session)| {
             let since = session.dispensable_since(now_ms).filter(|_| of_listener(session))?;
-            Some((since, index))
+            Some((since, index)) // Those whose clients have taken everything come first.
         });
         idle.take(LOOKED_AT).min().map(|(_, index)| index)
     }

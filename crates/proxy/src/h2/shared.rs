@@ -13,6 +13,9 @@ use thalweg_upstream::StreamLine;
 /// for a peer that takes it slowly.
 const GIVEN: usize = 256 * 1024;
 
+/// How long an end is waited for that says nothing new, in milliseconds.
+const ENDING_MS: u64 = 5000;
+
 /// Of one connection.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -24,9 +27,11 @@ pub(crate) struct Shared {
     pub(super) now_ms: Cell<u64>,
     /// Streams whose exchanges are under way.
     pub(super) streams: Cell<u32>,
-    /// Bodies of exchanges that are over, of which all has come but the word that it was all. The engine counts them as open, which
-    /// bounds them.
-    ending: RefCell<Vec<RecvStream>>,
+    /// Where connections without one are counted.
+    idle: RefCell<Option<Rc<Cell<usize>>>>,
+    /// Bodies of exchanges that are over, of which all has come but the word that it was all, and since when. The engine counts them
+    /// as open, which bounds them.
+    ending: RefCell<Vec<(RecvStream, u64)>>,
     /// Those who wait for the engine to hold less.
     waiting: RefCell<Vec<Waker>>,
     /// Wakes who drives the engine.
@@ -58,6 +63,7 @@ impl Shared {
             flood: Cell::new(None),
             now_ms: Cell::new(0),
             streams: Cell::new(0),
+            idle: RefCell::default(),
             ending: RefCell::default(),
             waiting: RefCell::default(),
             session,
@@ -142,12 +148,28 @@ impl Shared {
 
     /// A stream begins.
     pub(super) fn enter(&self) {
+        if self.streams.get() == 0 {
+            self.idle.borrow().iter().for_each(|idle| idle.set(idle.get() - 1));
+        }
         self.streams.set(self.streams.get() + 1);
+    }
+
+    /// Connections without a stream are counted here, and this one is one.
+    pub(super) fn count_in(&self, idle: &Rc<Cell<usize>>) {
+        idle.set(idle.get() + 1);
+        self.idle.replace(Some(idle.clone()));
+    }
+
+    /// The connection is over, whatever becomes of its streams.
+    pub(super) fn count_out(&self) {
+        if let Some(idle) = self.idle.take().filter(|_| self.streams.get() == 0) {
+            idle.set(idle.get() - 1);
+        }
     }
 
     /// Keeps a body until its end has been said.
     pub(super) fn await_end(&self, body: Option<RecvStream>) {
-        self.ending.borrow_mut().extend(body);
+        self.ending.borrow_mut().extend(body.map(|body| (body, self.now_ms.get())));
     }
 
     /// Streams that the engine counts as open.
@@ -164,13 +186,14 @@ impl Shared {
     pub(super) fn end(&self) {
         let before = self.ending.borrow().len();
         let context = &mut Context::from_waker(Waker::noop());
-        self.ending.borrow_mut().retain_mut(|body| {
+        let now_ms = self.now_ms.get();
+        self.ending.borrow_mut().retain_mut(|(body, since)| {
             loop {
                 match body.poll_data(context) {
                     // A frame without payload.
                     Poll::Ready(Some(Ok(_))) => {}
                     Poll::Ready(_) => return false,
-                    Poll::Pending => return true,
+                    Poll::Pending => return now_ms.saturating_sub(*since) < ENDING_MS,
                 }
             }
         });
@@ -183,6 +206,7 @@ impl Shared {
     pub(super) fn leave(&self) {
         self.streams.set(self.streams.get() - 1);
         if self.streams.get() == 0 {
+            self.idle.borrow().iter().for_each(|idle| idle.set(idle.get() + 1));
             self.session.wake_by_ref();
         }
         if let Some(line) = &self.line {

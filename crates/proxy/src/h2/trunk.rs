@@ -247,6 +247,11 @@ impl Link {
         self.pipe.unsent()
     }
 
+    /// Bytes that the engine has for an endpoint that has not been able to take them.
+    pub(super) fn left_to_send(&self) -> usize {
+        self.pipe.unsent() + self.handle.shared.held()
+    }
+
     /// Hands the kernel what the engine has written.
     pub(super) fn send(&mut self) {
         // What cannot be sent is met by the engine when it writes again, or by the reader.

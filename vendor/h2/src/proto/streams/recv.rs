@@ -67,6 +67,16 @@ pub(super) enum Event {
     InformationalHeaders(peer::PollMessage),
 }
 
+/// What became of the payload of a DATA frame.
+pub(super) enum Buffered {
+    /// It was dropped: the stream is of no interest any more.
+    No,
+    /// It waits by itself.
+    Alone,
+    /// It was appended to what waits, which had this length.
+    Behind(usize),
+}
+
 /// Small DATA frames of a stream that wait are joined up to this length.
 const MAX_JOINED_DATA: usize = 4096;
 
@@ -663,13 +673,12 @@ impl Recv {
         stream.pending_recv.is_empty()
     }
 
-    /// Buffers the payload of a DATA frame. Gives the length of what it was
-    /// appended to, if it was, before that.
+    /// Buffers the payload of a DATA frame, and tells how.
     pub fn recv_data(
         &mut self,
         frame: frame::Data,
         stream: &mut store::Ptr,
-    ) -> Result<Option<usize>, Error> {
+    ) -> Result<Buffered, Error> {
         // could include padding
         let sz = frame.flow_controlled_len();
 
@@ -703,7 +712,7 @@ impl Recv {
                 "recv_data; frame ignored on locally reset {:?} for some time",
                 stream.id,
             );
-            return self.ignore_data(sz).map(|()| None);
+            return self.ignore_data(sz).map(|()| Buffered::No);
         }
 
         // Ensure that there is enough capacity on the connection before acting
@@ -755,7 +764,7 @@ impl Recv {
                 stream.id,
             );
             self.release_connection_capacity(sz, &mut None);
-            return Ok(None);
+            return Ok(Buffered::No);
         }
 
         // Update stream level flow control
@@ -785,7 +794,7 @@ impl Recv {
         // message. Padding has already been accounted for and released above,
         // so there is no event to pass to the user.
         if frame.payload().is_empty() && !frame.is_end_stream() {
-            return Ok(None);
+            return Ok(Buffered::Alone);
         }
 
         let is_budgeted = !frame.is_end_stream();
@@ -799,7 +808,7 @@ impl Recv {
                 if last.is_budgeted && before + payload.len() <= MAX_JOINED_DATA {
                     last.payload = join(std::mem::take(&mut last.payload), &payload);
                     stream.notify_recv();
-                    return Ok(Some(before));
+                    return Ok(Buffered::Behind(before));
                 }
             }
         }
@@ -812,7 +821,7 @@ impl Recv {
         stream.pending_recv.push_back(&mut self.buffer, event);
         stream.notify_recv();
 
-        Ok(None)
+        Ok(Buffered::Alone)
     }
 
     pub fn ignore_data(&mut self, sz: WindowSize) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-use super::recv::RecvHeaderBlockError;
+use super::recv::{Buffered, RecvHeaderBlockError};
 use super::store::{self, Entry, Resolve, Store};
 use super::{Buffer, BufferStatus, Config, Counts, Prioritized, Recv, Send, Stream, StreamId};
 use crate::codec::{Codec, SendError, UserError};
@@ -652,20 +652,20 @@ impl Inner {
             let sz = frame.flow_controlled_len();
             let is_end_stream = frame.is_end_stream();
             let payload_len = frame.payload().len();
-            let mut joined = None;
+            let mut buffered = Buffered::No;
             let mut res = actions
                 .recv
                 .recv_data(frame, stream)
-                .map(|before| joined = before);
+                .map(|how| buffered = how);
             // A stream can receive at most one final DATA frame, so it cannot
             // be used to create unbounded framing overhead on that stream.
-            if res.is_ok() && !is_end_stream {
+            if res.is_ok() && !is_end_stream && !matches!(buffered, Buffered::No) {
                 res = counts.record_data_frame(payload_len).map_err(|_| {
                     tracing::debug!("too many small DATA frames");
                     Error::library_go_away_data(Reason::ENHANCE_YOUR_CALM, "too_many_data_frames")
                 });
             }
-            if let Some(before) = joined {
+            if let Buffered::Behind(before) = buffered {
                 counts.join_data_frame(before, payload_len);
             }
 

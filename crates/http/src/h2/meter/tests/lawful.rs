@@ -137,6 +137,45 @@ fn late_payload_behind_early_answers_is_forgiven() {
     }
 }
 
+/// Clients that leave when they have seen the head of the response: what they cancel is no fault of the endpoint's, nor are the
+/// frames that were under way.
+#[test]
+fn an_endpoint_whose_answers_are_given_up_is_never_a_flood() {
+    let mut meter = Meter::new(Side::Upstream, MeterLimits::default());
+    meter.outbound(&[&PREFACE[..], &settings()].concat());
+    for stream in (1..40_000).step_by(2) {
+        meter.outbound(&frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &[0x82; 60]));
+        let head = frame(kind::HEADERS, flag::END_HEADERS, stream, &[0x88; 20]);
+        assert_eq!(meter.inbound(&head, 0).unwrap().pass, head.len());
+        meter.opened();
+        meter.turn(limits::H2_TURN_BYTES);
+        meter.outbound(&reset(stream, code::CANCEL));
+        if stream % 64 == 1 {
+            meter.outbound(&reset(stream, code::STREAM_CLOSED));
+        }
+    }
+}
+
+/// An endpoint whose head is too large loses that response: the codec sees to it.
+#[test]
+fn an_endpoint_with_a_large_head_is_no_flood() {
+    let limits = MeterLimits { max_head: 8 * 1024, ..MeterLimits::default() };
+    let mut meter = Meter::new(Side::Upstream, limits);
+    meter.outbound(&[&PREFACE[..], &settings(), &request(1)].concat());
+    let head = [
+        frame(kind::HEADERS, 0, 1, &[0x88; 16_384]),
+        frame(kind::CONTINUATION, 0, 1, &[0x88; 16_384]),
+        frame(kind::CONTINUATION, flag::END_HEADERS, 1, &[0x88; 16_384]),
+    ]
+    .concat();
+    let mut rest = &head[..];
+    while !rest.is_empty() {
+        rest = &rest[meter.inbound(rest, 0).unwrap().pass..];
+        meter.opened();
+        meter.turn(limits::H2_TURN_BYTES);
+    }
+}
+
 /// A download through a small window, and one in large frames.
 #[test]
 fn downloads_are_served_whatever_the_window() {
