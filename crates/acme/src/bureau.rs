@@ -153,7 +153,7 @@ struct Entry {
     /// Certificates issued in a row that were due at once.
     hasty: u32,
     /// Until then no other is ordered, however due this one seems by its own dates: a clock may be wrong, theirs or ours.
-    fresh_until: SystemTime,
+    fresh_until: Instant,
     busy: bool,
     /// A client has brought it.
     brought: bool,
@@ -254,9 +254,7 @@ impl Work {
                     Some(known) if known.policy == *policy => known,
                     known => {
                         let (busy, hasty, fresh_until) = known
-                            .map_or((false, 0, SystemTime::UNIX_EPOCH), |it| {
-                                (it.busy, it.hasty, it.fresh_until)
-                            });
+                            .map_or((false, 0, Instant::now()), |it| (it.busy, it.hasty, it.fresh_until));
                         let entry = Entry::new(policy, (&authority, &shelf), &key.1, brought);
                         if entry.certificate.is_none() && !brought {
                             missing.push(key.1.clone());
@@ -369,7 +367,7 @@ impl Work {
             Tended::Issued(certificate) => {
                 let (renewed, not_after) = (entry.certificate.is_some(), certificate.not_after());
                 let life = Validity { from: certificate.not_before(), until: not_after };
-                entry.fresh_until = now + rest_after(life, now, entry.hasty, fastrand::f64());
+                entry.fresh_until = Instant::now() + rest_after(life, now, entry.hasty, fastrand::f64());
                 entry.hasty = entry.hasty.saturating_add(1);
                 entry.show(&name, certificate);
                 News::Issued { name, renewed, not_after }
@@ -477,7 +475,7 @@ impl Entry {
             next: SystemTime::UNIX_EPOCH,
             failures: 0,
             hasty: 0,
-            fresh_until: SystemTime::UNIX_EPOCH,
+            fresh_until: Instant::now(),
             busy: false,
             brought,
         }
@@ -506,8 +504,10 @@ impl Entry {
     /// It is not due; it is looked at again when it is, or when the authority is to be asked again.
     fn rest(&mut self, wish: Wish) {
         let due = self.certificate.as_ref().map(|shown| due_of(shown, wish.window));
-        self.next = due.map_or(wish.until, |due| due.min(wish.until)).max(self.fresh_until);
-        if due.is_some_and(|due| due > SystemTime::now()) {
+        let now = SystemTime::now();
+        let rests = self.fresh_until.saturating_duration_since(Instant::now());
+        self.next = due.map_or(wish.until, |due| due.min(wish.until)).max(now + rests);
+        if due.is_some_and(|due| due > now) {
             self.hasty = 0;
         }
         self.wish = Some(wish);

@@ -40,14 +40,11 @@ impl Failure {
         kind(error) == Some("unauthorized")
     }
 
-    /// Whether the same request, put in another way, may be granted: it was understood, and neither who asks nor how often is
-    /// what is wrong with it.
+    /// Whether the same request, put in another way, may be granted: it was understood, and is not what comes too often. An account
+    /// that is not authorized may be so for the rest of it: the certificate that is renewed may be another account's.
     pub(crate) fn may_mind_details(error: &Error) -> bool {
         match error {
-            Error::Api(_) => !matches!(
-                kind(error),
-                Some("accountDoesNotExist" | "unauthorized" | "rateLimited" | "serverInternal")
-            ),
+            Error::Api(_) => !matches!(kind(error), Some("accountDoesNotExist" | "rateLimited")),
             error => matches!(error, Error::Unsupported(_)),
         }
     }

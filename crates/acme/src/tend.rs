@@ -1,7 +1,7 @@
 //! One look at one name: is its certificate there, is it due, and if so the order.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use instant_acme::{CertificateIdentifier, Error};
 use rustls::pki_types::CertificateDer;
@@ -37,7 +37,7 @@ pub(crate) struct Task {
     pub(crate) known: Option<Arc<Certificate>>,
     pub(crate) wish: Option<Wish>,
     /// Until then no other is ordered.
-    pub(crate) fresh_until: SystemTime,
+    pub(crate) fresh_until: Instant,
 }
 
 /// What came of it.
@@ -77,7 +77,7 @@ impl Task {
         }
         if let Some(known) = &self.known {
             let wish = self.wish(known, now).await;
-            if due_of(known, wish.window).max(self.fresh_until) > now {
+            if due_of(known, wish.window) > now || self.fresh_until > Instant::now() {
                 return Ok(Tended::Rests(wish));
             }
         }

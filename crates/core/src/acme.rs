@@ -176,6 +176,11 @@ pub struct OnDemandPolicy {
 }
 
 impl OnDemandPolicy {
+    /// Whether the name, which is in lower case, may be asked for: it is allowed, or somebody is asked about it.
+    pub fn covers(&self, name: &str) -> bool {
+        self.ask.is_some() || self.allows(name)
+    }
+
     /// Whether `allow` has the name, which is in lower case.
     pub fn allows(&self, name: &str) -> bool {
         self.allow.iter().any(|allowed| match allowed.strip_prefix("*.") {

@@ -131,7 +131,8 @@ fn send(
         return Ok(());
     }
     let (now, bytes) = (worker.reactor.now(), x.upward.body());
-    if let Some(fault) = x.overdue(now) {
+    let overdue = if x.upward.is_stalled() { x.overdue(now) } else { x.overdue_by_client(now) };
+    if let Some(fault) = overdue {
         return Err(fault);
     }
     let rate = grpc::rate(x);

@@ -436,6 +436,14 @@ impl Exchange {
         })
     }
 
+    /// The same where bytes move, and at that it is the client that is waited for.
+    pub(crate) fn overdue_by_client(&self, now: Instant) -> Option<Fault> {
+        let fault = self.overdue(now)?;
+        let is_routes = fault.kind == FaultKind::HttpResponseTimeout;
+        let detail = "the client took longer for the exchange than the route allows";
+        Some(if is_routes { Fault::new(FaultKind::ClientTimeout, detail) } else { fault })
+    }
+
     /// What the route asks of the client's pace.
     pub(crate) fn rate(&self) -> Rate {
         let (timeouts, limits) = self.route().map(|route| (route.timeouts, route.limits)).unwrap_or_default();

@@ -74,7 +74,11 @@ pub(crate) fn framing(x: &mut Exchange, framing: Framing) -> Framing {
 /// The status that tells of a fault. A time that is over is told as such wherever the exchange was then.
 pub(crate) fn code_of(x: &Exchange, fault: Fault) -> Code {
     let is_late = fault.kind == FaultKind::CallDeadline || x.ends_at.is_some_and(|end| end <= Instant::now());
-    if is_late && fault.status >= 500 { Code::DeadlineExceeded } else { Code::of_answer(fault.status) }
+    if is_late && matches!(fault.status, 408 | 500..) {
+        Code::DeadlineExceeded
+    } else {
+        Code::of_answer(fault.status)
+    }
 }
 
 /// Writes a status with a few words, as lines.

@@ -33,8 +33,10 @@ pub(crate) fn check_direction(client: &Client, x: &Exchange) -> Result<(), Fault
 fn is_meant(peer: Peer<'_>, acceptor: &Acceptor, host: &[u8]) -> bool {
     let host = name_in(host);
     let Some(certificate) = acceptor.choose(host) else {
-        // Nobody is shown anything for that host: who has named nobody is held to what is asked of such clients.
-        return peer.name.is_none() && acceptor.client_auth(None) == peer.asked;
+        // Nobody is shown anything for that host: who has named nobody is held to what is asked of such clients. Where a certificate
+        // may come for it, what is asked with that is not gone around.
+        let may_come = host.is_some_and(|host| acceptor.may_issue(host));
+        return peer.name.is_none() && !may_come && acceptor.client_auth(None) == peer.asked;
     };
     if acceptor.client_auth(host) != peer.asked {
         return false;

@@ -200,7 +200,8 @@ impl Watch {
     fn keep(&mut self, worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
         let (now, rate) = (worker.reactor.now(), x.rate());
         // Bytes that move put the deadline off that would tell.
-        if let Some(fault) = x.overdue(now) {
+        let overdue = if x.downward.is_stalled() { x.overdue_by_client(now) } else { x.overdue(now) };
+        if let Some(fault) = overdue {
             return Err(fault);
         }
         let pace = self.pace.get_or_insert_with(|| Pace::new(now));

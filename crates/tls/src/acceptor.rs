@@ -118,6 +118,11 @@ impl Acceptor {
         self.showcase.issued.as_ref()
     }
 
+    /// Whether a certificate for the name, which has none, may be asked for on demand.
+    pub fn may_issue(&self, name: &str) -> bool {
+        self.issued().is_some_and(|issued| issued.may_want(name))
+    }
+
     /// Has the certificate for the name of this hello asked for, where that is to be done on demand and it is not there.
     /// `None`: there is nothing to wait for.
     pub fn want(&self, hello: &Hello, now: Instant, waker: &Waker) -> Option<OnDemand> {

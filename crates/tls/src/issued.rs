@@ -48,9 +48,7 @@ impl Issued {
     /// and on demand those that it may ask for.
     pub fn shown(&self) -> Vec<(String, Arc<Certificate>, bool)> {
         let names: HashSet<&String> = self.names.iter().collect();
-        let on_demand = self.on_demand.as_ref();
-        let is_asked =
-            |name: &str| on_demand.is_some_and(|policy| policy.ask.is_some() || policy.allows(name));
+        let is_asked = |name: &str| self.on_demand.as_ref().is_some_and(|policy| policy.covers(name));
         let mut shown = self.shelf.all();
         shown.retain(|(name, ..)| names.contains(name) || is_asked(name));
         shown.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
@@ -59,8 +57,9 @@ impl Issued {
 
     /// Whether a client that asks for this name, which has no certificate, may be kept waiting for one.
     pub(crate) fn may_want(&self, name: &str) -> bool {
-        let known = |policy: &OnDemandPolicy| policy.ask.is_some() || policy.allows(name);
-        self.on_demand.as_ref().is_some_and(known) && name.contains('.') && !self.shelf.has(name)
+        self.on_demand.as_ref().is_some_and(|policy| policy.covers(name))
+            && name.contains('.')
+            && !self.shelf.has(name)
     }
 }
 
@@ -153,8 +152,8 @@ impl Showcase {
 
     fn issued_for(&self, issued: &Issued, name: &str) -> Option<Arc<Certificate>> {
         // The shelf has names of other listeners too.
-        let allows = |policy: &OnDemandPolicy| policy.ask.is_some() || policy.allows(name);
-        if (self.names.contains(name) || issued.on_demand.as_ref().is_some_and(allows))
+        let may_bring = || issued.on_demand.as_ref().is_some_and(|policy| policy.covers(name));
+        if (self.names.contains(name) || may_bring())
             && let Some(found) = issued.shelf.get(name)
         {
             return Some(found);

@@ -56,6 +56,19 @@ struct Wanted {
     bell: Option<Waker>,
 }
 
+impl Wanted {
+    /// Whoever waits for the name would ask again at once if that were not remembered; where there are too many, the oldest goes.
+    fn refuse(&mut self, name: &str, until: Instant) {
+        if self.refused.len() >= TLS_WANTED_REFUSED
+            && let Some((oldest, _)) = self.refused.iter().min_by_key(|(_, until)| **until)
+        {
+            let oldest = oldest.clone();
+            self.refused.remove(&oldest);
+        }
+        self.refused.insert(name.to_owned(), until);
+    }
+}
+
 /// What becomes of a handshake whose name has no certificate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDemand {
@@ -180,8 +193,7 @@ impl Shelf {
         }
         let mut wanted = self.wanted();
         wanted.refused.retain(|_, until| *until > now);
-        // Where no more can be remembered, whoever is refused would ask again at once.
-        if wanted.refused.contains_key(name) || wanted.refused.len() >= TLS_WANTED_REFUSED {
+        if wanted.refused.contains_key(name) {
             return OnDemand::Refused;
         }
         // Between the first look and the lock it may have come.
@@ -233,8 +245,8 @@ impl Shelf {
     /// What became of a name that was asked for: who waits for it is woken. One that has none is refused for a while.
     pub fn settle(&self, name: &str, is_there: bool) {
         let mut wanted = self.wanted();
-        if !is_there && wanted.refused.len() < TLS_WANTED_REFUSED {
-            wanted.refused.insert(name.to_owned(), Instant::now() + REFUSED);
+        if !is_there {
+            wanted.refuse(name, Instant::now() + REFUSED);
         }
         let wakers = wanted.waiting.remove(name);
         drop(wanted);

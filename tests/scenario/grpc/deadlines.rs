@@ -149,7 +149,7 @@ fn a_body_that_never_pauses_ends_when_the_time_of_the_route_is_over() {
                 thread::sleep(Duration::from_millis(2));
             }
         });
-        assert_eq!(client.head().unwrap().status(), 504);
+        assert_eq!(client.head().unwrap().status(), 408);
         asked.talk.assert_ends("the attempt of an exchange whose time is over");
         drop(client);
     });

@@ -200,7 +200,8 @@ impl Sending {
 
     /// The exchange is over: what the engine holds of a stream that has been reset is not written any more.
     pub(super) fn leave(&mut self, shared: &Shared) {
-        if shared.held() > 0 && self.is_gone(Waker::noop()) {
+        // In a panic the engine's lock may be poisoned, and a second panic would end the process.
+        if shared.held() > 0 && !std::thread::panicking() && self.is_gone(Waker::noop()) {
             shared.forget(self.stream.stream_id().as_u32());
         }
     }

@@ -26,6 +26,9 @@ const LAST_BYTES: usize = 64 * 1024;
 /// Time for a client to answer that it has seen the end coming, once nothing is under way.
 const GOAWAY_TIME: Duration = Duration::from_secs(1);
 
+/// How often a client that takes the last bytes slowly gets that time again.
+const FAREWELLS: u8 = 60;
+
 /// Payload that a stream, and all of a connection, may send before it is passed on.
 const WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * WINDOW;
@@ -56,6 +59,8 @@ pub(super) struct Session {
     since: u64,
     /// Bytes that were left to send when the deadline for that passed last.
     left: usize,
+    /// How often it may pass yet on a connection that is over.
+    farewells: u8,
 }
 
 enum State {
@@ -102,6 +107,7 @@ impl Session {
             is_idle: true,
             since: worker.now_ms(),
             left: usize::MAX,
+            farewells: FAREWELLS,
         })
     }
 
@@ -314,7 +320,9 @@ impl Session {
     fn poll_leave(&mut self, worker: &Worker) -> Poll<()> {
         if self.has_expired() {
             let left = self.pipe.unsent();
-            let is_sending = matches!(self.state, State::Leaving(None)) && !self.is_called_off;
+            let is_sending =
+                matches!(self.state, State::Leaving(None)) && !self.is_called_off && self.farewells > 0;
+            self.farewells = self.farewells.saturating_sub(1);
             if !is_sending || left >= std::mem::replace(&mut self.left, left) {
                 return Poll::Ready(());
             }

@@ -197,15 +197,15 @@ fn names_whose_clients_have_left_count_as_long_as_they_are_asked_for() {
 }
 
 #[test]
-fn where_no_more_refusals_can_be_remembered_nobody_asks_again_and_again() {
+fn where_no_more_refusals_can_be_remembered_the_oldest_is_forgotten() {
     let shelf = Shelf::new("m");
     let (now, waker) = (Instant::now(), Waker::from(Arc::new(Rung::default())));
     shelf.take_wanted(&waker);
     (0..=TLS_WANTED_REFUSED).for_each(|at| shelf.settle(&format!("{at}.test"), false));
     let last = format!("{TLS_WANTED_REFUSED}.test");
     assert_eq!(shelf.want(&last, now, &waker), OnDemand::Refused);
-    let later = now + REFUSED + Duration::from_secs(1);
-    assert_eq!(shelf.want(&last, later, &waker), OnDemand::Waits);
+    assert_eq!(shelf.want("1.test", now, &waker), OnDemand::Refused);
+    assert_eq!(shelf.want("0.test", now, &waker), OnDemand::Waits);
 }
 
 #[test]
