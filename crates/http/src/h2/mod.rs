@@ -7,11 +7,11 @@
 //! [`meter`] on the way to the codec; [`lines`] behind it, on the way in; [`composed`] on the way out.
 
 pub mod frame;
-mod held;
 
 mod block;
 pub mod bucket;
 pub mod flood;
+mod held;
 pub mod meter;
 mod streams;
 

@@ -153,7 +153,7 @@ impl Sessions {
         self.dispensable(of, now_ms).is_some()
     }
 
-    /// The one of the next few on which nothing has been under way for longest.
+    /// The one of the next few on which nothing has been under way for longest; those whose clients have taken everything come first.
     fn dispensable(&self, of: Option<ListenerId>, now_ms: u64) -> Option<u32> {
         let places = self.places.borrow();
         let all =
@@ -163,7 +163,7 @@ impl Sessions {
         };
         let idle = all.filter_map(|(index, session)| {
             let since = session.dispensable_since(now_ms).filter(|_| of_listener(session))?;
-            Some((since, index)) // Those whose clients have taken everything come first.
+            Some((since, index))
         });
         idle.take(LOOKED_AT).min().map(|(_, index)| index)
     }
