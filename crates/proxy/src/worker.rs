@@ -250,7 +250,10 @@ impl Worker {
     /// Does what can be done for an exchange; one on a stream stands in line for that with its connection.
     fn call_seat(&self, seat: u32) {
         match self.seats.session(seat) {
-            None => self.poll_seat(seat),
+            None => {
+                self.slices.note_other();
+                self.poll_seat(seat);
+            }
             Some(session) => self.slices.put_off(session, Work::Exchange(seat)),
         }
     }
@@ -329,7 +332,10 @@ impl Worker {
         client.socket.rest(false);
         let seat = self.seats.occupy(client, session, |index, seat| self.staff(index, seat));
         match session {
-            None => self.poll_seat(seat),
+            None => {
+                self.slices.note_other();
+                self.poll_seat(seat);
+            }
             Some(session) => self.slices.put_off(session, Work::Exchange(seat)),
         }
     }

@@ -3,15 +3,20 @@
 //!
 //! What is to be done for a connection is its engine's work and that of the exchanges on its streams, and it stands in line with all of
 //! that once. The first in line is served for a [`QUANTUM`], and goes to the end when it has more; what it does at once is small
-//! (`thalweg_http::h2::Meter::turn`). All of them together get [`SHARE`] of a turn, or as much as everything else in it took; who is
-//! not reached waits for the next. Only the last that is served in a turn may exceed that.
+//! (`thalweg_http::h2::Meter::turn`). All of them together get a share of a turn, or as much as everything else in it took; who is
+//! not reached waits for the next. Only the last that is served in a turn may exceed that. The share is [`AMONG_OTHERS`] where other
+//! exchanges have been served of late, which wait for the end of a turn twice, and [`ALONE`] where there are none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Time of a turn that is theirs, however little else there is.
-const SHARE: Duration = Duration::from_micros(100);
+/// Time of a turn that is theirs where there is nothing else.
+const ALONE: Duration = Duration::from_micros(100);
+/// The same, however little else there is.
+const AMONG_OTHERS: Duration = Duration::from_micros(30);
+/// Time for which others count that have been served.
+const OF_LATE: Duration = Duration::from_millis(100);
 /// Time after which another connection is served.
 const QUANTUM: Duration = Duration::from_micros(50);
 
@@ -33,6 +38,8 @@ pub(crate) struct Slices {
     /// When the turn began.
     began: Cell<Instant>,
     spent: Cell<Duration>,
+    /// When others were served last, at the begin of a turn.
+    others: Cell<Option<Instant>>,
     /// What the first in line has left of its quantum.
     left: Cell<Duration>,
     line: RefCell<Line>,
@@ -114,6 +121,7 @@ impl Slices {
         Self {
             began: Cell::new(now),
             spent: Cell::default(),
+            others: Cell::default(),
             left: Cell::new(QUANTUM),
             line: RefCell::default(),
             has_more: Cell::default(),
@@ -124,6 +132,11 @@ impl Slices {
     pub(crate) fn begin_turn(&self, now: Instant) {
         self.began.set(now);
         self.spent.set(Duration::ZERO);
+    }
+
+    /// An exchange is served that is on no stream.
+    pub(crate) fn note_other(&self) {
+        self.others.set(Some(self.began.get()));
     }
 
     /// Whether nobody waits.
@@ -186,8 +199,10 @@ impl Slices {
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        let spent = self.spent.get();
-        spent >= SHARE && spent >= (now - self.began.get()).saturating_sub(spent)
+        let (began, spent) = (self.began.get(), self.spent.get());
+        let is_alone = self.others.get().is_none_or(|others| began - others >= OF_LATE);
+        let share = if is_alone { ALONE } else { AMONG_OTHERS };
+        spent >= share && spent >= (now - began).saturating_sub(spent)
     }
 }
 
@@ -296,9 +311,21 @@ mod tests {
     #[test]
     fn they_get_their_share_or_as_much_as_all_others() {
         let scene = Scene::new(&[(1, Engine), (2, Engine), (3, Engine), (4, Engine)]);
-        assert_eq!(scene.turn(SHARE), [(1, Engine)]);
-        scene.pass(SHARE * 2);
-        assert_eq!(scene.serve(SHARE * 20), [(2, Engine)], "the others have had more, and then they have");
+        assert_eq!(scene.turn(ALONE), [(1, Engine)]);
+        scene.pass(ALONE * 2);
+        assert_eq!(scene.serve(ALONE * 20), [(2, Engine)], "the others have had more, and then they have");
         assert_eq!(scene.turn(Duration::ZERO), [(3, Engine), (4, Engine)]);
+    }
+
+    #[test]
+    fn they_get_less_where_others_have_been_served_of_late() {
+        let wanted = [(1, Engine), (2, Engine), (3, Engine), (4, Engine), (5, Engine)];
+        let scene = Scene::new(&wanted);
+        scene.slices.note_other();
+        assert_eq!(scene.turn(AMONG_OTHERS), [(1, Engine)]);
+        scene.pass(OF_LATE / 2);
+        assert_eq!(scene.turn(AMONG_OTHERS), [(2, Engine)]);
+        scene.pass(OF_LATE / 2);
+        assert_eq!(scene.turn(ALONE / 2), [(3, Engine), (4, Engine)], "nobody else for a while");
     }
 }
