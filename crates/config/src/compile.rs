@@ -6,16 +6,20 @@ use crate::diagnose::{Class, Problems, SpecError};
 use crate::lint::{Subject, lint};
 use crate::settings::Settings;
 use crate::source::Span;
-use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec};
+use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec};
 use crate::validate::{
-    self, Bounds, Chains, Deadlines, FilterPlace, Names, Part, Retries, Secrets, Surroundings, Target,
+    self, Bounds, Chains, Deadlines, FilterPlace, Link, Names, Part, Retries, Secrets, Surroundings, Target,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
-use thalweg_proxy::plan::{Plan, Route, ServiceId, Split, To};
+use std::time::Duration;
+use thalweg_proxy::plan::{Plan, Route, ServiceId, Split, Timeouts, To};
 use thalweg_route::Table;
-use thalweg_upstream::Service;
+use thalweg_upstream::{Address, Endpoint, Service};
+
+/// How long a connection may be silent where nothing is written: clients of databases keep theirs for the next question.
+const IDLE_CONNECTION: Duration = Duration::from_secs(10 * 60);
 
 /// What a spec becomes.
 pub(crate) struct Compiled {
@@ -61,6 +65,9 @@ pub(crate) fn compile(
     let chains = Chains::read(&spec.chains, &declared.chains, problems);
     let mut joined = Routes { defaults, bounds, retries, ..Routes::default() };
     joined.add(spec, (&names, &chains), &named, problems);
+    let links = validate::connections(spec, &names, problems);
+    joined.link(links, &names, &named, problems);
+    joined.check_speech(spec, &named, problems);
     chains.warn_of_unused(&spec.chains, problems);
     warn_of_unused(spec, &joined.used, problems);
     let tests = validate::tests(&spec.tests, &joined.known(spec, declared), problems);
@@ -77,12 +84,21 @@ pub(crate) fn compile(
     if !problems.is_clean() {
         return None;
     }
+    let connections = match Table::build(&joined.links) {
+        Ok(table) => table.into(),
+        Err(error) => {
+            let span = joined.link_places.get(error.route).copied().unwrap_or_default();
+            problems.push(SpecError::value(span, "name", error.reason));
+            return None;
+        }
+    };
     let services = named.into_iter().map(|(service, _)| service).chain(joined.inline).map(Arc::new).collect();
     let shutdown = validate::shutdown(&spec.shutdown);
     let routes = joined.routes;
     let plan = Plan {
         listeners,
         table: table.into(),
+        connections,
         routes,
         services,
         trusted_proxies,
@@ -115,6 +131,9 @@ struct Routes {
     inline: Vec<Service>,
     /// Positions of services that a route goes to.
     used: HashSet<u32>,
+    /// Of routes that take connections, and where these are written.
+    links: Vec<thalweg_route::RouteMatch>,
+    link_places: Vec<Span>,
 }
 
 impl Routes {
@@ -140,33 +159,10 @@ impl Routes {
             let name = names.of_route(spec, position);
             let checked = validate::route(spec, names, chains, problems);
             let mut deadlines = vec![checked.deadlines];
-            let to = match checked.target {
-                Target::Service(position) => {
-                    self.used.insert(position);
-                    deadlines.extend(named.get(position as usize).map(|(_, deadlines)| *deadlines));
-                    To::Service(ServiceId(position))
-                }
-                Target::Split(parts, key) => {
-                    self.used.extend(parts.iter().map(|part| part.service));
-                    warn_of_timeouts(&parts, named, problems);
-                    let parts = parts.iter().map(|part| (ServiceId(part.service), part.weight)).collect();
-                    To::Split(Split { parts, key })
-                }
-                Target::Urls(urls, span) => {
-                    let mut label = name.to_string();
-                    while names.services.contains_key(label.as_str()) {
-                        label.insert_str(0, "route ");
-                    }
-                    let service = validate::inline(&label.into(), (urls, span), &self.retries, problems);
-                    self.inline.push(service);
-                    To::Service(ServiceId(position_of(named.len() + self.inline.len() - 1)))
-                }
-                Target::Nowhere => To::Service(ServiceId(0)),
-            };
-            deadlines.push(self.defaults);
+            let to = self.to(checked.target, (&name, names), named, (&mut deadlines, problems));
             self.matches.push(checked.matches);
             self.filters.push(checked.filter_places);
-            let timeouts = Deadlines::resolve(&deadlines);
+            let timeouts = Deadlines::resolve(&deadlines, Timeouts::default());
             self.routes.push(Route {
                 name,
                 matches: in_words(&spec.r#match),
@@ -176,6 +172,106 @@ impl Routes {
                 timeouts,
                 limits: checked.bounds.resolve(self.bounds),
             });
+        }
+    }
+}
+
+impl Routes {
+    /// What a target becomes; `deadlines` gets those of its service, and of the defaults.
+    fn to(
+        &mut self,
+        target: Target<'_>,
+        (name, names): (&str, &Names<'_>),
+        named: &[(Service, Deadlines)],
+        (deadlines, problems): (&mut Vec<Deadlines>, &mut Problems),
+    ) -> To {
+        let to = match target {
+            Target::Service(position) => {
+                self.used.insert(position);
+                deadlines.extend(named.get(position as usize).map(|(_, deadlines)| *deadlines));
+                To::Service(ServiceId(position))
+            }
+            Target::Split(parts, key) => {
+                self.used.extend(parts.iter().map(|part| part.service));
+                warn_of_timeouts(&parts, named, problems);
+                let parts = parts.iter().map(|part| (ServiceId(part.service), part.weight)).collect();
+                To::Split(Split { parts, key })
+            }
+            Target::Urls(urls, span) => {
+                let mut label = name.to_owned();
+                while names.services.contains_key(label.as_str()) {
+                    label.insert_str(0, "route ");
+                }
+                let service = validate::inline(&label.into(), (urls, span), &self.retries, problems);
+                self.inline.push(service);
+                To::Service(ServiceId(position_of(named.len() + self.inline.len() - 1)))
+            }
+            Target::Nowhere => To::Service(ServiceId(0)),
+        };
+        deadlines.push(self.defaults);
+        to
+    }
+
+    /// Adds routes that take connections, behind all others.
+    fn link(
+        &mut self,
+        links: Vec<Link<'_>>,
+        names: &Names<'_>,
+        named: &[(Service, Deadlines)],
+        problems: &mut Problems,
+    ) {
+        for link in links {
+            let mut name = link.name;
+            while self.routes.iter().any(|route| *route.name == *name) {
+                name.insert_str(0, "listener ");
+            }
+            let mut deadlines = Vec::new();
+            let to = self.to(link.target, (&name, names), named, (&mut deadlines, problems));
+            self.links.push(link.matches);
+            self.link_places.push(link.span);
+            self.filters.push(Vec::new());
+            let built_in = Timeouts { idle: IDLE_CONNECTION, ..Timeouts::default() };
+            self.routes.push(Route {
+                name: name.into(),
+                matches: link.in_words.into(),
+                conceals: false,
+                filters: Arc::new([]),
+                to,
+                timeouts: Deadlines::resolve(&deadlines, built_in),
+                limits: Bounds::default().resolve(self.bounds),
+            });
+        }
+    }
+
+    /// What goes to `tcp://` endpoints are connections, and nothing else goes there.
+    fn check_speech(&self, spec: &FileSpec, named: &[(Service, Deadlines)], problems: &mut Problems) {
+        let of_requests = spec.routes.items.iter().map(|route| route.to.span);
+        let places = of_requests.map(|span| (span, false)).chain(self.link_places.iter().map(|span| (*span, true)));
+        for (route, (span, takes_connections)) in self.routes.iter().zip(places) {
+            let services = route.to.services().map(|service| service.0 as usize);
+            let services = services.filter_map(|at| match named.get(at) {
+                Some((service, _)) => Some(service),
+                None => self.inline.get(at - named.len()),
+            });
+            for service in services {
+                // A unix socket may take either.
+                let is_wrong = |endpoint: &&Endpoint| match takes_connections {
+                    true => !endpoint.takes_connections() && !matches!(endpoint.address, Address::Unix(_)),
+                    false => endpoint.takes_connections(),
+                };
+                let Some(wrong) = service.endpoints.iter().find(is_wrong) else { continue };
+                let (message, help) = match takes_connections {
+                    true => (
+                        format!("connections go to `tcp://` endpoints, not to `{}`", wrong.url),
+                        "write `tcp://host:port`; requests go to `http://` endpoints through `routes`",
+                    ),
+                    false => (
+                        format!("requests cannot go to `{}`: no HTTP is spoken there", wrong.url),
+                        "write `http://host:port`, or take connections with a listener of `protocol: tcp`",
+                    ),
+                };
+                problems.push(SpecError::new(Class::Invalid, span, message).help(help));
+            }
         }
     }
 }
@@ -239,7 +335,9 @@ fn something_to_do(spec: &FileSpec, declared: &Declared, problems: &mut Problems
             .help("add `listeners: { web: { address: \":8080\" } }`");
         problems.push(note(error));
     }
-    if spec.routes.written == 0 && !declared.broken.contains("routes") {
+    let takes_requests = spec.listeners.0.iter().any(|(_, spec)| spec.protocol == ProtocolSpec::Http);
+    let has_no_way = spec.routes.written == 0 && (takes_requests || spec.listeners.0.is_empty());
+    if has_no_way && !declared.broken.contains("routes") {
         let error = SpecError::new(Class::Invalid, top, "there are no routes")
             .help("add `routes: [ { to: [ \"http://127.0.0.1:9001\" ] } ]`");
         problems.push(note(error));

@@ -144,6 +144,8 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
             ListenerSpec {
                 address,
                 protocol: ProtocolSpec::Http,
+                to: None,
+                sni: NamedSpec::default(),
                 tls: None,
                 limits: ListenerLimitsSpec::default(),
                 defer_accept: None,

@@ -120,7 +120,7 @@ fn has_left(client: &Client, x: &Exchange) -> bool {
         Framing::Length(length) => (x.received.len() - x.request.len) as u64 >= length,
         _ => false,
     };
-    client.socket.is_gone() || (client.socket.peer_closed() && all_sent)
+    client.socket.is_gone() || (client.socket.peer_closed() && all_sent && !x.is_connection)
 }
 
 fn refusal(worker: &Worker, bound: Bound, reason: Reason) -> Fault {

@@ -114,6 +114,7 @@ struct Wish<'a> {
 fn offer(x: &Exchange, local: &LocalService, member: &Member) -> Result<Offer, Fault> {
     let switches = matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other);
     match local.state.service.protocol {
+        _ if x.is_connection => Ok(Offer::Http1),
         Protocol::Http1 => Ok(Offer::Http1),
         Protocol::Auto if switches || !member.is_secure() => Ok(Offer::Http1),
         Protocol::Auto => Ok(Offer::Either),
@@ -274,8 +275,7 @@ pub(crate) fn given_up(worker: &Worker, client: &Client, x: &Exchange, late: Fau
     if client.socket.expired() {
         return Some(x.overdue(worker.reactor.now()).unwrap_or(late));
     }
-    let has_left = client.socket.peer_closed() && x.framing.is_empty();
-    has_left.then_some(Fault::new(FaultKind::ClientGone, "the client left while connecting"))
+    x.has_left(client).then_some(Fault::new(FaultKind::ClientGone, "the client left while connecting"))
 }
 
 /// No answer to the connect in time.

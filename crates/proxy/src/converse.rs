@@ -1,10 +1,11 @@
 //! A conversation: exchanges on one client connection, until it falls silent or ends.
 
 use crate::answer::answer_fault;
+use crate::connection;
 use crate::exchange::{Client, Exchange};
 use crate::h2;
 use crate::handshake::{self, Shaken, shake_hands};
-use crate::plan::ListenerTls;
+use crate::plan::{ListenerProtocol, ListenerTls};
 use crate::record::record;
 use crate::secure::facts;
 use crate::serve::{Next, serve};
@@ -28,6 +29,9 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
         x.received.clear();
         worker.forget_lag(x);
         return x.leave();
+    }
+    if client.door().protocol() != ListenerProtocol::Http {
+        return connection::serve(worker, client, x).await;
     }
     if client.requests == 0 && speaks_http2(worker, &client, x).await {
         worker.forget_lag(x);

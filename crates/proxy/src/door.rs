@@ -9,7 +9,7 @@ use crate::clients::Prefix;
 use crate::decisions::Label;
 use crate::listeners::ListenerState;
 use crate::load::Loads;
-use crate::plan::{Listener, ListenerTls};
+use crate::plan::{Listener, ListenerProtocol, ListenerTls};
 use crate::view::PlanView;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,6 +19,14 @@ use thalweg_observe::ListenerMeters;
 
 /// The position of a listener that no plan has.
 const NOWHERE: u16 = u16::MAX;
+
+/// What the clients of a listener speak.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spoken {
+    pub(crate) protocol: ListenerProtocol,
+    /// What they shake hands on; `None`: they speak in the clear, or not with us.
+    pub(crate) tls: Option<Arc<ListenerTls>>,
+}
 
 /// A listener on one worker.
 #[derive(Debug)]
@@ -35,8 +43,8 @@ pub(crate) struct Door {
     most: Cell<Option<usize>>,
     /// Streams of each at the same time.
     streams: Cell<u32>,
-    /// What its clients shake hands on, also when it is gone.
-    tls: RefCell<Option<Arc<ListenerTls>>>,
+    /// What its clients speak, also when it is gone.
+    spoken: RefCell<Spoken>,
     /// HTTP/2 may begin on a plain connection.
     h2c: Cell<bool>,
     /// Whoever comes in the clear is sent to TLS.
@@ -57,7 +65,7 @@ impl Door {
             position: Cell::new(NOWHERE),
             most: Cell::new(None),
             streams: Cell::new(H2_STREAMS),
-            tls: RefCell::default(),
+            spoken: RefCell::default(),
             h2c: Cell::new(false),
             redirects: Cell::new(false),
             is_leaving: Cell::new(true),
@@ -70,15 +78,20 @@ impl Door {
         self.position.set(position);
         self.most.set(listener.max_connections);
         self.streams.set(listener.max_streams);
-        self.shake_on(listener.tls.clone());
+        self.speak(Spoken { protocol: listener.protocol, tls: listener.tls.clone() });
         self.h2c.set(listener.h2c);
         self.redirects.set(listener.redirect_https);
         self.is_leaving.set(false);
     }
 
-    /// What its clients shake hands on, where no plan says it any more.
-    pub(crate) fn shake_on(&self, tls: Option<Arc<ListenerTls>>) {
-        self.tls.replace(tls);
+    /// What its clients speak, also where no plan says it any more.
+    pub(crate) fn speak(&self, spoken: Spoken) {
+        self.spoken.replace(spoken);
+    }
+
+    /// What its clients speak, for another worker.
+    pub(crate) fn spoken(&self) -> Spoken {
+        self.spoken.borrow().clone()
     }
 
     /// The listener is gone from the plan; this is the last one that had it.
@@ -121,14 +134,19 @@ impl Door {
         self.streams.get()
     }
 
+    /// What its clients speak.
+    pub(crate) fn protocol(&self) -> ListenerProtocol {
+        self.spoken.borrow().protocol
+    }
+
     /// What its clients shake hands on; `None`: they speak plainly.
     pub(crate) fn tls(&self) -> Option<Arc<ListenerTls>> {
-        self.tls.borrow().clone()
+        self.spoken.borrow().tls.clone()
     }
 
     /// Whether its clients shake hands.
     pub(crate) fn is_secure(&self) -> bool {
-        self.tls.borrow().is_some()
+        self.spoken.borrow().tls.is_some()
     }
 
     /// Whether a client may begin to speak HTTP/2 on a plain connection.

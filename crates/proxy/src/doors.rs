@@ -14,13 +14,13 @@
 use crate::answer::{REFUSAL, REFUSAL_OF_CLIENT};
 use crate::clients::Prefix;
 use crate::current::Current;
-use crate::door::{Door, Place};
+use crate::door::{Door, Place, Spoken};
 use crate::exchange::Client;
 use crate::fleet::{Arrival, Command};
 use crate::listeners::{ListenerId, ListenerState, Sockets};
 use crate::load::Crowded;
 use crate::owner::Target;
-use crate::plan::ListenerTls;
+use crate::plan::ListenerProtocol;
 use crate::view::PlanView;
 use crate::worker::Worker;
 use slab::Slab;
@@ -208,7 +208,7 @@ impl Doors {
         &self,
         worker: &Worker,
         listener: &Arc<ListenerState>,
-        tls: Option<&Arc<ListenerTls>>,
+        spoken: &Spoken,
     ) -> Option<Rc<Door>> {
         let doors = self.open.iter().map(|(_, open)| &open.door);
         let mut doors = doors.chain(self.left.iter().map(|(_, door)| door));
@@ -217,7 +217,7 @@ impl Doors {
         }
         (listener.id <= self.newest).then(|| {
             let door = Door::new(&worker.shared.loads, worker.id, listener);
-            door.shake_on(tls.cloned());
+            door.speak(spoken.clone());
             door
         })
     }
@@ -337,7 +337,13 @@ impl Doors {
             Refusal::OfClient => (Limit::ConnectionsPerClient, REFUSAL_OF_CLIENT),
         };
         let alert = Refused::Limit.alert();
-        let answer = if door.is_secure() { &alert } else { answer };
+        let answer = match door.protocol() {
+            _ if door.is_secure() => &alert[..],
+            ListenerProtocol::Http => answer,
+            ListenerProtocol::TlsPassthrough => &alert,
+            // Whatever is spoken, it has no word for this that we know.
+            ListenerProtocol::Tcp => &[],
+        };
         worker.meters.limit(limit);
         door.meters.refused.add(1);
         if self.refusals.len() >= REFUSALS {
@@ -427,7 +433,7 @@ fn place(worker: &Worker, (arrival, door): (Arrival, Rc<Door>), room: &Room, sta
     let loads = &worker.shared.loads;
     if let Room::At(other) = room {
         loads.workers[*other].clients.fetch_add(1, Relaxed);
-        return worker.shared.hand(*other, Command::Client(arrival, door.state.clone(), door.tls()));
+        return worker.shared.hand(*other, Command::Client(arrival, door.state.clone(), door.spoken()));
     }
     if let Room::Of(silent) = room {
         let silent = worker.parked.borrow_mut().remove(*silent);

@@ -216,6 +216,8 @@ pub(crate) struct Exchange {
     pub(crate) bridge: Kind,
     /// Whether the client's connection may be used for another request.
     pub(crate) keep_alive: bool,
+    /// It is no request but a whole connection of a client (`connection.rs`).
+    pub(crate) is_connection: bool,
     /// It is noted that the exchange waits for its client.
     pub(crate) lags: bool,
 
@@ -291,6 +293,7 @@ impl Exchange {
             upgrade: Upgrade::None,
             bridge: Kind::No,
             keep_alive: false,
+            is_connection: false,
             lags: false,
             route: None,
             acted: 0,
@@ -320,7 +323,12 @@ impl Exchange {
 
     /// The scheme that the client used.
     pub(crate) fn scheme(&self) -> &'static str {
-        if self.is_secure { "https" } else { "http" }
+        match (self.is_connection, self.is_secure) {
+            (false, false) => "http",
+            (false, true) => "https",
+            (true, false) => "tcp",
+            (true, true) => "tls",
+        }
     }
 
     /// The port that the scheme has when none is written.
@@ -344,6 +352,7 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.bridge = Kind::No;
         self.keep_alive = false;
+        self.is_connection = false;
         self.route = None;
         self.acted = 0;
         self.service = None;
@@ -402,6 +411,21 @@ impl Exchange {
         }
         (x.filtered_path, x.answered, x.tried) = (Vec::new(), Vec::new(), Vec::new());
         x
+    }
+
+    /// Notes the host that a client has asked for, in normal form, where no head says it.
+    pub(crate) fn ask_for(&mut self, host: &str) {
+        self.host_len = host.len();
+        self.authority.write().extend_from_slice(host.as_bytes());
+    }
+
+    /// Whether its client is there no more. One that has said its last word may still wait for what it asked for, or will say
+    /// nothing more in a connection that goes on.
+    pub(crate) fn has_left(&self, client: &Client) -> bool {
+        match self.is_connection {
+            true => client.socket.is_gone(),
+            false => client.socket.peer_closed() && self.framing.is_empty(),
+        }
     }
 
     /// Time since it began, at this time.

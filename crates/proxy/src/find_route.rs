@@ -3,6 +3,7 @@
 use crate::exchange::{Client, Exchange};
 use crate::plan::{Plan, Route, ServiceId, Split, To};
 use crate::request_key::request_key;
+use crate::view::PlanView;
 use crate::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::{Framing, RequestHead};
@@ -11,13 +12,31 @@ use thalweg_route::{FieldLookup, Query, RouteId};
 /// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
 pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let view = worker.view_for(client);
-    let (route, service) = take_route(&view.plan, client.door().position(), x, || worker.chance() as u64)?;
+    let found = take_route(&view.plan, client.door().position(), x, || worker.chance() as u64)?;
+    take(worker, &view, x, found);
+    match x.route.clone() {
+        Some(route) => bound(route.route(), x),
+        None => Ok(()),
+    }
+}
+
+/// Notes what was found.
+fn take(worker: &Worker, view: &PlanView, x: &mut Exchange, (route, service): (RouteId, Option<ServiceId>)) {
     let meters = |name: &str| worker.shared.registry.route(worker.id, name);
-    let route = view.route(route, meters).cloned();
+    x.route = view.route(route, meters).cloned();
     x.service = service.and_then(|service| view.service(service)).cloned();
-    let within = route.as_ref().map_or(Ok(()), |route| bound(route.route(), x));
-    x.route = route;
-    within
+}
+
+/// The same for a connection whose client asks for `x.host()`, if for any.
+pub(crate) fn find_route_of_connection(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
+    let view = worker.view_for(client);
+    let found = view.plan.route_of_connection(client.door().position(), x.host(), x.client_ip);
+    let Some((found, route)) = found.and_then(|found| Some((found, view.plan.route(Some(found))?))) else {
+        return Err(Fault::new(FaultKind::DestinationNotFound, "the listener knows no service for the name"));
+    };
+    let service = service_of(&route.to, x, || worker.chance() as u64);
+    take(worker, &view, x, (found, service));
+    Ok(())
 }
 
 /// The route that takes a request, and its service, or the one drawn of several: for workers, and for `explain`, which has
@@ -32,11 +51,15 @@ pub(crate) fn take_route(
     let Some((found, route)) = found.and_then(|found| Some((found, plan.route(Some(found))?))) else {
         return Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request"));
     };
-    let service = match &route.to {
+    Ok((found, service_of(&route.to, x, chance)))
+}
+
+/// The service that a route sends the exchange to.
+fn service_of(to: &To, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<ServiceId> {
+    match to {
         To::Service(service) => Some(*service),
         To::Split(split) => draw(split, x, chance),
-    };
-    Ok((found, service))
+    }
 }
 
 /// Asks something of the table about the request.

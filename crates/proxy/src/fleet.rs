@@ -3,6 +3,7 @@
 //! The control thread holds a [`Fleet`]. It speaks to workers through their mailboxes; workers
 //! never wait for it.
 
+use crate::door::Spoken;
 use crate::budget::Budget;
 use crate::challenge::Challenges;
 use crate::clients::Prefix;
@@ -10,7 +11,7 @@ use crate::current::{Current, Living};
 use crate::decisions::{Inquiry, Question, Recalled};
 use crate::listeners::{Binder, ListenerState, OpenListener, Sockets};
 use crate::load::Loads;
-use crate::plan::{ListenAddress, Listener, ListenerTls, Plan};
+use crate::plan::{ListenAddress, Listener, Plan};
 use crate::worker::Worker;
 use rustix::fd::OwnedFd;
 use std::fmt;
@@ -38,8 +39,8 @@ pub(crate) enum Command {
     Plan(Arc<Current>),
     /// These are the members of the plan's services now.
     Members(Arc<Current>),
-    /// A connection that another worker accepted, at this listener, and what it shakes hands on.
-    Client(Arrival, Arc<ListenerState>, Option<Arc<ListenerTls>>),
+    /// A connection that another worker accepted, at this listener, and what is spoken there.
+    Client(Arrival, Arc<ListenerState>, Spoken),
     /// Let idle upstream connections go: somebody waits for one, or for its place.
     Evict(Arc<Eviction>),
     /// Tell what is remembered of exchanges.

@@ -115,6 +115,10 @@ async fn attempt(
     chosen: Chosen,
     fresh: bool,
 ) -> Result<Upstream, Fault> {
+    if x.is_connection {
+        // Whoever speaks first, that it is there is all that an endpoint has to say.
+        return connect(worker, client, x, chosen, true).await;
+    }
     let local = &service(x)?;
     // Before the connection is there: a malformed body must not cost one.
     let (endpoint, is_framed) = (chosen.visit.endpoint, is_multiplexed(x, local, &chosen.visit));

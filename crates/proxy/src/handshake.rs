@@ -81,7 +81,7 @@ pub(crate) async fn shake_hands(
 }
 
 /// Receives until the ClientHello is whole.
-fn poll_hello(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result<Hello, Refused>> {
+pub(crate) fn poll_hello(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result<Hello, Refused>> {
     loop {
         match hello::read(&x.received) {
             Read::Hello(hello) => return Poll::Ready(Ok(hello)),

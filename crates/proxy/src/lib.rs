@@ -45,6 +45,7 @@ mod challenge;
 mod choose;
 mod compose;
 mod connect;
+mod connection;
 mod connection_place;
 mod enter;
 mod filter_request;

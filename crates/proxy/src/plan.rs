@@ -13,7 +13,7 @@ use std::time::Duration;
 use thalweg_core::{AcmePolicy, limits};
 use thalweg_filter::Filter;
 use thalweg_http::HeadLimits;
-use thalweg_route::{RouteId, Table};
+use thalweg_route::{Query, RouteId, Table};
 use thalweg_tls::{Acceptor, Tickets};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
 
@@ -28,7 +28,10 @@ pub struct Plan {
     pub listeners: Vec<Listener>,
     /// Compiled from the matches of [`Self::routes`], in the same order.
     pub table: Arc<Table>,
-    /// In file order.
+    /// Of listeners that take connections and no requests: compiled from the matches of the routes behind those of [`Self::table`],
+    /// in the same order. They name a listener each, and perhaps the hosts that clients ask for in their first words of TLS.
+    pub connections: Arc<Table>,
+    /// In file order, then those of listeners that take connections.
     pub routes: Vec<Route>,
     /// In file order, then those that routes define by listing URLs.
     pub services: Vec<Arc<Service>>,
@@ -57,6 +60,12 @@ impl Plan {
         self.routes.get(found?.0 as usize)
     }
 
+    /// The route of connections to a listener, at this position, whose clients ask for this name.
+    pub fn route_of_connection(&self, listener: u16, name: &[u8], client: IpAddr) -> Option<RouteId> {
+        let RouteId(found) = self.connections.find(&Query::of_connection(listener, name, client))?;
+        Some(RouteId(self.table.len() as u32 + found))
+    }
+
     /// Bounds on a request head, for the parser.
     pub(crate) fn head_limits(&self) -> HeadLimits {
         HeadLimits {
@@ -68,7 +77,8 @@ impl Plan {
 
     /// The position of the listener that `redirect_https` sends clients to: the first one with TLS.
     pub(crate) fn https_listener(&self) -> Option<usize> {
-        self.listeners.iter().position(|listener| listener.tls.is_some())
+        let is_https = |listener: &Listener| listener.tls.is_some() && listener.protocol == ListenerProtocol::Http;
+        self.listeners.iter().position(is_https)
     }
 
     /// The longest time without a byte that any connection may have to bear.
@@ -85,6 +95,8 @@ pub struct Listener {
     pub name: Arc<str>,
     /// Where.
     pub address: ListenAddress,
+    /// What its clients speak.
+    pub protocol: ListenerProtocol,
     /// Its client connections at the same time; `None`: no bound of its own.
     pub max_connections: Option<usize>,
     /// Streams at the same time on each of those that speak HTTP/2, 1 to 1000; default 100.
@@ -97,6 +109,29 @@ pub struct Listener {
     pub tls: Option<Arc<ListenerTls>>,
     /// Whoever comes in the clear is sent to the same place through TLS; never with [`Self::tls`].
     pub redirect_https: bool,
+}
+
+/// What the clients of a listener speak (`listeners.<name>.protocol`).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum ListenerProtocol {
+    /// HTTP/1 and HTTP/2.
+    #[default]
+    Http,
+    /// Anything: bytes go both ways from the first one on. Where [`Listener::tls`] is there, through that.
+    Tcp,
+    /// TLS, which is not ended here: who gets a connection is told by the name that its client asks for (SNI).
+    TlsPassthrough,
+}
+
+impl ListenerProtocol {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tcp => "tcp",
+            Self::TlsPassthrough => "tls_passthrough",
+        }
+    }
 }
 
 /// How the clients of a listener are secured (`listeners.<name>.tls`).

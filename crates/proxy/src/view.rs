@@ -258,6 +258,7 @@ mod tests {
             let plan = Plan {
                 requests: crate::plan::RequestsPolicy::default(),
                 listeners: Vec::new(),
+                connections: Arc::default(),
                 table: Arc::new(thalweg_route::Table::build(&[]).unwrap()),
                 routes: Vec::new(),
                 services,

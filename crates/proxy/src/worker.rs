@@ -16,7 +16,7 @@ use crate::handshakes::Handshakes;
 use crate::laggards::Laggards;
 use crate::owner::Target;
 use crate::parked::Parked;
-use crate::plan::ClientTimeouts;
+use crate::plan::{ClientTimeouts, ListenerProtocol};
 use crate::pressure::Pressure;
 use crate::ring::Chunks;
 use crate::seats::{Seat, SeatFuture, Seats};
@@ -368,8 +368,11 @@ impl Worker {
         self.notice(|| "a bug in the proxy ended an exchange; the message above says where".into());
     }
 
-    /// Lets a new connection wait for its first request.
-    pub(crate) fn park_first(&self, client: Client) {
+    /// Lets a new connection wait for its first request. Where endpoints may have the first word, nothing is waited for.
+    pub(crate) fn park_first(self: &Rc<Self>, client: Client) {
+        if client.door().protocol() == ListenerProtocol::Tcp && !client.door().is_secure() {
+            return self.seat(client, None);
+        }
         let head = self.view.borrow().plan.client_timeouts.head;
         let time = if client.door().is_leaving() { FIRST_WORD_TIME } else { head };
         self.park_for(client, time);
@@ -491,15 +494,15 @@ impl Worker {
                 let both = view.services.iter().zip(&current.rosters).filter(|_| same);
                 both.for_each(|(service, roster)| service.state.update(roster));
             }
-            Command::Client(arrival, listener, tls) => {
-                let door = self.doors.borrow().find(self, &listener, tls.as_ref());
+            Command::Client(arrival, listener, spoken) => {
+                let door = self.doors.borrow().find(self, &listener, &spoken);
                 match door {
                     Some(door) => {
                         let client = welcome(self, arrival, door);
                         client.into_iter().for_each(|client| self.park_first(client));
                     }
                     // The plan that has the listener is on its way.
-                    None => self.shared.hand(self.id, Command::Client(arrival, listener, tls)),
+                    None => self.shared.hand(self.id, Command::Client(arrival, listener, spoken)),
                 }
             }
             Command::Recall(question) => self.recall(&question),
@@ -614,9 +617,10 @@ impl Worker {
     }
 }
 
-/// Whether a reload has brought TLS to the client's listener, or taken it away.
+/// Whether a reload has brought TLS to the client's listener, or taken it away, or there is no HTTP any more.
 fn is_of_old(client: &Client) -> bool {
-    client.socket.is_layered() != client.door().is_secure()
+    let door = client.door();
+    client.socket.is_layered() != door.is_secure() || door.protocol() != ListenerProtocol::Http
 }
 
 /// Lists that keep their memory from turn to turn.

@@ -25,6 +25,13 @@ pub struct Query<'a> {
     pub fields: &'a dyn FieldLookup,
 }
 
+impl<'a> Query<'a> {
+    /// Of a connection, of which only the listener and the name are known that its client asks for; `host` may be empty.
+    pub fn of_connection(listener: u16, host: &'a [u8], client: IpAddr) -> Self {
+        Self { listener, host, path: b"/", query: b"", method: b"", client, fields: &NoFields }
+    }
+}
+
 impl fmt::Debug for Query<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Query")

@@ -108,6 +108,16 @@ impl Table {
         self.walk(request).map(|route| Candidate { id: route.id, outcome: route.check(request) })
     }
 
+    /// How many routes it was built from.
+    pub fn len(&self) -> usize {
+        self.written.len()
+    }
+
+    /// Whether it was built from none.
+    pub fn is_empty(&self) -> bool {
+        self.written.is_empty()
+    }
+
     /// What a route asks for, as it was given.
     pub fn written(&self, id: RouteId) -> Option<&RouteMatch> {
         self.written.get(id.0 as usize)

@@ -83,6 +83,9 @@ impl PartialEq for Service {
 /// The scheme of endpoints that are reached through TLS.
 const HTTPS: &str = "https://";
 
+/// The scheme of endpoints that take whole connections.
+const TCP: &str = "tcp://";
+
 /// Whether the endpoint of this URL, in its written form, is reached through TLS.
 pub(crate) fn is_secure(url: &str) -> bool {
     url.starts_with(HTTPS)
@@ -153,10 +156,16 @@ pub struct ServiceLimits {
 }
 
 impl Endpoint {
-    /// The authority of the URL: what follows `http://` or `https://`; `localhost` for a unix socket.
+    /// The authority of the URL: what follows `http://`, `https://` or `tcp://`; `localhost` for a unix socket.
     pub fn authority(&self) -> &str {
-        let rest = self.url.strip_prefix("http://").or_else(|| self.url.strip_prefix(HTTPS));
+        let schemes = ["http://", HTTPS, TCP];
+        let rest = schemes.iter().find_map(|scheme| self.url.strip_prefix(scheme));
         rest.map_or("localhost", |rest| rest.trim_end_matches('/'))
+    }
+
+    /// Whether it takes whole connections, and no requests.
+    pub fn takes_connections(&self) -> bool {
+        self.url.starts_with(TCP)
     }
 
     /// Whether it is reached through TLS.

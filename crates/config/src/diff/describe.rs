@@ -18,6 +18,7 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
     let Plan {
         listeners,
         table,
+        connections,
         routes,
         services,
         trusted_proxies,
@@ -28,7 +29,8 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
     } = plan;
     let mut objects: Vec<_> = listeners.iter().map(listener).collect();
     for (id, route) in (0..).map(RouteId).zip(routes) {
-        objects.push(self::route(route, table.written(id), plan));
+        let of_connection = || connections.written(RouteId(id.0 - table.len() as u32));
+        objects.push(self::route(route, table.written(id).or_else(of_connection), plan));
     }
     services.iter().for_each(|service| services::describe(service, &mut objects));
     settings::describe(settings, &mut objects);
@@ -69,14 +71,24 @@ pub(super) fn named<'a>(
 }
 
 fn listener(listener: &Listener) -> Object<'_> {
-    let Listener { name, address, max_connections, max_streams, defer_accept, h2c, tls, redirect_https } =
-        listener;
+    let Listener {
+        name,
+        address,
+        protocol,
+        max_connections,
+        max_streams,
+        defer_accept,
+        h2c,
+        tls,
+        redirect_https,
+    } = listener;
     named(
         ObjectKind::Listener,
         name,
         move || address.to_string(),
         move |fields| {
             fields.put("address", address);
+            fields.put("protocol", protocol.name());
             fields.maybe("limits.max_connections", *max_connections);
             fields.put("limits.max_streams", max_streams);
             fields.put("defer_accept", defer_accept);

@@ -7,6 +7,7 @@ use super::secret::SecretSpec;
 use super::service::{RetrySpec, ServiceSpec, TimeoutsSpec};
 use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::step::StepSpec;
+use super::target::ToSpec;
 use super::test_case::TestSpec;
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
 use super::webhook::WebhookSpec;
@@ -191,6 +192,12 @@ pub struct ListenerSpec {
     /// What is spoken; default `http`.
     #[serde(default)]
     pub protocol: ProtocolSpec,
+    /// Where connections go, for `protocol: tcp`: the name of a service, a list of `tcp://…` endpoints, or services with weights.
+    pub to: Option<Spanned<ToSpec>>,
+    /// Where connections go by the name that their clients ask for, for `protocol: tls_passthrough`: hosts, as in `match.host`, and
+    /// `default` for all other names and none.
+    #[serde(default)]
+    pub sni: NamedSpec<Spanned<ToSpec>>,
     /// Certificates, and how they are used: clients speak TLS; default: clients speak in the clear.
     pub tls: Option<Spanned<ListenerTlsSpec>>,
     /// Answer every request 308: the same place through TLS, at the port of the first listener with `tls`. Not for a
@@ -217,11 +224,26 @@ pub struct ListenerLimitsSpec {
     pub max_streams: Option<Spanned<u64>>,
 }
 
+impl ProtocolSpec {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tcp => "tcp",
+            Self::TlsPassthrough => "tls_passthrough",
+        }
+    }
+}
+
 /// What a listener speaks.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq)]
-#[serde(rename_all = "snake_case", expecting = "`http`")]
+#[serde(rename_all = "snake_case", expecting = "`http`, `tcp` or `tls_passthrough`")]
 pub enum ProtocolSpec {
-    /// HTTP/1.
+    /// HTTP/1 and, where it is agreed on, HTTP/2.
     #[default]
     Http,
+    /// Anything: whole connections go to a service. With `tls` they are decrypted here.
+    Tcp,
+    /// TLS, whole connections of which go to a service by the name that clients ask for, undecrypted.
+    TlsPassthrough,
 }

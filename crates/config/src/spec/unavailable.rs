@@ -25,9 +25,7 @@ macro_rules! rows {
 const ROWS: &[Row] = rows! {
     "route_sources";
     "listeners"."*"."http3";
-    "listeners"."*"."sni";
-    "listeners"."*"."to";
-    "listeners"."*"."protocol" = "tcp" | "udp" | "tls_passthrough";
+    "listeners"."*"."protocol" = "udp";
     "routes"."*"."retry";
     "routes"."*"."filters"."*"."rate_limit", above 1;
     "routes"."*"."filters"."*"."cache", above 1;

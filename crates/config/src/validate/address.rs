@@ -18,7 +18,7 @@ const HOST_LABEL: usize = 63;
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 /// Schemes of the design that have not landed.
-const LATER: &[&str] = &["h2c", "grpc", "grpcs", "ws", "wss", "tcp", "tls", "udp", "http3"];
+const LATER: &[&str] = &["h2c", "grpc", "grpcs", "ws", "wss", "tls", "udp", "http3"];
 
 /// Why a text is not an address or URL.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -89,9 +89,9 @@ fn unix_path(path: &str) -> Result<PathBuf, Flaw> {
     Ok(PathBuf::from(path))
 }
 
-/// `http://host:port`, `https://host:port` or `unix:/path`: the URL in normal form and where to connect.
+/// `http://host:port`, `https://host:port`, `tcp://host:port` or `unix:/path`: the URL in normal form and where to connect.
 pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
-    const FORMS: &str = "write `http://host:port`, `https://host:port` or `unix:/path`";
+    const FORMS: &str = "write `http://host:port`, `https://host:port`, `tcp://host:port` or `unix:/path`";
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(|path| (text.into(), Address::Unix(Arc::new(path))));
     }
@@ -112,6 +112,8 @@ pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
     let default_port = match scheme.as_str() {
         "http" => HTTP_PORT,
         "https" => HTTPS_PORT,
+        // There is no usual one.
+        "tcp" => 0,
         _ => return flaw(format!("unknown scheme `{scheme}`"), FORMS),
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -125,6 +127,9 @@ pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
         return flaw(format!("an endpoint URL has no path or query, found `{tail}`"), help);
     }
     let (host, port) = split_port(authority, default_port)?;
+    if port == 0 {
+        return flaw("a `tcp` endpoint has a port", format!("write for example `tcp://{authority}:5432`"));
+    }
     if host.is_empty() {
         return flaw("the host of this URL is missing", FORMS);
     }

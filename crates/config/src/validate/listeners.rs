@@ -5,9 +5,9 @@ use super::settings::CONNECTIONS_MAX;
 use super::{acme, address, bounded, check_name, tls};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
-use crate::spec::{FileSpec, Spanned};
+use crate::spec::{FileSpec, ProtocolSpec, Spanned};
 use thalweg_core::limits::{H2_STREAMS, H2_STREAMS_MAX};
-use thalweg_proxy::plan::{ListenAddress, Listener};
+use thalweg_proxy::plan::{ListenAddress, Listener, ListenerProtocol};
 
 /// Most listeners. Each is a socket per worker; their positions must fit into 16 bits.
 const LISTENERS: usize = 4096;
@@ -52,9 +52,15 @@ pub(crate) fn listeners(
             listeners.push(Listener {
                 name: name.value.as_str().into(),
                 address,
+                protocol: match spec.protocol {
+                    ProtocolSpec::Http => ListenerProtocol::Http,
+                    ProtocolSpec::Tcp => ListenerProtocol::Tcp,
+                    ProtocolSpec::TlsPassthrough => ListenerProtocol::TlsPassthrough,
+                },
                 max_connections,
                 max_streams,
-                defer_accept: spec.defer_accept.unwrap_or(true),
+                // Endpoints may have the first word.
+                defer_accept: spec.defer_accept.unwrap_or(spec.protocol != ProtocolSpec::Tcp),
                 h2c: spec.h2c.unwrap_or(false),
                 tls,
                 redirect_https,

@@ -7,6 +7,7 @@ mod acme;
 mod address;
 mod chains;
 mod client_auth;
+mod connections;
 mod key;
 mod limits;
 mod listeners;
@@ -22,6 +23,7 @@ mod tls;
 mod webhooks;
 
 pub(crate) use chains::{Chains, FilterPlace};
+pub(crate) use connections::{Link, connections};
 pub(crate) use limits::Bounds;
 pub(crate) use listeners::listeners;
 pub(crate) use routes::{Names, route};

@@ -63,8 +63,7 @@ impl Deadlines {
     }
 
     /// The nearer ones win: route, service, defaults, then the built-in ones.
-    pub(crate) fn resolve(nearest_first: &[Self]) -> Timeouts {
-        let built_in = Timeouts::default();
+    pub(crate) fn resolve(nearest_first: &[Self], built_in: Timeouts) -> Timeouts {
         let pick = |field: fn(&Self) -> Option<Duration>| nearest_first.iter().find_map(field);
         Timeouts {
             connect: pick(|d| d.connect).unwrap_or(built_in.connect),

@@ -40,6 +40,7 @@ fn listener(name: &str, address: &str) -> Listener {
     Listener {
         name: name.into(),
         address: ListenAddress::Tcp { address: address.parse().unwrap(), dual_stack: false },
+        protocol: ListenerProtocol::Http,
         max_connections: None,
         max_streams: 100,
         defer_accept: true,
@@ -65,6 +66,7 @@ fn plan() -> Plan {
     Plan {
         listeners: vec![listener("web", "127.0.0.1:8080"), listener("inner", "127.0.0.1:8081")],
         table: Table::build(&matches).unwrap().into(),
+        connections: Arc::default(),
         routes: vec![
             Route { filters: strip, ..route("products", To::Service(ServiceId(0))) },
             route("beta", To::Service(ServiceId(1))),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `path`, `grpc` or `tcp`")]
 pub struct HealthSpec {
-    /// `true`: accepting a connection is enough; default false.
+    /// `true`: accepting a connection is enough; default false, but where all endpoints are `tcp://…` and nothing else is said.
     pub tcp: Option<Spanned<bool>>,
     /// `grpc.health.v1` is asked; default: it is not.
     pub grpc: Option<Spanned<GrpcCheckSpec>>,

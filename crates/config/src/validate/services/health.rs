@@ -51,7 +51,7 @@ pub(super) fn health(
     let port = number(port, 1, u16::MAX.into(), problems).and_then(|port| u16::try_from(port).ok());
     let count = |n: Option<&Spanned<u64>>, problems: &mut Problems| number(n, 1, 100, problems);
     Some(Arc::new(HealthPolicy {
-        check: check(spec, *span, problems),
+        check: check(spec, (*span, endpoints), problems),
         port,
         interval: times.interval,
         interval_down: times.interval_down,
@@ -99,7 +99,7 @@ fn too_long(timeout: &Spanned<DurationSpec>, shorter: Duration, spec: &HealthSpe
     }
 }
 
-fn check(spec: &HealthSpec, span: Span, problems: &mut Problems) -> Check {
+fn check(spec: &HealthSpec, (span, endpoints): (Span, &[Endpoint]), problems: &mut Problems) -> Check {
     let http = [
         ("path", spec.path.as_ref().map(|path| path.span)),
         ("method", spec.method.as_ref().map(|method| method.span)),
@@ -128,6 +128,9 @@ fn check(spec: &HealthSpec, span: Span, problems: &mut Problems) -> Check {
         return Check::Tcp;
     }
     if http.next().is_none() {
+        if !endpoints.is_empty() && endpoints.iter().all(Endpoint::takes_connections) {
+            return Check::Tcp;
+        }
         if !problems.has_error_in(span) {
             let error = SpecError::new(Class::Invalid, span, "the check does not say what is asked")
                 .help("write `path: /healthz` for an HTTP request, `grpc: {}` for `grpc.health.v1`, or `tcp: true` to connect only");

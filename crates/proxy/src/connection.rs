@@ -1,0 +1,96 @@
+//! A connection to a listener that takes no requests (`protocol: tcp` or `tls_passthrough`): a service is found for it, and from
+//! then on bytes go both ways.
+//!
+//! It is an exchange without a head. What it has in common with requests, it shares with them: places and queues, the choice of an endpoint,
+//! other endpoints where one does not accept it, the tunnel, the record. The first byte may come from either side. A client for whom there is no
+//! endpoint sees its connection end; one that speaks TLS is told by an alert.
+
+use crate::connect::Upstream;
+use crate::enter::{Places, enter};
+use crate::exchange::{Client, Exchange};
+use crate::find_route::find_route_of_connection;
+use crate::forward::forward;
+use crate::handshake::poll_hello;
+use crate::plan::ListenerProtocol;
+use crate::record::record;
+use crate::tunnel::Switched;
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::io::IoSlice;
+use thalweg_core::{Fault, FaultKind};
+use thalweg_tls::Refused;
+
+/// What a connection that was served to its end is counted as.
+const SERVED: u16 = 200;
+
+/// Has a client's connection served by an endpoint.
+pub(crate) async fn serve(worker: &Worker, mut client: Client, x: &mut Exchange) {
+    // Bytes that have come are what the tunnel begins with.
+    x.begin(worker.reactor.now());
+    x.is_connection = true;
+    x.id = Some(worker.next_id());
+    x.client_ip = client.peer;
+    x.is_secure = client.socket.is_layered() || client.door().protocol() == ListenerProtocol::TlsPassthrough;
+    client.requests = 1;
+    let opened = open(worker, &client, x).await;
+    worker.forget_lag(x);
+    match opened {
+        Ok(switched) => {
+            x.status = SERVED;
+            worker.open_tunnel(client, x, switched);
+        }
+        Err(fault) => {
+            (x.fault, x.status) = (Some(fault), fault.status);
+            record(worker, &client, x);
+            x.received.clear();
+        }
+    }
+    x.leave();
+}
+
+/// A connection to an endpoint of the service that it is for.
+async fn open(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Switched, Fault> {
+    let underway = worker.take_on(x)?;
+    let is_passed = client.door().protocol() == ListenerProtocol::TlsPassthrough;
+    if is_passed {
+        await_name(worker, client, x).await?;
+    }
+    let opened = reach(worker, client, x).await;
+    if let (true, Err(_)) = (is_passed, &opened) {
+        let alert = Refused::UnknownName.alert();
+        let _ = client.socket.poll_send(&[IoSlice::new(&alert)]);
+    }
+    let (places, upstream) = opened?;
+    Ok(Switched { upstream, places, underway })
+}
+
+async fn reach(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(Places, Upstream), Fault> {
+    find_route_of_connection(worker, client, x)?;
+    let places = enter(worker, client, x).await?;
+    let upstream = forward(worker, client, x).await?;
+    Ok((places, upstream))
+}
+
+/// Reads which name the client asks for; what was read goes to the endpoint, as it came.
+async fn await_name(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
+    let time = worker.view_for(client).plan.client_timeouts.head;
+    client.socket.set_deadline(Some(time));
+    let hello = poll_fn(|_| poll_hello(worker, client, x)).await;
+    client.socket.set_deadline(None);
+    match hello {
+        Ok(hello) => {
+            x.ask_for(hello.name.as_deref().unwrap_or_default());
+            Ok(())
+        }
+        Err(refused) => {
+            if !matches!(refused, Refused::Time | Refused::Gone) {
+                let _ = client.socket.poll_send(&[IoSlice::new(&refused.alert())]);
+            }
+            Err(match refused {
+                Refused::Time => Fault::new(FaultKind::ClientTimeout, "the first words of TLS did not come in time"),
+                Refused::Gone => Fault::new(FaultKind::ClientGone, "the client left before its first words of TLS"),
+                _ => Fault::request(400, "these are no first words of TLS"),
+            })
+        }
+    }
+}
