@@ -12,9 +12,9 @@ use crate::validate::{
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::SystemTime;
 use std::time::Duration;
-use thalweg_proxy::plan::{Plan, Route, ServiceId, Split, Timeouts, To};
+use std::time::SystemTime;
+use thalweg_proxy::plan::{Listener, ListenerProtocol, Plan, Route, ServiceId, Split, Timeouts, To};
 use thalweg_route::Table;
 use thalweg_upstream::{Address, Endpoint, Service};
 
@@ -54,6 +54,11 @@ pub(crate) fn compile(
 
     let mut names = Names {
         listeners: positions(listeners.iter().map(|listener| &*listener.name)),
+        connections: (0..)
+            .zip(&listeners)
+            .filter(|(_, it)| takes_connections(it))
+            .map(|(at, _)| at)
+            .collect(),
         services: positions(named.iter().map(|(service, _)| &*service.name)),
         written_listeners: &declared.listeners,
         written_services: &declared.services,
@@ -67,7 +72,7 @@ pub(crate) fn compile(
     joined.add(spec, (&names, &chains), &named, problems);
     let links = validate::connections(spec, &names, problems);
     joined.link(links, &names, &named, problems);
-    joined.check_speech(spec, &named, problems);
+    joined.check_speech(&named, problems);
     chains.warn_of_unused(&spec.chains, problems);
     warn_of_unused(spec, &joined.used, problems);
     let tests = validate::tests(&spec.tests, &joined.known(spec, declared), problems);
@@ -134,6 +139,8 @@ struct Routes {
     /// Of routes that take connections, and where these are written.
     links: Vec<thalweg_route::RouteMatch>,
     link_places: Vec<Span>,
+    /// By route: where it is written where it goes, and whether it takes connections; `None`: it goes nowhere.
+    speech: Vec<Option<(Span, bool)>>,
 }
 
 impl Routes {
@@ -159,6 +166,7 @@ impl Routes {
             let name = names.of_route(spec, position);
             let checked = validate::route(spec, names, chains, problems);
             let mut deadlines = vec![checked.deadlines];
+            self.speech.push((!matches!(checked.target, Target::Nowhere)).then_some((spec.to.span, false)));
             let to = self.to(checked.target, (&name, names), named, (&mut deadlines, problems));
             self.matches.push(checked.matches);
             self.filters.push(checked.filter_places);
@@ -226,6 +234,7 @@ impl Routes {
                 name.insert_str(0, "listener ");
             }
             let mut deadlines = Vec::new();
+            self.speech.push((!matches!(link.target, Target::Nowhere)).then_some((link.span, true)));
             let to = self.to(link.target, (&name, names), named, (&mut deadlines, problems));
             self.links.push(link.matches);
             self.link_places.push(link.span);
@@ -244,10 +253,9 @@ impl Routes {
     }
 
     /// What goes to `tcp://` endpoints are connections, and nothing else goes there.
-    fn check_speech(&self, spec: &FileSpec, named: &[(Service, Deadlines)], problems: &mut Problems) {
-        let of_requests = spec.routes.items.iter().map(|route| route.to.span);
-        let places = of_requests.map(|span| (span, false)).chain(self.link_places.iter().map(|span| (*span, true)));
-        for (route, (span, takes_connections)) in self.routes.iter().zip(places) {
+    fn check_speech(&self, named: &[(Service, Deadlines)], problems: &mut Problems) {
+        for (route, speech) in self.routes.iter().zip(&self.speech) {
+            let Some((span, takes_connections)) = *speech else { continue };
             let services = route.to.services().map(|service| service.0 as usize);
             let services = services.filter_map(|at| match named.get(at) {
                 Some((service, _)) => Some(service),
@@ -314,6 +322,10 @@ fn warn_of_timeouts(parts: &[Part], named: &[(Service, Deadlines)], problems: &m
 fn position_of(index: usize) -> u32 {
     // Far fewer than 2³² nodes fit into a configuration.
     u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+fn takes_connections(listener: &Listener) -> bool {
+    listener.protocol != ListenerProtocol::Http
 }
 
 /// Positions by name.

@@ -87,8 +87,12 @@ async fn await_name(worker: &Worker, client: &Client, x: &mut Exchange) -> Resul
                 let _ = client.socket.poll_send(&[IoSlice::new(&refused.alert())]);
             }
             Err(match refused {
-                Refused::Time => Fault::new(FaultKind::ClientTimeout, "the first words of TLS did not come in time"),
-                Refused::Gone => Fault::new(FaultKind::ClientGone, "the client left before its first words of TLS"),
+                Refused::Time => {
+                    Fault::new(FaultKind::ClientTimeout, "the first words of TLS did not come in time")
+                }
+                Refused::Gone => {
+                    Fault::new(FaultKind::ClientGone, "the client left before its first words of TLS")
+                }
                 _ => Fault::request(400, "these are no first words of TLS"),
             })
         }

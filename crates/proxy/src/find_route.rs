@@ -28,7 +28,11 @@ fn take(worker: &Worker, view: &PlanView, x: &mut Exchange, (route, service): (R
 }
 
 /// The same for a connection whose client asks for `x.host()`, if for any.
-pub(crate) fn find_route_of_connection(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
+pub(crate) fn find_route_of_connection(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+) -> Result<(), Fault> {
     let view = worker.view_for(client);
     let found = view.plan.route_of_connection(client.door().position(), x.host(), x.client_ip);
     let Some((found, route)) = found.and_then(|found| Some((found, view.plan.route(Some(found))?))) else {

@@ -3,12 +3,12 @@
 //! The control thread holds a [`Fleet`]. It speaks to workers through their mailboxes; workers
 //! never wait for it.
 
-use crate::door::Spoken;
 use crate::budget::Budget;
 use crate::challenge::Challenges;
 use crate::clients::Prefix;
 use crate::current::{Current, Living};
 use crate::decisions::{Inquiry, Question, Recalled};
+use crate::door::Spoken;
 use crate::listeners::{Binder, ListenerState, OpenListener, Sockets};
 use crate::load::Loads;
 use crate::plan::{ListenAddress, Listener, Plan};

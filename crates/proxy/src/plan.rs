@@ -77,7 +77,8 @@ impl Plan {
 
     /// The position of the listener that `redirect_https` sends clients to: the first one with TLS.
     pub(crate) fn https_listener(&self) -> Option<usize> {
-        let is_https = |listener: &Listener| listener.tls.is_some() && listener.protocol == ListenerProtocol::Http;
+        let is_https =
+            |listener: &Listener| listener.tls.is_some() && listener.protocol == ListenerProtocol::Http;
         self.listeners.iter().position(is_https)
     }
 

@@ -205,6 +205,12 @@ impl Flow {
         &mut self.pending
     }
 
+    /// What has come already of a body without framing goes first.
+    pub(crate) fn begin_with(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+        self.body += bytes.len() as u64;
+    }
+
     /// Refuses a body of more bytes with 413.
     pub(crate) fn bound(&mut self, max_body: Option<u64>) {
         self.max_body = max_body.unwrap_or(u64::MAX);

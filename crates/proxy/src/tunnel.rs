@@ -61,7 +61,8 @@ impl Tunnel {
         // `check_switch` has seen to it: bytes of the request that a layer has sealed and not sent would count as the tunnel's.
         debug_assert!(x.is_connection || x.upward.is_done(), "the request has been sent");
         x.upward.reset();
-        x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&early);
+        x.upward.start(Framing::UntilClose, Side::Downstream, false);
+        x.upward.begin_with(&early);
         x.downward.start(Framing::UntilClose, Side::Upstream, false);
         x.downward.stays_framed(&client.socket);
         // Many close the connection and say no more: what is said in a tunnel knows its own end.

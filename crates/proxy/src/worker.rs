@@ -178,6 +178,14 @@ impl Worker {
         self.unix_us.set(unix.as_secs() * 1_000_000 + u64::from(unix.subsec_micros()));
         self.handshakes.begin_turn();
         self.slices.begin_turn(Instant::now());
+        // Before events: a connection that comes after a plan was told to all workers is served by that plan.
+        self.mailbox().take_messages(&mut lists.commands);
+        for command in lists.commands.drain(..) {
+            if matches!(command, Command::Stop) {
+                return true;
+            }
+            self.obey(command);
+        }
         self.reactor.expire(&mut lists.called);
         for i in 0..lists.called.len() {
             lists.called.get(i + SOON).inspect(|owner| self.expect_soon(**owner));
@@ -197,17 +205,11 @@ impl Worker {
             let Some(seat) = self.laggards.next_in_queue() else { break };
             self.poll_seat(seat);
         }
-        self.mailbox().take(&mut lists.commands, &mut lists.woken);
+        self.mailbox().take_woken(&mut lists.woken);
         for owner in lists.woken.drain(..) {
             self.call_woken(owner);
         }
         self.serve_sessions(lists);
-        for command in lists.commands.drain(..) {
-            if matches!(command, Command::Stop) {
-                return true;
-            }
-            self.obey(command);
-        }
         self.publish();
         self.watch_budget();
         let last = self.doors.borrow_mut().close_left(self);

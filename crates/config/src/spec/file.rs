@@ -192,10 +192,11 @@ pub struct ListenerSpec {
     /// What is spoken; default `http`.
     #[serde(default)]
     pub protocol: ProtocolSpec,
-    /// Where connections go, for `protocol: tcp`: the name of a service, a list of `tcp://…` endpoints, or services with weights.
+    /// Where connections go, for `protocol: tcp`: the name of a service, a list of `tcp://…` endpoints, or services with weights; default:
+    /// nowhere.
     pub to: Option<Spanned<ToSpec>>,
     /// Where connections go by the name that their clients ask for, for `protocol: tls_passthrough`: hosts, as in `match.host`, and
-    /// `default` for all other names and none.
+    /// `default` for all other names and none; default: nowhere.
     #[serde(default)]
     pub sni: NamedSpec<Spanned<ToSpec>>,
     /// Certificates, and how they are used: clients speak TLS; default: clients speak in the clear.

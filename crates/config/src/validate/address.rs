@@ -106,7 +106,7 @@ pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
     let scheme = scheme.to_ascii_lowercase();
     if LATER.contains(&scheme.as_str()) {
         let message = format!("`{scheme}` endpoints are not available in this version");
-        let help = Some("use `http://…`, `https://…` or `unix:/…`".into());
+        let help = Some("use `http://…`, `https://…`, `tcp://…` or `unix:/…`".into());
         return Err(Flaw { class: Class::Unavailable, message, help });
     }
     let default_port = match scheme.as_str() {

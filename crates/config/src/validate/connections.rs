@@ -5,6 +5,7 @@ use super::targets::{Target, target};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{FileSpec, ListenerSpec, ProtocolSpec, Spanned, ToSpec};
+use std::collections::HashMap;
 use thalweg_route::{HostPattern, RouteMatch};
 
 /// The key under `sni` for names that no other has, and none.
@@ -40,7 +41,8 @@ pub(crate) fn connections<'a>(
             });
             let target = target(to, names, problems);
             let said = host.map_or_else(|| listener.protocol.name().to_owned(), |host| host.value.clone());
-            let label = host.map_or_else(|| name.value.clone(), |host| format!("{} {}", name.value, host.value));
+            let label =
+                host.map_or_else(|| name.value.clone(), |host| format!("{} {}", name.value, host.value));
             links.push(Link {
                 name: label,
                 in_words: format!("{said} at {}", listener.address.value),
@@ -57,11 +59,23 @@ pub(crate) fn connections<'a>(
             ProtocolSpec::Http => {}
             ProtocolSpec::Tcp => listener.to.iter().for_each(|to| add(None, to, problems)),
             ProtocolSpec::TlsPassthrough => {
+                once_each(listener, problems);
                 listener.sni.0.iter().for_each(|(host, to)| add(Some(host), to, problems));
             }
         }
     }
     links
+}
+
+/// A name twice, however it is written, would leave one of them without a connection.
+fn once_each(listener: &ListenerSpec, problems: &mut Problems) {
+    let mut seen: HashMap<String, Span> = HashMap::new();
+    for (host, _) in &listener.sni.0 {
+        if let Some(first) = seen.insert(host.value.to_ascii_lowercase(), host.span) {
+            let error = SpecError::new(Class::Invalid, host.span, "this name is listed twice");
+            problems.push(error.label("again here").related(first, "first here"));
+        }
+    }
 }
 
 /// What is there without a meaning, and what is missing.
@@ -86,7 +100,11 @@ fn check(name: &Spanned<String>, spec: &ListenerSpec, problems: &mut Problems) {
         strange("sni", span, "write `protocol: tls_passthrough`, or remove it".to_owned());
     }
     if let (Some(tls), ProtocolSpec::TlsPassthrough) = (&spec.tls, protocol) {
-        strange("tls", tls.span, "TLS is ended by the endpoints; remove it, or write `protocol: tcp`".to_owned());
+        strange(
+            "tls",
+            tls.span,
+            "TLS is ended by the endpoints; remove it, or write `protocol: tcp`".to_owned(),
+        );
     }
     for (key, is_there) in flags {
         if is_there && !is_http {

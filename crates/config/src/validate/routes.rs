@@ -20,6 +20,8 @@ const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPT
 pub(crate) struct Names<'a> {
     /// Positions of the listeners in the plan.
     pub(crate) listeners: HashMap<&'a str, u16>,
+    /// Those of them that take connections, and no requests.
+    pub(crate) connections: HashSet<u16>,
     /// Positions of the services in the plan.
     pub(crate) services: HashMap<&'a str, u32>,
     /// Every listener that is written, wrong ones included.
@@ -95,6 +97,12 @@ fn listeners(list: &ListSpec<String>, names: &Names<'_>, problems: &mut Problems
     for name in &list.items {
         if let Some(position) = names.listeners.get(name.value.as_str()) {
             positions.push(*position);
+            if names.connections.contains(position) {
+                let message = format!("the listener `{}` takes connections, and no requests", name.value);
+                let error = SpecError::new(Class::Invalid, name.span, message)
+                    .help("where they go is written at the listener; remove it here");
+                problems.push(error);
+            }
         } else if !problems.is_full() && !names.written_listeners.contains(&name.value) {
             let known: Vec<&str> = names.written_listeners.iter().map(String::as_str).collect();
             let error = SpecError::value(name.span, "listener name", format!("no listener `{}`", name.value))

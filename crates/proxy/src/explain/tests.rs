@@ -1,7 +1,7 @@
 use super::*;
 use crate::plan::{
-    ClientTimeouts, Limits, ListenAddress, Listener, Route, RouteLimits, ServiceId, Shutdown, Split,
-    Timeouts, To,
+    ClientTimeouts, Limits, ListenAddress, Listener, ListenerProtocol, Route, RouteLimits, ServiceId,
+    Shutdown, Split, Timeouts, To,
 };
 use std::sync::Arc;
 use thalweg_filter::FilterSpec;

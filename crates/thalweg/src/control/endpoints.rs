@@ -18,7 +18,7 @@ use thalweg_observe::ServiceMeters;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
 use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
-use thalweg_upstream::{Endpoint, PeerAddress, Roster, Service};
+use thalweg_upstream::{Address, Endpoint, PeerAddress, Roster, Service};
 
 /// The id of an endpoint in paths.
 fn id_of(url: &str) -> String {
@@ -130,6 +130,16 @@ impl Shared {
                 detail: format!("the endpoint cannot be verified: {flaw}"),
                 help: None,
             })?;
+        }
+        let takes_connections = url.starts_with("tcp://");
+        // A unix socket may take either.
+        let decided = known.endpoints.iter().find(|known| !matches!(known.address, Address::Unix(_)));
+        let differs = |known: &Endpoint| known.takes_connections() != takes_connections;
+        if let (Some(other), false) = (decided.filter(|known| differs(known)), url.starts_with("unix:")) {
+            let other = &other.url;
+            return Err(Refusal::Conflict(format!(
+                "connections go to `tcp://` endpoints and requests to others: the service `{service}` has {other}"
+            )));
         }
         if known.endpoints.len() >= limits::ENDPOINTS {
             return Err(Refusal::Conflict(format!("a service has at most {} endpoints", limits::ENDPOINTS)));
