@@ -13,6 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("acme", &["core", "tls"]),
     ("http", &["core"]),
     ("route", &["core"]),
+    ("sealed", &[]),
     ("cache", &["core"]),
     ("balance", &["core"]),
     ("observe", &["core"]),
@@ -48,7 +49,7 @@ const EDGES: &[(&str, &[&str])] = &[
 #[cfg(test)]
 const LAYERS: &[&[&str]] = &[
     &["core"],
-    &["net", "tls", "http", "route", "balance", "cache", "observe"],
+    &["net", "tls", "http", "route", "sealed", "balance", "cache", "observe"],
     &["filter", "upstream", "stream", "acme"],
     &["proxy"],
     &["config", "discovery", "health"],
@@ -57,7 +58,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Crates that hold no socket and no clock.
-const PURE: &[&str] = &["core", "http", "route", "balance"];
+const PURE: &[&str] = &["core", "http", "route", "sealed", "balance"];
 /// What a pure crate may not depend on, directly or through others.
 const IMPURE: &[&str] =
     &["tokio", "mio", "rustix", "socket2", "nix", "polling", "async-io", "smol", "hyper", "hickory-resolver"];
