@@ -58,6 +58,8 @@ pub const PLAN_WAIT: Duration = Duration::from_secs(2);
 /// How long the sockets of a listener that is gone take in who comes: connections whose handshake is done and whose
 /// first bytes are on their way.
 pub const CLOSING_TIME: Duration = Duration::from_millis(100);
+/// Longest header of the PROXY protocol, in bytes; real ones have 30 to 300.
+pub const PROXY_HEADER: usize = 4 * 1024;
 /// Longest ClientHello, in bytes with the headers of its records; real ones are 0.3 to 2 KiB.
 pub const TLS_HELLO: usize = 32 * 1024;
 /// Records that a ClientHello may come in.
