@@ -2,6 +2,7 @@
 //! where clients speak TLS that is not ended here; and whatever ends, ends on both sides.
 
 mod databases;
+mod introduction;
 mod names;
 
 use std::io::ErrorKind;
@@ -13,7 +14,9 @@ use serde_json::json;
 use thalweg_tests::admin::segment;
 use thalweg_tests::connection::Event;
 use thalweg_tests::process::Signal;
-use thalweg_tests::{Admin, Connection, Directory, Identity, Noise, Proxy, STEP, Talk, Vitals};
+use thalweg_tests::{
+    Admin, Connection, Directory, Identity, Noise, Proxy, STEP, Talk, Upstream as Http, Vitals,
+};
 
 use super::tunnels::{Upstream, carries};
 use super::{reload, wait_counted, watchdog};
@@ -136,6 +139,9 @@ fn another_endpoint_takes_what_one_does_not() {
     }
     let alone = Proxy::start(&config(&[nowhere()], "", ""));
     assert_eq!(open(&alone).rest().unwrap(), b"", "nobody is there: the connection ends");
+    let mut spoken = open(&alone);
+    spoken.send("what is said is read: this is no reset").unwrap();
+    assert_eq!(spoken.rest().unwrap(), b"");
     let line = alone.stop().log.pop().unwrap();
     assert_eq!((&line["status"], &line["fault"]), (&json!(503), &json!("destination_unavailable")), "{line}");
 }
@@ -155,6 +161,10 @@ fn the_endpoint_with_the_fewest_connections_gets_the_next() {
     for client in &mut held {
         client.send("x").unwrap();
     }
+    let service = Admin::of(&proxy).get("/api/v1/services/s");
+    let counted: Vec<_> =
+        service["endpoints"].as_array().unwrap().iter().map(|it| &it["requests_total"]).collect();
+    assert_eq!(counted, [&json!(5), &json!(5)], "{service}");
 }
 
 #[test]
@@ -242,6 +252,30 @@ fn a_reload_keeps_connections_and_sends_new_ones_elsewhere() {
     let (mut next, mut its_server) = (open(&proxy), two.next());
     carries(&mut next, &mut its_server, "after");
     carries(&mut server, &mut client, "and before");
+}
+
+#[test]
+fn what_a_kept_client_asks_after_a_reload_goes_to_no_database() {
+    let _watchdog = watchdog("what_a_kept_client_asks_after_a_reload_goes_to_no_database");
+    let (database, site) = (Upstream::start(), Http::saying("hello"));
+    let text = config(&[tcp(&database)], "", "");
+    let http = text.replacen("protocol: tcp, to: s", "protocol: http", 1);
+    let http = http.replace("tcp://", "unix:/nowhere/").replacen(
+        "services: {",
+        &format!("routes: [ {{ to: [ \"{}\" ] }} ]\nservices: {{", site.url()),
+        1,
+    );
+    let proxy = Proxy::start(&http);
+    let mut client = open(&proxy);
+    let request = "GET / HTTP/1.1\r\nHost: a.test\r\nCookie: secret\r\n\r\n";
+    client.send(request).unwrap();
+    let head = client.head().unwrap();
+    client.body(&head).each(|_| {}).unwrap();
+    reload(&proxy, &text, 1);
+    let _ = client.send(request);
+    client.assert_ends("HTTP is not spoken there any more");
+    let (mut next, mut server) = (open(&proxy), database.next());
+    carries(&mut next, &mut server, "the first that comes");
 }
 
 #[test]

@@ -76,34 +76,15 @@ pub(crate) fn compile(
     chains.warn_of_unused(&spec.chains, problems);
     warn_of_unused(spec, &joined.used, problems);
     let tests = validate::tests(&spec.tests, &joined.known(spec, declared), problems);
-    let table = match Table::build(&joined.matches) {
-        Ok(table) => table,
-        Err(error) => {
-            let span = spec.routes.items.get(error.route).map_or(Span::default(), |route| route.span);
-            if problems.is_clean() {
-                problems.push(SpecError::value(span, "route", error.reason));
-            }
-            return None;
-        }
-    };
-    if !problems.is_clean() {
-        return None;
-    }
-    let connections = match Table::build(&joined.links) {
-        Ok(table) => table.into(),
-        Err(error) => {
-            let span = joined.link_places.get(error.route).copied().unwrap_or_default();
-            problems.push(SpecError::value(span, "name", error.reason));
-            return None;
-        }
-    };
+    let tables = joined.tables(spec, problems);
+    let (table, connections) = if problems.is_clean() { tables? } else { return None };
     let services = named.into_iter().map(|(service, _)| service).chain(joined.inline).map(Arc::new).collect();
     let shutdown = validate::shutdown(&spec.shutdown);
     let routes = joined.routes;
     let plan = Plan {
         listeners,
         table: table.into(),
-        connections,
+        connections: connections.into(),
         routes,
         services,
         trusted_proxies,
@@ -220,6 +201,21 @@ impl Routes {
         to
     }
 
+    /// What finds them: those of requests, and those of connections.
+    fn tables(&self, spec: &FileSpec, problems: &mut Problems) -> Option<(Table, Table)> {
+        let of_routes = spec.routes.items.iter().map(|route| route.span).collect::<Vec<_>>();
+        let mut build = |matches: &[thalweg_route::RouteMatch], places: &[Span]| {
+            let flaw = |error: thalweg_route::BuildError| {
+                let span = places.get(error.route).copied().unwrap_or_default();
+                if problems.is_clean() {
+                    problems.push(SpecError::value(span, "route", error.reason));
+                }
+            };
+            Table::build(matches).map_err(flaw).ok()
+        };
+        Some((build(&self.matches, &of_routes)?, build(&self.links, &self.link_places)?))
+    }
+
     /// Adds routes that take connections, behind all others.
     fn link(
         &mut self,
@@ -262,6 +258,15 @@ impl Routes {
                 None => self.inline.get(at - named.len()),
             });
             for service in services {
+                if takes_connections && service.limits.adaptive.is_some() {
+                    let message = format!(
+                        "`limits.adaptive` of the service `{}` goes by answers, and connections have none",
+                        service.name
+                    );
+                    let error =
+                        SpecError::new(Class::Invalid, span, message).help("write `max_in_flight` instead");
+                    problems.push(error);
+                }
                 // A unix socket may take either.
                 let is_wrong = |endpoint: &&Endpoint| match takes_connections {
                     true => !endpoint.takes_connections() && !matches!(endpoint.address, Address::Unix(_)),

@@ -146,6 +146,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
                 protocol: ProtocolSpec::Http,
                 to: None,
                 sni: NamedSpec::default(),
+                proxy_protocol: None,
                 tls: None,
                 limits: ListenerLimitsSpec::default(),
                 defer_accept: None,

@@ -15,6 +15,7 @@ use rustix::ioctl::{Getter, Opcode};
 use socket2::SockRef;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -351,6 +352,14 @@ impl Socket {
                 Some(Under::Layer(layer)) => layer.borrow().has_ended(),
                 Some(Under::Stream(stream)) => stream.is_gone(),
             }
+    }
+
+    /// The address at which the peer reached it; `None` for a stream and for a unix socket.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.substream()
+            .is_none()
+            .then(|| rustix::net::getsockname(self.as_fd()).ok()?.try_into().ok())
+            .flatten()
     }
 
     /// Whether the connection is gone in both directions (reset, or closed by both sides).

@@ -6,22 +6,25 @@
 //! endpoint sees its connection end; one that speaks TLS is told by an alert.
 
 use crate::connect::Upstream;
+use crate::converse::drain;
 use crate::enter::{Places, enter};
 use crate::exchange::{Client, Exchange};
 use crate::find_route::find_route_of_connection;
 use crate::forward::forward;
 use crate::handshake::poll_hello;
+use crate::introduction::say;
 use crate::plan::ListenerProtocol;
+use crate::pressure::Underway;
 use crate::record::record;
 use crate::tunnel::Switched;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io::IoSlice;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_tls::Refused;
+use thalweg_tls::{Refused, hello};
 
 /// What a connection that was served to its end is counted as.
-const SERVED: u16 = 200;
+pub(crate) const SERVED: u16 = 200;
 
 /// Has a client's connection served by an endpoint.
 pub(crate) async fn serve(worker: &Worker, mut client: Client, x: &mut Exchange) {
@@ -35,13 +38,17 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, x: &mut Exchange)
     let opened = open(worker, &client, x).await;
     worker.forget_lag(x);
     match opened {
-        Ok(switched) => {
-            x.status = SERVED;
-            worker.open_tunnel(client, x, switched);
-        }
+        Ok(switched) => worker.open_tunnel(client, x, switched),
         Err(fault) => {
             (x.fault, x.status) = (Some(fault), fault.status);
             record(worker, &client, x);
+            // What it has said is read, or the close would be a reset, and destroy an alert.
+            if !client.socket.is_gone() {
+                client.socket.rest(true);
+                worker.note_lag(&client, x, 0);
+                drain(worker, &client).await;
+                worker.forget_lag(x);
+            }
             x.received.clear();
         }
     }
@@ -50,32 +57,43 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, x: &mut Exchange)
 
 /// A connection to an endpoint of the service that it is for.
 async fn open(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Switched, Fault> {
-    let underway = worker.take_on(x)?;
     let is_passed = client.door().protocol() == ListenerProtocol::TlsPassthrough;
     if is_passed {
+        // Who has not said that takes no place of those who have.
         await_name(worker, client, x).await?;
     }
     let opened = reach(worker, client, x).await;
-    if let (true, Err(_)) = (is_passed, &opened) {
-        let alert = Refused::UnknownName.alert();
-        let _ = client.socket.poll_send(&[IoSlice::new(&alert)]);
+    if let (true, Err(fault)) = (is_passed, &opened) {
+        let refused = match fault.kind {
+            FaultKind::DestinationNotFound => Refused::UnknownName,
+            // An internal error: nothing that the client could mend.
+            _ => Refused::Limit,
+        };
+        let _ = client.socket.poll_send(&[IoSlice::new(&refused.alert())]);
     }
-    let (places, upstream) = opened?;
-    Ok(Switched { upstream, places, underway })
+    let (underway, places, upstream) = opened?;
+    let preface = say(client, x);
+    Ok(Switched { upstream, places, underway, preface })
 }
 
-async fn reach(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(Places, Upstream), Fault> {
+async fn reach(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+) -> Result<(Underway, Places, Upstream), Fault> {
+    let underway = worker.take_on(x)?;
     find_route_of_connection(worker, client, x)?;
     let places = enter(worker, client, x).await?;
     let upstream = forward(worker, client, x).await?;
-    Ok((places, upstream))
+    Ok((underway, places, upstream))
 }
 
 /// Reads which name the client asks for; what was read goes to the endpoint, as it came.
 async fn await_name(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let time = worker.view_for(client).plan.client_timeouts.head;
     client.socket.set_deadline(Some(time));
-    let hello = poll_fn(|_| poll_hello(worker, client, x)).await;
+    let hello = poll_fn(|_| poll_hello(worker, client, x, hello::read_any)).await;
+    worker.forget_lag(x);
     client.socket.set_deadline(None);
     match hello {
         Ok(hello) => {

@@ -5,6 +5,7 @@ use crate::connection;
 use crate::exchange::{Client, Exchange};
 use crate::h2;
 use crate::handshake::{self, Shaken, shake_hands};
+use crate::introduction;
 use crate::plan::{ListenerProtocol, ListenerTls};
 use crate::record::record;
 use crate::secure::facts;
@@ -23,6 +24,12 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
     if client.socket.substream().is_some() {
         return h2::serve_stream(worker, client, x).await;
     }
+    if let Some(policy) = introduction::due(&client)
+        && !introduction::hear(worker, &mut client, &policy, x).await
+    {
+        worker.forget_lag(x);
+        return x.leave();
+    }
     if let Some(tls) = handshake::due(&client)
         && !secure(worker, &mut client, &tls, x).await
     {
@@ -31,6 +38,10 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
         return x.leave();
     }
     if client.door().protocol() != ListenerProtocol::Http {
+        // Its requests are not for those who get connections: a reload has changed what is spoken here.
+        if client.requests > 0 {
+            return x.leave();
+        }
         return connection::serve(worker, client, x).await;
     }
     if client.requests == 0 && speaks_http2(worker, &client, x).await {
@@ -121,7 +132,7 @@ async fn give_way() {
 /// Lets the client read the answer: closing while it still sends would reset the connection and
 /// destroy what of the answer is still on its way (RFC 9112 §9.6). Bounded in time, and more tightly in the
 /// time without a byte; short where every place is taken.
-async fn drain(worker: &Worker, client: &Client) {
+pub(crate) async fn drain(worker: &Worker, client: &Client) {
     client.socket.shutdown_write();
     let (silence, time) = match worker.is_short_of_places(client) {
         true => (REFUSAL_TIME, REFUSAL_TIME),

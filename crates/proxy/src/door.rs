@@ -9,9 +9,10 @@ use crate::clients::Prefix;
 use crate::decisions::Label;
 use crate::listeners::ListenerState;
 use crate::load::Loads;
-use crate::plan::{Listener, ListenerProtocol, ListenerTls};
+use crate::plan::{Listener, ListenerProtocol, ListenerTls, ProxyProtocolPolicy};
 use crate::view::PlanView;
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_core::limits::H2_STREAMS;
@@ -24,6 +25,8 @@ const NOWHERE: u16 = u16::MAX;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spoken {
     pub(crate) protocol: ListenerProtocol,
+    /// Whose words about clients come before all else.
+    pub(crate) proxy_protocol: Option<Arc<ProxyProtocolPolicy>>,
     /// What they shake hands on; `None`: they speak in the clear, or not with us.
     pub(crate) tls: Option<Arc<ListenerTls>>,
 }
@@ -78,7 +81,11 @@ impl Door {
         self.position.set(position);
         self.most.set(listener.max_connections);
         self.streams.set(listener.max_streams);
-        self.speak(Spoken { protocol: listener.protocol, tls: listener.tls.clone() });
+        self.speak(Spoken {
+            protocol: listener.protocol,
+            proxy_protocol: listener.proxy_protocol.clone(),
+            tls: listener.tls.clone(),
+        });
         self.h2c.set(listener.h2c);
         self.redirects.set(listener.redirect_https);
         self.is_leaving.set(false);
@@ -137,6 +144,13 @@ impl Door {
     /// What its clients speak.
     pub(crate) fn protocol(&self) -> ListenerProtocol {
         self.spoken.borrow().protocol
+    }
+
+    /// What a peer is to say of its client first; `None`: nothing.
+    pub(crate) fn introduces(&self, peer: IpAddr) -> Option<Arc<ProxyProtocolPolicy>> {
+        let spoken = self.spoken.borrow();
+        let policy = spoken.proxy_protocol.as_ref()?;
+        policy.from.iter().any(|net| net.contains(&peer)).then(|| policy.clone())
     }
 
     /// What its clients shake hands on; `None`: they speak plainly.

@@ -454,7 +454,15 @@ pub(crate) fn welcome(worker: &Worker, arrival: Arrival, door: Rc<Door>) -> Opti
     let place = Place::new(door, arrival.client);
     // The owner is set when it is parked or seated, before the reactor is asked again.
     let socket = Socket::accepted(&worker.reactor, arrival.fd, Target::Parked(u32::MAX).into()).ok()?;
-    Some(Client { socket, peer: arrival.peer, port: arrival.port, requests: 0, empty_line: false, place })
+    Some(Client {
+        socket,
+        peer: arrival.peer,
+        port: arrival.port,
+        requests: 0,
+        introduced: false,
+        empty_line: false,
+        place,
+    })
 }
 
 /// Counts a connection for its listener and its client, unless one of them has as many as it may.

@@ -38,6 +38,8 @@ pub(crate) struct Client {
     pub(crate) port: u16,
     /// Requests begun on it.
     pub(crate) requests: u32,
+    /// It has been said whose connection it is, where that is said (`introduction.rs`).
+    pub(crate) introduced: bool,
     /// An empty line has come since the last request: a second one is too many.
     pub(crate) empty_line: bool,
     /// Counted while the connection is open.

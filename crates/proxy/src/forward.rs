@@ -10,6 +10,7 @@ use crate::await_response::{Awaited, await_response};
 use crate::choose::{Chosen, choose};
 use crate::compose::{check_loop, compose};
 use crate::connect::{Upstream, connect, is_multiplexed, service};
+use crate::connection::SERVED;
 use crate::exchange::{Client, Exchange};
 use crate::grpc::status_of_endpoint;
 use crate::h2;
@@ -116,8 +117,7 @@ async fn attempt(
     fresh: bool,
 ) -> Result<Upstream, Fault> {
     if x.is_connection {
-        // Whoever speaks first, that it is there is all that an endpoint has to say.
-        return connect(worker, client, x, chosen, true).await;
+        return reach(worker, client, x, chosen).await;
     }
     let local = &service(x)?;
     // Before the connection is there: a malformed body must not cost one.
@@ -159,6 +159,24 @@ async fn attempt(
     let reused = x.attempts.last().is_some_and(|attempt| attempt.reused);
     tell(worker, local, x, (&upstream.visit, began, reused), fault.as_ref());
     fault.map_or(Ok(upstream), Err)
+}
+
+/// A connection to an endpoint for one of a client. Whoever speaks first on it, that it is there is all that an endpoint has to say.
+async fn reach(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    chosen: Chosen,
+) -> Result<Upstream, Fault> {
+    let began = worker.reactor.now();
+    let upstream = connect(worker, client, x, chosen, true).await?;
+    let local = &service(x)?;
+    if let Some(meters) = local.meters.get(upstream.visit.endpoint as usize) {
+        meters.requests.add(1);
+    }
+    x.status = SERVED;
+    tell(worker, local, x, (&upstream.visit, began, false), None);
+    Ok(upstream)
 }
 
 /// Composes the request, with what is here of its body; gives the bytes of its head.

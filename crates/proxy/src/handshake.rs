@@ -45,7 +45,7 @@ pub(crate) async fn shake_hands(
 ) -> Shaken {
     x.begin(worker.reactor.now());
     client.socket.set_deadline(Some(tls.handshake_timeout));
-    let read = match poll_fn(|_| poll_hello(worker, client, x)).await {
+    let read = match poll_fn(|_| poll_hello(worker, client, x, hello::read)).await {
         Ok(hello) => await_certificate(worker, client, (tls, &hello), x).await,
         Err(refused) => Err(refused),
     };
@@ -80,10 +80,15 @@ pub(crate) async fn shake_hands(
     shaken
 }
 
-/// Receives until the ClientHello is whole.
-pub(crate) fn poll_hello(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result<Hello, Refused>> {
+/// Receives until the ClientHello is whole, as `read` sees it.
+pub(crate) fn poll_hello(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    read: fn(&[u8]) -> Read,
+) -> Poll<Result<Hello, Refused>> {
     loop {
-        match hello::read(&x.received) {
+        match read(&x.received) {
             Read::Hello(hello) => return Poll::Ready(Ok(hello)),
             Read::Refused(refused) => return Poll::Ready(Err(refused)),
             Read::Incomplete => {}

@@ -54,6 +54,7 @@ mod find_route;
 mod forward;
 mod grpc;
 mod hedge;
+mod introduction;
 mod misdirected;
 mod peer_tls;
 mod pipes;

@@ -75,6 +75,18 @@ impl Plan {
         }
     }
 
+    /// Whether a listener takes requests through TLS.
+    pub fn takes_https(&self) -> bool {
+        self.https_listener().is_some()
+    }
+
+    /// Whether what goes to a service, by its name, are connections and no requests; `None`: nothing goes there.
+    pub fn takes_connections(&self, service: &str) -> Option<bool> {
+        let is_it = |id: ServiceId| self.services.get(id.0 as usize).is_some_and(|it| *it.name == *service);
+        let at = self.routes.iter().position(|route| route.to.services().any(is_it))?;
+        Some(at >= self.table.len())
+    }
+
     /// The position of the listener that `redirect_https` sends clients to: the first one with TLS.
     pub(crate) fn https_listener(&self) -> Option<usize> {
         let is_https =
@@ -106,6 +118,8 @@ pub struct Listener {
     pub defer_accept: bool,
     /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge).
     pub h2c: bool,
+    /// Whose words about clients are heard before anything else; `None`: nobody's.
+    pub proxy_protocol: Option<Arc<ProxyProtocolPolicy>>,
     /// `None`: clients speak in the clear.
     pub tls: Option<Arc<ListenerTls>>,
     /// Whoever comes in the clear is sent to the same place through TLS; never with [`Self::tls`].
@@ -133,6 +147,15 @@ impl ListenerProtocol {
             Self::TlsPassthrough => "tls_passthrough",
         }
     }
+}
+
+/// Who says with the PROXY protocol on whose behalf it connects (`listeners.<name>.proxy_protocol`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProxyProtocolPolicy {
+    /// Peers that say it; at least one. Others are clients themselves.
+    pub from: Vec<IpNet>,
+    /// Whether they always say it; default true. Otherwise a connection may begin without.
+    pub required: bool,
 }
 
 /// How the clients of a listener are secured (`listeners.<name>.tls`).

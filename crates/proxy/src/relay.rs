@@ -187,6 +187,7 @@ impl Flow {
         self.max_body = u64::MAX;
         self.ended = false;
         self.paused = false;
+        self.frames = Frames::None;
     }
 
     /// Starts a message and gives the buffer to which its head is appended. Interim responses that

@@ -14,6 +14,8 @@ pub(crate) fn request_key(key: &HashKey, x: &Exchange) -> Option<u64> {
             IpAddr::V4(ip) => key_hash(&ip.octets()),
             IpAddr::V6(ip) => key_hash(&ip.octets()),
         }),
+        // A connection has none, and not the same one as all others.
+        HashKey::Path if x.is_connection => None,
         HashKey::Path => Some(key_hash(x.path.of(bytes))),
         HashKey::Header(name) => {
             let mut fields = x.request.fields.iter();

@@ -101,7 +101,7 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
     let places = enter(worker, client, x).await?;
     let upstream = forward(worker, client, x).await?;
     if x.status == 101 {
-        return Ok(Served::Switched(Box::new(Switched { upstream, places, underway })));
+        return Ok(Served::Switched(Box::new(Switched { upstream, places, underway, preface: Vec::new() })));
     }
     Ok(respond(worker, client, x, upstream).await)
 }

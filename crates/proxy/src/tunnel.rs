@@ -23,6 +23,8 @@ pub(crate) struct Switched {
     pub(crate) upstream: Upstream,
     pub(crate) places: Places,
     pub(crate) underway: Underway,
+    /// What the endpoint is told before anything of the client.
+    pub(crate) preface: Vec<u8>,
 }
 
 /// A switched connection.
@@ -53,7 +55,7 @@ impl Tunnel {
     /// Takes over from the exchange, whose seat is free after this. What the client sent right behind its
     /// request goes first; the 101 and what came behind it wait in the downward flow.
     pub(crate) fn new(client: Client, x: &mut Exchange, switched: Switched, owner: Owner) -> Box<Self> {
-        let Switched { upstream, places, underway } = switched;
+        let Switched { upstream, places, underway, preface } = switched;
         let early = x.received.split_off(x.consumed);
         let mut x = x.leave_seat(owner);
         x.keep_alive = false;
@@ -61,7 +63,7 @@ impl Tunnel {
         // `check_switch` has seen to it: bytes of the request that a layer has sealed and not sent would count as the tunnel's.
         debug_assert!(x.is_connection || x.upward.is_done(), "the request has been sent");
         x.upward.reset();
-        x.upward.start(Framing::UntilClose, Side::Downstream, false);
+        x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&preface);
         x.upward.begin_with(&early);
         x.downward.start(Framing::UntilClose, Side::Upstream, false);
         x.downward.stays_framed(&client.socket);

@@ -372,7 +372,9 @@ impl Worker {
 
     /// Lets a new connection wait for its first request. Where endpoints may have the first word, nothing is waited for.
     pub(crate) fn park_first(self: &Rc<Self>, client: Client) {
-        if client.door().protocol() == ListenerProtocol::Tcp && !client.door().is_secure() {
+        let door = client.door();
+        let begins = !door.is_secure() && door.introduces(client.peer).is_none();
+        if begins && door.protocol() == ListenerProtocol::Tcp {
             return self.seat(client, None);
         }
         let head = self.view.borrow().plan.client_timeouts.head;

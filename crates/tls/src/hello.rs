@@ -52,15 +52,26 @@ pub struct Hello {
 
 /// Reads what was received so far. Takes as long as there are records, until all of it is there.
 pub fn read(bytes: &[u8]) -> Read {
+    match read_aged(bytes) {
+        // rustls would name what such a hello lacks beside a version that it speaks.
+        (Read::Hello(_), Age::Old) => Read::Refused(Refused::Version),
+        (read, _) => read,
+    }
+}
+
+/// The same where somebody else will answer it, who may speak older versions.
+pub fn read_any(bytes: &[u8]) -> Read {
+    read_aged(bytes).0
+}
+
+fn read_aged(bytes: &[u8]) -> (Read, Age) {
     match gather(bytes) {
         Ok(Some(message)) => match parse(&message) {
-            // rustls would name what such a hello lacks beside a version that it speaks.
-            Some((_, Age::Old)) => Read::Refused(Refused::Version),
-            Some((hello, Age::Recent)) => Read::Hello(hello),
-            None => Read::Refused(Refused::HelloMalformed),
+            Some((hello, age)) => (Read::Hello(hello), age),
+            None => (Read::Refused(Refused::HelloMalformed), Age::Recent),
         },
-        Ok(None) => Read::Incomplete,
-        Err(refused) => Read::Refused(refused),
+        Ok(None) => (Read::Incomplete, Age::Recent),
+        Err(refused) => (Read::Refused(refused), Age::Recent),
     }
 }
 

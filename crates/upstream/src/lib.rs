@@ -47,7 +47,8 @@ pub use pool::{Connection, OpenCount, Pool, Wire};
 pub use retry_budget::RetryBudget;
 pub use rosters::{Entry, Roster, Rosters};
 pub use service::{
-    Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Protocol, Service, ServiceLimits,
+    Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Protocol, ProxyProtocol, Service,
+    ServiceLimits,
 };
 pub use service_standing::{Bell, ServiceStanding};
 pub use shared_breaker::{BreakerState, Refused, TrialGuard};

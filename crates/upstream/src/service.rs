@@ -40,6 +40,8 @@ pub struct Service {
     pub tls: Option<Arc<PeerTerms>>,
     /// What is spoken with endpoints.
     pub protocol: Protocol,
+    /// Whether endpoints are told of clients before their first byte; only of whole connections.
+    pub send_proxy_protocol: Option<ProxyProtocol>,
     /// When another attempt is made.
     pub retry: RetryPolicy,
     /// How connections are kept.
@@ -62,7 +64,7 @@ impl Service {
 impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
         let Self { name, endpoints, balance, sticky, health, ejection, breaker, .. } = self;
-        let Self { when_down, host, tls, protocol, retry, pool, limits, .. } = self;
+        let Self { when_down, host, tls, protocol, send_proxy_protocol, retry, pool, limits, .. } = self;
         *name == other.name
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
             && *endpoints == other.endpoints
@@ -75,9 +77,19 @@ impl PartialEq for Service {
             && *host == other.host
             && *tls == other.tls
             && *protocol == other.protocol
+            && *send_proxy_protocol == other.send_proxy_protocol
             && *retry == other.retry
             && *pool == other.pool
     }
+}
+
+/// In which form endpoints are told of clients (HAProxy's `proxy-protocol.txt`).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ProxyProtocol {
+    /// A line of text.
+    V1,
+    /// Binary, with the name that the client asked for and the request id.
+    V2,
 }
 
 /// The scheme of endpoints that are reached through TLS.

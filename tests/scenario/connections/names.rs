@@ -54,6 +54,16 @@ fn hello(name: &str, more: usize) -> Vec<u8> {
     bytes
 }
 
+/// What a client says that knows TLS 1.1 and nothing newer.
+fn old_hello(name: &str) -> Vec<u8> {
+    let long = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
+    let names = long(&[&[0][..], &long(name.as_bytes())].concat());
+    let extensions = long(&[&[0, 0][..], &long(&names)].concat());
+    let body = [&[3, 2][..], &[7; 32], &[0], &long(&[0, 0x2f]), &[1, 0], &extensions].concat();
+    let message = [&[1, 0][..], &long(&body)].concat();
+    [&[22, 3, 1][..], &long(&message)].concat()
+}
+
 /// Who answers.
 fn answer(client: &mut Connection) -> String {
     while client.seen().is_empty() {
@@ -93,6 +103,11 @@ fn names_choose_services_and_who_asks_for_no_other_gets_the_default() {
         // As with keys that withstand quantum computers, and far more.
         assert_eq!(ask(tls, hello(name, 12_000)), who, "{name}, in a large hello");
     }
+    assert_eq!(
+        ask(tls, old_hello("a.example.com")),
+        "exact 22",
+        "versions are a matter of those who speak them"
+    );
     before.wait_for(&proxy, "connections by name");
     let lines = proxy.stop().log;
     let line = lines.iter().find(|line| line["host"] == json!("b.example.com")).unwrap();

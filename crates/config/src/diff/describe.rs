@@ -79,6 +79,7 @@ fn listener(listener: &Listener) -> Object<'_> {
         max_streams,
         defer_accept,
         h2c,
+        proxy_protocol,
         tls,
         redirect_https,
     } = listener;
@@ -94,6 +95,10 @@ fn listener(listener: &Listener) -> Object<'_> {
             fields.put("defer_accept", defer_accept);
             fields.put("h2c", h2c);
             fields.put("redirect_https", redirect_https);
+            if let Some(policy) = proxy_protocol {
+                fields.put("proxy_protocol.from", list(&policy.from));
+                fields.put("proxy_protocol.required", policy.required);
+            }
             tls.iter().for_each(|tls| listener_tls(tls, fields));
         },
     )

@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 use thalweg_tls::{PeerPolicy, Trust};
 use thalweg_upstream::{
     AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, Endpoint, EndpointLimits,
-    HealthPolicy, HedgePolicy, HostRule, Mode, PoolPolicy, Protocol, RetryPolicy, SameSite, Service,
-    ServiceLimits, StaticAnswer, Statuses, StickyPolicy, WhenDown,
+    HealthPolicy, HedgePolicy, HostRule, Mode, PoolPolicy, Protocol, ProxyProtocol, RetryPolicy, SameSite,
+    Service, ServiceLimits, StaticAnswer, Statuses, StickyPolicy, WhenDown,
 };
 
 /// A service, then its endpoints.
@@ -25,6 +25,7 @@ pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) 
         host,
         tls,
         protocol,
+        send_proxy_protocol,
         retry,
         pool,
         limits,
@@ -49,6 +50,11 @@ pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) 
             Protocol::Http2 => "http2",
         };
         fields.put("protocol", protocol);
+        let told = send_proxy_protocol.map(|version| match version {
+            ProxyProtocol::V1 => "v1",
+            ProxyProtocol::V2 => "v2",
+        });
+        fields.maybe("send_proxy_protocol", told);
         retrying(retry, fields);
         pooling(pool, fields);
         bounds(limits, fields);

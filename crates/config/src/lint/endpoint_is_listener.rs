@@ -1,4 +1,4 @@
-//! Endpoints that are the proxy itself: each request would come back until `Via` stops it.
+//! Endpoints that are the proxy itself: each request would come back until `Via` stops it, and each connection without end.
 
 use super::Subject;
 use crate::diagnose::{Problems, SpecError};
@@ -6,7 +6,7 @@ use crate::source::Span;
 use crate::spec::{EndpointSpec, ToSpec};
 use crate::validate::endpoint;
 use std::collections::HashMap;
-use thalweg_proxy::plan::{ListenAddress, Listener};
+use thalweg_proxy::plan::{ListenAddress, Listener, ListenerProtocol};
 use thalweg_upstream::Address;
 
 pub(super) fn endpoint_is_listener(subject: &Subject<'_>, problems: &mut Problems) {
@@ -15,7 +15,14 @@ pub(super) fn endpoint_is_listener(subject: &Subject<'_>, problems: &mut Problem
         EndpointSpec::Short(url) => (url.as_str(), item.span),
         EndpointSpec::Long(long) => (long.url.value.as_str(), long.url.span),
     });
-    let routes = subject.spec.routes.items.iter().filter_map(|route| match &route.to.value {
+    let links = subject
+        .spec
+        .listeners
+        .0
+        .iter()
+        .flat_map(|(_, it)| it.to.iter().chain(it.sni.0.iter().map(|(_, to)| to)));
+    let targets = subject.spec.routes.items.iter().map(|route| &route.to).chain(links);
+    let routes = targets.filter_map(|to| match &to.value {
         ToSpec::Urls(urls) => Some(&urls.items),
         _ => None,
     });
@@ -47,7 +54,12 @@ fn look(listeners: &Listeners<'_>, url: &str, span: Span, problems: &mut Problem
             let warning =
                 SpecError::warning("endpoint_is_listener", span, "this endpoint is the proxy itself")
                     .related(*place, format!("the listener `{}`", listener.name))
-                    .help("write the address of the service; a request that comes back is answered 508");
+                    .help(match listener.protocol {
+                        ListenerProtocol::Http => {
+                            "write the address of the service; a request that comes back is answered 508"
+                        }
+                        _ => "write the address of the service; a connection would come back until every place is taken",
+                    });
             problems.push(warning);
         }
     }

@@ -4,7 +4,7 @@ use super::Subject;
 use crate::diagnose::{Problems, SpecError};
 
 pub(super) fn redirect_without_tls(subject: &Subject<'_>, problems: &mut Problems) {
-    if subject.plan.listeners.iter().any(|listener| listener.tls.is_some()) {
+    if subject.plan.takes_https() {
         return;
     }
     let listeners = subject.spec.listeners.0.iter();

@@ -199,6 +199,8 @@ pub struct ListenerSpec {
     /// `default` for all other names and none; default: nowhere.
     #[serde(default)]
     pub sni: NamedSpec<Spanned<ToSpec>>,
+    /// Peers that say with the PROXY protocol on whose behalf they connect, before anything else; default: nobody does.
+    pub proxy_protocol: Option<Spanned<ProxyProtocolSpec>>,
     /// Certificates, and how they are used: clients speak TLS; default: clients speak in the clear.
     pub tls: Option<Spanned<ListenerTlsSpec>>,
     /// Answer every request 308: the same place through TLS, at the port of the first listener with `tls`. Not for a
@@ -208,11 +210,23 @@ pub struct ListenerSpec {
     #[serde(default)]
     pub limits: ListenerLimitsSpec,
     /// Accept a TCP connection when its first bytes are here, or after a second without any (`TCP_DEFER_ACCEPT`);
-    /// default `true`. It saves a wake-up for each connection.
+    /// default `true`, but not for `protocol: tcp`, where endpoints may have the first word. It saves a wake-up for each connection.
     pub defer_accept: Option<bool>,
     /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge, RFC 9113 §3.3), beside HTTP/1.1; default
     /// false. With `tls` both are offered anyway.
     pub h2c: Option<bool>,
+}
+
+/// `listeners.<name>.proxy_protocol:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `from`")]
+pub struct ProxyProtocolSpec {
+    /// Addresses and networks of those peers. All others are clients themselves.
+    #[schemars(with = "ListSpec<schema::Network>", extend("minItems" = 1))]
+    pub from: Spanned<ListSpec<String>>,
+    /// Whether they always say it; default true. Otherwise what they send may begin without; not for a listener where endpoints may have
+    /// the first word.
+    pub required: Option<Spanned<bool>>,
 }
 
 /// `listeners.<name>.limits:`

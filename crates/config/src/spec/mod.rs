@@ -28,7 +28,8 @@ pub use acme::{AcmeSpec, ChallengeSpec, DnsHookSpec, DnsWebhookSpec, EabSpec, Ke
 pub use client_auth::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec};
 pub use file::{
     AccessLogSpec, AdminSpec, AdminTlsSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec,
-    ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, RequestsSpec, ShutdownSpec, StateSpec,
+    ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, ProxyProtocolSpec, RequestsSpec, ShutdownSpec,
+    StateSpec,
 };
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
 pub use listener_tls::{
@@ -38,8 +39,9 @@ pub use route::{FieldSpec, MatchSpec, RouteSpec};
 pub use secret::SecretSpec;
 pub use service::{
     AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, GrpcCheckSpec,
-    GrpcStatusSpec, HashSpec, HealthSpec, HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec, RetrySpec,
-    SameSiteSpec, ServiceProtocolSpec, ServiceSpec, ServiceTlsSpec, StickySpec, TimeoutsSpec, WhenDownSpec,
+    GrpcStatusSpec, HashSpec, HealthSpec, HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec,
+    ProxyProtocolVersionSpec, RetrySpec, SameSiteSpec, ServiceProtocolSpec, ServiceSpec, ServiceTlsSpec,
+    StickySpec, TimeoutsSpec, WhenDownSpec,
 };
 pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;

@@ -57,6 +57,8 @@ pub struct ServiceSpec {
     /// What is spoken with endpoints; default `auto`: with `https://` what they choose of HTTP/2 and HTTP/1.1, else HTTP/1.1.
     #[serde(default)]
     pub protocol: ServiceProtocolSpec,
+    /// Tell `tcp://` endpoints with the PROXY protocol who a client is; default: they are not told.
+    pub send_proxy_protocol: Option<Spanned<ProxyProtocolVersionSpec>>,
     /// When another attempt is made.
     #[serde(default)]
     pub retry: RetrySpec,
@@ -69,6 +71,16 @@ pub struct ServiceSpec {
     /// How much it takes at once.
     #[serde(default)]
     pub limits: ServiceLimitsSpec,
+}
+
+/// `send_proxy_protocol:`
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "`v1` or `v2`")]
+pub enum ProxyProtocolVersionSpec {
+    /// A line of text.
+    V1,
+    /// Binary, with the name that the client asked for and the request id.
+    V2,
 }
 
 /// `protocol:` of a service.
@@ -92,7 +104,7 @@ pub struct TimeoutsSpec {
     pub connect: Option<Spanned<DurationSpec>>,
     /// From the request's last byte to the response's first; default 60s.
     pub first_byte: Option<Spanned<DurationSpec>>,
-    /// Between two bytes of a response or tunnel; default 60s.
+    /// Between two bytes of a response or tunnel; default 60s, and 10m for whole connections.
     pub idle: Option<Spanned<DurationSpec>>,
     /// For the whole exchange, tunnels excepted; default: no bound.
     pub request: Option<Spanned<DurationSpec>>,

@@ -5,7 +5,7 @@ use super::{duration, number};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::spec::{
     AcmeSpec, ChallengeSpec, DnsHookSpec, FileSpec, KeyTypeSpec, ListSpec, OnDemandSpec, OneOrMoreSpec,
-    Spanned,
+    ProtocolSpec, Spanned,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,11 @@ fn given<T>(written: Option<Option<T>>) -> Option<Option<T>> {
 /// The hosts of the routes that a listener serves, as they are written, without wildcards and addresses.
 pub(super) fn hosts_of(spec: &FileSpec, listener: &str) -> Vec<String> {
     let mut hosts = Vec::new();
-    for route in spec.routes.items.iter().map(|route| &route.value) {
+    let is_it = |name: &Spanned<String>| name.value == listener;
+    let takes_requests =
+        spec.listeners.0.iter().any(|(name, it)| is_it(name) && it.protocol == ProtocolSpec::Http);
+    let routes = takes_requests.then_some(&spec.routes.items);
+    for route in routes.into_iter().flatten().map(|route| &route.value) {
         let serves = &route.listeners.items;
         if !serves.is_empty() && serves.iter().all(|name| name.value != listener) {
             continue;

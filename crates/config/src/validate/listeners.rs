@@ -2,12 +2,13 @@
 
 use super::secret::Secrets;
 use super::settings::CONNECTIONS_MAX;
-use super::{acme, address, bounded, check_name, tls};
+use super::{acme, address, bounded, check_name, network, tls};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
-use crate::spec::{FileSpec, ProtocolSpec, Spanned};
+use crate::spec::{FileSpec, ListenerSpec, ProtocolSpec, ProxyProtocolSpec, Spanned};
+use std::sync::Arc;
 use thalweg_core::limits::{H2_STREAMS, H2_STREAMS_MAX};
-use thalweg_proxy::plan::{ListenAddress, Listener, ListenerProtocol};
+use thalweg_proxy::plan::{ListenAddress, Listener, ListenerProtocol, ProxyProtocolPolicy};
 
 /// Most listeners. Each is a socket per worker; their positions must fit into 16 bits.
 const LISTENERS: usize = 4096;
@@ -33,7 +34,7 @@ pub(crate) fn listeners(
         check_name(name, name.span, problems);
         let tls = spec.tls.as_ref().and_then(|tls| {
             let hosts = || acme::hosts_of(file, name);
-            tls::listener_tls(tls, hosts, secrets, problems)
+            tls::listener_tls((tls, spec.protocol), hosts, secrets, problems)
         });
         let redirect_https = spec.redirect_https.is_some_and(|written| written.value);
         if let (true, Some(_), Some(written)) = (redirect_https, &spec.tls, &spec.redirect_https) {
@@ -62,12 +63,41 @@ pub(crate) fn listeners(
                 // Endpoints may have the first word.
                 defer_accept: spec.defer_accept.unwrap_or(spec.protocol != ProtocolSpec::Tcp),
                 h2c: spec.h2c.unwrap_or(false),
+                proxy_protocol: spec
+                    .proxy_protocol
+                    .as_ref()
+                    .and_then(|it| proxy_protocol(it, spec, problems)),
                 tls,
                 redirect_https,
             });
         }
     }
     listeners
+}
+
+fn proxy_protocol(
+    written: &Spanned<ProxyProtocolSpec>,
+    listener: &ListenerSpec,
+    problems: &mut Problems,
+) -> Option<Arc<ProxyProtocolPolicy>> {
+    let list = &written.value.from;
+    if list.value.written == 0 {
+        let error = SpecError::new(Class::Invalid, list.span, "an empty list trusts nobody")
+            .help("write the addresses of the proxies in front, as in `from: [ 10.0.0.0/8 ]`");
+        problems.push(error);
+    }
+    let from: Vec<_> = list.value.items.iter().filter_map(|text| network(text, problems)).collect();
+    let required = written.value.required.is_none_or(|required| required.value);
+    if let (false, ProxyProtocolSpec { required: Some(at), .. }) = (required, &written.value)
+        && listener.protocol == ProtocolSpec::Tcp
+        && listener.tls.is_none()
+    {
+        let message = "nobody could tell whether the words of a silent peer are still to come";
+        let error =
+            SpecError::new(Class::Invalid, at.span, message).help("remove it: they are always awaited then");
+        problems.push(error);
+    }
+    (!from.is_empty()).then(|| Arc::new(ProxyProtocolPolicy { from, required }))
 }
 
 /// Reads an address and reports when something else already listens there.

@@ -19,12 +19,13 @@ use super::{address, bounded, check_name, deadline};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{
-    AutoSpec, ListSpec, NamedSpec, PoolSpec, ServiceProtocolSpec, ServiceSpec, Spanned, TimeoutsSpec,
+    AutoSpec, ListSpec, NamedSpec, PoolSpec, ProxyProtocolVersionSpec, ServiceProtocolSpec, ServiceSpec,
+    Spanned, TimeoutsSpec,
 };
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_proxy::plan::Timeouts;
-use thalweg_upstream::{HostRule, PoolPolicy, Protocol, Service};
+use thalweg_upstream::{Address, Endpoint, HostRule, PoolPolicy, Protocol, ProxyProtocol, Service};
 
 /// Most idle connections kept per endpoint and worker.
 const IDLE: u64 = 65_535;
@@ -116,6 +117,13 @@ fn service(
             ServiceProtocolSpec::Http1 => Protocol::Http1,
             ServiceProtocolSpec::Http2 => Protocol::Http2,
         },
+        send_proxy_protocol: spec.send_proxy_protocol.map(|written| {
+            told_of_clients(&written, &endpoints, problems);
+            match written.value {
+                ProxyProtocolVersionSpec::V1 => ProxyProtocol::V1,
+                ProxyProtocolVersionSpec::V2 => ProxyProtocol::V2,
+            }
+        }),
         when_down: outage::when_down(spec.when_down.as_ref(), problems),
         host: host_rule(spec.host.as_ref(), problems),
         tls: match &spec.tls {
@@ -128,6 +136,18 @@ fn service(
         endpoints,
     };
     (service, Deadlines::read(&spec.timeouts, false, problems))
+}
+
+/// Connections to other endpoints carry requests of several clients.
+fn told_of_clients<T>(written: &Spanned<T>, endpoints: &[Endpoint], problems: &mut Problems) {
+    let carries_requests =
+        |endpoint: &Endpoint| !endpoint.takes_connections() && !matches!(endpoint.address, Address::Unix(_));
+    if endpoints.iter().any(carries_requests) {
+        let message = "only `tcp://` endpoints are told of clients in this way";
+        let error = SpecError::new(Class::Invalid, written.span, message)
+            .help("remove it: requests carry `X-Forwarded-For`");
+        problems.push(error);
+    }
 }
 
 /// The service of a route that lists URLs itself: with the defaults of the file.

@@ -7,8 +7,8 @@ use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::settings::AdminTls;
 use crate::source::Span;
 use crate::spec::{
-    AdminTlsSpec, CertificateSpec, ListSpec, ListenerTlsSpec, Spanned, SwitchSpec, TicketKeysSpec,
-    TicketsSpec, TlsVersionSpec, UnknownNameSpec,
+    AdminTlsSpec, CertificateSpec, ListSpec, ListenerTlsSpec, ProtocolSpec, Spanned, SwitchSpec,
+    TicketKeysSpec, TicketsSpec, TlsVersionSpec, UnknownNameSpec,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const ROTATE: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Checks the TLS of a listener and reads its certificates. `None` when something keeps it from being used.
 pub(super) fn listener_tls(
-    spec: &Spanned<ListenerTlsSpec>,
+    (spec, protocol): (&Spanned<ListenerTlsSpec>, ProtocolSpec),
     hosts: impl FnOnce() -> Vec<String>,
     secrets: &Secrets<'_>,
     problems: &mut Problems,
@@ -70,7 +70,7 @@ pub(super) fn listener_tls(
         hosts.retain(|host| !has(certificates.as_deref().unwrap_or_default(), host));
         acme::acme(acme, hosts, secrets, problems).map(Arc::new)
     });
-    let policy = policy(span, spec, problems);
+    let policy = policy(span, (spec, protocol), problems);
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
     let handshake_timeout = duration(spec.handshake_timeout.as_ref(), least, most, problems);
     let resumption = resumption(spec, secrets, problems);
@@ -348,8 +348,16 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 /// Versions, suites and groups. `None` when they do not go together.
-fn policy(span: Span, spec: &ListenerTlsSpec, problems: &mut Problems) -> Option<Policy> {
-    let built_in = Policy::default();
+fn policy(
+    span: Span,
+    (spec, protocol): (&ListenerTlsSpec, ProtocolSpec),
+    problems: &mut Problems,
+) -> Option<Policy> {
+    let built_in = match protocol {
+        ProtocolSpec::Http => Policy::default(),
+        // What is spoken is a matter between clients and endpoints: nothing is agreed on, and nobody is sent away for it.
+        ProtocolSpec::Tcp | ProtocolSpec::TlsPassthrough => Policy { alpn: Vec::new(), ..Policy::default() },
+    };
     let version = |written: &Option<Spanned<TlsVersionSpec>>, otherwise| match written.map(|v| v.value) {
         Some(TlsVersionSpec::Tls12) => Version::Tls12,
         Some(TlsVersionSpec::Tls13) => Version::Tls13,

@@ -114,7 +114,7 @@ fn outcome(document: &Value) -> Result<String, Vec<String>> {
     // A table is in no particular order: the same one stands for all, and the matches in words beside it.
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| Arc::new(Table::build(&[]).unwrap()));
     let loaded = check(document).map_err(|report| messages(&report))?;
-    let plan = Plan { table: Arc::clone(&TABLE), ..loaded.plan };
+    let plan = Plan { table: Arc::clone(&TABLE), connections: Arc::clone(&TABLE), ..loaded.plan };
     let shown = format!("{plan:?} {:?}", loaded.settings);
     // The constructor of a balancer, which says no more than its name.
     Ok(regex::Regex::new("0x[0-9a-f]+").unwrap().replace_all(&shown, "…").into_owned())

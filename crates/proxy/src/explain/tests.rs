@@ -46,6 +46,7 @@ fn listener(name: &str, address: &str) -> Listener {
         defer_accept: true,
         h2c: false,
         redirect_https: false,
+        proxy_protocol: None,
         tls: None,
     }
 }

@@ -305,6 +305,7 @@ impl Session {
             peer: client.peer,
             port: client.port,
             requests: 0,
+            introduced: true,
             empty_line: false,
             place: client.place.guest(),
         })

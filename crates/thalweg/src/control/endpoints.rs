@@ -131,14 +131,19 @@ impl Shared {
                 help: None,
             })?;
         }
-        let takes_connections = url.starts_with("tcp://");
         // A unix socket may take either.
-        let decided = known.endpoints.iter().find(|known| !matches!(known.address, Address::Unix(_)));
-        let differs = |known: &Endpoint| known.takes_connections() != takes_connections;
-        if let (Some(other), false) = (decided.filter(|known| differs(known)), url.starts_with("unix:")) {
-            let other = &other.url;
+        let is_for_connections = url.starts_with("tcp://");
+        let takes = plan.takes_connections(service).or_else(|| {
+            let decided = known.endpoints.iter().find(|known| !matches!(known.address, Address::Unix(_)));
+            decided.map(Endpoint::takes_connections)
+        });
+        if takes.is_some_and(|takes| takes != is_for_connections) && !url.starts_with("unix:") {
+            let (here, there) = match is_for_connections {
+                true => ("requests", "connections"),
+                false => ("connections", "requests"),
+            };
             return Err(Refusal::Conflict(format!(
-                "connections go to `tcp://` endpoints and requests to others: the service `{service}` has {other}"
+                "{here} go to the service `{service}`, and {url} is for {there}"
             )));
         }
         if known.endpoints.len() >= limits::ENDPOINTS {

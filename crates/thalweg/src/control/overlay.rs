@@ -14,7 +14,7 @@ use thalweg_config::endpoint_address;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
 use thalweg_tls::{PeerPolicy, PeerTerms, PolicyFlaw};
-use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
+use thalweg_upstream::{Address, Endpoint, EndpointLimits, Mode, Service};
 
 /// The file in the state directory.
 pub(crate) const FILE: &str = "runtime.json";
@@ -118,6 +118,14 @@ impl ServiceOverlaySpec {
             let Ok((url, address)) = endpoint_address(url) else { continue };
             let (limits, mode) = (EndpointLimits::default(), Mode::Ready);
             let endpoint = Endpoint { url, address, weight: *weight, tier: *tier, mode, limits };
+            // The file may have made a service for connections of one for requests since.
+            let is_other = |known: &Endpoint| {
+                !matches!(known.address, Address::Unix(_))
+                    && known.takes_connections() != endpoint.takes_connections()
+            };
+            if !matches!(endpoint.address, Address::Unix(_)) && service.endpoints.iter().any(is_other) {
+                continue;
+            }
             let is_there = service.endpoints.iter().any(|known| known.address == endpoint.address);
             if !is_there && secure(&mut service, &endpoint).is_ok() {
                 service.endpoints.push(endpoint);

@@ -1,0 +1,118 @@
+//! Before a connection begins: another proxy, which the listener trusts with that, says in a few words on whose behalf it connects
+//! (the PROXY protocol). From then on that is the client, for everything.
+//!
+//! And towards endpoints that want to be told: the same words, before the first byte of a connection.
+
+use crate::exchange::{Client, Exchange};
+use crate::plan::ProxyProtocolPolicy;
+use crate::record::record;
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::task::Poll;
+use thalweg_core::{Fault, FaultKind};
+use thalweg_net::proxy_protocol::{Intro, Read, read};
+use thalweg_upstream::ProxyProtocol;
+
+/// Received at once while the words are awaited: as many as there can be, and what follows.
+const AT_ONCE: usize = 16 * 1024;
+
+/// What is to be said of this client first; `None`: nothing, or it has been.
+pub(crate) fn due(client: &Client) -> Option<Arc<ProxyProtocolPolicy>> {
+    if client.introduced || client.requests > 0 { None } else { client.door().introduces(client.peer) }
+}
+
+/// Hears who the client is. `false`: the connection is over, and recorded.
+pub(crate) async fn hear(
+    worker: &Worker,
+    client: &mut Client,
+    policy: &ProxyProtocolPolicy,
+    x: &mut Exchange,
+) -> bool {
+    x.begin(worker.reactor.now());
+    client.introduced = true;
+    let time = worker.view_for(client).plan.client_timeouts.head;
+    client.socket.set_deadline(Some(time));
+    let heard = poll_fn(|_| poll_header(worker, client, x)).await;
+    client.socket.set_deadline(None);
+    worker.forget_lag(x);
+    let fault = match heard {
+        Ok(Some(header)) => {
+            if let Some((source, _)) = header.addresses {
+                (client.peer, client.port) = (source.ip().to_canonical(), source.port());
+            }
+            x.received.drain(..header.len);
+            return true;
+        }
+        Ok(None) if !policy.required => return true,
+        Ok(None) => Fault::request(400, "the peer did not say on whose behalf it connects (PROXY protocol)"),
+        Err(fault) => fault,
+    };
+    x.id = Some(worker.next_id());
+    x.is_connection = true;
+    x.client_ip = client.peer;
+    (x.fault, x.status) = (Some(fault), fault.status);
+    record(worker, client, x);
+    x.received.clear();
+    false
+}
+
+/// Where the words end, and the addresses in them.
+struct Heard {
+    len: usize,
+    addresses: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// Receives until it is clear what they say; `None`: they are not there.
+fn poll_header(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result<Option<Heard>, Fault>> {
+    loop {
+        match read(&x.received) {
+            Read::Header(header) => {
+                let addresses = header.addresses.map(|found| (found.source, found.destination));
+                return Poll::Ready(Ok(Some(Heard { len: header.len, addresses })));
+            }
+            Read::Absent => return Poll::Ready(Ok(None)),
+            Read::Malformed(detail) => return Poll::Ready(Err(Fault::request(400, detail))),
+            Read::Incomplete => {}
+        }
+        let mut scratch = worker.scratch.borrow_mut();
+        match client.socket.poll_recv(&mut scratch[..AT_ONCE]) {
+            Poll::Ready(Ok(0) | Err(_)) => {
+                let detail = "the peer left before it had said on whose behalf it connects";
+                return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, detail)));
+            }
+            Poll::Ready(Ok(n)) => x.received.extend_from_slice(&scratch[..n]),
+            Poll::Pending if client.socket.expired() => {
+                let detail = "the peer did not say in time on whose behalf it connects";
+                return Poll::Ready(Err(Fault::new(FaultKind::ClientTimeout, detail)));
+            }
+            Poll::Pending => {
+                worker.note_lag(client, x, x.received.len() as u64);
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// The words about a client for an endpoint of the exchange's service, where it wants any.
+pub(crate) fn say(client: &Client, x: &Exchange) -> Vec<u8> {
+    let mut words = Vec::new();
+    let Some(version) = x.service().and_then(|local| local.state.service.send_proxy_protocol) else {
+        return words;
+    };
+    let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    let name = std::str::from_utf8(x.host()).ok().filter(|name| !name.is_empty());
+    let intro = Intro {
+        source: SocketAddr::new(x.client_ip, client.port),
+        destination: client.socket.local_address().unwrap_or(nowhere),
+        authority: name,
+        alpn: None,
+        unique_id: x.id.as_ref().map(|id| id.as_str().as_bytes()),
+    };
+    match version {
+        ProxyProtocol::V1 => intro.write_v1(&mut words),
+        ProxyProtocol::V2 => intro.write_v2(&mut words),
+    }
+    words
+}
