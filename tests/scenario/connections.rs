@@ -146,6 +146,29 @@ fn another_endpoint_takes_what_one_does_not() {
     assert_eq!((&line["status"], &line["fault"]), (&json!(503), &json!("destination_unavailable")), "{line}");
 }
 
+/// What a worker remembers of a request over HTTP/2 to an endpoint must not count for the next connection.
+#[test]
+fn another_endpoint_takes_it_also_where_requests_were_served_before() {
+    let _watchdog = watchdog("another_endpoint_takes_it_also_where_requests_were_served_before");
+    let (upstream, site) = (Upstream::start(), Http::saying("hello"));
+    let inner = Proxy::start(&super::http2::h2c(&super::config(&[&site.url()], "")));
+    let url = format!("http://{}", inner.web());
+    let text = config(&[nowhere(), tcp(&upstream), nowhere()], "", "routes: [ { to: http2 } ]");
+    let text = text
+        .replace("workers: 2", "workers: 1")
+        .replace("listeners: {", "listeners: { web: { address: \"127.0.0.1:0\" },")
+        .replace(
+            "services: {",
+            &format!("services: {{ http2: {{ protocol: http2, endpoints: [ \"{url}\" ] }},"),
+        );
+    let proxy = Proxy::start(&text);
+    for _ in 0..6 {
+        assert_eq!(thalweg_tests::message::get(proxy.web(), "/").unwrap().text(), "hello");
+        let (mut client, mut server) = (open(&proxy), upstream.next());
+        carries(&mut client, &mut server, "hello");
+    }
+}
+
 #[test]
 fn the_endpoint_with_the_fewest_connections_gets_the_next() {
     let _watchdog = watchdog("the_endpoint_with_the_fewest_connections_gets_the_next");
