@@ -124,7 +124,11 @@ fn a_reset_is_passed_on() {
     let (mut client, mut server) = (open(&proxy), upstream.next());
     carries(&mut client, &mut server, "hello");
     client.reset();
-    server.assert_ends("its client has gone");
+    assert_eq!(
+        server.rest().unwrap_err().kind(),
+        ErrorKind::ConnectionReset,
+        "an end would say that this is all"
+    );
     before.wait_for(&proxy, "resets");
 }
 
@@ -338,4 +342,6 @@ fn tls_is_ended_where_the_listener_has_a_certificate() {
     assert_eq!(client.read_to_end(Instant::now() + STEP), Event::End, "told of, not cut off");
     client.close();
     before.wait_for(&proxy, "a connection through TLS");
+    let line = proxy.stop().log.pop().unwrap();
+    assert_eq!((&line["host"], &line["scheme"]), (&json!("localhost"), &json!("tls")), "{line}");
 }

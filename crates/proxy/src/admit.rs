@@ -5,7 +5,7 @@
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
 use crate::credentials::speak_alone;
-use crate::exchange::{Client, Exchange, Normal};
+use crate::exchange::{Before, Client, Exchange, Normal};
 use crate::grpc::note_deadline;
 use crate::h2;
 use crate::misdirected::check_direction;
@@ -58,7 +58,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     client.socket.set_deadline(None);
     worker.forget_lag(x);
     client.requests += 1;
-    client.empty_line = false;
+    client.before = Before::Nothing;
     x.consumed = x.request.len;
     let view = worker.view_for(client);
     bring_to_normal_form(&view.plan, (client.peer, worker.next_id()), x)?;
@@ -73,7 +73,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
 async fn receive_head(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Admitted, Fault> {
     let mut waited = false;
     loop {
-        if client.empty_line && x.received.starts_with(b"\r\n") {
+        if client.before == Before::EmptyLine && x.received.starts_with(b"\r\n") {
             return Err(Fault::request(400, "more than one empty line before the request line"));
         }
         // Some clients end a body with an empty line: between requests it is no beginning of one.
@@ -94,7 +94,7 @@ async fn receive_head(worker: &Worker, client: &mut Client, x: &mut Exchange) ->
             Ok(Some(_)) => {}
             Ok(None) if x.received.is_empty() && !client.socket.holds_part() => return Ok(Admitted::Silence),
             Ok(None) if only_line => {
-                client.empty_line = true;
+                client.before = Before::EmptyLine;
                 x.received.clear();
                 return Ok(Admitted::Silence);
             }

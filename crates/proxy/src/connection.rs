@@ -16,6 +16,7 @@ use crate::introduction::say;
 use crate::plan::ListenerProtocol;
 use crate::pressure::Underway;
 use crate::record::record;
+use crate::secure::facts;
 use crate::tunnel::Switched;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -35,6 +36,9 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, x: &mut Exchange)
     x.client_ip = client.peer;
     x.is_secure = client.socket.is_layered() || client.door().protocol() == ListenerProtocol::TlsPassthrough;
     client.requests = 1;
+    if let Some(name) = facts(&client.socket).and_then(|facts| facts.name) {
+        x.ask_for(&name);
+    }
     let opened = open(worker, &client, x).await;
     worker.forget_lag(x);
     match opened {

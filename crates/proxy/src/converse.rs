@@ -99,6 +99,7 @@ async fn secure(worker: &Worker, client: &mut Client, tls: &ListenerTls, x: &mut
         }
         Shaken::Plain(fault) => {
             x.id = Some(worker.next_id());
+            (x.client_ip, x.trusted_peer, x.is_secure) = (client.peer, false, false);
             answer_fault(worker, client, x, fault).await;
             record(worker, client, x);
             worker.note_lag(client, x, 0);

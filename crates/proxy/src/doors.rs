@@ -15,7 +15,7 @@ use crate::answer::{REFUSAL, REFUSAL_OF_CLIENT};
 use crate::clients::Prefix;
 use crate::current::Current;
 use crate::door::{Door, Place, Spoken};
-use crate::exchange::Client;
+use crate::exchange::{Before, Client};
 use crate::fleet::{Arrival, Command};
 use crate::listeners::{ListenerId, ListenerState, Sockets};
 use crate::load::Crowded;
@@ -428,6 +428,11 @@ impl Open {
     }
 }
 
+/// Whether a peer comes on behalf of many clients: it is trusted to say so, in fields of requests or before them.
+fn brings_many(is_trusted: bool, door: &Door, peer: IpAddr) -> bool {
+    is_trusted || door.introduces(peer).is_some()
+}
+
 /// Brings a connection that has entered to its place.
 fn place(worker: &Worker, (arrival, door): (Arrival, Rc<Door>), room: &Room, stay: &mut Vec<Client>) {
     let loads = &worker.shared.loads;
@@ -451,18 +456,11 @@ fn place(worker: &Worker, (arrival, door): (Arrival, Rc<Door>), room: &Room, sta
 
 /// Makes a client of a connection whose place is counted already.
 pub(crate) fn welcome(worker: &Worker, arrival: Arrival, door: Rc<Door>) -> Option<Client> {
+    let before = if door.introduces(arrival.peer).is_some() { Before::Nothing } else { Before::Introduction };
     let place = Place::new(door, arrival.client);
     // The owner is set when it is parked or seated, before the reactor is asked again.
     let socket = Socket::accepted(&worker.reactor, arrival.fd, Target::Parked(u32::MAX).into()).ok()?;
-    Some(Client {
-        socket,
-        peer: arrival.peer,
-        port: arrival.port,
-        requests: 0,
-        introduced: false,
-        empty_line: false,
-        place,
-    })
+    Some(Client { socket, peer: arrival.peer, port: arrival.port, requests: 0, before, place })
 }
 
 /// Counts a connection for its listener and its client, unless one of them has as many as it may.
@@ -477,7 +475,9 @@ fn enter(
     // Who makes room is counted until it has gone.
     let most = door.most().filter(|_| matches!(room, Room::Here | Room::At(_)));
     let per_client = view.plan.limits.max_connections_per_client;
-    let client = client.filter(|client| per_client > 0 && !view.plan.trusts(*client)).map(Prefix::from);
+    let client =
+        client.filter(|client| per_client > 0 && !brings_many(view.plan.trusts(*client), door, *client));
+    let client = client.map(Prefix::from);
     match loads.enter((&door.state, most), client.map(|client| (client, per_client))) {
         Ok(()) => {
             arrival.client = client.map(Box::new);

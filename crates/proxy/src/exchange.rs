@@ -38,12 +38,21 @@ pub(crate) struct Client {
     pub(crate) port: u16,
     /// Requests begun on it.
     pub(crate) requests: u32,
-    /// It has been said whose connection it is, where that is said (`introduction.rs`).
-    pub(crate) introduced: bool,
-    /// An empty line has come since the last request: a second one is too many.
-    pub(crate) empty_line: bool,
+    /// What has come since the last request that is none. One byte: every silent connection has it.
+    pub(crate) before: Before,
     /// Counted while the connection is open.
     pub(crate) place: Place,
+}
+
+/// What may come before a request.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Before {
+    #[default]
+    Nothing,
+    /// Before the first: whose connection it is has been said, or need not be (`introduction.rs`).
+    Introduction,
+    /// Before others: an empty line. A second one is too many.
+    EmptyLine,
 }
 
 impl Client {

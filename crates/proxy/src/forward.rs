@@ -168,9 +168,12 @@ async fn reach(
     x: &mut Exchange,
     chosen: Chosen,
 ) -> Result<Upstream, Fault> {
-    let began = worker.reactor.now();
     let upstream = connect(worker, client, x, chosen, true).await?;
     let local = &service(x)?;
+    // Without what it has waited for a place.
+    let took = x.attempts.last().map(|attempt| attempt.connect).unwrap_or_default();
+    let now = worker.reactor.now();
+    let began = now.checked_sub(took).unwrap_or(now);
     if let Some(meters) = local.meters.get(upstream.visit.endpoint as usize) {
         meters.requests.add(1);
     }

@@ -3,12 +3,12 @@
 //!
 //! And towards endpoints that want to be told: the same words, before the first byte of a connection.
 
-use crate::exchange::{Client, Exchange};
+use crate::exchange::{Before, Client, Exchange};
 use crate::plan::ProxyProtocolPolicy;
 use crate::record::record;
 use crate::worker::Worker;
 use std::future::poll_fn;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
 use thalweg_core::{Fault, FaultKind};
@@ -18,9 +18,15 @@ use thalweg_upstream::ProxyProtocol;
 /// Received at once while the words are awaited: as many as there can be, and what follows.
 const AT_ONCE: usize = 16 * 1024;
 
+/// That nothing is known of the client, in both versions.
+const UNKNOWN_V1: &[u8] = b"PROXY UNKNOWN\r\n";
+const UNKNOWN_V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+
 /// What is to be said of this client first; `None`: nothing, or it has been.
 pub(crate) fn due(client: &Client) -> Option<Arc<ProxyProtocolPolicy>> {
-    if client.introduced || client.requests > 0 { None } else { client.door().introduces(client.peer) }
+    // Through TLS it would be the client itself that speaks.
+    let is_over = client.before == Before::Introduction || client.requests > 0 || !client.socket.is_plain();
+    if is_over { None } else { client.door().introduces(client.peer) }
 }
 
 /// Hears who the client is. `false`: the connection is over, and recorded.
@@ -31,9 +37,12 @@ pub(crate) async fn hear(
     x: &mut Exchange,
 ) -> bool {
     x.begin(worker.reactor.now());
-    client.introduced = true;
+    client.before = Before::Introduction;
     let time = worker.view_for(client).plan.client_timeouts.head;
-    client.socket.set_deadline(Some(time));
+    // Of one that has been silent for all of its time, that is all there is to say.
+    if !client.socket.expired() {
+        client.socket.set_deadline(Some(time));
+    }
     let heard = poll_fn(|_| poll_header(worker, client, x)).await;
     client.socket.set_deadline(None);
     worker.forget_lag(x);
@@ -47,11 +56,13 @@ pub(crate) async fn hear(
         }
         Ok(None) if !policy.required => return true,
         Ok(None) => Fault::request(400, "the peer did not say on whose behalf it connects (PROXY protocol)"),
-        Err(fault) => fault,
+        Err(Some(fault)) => fault,
+        // Somebody who looks whether we are there.
+        Err(None) => return false,
     };
     x.id = Some(worker.next_id());
     x.is_connection = true;
-    x.client_ip = client.peer;
+    (x.client_ip, x.trusted_peer, x.is_secure) = (client.peer, false, false);
     (x.fault, x.status) = (Some(fault), fault.status);
     record(worker, client, x);
     x.received.clear();
@@ -64,8 +75,12 @@ struct Heard {
     addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// Receives until it is clear what they say; `None`: they are not there.
-fn poll_header(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Result<Option<Heard>, Fault>> {
+/// Receives until it is clear what they say; `None`: they are not there. An error without a fault: the peer has said nothing and left.
+fn poll_header(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+) -> Poll<Result<Option<Heard>, Option<Fault>>> {
     loop {
         match read(&x.received) {
             Read::Header(header) => {
@@ -73,19 +88,20 @@ fn poll_header(worker: &Worker, client: &Client, x: &mut Exchange) -> Poll<Resul
                 return Poll::Ready(Ok(Some(Heard { len: header.len, addresses })));
             }
             Read::Absent => return Poll::Ready(Ok(None)),
-            Read::Malformed(detail) => return Poll::Ready(Err(Fault::request(400, detail))),
+            Read::Malformed(detail) => return Poll::Ready(Err(Some(Fault::request(400, detail)))),
             Read::Incomplete => {}
         }
         let mut scratch = worker.scratch.borrow_mut();
         match client.socket.poll_recv(&mut scratch[..AT_ONCE]) {
+            Poll::Ready(Ok(0) | Err(_)) if x.received.is_empty() => return Poll::Ready(Err(None)),
             Poll::Ready(Ok(0) | Err(_)) => {
                 let detail = "the peer left before it had said on whose behalf it connects";
-                return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, detail)));
+                return Poll::Ready(Err(Some(Fault::new(FaultKind::ClientGone, detail))));
             }
             Poll::Ready(Ok(n)) => x.received.extend_from_slice(&scratch[..n]),
             Poll::Pending if client.socket.expired() => {
                 let detail = "the peer did not say in time on whose behalf it connects";
-                return Poll::Ready(Err(Fault::new(FaultKind::ClientTimeout, detail)));
+                return Poll::Ready(Err(Some(Fault::new(FaultKind::ClientTimeout, detail))));
             }
             Poll::Pending => {
                 worker.note_lag(client, x, x.received.len() as u64);
@@ -101,11 +117,18 @@ pub(crate) fn say(client: &Client, x: &Exchange) -> Vec<u8> {
     let Some(version) = x.service().and_then(|local| local.state.service.send_proxy_protocol) else {
         return words;
     };
-    let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    // A client of a unix socket has no address, and must not be taken for one on the endpoint's own machine.
+    let Some(destination) = client.socket.local_address() else {
+        words.extend_from_slice(match version {
+            ProxyProtocol::V1 => UNKNOWN_V1,
+            ProxyProtocol::V2 => UNKNOWN_V2,
+        });
+        return words;
+    };
     let name = std::str::from_utf8(x.host()).ok().filter(|name| !name.is_empty());
     let intro = Intro {
         source: SocketAddr::new(x.client_ip, client.port),
-        destination: client.socket.local_address().unwrap_or(nowhere),
+        destination,
         authority: name,
         alpn: None,
         unique_id: x.id.as_ref().map(|id| id.as_str().as_bytes()),

@@ -80,11 +80,12 @@ impl Plan {
         self.https_listener().is_some()
     }
 
-    /// Whether what goes to a service, by its name, are connections and no requests; `None`: nothing goes there.
-    pub fn takes_connections(&self, service: &str) -> Option<bool> {
+    /// Whether requests go to a service, by its name, and whether connections do.
+    pub fn takes(&self, service: &str) -> (bool, bool) {
         let is_it = |id: ServiceId| self.services.get(id.0 as usize).is_some_and(|it| *it.name == *service);
-        let at = self.routes.iter().position(|route| route.to.services().any(is_it))?;
-        Some(at >= self.table.len())
+        let goes = |routes: &[Route]| routes.iter().any(|route| route.to.services().any(is_it));
+        let (requests, connections) = self.routes.split_at(self.table.len().min(self.routes.len()));
+        (goes(requests), goes(connections))
     }
 
     /// The position of the listener that `redirect_https` sends clients to: the first one with TLS.

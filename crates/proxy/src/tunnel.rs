@@ -160,6 +160,10 @@ impl Tunnel {
     /// Records the exchange and closes both connections.
     pub(crate) fn end(mut self, worker: &Worker, outcome: Result<(), Fault>) {
         if let Err(fault) = outcome {
+            // Where only the end says that all has come, an end would say so.
+            if self.x.is_connection && self.up_open {
+                self.upstream.connection.socket.reset_on_close();
+            }
             broken(&self.client, &mut self.x, fault);
         }
         record(worker, &self.client, &mut self.x);

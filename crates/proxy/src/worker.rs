@@ -13,6 +13,7 @@ use crate::exchange::{Client, Exchange};
 use crate::fleet::{Command, Shared};
 use crate::h2::{Sessions, Slices, Work};
 use crate::handshakes::Handshakes;
+use crate::introduction;
 use crate::laggards::Laggards;
 use crate::owner::Target;
 use crate::parked::Parked;
@@ -318,7 +319,10 @@ impl Worker {
     fn unpark(self: &Rc<Self>, place: u32) {
         let mut parked = self.parked.borrow_mut();
         let Some(client) = parked.peek(place) else { return };
-        if client.socket.is_readable() {
+        // One that was to say on whose behalf it comes is recorded when it did not.
+        let is_owed =
+            client.socket.expired() && introduction::due(client).is_some_and(|policy| policy.required);
+        if client.socket.is_readable() || is_owed {
             let Some(client) = parked.remove(place) else { return };
             drop(parked);
             self.seat(client, None);
@@ -373,7 +377,7 @@ impl Worker {
     /// Lets a new connection wait for its first request. Where endpoints may have the first word, nothing is waited for.
     pub(crate) fn park_first(self: &Rc<Self>, client: Client) {
         let door = client.door();
-        let begins = !door.is_secure() && door.introduces(client.peer).is_none();
+        let begins = !door.is_secure() && introduction::due(&client).is_none();
         if begins && door.protocol() == ListenerProtocol::Tcp {
             return self.seat(client, None);
         }

@@ -74,11 +74,15 @@ fn requests_come_from_whom_a_trusted_peer_names() {
         let event = client.read_to_end(Instant::now() + STEP);
         assert!(event != Event::Late && client.seen().is_empty(), "{event:?} {:?}", client.seen());
     }
+    // Somebody who looks whether we are there.
+    Talk::open(proxy.web()).unwrap().half_close();
     before.wait_for(&proxy, "connections of a peer");
     let log = proxy.stop().log;
     let line = log.iter().find(|line| line["client_ip"] == json!("2001:db8::7")).unwrap();
     assert_eq!(line["client_port"], json!(1), "{line}");
     assert_eq!(log.iter().filter(|line| line["status"] == json!(400)).count(), 2, "what was wrong is told");
+    assert_eq!(log.iter().filter(|line| line["status"] == json!(408)).count(), 2, "and what did not come");
+    assert_eq!(log.len(), 5 + 2 + 4, "{log:?}");
 }
 
 #[test]

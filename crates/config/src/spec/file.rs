@@ -224,8 +224,8 @@ pub struct ProxyProtocolSpec {
     /// Addresses and networks of those peers. All others are clients themselves.
     #[schemars(with = "ListSpec<schema::Network>", extend("minItems" = 1))]
     pub from: Spanned<ListSpec<String>>,
-    /// Whether they always say it; default true. Otherwise what they send may begin without; not for a listener where endpoints may have
-    /// the first word.
+    /// Whether they always say it; default true. Otherwise what they send may begin without: only of peers that make every byte themselves,
+    /// and not for a listener where endpoints may have the first word.
     pub required: Option<Spanned<bool>>,
 }
 

@@ -274,8 +274,8 @@ fn notable(x: &Exchange, total: Duration, policy: RequestsPolicy) -> Option<Nota
     if has_failed || x.attempts.failed().iter().any(|attempt| attempt.fault.is_some()) {
         return Some(Notable::Failed);
     }
-    // A tunnel is long by its nature; and who says its request slowly waits for nobody.
-    if total >= policy.slow && x.service.is_some() && x.status != 101 {
+    // Tunnels and connections are long by their nature; and who says its request slowly waits for nobody.
+    if total >= policy.slow && x.service.is_some() && x.status != 101 && !x.is_connection {
         return Some(Notable::Slow);
     }
     x.fault.is_some().then_some(Notable::Refused)

@@ -3,7 +3,7 @@
 use super::pipe::{Full, Gate, Pipe};
 use super::shared::Shared;
 use super::stream::Stream;
-use crate::exchange::Client;
+use crate::exchange::{Before, Client};
 use crate::owner::Target;
 use crate::secure::Known;
 use crate::worker::Worker;
@@ -305,8 +305,7 @@ impl Session {
             peer: client.peer,
             port: client.port,
             requests: 0,
-            introduced: true,
-            empty_line: false,
+            before: Before::Introduction,
             place: client.place.guest(),
         })
     }

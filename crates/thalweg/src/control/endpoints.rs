@@ -131,20 +131,8 @@ impl Shared {
                 help: None,
             })?;
         }
-        // A unix socket may take either.
-        let is_for_connections = url.starts_with("tcp://");
-        let takes = plan.takes_connections(service).or_else(|| {
-            let decided = known.endpoints.iter().find(|known| !matches!(known.address, Address::Unix(_)));
-            decided.map(Endpoint::takes_connections)
-        });
-        if takes.is_some_and(|takes| takes != is_for_connections) && !url.starts_with("unix:") {
-            let (here, there) = match is_for_connections {
-                true => ("requests", "connections"),
-                false => ("connections", "requests"),
-            };
-            return Err(Refusal::Conflict(format!(
-                "{here} go to the service `{service}`, and {url} is for {there}"
-            )));
+        if let Some(detail) = differs(&plan, known, &url) {
+            return Err(Refusal::Conflict(detail));
         }
         if known.endpoints.len() >= limits::ENDPOINTS {
             return Err(Refusal::Conflict(format!("a service has at most {} endpoints", limits::ENDPOINTS)));
@@ -362,6 +350,21 @@ impl Shared {
         let route = route.ok_or_else(|| Refusal::Unavailable("the route has just been removed".into()))?;
         Ok(Reweighted { version: runtime.version, before, route })
     }
+}
+
+/// Why an endpoint is not for what goes to a service: requests, or whole connections. A unix socket may take either.
+pub(super) fn differs(plan: &Plan, service: &Service, url: &str) -> Option<String> {
+    let (mut requests, mut connections) = plan.takes(&service.name);
+    for known in service.endpoints.iter().filter(|known| !matches!(known.address, Address::Unix(_))) {
+        let takes_connections = known.takes_connections();
+        (requests, connections) = (requests || !takes_connections, connections || takes_connections);
+    }
+    let (goes, other) = match url.starts_with("tcp://") {
+        true if requests => ("requests", "connections"),
+        false if connections && !url.starts_with("unix:") => ("connections", "requests"),
+        _ => return None,
+    };
+    Some(format!("{goes} go to the service `{}`, and {url} is for {other}", service.name))
 }
 
 fn admit(runtime: &Runtime, expected: &Expected<u64>) -> Result<(), Refusal> {

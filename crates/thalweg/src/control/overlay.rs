@@ -3,6 +3,7 @@
 //! A layer of its own: a reload changes what is below it, and it is laid over the result. Where `state:` names a
 //! directory it is kept there and survives a restart. Pure but for [`load`] and [`store`].
 
+use super::endpoints::differs;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +15,7 @@ use thalweg_config::endpoint_address;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
 use thalweg_tls::{PeerPolicy, PeerTerms, PolicyFlaw};
-use thalweg_upstream::{Address, Endpoint, EndpointLimits, Mode, Service};
+use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
 
 /// The file in the state directory.
 pub(crate) const FILE: &str = "runtime.json";
@@ -76,7 +77,7 @@ impl OverlaySpec {
         let mut plan = base.clone();
         for service in &mut plan.services {
             if let Some(changes) = self.services.get(&*service.name) {
-                *service = Arc::new(changes.lay_over(service, &drains));
+                *service = Arc::new(changes.lay_over((base, service), &drains));
             }
         }
         let names: Vec<Arc<str>> = plan.services.iter().map(|service| service.name.clone()).collect();
@@ -111,7 +112,7 @@ impl OverlaySpec {
 }
 
 impl ServiceOverlaySpec {
-    fn lay_over(&self, service: &Service, drains: &impl Fn(&str, &str) -> bool) -> Service {
+    fn lay_over(&self, (base, service): (&Plan, &Service), drains: &impl Fn(&str, &str) -> bool) -> Service {
         let mut service = service.clone();
         for AddedEndpointSpec { url, weight, tier } in &self.added {
             // What is kept in a file may be of another version: what cannot be read is left out.
@@ -119,11 +120,7 @@ impl ServiceOverlaySpec {
             let (limits, mode) = (EndpointLimits::default(), Mode::Ready);
             let endpoint = Endpoint { url, address, weight: *weight, tier: *tier, mode, limits };
             // The file may have made a service for connections of one for requests since.
-            let is_other = |known: &Endpoint| {
-                !matches!(known.address, Address::Unix(_))
-                    && known.takes_connections() != endpoint.takes_connections()
-            };
-            if !matches!(endpoint.address, Address::Unix(_)) && service.endpoints.iter().any(is_other) {
+            if differs(base, &service, &endpoint.url).is_some() {
                 continue;
             }
             let is_there = service.endpoints.iter().any(|known| known.address == endpoint.address);
