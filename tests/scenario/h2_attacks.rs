@@ -265,7 +265,8 @@ fn attack_from_all(attack: &Attack, open: Open<'_>, time: Duration) -> u32 {
 /// The attackers, and the endpoint that they make work, get what nobody else wants of the two cores, for theirs are other
 /// machines; clients and their endpoint come first, because what they wait for themselves is not to count. What cannot be
 /// told apart on one machine is seen by attacks on another proxy, which gets as little: there the clients wait for the kernel.
-/// So the bound is twice what they take in quiet, or beside that other proxy where the machine itself makes them wait longer.
+/// So the bound is twice what they take in quiet; where the machine itself makes them wait longer, what they take beside that
+/// other proxy, and a quarter for noise.
 #[test]
 fn others_are_served_during_attacks() {
     let _watchdog = Watchdog::new("others_are_served_during_attacks", LIMIT * 3);
@@ -314,7 +315,7 @@ fn others_are_served_during_attacks() {
         let quiet = figures(spans.iter().map(|(quiet, ..)| *quiet).collect());
         let away = figures(spans.iter().filter_map(|(_, away, _)| *away).collect());
         let busy = figures(spans.iter().map(|(.., busy)| *busy).collect());
-        let most = if measuring() { quiet[1].max(away[1]) * 2 } else { STEP / 4 };
+        let most = if measuring() { (quiet[1] * 2).max(away[1] * 5 / 4) } else { STEP / 4 };
         let is_late = busy[1] > most;
         let mark = match is_late {
             true => " LATE",
