@@ -1,6 +1,6 @@
 //! What is asked, and the bytes that a client would send for it.
 
-use crate::plan::Plan;
+use crate::plan::{Listener, ListenerProtocol, Plan};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,7 +15,7 @@ pub struct Question {
     pub headers: Vec<(String, String)>,
     /// The address that the request comes from; default 127.0.0.1.
     pub from: Option<IpAddr>,
-    /// The name of a listener; default: the one whose port the URL names, else the first.
+    /// The name of a listener; default: of those that take requests, the one whose port the URL names, else the first.
     pub listener: Option<String>,
 }
 
@@ -122,15 +122,27 @@ impl Question {
     }
 
     fn listener(&self, plan: &Plan, url: &Url<'_>) -> Result<u16, Unaskable> {
-        let mut names = plan.listeners.iter();
+        let takes_requests = |listener: &Listener| listener.protocol == ListenerProtocol::Http;
+        let position = |is_it: &dyn Fn(&Listener) -> bool| plan.listeners.iter().position(is_it);
         let found = match &self.listener {
-            Some(name) => names.position(|listener| *listener.name == **name),
-            None => names.position(|listener| listener.address.port() == url.port).or(Some(0)),
+            Some(name) => position(&|listener| *listener.name == **name),
+            None => position(&|listener| takes_requests(listener) && listener.address.port() == url.port)
+                .or_else(|| position(&takes_requests)),
         };
+        let asked = self.listener.as_deref();
+        if let Some(listener) = found.and_then(|at| plan.listeners.get(at)).filter(|it| !takes_requests(it)) {
+            let message = format!("the listener `{}` takes connections, and no requests", listener.name);
+            return Err(Unaskable::new(
+                "listener",
+                message,
+                Some("where they go is written at the listener"),
+            ));
+        }
         found.and_then(|at| u16::try_from(at).ok()).ok_or_else(|| {
             let known: Vec<_> =
                 plan.listeners.iter().map(|listener| format!("`{}`", listener.name)).collect();
-            let message = format!("no listener `{}`", self.listener.as_deref().unwrap_or_default());
+            let none = || "no listener takes requests".to_owned();
+            let message = asked.map_or_else(none, |name| format!("no listener `{name}`"));
             let help = format!("the listeners are {}", known.join(", "));
             Unaskable::new("listener", message, Some(&help))
         })

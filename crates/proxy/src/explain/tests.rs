@@ -316,3 +316,14 @@ fn says_where_a_client_in_the_clear_is_sent_and_looks_for_no_route() {
     assert_eq!((verdict.route, verdict.services.clone(), verdict.path.clone(), verdict.fault), none);
     assert_eq!((verdict.status(), verdict.redirect.as_deref()), (Some(308), Some("https://a.test/")));
 }
+
+#[test]
+fn a_request_comes_to_a_listener_that_takes_requests() {
+    let mut plan = plan();
+    plan.listeners[0].protocol = ListenerProtocol::Tcp;
+    let asked = |question: &Question| explain(&plan, question, false, None).map(|told| told.request.listener);
+    let question = ask("GET http://shop.test:8080/inner");
+    assert_eq!(asked(&question).unwrap(), "inner", "whatever its port");
+    let named = Question { listener: Some("web".into()), ..question };
+    assert!(asked(&named).unwrap_err().to_string().contains("takes connections"));
+}
