@@ -19,7 +19,7 @@ const TLS: u8 = 0b0000_0100;
 pub struct Destination {
     /// The target.
     pub to: To,
-    /// Whether the target is spoken to with TLS.
+    /// Whether the target is spoken to with TLS; never with a service, whose endpoints say it.
     pub tls: bool,
     /// The first instant at which the label is not valid any more.
     pub expires: Minutes,
@@ -52,6 +52,8 @@ pub enum SealError {
     PortZero,
     /// The address has a scope (`fe80::1%eth0`).
     Scope,
+    /// A service says of its endpoints itself how they are spoken to.
+    SecureService,
 }
 
 impl fmt::Display for SealError {
@@ -61,6 +63,7 @@ impl fmt::Display for SealError {
             Self::Scope => {
                 "an address with a scope (`%`) means something on one machine only and has no label"
             }
+            Self::SecureService => "whether TLS is spoken with a service is written in its endpoints",
         })
     }
 }
@@ -87,6 +90,7 @@ impl Plain {
                 };
                 (KIND_ADDRESS, target.octets(), address.port())
             }
+            To::Service(_) if destination.tls => return Err(SealError::SecureService),
             To::Service(ServiceDigest(digest)) => (KIND_SERVICE, digest, 0),
         };
         let flags = if destination.tls { kind | TLS } else { kind };
@@ -113,8 +117,8 @@ impl Plain {
     /// Whether this version knows the flags and the kind, and the port fits the kind.
     pub(crate) fn is_sound(&self) -> bool {
         let (kind, has_port) = (self.flags & KIND, self.port != 0);
-        let known = self.flags & !(KIND | TLS) == 0;
-        known & ((kind == KIND_ADDRESS) & has_port | (kind == KIND_SERVICE) & !has_port)
+        let (known, tls) = (self.flags & !(KIND | TLS) == 0, self.flags & TLS != 0);
+        known & ((kind == KIND_ADDRESS) & has_port | (kind == KIND_SERVICE) & !has_port & !tls)
     }
 
     /// What it says. Only for what [is sound](Self::is_sound).
@@ -162,7 +166,7 @@ mod tests {
     #[test]
     fn only_known_flags_kinds_and_ports_are_sound() {
         for flags in 0..=255 {
-            for (port, sound) in [(0, [1, 5].contains(&flags)), (1, [0, 4].contains(&flags))] {
+            for (port, sound) in [(0, flags == 1), (1, [0, 4].contains(&flags))] {
                 let plain = Plain { flags, target: [0; 16], port, expires: Minutes::MAX };
                 assert_eq!(plain.is_sound(), sound, "{flags} {port}");
             }

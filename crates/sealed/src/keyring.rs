@@ -165,6 +165,21 @@ impl Keyring {
         places
     }
 
+    /// The id of every key with what tells its secret from others; it does not tell the secret.
+    pub fn fingerprints(&self) -> impl Iterator<Item = (u8, ServiceDigest)> {
+        self.keys[1..].iter().map(|ready| (ready.key.id, ready.digest("")))
+    }
+
+    /// The id of the key that seals.
+    pub fn sealer_id(&self) -> u8 {
+        self.sealer().key.id
+    }
+
+    /// The ids of all keys, in their order.
+    pub fn ids(&self) -> impl Iterator<Item = u8> {
+        self.keys[1..].iter().map(|ready| ready.key.id)
+    }
+
     fn sealer(&self) -> &Ready {
         &self.keys[self.keys.len() - 1]
     }
@@ -185,9 +200,17 @@ impl Ready {
     }
 }
 
+/// Whether they have the same keys, in the same order, for the same domain.
+impl PartialEq for Keyring {
+    fn eq(&self, other: &Self) -> bool {
+        let keys = |ring: &Self| ring.keys.iter().map(|ready| ready.key.clone()).collect::<Vec<_>>();
+        self.domain == other.domain && keys(self) == keys(other)
+    }
+}
+
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids: Vec<_> = self.keys[1..].iter().map(|ready| ready.key.id).collect();
+        let ids: Vec<_> = self.ids().collect();
         f.debug_struct("Keyring").field("domain", &self.domain).field("keys", &ids).finish()
     }
 }

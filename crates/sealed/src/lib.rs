@@ -37,7 +37,7 @@ pub use destination::{Destination, SealError, ServiceDigest, To};
 pub use keyring::{Key, Keyring, KeyringError, Opened};
 pub use label::{LABEL_LENGTH, Label, Siv};
 pub use minutes::Minutes;
-pub use redacted::{Redacted, redacted};
+pub use redacted::{Redacted, Redactor, redacted};
 pub use refusal::Refusal;
 pub use revoked::{Revoked, RevokedError};
 pub use secret::Secret;

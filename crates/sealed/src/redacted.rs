@@ -1,5 +1,6 @@
 //! Labels as logs show them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
@@ -37,6 +38,65 @@ pub fn redacted(text: &[u8]) -> Redacted {
     Redacted { key, digest: [digest[0], digest[1], digest[2], digest[3]] }
 }
 
+/// Texts that may hold host names below sealed domains, as logs may show them.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Redactor(Box<[Box<str>]>);
+
+impl Redactor {
+    /// For labels below these domains, without `*.` and in lower case.
+    pub fn new<'a>(domains: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(domains.into_iter().map(Box::from).collect())
+    }
+
+    /// Whether labels below this domain are looked for.
+    pub fn knows(&self, domain: &str) -> bool {
+        self.0.iter().any(|known| **known == *domain)
+    }
+
+    /// Whether there is nothing to look for.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The text with the [redacted] form of what stands before a domain, wherever and in whatever case one is named: in a host, a URL, a query.
+    /// A label with a wrong character, or with another name before it, is as good as gone too.
+    pub fn redact<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        self.0.iter().fold(Cow::Borrowed(text), |text, domain| match below(&text, domain.as_bytes()) {
+            Some(shown) => Cow::Owned(shown),
+            None => text,
+        })
+    }
+}
+
+/// The text without what stands before the domain; `None`: it does not name it.
+fn below(text: &[u8], domain: &[u8]) -> Option<Vec<u8>> {
+    let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let mut shown = Vec::new();
+    let (mut copied, mut at) = (0, 0);
+    while at + domain.len() < text.len() {
+        // A label is at least one character, and a dot stands behind it.
+        let begins = at + 1;
+        let is_named = text[at] == b'.' && text[begins..].len() >= domain.len();
+        if !is_named || !text[begins..begins + domain.len()].eq_ignore_ascii_case(domain) {
+            at += 1;
+            continue;
+        }
+        let from =
+            text[copied..at].iter().rposition(|byte| !of_name(byte)).map_or(copied, |at| copied + at + 1);
+        if from < at {
+            shown.extend_from_slice(&text[copied..from]);
+            shown.extend_from_slice(redacted(&text[from..at]).to_string().as_bytes());
+            copied = at;
+        }
+        at = begins + domain.len();
+    }
+    if copied == 0 {
+        return None;
+    }
+    shown.extend_from_slice(&text[copied..]);
+    Some(shown)
+}
+
 impl fmt::Display for Redacted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key {
@@ -58,6 +118,43 @@ mod tests {
         let long = [b'A'; 200];
         let whole = Sha256::digest(long.to_ascii_lowercase());
         assert_eq!(redacted(&long).to_string(), format!("sealed:?:{}", Hex(&whole[..4])));
+    }
+
+    #[test]
+    fn labels_are_redacted_wherever_they_are_named() {
+        let label = "eebidunymrmjop2vqvxfuc57d7zfjak7m7gy5v2j3pl7m6wl3weayhjv4yw3kea";
+        let redactor = Redactor::new(["svc.example.com", "localhost"]);
+        let show = |text: &str| String::from_utf8(redactor.redact(text.as_bytes()).into_owned()).unwrap();
+        let short = "sealed:1:838872e2.svc.example.com";
+        for (text, shown) in [
+            (format!("{label}.svc.example.com"), short.to_owned()),
+            (
+                format!("{}.SVC.example.com:8443", label.to_uppercase()),
+                "sealed:1:838872e2.SVC.example.com:8443".into(),
+            ),
+            (format!("https://{label}.svc.example.com/a?b"), format!("https://{short}/a?b")),
+            (
+                format!("next=https://{label}.svc.example.com/&then={label}.localhost"),
+                format!("next=https://{short}/&then=sealed:1:838872e2.localhost"),
+            ),
+            (format!("{label}.svc.example.com {label}.svc.example.com"), format!("{short} {short}")),
+            ("svc.example.com".into(), "svc.example.com".into()),
+            (".svc.example.com".into(), ".svc.example.com".into()),
+            ("https://.svc.example.com/".into(), "https://.svc.example.com/".into()),
+            (format!("{label}.svc.example.org"), format!("{label}.svc.example.org")),
+            (String::new(), String::new()),
+        ] {
+            assert_eq!(show(&text), shown);
+        }
+        for hidden in [
+            format!("a.{label}.svc.example.com"),
+            format!("{}.svc.example.com", &label[1..]),
+            format!("{label}x.svc.example.com"),
+        ] {
+            let shown = show(&hidden);
+            assert!(shown.starts_with("sealed:?:") && !shown.contains(&label[1..]), "{shown}");
+        }
+        assert_eq!(Redactor::default().redact(b"a.localhost"), b"a.localhost".as_slice());
     }
 
     #[test]

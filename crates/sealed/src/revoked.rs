@@ -7,8 +7,14 @@ use crate::label::{LABEL_LENGTH, Parts, Siv};
 use crate::redacted::{Redacted, redacted};
 
 /// A set of labels, known by their vectors: a label in another case is the same one.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Default, Eq, PartialEq)]
 pub struct Revoked(HashSet<Siv>);
+
+impl fmt::Debug for Revoked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Revoked({})", self.0.len())
+    }
+}
 
 impl Revoked {
     /// Reads labels as they were handed out, in any case, without the domain. Needs no key, so a label of a key that
@@ -38,6 +44,11 @@ impl Revoked {
     /// Whether the label with this vector was revoked.
     pub fn contains(&self, siv: &Siv) -> bool {
         self.0.contains(siv)
+    }
+
+    /// Whether another list holds all that it does.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.is_subset(&other.0)
     }
 
     /// How many labels were revoked.

@@ -1,6 +1,7 @@
 //! Finds a service of the configuration by an opened label.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use crate::destination::{ServiceDigest, To};
 use crate::keyring::Opened;
@@ -9,8 +10,14 @@ use crate::keyring::Opened;
 ///
 /// A lookup costs one hash, however many services there are. Digests that reach it were sealed by the holder of a
 /// key, so its time need not be constant.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Services(HashMap<(u8, ServiceDigest), usize>);
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Services({})", self.0.len())
+    }
+}
 
 impl Services {
     /// The place of the service in the list that was given. None when the label names an address or no service of

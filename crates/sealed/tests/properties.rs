@@ -31,7 +31,7 @@ fn seal(keys: &Keyring, ((kind, ip, port, name), tls, until): &(Drawn, bool, u64
         0 => To::Address(SocketAddr::new(*ip, *port)),
         _ => To::Service(keys.service(name)),
     };
-    let destination = Destination { to, tls: *tls, expires: Minutes::from_unix(*until) };
+    let destination = Destination { to, tls: *tls && *kind == 0, expires: Minutes::from_unix(*until) };
     (destination, keys.seal(&destination).unwrap())
 }
 

@@ -118,6 +118,7 @@ fn refused(sealed: &[Value]) -> Vec<Value> {
         (Refusal::Malformed, "bit 3 of the flags", with(&plain, 0, 8)),
         (Refusal::Malformed, "bit 7 of the flags", with(&service, 0, 0x81)),
         (Refusal::Malformed, "an address with port 0", seal_anything(0x21, 1, DOMAIN, &no_port)),
+        (Refusal::Malformed, "a service with TLS", with(&service, 0, 5)),
         (Refusal::Malformed, "a service with port 1", with(&service, 18, 1)),
         (Refusal::Expired, "expired when it was sealed", with(&plain[..], 19, 0)),
     ];

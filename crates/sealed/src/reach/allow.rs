@@ -8,7 +8,6 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv6Net};
 
 use super::canonical::canonical;
-use super::own::Own;
 use super::special::{Special, range_of};
 
 /// A network and a range of ports: `10.0.0.0/8:1024-65535`, `192.0.2.10:443`, `[2001:db8::/32]:443`.
@@ -22,7 +21,7 @@ pub struct Entry {
 ///
 /// A wide network is not meant to hold the machine itself or its cloud's credentials. So an address that
 /// is [`Special`] is refused unless an entry lies wholly inside that special range (`127.0.0.0/8:3000`), and one of the
-/// proxy's [`Own`] unless an entry names that one address and port (`127.0.0.1:9900`).
+/// proxy's [own](super::Own) unless an entry names that one address and port (`127.0.0.1:9900`).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Allow(Box<[Entry]>);
 
@@ -39,10 +38,15 @@ pub enum NotAllowed {
 
 impl Allow {
     /// Decides about an address, which is [brought to its canonical form](canonical) first. Costs a look at each entry.
+    /// `is_own` is [`Own::contains`](super::Own::contains).
     ///
     /// # Errors
     /// Why it may not be named.
-    pub fn permits(&self, address: SocketAddr, own: &Own) -> Result<(), NotAllowed> {
+    pub fn permits(
+        &self,
+        address: SocketAddr,
+        is_own: impl FnOnce(SocketAddr) -> bool,
+    ) -> Result<(), NotAllowed> {
         let ip = canonical(address.ip());
         let holding = || self.0.iter().filter(|entry| entry.holds(ip, address.port()));
         if holding().next().is_none() {
@@ -53,10 +57,15 @@ impl Allow {
         {
             return Err(NotAllowed::Special(*special));
         }
-        if own.contains(address) && !holding().any(Entry::is_one) {
+        if !holding().any(Entry::is_one) && is_own(address) {
             return Err(NotAllowed::Own);
         }
         Ok(())
+    }
+
+    /// What is allowed, in the order in which it was given.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter()
     }
 
     /// Whether nothing is allowed.
@@ -79,6 +88,30 @@ impl Entry {
     /// Whether it names exactly one address and one port.
     fn is_one(&self) -> bool {
         self.network.prefix_len() == self.network.max_prefix_len() && self.ports.start() == self.ports.end()
+    }
+}
+
+impl NotAllowed {
+    /// In words, for logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotListed => "no entry of `allow` holds the address",
+            Self::Own => "the address is the proxy's own",
+            Self::Special(Special::Metadata) => "the address is that of a cloud's metadata",
+            Self::Special(Special::Loopback) => "the address is loopback",
+            Self::Special(Special::Unspecified) => "the address is the machine itself",
+            Self::Special(Special::LinkLocal) => "the address is link-local",
+            Self::Special(Special::Multicast) => "the address is multicast",
+            Self::Special(Special::Broadcast) => "the address is broadcast",
+            Self::Special(Special::Reserved) => "the address is reserved",
+            Self::Special(Special::Translated) => "the address is translated",
+        }
+    }
+}
+
+impl fmt::Display for NotAllowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

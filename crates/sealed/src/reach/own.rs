@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::canonical::canonical;
 use super::special::Special;
 
-/// Where the proxy itself listens, the admin API included, on a machine with known addresses.
+/// Where the proxy itself listens, the admin API included.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Own {
     addresses: HashSet<(IpAddr, u16)>,
@@ -14,19 +14,15 @@ pub struct Own {
     everywhere: HashSet<u16>,
     /// Ports that are its own on some loopback address: `0.0.0.0` reaches these too.
     loopback: HashSet<u16>,
-    machine: HashSet<IpAddr>,
 }
 
 impl Own {
-    /// Takes the addresses of listeners as they were bound and those of the machine's interfaces.
+    /// Takes the addresses of listeners as they were bound.
     ///
     /// A listener on `0.0.0.0` or `[::]` counts for every address of the machine and every loopback and unspecified
     /// one, of both families.
-    pub fn new(
-        listeners: impl IntoIterator<Item = SocketAddr>,
-        machine: impl IntoIterator<Item = IpAddr>,
-    ) -> Self {
-        let mut own = Self { machine: machine.into_iter().map(canonical).collect(), ..Self::default() };
+    pub fn new(listeners: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let mut own = Self::default();
         for listener in listeners {
             let (ip, port) = (canonical(listener.ip()), listener.port());
             match Special::of(ip) {
@@ -38,14 +34,14 @@ impl Own {
         own
     }
 
-    /// Whether a connection to this address would end at the proxy itself.
-    pub fn contains(&self, address: SocketAddr) -> bool {
+    /// Whether a connection to this address would end at the proxy itself. `is_machines` tells whether an address is one of this
+    /// machine's now; it is asked about few.
+    pub fn contains(&self, address: SocketAddr, is_machines: impl FnOnce(IpAddr) -> bool) -> bool {
         let (ip, port) = (canonical(address.ip()), address.port());
         let special = Special::of(ip);
-        let here =
-            matches!(special, Some(Special::Loopback | Special::Unspecified)) || self.machine.contains(&ip);
+        let is_here = || matches!(special, Some(Special::Loopback | Special::Unspecified)) || is_machines(ip);
         self.addresses.contains(&(ip, port))
-            || here && self.everywhere.contains(&port)
+            || self.everywhere.contains(&port) && is_here()
             || special == Some(Special::Unspecified) && self.loopback.contains(&port)
     }
 }
@@ -54,15 +50,18 @@ impl Own {
 mod tests {
     use super::*;
 
-    fn own(listeners: &[&str], machine: &[&str]) -> Own {
-        let listeners = listeners.iter().map(|text| text.parse().unwrap());
-        Own::new(listeners, machine.iter().map(|text| text.parse().unwrap()))
+    fn own(listeners: &[&str]) -> Own {
+        Own::new(listeners.iter().map(|text| text.parse().unwrap()))
+    }
+
+    fn holds(own: &Own, machine: &[&str], address: &str) -> bool {
+        own.contains(address.parse().unwrap(), |ip| machine.contains(&&*ip.to_string()))
     }
 
     #[test]
     fn a_listener_on_every_address_counts_for_all_of_the_machine() {
         for listener in ["0.0.0.0:8080", "[::]:8080", "[::ffff:0.0.0.0]:8080"] {
-            let own = own(&[listener], &["10.0.0.7", "2001:db8::7"]);
+            let (own, machine) = (own(&[listener]), ["10.0.0.7", "2001:db8::7"]);
             for text in [
                 "10.0.0.7:8080",
                 "[2001:db8::7]:8080",
@@ -73,24 +72,24 @@ mod tests {
                 "0.0.0.0:8080",
                 "[::]:8080",
             ] {
-                assert!(own.contains(text.parse().unwrap()), "{listener} {text}");
+                assert!(holds(&own, &machine, text), "{listener} {text}");
             }
             for text in ["10.0.0.8:8080", "10.0.0.7:8081", "[2001:db8::8]:8080", "127.0.0.1:80"] {
-                assert!(!own.contains(text.parse().unwrap()), "{listener} {text}");
+                assert!(!holds(&own, &machine, text), "{listener} {text}");
             }
         }
     }
 
     #[test]
     fn a_listener_on_one_address_counts_for_that_one() {
-        let own = own(&["10.0.0.7:80", "127.0.0.1:9900"], &["10.0.0.7"]);
+        let (own, machine) = (own(&["10.0.0.7:80", "127.0.0.1:9900"]), ["10.0.0.7"]);
         for text in ["10.0.0.7:80", "127.0.0.1:9900", "[::ffff:127.0.0.1]:9900", "0.0.0.0:9900", "[::]:9900"]
         {
-            assert!(own.contains(text.parse().unwrap()), "{text}");
+            assert!(holds(&own, &machine, text), "{text}");
         }
         for text in ["127.0.0.1:80", "0.0.0.0:80", "10.0.0.7:9900", "127.0.0.2:9900"] {
-            assert!(!own.contains(text.parse().unwrap()), "{text}");
+            assert!(!holds(&own, &machine, text), "{text}");
         }
-        assert!(!Own::default().contains("127.0.0.1:80".parse().unwrap()));
+        assert!(!holds(&Own::default(), &machine, "127.0.0.1:80"));
     }
 }

@@ -1,11 +1,12 @@
 use super::*;
+use crate::reach::Own;
 
 fn allow(entries: &[&str]) -> Allow {
     entries.iter().map(|text| text.parse::<Entry>().unwrap()).collect()
 }
 
 fn permits(entries: &[&str], address: &str) -> Result<(), NotAllowed> {
-    allow(entries).permits(address.parse().unwrap(), &Own::default())
+    allow(entries).permits(address.parse().unwrap(), |_| false)
 }
 
 #[test]
@@ -118,8 +119,11 @@ fn special_addresses_have_to_be_named() {
 #[test]
 fn own_addresses_have_to_be_named_one_by_one() {
     let listeners = ["0.0.0.0:8080", "127.0.0.1:9900"].map(|text| text.parse().unwrap());
-    let own = Own::new(listeners, ["10.0.0.7".parse().unwrap()]);
-    let permits = |entry: &str, address: &str| allow(&[entry]).permits(address.parse().unwrap(), &own);
+    let own = Own::new(listeners);
+    let is_machines = |ip: IpAddr| ip == IpAddr::from([10, 0, 0, 7]);
+    let permits = |entry: &str, address: &str| {
+        allow(&[entry]).permits(address.parse().unwrap(), |address| own.contains(address, is_machines))
+    };
     for (entry, address) in [
         ("10.0.0.0/8:1-65535", "10.0.0.7:8080"),
         ("10.0.0.7:8080-8081", "10.0.0.7:8080"),
