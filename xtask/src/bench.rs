@@ -5,8 +5,8 @@
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that of
-//! small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of TLS and HTTP/2; [`balance`]
-//! measures the balancers alone, without a proxy.
+//! small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of TLS and HTTP/2,
+//! [`sealed`] that of a published relay with sealed destinations; [`balance`] measures the balancers alone, without a proxy.
 
 mod ab;
 mod balance;
@@ -21,6 +21,7 @@ mod process;
 mod report;
 mod reported;
 mod rounds;
+mod sealed;
 mod single;
 mod slow;
 mod stream;
@@ -57,6 +58,8 @@ pub(crate) enum Bench {
     Ab(ab::Ab),
     /// TLS and HTTP/2: small exchanges, handshakes, streams, memory of idle connections
     Tls(tls::Tls),
+    /// Sealed destinations: seconds over the number of servers and clients, most sessions, beside relays in Go and Node
+    Sealed(sealed::Sealed),
 }
 
 #[derive(clap::Args)]
@@ -105,6 +108,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Balance(args) => balance::run(args),
         Bench::Ab(args) => ab::run(args),
         Bench::Tls(args) => tls::run(args),
+        Bench::Sealed(args) => sealed::run(args),
     }
 }
 

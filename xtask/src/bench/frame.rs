@@ -53,6 +53,10 @@ pub(crate) trait Report {
     fn versions(&self) -> Vec<String>;
     /// How it was measured: items of a list.
     fn method(&self, text: &mut String) -> Result<()>;
+    /// Plots beside the text: how the names of their files go on after the date, and SVG.
+    fn plots(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
 }
 
 /// What to do with a report.
@@ -71,6 +75,9 @@ impl Run {
         println!("{text}");
         if to.keep {
             write_result(bench, &text)?;
+            for (name, plot) in report.plots() {
+                write_file(&format!("{bench}-{}-{name}.svg", today()?), &plot)?;
+            }
         }
         // What was not measured is not passed either.
         if to.gate && !report.gates().iter().all(Gate::passes) {
@@ -102,8 +109,16 @@ impl Run {
 
 /// Writes a report into the folder of results, under the name of the bench and the date.
 pub(crate) fn write_result(bench: &str, text: &str) -> Result<()> {
-    let date = output(Command::new("date").arg("+%F"))?;
-    let name = format!("bench/results/{bench}-{}.md", date.trim());
+    write_file(&format!("{bench}-{}.md", today()?), text)
+}
+
+/// The date in names of results.
+pub(crate) fn today() -> Result<String> {
+    Ok(output(Command::new("date").arg("+%F"))?.trim().to_owned())
+}
+
+fn write_file(name: &str, text: &str) -> Result<()> {
+    let name = format!("bench/results/{name}");
     let path = root().join(&name);
     fs::create_dir_all(path.parent().context("no folder for results")?)?;
     fs::write(&path, text)?;

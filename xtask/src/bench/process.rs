@@ -50,6 +50,12 @@ impl Program {
         Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
     }
 
+    /// Descriptors that all its processes hold.
+    pub(crate) fn descriptors(&self) -> usize {
+        let count = |pid| fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+        self.pids().into_iter().map(count).sum()
+    }
+
     /// Resident memory of all its processes, in bytes; pages that they share count in each.
     pub(crate) fn resident(&self) -> u64 {
         self.pids().into_iter().filter_map(resident).sum()
