@@ -1,0 +1,74 @@
+//! Whether there is room for another session, within the same bounds as for connections. One that has been answered and then silent for a
+//! good part of its time makes room; else datagrams of clients that have no session are dropped.
+
+use super::session::Session;
+use crate::clients::Prefix;
+use crate::door::{Door, Place};
+use crate::listeners::ListenerId;
+use crate::load::Crowded;
+use crate::worker::Worker;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use thalweg_core::{Fault, FaultKind};
+use thalweg_observe::Limit;
+
+/// What operators are told, now and then.
+const CROWDED: Fault = Fault::new(
+    FaultKind::ConnectionLimitReached,
+    "no place for another session: datagrams of further clients are dropped",
+);
+
+/// A place for a session of a client; `None`: there is no room.
+pub(super) fn take_place(worker: &Worker, door: &Rc<Door>, client: IpAddr) -> Option<Place> {
+    let taken = find(worker, door, client);
+    taken
+        .map_err(|limit| {
+            worker.meters.limit(limit);
+            door.meters.refused.add(1);
+            worker.report(&CROWDED, &door.state.name, None);
+        })
+        .ok()
+}
+
+fn find(worker: &Worker, door: &Rc<Door>, client: IpAddr) -> Result<Place, Limit> {
+    let loads = &worker.shared.loads;
+    if door.is_crowded() && !worker.end_silent_session(Some(door.state.id)) {
+        return Err(Limit::Connections);
+    }
+    let here = &loads.workers[worker.id].clients;
+    let has_room = || here.load(Relaxed) < loads.places.load(Relaxed);
+    let has_memory = || !worker.pressure.is_full() && loads.budget.has_room_for_a_client(&loads.used());
+    if !has_memory() && !worker.end_silent_session(None) {
+        return Err(Limit::Memory);
+    }
+    if !has_room() && !worker.end_silent_session(None) {
+        return Err(Limit::Connections);
+    }
+    let view = worker.view();
+    let per_client = view.plan.limits.max_connections_per_client;
+    // A proxy that is trusted brings the datagrams of many clients.
+    let is_counted = per_client > 0 && !view.plan.trusts(client);
+    let client = is_counted.then(|| Prefix::from(client));
+    match loads.enter((&door.state, door.most()), client.map(|client| (client, per_client))) {
+        Ok(()) => {
+            here.fetch_add(1, Relaxed);
+            Ok(Place::new(door.clone(), client.map(Box::new)))
+        }
+        Err(Crowded::Client) => Err(Limit::ConnectionsPerClient),
+        Err(Crowded::Listener) => Err(Limit::Connections),
+    }
+}
+
+impl Worker {
+    /// Ends the session that has been silent longest, of a listener or of all, if one may end for another; says whether there was one.
+    fn end_silent_session(&self, of: Option<ListenerId>) -> bool {
+        let may_end = |session: &Session, silent_ms| {
+            of.is_none_or(|of| session.origin().door.state.id == of) && session.may_end_for_another(silent_ms)
+        };
+        let table = self.udp.table.borrow();
+        let place = table.dispensable(self.now_ms(), |session, silent_ms| may_end(session, silent_ms));
+        drop(table);
+        place.inspect(|place| self.end_session(*place)).is_some()
+    }
+}

@@ -1,0 +1,226 @@
+//! Who is in a session: by key, and in the order in which sessions spoke last. Pure.
+//!
+//! A session that is worked on is out of its place meanwhile, and keeps it.
+
+use slab::Slab;
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::Hash;
+
+const NONE: u32 = u32::MAX;
+/// Sessions looked at, from the one on that has been silent longest, to find one to end.
+const LOOKED_AT: usize = 16;
+
+#[derive(Debug)]
+struct Place<K, S> {
+    key: K,
+    /// `None` while it is worked on.
+    session: Option<S>,
+    older: u32,
+    newer: u32,
+    /// When it spoke last, in milliseconds of the worker's clock.
+    spoke: u64,
+    /// It stands in line for its share.
+    is_queued: bool,
+}
+
+/// Sessions by key and by age.
+#[derive(Debug)]
+pub(super) struct Table<K, S> {
+    places: Slab<Place<K, S>>,
+    /// Hashed with a key of its own, so that nobody can choose addresses that meet in one place.
+    by_key: HashMap<K, u32, RandomState>,
+    oldest: u32,
+    newest: u32,
+}
+
+impl<K, S> Default for Table<K, S> {
+    fn default() -> Self {
+        Self { places: Slab::new(), by_key: HashMap::default(), oldest: NONE, newest: NONE }
+    }
+}
+
+impl<K: Copy + Eq + Hash, S> Table<K, S> {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The place of a key.
+    pub(super) fn find(&self, key: &K) -> Option<u32> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Makes a place for a key that has none, as the newest; its session is put there later.
+    pub(super) fn add(&mut self, key: K, now_ms: u64) -> u32 {
+        debug_assert!(!self.by_key.contains_key(&key), "one session for a key");
+        let place = Place { key, session: None, older: NONE, newer: NONE, spoke: now_ms, is_queued: false };
+        let index = self.places.insert(place) as u32;
+        self.by_key.insert(key, index);
+        self.append(index);
+        index
+    }
+
+    /// Takes a session out, to work on it.
+    pub(super) fn take(&mut self, index: u32) -> Option<S> {
+        self.places.get_mut(index as usize)?.session.take()
+    }
+
+    /// Puts a session back, or into its new place.
+    pub(super) fn put(&mut self, index: u32, session: S) {
+        if let Some(place) = self.places.get_mut(index as usize) {
+            place.session = Some(session);
+        }
+    }
+
+    /// It has spoken: it is the newest.
+    pub(super) fn touch(&mut self, index: u32, now_ms: u64) {
+        if index != self.newest {
+            self.detach(index);
+            self.append(index);
+        }
+        if let Some(place) = self.places.get_mut(index as usize) {
+            place.spoke = now_ms;
+        }
+    }
+
+    /// Notes whether it stands in line; says whether that is news.
+    pub(super) fn queue(&mut self, index: u32, is_queued: bool) -> bool {
+        let place = self.places.get_mut(index as usize);
+        place.is_some_and(|place| std::mem::replace(&mut place.is_queued, is_queued) != is_queued)
+    }
+
+    /// Gives up a place, and what is there.
+    pub(super) fn remove(&mut self, index: u32) -> Option<S> {
+        self.detach(index);
+        let place = self.places.try_remove(index as usize)?;
+        self.by_key.remove(&place.key);
+        place.session
+    }
+
+    /// The place of the one that has been silent longest of those that may end, if one of the first few does. The test is told for
+    /// how many milliseconds it has been silent.
+    pub(super) fn dispensable(&self, now_ms: u64, test: impl Fn(&S, u64) -> bool) -> Option<u32> {
+        let mut index = self.oldest;
+        for _ in 0..LOOKED_AT {
+            let place = self.places.get(index as usize)?;
+            let silent = now_ms.saturating_sub(place.spoke);
+            if place.session.as_ref().is_some_and(|session| test(session, silent)) {
+                return Some(index);
+            }
+            index = place.newer;
+        }
+        None
+    }
+
+    /// The places of all.
+    pub(super) fn all(&self) -> Vec<u32> {
+        self.places.iter().map(|(index, _)| index as u32).collect()
+    }
+
+    /// All sessions that are not worked on.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = &S> {
+        self.places.iter().filter_map(|(_, place)| place.session.as_ref())
+    }
+
+    /// Takes a place out of the order.
+    fn detach(&mut self, index: u32) {
+        let Some(place) = self.places.get_mut(index as usize) else { return };
+        let (older, newer) =
+            (std::mem::replace(&mut place.older, NONE), std::mem::replace(&mut place.newer, NONE));
+        match self.places.get_mut(older as usize) {
+            Some(place) => place.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.places.get_mut(newer as usize) {
+            Some(place) => place.older = older,
+            None => self.newest = older,
+        }
+    }
+
+    /// Puts a place that is out of the order at its end.
+    fn append(&mut self, index: u32) {
+        let last = std::mem::replace(&mut self.newest, index);
+        match self.places.get_mut(last as usize) {
+            Some(place) => place.newer = index,
+            None => self.oldest = index,
+        }
+        if let Some(place) = self.places.get_mut(index as usize) {
+            place.older = last;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the table is compared with: keys with their numbers and the times at which they spoke, the oldest first.
+    #[derive(Default)]
+    struct Model(Vec<(u8, u32, u64)>);
+
+    impl Model {
+        fn position(&self, key: u8) -> Option<usize> {
+            self.0.iter().position(|(known, _, _)| *known == key)
+        }
+    }
+
+    #[test]
+    fn it_does_what_a_plain_list_does() {
+        let mut random = fastrand::Rng::with_seed(61);
+        for _ in 0..200 {
+            let (mut table, mut model) = (Table::<u8, u8>::default(), Model::default());
+            let mut now = 0;
+            for _ in 0..200 {
+                now += random.u64(..3);
+                let key = random.u8(..24);
+                match (table.find(&key), random.u8(..4)) {
+                    (None, _) => {
+                        assert_eq!(model.position(key), None);
+                        let index = table.add(key, now);
+                        table.put(index, key);
+                        model.0.push((key, index, now));
+                    }
+                    (Some(index), 0) => {
+                        assert_eq!(table.remove(index), Some(key));
+                        let at = model.position(key).unwrap();
+                        model.0.remove(at);
+                    }
+                    (Some(index), _) => {
+                        assert_eq!(table.take(index), Some(key));
+                        table.touch(index, now);
+                        table.put(index, key);
+                        let at = model.position(key).unwrap();
+                        let (_, known, _) = model.0.remove(at);
+                        assert_eq!(known, index, "a key keeps its place");
+                        model.0.push((key, known, now));
+                    }
+                }
+                assert_eq!(table.len(), model.0.len());
+                let wanted =
+                    model.0.iter().take(LOOKED_AT).find(|(key, _, spoke)| key % 3 == 0 && now - spoke > 5);
+                let found = table.dispensable(now, |key, silent| key % 3 == 0 && silent > 5);
+                assert_eq!(found, wanted.map(|(_, index, _)| *index));
+            }
+            let mut all = table.all();
+            all.sort_unstable();
+            let mut known: Vec<_> = model.0.iter().map(|(_, index, _)| *index).collect();
+            known.sort_unstable();
+            assert_eq!(all, known);
+        }
+    }
+
+    #[test]
+    fn one_that_is_worked_on_is_never_ended_for_another() {
+        let mut table = Table::<u8, u8>::default();
+        let (one, other) = (table.add(1, 0), table.add(2, 0));
+        table.put(one, 1);
+        table.put(other, 2);
+        assert_eq!(table.take(one), Some(1));
+        assert_eq!(table.dispensable(9, |_, _| true), Some(other));
+        assert_eq!(table.take(one), None, "it is out already");
+        assert_eq!(table.remove(one), None);
+        table.put(one, 1);
+        assert_eq!((table.len(), table.find(&1)), (1, None), "who has lost its place meanwhile is gone");
+    }
+}
