@@ -39,12 +39,14 @@ mod reloads;
 mod retries;
 mod runtimes;
 mod scripted;
+mod sealed;
 mod servers;
 mod splice;
 mod streaming;
 mod syscalls;
 mod tls;
 mod tunnels;
+mod udp;
 mod undo;
 mod websocket;
 

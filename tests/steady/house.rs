@@ -63,6 +63,15 @@ impl House {
         Self::run(url, ("h2c: true", more), Vec::new(), |_| {})
     }
 
+    /// As [`Self::start`], with a listener `dns` that takes datagrams, for an endpoint at this address.
+    pub(crate) fn of_datagrams(upstream: Upstream, endpoint: SocketAddr) -> Self {
+        let listener =
+            format!("}}, dns: {{ address: \"127.0.0.1:0\", protocol: udp, to: [ \"udp://{endpoint}\" ]");
+        let mut house = Self::run(&upstream.url(), (&listener, ""), Vec::new(), |_| {});
+        house._upstream = Some(upstream);
+        house
+    }
+
     /// As [`Self::start`], with a service that is not as it is without a word.
     pub(crate) fn of(
         upstream: Upstream,

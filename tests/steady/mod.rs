@@ -7,5 +7,6 @@ mod house;
 mod allocations;
 mod balancers;
 mod breaker;
+mod datagrams;
 mod h2_attacks;
 mod panics;

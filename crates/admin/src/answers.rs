@@ -5,4 +5,5 @@ pub(crate) mod config;
 pub(crate) mod explain;
 pub(crate) mod process;
 pub(crate) mod requests;
+pub(crate) mod sealed;
 pub(crate) mod services;

@@ -16,10 +16,11 @@ use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error as _, IntoDeserializer as _, MapAccess, Visitor,
 };
 use serde_json::error::Category;
+use thalweg_core::units::parse_duration;
 use tokio::time::timeout;
 
 use crate::control::service::{TIER, WEIGHT};
-use crate::control::{EndpointChange, NewEndpoint, WantedState};
+use crate::control::{EndpointChange, NewEndpoint, NewLabel, WantedState};
 use crate::problem::Problem;
 
 /// Time for the whole body of a request.
@@ -139,6 +140,28 @@ impl NewEndpointSpec {
         }
         let weight = check_weight("weight", self.weight)?;
         Ok(NewEndpoint { url: self.url, weight, tier: self.tier })
+    }
+}
+
+/// The body of `POST /api/v1/sealed`.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[schemars(rename = "NewLabel")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewLabelSpec {
+    /// Where it is to lead: `10.0.0.7:3000`, `https://10.0.0.7:8443` or `service:checkout`.
+    destination: String,
+    /// How long it is to be good for: `30m`, `1h`; at most the route's `max_ttl`.
+    ttl: String,
+    /// The route that is to take it; default: the only one that takes sealed destinations.
+    route: Option<String>,
+}
+
+impl NewLabelSpec {
+    /// Reads the duration.
+    pub(crate) fn validate(self) -> Result<NewLabel, Problem> {
+        let ttl =
+            parse_duration(&self.ttl).map_err(|why| Problem::invalid("ttl", format!("`ttl`: {why}")))?;
+        Ok(NewLabel { destination: self.destination, ttl, route: self.route })
     }
 }
 

@@ -9,6 +9,7 @@ pub mod configuration;
 pub mod history;
 pub mod refusal;
 pub mod requests;
+pub mod sealed;
 pub mod service;
 
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub use history::{
 };
 pub use refusal::{Expected, Refusal};
 pub use requests::{AttemptRecord, FilterRecord, Recalling, RequestFilter, RequestRecord, Requests};
+pub use sealed::{NewLabel, SealedLabel};
 pub use service::{
     Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, NewEndpoint, Reweighted,
     RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary, WantedState,
@@ -127,6 +129,13 @@ pub trait Control: Send + Sync + 'static {
         weights: Vec<(String, u32)>,
         expected: &Expected<u64>,
     ) -> Result<Reweighted, Refusal>;
+
+    /// Seals a destination, where a route would serve it.
+    ///
+    /// # Errors
+    /// No such route (field `route` where several could be meant), a destination that is none or that the route does not allow (field
+    /// `destination`).
+    fn seal(&self, new: &NewLabel) -> Result<SealedLabel, Refusal>;
 
     /// What is remembered of exchanges. Workers are asked at once and answer soon.
     ///

@@ -5,11 +5,11 @@
 
 use axum::http::Method;
 
-use crate::answers::{audit, config, explain, process, requests, services};
+use crate::answers::{audit, config, explain, process, requests, sealed, services};
 use crate::audit::READ;
-use crate::body::{EndpointChangeSpec, NewEndpointSpec, RollbackSpec, WeightsSpec};
+use crate::body::{EndpointChangeSpec, NewEndpointSpec, NewLabelSpec, RollbackSpec, WeightsSpec};
 use crate::control::{
-    Certificates, ConfigDocument, ConfigOutcome, EndpointStatus, History, Requests, RouteStatus,
+    Certificates, ConfigDocument, ConfigOutcome, EndpointStatus, History, Requests, RouteStatus, SealedLabel,
     ServiceStatus, Services, Status, WatchOptions,
 };
 use crate::events;
@@ -149,6 +149,18 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         answers: &[answer(200, "The explanation.", EXPLANATION)],
         refusals: &[400],
         handler: Handler::Now(explain::explain),
+        ..PLAIN
+    },
+    Operation {
+        id: "seal",
+        method: Method::POST,
+        path: "/api/v1/sealed",
+        summary: "Seals a destination: a host name that leads there.",
+        access: Access::Write,
+        body: Some(json_of::<NewLabelSpec>()),
+        answers: &[answer(200, "The host name and its label.", json_of::<SealedLabel>())],
+        refusals: &[404],
+        handler: Handler::Now(sealed::seal),
         ..PLAIN
     },
     Operation {

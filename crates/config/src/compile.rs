@@ -9,12 +9,15 @@ use crate::source::Span;
 use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec};
 use crate::validate::{
     self, Bounds, Chains, Deadlines, FilterPlace, Link, Names, Part, Retries, Secrets, Surroundings, Target,
+    Traffic,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
-use thalweg_proxy::plan::{Listener, ListenerProtocol, Plan, Route, ServiceId, Split, Timeouts, To};
+use thalweg_proxy::plan::{
+    Listener, ListenerProtocol, Plan, Route, SealedRoute, ServiceId, Split, Timeouts, To,
+};
 use thalweg_route::Table;
 use thalweg_upstream::{Address, Endpoint, Service};
 
@@ -68,7 +71,7 @@ pub(crate) fn compile(
     };
     names.take_route_names(&spec.routes, problems);
     let chains = Chains::read(&spec.chains, &declared.chains, problems);
-    let mut joined = Routes { defaults, bounds, retries, ..Routes::default() };
+    let mut joined = Routes::new((defaults, bounds, retries), secrets);
     joined.add(spec, (&names, &chains), &named, problems);
     let links = validate::connections(spec, &names, problems);
     joined.link(links, &names, &named, problems);
@@ -92,6 +95,7 @@ pub(crate) fn compile(
         client_timeouts,
         shutdown,
         requests,
+        beside: settings.beside(),
     };
     validate::run_tests(&tests, spec, &plan, problems);
     if !problems.is_clean() {
@@ -102,8 +106,8 @@ pub(crate) fn compile(
 }
 
 /// The routes, and what they bring along.
-#[derive(Default)]
-struct Routes {
+struct Routes<'s> {
+    secrets: &'s Secrets<'s>,
     defaults: Deadlines,
     /// Of the defaults.
     bounds: Bounds,
@@ -113,18 +117,36 @@ struct Routes {
     routes: Vec<Route>,
     /// Where the filters of each route stand.
     filters: Vec<Vec<FilterPlace>>,
-    /// Services of routes that list URLs; they follow the named ones.
+    /// Services of routes that list URLs or take labels; they follow the named ones.
     inline: Vec<Service>,
     /// Positions of services that a route goes to.
     used: HashSet<u32>,
     /// Of routes that take connections, and where these are written.
     links: Vec<thalweg_route::RouteMatch>,
     link_places: Vec<Span>,
-    /// By route: where it is written where it goes, and whether it takes connections; `None`: it goes nowhere.
-    speech: Vec<Option<(Span, bool)>>,
+    /// By route: where it is written where it goes, and what it takes; `None`: it goes nowhere.
+    speech: Vec<Option<(Span, Traffic)>>,
 }
 
-impl Routes {
+impl<'s> Routes<'s> {
+    /// None yet.
+    fn new((defaults, bounds, retries): (Deadlines, Bounds, Retries), secrets: &'s Secrets<'s>) -> Self {
+        Self {
+            secrets,
+            defaults,
+            bounds,
+            retries,
+            matches: Vec::new(),
+            routes: Vec::new(),
+            filters: Vec::new(),
+            inline: Vec::new(),
+            used: HashSet::new(),
+            links: Vec::new(),
+            link_places: Vec::new(),
+            speech: Vec::new(),
+        }
+    }
+
     /// What tests may refer to.
     fn known<'a>(&'a self, spec: &FileSpec, declared: &'a Declared) -> validate::Known<'a> {
         let own = self.inline.iter().map(|service| &*service.name);
@@ -147,7 +169,9 @@ impl Routes {
             let name = names.of_route(spec, position);
             let checked = validate::route(spec, names, chains, problems);
             let mut deadlines = vec![checked.deadlines];
-            self.speech.push((!matches!(checked.target, Target::Nowhere)).then_some((spec.to.span, false)));
+            self.speech.push(
+                (!matches!(checked.target, Target::Nowhere)).then_some((spec.to.span, Traffic::Requests)),
+            );
             let to = self.to(checked.target, (&name, names), named, (&mut deadlines, problems));
             self.matches.push(checked.matches);
             self.filters.push(checked.filter_places);
@@ -165,7 +189,7 @@ impl Routes {
     }
 }
 
-impl Routes {
+impl Routes<'_> {
     /// What a target becomes; `deadlines` gets those of its service, and of the defaults.
     fn to(
         &mut self,
@@ -187,13 +211,22 @@ impl Routes {
                 To::Split(Split { parts, key })
             }
             Target::Urls(urls, span) => {
-                let mut label = name.to_owned();
-                while names.services.contains_key(label.as_str()) {
-                    label.insert_str(0, "route ");
-                }
-                let service = validate::inline(&label.into(), (urls, span), &self.retries, problems);
+                let label = label(name, names);
+                let service = validate::inline(&label, (urls, span), &self.retries, problems);
                 self.inline.push(service);
                 To::Service(ServiceId(position_of(named.len() + self.inline.len() - 1)))
+            }
+            Target::Sealed(spec, span) => {
+                let (label, around) = (label(name, names), (names, &self.retries));
+                match validate::sealed(&label, (spec, span), around, self.secrets, problems) {
+                    Some((route, service)) => {
+                        self.used.extend(route.named.iter().map(|service| service.0));
+                        self.inline.push(service);
+                        let service = ServiceId(position_of(named.len() + self.inline.len() - 1));
+                        To::Sealed(Arc::new(SealedRoute { service, ..route }))
+                    }
+                    None => To::Service(ServiceId(0)),
+                }
             }
             Target::Nowhere => To::Service(ServiceId(0)),
         };
@@ -230,12 +263,15 @@ impl Routes {
                 name.insert_str(0, "listener ");
             }
             let mut deadlines = Vec::new();
-            self.speech.push((!matches!(link.target, Target::Nowhere)).then_some((link.span, true)));
+            self.speech.push((!matches!(link.target, Target::Nowhere)).then_some((link.span, link.traffic)));
             let to = self.to(link.target, (&name, names), named, (&mut deadlines, problems));
             self.links.push(link.matches);
             self.link_places.push(link.span);
             self.filters.push(Vec::new());
-            let built_in = Timeouts { idle: IDLE_CONNECTION, ..Timeouts::default() };
+            let built_in = match link.traffic {
+                Traffic::Datagrams => Timeouts::default(),
+                _ => Timeouts { idle: IDLE_CONNECTION, ..Timeouts::default() },
+            };
             self.routes.push(Route {
                 name: name.into(),
                 matches: link.in_words.into(),
@@ -248,17 +284,17 @@ impl Routes {
         }
     }
 
-    /// What goes to `tcp://` endpoints are connections, and nothing else goes there.
+    /// What goes to `tcp://` endpoints are connections, to `udp://` endpoints datagrams, and nothing else goes there.
     fn check_speech(&self, named: &[(Service, Deadlines)], problems: &mut Problems) {
         for (route, speech) in self.routes.iter().zip(&self.speech) {
-            let Some((span, takes_connections)) = *speech else { continue };
+            let Some((span, traffic)) = *speech else { continue };
             let services = route.to.services().map(|service| service.0 as usize);
             let services = services.filter_map(|at| match named.get(at) {
                 Some((service, _)) => Some(service),
                 None => self.inline.get(at - named.len()),
             });
             for service in services {
-                if takes_connections && service.limits.adaptive.is_some() {
+                if traffic != Traffic::Requests && service.limits.adaptive.is_some() {
                     let message = format!(
                         "`limits.adaptive` of the service `{}` goes by answers, and connections have none",
                         service.name
@@ -267,18 +303,22 @@ impl Routes {
                         SpecError::new(Class::Invalid, span, message).help("write `max_in_flight` instead");
                     problems.push(error);
                 }
-                // A unix socket may take either.
-                let is_wrong = |endpoint: &&Endpoint| match takes_connections {
-                    true => !endpoint.takes_connections() && !matches!(endpoint.address, Address::Unix(_)),
-                    false => endpoint.takes_connections(),
-                };
-                let Some(wrong) = service.endpoints.iter().find(is_wrong) else { continue };
-                let (message, help) = match takes_connections {
-                    true => (
+                let mut wrong = service.endpoints.iter().filter(|endpoint| !takes(endpoint, traffic));
+                let Some(wrong) = wrong.next() else { continue };
+                let (message, help) = match traffic {
+                    Traffic::Datagrams => (
+                        format!("datagrams go to `udp://` endpoints, not to `{}`", wrong.url),
+                        "write `udp://host:port`",
+                    ),
+                    Traffic::Connections => (
                         format!("connections go to `tcp://` endpoints, not to `{}`", wrong.url),
                         "write `tcp://host:port`; requests go to `http://` endpoints through `routes`",
                     ),
-                    false => (
+                    Traffic::Requests if wrong.takes_datagrams() => (
+                        format!("requests cannot go to `{}`: it takes datagrams", wrong.url),
+                        "write `http://host:port`, or take datagrams with a listener of `protocol: udp`",
+                    ),
+                    Traffic::Requests => (
                         format!("requests cannot go to `{}`: no HTTP is spoken there", wrong.url),
                         "write `http://host:port`, or take connections with a listener of `protocol: tcp`",
                     ),
@@ -286,6 +326,24 @@ impl Routes {
                 problems.push(SpecError::new(Class::Invalid, span, message).help(help));
             }
         }
+    }
+}
+
+/// What the service of a route is called that has one of its own.
+fn label(route: &str, names: &Names<'_>) -> Arc<str> {
+    let mut label = route.to_owned();
+    while names.services.contains_key(label.as_str()) {
+        label.insert_str(0, "route ");
+    }
+    label.into()
+}
+
+/// Whether an endpoint is for that. A unix socket may take requests or connections.
+fn takes(endpoint: &Endpoint, traffic: Traffic) -> bool {
+    match traffic {
+        Traffic::Datagrams => endpoint.takes_datagrams(),
+        Traffic::Connections => endpoint.takes_connections() || matches!(endpoint.address, Address::Unix(_)),
+        Traffic::Requests => !endpoint.takes_connections() && !endpoint.takes_datagrams(),
     }
 }
 

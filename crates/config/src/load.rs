@@ -152,6 +152,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
                 defer_accept: None,
                 h2c: None,
                 redirect_https: None,
+                responses: None,
             },
         )
     });

@@ -130,6 +130,9 @@ impl Provenance {
         for ((row, route), filters) in places.section("routes").zip(&plan.routes).zip(filters) {
             let service = match &route.to {
                 To::Service(id) => plan.services.get(id.0 as usize).map(|service| service.name.clone()),
+                To::Sealed(sealed) => {
+                    plan.services.get(sealed.service.0 as usize).map(|service| service.name.clone())
+                }
                 To::Split(_) => None,
             };
             let (named, own) = match service {

@@ -2,6 +2,7 @@
 //!
 //! The binary reads it at start; workers never see it.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_core::WebhookPolicy;
@@ -25,6 +26,14 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// Who is told when something happens, in file order; at most 32.
     pub webhooks: Vec<WebhookPolicy>,
+}
+
+impl Settings {
+    /// Where the process is to listen for the admin API and the metrics.
+    pub(crate) fn beside(&self) -> Vec<SocketAddr> {
+        let admin = self.admin.as_ref().map(|admin| &admin.address);
+        admin.into_iter().chain(&self.metrics).filter_map(ListenAddress::tcp).collect()
+    }
 }
 
 /// The admin API's own listener.

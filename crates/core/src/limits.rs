@@ -32,6 +32,10 @@ pub const LAGGARDS_PER_TURN: usize = 1;
 pub const REPLAY: usize = 64 * 1024;
 /// Connections accepted by a worker in one turn.
 pub const ACCEPTS_PER_TURN: usize = 64;
+/// Time in one turn of a worker for datagrams of clients, and as much for those of endpoints.
+pub const DATAGRAM_SHARE: Duration = Duration::from_micros(200);
+/// Longest datagram that is kept until its endpoint has said something, in bytes: where that refuses it, another one gets it.
+pub const DATAGRAM_KEPT: usize = 2048;
 /// Events taken from the kernel in one turn.
 pub const EVENTS_PER_TURN: usize = 256;
 /// Descriptors kept back for logs, admin, DNS and refusals.
@@ -76,6 +80,8 @@ pub const TLS_PEM: usize = 1024 * 1024;
 pub const TLS_CHAIN: usize = 16;
 /// Largest file of keys of session tickets, in bytes.
 pub const TLS_TICKET_FILE: usize = 64 * 1024;
+/// A file of revoked labels, in bytes: some 60,000 of them.
+pub const SEALED_REVOKED_FILE: usize = 4 * 1024 * 1024;
 /// Largest certificate of a client, in bytes: what is told of it stands in the head of each of its requests.
 pub const TLS_CLIENT_CERTIFICATE: usize = 16 * 1024;
 /// Bytes of names of authorities that are told to clients who are asked for a certificate; above it none are.

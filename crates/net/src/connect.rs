@@ -2,11 +2,11 @@
 
 use crate::reactor::{Owner, Reactor};
 use crate::socket::{LITTLE, Socket};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const USER_TIMEOUT_BEYOND: Duration = Duration::from_secs(30);
 /// A resolved address of an endpoint.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum PeerAddress {
-    /// TCP.
+    /// An IP address and a port: of TCP, or of UDP where datagrams are sent.
     Tcp(SocketAddr),
     /// A unix stream socket.
     Unix(Arc<PathBuf>),
@@ -38,17 +38,35 @@ pub struct Manner {
     pub buffers: Option<u32>,
 }
 
+/// Where a connection is to lead, and where it is to come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Way<'a> {
+    /// Where to.
+    pub to: &'a PeerAddress,
+    /// An address of this machine, of the same family; `None`: the kernel chooses. It takes a port of that address only when it knows
+    /// where the connection leads (`IP_BIND_ADDRESS_NO_PORT`): connections to others may use the same one.
+    pub from: Option<IpAddr>,
+}
+
 /// Starts a connect; await [`Socket::poll_connected`] before anything else.
 ///
 /// # Errors
-/// What the kernel says at once: no route, no descriptors, no such socket file.
-pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner, manner: Manner) -> io::Result<Socket> {
+/// What the kernel says at once: no route, no descriptors, no such socket file, no port left towards this address.
+pub fn start(
+    reactor: &Rc<Reactor>,
+    Way { to, from }: Way<'_>,
+    owner: Owner,
+    manner: Manner,
+) -> io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (fd, started) = match to {
         PeerAddress::Tcp(address) => {
             let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
             let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
             set_options(&fd, manner)?;
+            if let Some(from) = from {
+                bind_without_port(&fd, from)?;
+            }
             let started = rustix::net::connect(&fd, address);
             (fd, started)
         }
@@ -63,6 +81,33 @@ pub fn start(reactor: &Rc<Reactor>, to: &PeerAddress, owner: Owner, manner: Mann
         Err(Errno::INPROGRESS) => Socket::connecting(reactor, fd, owner),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Has the socket come from this address, with a port that is chosen at the connect.
+#[expect(unsafe_code, reason = "no library in use has a safe form of this option (decision 0060)")]
+fn bind_without_port(fd: &OwnedFd, from: IpAddr) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let length = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: the option reads one int at the address, which outlives the call.
+    unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            length,
+        );
+    }
+    Ok(rustix::net::bind(fd, &SocketAddr::new(from, 0))?)
+}
+
+/// Whether an address is one of this machine's now: whether a socket may come from it.
+pub fn is_machines(address: IpAddr) -> bool {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let bound = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .and_then(|fd| rustix::net::bind(&fd, &SocketAddr::new(address, 0)));
+    // Where it cannot be asked, it is taken for one: whoever asks wants to keep away.
+    !matches!(bound, Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
 }
 
 /// No delay, keep-alive, user timeout, and buffers where they are bounded: before the connection is
@@ -81,4 +126,35 @@ pub(crate) fn set_options(fd: &OwnedFd, manner: Manner) -> io::Result<()> {
         sockopt::set_socket_recv_buffer_size(fd, bytes as usize)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn the_addresses_of_the_machine_are_known() {
+        for here in ["127.0.0.1", "127.9.8.7", "::1"] {
+            assert!(is_machines(here.parse().unwrap()), "{here}");
+        }
+        for elsewhere in ["192.0.2.1", "2001:db8::1"] {
+            assert!(!is_machines(elsewhere.parse().unwrap()), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn a_connection_comes_from_the_address_that_was_given() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = PeerAddress::Tcp(listener.local_addr().unwrap());
+        let reactor = Rc::new(Reactor::new().unwrap());
+        let manner = Manner { silence: Duration::from_secs(60), narrow: false, buffers: None };
+        let start = |from| start(&reactor, Way { to: &to, from: Some(from) }, Owner(1), manner);
+        let _connection = start(Ipv4Addr::new(127, 0, 0, 9).into()).unwrap();
+        assert_eq!(listener.accept().unwrap().1.ip(), Ipv4Addr::new(127, 0, 0, 9));
+        assert_eq!(
+            start(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap_err().kind(),
+            io::ErrorKind::AddrNotAvailable
+        );
+    }
 }

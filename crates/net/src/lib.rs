@@ -7,11 +7,13 @@
 
 pub mod allocator;
 pub mod connect;
+pub mod datagram;
 mod layer;
 mod layered;
 pub mod listen;
 pub mod machine;
 mod mailbox;
+mod option;
 mod pipe;
 mod prefetch;
 pub mod proxy_protocol;

@@ -1,8 +1,9 @@
 //! Listening sockets: one per worker with SO_REUSEPORT, or one shared by all for unix sockets.
 
 use crate::connect::{Manner, set_options};
+use crate::option::set_int;
 use crate::reactor::{Owner, Reactor};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use std::io;
@@ -72,20 +73,8 @@ pub fn probe(address: SocketAddr, dual_stack: bool) -> io::Result<()> {
 /// Whether the kernel is to hand a connection over only when it has bytes: one wake-up for a connection and its
 /// first request instead of two. After a second a silent one is handed over all the same. Where the kernel does
 /// not know it, nothing changes.
-#[expect(unsafe_code, reason = "no library in use has a safe form of this option (decision 0030)")]
 fn set_defer_accept(fd: &OwnedFd, defer: bool) {
-    let seconds: libc::c_int = defer.into();
-    let length = size_of_val(&seconds) as libc::socklen_t;
-    // SAFETY: the option reads one int at the address, which outlives the call.
-    unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            length,
-        );
-    }
+    let _ = set_int(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, defer.into());
 }
 
 fn tcp_socket(address: SocketAddr, dual_stack: bool, share: bool) -> io::Result<OwnedFd> {

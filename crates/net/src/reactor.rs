@@ -184,6 +184,11 @@ impl Reactor {
         self.register(fd, owner, 0, if shared { F::IN | F::EXCLUSIVE } else { F::IN })
     }
 
+    /// Registers a descriptor of datagrams, edge-triggered for what is received alone: there is nothing to wait for before one is sent.
+    pub(crate) fn add_datagrams(&self, fd: BorrowedFd<'_>, owner: Owner) -> io::Result<u32> {
+        self.register(fd, owner, 0, epoll::EventFlags::IN | epoll::EventFlags::ET)
+    }
+
     fn register(
         &self,
         fd: BorrowedFd<'_>,

@@ -122,6 +122,31 @@ pub struct ListenerMeters {
     pub handshakes: [Counter; HANDSHAKE_RESULTS.len()],
     /// HTTP/2 connections ended for a flood of frames, in the order of [`FLOODS`].
     pub floods: [Counter; FLOODS.len()],
+    /// Datagrams passed on, in the order of [`DIRECTIONS`].
+    pub datagrams: [Counter; DIRECTIONS.len()],
+    /// Datagrams that were not passed on; see [`ListenerMeters::drop_datagrams`].
+    pub dropped: [Counter; DROPS.len()],
+}
+
+/// Which way datagrams go: the values of the label `direction`.
+pub const DIRECTIONS: [&str; 2] = ["in", "out"];
+
+/// Why datagrams are not passed on: the values of the label `reason`.
+pub const DROPS: [&str; 5] = ["no_place", "no_endpoint", "unsent", "cut", "stopping"];
+
+/// Why a datagram is not passed on, as in [`DROPS`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Drops {
+    /// A bound is reached, and it would begin another session.
+    NoPlace,
+    /// No endpoint takes it.
+    NoEndpoint,
+    /// The kernel did not take it.
+    Unsent,
+    /// It was longer than a datagram can be.
+    Cut,
+    /// It would begin another session while the proxy stops.
+    Stopping,
 }
 
 impl ListenerMeters {
@@ -130,6 +155,11 @@ impl ListenerMeters {
         let at = HANDSHAKE_RESULTS.iter().position(|known| *known == result);
         debug_assert!(at.is_some(), "{result} is not in the table");
         at.and_then(|at| self.handshakes.get(at)).inspect(|counter| counter.add(1));
+    }
+
+    /// Counts datagrams that were not passed on.
+    pub fn drop_datagrams(&self, reason: Drops, count: usize) {
+        self.dropped.get(reason as usize).inspect(|counter| counter.add(count as u64));
     }
 
     /// Counts an HTTP/2 connection that was ended; `flood` is one of [`FLOODS`].

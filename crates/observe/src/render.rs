@@ -10,7 +10,8 @@ use thalweg_core::{FaultKind, GRPC_STATUSES};
 use crate::exposition::Exposition;
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
 use crate::meters::{
-    ACME_RESULTS, EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters, WorkerMeters,
+    ACME_RESULTS, DIRECTIONS, DROPS, EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters,
+    WorkerMeters,
 };
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
@@ -41,6 +42,8 @@ impl Registry {
         gauges(page, &names::CONNECTIONS_ACTIVE, &listeners, |meters| &meters.active);
         counters(page, &names::CONNECTIONS_REFUSED, &listeners, |meters| &meters.refused);
         outcomes(page, (&names::TLS_HANDSHAKES, &HANDSHAKE_RESULTS), &listeners, |meters| &meters.handshakes);
+        outcomes(page, (&names::DATAGRAMS, &DIRECTIONS), &listeners, |meters| &meters.datagrams);
+        outcomes(page, (&names::DATAGRAMS_DROPPED, &DROPS), &listeners, |meters| &meters.dropped);
         outcomes(page, (&names::HTTP2_FLOODS, &FLOODS), &listeners, |meters| &meters.floods);
     }
 

@@ -8,6 +8,7 @@ use crate::filter_response::filter_response;
 use crate::grpc;
 use crate::redirect_https;
 use crate::serve::Next;
+use crate::unseal::UNTOLD;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io::Write;
@@ -94,8 +95,14 @@ fn words(x: &Exchange, fault: Fault) -> StaticAnswer {
     StaticAnswer {
         status: fault.status,
         content_type: form.media_type().into(),
-        body: form.body(fault).into(),
+        body: form.body(told(x, fault)).into(),
     }
+}
+
+/// The fault as its client may know it.
+fn told(x: &Exchange, fault: Fault) -> Fault {
+    let is_secret = x.is_untold && fault.kind == FaultKind::DestinationNotFound;
+    if is_secret { Fault { detail: UNTOLD, ..fault } } else { fault }
 }
 
 fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault) {
@@ -108,20 +115,21 @@ fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault
     let is_bare = matches!(status, 204 | 304);
     let headless = is_bare || x.request.method == Method::Head;
     x.status = status;
-    let (id, retry_after) = (x.id, x.retry_after.max(1));
+    // By an id, answers that are to be the same could be told apart.
+    let (id, retry_after) = (x.id.filter(|_| !x.is_untold), x.retry_after.max(1));
     x.downward.reset();
     let length = if headless { 0 } else { body.len() as u64 };
     let mut flow = std::mem::take(&mut x.downward);
     let out = flow.start(Framing::Length(length), Side::Upstream, false);
     write_status_line(out, status, reason(status).as_bytes());
     filter_response(x, &[], out);
-    write_proxy_status(out, fault);
+    write_proxy_status(out, told(x, fault));
     if !is_bare {
         let _ = write!(out, "Content-Type: {content_type}\r\n");
         write_content_length(out, body.len() as u64);
     }
     write_id(out, id.as_ref());
-    if status == 503 {
+    if matches!(status, 429 | 503) {
         let _ = write!(out, "Retry-After: {retry_after}\r\n");
     }
     if fault.status == 405 {
@@ -142,13 +150,14 @@ fn write_call_end(client: &Client, x: &mut Exchange, fault: Fault) {
     let (keep_alive, version, kind) = (x.keep_alive, x.request.version, grpc::kind(x));
     let code = grpc::code_of(x, fault);
     (x.status, x.grpc_status) = (200, Some(code));
-    let id = x.id;
+    let id = x.id.filter(|_| !x.is_untold);
     x.downward.reset();
     let mut flow = std::mem::take(&mut x.downward);
     let out = flow.start(Framing::Length(0), Side::Upstream, false);
     write_status_line(out, 200, reason(200).as_bytes());
     filter_response(x, &[], out);
     let _ = write!(out, "Content-Type: {}\r\n", kind.name());
+    let fault = told(x, fault);
     grpc::write_status(out, code, fault.detail);
     write_proxy_status(out, fault);
     write_id(out, id.as_ref());

@@ -13,8 +13,10 @@ use crate::worker::Worker;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use thalweg_core::Fault;
-use thalweg_upstream::{Condition, ConnectionPlaces, Entrance, Member, Permit, Visit, Wanted, Wish};
+use thalweg_core::{Fault, FaultKind};
+use thalweg_upstream::{
+    Aim, Condition, ConnectionPlaces, Entrance, Member, NoVisit, Permit, Visit, Wanted, Wish,
+};
 
 /// Looks at all members before it counts as full: another worker may take the place just seen.
 const LOOKS: usize = 3;
@@ -40,6 +42,9 @@ pub(crate) async fn choose(
     local: &LocalService,
 ) -> Result<Option<Chosen>, Fault> {
     let now = worker.reactor.now();
+    if let Some(aim) = x.aim {
+        return visit_named(x, local, (aim, now));
+    }
     let key = local.state.service.balance.key.as_ref().and_then(|key| request_key(key, x));
     let service = &local.state.service;
     let kept = service.sticky.as_ref().and_then(|policy| kept_at(policy, &service.name, x));
@@ -79,6 +84,30 @@ pub(crate) async fn choose(
     Ok(member.map(|member| visit((member, Some(place), ConnectionPlaces::default()))))
 }
 
+/// An attempt at the endpoint that the request itself has named; `None` when there was one.
+///
+/// # Errors
+/// When as much is under way to it as may be, or it is not known how to reach it.
+fn visit_named(
+    x: &Exchange,
+    local: &LocalService,
+    (aim, now): (Aim, Instant),
+) -> Result<Option<Chosen>, Fault> {
+    let nowhere = Fault::new(FaultKind::ProxyInternalError, "the service takes no destinations of requests");
+    let destinations = local.state.destinations().ok_or(nowhere)?;
+    let visit = destinations.visit(aim, now).map_err(|why| match why {
+        NoVisit::Full => Fault::new(
+            FaultKind::ConnectionLimitReached,
+            "as much is under way to the destination as may be (`max_in_flight`)",
+        ),
+        NoVisit::NoTerms => Fault::new(
+            FaultKind::TlsCertificateError,
+            "the destination is to be reached through TLS, and the route has no `tls` to verify it with",
+        ),
+    })?;
+    Ok(x.tried.is_empty().then_some(Chosen { visit, place: None, connection: ConnectionPlaces::default() }))
+}
+
 /// A member in good standing that is not in `tried`, with a place at its endpoint and a connection to be had at
 /// once; `None` when there is none.
 pub(crate) fn choose_at_once(
@@ -102,6 +131,19 @@ pub(crate) fn choose_at_once(
         false => local.state.pick_with_room(now, &wanted, is_fit)?,
     };
     let (member, place, connection) = take(local, member, false).ok()?;
+    Some(Chosen { visit: local.state.visit(member, now), place, connection })
+}
+
+/// As [`choose`], for who does not wait: `None` also when every endpoint is full.
+pub(crate) fn choose_or_leave(worker: &Worker, x: &Exchange, local: &LocalService) -> Option<Chosen> {
+    let now = worker.reactor.now();
+    let key = local.state.service.balance.key.as_ref().and_then(|key| request_key(key, x));
+    let wanted = Wanted { tried: &x.tried, key, kept: None };
+    let member = local.state.pick(now, &wanted)?;
+    let (member, place, connection) = match local.gates.endpoints.is_empty() {
+        true => (member, None, ConnectionPlaces::default()),
+        false => look(local, now, &wanted, member)?,
+    };
     Some(Chosen { visit: local.state.visit(member, now), place, connection })
 }
 

@@ -71,7 +71,7 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     out.push(b' ');
     write_target(out, x);
     out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-    write_host(out, x, service, &service.endpoints[endpoint as usize]);
+    write_host(out, x, service, service.endpoints.get(endpoint as usize));
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
     write_plain_type(out, x);
@@ -121,10 +121,14 @@ pub(crate) fn write_target(out: &mut Vec<u8>, x: &Exchange) {
 }
 
 /// The host that goes upstream.
-pub(crate) fn write_host(out: &mut Vec<u8>, x: &Exchange, service: &Service, endpoint: &Endpoint) {
+pub(crate) fn write_host(out: &mut Vec<u8>, x: &Exchange, service: &Service, endpoint: Option<&Endpoint>) {
     match &service.host {
         HostRule::Keep => out.extend_from_slice(x.authority()),
-        HostRule::Endpoint => out.extend_from_slice(endpoint.authority().as_bytes()),
+        HostRule::Endpoint => match (endpoint, x.aim) {
+            (Some(endpoint), _) => out.extend_from_slice(endpoint.authority().as_bytes()),
+            (None, Some(aim)) => out.extend_from_slice(aim.address.to_string().as_bytes()),
+            (None, None) => {}
+        },
         HostRule::Fixed(name) => out.extend_from_slice(name.as_bytes()),
     }
 }

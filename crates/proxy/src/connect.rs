@@ -13,13 +13,14 @@ use crate::worker::Worker;
 use rustix::io::Errno;
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::Upgrade;
 use thalweg_net::Socket;
-use thalweg_net::connect::Manner;
+use thalweg_net::connect::{Manner, PeerAddress, Way};
 use thalweg_tls::Offer;
 use thalweg_upstream::{Connection, ConnectionPlaces, Member, Opening, Permit, Protocol, Speaks, Visit};
 
@@ -198,7 +199,11 @@ pub(crate) fn put_back(worker: &Worker, x: &Exchange, upstream: Upstream) {
     if upstream.connection.narrow && !worker.chunks.is_crowded() {
         return;
     }
-    let owner = Target::Pool(local.slot).into();
+    let owner = match upstream.visit.is_guest() {
+        true => Target::Destination(local.slot, upstream.visit.index),
+        false => Target::Pool(local.slot),
+    };
+    let owner = owner.into();
     upstream.visit.pool.put(upstream.connection, &local.state.service.pool, owner);
 }
 
@@ -291,11 +296,34 @@ pub(crate) fn begin(worker: &Worker, x: &Exchange, member: &Member) -> Result<Co
     let silence = timeouts.idle.max(timeouts.first_byte);
     let buffers = worker.shared.loads.budget.socket_buffers;
     let manner = Manner { silence, narrow: worker.chunks.is_crowded(), buffers };
-    let socket = thalweg_net::connect::start(&worker.reactor, member.address(), x.owner, manner);
-    let socket = socket.map_err(fault_of)?;
+    let socket = start(worker, x, member.address(), manner).map_err(fault_of)?;
     let mut connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
     connection.narrow = manner.narrow;
     Ok(connection)
+}
+
+/// Begins it from whichever of the service's addresses has a port left, in turn.
+fn start(worker: &Worker, x: &Exchange, to: &PeerAddress, manner: Manner) -> io::Result<Socket> {
+    let policy = x.service().and_then(|local| local.state.service.destinations.as_ref());
+    let sources = policy.map_or(&[][..], |policy| &policy.sources[..]);
+    let begin = |from| thalweg_net::connect::start(&worker.reactor, Way { to, from }, x.owner, manner);
+    let PeerAddress::Tcp(address) = to else { return begin(None) };
+    let fits = |source: &&IpAddr| source.is_ipv4() == address.is_ipv4();
+    let all = sources.iter().filter(fits).count();
+    if all == 0 {
+        return begin(None);
+    }
+    let first = worker.chance() % all;
+    let in_turn = sources.iter().filter(fits).cycle().skip(first).take(all);
+    let mut last = Err(io::ErrorKind::AddrNotAvailable.into());
+    for source in in_turn {
+        last = begin(Some(*source));
+        let is_exhausted = |error: &io::Error| error.kind() == io::ErrorKind::AddrNotAvailable;
+        if !last.as_ref().is_err_and(is_exhausted) {
+            break;
+        }
+    }
+    last
 }
 
 /// Whether a connection that was begun is there; an error when there will be none.
@@ -310,6 +338,10 @@ pub(crate) fn count(worker: &Worker, local: &LocalService, visit: &Visit, failed
         local.up.get(visit.endpoint as usize).inspect(|gauge| gauge.set(value));
     };
     let now = worker.reactor.now();
+    if visit.is_guest() {
+        // Whoever asks for it next asks it itself.
+        return;
+    }
     match failed {
         None => {
             meters.inspect(|meters| meters.connects.add(1));
@@ -330,7 +362,7 @@ pub(crate) fn count(worker: &Worker, local: &LocalService, visit: &Visit, failed
     }
 }
 
-fn fault_of(error: io::Error) -> Fault {
+pub(crate) fn fault_of(error: io::Error) -> Fault {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::CONNREFUSED | Errno::NOENT | Errno::CONNRESET | Errno::AGAIN) => {
             Fault::new(FaultKind::ConnectionRefused, "the endpoint refused the connection")

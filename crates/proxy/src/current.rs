@@ -6,10 +6,12 @@
 //! been in force until no worker holds it any more, so that the last pointer is never dropped by a worker.
 
 use crate::listeners::OpenListener;
-use crate::plan::{Plan, Route};
+use crate::plan::{Plan, Route, To};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_observe::Registry;
+use thalweg_sealed::Redactor;
+use thalweg_sealed::reach::Own;
 use thalweg_upstream::{Gate, Gates, Names, Roster};
 
 /// What is in force.
@@ -27,6 +29,10 @@ pub(crate) struct Current {
     pub(crate) services: Arc<HashMap<Arc<str>, u32>>,
     /// The port of the first listener with TLS, for `redirect_https`; `None`: there is none.
     pub(crate) https_port: Option<u16>,
+    /// Where it listens: no label leads there.
+    pub(crate) own: Arc<Own>,
+    /// Keeps labels out of logs and records.
+    pub(crate) redactor: Arc<Redactor>,
 }
 
 impl Current {
@@ -45,7 +51,14 @@ impl Current {
         });
         let positions = (0..).zip(&plan.services).map(|(at, service)| (service.name.clone(), at));
         let https = plan.https_listener().and_then(|at| listeners.get(at));
+        let sealed = plan.routes.iter().filter_map(|route| match &route.to {
+            To::Sealed(sealed) => Some(sealed.keyring.domain()),
+            _ => None,
+        });
+        let own = Own::new(listeners.iter().filter_map(|open| open.sockets.tcp()));
         Self {
+            own: own.into(),
+            redactor: Redactor::new(sealed).into(),
             https_port: https.and_then(|open| open.sockets.port()),
             routes: routes.collect(),
             services: Arc::new(positions.collect()),

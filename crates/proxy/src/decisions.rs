@@ -15,8 +15,9 @@ pub use decision::{Decision, DecisionAttempt, Inquiry, Notable, Recalled};
 pub(crate) use decision::Question;
 pub(crate) use labels::{Label, ServiceLabels};
 
-use crate::exchange::{Client, Exchange};
+use crate::exchange::{Exchange, Origin};
 use crate::plan::RequestsPolicy;
+use crate::unseal::Veil;
 use crate::worker::Worker;
 use entry::{Around, Entry};
 use memory::Memory;
@@ -50,19 +51,25 @@ impl Decisions {
     }
 
     /// Remembers an exchange that took `total`.
-    pub(crate) fn note(&self, worker: &Worker, client: &Client, x: &Exchange, total: Duration) {
+    pub(crate) fn note(
+        &self,
+        (worker, veil): (&Worker, &Veil),
+        origin: Origin<'_>,
+        x: &Exchange,
+        total: Duration,
+    ) {
         let policy = self.policy.get();
         if policy.keep > 0 {
-            let entry = Entry::of(client, x, Around::of(worker, x, total), policy);
+            let entry = Entry::of(origin, x, Around::of((worker, veil), x, total), policy);
             self.memory.borrow_mut().add(entry);
         }
     }
 }
 
-impl Around {
-    fn of(worker: &Worker, x: &Exchange, total: Duration) -> Self {
+impl<'a> Around<'a> {
+    fn of((worker, veil): (&Worker, &'a Veil), x: &Exchange, total: Duration) -> Self {
         let has_queries = worker.log.borrow().is_some();
-        Self { began_us: worker.unix_us(x.started), total, has_queries }
+        Self { began_us: worker.unix_us(x.started), total, has_queries, veil }
     }
 }
 
@@ -72,13 +79,16 @@ impl Worker {
         let inquiry = &question.inquiry;
         let mut open = Vec::new();
         if let Some(id) = inquiry.id {
-            self.tunnels.look(|client, x| {
+            let mut look = |origin: Origin<'_>, x: &Exchange| {
                 if x.id.is_some_and(|own| own.as_bytes().eq_ignore_ascii_case(id.as_bytes())) {
-                    let total = x.age(self.reactor.now());
-                    let entry = Entry::of(client, x, Around::of(self, x, total), self.decisions.policy.get());
+                    let (total, veil) = (x.age(self.reactor.now()), Veil::of(self, x));
+                    let around = Around::of((self, &veil), x, total);
+                    let entry = Entry::of(origin, x, around, self.decisions.policy.get());
                     open.extend(entry.is_asked_for(inquiry).then(|| entry.tell(self.id, true)));
                 }
-            });
+            };
+            self.tunnels.look(|client, x| look(client.origin(), x));
+            self.udp.look(look);
         }
         let memory = self.decisions.memory.borrow();
         let found = memory.find(inquiry.limit, |entry| entry.is_asked_for(inquiry));

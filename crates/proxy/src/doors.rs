@@ -119,12 +119,17 @@ impl Doors {
     ) -> Vec<Rc<Door>> {
         self.newest = current.listeners.iter().map(|open| open.state.id).fold(self.newest, ListenerId::max);
         if self.closing {
+            // Those of datagrams too: nobody new is served there.
             current.listeners.iter().for_each(|open| drop(open.sockets.take(worker.id)));
             return Vec::new();
         }
         let mut gone = Vec::new();
         let mut kept = Vec::with_capacity(current.listeners.len());
         for ((listener, position), open) in current.plan.listeners.iter().zip(0..).zip(&*current.listeners) {
+            if listener.protocol == ListenerProtocol::Udp {
+                // `udp/ports.rs` sees to it.
+                continue;
+            }
             let found = self.open.iter().find(|(_, known)| Arc::ptr_eq(&known.sockets, &open.sockets));
             let Some(key) =
                 found.map(|(key, _)| key).or_else(|| self.add(worker, &open.state, &open.sockets))
@@ -342,7 +347,7 @@ impl Doors {
             ListenerProtocol::Http => answer,
             ListenerProtocol::TlsPassthrough => &alert,
             // Whatever is spoken, it has no word for this that we know.
-            ListenerProtocol::Tcp => &[],
+            ListenerProtocol::Tcp | ListenerProtocol::Udp => &[],
         };
         worker.meters.limit(limit);
         door.meters.refused.add(1);

@@ -10,6 +10,7 @@ use crate::exchange::{Client, Exchange};
 use crate::view::{LocalService, Tally};
 use crate::worker::Worker;
 use thalweg_core::Fault;
+use thalweg_observe::Limit;
 use thalweg_upstream::{Entrance, Permit, Wish};
 
 /// The places of an exchange. Dropping them leaves them to those who wait.
@@ -32,6 +33,17 @@ pub(crate) async fn enter(worker: &Worker, client: &Client, x: &mut Exchange) ->
         Some(gate) => Some(pass(worker, client, x, local, (gate, Bound::Service)).await?),
         None => None,
     };
+    Ok(Places { _route: route, _service: service, _tally: local.under_way() })
+}
+
+/// The same for who does not wait; the bound that has no free place.
+pub(crate) fn enter_or_leave(x: &Exchange, local: &LocalService) -> Result<Places, Limit> {
+    let pass = |gate: Option<&Entrance>, limit| match gate {
+        Some(gate) => gate.enter().map(Some).ok_or(limit),
+        None => Ok(None),
+    };
+    let route = pass(x.route.as_ref().and_then(|route| route.gate.as_ref()), Limit::RouteInFlight)?;
+    let service = pass(local.gates.in_flight.as_ref(), Limit::ServiceInFlight)?;
     Ok(Places { _route: route, _service: service, _tally: local.under_way() })
 }
 

@@ -17,6 +17,7 @@ use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_http::grpc::{Code, Kind};
 use thalweg_http::{FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
+use thalweg_upstream::Aim;
 
 /// Bytes of a head, and of its list of fields, that are asked for ahead.
 const EXPECTED: usize = 256;
@@ -44,6 +45,16 @@ pub(crate) struct Client {
     pub(crate) place: Place,
 }
 
+/// Whose an exchange is, as it is recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin<'a> {
+    /// Where it came in.
+    pub(crate) door: &'a Door,
+    /// The other end of the connection, or of datagrams.
+    pub(crate) peer: IpAddr,
+    pub(crate) port: u16,
+}
+
 /// What may come before a request.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Before {
@@ -59,6 +70,11 @@ impl Client {
     /// Its listener.
     pub(crate) fn door(&self) -> &Door {
         self.place.door()
+    }
+
+    /// Whose its exchanges are.
+    pub(crate) fn origin(&self) -> Origin<'_> {
+        Origin { door: self.door(), peer: self.peer, port: self.port }
     }
 }
 
@@ -229,6 +245,8 @@ pub(crate) struct Exchange {
     pub(crate) keep_alive: bool,
     /// It is no request but a whole connection of a client (`connection.rs`).
     pub(crate) is_connection: bool,
+    /// What is wrong with it is not for its client to know.
+    pub(crate) is_untold: bool,
     /// It is noted that the exchange waits for its client.
     pub(crate) lags: bool,
 
@@ -238,6 +256,8 @@ pub(crate) struct Exchange {
     pub(crate) acted: u32,
     /// The service of the route, or the one drawn of several; likewise.
     pub(crate) service: Option<Rc<LocalService>>,
+    /// The endpoint, where the request has named it.
+    pub(crate) aim: Option<Aim>,
     /// Time spent waiting for places.
     pub(crate) waited: Duration,
     pub(crate) attempts: Attempts,
@@ -305,10 +325,12 @@ impl Exchange {
             bridge: Kind::No,
             keep_alive: false,
             is_connection: false,
+            is_untold: false,
             lags: false,
             route: None,
             acted: 0,
             service: None,
+            aim: None,
             waited: Duration::ZERO,
             attempts: Attempts::default(),
             tried: Vec::new(),
@@ -364,9 +386,11 @@ impl Exchange {
         self.bridge = Kind::No;
         self.keep_alive = false;
         self.is_connection = false;
+        self.is_untold = false;
         self.route = None;
         self.acted = 0;
         self.service = None;
+        self.aim = None;
         self.waited = Duration::ZERO;
         self.attempts.clear();
         self.tried.clear();

@@ -14,7 +14,7 @@ mod words;
 
 pub use explanation::{
     Because, EndpointSeen, Explanation, Failed, FilterStep, OtherRoute, Outcome, RetrySeen, RouteLimitsSeen,
-    SeenRequest, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin,
+    SealedSeen, SeenRequest, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin,
 };
 pub use question::{Question, Unaskable};
 pub use trace::Verdict;

@@ -3,6 +3,7 @@
 use crate::exchange::{Client, Exchange};
 use crate::plan::{Plan, Route, ServiceId, Split, To};
 use crate::request_key::request_key;
+use crate::unseal::{UNTOLD, unseal};
 use crate::view::PlanView;
 use crate::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
@@ -15,7 +16,12 @@ pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> 
     let found = take_route(&view.plan, client.door().position(), x, || worker.chance() as u64)?;
     take(worker, &view, x, found);
     match x.route.clone() {
-        Some(route) => bound(route.route(), x),
+        Some(route) => {
+            if let To::Sealed(sealed) = &route.route().to {
+                unseal(worker, &view, client, x, sealed)?;
+            }
+            bound(route.route(), x)
+        }
         None => Ok(()),
     }
 }
@@ -34,12 +40,27 @@ pub(crate) fn find_route_of_connection(
     x: &mut Exchange,
 ) -> Result<(), Fault> {
     let view = worker.view_for(client);
-    let found = view.plan.route_of_connection(client.door().position(), x.host(), x.client_ip);
+    find_route_from(worker, &view, client.door().position(), x)?;
+    let found = x.route.clone();
+    match found.as_ref().map(|found| &found.route().to) {
+        Some(To::Sealed(sealed)) => unseal(worker, &view, client, x, sealed),
+        Some(To::Service(_) | To::Split(_)) | None => Ok(()),
+    }
+}
+
+/// The same for whoever comes to the listener at a position, and says nothing that could be opened.
+pub(crate) fn find_route_from(
+    worker: &Worker,
+    view: &PlanView,
+    listener: u16,
+    x: &mut Exchange,
+) -> Result<(), Fault> {
+    let found = view.plan.route_of_connection(listener, x.host(), x.client_ip);
     let Some((found, route)) = found.and_then(|found| Some((found, view.plan.route(Some(found))?))) else {
         return Err(Fault::new(FaultKind::DestinationNotFound, "the listener knows no service for the name"));
     };
     let service = service_of(&route.to, x, || worker.chance() as u64);
-    take(worker, &view, x, (found, service));
+    take(worker, view, x, (found, service));
     Ok(())
 }
 
@@ -53,7 +74,7 @@ pub(crate) fn take_route(
 ) -> Result<(RouteId, Option<ServiceId>), Fault> {
     let found = with_query(x, listener, |query| plan.table.find(query));
     let Some((found, route)) = found.and_then(|found| Some((found, plan.route(Some(found))?))) else {
-        return Err(Fault::new(FaultKind::DestinationNotFound, "no route matches the request"));
+        return Err(Fault::new(FaultKind::DestinationNotFound, UNTOLD));
     };
     Ok((found, service_of(&route.to, x, chance)))
 }
@@ -63,6 +84,8 @@ fn service_of(to: &To, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<Ser
     match to {
         To::Service(service) => Some(*service),
         To::Split(split) => draw(split, x, chance),
+        // Until its label says another one.
+        To::Sealed(sealed) => Some(sealed.service),
     }
 }
 

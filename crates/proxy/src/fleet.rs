@@ -11,21 +11,23 @@ use crate::decisions::{Inquiry, Question, Recalled};
 use crate::door::Spoken;
 use crate::listeners::{Binder, ListenerState, OpenListener, Sockets};
 use crate::load::Loads;
-use crate::plan::{ListenAddress, Listener, Plan};
+use crate::plan::{Listener, Plan};
 use crate::worker::Worker;
 use rustix::fd::OwnedFd;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_core::limits::{PLAN_WAIT, PLANS};
 use thalweg_net::Mailbox;
+use thalweg_net::connect::is_machines;
 use thalweg_net::machine::ask_for_short_slices;
 use thalweg_observe::{LogWriter, Registry};
+use thalweg_sealed::reach::Own;
 use thalweg_upstream::{AdaptiveLimits, Bell, Gates, Names, Roster, Rosters, RouteBound};
 use tokio::sync::mpsc;
 
@@ -81,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) gates: Gates,
     /// What authorities are answered that check a host.
     pub(crate) challenges: Arc<Challenges>,
+    /// Where the process listens beside its listeners.
+    pub(crate) beside: OnceLock<Own>,
     mailboxes: Vec<Arc<Mailbox<Command>>>,
     rosters: Rosters,
     binder: Binder,
@@ -192,6 +196,7 @@ impl Fleet {
             notices: options.notices,
             gates,
             challenges: options.challenges,
+            beside: OnceLock::new(),
             mailboxes,
             rosters,
             binder,
@@ -218,6 +223,18 @@ impl Fleet {
             address: open.sockets.bound.clone(),
         };
         current.listeners.iter().map(bound).collect()
+    }
+
+    /// The process listens here too: no label leads there. To be said once.
+    pub fn keep_off(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
+        let _ = self.shared.beside.set(Own::new(addresses));
+    }
+
+    /// Whether a connection to this address would end at the process itself.
+    pub fn is_own(&self, address: SocketAddr) -> bool {
+        let beside = self.shared.beside.get();
+        self.shared.current().own.contains(address, is_machines)
+            || beside.is_some_and(|own| own.contains(address, is_machines))
     }
 
     /// How many workers there are.
@@ -312,8 +329,7 @@ impl Fleet {
         };
         let at_address = |listener: &Listener| -> Option<Arc<Sockets>> {
             let of = |old: &&OpenListener| old.sockets.address == listener.address;
-            let is_shared =
-                !matches!(&listener.address, ListenAddress::Tcp { address, .. } if address.port() == 0);
+            let is_shared = listener.address.port() != Some(0);
             let found = same(listener).or_else(|| before.iter().filter(|_| is_shared).find(of));
             found.map(|old| old.sockets.clone())
         };

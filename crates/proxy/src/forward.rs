@@ -17,6 +17,7 @@ use crate::h2;
 use crate::hedge::hedge;
 use crate::sticky::note_kept;
 use crate::trial::{ask_breaker, end_trial};
+use crate::unseal::{check_reach, keep_from};
 use crate::view::LocalService;
 use crate::worker::Worker;
 use std::time::Instant;
@@ -57,12 +58,20 @@ async fn try_endpoints(
     let policy = &state.service.retry;
     x.left = policy.attempts;
     let mut fresh = false;
-    let mut last = None;
+    let (mut last, mut forbidden) = (None, None);
     state.retries.sent();
     loop {
         let Some(chosen) = choose(worker, client, x, local).await? else {
-            return Err(none_left(state, last));
+            let forbidden = forbidden.filter(|_| last.is_none());
+            return Err(
+                forbidden.map_or_else(|| none_left(state, last), |reason| keep_from(worker, x, reason))
+            );
         };
+        if let Err(reason) = check_reach(worker, x, &chosen.visit) {
+            forbidden = Some(reason);
+            x.tried.push(chosen.visit.index);
+            continue;
+        }
         let member = chosen.visit.member().clone();
         let fault = match attempt(worker, client, x, chosen, fresh).await {
             Ok(upstream) => return Ok(upstream),
@@ -291,7 +300,7 @@ fn may_retry(x: &Exchange, fault: &Fault) -> bool {
 }
 
 /// The fault when no member is left to try.
-fn none_left(state: &ServiceState, last: Option<Fault>) -> Fault {
+pub(crate) fn none_left(state: &ServiceState, last: Option<Fault>) -> Fault {
     if state.is_unresolved() {
         return Fault::new(FaultKind::DnsError, "no host name of the service has been resolved");
     }

@@ -18,6 +18,7 @@ use crate::forward::{TRIES, is_cheap, is_race, tell};
 use crate::h2;
 use crate::peer_tls::{self, Failed, poll_secure};
 use crate::relay::Flow;
+use crate::unseal::check_reach;
 use crate::view::LocalService;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -84,7 +85,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
     x.tried.push(first.visit.index);
     let chosen = choose_at_once(worker, x, local, &x.tried);
     x.tried.pop();
-    let chosen = chosen?;
+    let chosen = chosen.filter(|chosen| check_reach(worker, x, &chosen.visit).is_ok())?;
     if chosen.visit.pool.is_empty() && !worker.make_upstream_room() {
         return None;
     }

@@ -20,6 +20,7 @@ mod owner;
 mod pace;
 mod parked;
 mod pressure;
+mod sealed;
 mod seats;
 mod view;
 mod warm;
@@ -68,6 +69,8 @@ mod sticky;
 mod trial;
 mod tunnel;
 mod tunnels;
+mod udp;
+mod unseal;
 
 pub use budget::{Allowance, Budget};
 pub use challenge::Challenges;

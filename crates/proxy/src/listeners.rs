@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use thalweg_net::connect::Manner;
-use thalweg_net::listen;
+use thalweg_net::{datagram, listen};
 use thalweg_observe::{ListenerMeters, Registry};
 
 /// The number of a listener. Never used again, so that it can be trusted on connections of any age.
@@ -77,7 +77,7 @@ pub(crate) struct Sockets {
     /// With the port that the kernel has chosen, where it has.
     pub(crate) bound: String,
     /// Where it is bound, unless to a path.
-    tcp: Option<SocketAddr>,
+    ip: Option<SocketAddr>,
     /// Device and number of the socket's file.
     file: Option<(u64, u64)>,
     /// By worker, until that has taken its own.
@@ -87,12 +87,17 @@ pub(crate) struct Sockets {
 impl Sockets {
     /// All workers wait on one socket: wake one of them, not all.
     pub(crate) fn are_one(&self) -> bool {
-        self.tcp.is_none()
+        self.ip.is_none()
+    }
+
+    /// Where it is bound, unless to a path, or for datagrams.
+    pub(crate) fn tcp(&self) -> Option<SocketAddr> {
+        self.ip.filter(|_| !matches!(self.address, ListenAddress::Udp { .. }))
     }
 
     /// The port that it is bound to, unless to a path.
     pub(crate) fn port(&self) -> Option<u16> {
-        self.tcp.map(|address| address.port())
+        self.ip.map(|address| address.port())
     }
 
     /// The socket of a worker, at the first call.
@@ -112,10 +117,11 @@ impl Sockets {
 
     /// Whether sockets of this address could not be bound beside these without sharing the port.
     fn are_in_the_way_of(&self, address: &ListenAddress) -> bool {
-        let (Some(ours), ListenAddress::Tcp { address, .. }) = (self.tcp, address) else { return false };
+        let (Some(ours), Some((wanted, is_udp))) = (self.ip, ip(address)) else { return false };
         let is_any = |ip: IpAddr| ip.is_unspecified();
-        ours.port() == address.port()
-            && (ours.ip() == address.ip() || is_any(ours.ip()) || is_any(address.ip()))
+        is_udp == matches!(self.address, ListenAddress::Udp { .. })
+            && ours.port() == wanted.port()
+            && (ours.ip() == wanted.ip() || is_any(ours.ip()) || is_any(wanted.ip()))
     }
 }
 
@@ -194,9 +200,16 @@ impl Binder {
 
 fn bind(listener: &Listener, options: listen::Options) -> io::Result<Arc<Sockets>> {
     let address = listener.address.clone();
-    let (bound, tcp, file, fds) = match &address {
+    let (bound, ip, file, fds) = match &address {
         ListenAddress::Tcp { address: wanted, dual_stack } => {
-            let (bound, fds) = bind_tcp(*wanted, *dual_stack, options)?;
+            let tcp = |address, dual_stack| listen::tcp(address, dual_stack, options);
+            let (bound, fds) = bind_ip(*wanted, *dual_stack, tcp)?;
+            (bound.to_string(), Some(bound), None, fds)
+        }
+        ListenAddress::Udp { address: wanted, dual_stack } => {
+            let places = (options.count, options.beside_ours);
+            let udp = |address, dual_stack| datagram::bind(address, dual_stack, places);
+            let (bound, fds) = bind_ip(*wanted, *dual_stack, udp)?;
             (bound.to_string(), Some(bound), None, fds)
         }
         ListenAddress::Unix(path) => {
@@ -205,7 +218,16 @@ fn bind(listener: &Listener, options: listen::Options) -> io::Result<Arc<Sockets
         }
     };
     let waiting = Mutex::new(fds.into_iter().map(Some).collect());
-    Ok(Arc::new(Sockets { address, bound, tcp, file, waiting }))
+    Ok(Arc::new(Sockets { address, bound, ip, file, waiting }))
+}
+
+/// An address and a port, and whether they are those of datagrams.
+fn ip(address: &ListenAddress) -> Option<(SocketAddr, bool)> {
+    match address {
+        ListenAddress::Tcp { address, .. } => Some((*address, false)),
+        ListenAddress::Udp { address, .. } => Some((*address, true)),
+        ListenAddress::Unix(_) => None,
+    }
 }
 
 /// Device and number of a file.
@@ -214,14 +236,14 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// `:8080` means every address; where the kernel has no IPv6, every IPv4 address.
-fn bind_tcp(
+fn bind_ip(
     address: SocketAddr,
     dual_stack: bool,
-    options: listen::Options,
+    bind: impl Fn(SocketAddr, bool) -> io::Result<(SocketAddr, Vec<OwnedFd>)>,
 ) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
-    match listen::tcp(address, dual_stack, options) {
+    match bind(address, dual_stack) {
         Err(error) if dual_stack && is_no_ipv6(&error) => {
-            listen::tcp(SocketAddr::from(([0, 0, 0, 0], address.port())), false, options)
+            bind(SocketAddr::from(([0, 0, 0, 0], address.port())), false)
         }
         other => other,
     }

@@ -2,6 +2,9 @@
 
 use thalweg_net::Owner;
 
+/// Bits that tell the kind.
+const KIND: u32 = 8;
+
 /// Who is called when a socket is ready or its deadline has passed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Target {
@@ -15,10 +18,16 @@ pub(crate) enum Target {
     Tunnel(u32),
     /// The idle upstream connections of a service.
     Pool(u32),
+    /// Those to one destination that requests have named, of a service with a number below 2²⁴.
+    Destination(u32, u32),
     /// A connection that was refused and drains.
     Refusal(u32),
     /// A connection that speaks HTTP/2.
     Session(u32),
+    /// A socket at which clients send datagrams.
+    Port(u32),
+    /// A client's datagrams to an endpoint.
+    Datagrams(u32),
     /// The worker's mailbox.
     Bell,
 }
@@ -33,7 +42,10 @@ impl From<Target> for Owner {
             Target::Refusal(index) => (4, index),
             Target::Tunnel(index) => (5, index),
             Target::Session(index) => (6, index),
+            Target::Destination(slot, index) => (8 | u64::from(slot) << KIND, index),
             Target::Bell => (7, 0),
+            Target::Port(index) => (9, index),
+            Target::Datagrams(index) => (10, index),
         };
         Self(kind << 32 | u64::from(index))
     }
@@ -42,7 +54,8 @@ impl From<Target> for Owner {
 impl From<Owner> for Target {
     fn from(owner: Owner) -> Self {
         let index = owner.0 as u32;
-        match owner.0 >> 32 {
+        let (kind, slot) = ((owner.0 >> 32) & ((1 << KIND) - 1), (owner.0 >> (32 + KIND)) as u32);
+        match kind {
             0 => Self::Acceptor(index),
             1 => Self::Parked(index),
             2 => Self::Seat(index),
@@ -50,6 +63,9 @@ impl From<Owner> for Target {
             4 => Self::Refusal(index),
             5 => Self::Tunnel(index),
             6 => Self::Session(index),
+            8 => Self::Destination(slot, index),
+            9 => Self::Port(index),
+            10 => Self::Datagrams(index),
             _ => Self::Bell,
         }
     }
@@ -62,7 +78,7 @@ mod tests {
     #[test]
     fn a_target_survives_the_way_through_the_reactor() {
         for index in [0, 7, u32::MAX] {
-            let kinds: [fn(u32) -> Target; 7] = [
+            let kinds: [fn(u32) -> Target; 9] = [
                 Target::Acceptor,
                 Target::Parked,
                 Target::Seat,
@@ -70,11 +86,16 @@ mod tests {
                 Target::Pool,
                 Target::Refusal,
                 Target::Session,
+                Target::Port,
+                Target::Datagrams,
             ];
             for target in kinds.map(|kind| kind(index)) {
                 assert_eq!(Target::from(Owner::from(target)), target);
             }
         }
-        assert_eq!(Target::from(Owner::from(Target::Bell)), Target::Bell);
+        for target in [Target::Destination(0, u32::MAX), Target::Destination((1 << 24) - 1, 7), Target::Bell]
+        {
+            assert_eq!(Target::from(Owner::from(target)), target);
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! ([`thalweg_route::RouteId`], [`ServiceId`], a listener's position) are positions in the vectors
 //! of one plan and mean nothing in another.
 
+pub use crate::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
+
 use ipnet::IpNet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +15,9 @@ use std::time::Duration;
 use thalweg_core::{AcmePolicy, limits};
 use thalweg_filter::Filter;
 use thalweg_http::HeadLimits;
+use thalweg_net::connect::is_machines;
 use thalweg_route::{Query, RouteId, Table};
+use thalweg_sealed::reach::Own;
 use thalweg_tls::{Acceptor, Tickets};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
 
@@ -45,6 +49,8 @@ pub struct Plan {
     pub shutdown: Shutdown,
     /// What is remembered of exchanges that are over.
     pub requests: RequestsPolicy,
+    /// Where the process is to listen beside its listeners: the admin API and the metrics, as written.
+    pub beside: Vec<SocketAddr>,
 }
 
 impl Plan {
@@ -75,6 +81,14 @@ impl Plan {
         }
     }
 
+    /// Whether a connection to this address would end at the process itself, as far as its addresses are written: a port that the kernel chooses stands
+    /// nowhere.
+    pub fn is_own(&self, address: SocketAddr) -> bool {
+        let listeners = self.listeners.iter().filter_map(|listener| listener.address.tcp());
+        let own = Own::new(listeners.chain(self.beside.iter().copied()));
+        own.contains(address, is_machines)
+    }
+
     /// Whether a listener takes requests through TLS.
     pub fn takes_https(&self) -> bool {
         self.https_listener().is_some()
@@ -86,6 +100,15 @@ impl Plan {
         let goes = |routes: &[Route]| routes.iter().any(|route| route.to.services().any(is_it));
         let (requests, connections) = self.routes.split_at(self.table.len().min(self.routes.len()));
         (goes(requests), goes(connections))
+    }
+
+    /// Whether datagrams go to a service, by its name.
+    pub fn takes_datagrams(&self, service: &str) -> bool {
+        let udp = (0_u16..).zip(&self.listeners).filter(|(_, it)| it.protocol == ListenerProtocol::Udp);
+        let any = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+        let mut routes = udp.filter_map(|(at, _)| self.route(self.route_of_connection(at, b"", any)));
+        let is_it = |id: ServiceId| self.services.get(id.0 as usize).is_some_and(|it| *it.name == *service);
+        routes.any(|route| route.to.services().any(is_it))
     }
 
     /// The position of the listener that `redirect_https` sends clients to: the first one with TLS.
@@ -125,6 +148,8 @@ pub struct Listener {
     pub tls: Option<Arc<ListenerTls>>,
     /// Whoever comes in the clear is sent to the same place through TLS; never with [`Self::tls`].
     pub redirect_https: bool,
+    /// Answers to each datagram of a client, 1–1000, after which its session ends; `None`: silence ends it.
+    pub responses: Option<u32>,
 }
 
 /// What the clients of a listener speak (`listeners.<name>.protocol`).
@@ -137,6 +162,8 @@ pub enum ListenerProtocol {
     Tcp,
     /// TLS, which is not ended here: who gets a connection is told by the name that its client asks for (SNI).
     TlsPassthrough,
+    /// Datagrams (UDP): those of one client go to one endpoint, and its answers back.
+    Udp,
 }
 
 impl ListenerProtocol {
@@ -146,6 +173,7 @@ impl ListenerProtocol {
             Self::Http => "http",
             Self::Tcp => "tcp",
             Self::TlsPassthrough => "tls_passthrough",
+            Self::Udp => "udp",
         }
     }
 }
@@ -227,15 +255,30 @@ pub enum ListenAddress {
         /// `:8080` was written: accept IPv4 on the IPv6 wildcard socket too.
         dual_stack: bool,
     },
+    /// The same for datagrams: they have ports of their own.
+    Udp {
+        /// As of TCP.
+        address: SocketAddr,
+        /// As of TCP.
+        dual_stack: bool,
+    },
     /// `unix:/run/thalweg/app.sock`.
     Unix(PathBuf),
 }
 
 impl ListenAddress {
+    /// The address of connections as it is written. A path has none, nor have datagrams.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp { address, .. } => Some(*address),
+            Self::Udp { .. } | Self::Unix(_) => None,
+        }
+    }
+
     /// The port as it is written; 0: the kernel chooses. A path has none.
     pub fn port(&self) -> Option<u16> {
         match self {
-            Self::Tcp { address, .. } => Some(address.port()),
+            Self::Tcp { address, .. } | Self::Udp { address, .. } => Some(address.port()),
             Self::Unix(_) => None,
         }
     }
@@ -244,8 +287,12 @@ impl ListenAddress {
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { address, dual_stack: true } => write!(f, ":{}", address.port()),
-            Self::Tcp { address, dual_stack: false } => address.fmt(f),
+            Self::Tcp { address, dual_stack: true } | Self::Udp { address, dual_stack: true } => {
+                write!(f, ":{}", address.port())
+            }
+            Self::Tcp { address, dual_stack: false } | Self::Udp { address, dual_stack: false } => {
+                address.fmt(f)
+            }
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -277,16 +324,19 @@ pub enum To {
     Service(ServiceId),
     /// Several, each with its share.
     Split(Split),
+    /// Wherever the label says that its host begins with.
+    Sealed(Arc<SealedRoute>),
 }
 
 impl To {
     /// The services that it names.
     pub fn services(&self) -> impl Iterator<Item = ServiceId> {
-        let (one, parts) = match self {
-            Self::Service(service) => (Some(*service), &[][..]),
-            Self::Split(split) => (None, &split.parts[..]),
+        let (one, parts, named) = match self {
+            Self::Service(service) => (Some(*service), &[][..], &[][..]),
+            Self::Split(split) => (None, &split.parts[..], &[][..]),
+            Self::Sealed(sealed) => (Some(sealed.service), &[][..], &sealed.named[..]),
         };
-        one.into_iter().chain(parts.iter().map(|(service, _)| *service))
+        one.into_iter().chain(parts.iter().map(|(service, _)| *service)).chain(named.iter().copied())
     }
 }
 

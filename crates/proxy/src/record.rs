@@ -1,11 +1,16 @@
 //! Last phase: what happened is counted, remembered for a while, and written to the access log.
 
 use crate::credentials::subject;
-use crate::exchange::{Client, Exchange};
+use crate::exchange::{Client, Exchange, Origin};
 use crate::grpc::final_status;
+use crate::plan::ListenerProtocol;
+use crate::unseal::Veil;
 use crate::worker::Worker;
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_core::fault::Level;
+use thalweg_http::FieldId;
 use thalweg_http::grpc::Code;
 use thalweg_observe::RouteMeters;
 use thalweg_observe::{FailedAttempt, Limit, LogRecord, Timers};
@@ -26,6 +31,16 @@ fn meters<'a>(worker: &'a Worker, x: &'a Exchange) -> &'a RouteMeters {
 
 /// Records a finished exchange.
 pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
+    record_of(worker, client.origin(), x, || subject(client));
+}
+
+/// The same of one whose client may have no connection. `subject`: of the client's certificate.
+pub(crate) fn record_of(
+    worker: &Worker,
+    origin: Origin<'_>,
+    x: &mut Exchange,
+    subject: impl FnOnce() -> Option<Arc<str>>,
+) {
     let duration = x.started.elapsed();
     let grpc_status = final_status(x);
     count_bytes(worker, x);
@@ -50,17 +65,21 @@ pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
     {
         endpoint.response.record(first_byte.saturating_sub(x.waited));
     }
-    worker.decisions.note(worker, client, x, duration);
+    let veil = Veil::of(worker, x);
+    worker.decisions.note((worker, &veil), origin, x, duration);
     if let Some(log) = &mut *worker.log.borrow_mut() {
         let failed = failed_attempts(x);
-        let subject = subject(client);
+        let subject = subject();
         let client_cert_subject = subject.as_deref();
         let grpc_status = grpc_status.map(Code::name);
+        let (said, aim) = (Said::of(x, &veil), x.aim.map(|aim| aim.to_string()));
+        let line = line(origin, x, &said, duration);
         log.push(&LogRecord {
             failed: &failed,
             client_cert_subject,
             grpc_status,
-            ..line(client, x, duration)
+            endpoint: line.endpoint.or(aim.as_deref().filter(|_| x.attempts.len() > 0)),
+            ..line
         });
     }
 }
@@ -77,27 +96,49 @@ fn failed_attempts(x: &Exchange) -> Vec<FailedAttempt<'_>> {
     failed.collect()
 }
 
-fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecord<'a> {
+/// What the client has said, without labels.
+struct Said<'a> {
+    host: Cow<'a, [u8]>,
+    path: Cow<'a, [u8]>,
+    query: Option<Cow<'a, [u8]>>,
+    referer: Option<Cow<'a, [u8]>>,
+    user_agent: Option<Cow<'a, [u8]>>,
+}
+
+impl<'a> Said<'a> {
+    fn of(x: &'a Exchange, veil: &Veil) -> Self {
+        let bytes = &x.received[..];
+        let field = |id| x.request.value(bytes, id).filter(|_| x.request.len > 0).map(|text| veil.over(text));
+        Self {
+            host: veil.over(x.authority()),
+            path: veil.over(x.path.of(bytes)),
+            query: x.query.map(|query| veil.over(query.of(bytes))),
+            referer: field(FieldId::Referer),
+            user_agent: field(FieldId::UserAgent),
+        }
+    }
+}
+
+fn line<'a>(origin: Origin<'a>, x: &'a Exchange, said: &'a Said<'_>, duration: Duration) -> LogRecord<'a> {
     let bytes = &x.received[..];
     let service = x.service();
     let last = x.attempts.last();
     let endpoint = service.zip(last).and_then(|(service, last)| {
         service.state.service.endpoints.get(last.endpoint as usize).map(|endpoint| &*endpoint.url)
     });
-    let value = |id| x.request.value(bytes, id).filter(|_| x.request.len > 0);
     LogRecord {
         unix_us: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64),
         id: x.id.as_ref(),
-        listener: &client.door().state.name,
-        client: Some(if x.id.is_some() { x.client_ip } else { client.peer }),
-        client_port: Some(client.port),
-        peer: Some(client.peer),
+        listener: &origin.door.state.name,
+        client: Some(if x.id.is_some() { x.client_ip } else { origin.peer }),
+        client_port: Some(origin.port),
+        peer: Some(origin.peer),
         method: x.request.method_text.of(bytes),
         client_cert_subject: None,
-        scheme: x.scheme(),
-        host: Some(x.authority()).filter(|authority| !authority.is_empty()),
-        path: x.path.of(bytes),
-        query: x.query.map(|query| query.of(bytes)),
+        scheme: if origin.door.protocol() == ListenerProtocol::Udp { "udp" } else { x.scheme() },
+        host: Some(&*said.host).filter(|authority| !authority.is_empty()),
+        path: &said.path,
+        query: said.query.as_deref(),
         proto: if x.request.len > 0 { x.request.version.label() } else { "" },
         status: x.status,
         grpc_status: None,
@@ -117,7 +158,7 @@ fn line<'a>(client: &'a Client, x: &'a Exchange, duration: Duration) -> LogRecor
             total: duration.as_micros() as u64,
         },
         fault: x.fault.as_ref(),
-        user_agent: value(thalweg_http::FieldId::UserAgent),
-        referer: value(thalweg_http::FieldId::Referer),
+        user_agent: said.user_agent.as_deref(),
+        referer: said.referer.as_deref(),
     }
 }

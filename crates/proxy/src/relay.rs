@@ -277,6 +277,12 @@ impl Flow {
         (self.bytes + to.uncounted()).cast_signed() - to.unacknowledged().cast_signed()
     }
 
+    /// Bytes that have gone another way: they are counted with those that came through here.
+    pub(crate) fn note(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.body += bytes as u64;
+    }
+
     /// Bytes of body taken from the sender.
     pub(crate) fn body(&self) -> u64 {
         self.body

@@ -257,6 +257,7 @@ mod tests {
             let rosters = self.rosters.draw_up(&services, &Names::new());
             let plan = Plan {
                 requests: crate::plan::RequestsPolicy::default(),
+                beside: Vec::new(),
                 listeners: Vec::new(),
                 connections: Arc::default(),
                 table: Arc::new(thalweg_route::Table::build(&[]).unwrap()),

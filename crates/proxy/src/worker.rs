@@ -22,6 +22,8 @@ use crate::pressure::Pressure;
 use crate::ring::Chunks;
 use crate::seats::{Seat, SeatFuture, Seats};
 use crate::tunnels::Tunnels;
+use crate::udp::Udp;
+use crate::unseal::Guesses;
 use crate::view::{Ground, LocalService, PlanView, Slots};
 use crate::warm::Warm;
 use rustix::fd::AsFd;
@@ -78,6 +80,7 @@ pub(crate) struct Worker {
     pub(crate) laggards: Laggards,
     pub(crate) handshakes: Handshakes,
     pub(crate) tunnels: Tunnels,
+    pub(crate) udp: Udp,
     pub(crate) sessions: Sessions,
     pub(crate) slices: Slices,
     pub(crate) decisions: Decisions,
@@ -85,6 +88,8 @@ pub(crate) struct Worker {
     slots: Slots,
     seats: Seats<Client>,
     random: RefCell<fastrand::Rng>,
+    /// Labels that were refused, by client.
+    pub(crate) guesses: Guesses,
     /// Milliseconds since the Unix epoch, at the last turn.
     unix_ms: Cell<u64>,
     /// The same in microseconds.
@@ -124,6 +129,7 @@ impl Worker {
             laggards: Laggards::default(),
             handshakes: Handshakes::default(),
             tunnels: Tunnels::default(),
+            udp: Udp::default(),
             sessions: Sessions::default(),
             slices: Slices::new(Instant::now()),
             decisions: Decisions::new(view.plan.requests),
@@ -131,6 +137,7 @@ impl Worker {
             slots,
             seats: Seats::new(move |seat| OwnerWaker::waker(Target::Seat(seat).into(), mailbox.clone())),
             random: RefCell::new(fastrand::Rng::new()),
+            guesses: Guesses::default(),
             unix_ms: Cell::new(0),
             unix_us: Cell::new(0),
             reports: RefCell::new([(None, 0); FaultKind::ALL.len()]),
@@ -149,6 +156,7 @@ impl Worker {
         loop {
             let has_more = full
                 || self.tunnels.have_more()
+                || self.udp.have_more()
                 || self.laggards.has_queue()
                 || !lists.woken.is_empty()
                 || !self.slices.is_empty();
@@ -161,6 +169,7 @@ impl Worker {
             self.mailbox().awake();
             full = events == limits::EVENTS_PER_TURN;
             if self.turn(&mut lists) {
+                self.end_sessions();
                 self.heartbeat(Duration::ZERO);
                 return Ok(());
             }
@@ -179,6 +188,7 @@ impl Worker {
         self.unix_us.set(unix.as_secs() * 1_000_000 + u64::from(unix.subsec_micros()));
         self.handshakes.begin_turn();
         self.slices.begin_turn(Instant::now());
+        self.udp.begin_turn();
         // Before events: a connection that comes after a plan was told to all workers is served by that plan.
         self.mailbox().take_messages(&mut lists.commands);
         for command in lists.commands.drain(..) {
@@ -198,6 +208,10 @@ impl Worker {
         self.tunnels.take_more(&mut lists.tunnels);
         for tunnel in lists.tunnels.drain(..) {
             self.poll_tunnel(tunnel);
+        }
+        self.udp.take_more(&mut lists.sessions);
+        for session in lists.sessions.drain(..) {
+            self.call_session(session);
         }
         for seat in self.laggards.take_called_off() {
             self.poll_seat(seat);
@@ -299,6 +313,12 @@ impl Worker {
                 if let Some(service) = self.slots.find(slot) {
                     service.sweep();
                 }
+            }
+            Target::Port(port) => self.call_port(port),
+            Target::Datagrams(session) => self.call_session(session),
+            Target::Destination(slot, index) => {
+                let service = self.slots.find(slot);
+                service.and_then(|service| service.destinations()).inspect(|all| all.sweep(index));
             }
             Target::Bell => {}
             Target::Refusal(index) => self.doors.borrow_mut().drain_refusal(self, index),
@@ -426,6 +446,11 @@ impl Worker {
         self.draining.get() || client.door().is_leaving() || is_of_old
     }
 
+    /// Whether the proxy is stopping.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
     /// Milliseconds of the worker's own clock, at the last turn.
     pub(crate) fn now_ms(&self) -> u64 {
         self.reactor.elapsed().as_millis() as u64
@@ -518,11 +543,13 @@ impl Worker {
             Command::Cut => {
                 (0..self.seats.len()).for_each(|seat| self.poll_seat(seat));
                 self.tunnels.all().into_iter().for_each(|tunnel| self.poll_tunnel(tunnel));
+                self.look_at_sessions();
             }
             Command::Drain => {
                 let last = self.doors.borrow_mut().close(self);
                 last.into_iter().for_each(|client| self.park_first(client));
                 self.draining.set(true);
+                self.hurry_datagrams();
                 self.leave_parked();
                 self.leave_sessions(|_| true);
             }
@@ -533,6 +560,7 @@ impl Worker {
     fn open_doors(&self) {
         let view = self.view();
         self.doors.borrow_mut().take_over(self, &view.current, &view);
+        self.open_ports(&view.current);
     }
 
     /// Requests that come from now on follow another plan.
@@ -548,6 +576,7 @@ impl Worker {
         for door in gone {
             self.leave_parked_of(&door);
         }
+        self.open_ports(&view.current);
         self.leave_sessions(|client| client.door().is_leaving() || is_of_old(client));
     }
 
@@ -620,7 +649,11 @@ impl Worker {
         self.meters.active_exchanges.set(active as i64);
         let parked = self.parked.borrow().len();
         self.meters.idle_connections.set((parked + self.sessions.idle()) as i64);
-        let drained = self.draining.get() && active == 0 && parked == 0 && self.sessions.of_clients() == 0;
+        let drained = self.draining.get()
+            && active == 0
+            && parked == 0
+            && self.sessions.of_clients() == 0
+            && self.udp.len() == 0;
         load.drained.store(drained, Relaxed);
     }
 }
@@ -638,5 +671,6 @@ struct Lists {
     woken: Vec<Owner>,
     again: Vec<Owner>,
     tunnels: Vec<u32>,
+    sessions: Vec<u32>,
     commands: Vec<Command>,
 }

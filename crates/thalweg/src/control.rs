@@ -19,8 +19,10 @@ mod outcome;
 mod overlay;
 mod prepare;
 mod requests;
+mod revocations;
 mod rollback;
 mod runtime;
+pub(crate) mod sealed;
 mod shown_certificates;
 mod standing;
 mod start;
@@ -38,6 +40,7 @@ use certificates::Certificates;
 use checks::Rounds;
 use configuration::Refused;
 use files::Files;
+use revocations::Revocations;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -76,6 +79,7 @@ pub(crate) struct Control {
     /// Those that are watched, with `run --watch`.
     files: Option<Files>,
     certificates: Certificates,
+    revocations: Revocations,
     webhooks: Webhooks,
     /// What is known of limits that follow latency.
     limits: AdaptiveLimits,
@@ -161,9 +165,10 @@ impl Control {
                         tidy_up();
                     }
                 }
-                _ = files.tick(), if self.files.is_some() || !self.certificates.is_empty() => {
+                _ = files.tick(), if self.looks_at_files() => {
                     self.look_at_files();
                     self.certificates.look(&shared);
+                    self.revocations.look();
                 }
                 _ = drains.tick(), if draining => draining = self.shared.tend_drains(),
             }
@@ -220,6 +225,11 @@ impl Control {
         }
     }
 
+    /// Whether any files are looked at.
+    fn looks_at_files(&self) -> bool {
+        self.files.is_some() || !self.certificates.is_empty() || !self.revocations.is_empty()
+    }
+
     /// Reloads when the files that are watched have changed; not when the proxy itself has written what it runs.
     fn look_at_files(&mut self) {
         if self.files.as_mut().is_some_and(Files::have_changed) && !self.shared.runs_what_is_written() {
@@ -266,6 +276,7 @@ impl Control {
         self.shared.acme().follow(&plan);
         let before = (!first).then_some(&*self.looked_after);
         self.certificates.follow(&self.shared, before, &plan);
+        self.revocations.follow(&plan);
         self.is_untidy = true;
         self.looked_after = plan;
         self.tell_of_listeners();

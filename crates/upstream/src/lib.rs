@@ -9,6 +9,7 @@
 mod adaptive;
 mod adaptive_limits;
 mod breaker;
+mod destinations;
 mod gate;
 mod gates;
 mod handover;
@@ -32,6 +33,7 @@ mod simulation;
 pub use adaptive::{Adaptive, Second};
 pub use adaptive_limits::AdaptiveLimits;
 pub use breaker::{Admission, Breaker, BreakerChange, Trial, TrialEnd};
+pub use destinations::{Aim, Destinations, NoVisit};
 pub use gate::{
     Entrance, Gate, GateKey, Got, Line, Permit, Priority, QueuePolicy, Stay, Thing, Turned, Wait, Wish,
 };
@@ -47,8 +49,8 @@ pub use pool::{Connection, OpenCount, Pool, Wire};
 pub use retry_budget::RetryBudget;
 pub use rosters::{Entry, Roster, Rosters};
 pub use service::{
-    Address, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Protocol, ProxyProtocol, Service,
-    ServiceLimits,
+    Address, DestinationPolicy, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Protocol,
+    ProxyProtocol, Service, ServiceLimits,
 };
 pub use service_standing::{Bell, ServiceStanding};
 pub use shared_breaker::{BreakerState, Refused, TrialGuard};

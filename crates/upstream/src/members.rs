@@ -6,6 +6,7 @@
 //! nobody is ready, who was left out for failing is tried all the same, so a service recovers by itself; who
 //! fails its health checks is not, unless the configuration says so.
 
+use crate::destinations::Destinations;
 use crate::handover::Destination;
 use crate::policy::WhenDown;
 use crate::pool::{Pool, Wire};
@@ -91,6 +92,11 @@ impl Latency {
 }
 
 impl<W: Wire> Member<W> {
+    /// One that nothing is known of.
+    pub(crate) fn new(index: u32, endpoint: u32, standing: Arc<Standing>, pool: Rc<Pool<W>>) -> Self {
+        Self { index, endpoint, standing, pool, latency: Rc::default() }
+    }
+
     /// Where to connect.
     pub fn address(&self) -> &PeerAddress {
         &self.standing.address
@@ -142,6 +148,8 @@ pub struct ServiceState<W: Wire = Socket> {
     counts_loads: bool,
     /// In their slow start, by index, with the time at which they became ready.
     starting: RefCell<Vec<(u32, Instant)>>,
+    /// Where exchanges bring their endpoint along.
+    destinations: RefCell<Option<Rc<Destinations<W>>>>,
 }
 
 impl<W: Wire> ServiceState<W> {
@@ -165,7 +173,9 @@ impl<W: Wire> ServiceState<W> {
             look_at: Cell::new(None),
             counts_loads: needs.load || roster.service.balance.bounded_load.is_some(),
             starting: RefCell::default(),
+            destinations: RefCell::new(destinations_of(worker, &roster)),
         };
+        before.and_then(Self::destinations).iter().for_each(|before| before.close());
         let before = before.map(|before| before.members.borrow().clone());
         state.enroll(roster, before.unwrap_or_default());
         state
@@ -182,6 +192,8 @@ impl<W: Wire> ServiceState<W> {
             return;
         }
         *self.balancer.borrow_mut() = roster.balancer.fork(seed_of(self.worker, roster));
+        let before = self.destinations.replace(destinations_of(self.worker, roster));
+        before.iter().for_each(|before| before.close());
         let before = self.members.take();
         self.enroll(roster.clone(), before);
     }
@@ -297,6 +309,11 @@ impl<W: Wire> ServiceState<W> {
         able.min_by_key(|m| (!m.standing.is_open(), tier(m), m.standing.out_until())).cloned()
     }
 
+    /// Whether this is one of its members.
+    pub fn has(&self, standing: &Arc<Standing>) -> bool {
+        self.members.borrow().iter().any(|member| Arc::ptr_eq(&member.standing, standing))
+    }
+
     /// Whether there is a member in good standing beside this one and those tried.
     pub fn has_other(&self, now: Instant, tried: &[u32], member: u32) -> bool {
         let members = self.members.borrow();
@@ -339,6 +356,12 @@ impl<W: Wire> ServiceState<W> {
     /// Closes one idle connection to make room; says whether there was one.
     pub fn evict(&self) -> bool {
         self.members.borrow().iter().any(|member| member.pool.evict())
+            || self.destinations().is_some_and(|destinations| destinations.evict())
+    }
+
+    /// The endpoints that exchanges bring along; `None`: they do not.
+    pub fn destinations(&self) -> Option<Rc<Destinations<W>>> {
+        self.destinations.borrow().clone()
     }
 
     /// Closes one idle connection to this endpoint; says whether there was one.
@@ -358,7 +381,8 @@ impl<W: Wire> ServiceState<W> {
 
     /// Idle connections now.
     pub fn idle(&self) -> usize {
-        self.members.borrow().iter().map(|member| member.pool.len()).sum()
+        let destinations = self.destinations().map_or(0, |destinations| destinations.idle());
+        self.members.borrow().iter().map(|member| member.pool.len()).sum::<usize>() + destinations
     }
 
     /// Finds out who is ready now, and when to look again.
@@ -444,6 +468,12 @@ impl<W: Wire> ServiceState<W> {
         starting.iter().for_each(|(index, _)| candidates[*index as usize].ready = true);
         !starting.is_empty()
     }
+}
+
+fn destinations_of<W: Wire>(worker: usize, roster: &Roster) -> Option<Rc<Destinations<W>>> {
+    let (policy, service) = (roster.service.destinations.clone()?, &roster.service);
+    let shared = (roster.standing.clone(), roster.directory.clone());
+    Some(Rc::new(Destinations::new((worker, roster.workers), (policy, service.tls.clone()), shared)))
 }
 
 /// Another one for each worker and each roster: changes in quick succession favour nobody.

@@ -4,6 +4,7 @@
 //! ([`Rosters::draw_up`]), before workers hear of it. What is known of a member stays while its service has
 //! it; a balancer's tables are made here once and shared, so that no worker stops for them.
 
+use crate::destinations::Directory;
 use crate::members::Names;
 use crate::service::{Address, Mode, Service};
 use crate::service_standing::{Bell, ServiceStanding};
@@ -31,6 +32,8 @@ pub struct Roster {
     /// How many workers share them.
     pub(crate) workers: usize,
     pub(crate) balancer: Box<dyn Balance>,
+    /// Of endpoints that exchanges bring along.
+    pub(crate) directory: Arc<Directory>,
 }
 
 /// A member.
@@ -133,10 +136,13 @@ impl Rosters {
             members.insert(key, member);
         }
         old.values().for_each(|gone| gone.retire());
+        // Who is reached on other terms is another one; else what is under way goes on to count.
+        let same_terms = roster.as_ref().filter(|roster| roster.service.tls == service.tls);
+        let directory = same_terms.map(|roster| roster.directory.clone()).unwrap_or_default();
         let roster = roster.filter(|roster| is_same(roster, service, &entries));
         let roster = roster.unwrap_or_else(|| {
             standing.set_members(entries.len());
-            Arc::new(draw(service, &standing, entries, self.workers))
+            Arc::new(Roster { directory, ..draw(service, &standing, entries, self.workers) })
         });
         Known { standing, members, roster }
     }
@@ -169,7 +175,8 @@ fn draw(
     let candidates: Vec<_> = entries.iter().map(candidate).collect();
     let mut balancer = (service.balance.algorithm.new)(Seed(0));
     balancer.rebuild(&candidates);
-    Roster { service: service.clone(), standing: standing.clone(), entries, candidates, workers, balancer }
+    let (service, standing, directory) = (service.clone(), standing.clone(), Arc::default());
+    Roster { service, standing, entries, candidates, workers, balancer, directory }
 }
 
 /// What keyed balancers know a member by: its URL, and of a host name the address too.

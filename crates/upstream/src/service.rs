@@ -9,7 +9,7 @@ use crate::policy::{
     WhenDown,
 };
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use thalweg_tls::PeerTerms;
 pub struct Service {
     /// The key under `services:`, or the route's name when the route lists URLs itself.
     pub name: Arc<str>,
-    /// As written, in file order; at least one.
+    /// As written, in file order; at least one, unless exchanges bring theirs along.
     pub endpoints: Vec<Endpoint>,
     /// How one endpoint is chosen.
     pub balance: BalancePolicy,
@@ -48,6 +48,8 @@ pub struct Service {
     pub pool: PoolPolicy,
     /// How much it takes at once.
     pub limits: ServiceLimits,
+    /// Where it has no endpoints, and every exchange brings its own along.
+    pub destinations: Option<DestinationPolicy>,
 }
 
 impl Service {
@@ -65,6 +67,7 @@ impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
         let Self { name, endpoints, balance, sticky, health, ejection, breaker, .. } = self;
         let Self { when_down, host, tls, protocol, send_proxy_protocol, retry, pool, limits, .. } = self;
+        let Self { destinations, .. } = self;
         *name == other.name
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
             && *endpoints == other.endpoints
@@ -80,7 +83,17 @@ impl PartialEq for Service {
             && *send_proxy_protocol == other.send_proxy_protocol
             && *retry == other.retry
             && *pool == other.pool
+            && *destinations == other.destinations
     }
+}
+
+/// How endpoints are reached that exchanges bring along.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DestinationPolicy {
+    /// Exchanges, tunnels and connections under way to each, 1–1,000,000; default 1,000.
+    pub max_in_flight: u32,
+    /// Addresses of this machine that connections come from, in turn; none: the kernel chooses.
+    pub sources: Arc<[IpAddr]>,
 }
 
 /// In which form endpoints are told of clients (HAProxy's `proxy-protocol.txt`).
@@ -97,6 +110,9 @@ const HTTPS: &str = "https://";
 
 /// The scheme of endpoints that take whole connections.
 const TCP: &str = "tcp://";
+
+/// The scheme of endpoints that take datagrams.
+const UDP: &str = "udp://";
 
 /// Whether the endpoint of this URL, in its written form, is reached through TLS.
 pub(crate) fn is_secure(url: &str) -> bool {
@@ -168,9 +184,9 @@ pub struct ServiceLimits {
 }
 
 impl Endpoint {
-    /// The authority of the URL: what follows `http://`, `https://` or `tcp://`; `localhost` for a unix socket.
+    /// The authority of the URL: what follows `http://`, `https://`, `tcp://` or `udp://`; `localhost` for a unix socket.
     pub fn authority(&self) -> &str {
-        let schemes = ["http://", HTTPS, TCP];
+        let schemes = ["http://", HTTPS, TCP, UDP];
         let rest = schemes.iter().find_map(|scheme| self.url.strip_prefix(scheme));
         rest.map_or("localhost", |rest| rest.trim_end_matches('/'))
     }
@@ -178,6 +194,11 @@ impl Endpoint {
     /// Whether it takes whole connections, and no requests.
     pub fn takes_connections(&self) -> bool {
         self.url.starts_with(TCP)
+    }
+
+    /// Whether it takes datagrams, and nothing else.
+    pub fn takes_datagrams(&self) -> bool {
+        self.url.starts_with(UDP)
     }
 
     /// Whether it is reached through TLS.

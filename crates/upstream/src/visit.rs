@@ -3,6 +3,7 @@
 //! While it lives it is counted; what came of it is told once. A trial that ends without a word (the
 //! client left) makes room for the next.
 
+use crate::destinations::Destinations;
 use crate::members::Member;
 use crate::pool::Wire;
 use crate::service::Service;
@@ -23,6 +24,8 @@ pub struct Visit<W: Wire = Socket> {
     trial: Cell<bool>,
     /// How the member stood when it began.
     stage: u32,
+    /// Where the member is known, if nowhere else. Dropped when the visit has let go of the member.
+    guest: Option<Guest<W>>,
 }
 
 impl<W: Wire> Visit<W> {
@@ -30,7 +33,20 @@ impl<W: Wire> Visit<W> {
         member.standing.enter(worker.into(), loads);
         let trial = Cell::new(member.standing.begin_trial(now));
         let stage = member.standing.stage();
-        Self { member, worker, loads, trial, stage }
+        Self { member, worker, loads, trial, stage, guest: None }
+    }
+
+    /// An attempt at a member that is known for as long as it is visited.
+    pub(crate) fn guest(member: Rc<Member<W>>, of: Rc<Destinations<W>>, worker: u16, now: Instant) -> Self {
+        let guest = Guest { of, index: member.index };
+        let mut visit = Self::new(member, worker, true, now);
+        visit.guest = Some(guest);
+        visit
+    }
+
+    /// Whether the configuration does not know the member: its standing is not judged.
+    pub fn is_guest(&self) -> bool {
+        self.guest.is_some()
     }
 
     /// The member.
@@ -120,5 +136,18 @@ impl<W: Wire> Drop for Visit<W> {
         if self.trial.get() {
             self.member.standing.give_trial_back();
         }
+    }
+}
+
+/// A visit of a member that is known for as long as it is visited.
+#[derive(Debug)]
+struct Guest<W: Wire> {
+    of: Rc<Destinations<W>>,
+    index: u32,
+}
+
+impl<W: Wire> Drop for Guest<W> {
+    fn drop(&mut self) {
+        self.of.leave(self.index);
     }
 }

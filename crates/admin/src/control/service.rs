@@ -197,6 +197,9 @@ pub struct RouteStatus {
     pub matches: String,
     /// Where its requests go.
     pub to: Vec<RouteTarget>,
+    /// The domain below which labels lead elsewhere: `*.svc.example.com`; absent where the route takes none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<String>,
 }
 
 /// A share of a route's requests.

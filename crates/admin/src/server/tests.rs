@@ -8,6 +8,7 @@ mod explain;
 mod listeners;
 mod requests;
 mod sample;
+mod sealed;
 mod table;
 mod tls;
 

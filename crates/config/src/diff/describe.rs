@@ -6,8 +6,8 @@ use crate::settings::Settings;
 use std::borrow::Cow;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
-    ClientTimeouts, Limits, Listener, ListenerTls, RequestsPolicy, Route, RouteLimits, ServiceId, Shutdown,
-    Split, TicketKeyFile, TicketPolicy, Timeouts, To,
+    ClientTimeouts, Limits, Listener, ListenerTls, RequestsPolicy, Route, RouteLimits, SealedRoute,
+    ServiceId, Shutdown, Split, TicketKeyFile, TicketPolicy, Timeouts, To,
 };
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, ValueMatch};
 use thalweg_tls::{Certificate, ClientAuth, ClientMode, Policy, Told, UnknownName};
@@ -26,6 +26,8 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         client_timeouts,
         shutdown,
         requests,
+        // Told with the settings.
+        beside: _,
     } = plan;
     let mut objects: Vec<_> = listeners.iter().map(listener).collect();
     for (id, route) in (0..).map(RouteId).zip(routes) {
@@ -82,6 +84,7 @@ fn listener(listener: &Listener) -> Object<'_> {
         proxy_protocol,
         tls,
         redirect_https,
+        responses,
     } = listener;
     named(
         ObjectKind::Listener,
@@ -95,6 +98,7 @@ fn listener(listener: &Listener) -> Object<'_> {
             fields.put("defer_accept", defer_accept);
             fields.put("h2c", h2c);
             fields.put("redirect_https", redirect_https);
+            fields.maybe("responses", *responses);
             if let Some(policy) = proxy_protocol {
                 fields.put("proxy_protocol.from", list(&policy.from));
                 fields.put("proxy_protocol.required", policy.required);
@@ -232,6 +236,9 @@ fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Pla
         if let To::Split(Split { parts: _, key }) = to {
             fields.maybe("sticky_by", key.as_ref().map(hash_key));
         }
+        if let To::Sealed(sealed) = to {
+            labels(sealed, plan, fields);
+        }
         deadlines(timeouts, fields);
         let RouteLimits { max_body, min_rate, max_in_flight, queue, priority } = limits;
         fields.maybe("limits.max_body", max_body.map(thalweg_core::units::size_text));
@@ -253,10 +260,27 @@ fn target(to: &To, plan: &Plan) -> String {
     };
     match to {
         To::Service(service) => name(*service),
+        To::Sealed(sealed) => format!("sealed *.{}", sealed.keyring.domain()),
         To::Split(Split { parts, key: _ }) => {
             list(parts.iter().map(|(service, weight)| format!("{} {weight}", name(*service))))
         }
     }
+}
+
+fn labels(route: &SealedRoute, plan: &Plan, fields: &mut Fields) {
+    let SealedRoute { service: _, keyring, allow, named, found: _, revoked, max_ttl } = route;
+    fields.put("sealed.keys", list(keyring.ids()));
+    fields.secret("sealed.keys.secret", list(keyring.fingerprints().map(|print| format!("{print:?}"))));
+    fields.put("sealed.allow", list(allow.entries()));
+    if !named.is_empty() {
+        let named = named.iter().filter_map(|service| plan.services.get(service.0 as usize));
+        fields.put("sealed.services", list(named.map(|service| &*service.name)));
+    }
+    if let Some(revoked) = revoked {
+        fields.put("sealed.revoked.file", revoked.path.display());
+        fields.put("sealed.revoked", format_args!("{} labels", revoked.len()));
+    }
+    fields.time("sealed.max_ttl", *max_ttl);
 }
 
 fn conditions_of((conditions, conceals): (&RouteMatch, bool), plan: &Plan, fields: &mut Fields) {

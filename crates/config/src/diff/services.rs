@@ -6,9 +6,9 @@ use super::{Object, ObjectKind};
 use sha2::{Digest, Sha256};
 use thalweg_tls::{PeerPolicy, Trust};
 use thalweg_upstream::{
-    AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, Endpoint, EndpointLimits,
-    HealthPolicy, HedgePolicy, HostRule, Mode, PoolPolicy, Protocol, ProxyProtocol, RetryPolicy, SameSite,
-    Service, ServiceLimits, StaticAnswer, Statuses, StickyPolicy, WhenDown,
+    AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, DestinationPolicy, EjectionPolicy, Endpoint,
+    EndpointLimits, HealthPolicy, HedgePolicy, HostRule, Mode, PoolPolicy, Protocol, ProxyProtocol,
+    RetryPolicy, SameSite, Service, ServiceLimits, StaticAnswer, Statuses, StickyPolicy, WhenDown,
 };
 
 /// A service, then its endpoints.
@@ -29,6 +29,7 @@ pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) 
         retry,
         pool,
         limits,
+        destinations,
     } = service;
     let summary = move || list(endpoints.iter().map(|endpoint| &endpoint.url));
     objects.push(named(ObjectKind::Service, name, summary, move |fields| {
@@ -58,6 +59,12 @@ pub(super) fn describe<'a>(service: &'a Service, objects: &mut Vec<Object<'a>>) 
         retrying(retry, fields);
         pooling(pool, fields);
         bounds(limits, fields);
+        if let Some(DestinationPolicy { max_in_flight, sources }) = destinations {
+            fields.put("sealed.max_in_flight", max_in_flight);
+            if !sources.is_empty() {
+                fields.put("sealed.sources", list(&sources[..]));
+            }
+        }
     }));
     let mut times = Times::default();
     for endpoint in endpoints {

@@ -41,7 +41,7 @@ type Listeners<'a> = HashMap<u16, Vec<(&'a Listener, Span)>>;
 
 fn port(address: &ListenAddress) -> u16 {
     match address {
-        ListenAddress::Tcp { address, .. } => address.port(),
+        ListenAddress::Tcp { address, .. } | ListenAddress::Udp { address, .. } => address.port(),
         ListenAddress::Unix(_) => 0,
     }
 }
@@ -49,7 +49,9 @@ fn port(address: &ListenAddress) -> u16 {
 fn look(listeners: &Listeners<'_>, url: &str, span: Span, problems: &mut Problems) {
     let Ok((_, address)) = endpoint(url) else { return };
     let port = if let Address::Socket(address) = &address { address.port() } else { 0 };
-    for (listener, place) in listeners.get(&port).into_iter().flatten() {
+    let is_udp = url.starts_with("udp://");
+    let of_kind = |listener: &Listener| is_udp == (listener.protocol == ListenerProtocol::Udp);
+    for (listener, place) in listeners.get(&port).into_iter().flatten().filter(|(it, _)| of_kind(it)) {
         if is_same(&listener.address, &address) {
             let warning =
                 SpecError::warning("endpoint_is_listener", span, "this endpoint is the proxy itself")
@@ -57,6 +59,9 @@ fn look(listeners: &Listeners<'_>, url: &str, span: Span, problems: &mut Problem
                     .help(match listener.protocol {
                         ListenerProtocol::Http => {
                             "write the address of the service; a request that comes back is answered 508"
+                        }
+                        ListenerProtocol::Udp => {
+                            "write the address of the service; a datagram would come back until every place is taken"
                         }
                         _ => "write the address of the service; a connection would come back until every place is taken",
                     });
@@ -69,7 +74,10 @@ fn look(listeners: &Listeners<'_>, url: &str, span: Span, problems: &mut Problem
 fn is_same(listener: &ListenAddress, endpoint: &Address) -> bool {
     match (listener, endpoint) {
         (ListenAddress::Unix(here), Address::Unix(there)) => here.as_path() == std::path::Path::new(&**there),
-        (ListenAddress::Tcp { address, dual_stack }, Address::Socket(there)) => {
+        (
+            ListenAddress::Tcp { address, dual_stack } | ListenAddress::Udp { address, dual_stack },
+            Address::Socket(there),
+        ) => {
             let everywhere = address.ip().is_unspecified()
                 && (*dual_stack || address.is_ipv4() == there.is_ipv4())
                 && there.ip().is_loopback();

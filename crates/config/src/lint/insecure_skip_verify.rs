@@ -2,14 +2,29 @@
 
 use super::Subject;
 use crate::diagnose::{Problems, SpecError};
+use crate::spec::ToSpec;
 
 pub(super) fn insecure_skip_verify(subject: &Subject<'_>, problems: &mut Problems) {
-    for (name, service) in &subject.spec.services.0 {
-        let Some(tls) = &service.tls else { continue };
+    let services =
+        subject.spec.services.0.iter().map(|(name, it)| (format!("service `{}`", name.value), &it.tls));
+    let links = subject
+        .spec
+        .listeners
+        .0
+        .iter()
+        .flat_map(|(_, it)| it.to.iter().chain(it.sni.0.iter().map(|(_, to)| to)));
+    let targets = subject.spec.routes.items.iter().map(|route| &route.to).chain(links);
+    let sealed = targets.filter_map(|to| match &to.value {
+        ToSpec::Sealed(sealed) => {
+            Some((format!("destinations below `{}`", sealed.domain.value), &sealed.tls))
+        }
+        _ => None,
+    });
+    for (whose, tls) in services.chain(sealed) {
+        let Some(tls) = tls else { continue };
         let Some(skips) = tls.value.insecure_skip_verify.filter(|skips| skips.value) else { continue };
         let message = format!(
-            "the certificates of the service `{}` are not verified: who stands in between can read and change everything",
-            name.value
+            "the certificates of the {whose} are not verified: who stands in between can read and change everything"
         );
         let mut warning = SpecError::warning("insecure_skip_verify", skips.span, message)
             .help("write `ca: FILE` with the certificate that signed them, or with a self-signed one itself");

@@ -18,7 +18,7 @@ pub(super) fn timeouts_contradict(subject: &Subject<'_>, problems: &mut Problems
             To::Service(service) => {
                 spec.services.0.get(service.0 as usize).map(|(_, service)| &service.timeouts)
             }
-            To::Split(_) => None,
+            To::Split(_) | To::Sealed(_) => None,
         };
         let nearest_first = [Some(&route.timeouts), service, Some(&spec.defaults.timeouts)];
         let written =

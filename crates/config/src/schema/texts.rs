@@ -53,15 +53,24 @@ written! {
     Share: text(concat!("^", space!(), "[0-9]+", space!(), "%", space!(), "$"), &["20%"]);
     /// Where to listen: `:8080`, `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
     ListenAddress: text("^unix:/|:[0-9]+$", &[":8080", "127.0.0.1:8080", "[::1]:8080", "unix:/run/app.sock"]);
-    /// Where a service is reached: `http://host:port`, `https://host:port`, `tcp://host:port` (whole connections) or `unix:/path`.
+    /// Where a service is reached: `http://host:port`, `https://host:port`, `tcp://host:port` (whole connections), `udp://host:port` (datagrams) or `unix:/path`.
     EndpointUrl: text(
-        "^[Hh][Tt][Tt][Pp][Ss]?://|^[Tt][Cc][Pp]://|^unix:/",
-        &["http://127.0.0.1:9001", "https://app.internal", "tcp://10.0.0.9:5432", "unix:/run/app.sock"],
+        "^[Hh][Tt][Tt][Pp][Ss]?://|^[Tt][Cc][Pp]://|^[Uu][Dd][Pp]://|^unix:/",
+        &["http://127.0.0.1:9001", "https://app.internal", "tcp://10.0.0.9:5432", "udp://10.0.0.2:53", "unix:/run/app.sock"],
     );
     /// Who is told: `http://…` or `https://…`.
     WebhookUrl: text("^[Hh][Tt][Tt][Pp][Ss]?://", &["https://ops.example.com/hook"]);
     /// A network such as `10.0.0.0/8`, or one address.
     Network: text("^[0-9A-Fa-f:.]+(/[0-9]+)?$", &["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"]);
+    /// A network with a port or a range of ports; IPv6 in brackets.
+    NetworkWithPorts: text(
+        r"^([0-9.]+(/[0-9]+)?|\[[0-9A-Fa-f:.]+(/[0-9]+)?\]):[0-9]+(-[0-9]+)?$",
+        &["10.0.0.0/8:1024-65535", "192.0.2.10:443", "[2001:db8::/32]:443"],
+    );
+    /// An address.
+    IpAddress: text("^[0-9A-Fa-f:.]+$", &["10.0.0.5", "2001:db8::5"]);
+    /// 64 bytes as hexadecimal digits.
+    SealDigits: text("^[0-9A-Fa-f]{128}$", &[]);
     /// A path: it begins with `/`.
     Path: text("^/", &["/", "/products/*"]);
     /// A method, in upper case.

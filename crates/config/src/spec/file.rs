@@ -192,8 +192,8 @@ pub struct ListenerSpec {
     /// What is spoken; default `http`.
     #[serde(default)]
     pub protocol: ProtocolSpec,
-    /// Where connections go, for `protocol: tcp`: the name of a service, a list of `tcp://…` endpoints, or services with weights; default:
-    /// nowhere.
+    /// Where connections go, for `protocol: tcp`, or datagrams, for `protocol: udp`: the name of a service, a list of `tcp://…` or `udp://…`
+    /// endpoints, or services with weights; default: nowhere.
     pub to: Option<Spanned<ToSpec>>,
     /// Where connections go by the name that their clients ask for, for `protocol: tls_passthrough`: hosts, as in `match.host`, and
     /// `default` for all other names and none; default: nowhere.
@@ -215,6 +215,9 @@ pub struct ListenerSpec {
     /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge, RFC 9113 §3.3), beside HTTP/1.1; default
     /// false. With `tls` both are offered anyway.
     pub h2c: Option<bool>,
+    /// For `protocol: udp`: answers to each datagram of a client, 1–1000; default: not known, and only silence ends a session. With the last
+    /// one that is expected it ends at once, and an endpoint that gives none within `timeouts.idle` has failed. For DNS it is 1.
+    pub responses: Option<Spanned<u64>>,
 }
 
 /// `listeners.<name>.proxy_protocol:`
@@ -233,7 +236,7 @@ pub struct ProxyProtocolSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `max_connections`")]
 pub struct ListenerLimitsSpec {
-    /// Its client connections at once, 1–100000000; default: no bound but `limits.max_connections`.
+    /// Its client connections, or sessions of clients with `protocol: udp`, at once, 1–100000000; default: no bound but `limits.max_connections`.
     pub max_connections: Option<Spanned<u64>>,
     /// Requests that a client may have under way at once on a connection of HTTP/2, 1–1000; default 100.
     pub max_streams: Option<Spanned<u64>>,
@@ -246,13 +249,14 @@ impl ProtocolSpec {
             Self::Http => "http",
             Self::Tcp => "tcp",
             Self::TlsPassthrough => "tls_passthrough",
+            Self::Udp => "udp",
         }
     }
 }
 
 /// What a listener speaks.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq)]
-#[serde(rename_all = "snake_case", expecting = "`http`, `tcp` or `tls_passthrough`")]
+#[serde(rename_all = "snake_case", expecting = "`http`, `tcp`, `tls_passthrough` or `udp`")]
 pub enum ProtocolSpec {
     /// HTTP/1 and, where it is agreed on, HTTP/2.
     #[default]
@@ -261,4 +265,6 @@ pub enum ProtocolSpec {
     Tcp,
     /// TLS, whole connections of which go to a service by the name that clients ask for, undecrypted.
     TlsPassthrough,
+    /// Datagrams: those of a client go to one endpoint of a service, and its answers back, until nothing is said for `timeouts.idle`.
+    Udp,
 }

@@ -12,6 +12,7 @@ mod limits;
 mod listener_tls;
 mod mistake;
 mod route;
+mod sealed;
 mod secret;
 mod service;
 mod spanned;
@@ -36,6 +37,7 @@ pub use listener_tls::{
     CertificateSpec, ListenerTlsSpec, TicketKeysSpec, TicketsSpec, TlsVersionSpec, UnknownNameSpec,
 };
 pub use route::{FieldSpec, MatchSpec, RouteSpec};
+pub use sealed::{RevokedSpec, SealKeySpec, SealSecretSpec, SealedSpec};
 pub use secret::SecretSpec;
 pub use service::{
     AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, GrpcCheckSpec,

@@ -1,5 +1,6 @@
 //! `routes[].to:` where a route sends its requests.
 
+use super::sealed::SealedSpec;
 use super::service::KeySpec;
 use super::spanned::{ListSpec, Spanned};
 use crate::schema;
@@ -19,6 +20,8 @@ pub enum ToSpec {
     Urls(ListSpec<String>),
     /// Several services, each with its share.
     Split(SplitSpec),
+    /// Wherever the label says that the host begins with.
+    Sealed(Box<SealedSpec>),
 }
 
 /// `to: { split: […], sticky_by: … }`; the list alone is its short form.
@@ -30,6 +33,24 @@ pub struct SplitSpec {
     pub split: ListSpec<ToItemSpec>,
     /// What keeps a client in one part; default: each request is drawn anew.
     pub sticky_by: Option<KeySpec>,
+}
+
+/// The forms of a map, until it is known which one it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a map with `split` or `sealed`")]
+struct MapSpec {
+    split: Option<ListSpec<ToItemSpec>>,
+    sticky_by: Option<KeySpec>,
+    sealed: Option<Box<SealedSpec>>,
+}
+
+/// `to: { sealed: … }`
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it tells the schema what a map may be")]
+struct ToSealedSpec {
+    /// Destinations that stand, encrypted, in the first label of the host.
+    sealed: SealedSpec,
 }
 
 /// An element of the list.
@@ -97,7 +118,7 @@ impl<'de> Deserialize<'de> for ToSpec {
             type Value = ToSpec;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a service, a list of URLs or of services with weights, or a map with `split`")
+                f.write_str("the name of a service, a list of URLs or of services with weights, or a map with `split` or `sealed`")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<ToSpec, E> {
@@ -109,7 +130,18 @@ impl<'de> Deserialize<'de> for ToSpec {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToSpec, A::Error> {
-                SplitSpec::deserialize(MapAccessDeserializer::new(map)).map(ToSpec::Split)
+                match MapSpec::deserialize(MapAccessDeserializer::new(map))? {
+                    MapSpec { split: None, sticky_by: None, sealed: Some(sealed) } => {
+                        Ok(ToSpec::Sealed(sealed))
+                    }
+                    MapSpec { sealed: Some(_), .. } => {
+                        Err(A::Error::custom("`sealed` stands alone: its labels say where requests go"))
+                    }
+                    MapSpec { split: Some(split), sticky_by, sealed: None } => {
+                        Ok(ToSpec::Split(SplitSpec { split, sticky_by }))
+                    }
+                    MapSpec { split: None, .. } => Err(A::Error::missing_field("split")),
+                }
             }
         }
 
@@ -144,6 +176,7 @@ impl JsonSchema for ToSpec {
             { "type": "string", "description": "The name of a service." },
             { "type": "array", "items": generator.subschema_for::<ToItemSpec>(), "minItems": 1 },
             generator.subschema_for::<SplitSpec>(),
+            generator.subschema_for::<ToSealedSpec>(),
         ] })
     }
 }

@@ -25,7 +25,6 @@ macro_rules! rows {
 const ROWS: &[Row] = rows! {
     "route_sources";
     "listeners"."*"."http3";
-    "listeners"."*"."protocol" = "udp";
     "routes"."*"."retry";
     "routes"."*"."filters"."*"."rate_limit", above 1;
     "routes"."*"."filters"."*"."cache", above 1;
@@ -33,7 +32,6 @@ const ROWS: &[Row] = rows! {
     "chains"."*"."*"."rate_limit", above 1;
     "chains"."*"."*"."cache", above 1;
     "chains"."*"."*"."request_id", above 1;
-    "routes"."*"."to"."sealed", above 1;
     "services"."*"."discover";
     "tests"."*"."expect"."headers_added";
     "tests"."*"."expect"."headers_removed";

@@ -18,7 +18,7 @@ const HOST_LABEL: usize = 63;
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 /// Schemes of the design that have not landed.
-const LATER: &[&str] = &["h2c", "grpc", "grpcs", "ws", "wss", "tls", "udp", "http3"];
+const LATER: &[&str] = &["h2c", "grpc", "grpcs", "ws", "wss", "tls", "http3"];
 
 /// Why a text is not an address or URL.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -89,9 +89,10 @@ fn unix_path(path: &str) -> Result<PathBuf, Flaw> {
     Ok(PathBuf::from(path))
 }
 
-/// `http://host:port`, `https://host:port`, `tcp://host:port` or `unix:/path`: the URL in normal form and where to connect.
+/// `http://host:port`, `https://host:port`, `tcp://host:port`, `udp://host:port` or `unix:/path`: the URL in normal form and where to connect.
 pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
-    const FORMS: &str = "write `http://host:port`, `https://host:port`, `tcp://host:port` or `unix:/path`";
+    const FORMS: &str =
+        "write `http://host:port`, `https://host:port`, `tcp://host:port`, `udp://host:port` or `unix:/path`";
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(|path| (text.into(), Address::Unix(Arc::new(path))));
     }
@@ -106,14 +107,14 @@ pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
     let scheme = scheme.to_ascii_lowercase();
     if LATER.contains(&scheme.as_str()) {
         let message = format!("`{scheme}` endpoints are not available in this version");
-        let help = Some("use `http://…`, `https://…`, `tcp://…` or `unix:/…`".into());
+        let help = Some("use `http://…`, `https://…`, `tcp://…`, `udp://…` or `unix:/…`".into());
         return Err(Flaw { class: Class::Unavailable, message, help });
     }
     let default_port = match scheme.as_str() {
         "http" => HTTP_PORT,
         "https" => HTTPS_PORT,
         // There is no usual one.
-        "tcp" => 0,
+        "tcp" | "udp" => 0,
         _ => return flaw(format!("unknown scheme `{scheme}`"), FORMS),
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -128,7 +129,11 @@ pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
     }
     let (host, port) = split_port(authority, default_port)?;
     if port == 0 {
-        return flaw("a `tcp` endpoint has a port", format!("write for example `tcp://{authority}:5432`"));
+        let usual = if scheme == "tcp" { 5432 } else { 53 };
+        return flaw(
+            format!("a `{scheme}` endpoint has a port"),
+            format!("write for example `{scheme}://{authority}:{usual}`"),
+        );
     }
     if host.is_empty() {
         return flaw("the host of this URL is missing", FORMS);
@@ -206,6 +211,10 @@ pub(super) fn collide(a: &ListenAddress, b: &ListenAddress) -> bool {
         (
             ListenAddress::Tcp { address: a, dual_stack: a_both },
             ListenAddress::Tcp { address: b, dual_stack: b_both },
+        )
+        | (
+            ListenAddress::Udp { address: a, dual_stack: a_both },
+            ListenAddress::Udp { address: b, dual_stack: b_both },
         ) => {
             let wildcard = |ip: IpAddr| ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED);
             let covers = |both: bool, ip: IpAddr| both && wildcard(ip);
@@ -223,7 +232,9 @@ mod tests {
     #[test]
     fn reads_listen_addresses() {
         let tcp = |text: &str| match listen(text).unwrap() {
-            ListenAddress::Tcp { address, dual_stack } => (address.to_string(), dual_stack),
+            ListenAddress::Tcp { address, dual_stack } | ListenAddress::Udp { address, dual_stack } => {
+                (address.to_string(), dual_stack)
+            }
             ListenAddress::Unix(path) => (path.display().to_string(), false),
         };
         assert_eq!(tcp(":8080"), ("[::]:8080".into(), true));
@@ -269,6 +280,7 @@ mod tests {
             ("HTTPS://Example.COM/", "https://example.com", "example.com:443"),
             ("https://10.0.0.1:8443", "https://10.0.0.1:8443", "10.0.0.1:8443"),
             ("https://[::1]", "https://[::1]", "[::1]:443"),
+            ("UDP://Resolver.local:53/", "udp://resolver.local:53", "resolver.local:53"),
             ("unix:/run/A.sock", "unix:/run/A.sock", "unix:/run/A.sock"),
         ] {
             let (read, place) = endpoint(text).unwrap();
@@ -302,6 +314,7 @@ mod tests {
             "http://ä",
             "ftp://a",
             "unix:x",
+            "udp://10.0.0.2",
             "http://[::1]x:80",
         ] {
             let flaw = endpoint(text).unwrap_err();
@@ -317,5 +330,11 @@ mod tests {
         assert!(hit("unix:/a", "unix:/a"));
         assert!(!hit(":80", ":81") && !hit(":0", ":0") && !hit(":80", "127.0.0.1:80"));
         assert!(!hit("[::]:80", "0.0.0.0:80") && !hit("unix:/a", ":80"));
+        let udp = |text| match listen(text).unwrap() {
+            ListenAddress::Tcp { address, dual_stack } => ListenAddress::Udp { address, dual_stack },
+            other => other,
+        };
+        assert!(collide(&udp(":53"), &udp("0.0.0.0:53")));
+        assert!(!collide(&udp(":53"), &listen(":53").unwrap()), "DNS has both");
     }
 }

@@ -13,6 +13,9 @@ use thalweg_proxy::plan::{ListenAddress, Listener, ListenerProtocol, ProxyProtoc
 /// Most listeners. Each is a socket per worker; their positions must fit into 16 bits.
 const LISTENERS: usize = 4096;
 
+/// Most answers to a datagram.
+const RESPONSES: u64 = 1000;
+
 /// An address that is taken, and by what.
 pub(crate) type Taken = Vec<(ListenAddress, Span)>;
 
@@ -43,7 +46,7 @@ pub(crate) fn listeners(
                 .help("write it at the listener where clients come in the clear, as that of port 80");
             problems.push(error);
         }
-        if let Some(address) = claim(&spec.address, taken, problems) {
+        if let Some(address) = claim((&spec.address, spec.protocol == ProtocolSpec::Udp), taken, problems) {
             let most = spec.limits.max_connections.as_ref();
             let most = most.and_then(|n| bounded(n, 1, CONNECTIONS_MAX, problems));
             let max_connections = most.and_then(|n| usize::try_from(n).ok());
@@ -57,11 +60,14 @@ pub(crate) fn listeners(
                     ProtocolSpec::Http => ListenerProtocol::Http,
                     ProtocolSpec::Tcp => ListenerProtocol::Tcp,
                     ProtocolSpec::TlsPassthrough => ListenerProtocol::TlsPassthrough,
+                    ProtocolSpec::Udp => ListenerProtocol::Udp,
                 },
                 max_connections,
                 max_streams,
                 // Endpoints may have the first word.
-                defer_accept: spec.defer_accept.unwrap_or(spec.protocol != ProtocolSpec::Tcp),
+                defer_accept: spec
+                    .defer_accept
+                    .unwrap_or(!matches!(spec.protocol, ProtocolSpec::Tcp | ProtocolSpec::Udp)),
                 h2c: spec.h2c.unwrap_or(false),
                 proxy_protocol: spec
                     .proxy_protocol
@@ -69,6 +75,11 @@ pub(crate) fn listeners(
                     .and_then(|it| proxy_protocol(it, spec, problems)),
                 tls,
                 redirect_https,
+                responses: spec
+                    .responses
+                    .as_ref()
+                    .and_then(|n| bounded(n, 1, RESPONSES, problems))
+                    .and_then(|n| u32::try_from(n).ok()),
             });
         }
     }
@@ -100,13 +111,23 @@ fn proxy_protocol(
     (!from.is_empty()).then(|| Arc::new(ProxyProtocolPolicy { from, required }))
 }
 
-/// Reads an address and reports when something else already listens there.
+/// Reads an address, perhaps of datagrams, and reports when something else already listens there.
 pub(super) fn claim(
-    text: &Spanned<String>,
+    (text, is_udp): (&Spanned<String>, bool),
     taken: &mut Taken,
     problems: &mut Problems,
 ) -> Option<ListenAddress> {
     let address = match address::listen(text) {
+        Ok(ListenAddress::Tcp { address, dual_stack }) if is_udp => {
+            ListenAddress::Udp { address, dual_stack }
+        }
+        Ok(ListenAddress::Unix(_)) if is_udp => {
+            let error =
+                SpecError::new(Class::Invalid, text.span, "datagrams of clients come to no unix socket")
+                    .help("write an address and a port, as in `:53`");
+            problems.push(error);
+            return None;
+        }
         Ok(address) => address,
         Err(flaw) => {
             problems.push(flaw.at(text.span, "address"));

@@ -2,6 +2,7 @@
 
 use super::chains::{Chains, FilterPlace};
 use super::limits::Bounds;
+use super::sealed::check_hosts;
 use super::services::Deadlines;
 use super::targets::{Target, target};
 use super::{cause, check_name, is_token, network};
@@ -89,6 +90,11 @@ pub(crate) fn route<'a>(
     let deadlines = Deadlines::read(&spec.timeouts, false, problems);
     let bounds = Bounds::read(&spec.limits, problems);
     let target = target(&spec.to, names, problems);
+    if let Target::Sealed(sealed, _) = target {
+        let written = spec.r#match.host.clone().map(OneOrMoreSpec::list);
+        let hosts = written.iter().flat_map(|list| &list.items).map(|host| host.value.as_str());
+        check_hosts(sealed, hosts, problems);
+    }
     Checked { matches, filters, filter_places, target, deadlines, bounds }
 }
 

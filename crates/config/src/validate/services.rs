@@ -13,6 +13,8 @@ mod tls;
 pub(super) use breaker::adaptive;
 pub(crate) use retry::Retries;
 
+pub(super) use tls::service_tls;
+
 use super::limits::service_limits;
 use super::secret::Secrets;
 use super::{address, bounded, check_name, deadline};
@@ -127,12 +129,13 @@ fn service(
         when_down: outage::when_down(spec.when_down.as_ref(), problems),
         host: host_rule(spec.host.as_ref(), problems),
         tls: match &spec.tls {
-            Some(tls) => tls::service_tls(tls, &endpoints, around.secrets, problems),
+            Some(tls) => service_tls(tls, &endpoints, around.secrets, problems),
             None => tls::built_in(&endpoints, name.span, problems),
         },
         retry: Retries::read(&spec.retry, problems).resolve(around.retries),
         pool: pool(&spec.pool, problems),
         limits: service_limits(&spec.limits, problems),
+        destinations: None,
         endpoints,
     };
     (service, Deadlines::read(&spec.timeouts, false, problems))
@@ -144,9 +147,11 @@ fn told_of_clients<T>(written: &Spanned<T>, endpoints: &[Endpoint], problems: &m
         |endpoint: &Endpoint| !endpoint.takes_connections() && !matches!(endpoint.address, Address::Unix(_));
     if endpoints.iter().any(carries_requests) {
         let message = "only `tcp://` endpoints are told of clients in this way";
-        let error = SpecError::new(Class::Invalid, written.span, message)
-            .help("remove it: requests carry `X-Forwarded-For`");
-        problems.push(error);
+        let help = match endpoints.iter().any(Endpoint::takes_datagrams) {
+            true => "remove it: datagrams come from the proxy's address",
+            false => "remove it: requests carry `X-Forwarded-For`",
+        };
+        problems.push(SpecError::new(Class::Invalid, written.span, message).help(help));
     }
 }
 

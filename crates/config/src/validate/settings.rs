@@ -99,7 +99,7 @@ fn token(spec: &Spanned<SecretSpec>, secrets: &Secrets<'_>, problems: &mut Probl
 
 /// An address of admin or metrics: these have no unix form.
 fn tcp(text: &Spanned<String>, taken: &mut Taken, problems: &mut Problems) -> Option<ListenAddress> {
-    let address = claim(text, taken, problems)?;
+    let address = claim((text, false), taken, problems)?;
     if matches!(address, ListenAddress::Unix(_)) {
         let error = SpecError::new(Class::Invalid, text.span, "a TCP address is needed here")
             .help("write for example `127.0.0.1:9900`; the admin API's unix socket is always there");

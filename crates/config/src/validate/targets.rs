@@ -5,7 +5,7 @@ use super::number;
 use super::routes::{Names, show_nearest};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::source::Span;
-use crate::spec::{ListSpec, PartSpec, Spanned, SplitSpec, ToItemSpec, ToSpec};
+use crate::spec::{ListSpec, PartSpec, SealedSpec, Spanned, SplitSpec, ToItemSpec, ToSpec};
 use std::collections::HashMap;
 use thalweg_upstream::HashKey;
 
@@ -20,6 +20,8 @@ pub(crate) enum Target<'a> {
     Service(u32),
     /// To several of them.
     Split(Vec<Part>, Option<HashKey>),
+    /// Wherever labels lead.
+    Sealed(&'a SealedSpec, Span),
     /// To endpoints of its own.
     Urls(&'a ListSpec<String>, Span),
     /// Nowhere: the name is wrong.
@@ -40,6 +42,7 @@ pub(crate) struct Part {
 pub(super) fn target<'a>(to: &'a Spanned<ToSpec>, names: &Names<'_>, problems: &mut Problems) -> Target<'a> {
     match &to.value {
         ToSpec::Urls(urls) => Target::Urls(urls, to.span),
+        ToSpec::Sealed(spec) => Target::Sealed(spec, to.span),
         ToSpec::Split(spec) => split(spec, to.span, names, problems),
         ToSpec::Service(name) => {
             let name = Spanned::new(to.span, name.clone());
@@ -49,7 +52,7 @@ pub(super) fn target<'a>(to: &'a Spanned<ToSpec>, names: &Names<'_>, problems: &
 }
 
 /// The position of a service.
-fn service(name: &Spanned<String>, names: &Names<'_>, problems: &mut Problems) -> Option<u32> {
+pub(super) fn service(name: &Spanned<String>, names: &Names<'_>, problems: &mut Problems) -> Option<u32> {
     if let Some(position) = names.services.get(name.as_str()) {
         return Some(*position);
     }

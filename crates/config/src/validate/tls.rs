@@ -356,7 +356,9 @@ fn policy(
     let built_in = match protocol {
         ProtocolSpec::Http => Policy::default(),
         // What is spoken is a matter between clients and endpoints: nothing is agreed on, and nobody is sent away for it.
-        ProtocolSpec::Tcp | ProtocolSpec::TlsPassthrough => Policy { alpn: Vec::new(), ..Policy::default() },
+        ProtocolSpec::Tcp | ProtocolSpec::TlsPassthrough | ProtocolSpec::Udp => {
+            Policy { alpn: Vec::new(), ..Policy::default() }
+        }
     };
     let version = |written: &Option<Spanned<TlsVersionSpec>>, otherwise| match written.map(|v| v.value) {
         Some(TlsVersionSpec::Tls12) => Version::Tls12,

@@ -22,6 +22,7 @@ pub(crate) fn environment(name: &str) -> Option<String> {
         "UPSTREAM" => Some("http://127.0.0.1:9001".into()),
         "SECRET" => Some("hunter2".into()),
         "SIGNING" => Some("hunter2hunter2hunter2".into()),
+        "SEAL_KEY" => Some("0123456789abcdef".repeat(8)),
         certificates::VARIABLE => Some(certificates::folder()),
         _ => None,
     }

@@ -2,9 +2,11 @@
 
 use super::decision::{Decision, DecisionAttempt, Inquiry, Notable};
 use super::labels::Label;
-use crate::exchange::{Attempt, Client, Exchange};
+use crate::exchange::{Attempt, Exchange, Origin};
 use crate::plan::RequestsPolicy;
+use crate::unseal::Veil;
 use crate::view::LocalRoute;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,23 +79,28 @@ struct Tried {
 
 /// What of an exchange stands in a record and not in the exchange.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around {
+pub(super) struct Around<'a> {
     /// When it began, in microseconds since the Unix epoch.
     pub(super) began_us: u64,
     /// How long it took.
     pub(super) total: Duration,
     /// Whether queries may be kept.
     pub(super) has_queries: bool,
+    /// Over what nobody is to see.
+    pub(super) veil: &'a Veil,
 }
 
 impl Entry {
     /// What is remembered of an exchange.
-    pub(super) fn of(client: &Client, x: &Exchange, around: Around, policy: RequestsPolicy) -> Self {
+    pub(super) fn of(origin: Origin<'_>, x: &Exchange, around: Around<'_>, policy: RequestsPolicy) -> Self {
         let notable = notable(x, around.total, policy);
         let bytes = &x.received[..];
         let query = x.query.filter(|_| around.has_queries).map(|query| query.of(bytes));
-        let parts =
-            [x.request.method_text.of(bytes), x.authority(), x.path.of(bytes), query.unwrap_or_default()];
+        let method = x.request.method_text.of(bytes).into();
+        let said = [x.authority(), x.path.of(bytes), query.unwrap_or_default()];
+        let [host, path, said_query] = said.map(|text| around.veil.over(text));
+        let shown = [method, host, path, said_query];
+        let parts = shown.each_ref().map(|part: &Cow<'_, [u8]>| &**part);
         let mut text = [0; TEXT];
         let mut lengths = write(parts, &mut text);
         let is_cut = parts.iter().map(|part| part.len()).sum::<usize>() > TEXT;
@@ -109,7 +116,7 @@ impl Entry {
             total_us: whole_micros(around.total),
             bytes_in: x.upward.body(),
             bytes_out: x.downward.body(),
-            listener: Some(client.door().label.clone()),
+            listener: Some(origin.door.label.clone()),
             route: x.route.clone(),
             service: x.service().map(|service| service.labels.name.clone()),
             endpoint: endpoint.and_then(|last| label(x, last)),
@@ -121,7 +128,7 @@ impl Entry {
             first_byte_us: x.first_byte.map_or(NEVER, micros),
             acted: x.acted,
             status: x.status,
-            port: if x.client_ip == client.peer { client.port } else { 0 },
+            port: if x.client_ip == origin.peer { origin.port } else { 0 },
             lengths,
             client: x.client_ip,
             id: x.id,
@@ -283,7 +290,8 @@ fn notable(x: &Exchange, total: Duration, policy: RequestsPolicy) -> Option<Nota
 
 /// The endpoint of an attempt.
 fn label(x: &Exchange, attempt: &Attempt) -> Option<Label> {
-    x.service().and_then(|local| local.labels.endpoint(&local.state.service, attempt.endpoint))
+    let listed = x.service().and_then(|local| local.labels.endpoint(&local.state.service, attempt.endpoint));
+    listed.or_else(|| Some(Rc::new(x.aim?.to_string().into())))
 }
 
 #[cold]

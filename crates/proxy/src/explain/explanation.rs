@@ -70,12 +70,25 @@ pub struct TakenRoute {
     /// What of the request decides between services; absent for one service, or where chance decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_by: Option<String>,
+    /// What the label in the host says; absent where the route wants none, or it is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<SealedSeen>,
     /// Where it sends requests.
     pub services: Vec<ServicePart>,
     /// Deadlines towards the service.
     pub timeouts: TimeoutsSeen,
     /// Bounds on its exchanges.
     pub limits: RouteLimitsSeen,
+}
+
+/// What a label says.
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
+pub struct SealedSeen {
+    /// `http://10.0.0.7:3000`; absent where it names a service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// When it expires, in seconds since the Unix epoch.
+    pub expires: u64,
 }
 
 /// What a filter did.

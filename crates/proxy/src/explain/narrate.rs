@@ -2,7 +2,7 @@
 
 use super::explanation::{
     Because, EndpointSeen, Explanation, FilterStep, OtherRoute, Outcome, RetrySeen, RouteLimitsSeen,
-    SeenRequest, ServicePart, TakenRoute, TimeoutsSeen,
+    SealedSeen, SeenRequest, ServicePart, TakenRoute, TimeoutsSeen,
 };
 use super::trace::{Trace, lossy};
 use super::words::{failed, listener_name};
@@ -135,6 +135,7 @@ fn taken(plan: &Plan, route: &Route, trace: &Trace, (all, live): (bool, Option<L
     });
     let filters = filters.collect();
     let parts = match &route.to {
+        To::Sealed(_) => trace.service.map(|service| (service, None)).into_iter().collect(),
         To::Service(service) => vec![(*service, None)],
         To::Split(split) => split.parts.iter().map(|(service, weight)| (*service, Some(*weight))).collect(),
     };
@@ -153,6 +154,9 @@ fn taken(plan: &Plan, route: &Route, trace: &Trace, (all, live): (bool, Option<L
             To::Split(split) if !trace.by_chance => split.key.as_ref().map(key),
             _ => None,
         },
+        sealed: trace
+            .expires
+            .map(|expires| SealedSeen { destination: trace.x.aim.map(|aim| aim.to_string()), expires }),
         services: services.collect(),
         timeouts: TimeoutsSeen {
             connect_ms: ms(route.timeouts.connect),

@@ -46,6 +46,7 @@ fn listener(name: &str, address: &str) -> Listener {
         defer_accept: true,
         h2c: false,
         redirect_https: false,
+        responses: None,
         proxy_protocol: None,
         tls: None,
     }
@@ -79,6 +80,7 @@ fn plan() -> Plan {
             service("b", &["http://10.0.0.3:80"]),
         ],
         requests: crate::plan::RequestsPolicy::default(),
+        beside: Vec::new(),
         trusted_proxies: vec!["10.9.0.0/16".parse().unwrap()],
         limits: Limits::default(),
         client_timeouts: ClientTimeouts::default(),

@@ -71,6 +71,10 @@ fn write_route(f: &mut fmt::Formatter<'_>, route: &TakenRoute) -> fmt::Result {
     if let Some(key) = &route.split_by {
         writeln!(f, "  split by {key}")?;
     }
+    if let Some(sealed) = &route.sealed {
+        let destination = sealed.destination.as_deref().unwrap_or("a service");
+        writeln!(f, "  the label leads to {destination}, until Unix time {}", sealed.expires)?;
+    }
     route.services.iter().try_for_each(|part| write_service(f, part))
 }
 

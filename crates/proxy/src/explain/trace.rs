@@ -7,9 +7,10 @@ use crate::exchange::Exchange;
 use crate::filter_request::apply;
 use crate::find_route::{bound, take_route};
 use crate::owner::Target;
-use crate::plan::{Plan, ServiceId, To};
+use crate::plan::{Leads, Plan, ServiceId, To};
 use crate::redirect_https;
-use thalweg_core::{Fault, RequestId};
+use std::time::SystemTime;
+use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_http::Progress;
 use thalweg_route::RouteId;
 use thalweg_upstream::Service;
@@ -28,6 +29,8 @@ pub(super) struct Trace {
     pub(super) fault: Option<Fault>,
     /// Where the client is sent instead.
     pub(super) redirect: Option<String>,
+    /// When the label in its host expires, in seconds since the Unix epoch.
+    pub(super) expires: Option<u64>,
 }
 
 /// What becomes of a request.
@@ -68,13 +71,14 @@ pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
         by_chance: false,
         fault: None,
         redirect: None,
+        expires: None,
     };
     trace.fault = run(plan, asked, &mut trace).err();
     trace
 }
 
 fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
-    let Trace { x, route, service, filters, by_chance, redirect, .. } = trace;
+    let Trace { x, route, service, filters, by_chance, redirect, expires, .. } = trace;
     match x.request.parse(&x.received, &plan.head_limits())? {
         Progress::Complete => {}
         Progress::Partial => return Err(Fault::request(400, "the request head is not whole")),
@@ -93,6 +97,16 @@ fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
     })?;
     (*route, *service) = (Some(found), drawn);
     if let Some(route) = plan.route(Some(found)) {
+        if let To::Sealed(route) = &route.to {
+            let opened = route.open(x.host(), SystemTime::now(), |address| plan.is_own(address));
+            let opened = opened.map_err(|reason| Fault::new(FaultKind::DestinationNotFound, reason));
+            let (leads, destination) = opened?;
+            match leads {
+                Leads::Service(named) => *service = Some(named),
+                Leads::Aim(aim) => x.aim = Some(aim),
+            }
+            *expires = Some(destination.expires.unix());
+        }
         bound(route, x)?;
         apply(&route.filters, x, |name, path| filters.push((name, lossy(path))))?;
     }
@@ -128,11 +142,15 @@ impl Trace {
 
     /// The host that goes upstream; `None` when it is that of whichever endpoint is chosen.
     pub(super) fn host(&self, service: &Service) -> Option<String> {
-        let mut hosts = service.endpoints.iter().map(|endpoint| {
+        let write = |endpoint| {
             let mut out = Vec::new();
             write_host(&mut out, &self.x, service, endpoint);
             lossy(&out)
-        });
+        };
+        if service.destinations.is_some() {
+            return Some(write(None));
+        }
+        let mut hosts = service.endpoints.iter().map(|endpoint| write(Some(endpoint)));
         let first = hosts.next()?;
         hosts.all(|host| host == first).then_some(first)
     }

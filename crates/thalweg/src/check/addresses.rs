@@ -3,12 +3,13 @@
 use super::owner::{Owner, owner_of_port, owner_of_socket};
 use super::{Subject, place};
 use rustix::io::Errno;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use thalweg_config::{Span, SpecError};
-use thalweg_net::listen;
+use thalweg_net::{datagram, listen};
 use thalweg_proxy::plan::ListenAddress;
 
 pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
@@ -19,7 +20,12 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
     let metrics = settings.metrics.as_ref().map(|metrics| (metrics, place(places.metrics)));
     let all = listeners.chain(admin).chain(metrics);
     all.filter_map(|(address, span)| match address {
-        ListenAddress::Tcp { address, dual_stack } => tcp(*address, *dual_stack, span),
+        ListenAddress::Tcp { address, dual_stack } => {
+            ip((*address, false), listen::probe(*address, *dual_stack), span)
+        }
+        ListenAddress::Udp { address, dual_stack } => {
+            ip((*address, true), datagram::probe(*address, *dual_stack), span)
+        }
         ListenAddress::Unix(path) => unix(path, span),
     })
     .collect()
@@ -29,11 +35,11 @@ fn warning(span: Span, message: String, help: &str) -> SpecError {
     SpecError::warning("addresses", span, message).help(help)
 }
 
-fn tcp(address: SocketAddr, dual_stack: bool, span: Span) -> Option<SpecError> {
-    let error = listen::probe(address, dual_stack).err()?;
+fn ip((address, is_udp): (SocketAddr, bool), probed: io::Result<()>, span: Span) -> Option<SpecError> {
+    let error = probed.err()?;
     let port = address.port();
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::ADDRINUSE) => taken(&format!("port {port}"), &owner_of_port(port), span),
+        Some(Errno::ADDRINUSE) => taken(&format!("port {port}"), &owner_of_port(port, is_udp), span),
         Some(Errno::ACCESS | Errno::PERM) => Some(warning(
             span,
             format!("this user may not listen on port {port}"),

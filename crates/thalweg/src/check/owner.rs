@@ -12,6 +12,8 @@ const LOOKED_AT: usize = 1_000_000;
 const INODE: usize = 9;
 /// The state of a socket that listens (TCP_LISTEN).
 const LISTENS: &str = "0A";
+/// That of a socket of datagrams without a peer.
+const UNCONNECTED: &str = "07";
 
 /// Who has an address.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -25,11 +27,15 @@ pub(super) enum Owner {
 }
 
 /// Who listens on a TCP port.
-pub(super) fn owner_of_port(port: u16) -> Owner {
-    let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
+pub(super) fn owner_of_port(port: u16, is_udp: bool) -> Owner {
+    let (tables, state) = match is_udp {
+        false => (["/proc/net/tcp", "/proc/net/tcp6"], LISTENS),
+        true => (["/proc/net/udp", "/proc/net/udp6"], UNCONNECTED),
+    };
+    let inodes: Vec<String> = tables
         .iter()
         .filter_map(|table| fs::read_to_string(table).ok())
-        .flat_map(|table| listening(&table, port))
+        .flat_map(|table| listening(&table, port, state))
         .collect();
     let links: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -58,12 +64,12 @@ pub(super) fn owner_of_socket(stream: &UnixStream) -> Owner {
 }
 
 /// The numbers of the sockets that listen on a port, from a table of the kernel (proc_net_tcp.rst).
-fn listening(table: &str, port: u16) -> Vec<String> {
+fn listening(table: &str, port: u16, wanted: &str) -> Vec<String> {
     let ends = format!(":{port:04X}");
     let rows = table.lines().skip(1).take(LOOKED_AT).map(|line| line.split_whitespace().collect::<Vec<_>>());
     let listening = rows.filter(|row| {
         row.get(1).is_some_and(|local| local.ends_with(&ends))
-            && row.get(3).is_some_and(|state| *state == LISTENS)
+            && row.get(3).is_some_and(|state| *state == wanted)
     });
     listening.filter_map(|row| row.get(INODE).map(|inode| (*inode).to_owned())).collect()
 }
@@ -96,15 +102,21 @@ mod tests {
     #[test]
     fn reads_the_tables_of_the_kernel() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0\n   1: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1000        0 4243 1 0\n";
-        assert_eq!(listening(table, 8080), ["4242"]);
-        assert_eq!(listening(table, 8081), [""; 0]);
+        assert_eq!(listening(table, 8080, LISTENS), ["4242"]);
+        assert_eq!(listening(table, 8081, LISTENS), [""; 0]);
     }
 
     #[test]
     fn finds_the_program_that_listens() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let Owner::Program(name) = owner_of_port(port) else { panic!("this test listens itself") };
+        let Owner::Program(name) = owner_of_port(port, false) else { panic!("this test listens itself") };
         assert!(name.ends_with(&format!("(process {})", std::process::id())), "{name}");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        assert!(
+            matches!(owner_of_port(port, true), Owner::Program(_)),
+            "and the one that receives datagrams"
+        );
     }
 }

@@ -17,6 +17,7 @@ mod problem;
 mod reload;
 mod run;
 mod schema;
+mod seal;
 mod stop;
 mod version;
 
@@ -54,6 +55,10 @@ enum Verb {
     Reload(reload::ReloadArgs),
     /// Have the running proxy finish what it does and end
     Stop(AdminArgs),
+    /// Print a host name that leads to a destination: its first label says, sealed, where to
+    Seal(seal::SealArgs),
+    /// Say where a sealed label leads, and until when
+    Unseal(seal::UnsealArgs),
     /// List what can be named in a configuration
     List(list::ListArgs),
     /// Print the JSON Schema of the configuration, for editors
@@ -76,6 +81,8 @@ impl Cli {
             Verb::Plan(args) => plan::plan(&args),
             Verb::Reload(args) => reload::reload(&args),
             Verb::Stop(args) => stop::stop(&args),
+            Verb::Seal(args) => seal::seal(&args),
+            Verb::Unseal(args) => seal::unseal(&args),
             Verb::List(args) => list::list(&args),
             Verb::Schema => schema::schema(),
             Verb::Completions(args) => completions::completions(&args),

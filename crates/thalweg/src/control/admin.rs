@@ -16,8 +16,8 @@ use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{
     AdminTls, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus,
     Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint,
-    Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions,
-    RouteStatus, Services, ServicesSummary, State, Status, Tokens,
+    NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions,
+    RouteStatus, SealedLabel, Services, ServicesSummary, State, Status, Tokens,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, WebhookPolicy};
@@ -226,10 +226,15 @@ impl Shared {
 impl Control for Shared {
     fn status(&self) -> Status {
         let draining = self.draining.load(Ordering::Relaxed);
+        let plan = self.fleet.plan();
+        let protocol = |name: &str| {
+            let written = plan.listeners.iter().find(|listener| *listener.name == *name);
+            written.map(|listener| listener.protocol).unwrap_or_default().name()
+        };
         let listeners = self.fleet.bound().into_iter().map(|bound| ListenerStatus {
+            protocol: protocol(&bound.name).into(),
             name: bound.name.to_string(),
             address: bound.address,
-            protocol: "http".into(),
         });
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -330,6 +335,10 @@ impl Control for Shared {
         expected: &Expected<u64>,
     ) -> Result<Changed, Refusal> {
         self.remove(service, id, drain, expected)
+    }
+
+    fn seal(&self, new: &NewLabel) -> Result<SealedLabel, Refusal> {
+        self.seal_label(new)
     }
 
     fn set_weights(

@@ -30,7 +30,9 @@ impl Shared {
     pub(super) fn list_services(&self) -> Services {
         let runtime = self.runtime();
         let rosters = self.fleet().rosters();
-        let services = rosters.iter().map(|roster| self.service_status(&runtime, roster)).collect();
+        // Who has no endpoints of its own is no service for anybody.
+        let listed = rosters.iter().filter(|roster| roster.service.destinations.is_none());
+        let services = listed.map(|roster| self.service_status(&runtime, roster)).collect();
         Services { version: runtime.version, services }
     }
 
@@ -354,6 +356,21 @@ impl Shared {
 
 /// Why an endpoint is not for what goes to a service: requests, or whole connections. A unix socket may take either.
 pub(super) fn differs(plan: &Plan, service: &Service, url: &str) -> Option<String> {
+    let datagrams =
+        plan.takes_datagrams(&service.name) || service.endpoints.iter().any(Endpoint::takes_datagrams);
+    match (datagrams, url.starts_with("udp://")) {
+        (true, true) => return None,
+        (true, false) => {
+            return Some(format!("datagrams go to the service `{}`, and {url} takes none", service.name));
+        }
+        (false, true) => {
+            return Some(format!(
+                "no datagrams go to the service `{}`, and {url} takes nothing else",
+                service.name
+            ));
+        }
+        (false, false) => {}
+    }
     let (mut requests, mut connections) = plan.takes(&service.name);
     for known in service.endpoints.iter().filter(|known| !matches!(known.address, Address::Unix(_))) {
         let takes_connections = known.takes_connections();
@@ -373,7 +390,8 @@ fn admit(runtime: &Runtime, expected: &Expected<u64>) -> Result<(), Refusal> {
 }
 
 fn service_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a Arc<Service>, Refusal> {
-    let found = plan.services.iter().find(|service| *service.name == *name);
+    let mut listed = plan.services.iter().filter(|service| service.destinations.is_none());
+    let found = listed.find(|service| *service.name == *name);
     found.ok_or_else(|| Refusal::Unknown(format!("there is no service `{name}`")))
 }
 
@@ -381,7 +399,14 @@ fn route_status(plan: &Plan, route: &thalweg_proxy::plan::Route) -> RouteStatus 
     let name_of = |service: thalweg_proxy::plan::ServiceId| {
         plan.services.get(service.0 as usize).map_or(String::new(), |service| service.name.to_string())
     };
+    let sealed = match &route.to {
+        To::Sealed(sealed) => Some(format!("*.{}", sealed.keyring.domain())),
+        To::Service(_) | To::Split(_) => None,
+    };
     let to = match &route.to {
+        To::Sealed(sealed) => {
+            sealed.named.iter().map(|service| RouteTarget { service: name_of(*service), weight: 1 }).collect()
+        }
         To::Service(service) => vec![RouteTarget { service: name_of(*service), weight: 1 }],
         To::Split(split) => {
             let parts = split.parts.iter();
@@ -390,7 +415,7 @@ fn route_status(plan: &Plan, route: &thalweg_proxy::plan::Route) -> RouteStatus 
                 .collect()
         }
     };
-    RouteStatus { name: route.name.to_string(), matches: route.matches.to_string(), to }
+    RouteStatus { name: route.name.to_string(), matches: route.matches.to_string(), to, sealed }
 }
 
 fn state_of(condition: EndpointCondition) -> EndpointState {

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often files are looked at.
@@ -16,9 +16,9 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What tells one state of a file from another: device, number, size, times of the last change of its content and
 /// of anything of it. `None`: there is none.
-type Print = Option<(u64, u64, u64, [i64; 4])>;
+pub(super) type Print = Option<(u64, u64, u64, [i64; 4])>;
 
-fn print(path: &PathBuf) -> Print {
+pub(super) fn print(path: &Path) -> Print {
     let meta = fs::metadata(path).ok()?;
     let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
     Some((meta.dev(), meta.ino(), meta.size(), times))

@@ -14,6 +14,7 @@ use super::history::{self, History};
 use super::keeper::Keeper;
 use super::overlay;
 use super::prepare::{become_user, default_state_directory};
+use super::revocations::Revocations;
 use super::runtime::Runtime;
 use super::tokens;
 use super::{Control, Signals};
@@ -102,12 +103,12 @@ pub(crate) async fn start(
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     shared.keep_tokens(admin.tokens());
     shared.keep_admin_tls(admin.tls());
+    keep_off(&shared, &admin);
     if !options.quiet {
         announce(&shared, &settings, &admin);
     }
     let webhooks = Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in);
     let (looked_after, bound) = (shared.fleet().plan(), shared.fleet().bound());
-    let rounds = Rounds::start();
     let files = options.watch.then(Files::default);
     Ok((
         Control {
@@ -115,9 +116,10 @@ pub(crate) async fn start(
             log,
             notices,
             watch,
-            rounds,
+            rounds: Rounds::start(),
             files,
             certificates: Certificates::default(),
+            revocations: Revocations::default(),
             webhooks,
             ends_told: Instant::now(),
             limits: AdaptiveLimits::default(),
@@ -129,6 +131,12 @@ pub(crate) async fn start(
         },
         admin,
     ))
+}
+
+/// No label leads to the admin API or the metrics.
+fn keep_off(shared: &Shared, admin: &thalweg_admin::Handle) {
+    let addresses = admin.addresses();
+    shared.fleet().keep_off(addresses.admin.into_iter().chain(addresses.metrics));
 }
 
 /// Stirs the control thread.
@@ -219,7 +227,7 @@ fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Re
 fn tcp(address: &ListenAddress) -> Option<SocketAddr> {
     match address {
         ListenAddress::Tcp { address, .. } => Some(*address),
-        ListenAddress::Unix(_) => None,
+        ListenAddress::Udp { .. } | ListenAddress::Unix(_) => None,
     }
 }
 

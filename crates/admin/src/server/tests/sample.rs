@@ -8,6 +8,9 @@ use crate::control::*;
 use crate::events::Events;
 use thalweg_proxy::explain::{Explanation, Outcome, Question, SeenRequest, Unaskable};
 
+/// A label that a route would open.
+pub(in crate::server) const LABEL: &str = "eebidunymrmjop2vqvxfuc57d7zfjak7m7gy5v2j3pl7m6wl3weayhjv4yw3kea";
+
 /// The proxy.
 pub(in crate::server) struct Sample {
     pub(in crate::server) events: Events,
@@ -194,6 +197,7 @@ impl Control for Sample {
     fn routes(&self) -> Vec<RouteStatus> {
         let to = self.state().to.clone();
         vec![RouteStatus {
+            sealed: None,
             name: "checkout canary".into(),
             matches: "shop.example.com /checkout/*".into(),
             to,
@@ -282,6 +286,21 @@ impl Control for Sample {
         Box::pin(std::future::ready(answer))
     }
 
+    fn seal(&self, new: &NewLabel) -> Result<SealedLabel, Refusal> {
+        if new.destination != "10.0.0.7:3000" {
+            let detail = "no entry of `allow` holds the address".into();
+            return Err(Refusal::Invalid { field: "destination".into(), detail, help: None });
+        }
+        Ok(SealedLabel {
+            host: format!("{LABEL}.svc.example.com"),
+            label: LABEL.into(),
+            expires: 1_800_000_000,
+            key: 1,
+            redacted: "sealed:1:838872e2".into(),
+            route: "previews".into(),
+        })
+    }
+
     fn set_weights(
         &self,
         route: &str,
@@ -303,7 +322,7 @@ impl Control for Sample {
         }
         state.check(expected)?;
         (state.to, state.version) = (to.clone(), state.version + 1);
-        let route = RouteStatus { name: route.into(), matches: String::new(), to };
+        let route = RouteStatus { name: route.into(), matches: String::new(), to, sealed: None };
         Ok(Reweighted { version: state.version, before, route })
     }
 

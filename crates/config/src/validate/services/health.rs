@@ -108,6 +108,17 @@ fn check(spec: &HealthSpec, (span, endpoints): (Span, &[Endpoint]), problems: &m
         ("body", spec.body.as_ref().map(|body| body.span)),
     ];
     let mut http = http.into_iter().filter_map(|(name, span)| Some((name, span?)));
+    if endpoints.iter().any(Endpoint::takes_datagrams) {
+        let asks =
+            spec.path.is_some() || spec.grpc.is_some() || spec.tcp.as_ref().is_some_and(|tcp| tcp.value);
+        if (!asks || spec.port.is_none()) && !problems.has_error_in(span) {
+            let message = "no check asks through `udp://`: it has to go elsewhere";
+            let error = SpecError::new(Class::Invalid, span, message).help(
+                "write `port` with `path` or `tcp: true`, as in `{ tcp: true, port: 53 }` for DNS, or remove it: who refuses datagrams is left out",
+            );
+            problems.push(error);
+        }
+    }
     if let Some(grpc) = &spec.grpc {
         let tcp = spec.tcp.as_ref().filter(|tcp| tcp.value).map(|tcp| ("tcp", tcp.span));
         if let Some((name, other)) = http.next().or(tcp) {

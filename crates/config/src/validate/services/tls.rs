@@ -11,7 +11,7 @@ use thalweg_tls::{PeerPolicy, PeerTerms, PolicyFlaw, Trust, Version};
 use thalweg_upstream::Endpoint;
 
 /// What is asked of endpoints that are reached through TLS; `None` where something is wrong.
-pub(super) fn service_tls(
+pub(in crate::validate) fn service_tls(
     spec: &Spanned<ServiceTlsSpec>,
     endpoints: &[Endpoint],
     secrets: &Secrets<'_>,

@@ -1,0 +1,140 @@
+//! `to: { sealed: … }`: destinations that stand, encrypted, in the first label of the host.
+
+use super::secret::SecretSpec;
+use super::service::ServiceTlsSpec;
+use super::spanned::{ListSpec, Spanned};
+use super::values::DurationSpec;
+use crate::schema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+
+/// `sealed:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `domain`, `keys` and `allow`")]
+pub struct SealedSpec {
+    /// The domain below which labels stand: `*.svc.example.com`. The route has to match it as a host.
+    pub domain: Spanned<String>,
+    /// The keys that labels are sealed with. The last one seals, all of them open.
+    #[schemars(extend("minItems" = 1))]
+    pub keys: Spanned<ListSpec<SealKeySpec>>,
+    /// Addresses that labels may name, as networks with ports: `10.0.0.0/8:1024-65535`, `[2001:db8::/32]:443`. Loopback, link-local and
+    /// other special addresses have to be named for themselves; default none.
+    #[serde(default)]
+    #[schemars(with = "ListSpec<schema::NetworkWithPorts>")]
+    pub allow: ListSpec<String>,
+    /// Services that labels may name; default none.
+    #[serde(default)]
+    pub services: ListSpec<String>,
+    /// Labels that hold no longer; default none.
+    pub revoked: Option<RevokedSpec>,
+    /// How long a label may be good for, from any moment on, 1m–8760h; default 24h.
+    pub max_ttl: Option<Spanned<DurationSpec>>,
+    /// Requests, tunnels and connections under way to each destination at once, 1–1000000; default 1000.
+    pub max_in_flight: Option<Spanned<u64>>,
+    /// How destinations prove who they are that labels want reached through TLS; default: these are not reached.
+    pub tls: Option<Spanned<ServiceTlsSpec>>,
+    /// Addresses of this machine that connections to destinations come from, in turn, each with as many ports as a machine has; default:
+    /// what the kernel chooses.
+    #[serde(default)]
+    #[schemars(with = "ListSpec<schema::IpAddress>")]
+    pub sources: ListSpec<String>,
+}
+
+/// `sealed.keys[]:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `id` and `secret`")]
+pub struct SealKeySpec {
+    /// What labels call it, 1–31. Not given to another key while labels of this one may be about.
+    pub id: Spanned<u64>,
+    /// 64 random bytes as 128 hexadecimal digits, as `openssl rand -hex 64` makes them, or where these stand.
+    pub secret: Spanned<SealSecretSpec>,
+}
+
+/// `sealed.keys[].secret:`
+#[derive(Clone, PartialEq)]
+pub enum SealSecretSpec {
+    /// The digits.
+    Digits(String),
+    /// Where they stand.
+    Reference(SecretSpec),
+}
+
+impl fmt::Debug for SealSecretSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Digits(_) => f.write_str("Digits(…)"),
+            Self::Reference(reference) => reference.fmt(f),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for SealSecretSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+
+        impl<'de> Visitor<'de> for Shape {
+            type Value = SealSecretSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("128 hexadecimal digits, or a map with `file`, `env` or `value`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<SealSecretSpec, E> {
+                Ok(SealSecretSpec::Digits(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SealSecretSpec, A::Error> {
+                match ReferenceSpec::deserialize(MapAccessDeserializer::new(map))? {
+                    ReferenceSpec { file: Some(path), env: None, value: None } => Ok(SecretSpec::File(path)),
+                    ReferenceSpec { file: None, env: Some(name), value: None } => Ok(SecretSpec::Env(name)),
+                    ReferenceSpec { file: None, env: None, value: Some(text) } => Ok(SecretSpec::Value(text)),
+                    ReferenceSpec { file: None, env: None, value: None } => {
+                        Err(A::Error::missing_field("file"))
+                    }
+                    _ => Err(A::Error::custom("a secret stands in one place: `file`, `env` or `value`")),
+                }
+                .map(SealSecretSpec::Reference)
+            }
+        }
+
+        deserializer.deserialize_any(Shape)
+    }
+}
+
+/// A [`SecretSpec`], key by key: it may stand beside another form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a map with `file`, `env` or `value`")]
+struct ReferenceSpec {
+    file: Option<Spanned<String>>,
+    env: Option<Spanned<String>>,
+    value: Option<Spanned<String>>,
+}
+
+impl JsonSchema for SealSecretSpec {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "SealSecretSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            generator.subschema_for::<schema::SealDigits>(),
+            generator.subschema_for::<SecretSpec>(),
+        ] })
+    }
+}
+
+/// `sealed.revoked:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `file`")]
+pub struct RevokedSpec {
+    /// A file with a label on each line; `#` begins a comment. It is looked at while the proxy runs: a label that is added holds no longer.
+    pub file: Spanned<String>,
+}
