@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use table::Table;
 use thalweg_core::Fault;
 use thalweg_core::limits::DATAGRAM_SHARE;
@@ -57,9 +57,9 @@ pub(crate) struct Udp {
     batch: RefCell<Option<Box<Batch>>>,
     /// Sessions that have used up their share of the turn.
     more: RefCell<Vec<u32>>,
-    /// When the share of listeners in this turn is used up, where they have begun, and that of sessions.
-    ports_until: Cell<Option<Instant>>,
-    sessions_until: Cell<Option<Instant>>,
+    /// What listeners have used of this turn, and sessions.
+    used_by_ports: Cell<Duration>,
+    used_by_sessions: Cell<Duration>,
 }
 
 impl Udp {
@@ -70,20 +70,13 @@ impl Udp {
 
     /// A turn begins: everybody has a share again.
     pub(crate) fn begin_turn(&self) {
-        self.ports_until.set(None);
-        self.sessions_until.set(None);
+        self.used_by_ports.set(Duration::ZERO);
+        self.used_by_sessions.set(Duration::ZERO);
     }
 
-    /// Whether a share of the turn is used up. It begins when it is asked for first.
-    fn is_share_used(&self, until: &Cell<Option<Instant>>) -> bool {
-        let now = Instant::now();
-        match until.get() {
-            None => {
-                until.set(Some(now + DATAGRAM_SHARE));
-                false
-            }
-            Some(until) => now >= until,
-        }
+    /// Whether sessions have used up their share of the turn, with one that has begun then.
+    fn have_sessions_used(&self, begun: Instant) -> bool {
+        self.used_by_sessions.get() + begun.elapsed() >= DATAGRAM_SHARE
     }
 
     /// Whether sessions are to go on without another event.
@@ -94,6 +87,8 @@ impl Udp {
     /// Takes those that are to go on into `list`, which is empty.
     pub(crate) fn take_more(&self, list: &mut Vec<u32>) {
         std::mem::swap(&mut *self.more.borrow_mut(), list);
+        // Who has waited a turn does not stand behind those who have just come.
+        self.used_by_sessions.set(Duration::ZERO);
         let mut table = self.table.borrow_mut();
         for place in &*list {
             table.queue(*place, false);
@@ -131,20 +126,23 @@ impl Worker {
         }
     }
 
-    /// Passes on what clients have sent to a listener, while its share of the turn lasts.
+    /// Passes on what clients have sent to a listener: once, and further while the share of listeners in this turn lasts.
     pub(crate) fn call_port(&self, index: u32) {
         let Some(port) = self.udp.ports.get(index) else { return };
         let Some(mut batch) = self.udp.batch.take() else { return };
-        while !self.udp.is_share_used(&self.udp.ports_until) {
+        let is_more = |batch: &mut Batch| {
             // An error tells of one datagram that could not be received; what comes behind it calls again.
             let count = batch.receive(&port.socket, true).unwrap_or(0);
             let mut at = 0;
             while at < count {
-                let same = same_way(&batch, at..count);
-                self.take_in((index, &port), &mut batch, at..same);
+                let same = same_way(batch, at..count);
+                self.take_in((index, &port), batch, at..same);
                 at = same;
             }
-            if count < Batch::PLACES {
+            count == Batch::PLACES
+        };
+        while charge(&self.udp.used_by_ports, || is_more(&mut batch)) {
+            if self.udp.used_by_ports.get() >= DATAGRAM_SHARE {
                 break;
             }
         }
@@ -191,11 +189,22 @@ impl Worker {
 
     /// Passes on what has come for a client, or ends its session.
     pub(crate) fn call_session(&self, place: u32) {
-        if self.udp.is_share_used(&self.udp.sessions_until) {
+        if self.udp.used_by_sessions.get() >= DATAGRAM_SHARE {
             return self.udp.queue(place);
         }
         let Some(mut batch) = self.udp.batch.take() else { return };
-        self.with_session(place, |session| session.pass_down(self, &mut batch));
+        let mut has_spoken = false;
+        let pass_down = |session: &mut Session| {
+            let before = session.answers();
+            let goes = session.pass_down(self, &mut batch);
+            has_spoken = session.answers() != before;
+            goes
+        };
+        charge(&self.udp.used_by_sessions, || self.with_session(place, pass_down));
+        if has_spoken {
+            // Whoever is spoken to is not silent.
+            self.udp.table.borrow_mut().touch(place, self.now_ms());
+        }
         self.udp.batch.replace(Some(batch));
     }
 
@@ -246,6 +255,14 @@ impl Worker {
         let all = self.udp.table.borrow().all();
         all.into_iter().for_each(|place| self.end_session(place));
     }
+}
+
+/// Does something, and adds its time to what was used.
+fn charge<T>(used: &Cell<Duration>, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    used.set(used.get() + begun.elapsed());
+    done
 }
 
 /// Up to where datagrams come the same way as the first of them, and whole.

@@ -6,6 +6,7 @@ use crate::clients::Prefix;
 use crate::door::{Door, Place};
 use crate::listeners::ListenerId;
 use crate::load::Crowded;
+use crate::plan::ListenerProtocol;
 use crate::worker::Worker;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -37,7 +38,11 @@ fn find(worker: &Worker, door: &Rc<Door>, client: IpAddr) -> Result<Place, Limit
         return Err(Limit::Connections);
     }
     let here = &loads.workers[worker.id].clients;
-    let has_room = || here.load(Relaxed) < loads.places.load(Relaxed);
+    let places = loads.places.load(Relaxed);
+    // A session costs whoever invents addresses one datagram: where others need places too, half of them are out of its reach.
+    let is_alone = || worker.view().plan.listeners.iter().all(|it| it.protocol == ListenerProtocol::Udp);
+    let share = if is_alone() { places } else { (places / 2).max(1) };
+    let has_room = || here.load(Relaxed) < places && worker.udp.len() < share;
     let has_memory = || !worker.pressure.is_full() && loads.budget.has_room_for_a_client(&loads.used());
     if !has_memory() && !worker.end_silent_session(None) {
         return Err(Limit::Memory);

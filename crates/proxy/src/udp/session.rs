@@ -128,8 +128,14 @@ impl Session {
             Err(fault) => {
                 let fault: Fault = fault;
                 (x.fault, x.status) = (Some(fault), fault.status);
-                record_of(worker, key.origin(&place), &mut x, || None);
                 let is_bound = fault.kind == FaultKind::ConnectionLimitReached;
+                if is_bound {
+                    // No line for each datagram that is more than there is room for.
+                    worker.meters.fault(fault.kind);
+                    worker.report(&fault, x.route().map_or("", |route| &route.name), x.id.as_ref());
+                } else {
+                    record_of(worker, key.origin(&place), &mut x, || None);
+                }
                 Err(if is_bound { Drops::NoPlace } else { Drops::NoEndpoint })
             }
         }
@@ -148,6 +154,7 @@ impl Session {
     /// Passes on datagrams of the client.
     pub(super) fn pass_up(&mut self, worker: &Worker, batch: &mut Batch, datagrams: Range<usize>) -> Goes {
         let (mut left, meters) = (datagrams, self.place.door().meters.clone());
+        let is_first = self.asked == 0;
         self.asked += left.len() as u64;
         self.is_answered = false;
         while !left.is_empty() {
@@ -181,8 +188,16 @@ impl Session {
             }
         }
         self.count_bytes(worker);
-        self.endpoint.socket.set_deadline(Some(self.silence(worker)));
+        // Probation ends with its time, however much its client has to say.
+        if is_first || !self.endpoint.on_probation {
+            self.endpoint.socket.set_deadline(Some(self.silence(worker)));
+        }
         Goes::On
+    }
+
+    /// Datagrams of its endpoints so far.
+    pub(super) fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// Keeps the first datagram for an endpoint until that has said something.
@@ -198,7 +213,7 @@ impl Session {
             let detail = "the endpoint was taken away and its drain is over";
             return Goes::Over(Some(Fault::new(FaultKind::ConnectionTerminated, detail)));
         }
-        let mut errors = 0;
+        let (mut errors, begun) = (0, Instant::now());
         loop {
             let count = match batch.receive(&self.endpoint.socket, false) {
                 Ok(0) => break,
@@ -225,7 +240,7 @@ impl Session {
             if count < Batch::PLACES {
                 break;
             }
-            if worker.udp.is_share_used(&worker.udp.sessions_until) {
+            if worker.udp.have_sessions_used(begun) {
                 return Goes::Further;
             }
         }
@@ -426,7 +441,14 @@ fn connect(worker: &Worker, x: &mut Exchange, local: &LocalService) -> Result<En
 
 fn open(worker: &Worker, owner: Owner, visit: &Visit) -> Result<Datagrams, Fault> {
     match visit.address() {
-        PeerAddress::Tcp(address) => Datagrams::connect(&worker.reactor, *address, owner).map_err(fault_of),
+        PeerAddress::Tcp(address) => Datagrams::connect(&worker.reactor, *address, owner).map_err(|error| {
+            // So the kernel says of datagrams that no port is left; it is not the endpoint's fault.
+            let detail = "no local port for another session";
+            match error.kind() {
+                io::ErrorKind::WouldBlock => Fault::new(FaultKind::ConnectionLimitReached, detail),
+                _ => fault_of(error),
+            }
+        }),
         PeerAddress::Unix(_) => {
             Err(Fault::new(FaultKind::ProxyInternalError, "datagrams go to no unix socket"))
         }
