@@ -2,12 +2,11 @@
 //! connections at once to as many as the descriptors allow, beside nginx and a small balancer in Go.
 //!
 //! Order of a run: for each [`layout`], start the backends and the entrants ([`entrant`]), which all stay up → for each way
-//! of connecting and each number of connections, interleaved rounds of [`load`] → [`report`]. ab speaks HTTP/1.0: without `-k` each
+//! of connecting and each number of connections, interleaved rounds of [`ab`](super::load::ab) → [`report`]. ab speaks HTTP/1.0: without `-k` each
 //! request has a connection of its own, as in the published table; with it the connection is kept.
 
 mod entrant;
 mod layout;
-mod load;
 mod report;
 
 use std::net::SocketAddr;
@@ -17,11 +16,11 @@ use anyhow::{Context, Result, bail};
 
 use super::contestant::{Place, Running, backend};
 use super::frame::{Conditions, Use};
+use super::load::ab::{Load, Outcome, Way};
 use super::{Folder, process};
 use crate::command::exists;
 use entrant::{Balancer, Entrant};
 use layout::Layout;
-use load::{Load, Outcome, Way};
 use report::Report;
 
 /// Backends, as in the published table.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::Small;
 use super::contestant::{Contestant, Place, Running};
-use super::load::{Load, Outcome};
+use super::load::wrk::{Load, Outcome};
 
 /// One run of load against one contestant.
 #[derive(Clone, Copy, Debug, Default)]

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
 use super::contestant::{Contestant, Kind, Place, Running, exchange};
-use super::load::Load;
+use super::load::wrk::Load;
 use super::process::signal;
 use super::rounds::{Sample, load, sample};
 use super::{Small, configs};
@@ -61,7 +61,8 @@ pub(crate) fn measure(args: &Small, contestants: &[Contestant], place: &mut Plac
         single.start.push(starts[STARTS / 2]);
         if args.idle > 0 {
             println!("bench: {name}, {} idle connections", args.idle);
-            let bytes = idle(contestant, place, args.idle).with_context(|| format!("{name}, idle"))?;
+            let running = contestant.start(place)?;
+            let bytes = idle(&running, args.idle).with_context(|| format!("{name}, idle"))?;
             single.idle.push(bytes);
         }
         if traces {
@@ -81,8 +82,7 @@ pub(crate) fn measure(args: &Small, contestants: &[Contestant], place: &mut Plac
 }
 
 /// Resident bytes per connection that had one exchange and now waits for the next.
-fn idle(contestant: &Contestant, place: &mut Place, count: usize) -> Result<f64> {
-    let running = contestant.start(place)?;
+pub(crate) fn idle(running: &Running, count: usize) -> Result<f64> {
     let mut first = TcpStream::connect(running.address)?;
     for _ in 0..WARM_UP {
         exchange(&mut first, "bench", "/")?;

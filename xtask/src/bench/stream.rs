@@ -7,7 +7,6 @@
 mod entrant;
 mod line;
 mod link;
-mod load;
 mod loopback;
 mod report;
 
@@ -17,9 +16,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::contestant::{Place, Running, built};
+use super::Folder;
+use super::contestant::built;
 use super::frame::{Conditions, Use};
-use super::{Folder, LOAD_CPU, configs};
 use crate::command::{exists, locate};
 use report::Report;
 
@@ -130,16 +129,6 @@ pub(crate) fn run(args: &Stream) -> Result<()> {
     let loopback = loopback::measure(args, &programs, &entrants, &folder.0)?;
     let report = Report { args, entrants: &entrants, links: &links, loopback: &loopback };
     conditions.end()?.finish("stream", &report, Use { keep: args.whole(), gate: args.gate })
-}
-
-/// Starts the origin of large bodies.
-fn origin(programs: &Programs, place: &mut Place) -> Result<Running> {
-    let (address, folder) = (place.address()?, place.next_folder()?);
-    let mut command = place.command(LOAD_CPU, &programs.ends);
-    // On every address: the long link has one of its own, and a namespace is nobody else's.
-    let listen = format!("{}:{}", if place.is_within() { "0.0.0.0" } else { "127.0.0.1" }, address.port());
-    command.args(["serve", &listen, configs::BODY]);
-    place.start(command, &folder, address, ("bench", "/"))
 }
 
 /// `perf` if it is here.

@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use super::entrant::{Balancer, Entrant};
 use super::layout::Layout;
-use super::load::Way;
 use super::{Ab, BACKENDS, Rounds, Sample};
 use crate::bench::figures::{Gate, spread};
+use crate::bench::load::ab::Way;
 use crate::bench::{LOAD_CPU, PROXY_CPU, configs, frame, kernel_setting};
 
 /// Most CPU per request as a multiple of nginx's, and most of nginx's requests per second as a multiple of ours.

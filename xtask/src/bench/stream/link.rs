@@ -11,9 +11,9 @@ use anyhow::Result;
 
 use super::entrant::{Entrant, Peer};
 use super::line::{FAR, Line, Packets};
-use super::load::Load;
-use super::{Part, Programs, Stream, origin};
+use super::{Part, Programs, Stream};
 use crate::bench::contestant::{Place, Running};
+use crate::bench::load::bodies::{Load, origin};
 
 /// Rounds with loss for each round without: its noise is larger.
 const LOSSY_ROUNDS: usize = 2;
@@ -84,7 +84,7 @@ pub(crate) fn measure(
     let mut line = Line::new(args, &programs.delay_line, drop, &folder)?;
     let mut far = Place::within(folder.join("far"), line.far.clone())?;
     let mut near = Place::within(folder.join("near"), line.near.clone())?;
-    let origin = origin(programs, &mut far)?;
+    let origin = origin(&programs.ends, &mut far)?;
     far.backend = origin.address;
     near.backend = SocketAddr::from((FAR, origin.address.port()));
     let mut cases = vec![Case { by: None, address: near.backend, _running: None }];

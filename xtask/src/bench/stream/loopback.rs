@@ -8,9 +8,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::entrant::{Entrant, Peer};
-use super::load::{Load, Outcome, parse};
-use super::{Part, Programs, Stream, origin, perf};
+use super::{Part, Programs, Stream, perf};
 use crate::bench::contestant::{Place, Running};
+use crate::bench::load::bodies::{Load, Outcome, origin, parse};
 use crate::command::output;
 
 /// Bytes of a gigabyte.
@@ -79,7 +79,7 @@ pub(crate) fn measure(
     folder: &Path,
 ) -> Result<Vec<Table>> {
     let mut place = Place::new(folder.join("loopback"))?;
-    let origin = origin(programs, &mut place)?;
+    let origin = origin(&programs.ends, &mut place)?;
     place.backend = origin.address;
     let mut tables = Vec::new();
     for (part, traffic) in [(Part::Loopback, TRAFFIC), (Part::Floor, &TRAFFIC[..1])] {

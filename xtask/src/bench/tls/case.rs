@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::entrant::{Peer, Started};
 use super::{Tls, configs};
-use crate::bench::load::Load;
+use crate::bench::load::wrk::Load;
 use crate::bench::{LOAD_CPU, reported};
 use crate::command::output;
 

@@ -1,4 +1,4 @@
-//! The load: `ends get` or `ends put`, pinned, and what it reports.
+//! Large bodies: their origin (`ends serve`), the load (`ends get` or `ends put`), and what it reports.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::bench::contestant::Place;
-use crate::bench::{LOAD_CPU, reported};
+use crate::bench::contestant::{Place, Running};
+use crate::bench::{LOAD_CPU, configs, reported};
 use crate::command::output;
 
 /// What to ask for.
@@ -52,6 +52,16 @@ impl Load<'_> {
     pub(crate) fn run(&self, place: &Place, address: SocketAddr) -> Result<Outcome> {
         parse(&output(&mut self.command(place, address))?)
     }
+}
+
+/// Starts the origin of large bodies.
+pub(crate) fn origin(ends: &Path, place: &mut Place) -> Result<Running> {
+    let (address, folder) = (place.address()?, place.next_folder()?);
+    let mut command = place.command(LOAD_CPU, ends);
+    // On every address: the long link has one of its own, and a namespace is nobody else's.
+    let listen = format!("{}:{}", if place.is_within() { "0.0.0.0" } else { "127.0.0.1" }, address.port());
+    command.args(["serve", &listen, configs::BODY]);
+    place.start(command, &folder, address, ("bench", "/"))
 }
 
 /// Reads what the client reports.

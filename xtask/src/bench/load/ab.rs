@@ -1,4 +1,4 @@
-//! The load: ab, pinned, and what it reports.
+//! Small exchanges of HTTP/1.0: ab, and what it reports.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -22,10 +22,10 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 2] = [Self::Each, Self::Kept];
+    pub(crate) const ALL: [Self; 2] = [Self::Each, Self::Kept];
 
     /// The name in the log and the gates.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Each => "each",
             Self::Kept => "kept",
@@ -33,7 +33,7 @@ impl Way {
     }
 
     /// The words in headings.
-    pub(super) fn heading(self) -> &'static str {
+    pub(crate) fn heading(self) -> &'static str {
         match self {
             Self::Each => "a connection for each request",
             Self::Kept => "kept connections",
@@ -43,31 +43,31 @@ impl Way {
 
 /// What to ask for.
 #[derive(Clone, Copy)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// The CPUs of ab.
-    pub(super) cpus: &'static str,
-    pub(super) way: Way,
-    pub(super) concurrency: usize,
+    pub(crate) cpus: &'static str,
+    pub(crate) way: Way,
+    pub(crate) concurrency: usize,
     /// Twice as many where connections are kept: they cost less than half.
-    pub(super) requests: usize,
+    pub(crate) requests: usize,
 }
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Outcome {
-    pub(super) requests: u64,
-    pub(super) time: Duration,
+pub(crate) struct Outcome {
+    pub(crate) requests: u64,
+    pub(crate) time: Duration,
     /// Requests without an answer, with one that is not 2xx or has another length, or, where connections are to be
     /// kept, on one that was not.
-    pub(super) failed: u64,
-    pub(super) p50: Duration,
-    pub(super) p99: Duration,
-    pub(super) most: Duration,
+    pub(crate) failed: u64,
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+    pub(crate) most: Duration,
 }
 
 impl Load {
     /// Runs ab to its end. Where it gives up, everything counts as failed.
-    pub(super) fn run(&self, address: SocketAddr) -> Result<Outcome> {
+    pub(crate) fn run(&self, address: SocketAddr) -> Result<Outcome> {
         let mut command = Command::new("taskset");
         // Failures are counted; without -r the first one would end the run.
         command.args(["-c", self.cpus, "ab", "-q", "-r", "-s", PATIENCE]);
