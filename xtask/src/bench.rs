@@ -6,11 +6,12 @@
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that of
 //! small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of TLS and HTTP/2,
-//! [`sealed`] that of a published relay with sealed destinations; [`balance`] measures the balancers alone, without a proxy.
+//! [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed destinations; [`balance`] measures the balancers alone, without a proxy.
 
 mod ab;
 mod balance;
 mod configs;
+mod connections;
 mod contestant;
 mod figures;
 mod frame;
@@ -58,6 +59,8 @@ pub(crate) enum Bench {
     Ab(ab::Ab),
     /// TLS and HTTP/2: small exchanges, handshakes, streams, memory of idle connections
     Tls(tls::Tls),
+    /// Connections of TCP: CPU for each and for a gigabyte, memory, beside HAProxy
+    Connections(connections::Connections),
     /// Sealed destinations: seconds over the number of servers and clients, most sessions, beside relays in Go and Node
     Sealed(sealed::Sealed),
 }
@@ -108,6 +111,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Balance(args) => balance::run(args),
         Bench::Ab(args) => ab::run(args),
         Bench::Tls(args) => tls::run(args),
+        Bench::Connections(args) => connections::run(args),
         Bench::Sealed(args) => sealed::run(args),
     }
 }
