@@ -1,5 +1,6 @@
 //! Upstreams of the tests: a bare listener for transcripts, and a service with answers for scenarios.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,7 +81,7 @@ pub type Answer = dyn Fn(&Message) -> Option<Vec<u8>> + Send + Sync;
 pub struct Upstream {
     listener: Option<Listener>,
     address: SocketAddr,
-    open: Arc<Mutex<Vec<TcpStream>>>,
+    open: Arc<Mutex<HashMap<SocketAddr, TcpStream>>>,
     served: Arc<AtomicU64>,
     connections: Arc<AtomicU64>,
 }
@@ -116,11 +117,14 @@ impl Upstream {
         thread::spawn(move || {
             for stream in connections {
                 count.fetch_add(1, Ordering::Relaxed);
-                if let Ok(stream) = stream.try_clone() {
-                    open.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
-                }
-                let (answer, served) = (Arc::clone(&answer), Arc::clone(&served));
-                thread::spawn(move || serve(stream, &*answer, &served));
+                let (Ok(copy), Ok(peer)) = (stream.try_clone(), stream.peer_addr()) else { continue };
+                open.lock().unwrap_or_else(PoisonError::into_inner).insert(peer, copy);
+                let (answer, served, open) = (Arc::clone(&answer), Arc::clone(&served), Arc::clone(&open));
+                thread::spawn(move || {
+                    serve(stream, &*answer, &served);
+                    // The copy would keep the descriptor.
+                    open.lock().unwrap_or_else(PoisonError::into_inner).remove(&peer);
+                });
             }
         });
         upstream
@@ -150,7 +154,7 @@ impl Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.listener = None;
-        for stream in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for (_, stream) in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }

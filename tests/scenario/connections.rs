@@ -5,7 +5,7 @@ mod databases;
 mod introduction;
 mod names;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -188,6 +188,10 @@ fn the_endpoint_with_the_fewest_connections_gets_the_next() {
     for client in &mut held {
         client.send("x").unwrap();
     }
+    // What has gone through has been counted before.
+    for server in first.iter_mut().chain(&mut second) {
+        server.stream().read_exact(&mut [0]).unwrap();
+    }
     let service = Admin::of(&proxy).get("/api/v1/services/s");
     let counted: Vec<_> =
         service["endpoints"].as_array().unwrap().iter().map(|it| &it["requests_total"]).collect();
@@ -267,7 +271,9 @@ fn the_proxy_waits_for_its_connections_when_it_stops_and_then_ends_them() {
     proxy.process().signal(Signal::TERM);
     client.assert_ends("the time is over");
     server.assert_ends("the time is over");
-    assert_eq!(proxy.ended(STEP).status.code(), Some(3), "one had to be ended");
+    let ended = proxy.ended(STEP);
+    assert_eq!((ended.status.code(), ended.log.len()), (Some(3), 1), "one had to be ended");
+    assert_eq!(ended.log[0]["fault"], "connection_terminated", "{}", ended.log[0]);
 }
 
 #[test]

@@ -356,12 +356,11 @@ fn the_proxy_waits_for_sessions_when_it_stops_and_then_ends_them() {
 /// Waits until workers have been told to stop.
 fn wait_draining(proxy: &Proxy) {
     let end = Instant::now() + STEP;
-    while !proxy.process().stderr().contains("draining: ") {
+    // It is said when they have been told; they hear of it before what comes after that.
+    while !proxy.process().stderr().contains("no more connections are taken") {
         assert!(Instant::now() < end, "no drain in\n{}", proxy.process().stderr());
         thread::yield_now();
     }
-    // The word is out; it is heard at the begin of a worker's next turn.
-    thread::sleep(Duration::from_millis(50));
 }
 
 #[test]

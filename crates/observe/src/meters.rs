@@ -132,7 +132,7 @@ pub struct ListenerMeters {
 pub const DIRECTIONS: [&str; 2] = ["in", "out"];
 
 /// Why datagrams are not passed on: the values of the label `reason`.
-pub const DROPS: [&str; 5] = ["no_place", "no_endpoint", "unsent", "cut", "stopping"];
+pub const DROPS: [&str; 6] = ["no_place", "no_endpoint", "unsent", "cut", "stopping", "source"];
 
 /// Why a datagram is not passed on, as in [`DROPS`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -147,6 +147,8 @@ pub enum Drops {
     Cut,
     /// It would begin another session while the proxy stops.
     Stopping,
+    /// It says that it comes from a listener of the proxy, or from no port.
+    Source,
 }
 
 impl ListenerMeters {

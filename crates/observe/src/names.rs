@@ -63,7 +63,7 @@ metrics! {
     DATAGRAMS "thalweg_datagrams_total" Counter ["listener" "direction"]
         "Datagrams passed on: in (of clients) and out (of endpoints).";
     DATAGRAMS_DROPPED "thalweg_datagrams_dropped_total" Counter ["listener" "reason"]
-        "Datagrams that were not passed on, by reason: no_place (a bound is reached), no_endpoint (none takes them), unsent (the kernel did not take them), cut (longer than a datagram can be) or stopping.";
+        "Datagrams that were not passed on, by reason: no_place (a bound is reached), no_endpoint (none takes them), unsent (the kernel did not take them), cut (longer than a datagram can be), stopping, or source (it says that it comes from a listener of the proxy, or from no port).";
     HTTP2_FLOODS "thalweg_http2_floods_total" Counter ["listener" "flood"]
         "HTTP/2 connections of clients that were ended for a flood of frames.";
     TLS_NOT_AFTER "thalweg_tls_certificate_not_after_timestamp_seconds" Gauge ["listener" "name"]

@@ -21,14 +21,20 @@ use crate::tunnel::Switched;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_tls::{Refused, hello};
 
 /// What a connection that was served to its end is counted as.
 pub(crate) const SERVED: u16 = 200;
 
-/// Has a client's connection served by an endpoint.
-pub(crate) async fn serve(worker: &Worker, mut client: Client, x: &mut Exchange) {
+/// Has a client's connection served by an endpoint. `announced`: see [`say`].
+pub(crate) async fn serve(
+    worker: &Worker,
+    mut client: Client,
+    x: &mut Exchange,
+    announced: Option<SocketAddr>,
+) {
     // Bytes that have come are what the tunnel begins with.
     x.begin(worker.reactor.now());
     x.is_connection = true;
@@ -39,7 +45,7 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, x: &mut Exchange)
     if let Some(name) = facts(&client.socket).and_then(|facts| facts.name) {
         x.ask_for(&name);
     }
-    let opened = open(worker, &client, x).await;
+    let opened = open(worker, &client, x, announced).await;
     worker.forget_lag(x);
     match opened {
         Ok(switched) => worker.open_tunnel(client, x, switched),
@@ -60,7 +66,12 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, x: &mut Exchange)
 }
 
 /// A connection to an endpoint of the service that it is for.
-async fn open(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Switched, Fault> {
+async fn open(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    announced: Option<SocketAddr>,
+) -> Result<Switched, Fault> {
     let is_passed = client.door().protocol() == ListenerProtocol::TlsPassthrough;
     if is_passed {
         // Who has not said that takes no place of those who have.
@@ -76,7 +87,7 @@ async fn open(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Swit
         let _ = client.socket.poll_send(&[IoSlice::new(&refused.alert())]);
     }
     let (underway, places, upstream) = opened?;
-    let preface = say(client, x);
+    let preface = say(client, x, announced);
     Ok(Switched { upstream, places, underway, preface })
 }
 

@@ -24,11 +24,15 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
     if client.socket.substream().is_some() {
         return h2::serve_stream(worker, client, x).await;
     }
-    if let Some(policy) = introduction::due(&client)
-        && !introduction::hear(worker, &mut client, &policy, x).await
-    {
-        worker.forget_lag(x);
-        return x.leave();
+    let mut announced = None;
+    if let Some(policy) = introduction::due(&client) {
+        match introduction::hear(worker, &mut client, &policy, x).await {
+            Ok(destination) => announced = destination,
+            Err(introduction::Over) => {
+                worker.forget_lag(x);
+                return x.leave();
+            }
+        }
     }
     if let Some(tls) = handshake::due(&client)
         && !secure(worker, &mut client, &tls, x).await
@@ -42,7 +46,7 @@ pub(crate) async fn converse(worker: &Worker, mut client: Client, x: &mut Exchan
         if client.requests > 0 {
             return x.leave();
         }
-        return connection::serve(worker, client, x).await;
+        return connection::serve(worker, client, x, announced).await;
     }
     if client.requests == 0 && speaks_http2(worker, &client, x).await {
         worker.forget_lag(x);

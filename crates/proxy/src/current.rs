@@ -29,16 +29,18 @@ pub(crate) struct Current {
     pub(crate) services: Arc<HashMap<Arc<str>, u32>>,
     /// The port of the first listener with TLS, for `redirect_https`; `None`: there is none.
     pub(crate) https_port: Option<u16>,
-    /// Where it listens: no label leads there.
+    /// Where it listens for connections: no label leads there.
     pub(crate) own: Arc<Own>,
-    /// Keeps labels out of logs and records.
+    /// Where it listens for datagrams: nobody's answers go there.
+    pub(crate) own_ports: Arc<Own>,
+    /// Keeps labels out of logs and records, also those of routes that are gone.
     pub(crate) redactor: Arc<Redactor>,
 }
 
 impl Current {
-    /// A plan with what belongs to it. Its bounds have been adopted by `gates`.
+    /// A plan with what belongs to it, after one with the redactor `former`. Its bounds have been adopted by `gates`.
     pub(crate) fn new(
-        plan: Arc<Plan>,
+        (plan, former): (Arc<Plan>, &Redactor),
         (names, rosters): (Arc<Names>, Vec<Arc<Roster>>),
         listeners: Arc<[OpenListener]>,
         (registry, gates): (&Registry, &Gates),
@@ -56,9 +58,11 @@ impl Current {
             _ => None,
         });
         let own = Own::new(listeners.iter().filter_map(|open| open.sockets.tcp()));
+        let own_ports = Own::new(listeners.iter().filter_map(|open| open.sockets.udp()));
         Self {
             own: own.into(),
-            redactor: Redactor::new(sealed).into(),
+            own_ports: own_ports.into(),
+            redactor: Redactor::new(sealed).after(former).into(),
             https_port: https.and_then(|open| open.sockets.port()),
             routes: routes.collect(),
             services: Arc::new(positions.collect()),

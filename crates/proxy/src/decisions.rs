@@ -81,7 +81,7 @@ impl Worker {
         if let Some(id) = inquiry.id {
             let mut look = |origin: Origin<'_>, x: &Exchange| {
                 if x.id.is_some_and(|own| own.as_bytes().eq_ignore_ascii_case(id.as_bytes())) {
-                    let (total, veil) = (x.age(self.reactor.now()), Veil::of(self, x));
+                    let (total, veil) = (x.age(self.reactor.now()), Veil::of(self));
                     let around = Around::of((self, &veil), x, total);
                     let entry = Entry::of(origin, x, around, self.decisions.policy.get());
                     open.extend(entry.is_asked_for(inquiry).then(|| entry.tell(self.id, true)));

@@ -27,6 +27,7 @@ use thalweg_net::Mailbox;
 use thalweg_net::connect::is_machines;
 use thalweg_net::machine::ask_for_short_slices;
 use thalweg_observe::{LogWriter, Registry};
+use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
 use thalweg_upstream::{AdaptiveLimits, Bell, Gates, Names, Roster, Rosters, RouteBound};
 use tokio::sync::mpsc;
@@ -186,6 +187,7 @@ impl Fleet {
             OpenListener { state, sockets }
         });
         let listeners = listeners.collect();
+        let plan = (plan, &Redactor::default());
         let current = prepare(plan, names, listeners, (&registry, &gates, &rosters));
         let (workers, living) = (budget.workers, Living::default());
         living.add(&current);
@@ -311,7 +313,8 @@ impl Fleet {
         // Nobody new comes to a path that is gone; who waits already is taken in.
         before.iter().filter(|old| !is_kept(old)).for_each(|old| old.sockets.remove_file());
         let Shared { registry, gates, rosters, living, .. } = &*self.shared;
-        *current = prepare(plan, current.names.clone(), listeners, (registry, gates, rosters));
+        let after = (plan, &*current.redactor);
+        *current = prepare(after, current.names.clone(), listeners, (registry, gates, rosters));
         living.add(&current);
         self.tell(|| Command::Plan(current.clone()));
         Ok(())
@@ -443,9 +446,9 @@ pub fn open_doors(plan: &Plan, budget: Budget) -> Result<OpenDoors, StartError> 
     Ok(OpenDoors { budget, binder, sockets })
 }
 
-/// Makes a plan ready for the workers. Its bounds hold from here on.
+/// Makes a plan ready for the workers, after one with the redactor `former`. Its bounds hold from here on.
 fn prepare(
-    plan: Arc<Plan>,
+    (plan, former): (Arc<Plan>, &Redactor),
     names: Arc<Names>,
     listeners: Arc<[OpenListener]>,
     (registry, gates, rosters): (&Registry, &Gates, &Rosters),
@@ -457,7 +460,7 @@ fn prepare(
     });
     gates.adopt(routes, plan.services.iter().map(|service| &**service));
     let rosters = rosters.draw_up(&plan.services, &names);
-    Arc::new(Current::new(plan, (names, rosters), listeners, (registry, gates)))
+    Arc::new(Current::new((plan, former), (names, rosters), listeners, (registry, gates)))
 }
 
 fn run_worker(id: usize, shared: Arc<Shared>) {

@@ -29,13 +29,13 @@ pub(crate) fn due(client: &Client) -> Option<Arc<ProxyProtocolPolicy>> {
     if is_over { None } else { client.door().introduces(client.peer) }
 }
 
-/// Hears who the client is. `false`: the connection is over, and recorded.
+/// Hears who the client is, and to which address it has connected, where that is said. `Err`: the connection is over, and recorded.
 pub(crate) async fn hear(
     worker: &Worker,
     client: &mut Client,
     policy: &ProxyProtocolPolicy,
     x: &mut Exchange,
-) -> bool {
+) -> Result<Option<SocketAddr>, Over> {
     x.begin(worker.reactor.now());
     client.before = Before::Introduction;
     let time = worker.view_for(client).plan.client_timeouts.head;
@@ -52,13 +52,13 @@ pub(crate) async fn hear(
                 (client.peer, client.port) = (source.ip().to_canonical(), source.port());
             }
             x.received.drain(..header.len);
-            return true;
+            return Ok(header.addresses.map(|(_, destination)| destination));
         }
-        Ok(None) if !policy.required => return true,
+        Ok(None) if !policy.required => return Ok(None),
         Ok(None) => Fault::request(400, "the peer did not say on whose behalf it connects (PROXY protocol)"),
         Err(Some(fault)) => fault,
         // Somebody who looks whether we are there.
-        Err(None) => return false,
+        Err(None) => return Err(Over),
     };
     x.id = Some(worker.next_id());
     x.is_connection = true;
@@ -66,8 +66,12 @@ pub(crate) async fn hear(
     (x.fault, x.status) = (Some(fault), fault.status);
     record(worker, client, x);
     x.received.clear();
-    false
+    Err(Over)
 }
+
+/// A connection is over before it has begun.
+#[derive(Debug)]
+pub(crate) struct Over;
 
 /// Where the words end, and the addresses in them.
 struct Heard {
@@ -111,14 +115,15 @@ fn poll_header(
     }
 }
 
-/// The words about a client for an endpoint of the exchange's service, where it wants any.
-pub(crate) fn say(client: &Client, x: &Exchange) -> Vec<u8> {
+/// The words about a client for an endpoint of the exchange's service, where it wants any. `announced`: the address that the client has
+/// connected to, if another proxy has said so.
+pub(crate) fn say(client: &Client, x: &Exchange, announced: Option<SocketAddr>) -> Vec<u8> {
     let mut words = Vec::new();
     let Some(version) = x.service().and_then(|local| local.state.service.send_proxy_protocol) else {
         return words;
     };
     // A client of a unix socket has no address, and must not be taken for one on the endpoint's own machine.
-    let Some(destination) = client.socket.local_address() else {
+    let Some(destination) = announced.or_else(|| client.socket.local_address()) else {
         words.extend_from_slice(match version {
             ProxyProtocol::V1 => UNKNOWN_V1,
             ProxyProtocol::V2 => UNKNOWN_V2,

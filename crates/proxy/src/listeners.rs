@@ -95,6 +95,11 @@ impl Sockets {
         self.ip.filter(|_| !matches!(self.address, ListenAddress::Udp { .. }))
     }
 
+    /// Where it is bound, if for datagrams.
+    pub(crate) fn udp(&self) -> Option<SocketAddr> {
+        self.ip.filter(|_| matches!(self.address, ListenAddress::Udp { .. }))
+    }
+
     /// The port that it is bound to, unless to a path.
     pub(crate) fn port(&self) -> Option<u16> {
         self.ip.map(|address| address.port())

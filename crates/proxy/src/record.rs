@@ -65,14 +65,15 @@ pub(crate) fn record_of(
     {
         endpoint.response.record(first_byte.saturating_sub(x.waited));
     }
-    let veil = Veil::of(worker, x);
+    let veil = Veil::of(worker);
     worker.decisions.note((worker, &veil), origin, x, duration);
     if let Some(log) = &mut *worker.log.borrow_mut() {
-        let failed = failed_attempts(x);
+        let aim = x.aim.map(|aim| aim.to_string());
+        let failed = failed_attempts(x, aim.as_deref());
         let subject = subject();
         let client_cert_subject = subject.as_deref();
         let grpc_status = grpc_status.map(Code::name);
-        let (said, aim) = (Said::of(x, &veil), x.aim.map(|aim| aim.to_string()));
+        let said = Said::of(x, &veil);
         let line = line(origin, x, &said, duration);
         log.push(&LogRecord {
             failed: &failed,
@@ -84,11 +85,13 @@ pub(crate) fn record_of(
     }
 }
 
-/// The attempts that others followed; the rule is none, and then nothing is allocated.
-fn failed_attempts(x: &Exchange) -> Vec<FailedAttempt<'_>> {
+/// The attempts that others followed; the rule is none, and then nothing is allocated. `aim`: where a label led.
+fn failed_attempts<'a>(x: &'a Exchange, aim: Option<&'a str>) -> Vec<FailedAttempt<'a>> {
     let endpoints = x.service().map_or(&[][..], |local| &local.state.service.endpoints[..]);
     let failed = x.attempts.failed().iter().map(|attempt| FailedAttempt {
-        endpoint: endpoints.get(attempt.endpoint as usize).map_or("", |endpoint| &endpoint.url),
+        endpoint: endpoints
+            .get(attempt.endpoint as usize)
+            .map_or(aim.unwrap_or(""), |endpoint| &endpoint.url),
         fault: attempt.fault.as_ref(),
         reused: attempt.reused,
         connect_us: attempt.connect.as_micros() as u64,

@@ -185,7 +185,8 @@ impl SealedRoute {
         self.check_ttl(ttl)?;
         let (to, tls) = match to {
             Target::Address { address, tls } => {
-                (To::Address(self.permitted(address, is_own).map_err(str::to_owned)?), tls)
+                let permitted = self.permitted(address, is_own);
+                (To::Address(permitted.map_err(|why| format!("{address}: {why}"))?), tls)
             }
             Target::Service(name) => (To::Service(self.keyring.service(name)), false),
         };

@@ -11,6 +11,7 @@ use slab::Slab;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
+use thalweg_core::{Fault, FaultKind};
 use thalweg_net::{Owner, prefetch};
 
 /// All tunnels of a worker.
@@ -94,6 +95,22 @@ impl Worker {
             Ok(Poll::Ready(outcome)) => Some(outcome),
             Err(_) => None,
         };
+        self.end_tunnel(index, tunnel, outcome);
+    }
+
+    /// Ends what is left when the time of a stop is over.
+    pub(crate) fn end_tunnels(&self) {
+        for index in self.tunnels.all() {
+            if let Some(tunnel) = self.tunnels.take(index) {
+                let detail = "the proxy stopped, and `shutdown.grace` was over";
+                let fault = Fault::new(FaultKind::ConnectionTerminated, detail);
+                self.end_tunnel(index, tunnel, Some(Err(fault)));
+            }
+        }
+    }
+
+    /// Whose poll said how it ended, or panicked.
+    fn end_tunnel(&self, index: u32, tunnel: Box<Tunnel>, outcome: Option<Result<(), Fault>>) {
         self.tunnels.places.borrow_mut().try_remove(index as usize);
         let has_panicked = outcome.is_none();
         // Dropping what panicked may panic again; that must not end the worker either.

@@ -18,7 +18,7 @@ use crate::worker::Worker;
 use ports::{Port, Ports};
 use session::{Goes, Session};
 use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use table::Table;
 use thalweg_core::Fault;
 use thalweg_core::limits::DATAGRAM_SHARE;
+use thalweg_net::connect::is_machines;
 use thalweg_net::datagram::{Batch, Way};
 use thalweg_observe::Drops;
 
@@ -169,8 +170,11 @@ impl Worker {
         if self.is_draining() {
             return Err(Drops::Stopping);
         }
-        let place = room::take_place(self, &port.door(), key.client()).ok_or(Drops::NoPlace)?;
-        let index = self.udp.table.borrow_mut().add(key, self.now_ms());
+        if key.way.peer.port() == 0 || self.is_own_port(key.way.peer) {
+            return Err(Drops::Source);
+        }
+        let place = room::take_place(self, (key.port, &port.door()), key.client()).ok_or(Drops::NoPlace)?;
+        let index = self.udp.table.borrow_mut().add((key, key.port), self.now_ms());
         let begin = || Session::begin(self, (key, port), place, Target::Datagrams(index).into());
         let begun = catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|_| {
             self.note_panic();
@@ -185,6 +189,11 @@ impl Worker {
             }
         }
         Ok(index)
+    }
+
+    /// Whether a client's address is that of a listener: answers to whoever has invented it would come in here again, and those to them.
+    fn is_own_port(&self, client: SocketAddr) -> bool {
+        self.view().current.own_ports.contains(client, is_machines)
     }
 
     /// Passes on what has come for a client, or ends its session.

@@ -18,7 +18,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_net::connect::{PeerAddress, is_machines};
-use thalweg_sealed::Redactor;
 use thalweg_upstream::{Address, Visit};
 
 /// What a client is told, whatever is wrong.
@@ -127,31 +126,20 @@ impl Guesses {
 
 /// What logs and records may show of an exchange's texts: no label.
 #[derive(Debug)]
-pub(crate) struct Veil {
-    view: Rc<PlanView>,
-    /// Of a route that is no longer in force.
-    last: Option<Redactor>,
-}
+pub(crate) struct Veil(Option<Rc<PlanView>>);
 
 impl Veil {
-    /// For an exchange.
-    pub(crate) fn of(worker: &Worker, x: &Exchange) -> Self {
-        let view = worker.view();
-        let last = match x.route().map(|route| &route.to) {
-            Some(To::Sealed(sealed)) if !view.current.redactor.knows(sealed.keyring.domain()) => {
-                Some(Redactor::new([sealed.keyring.domain()]))
-            }
-            _ => None,
-        };
-        Self { view, last }
+    /// As the plan in force has it.
+    pub(crate) fn of(worker: &Worker) -> Self {
+        // Most have nothing to hide.
+        Self(worker.has_labels().then(|| worker.view()))
     }
 
     /// The text without labels.
     pub(crate) fn over<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        let shown = self.view.current.redactor.redact(text);
-        match &self.last {
-            Some(last) => Cow::Owned(last.redact(&shown).into_owned()),
-            None => shown,
+        match &self.0 {
+            Some(view) => view.current.redactor.redact(text),
+            None => Cow::Borrowed(text),
         }
     }
 }

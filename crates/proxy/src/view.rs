@@ -235,6 +235,7 @@ impl Slots {
 mod tests {
     use super::*;
     use crate::plan::{ClientTimeouts, Limits, Shutdown};
+    use thalweg_sealed::Redactor;
     use thalweg_upstream::{Address, Bell, Endpoint, EndpointLimits, Mode, Names, Rosters, Service};
 
     /// A process with one worker, on paper.
@@ -269,7 +270,8 @@ mod tests {
                 shutdown: Shutdown::default(),
             };
             let known = (Arc::default(), rosters);
-            let current = Current::new(plan.into(), known, Arc::default(), (&self.registry, &self.gates));
+            let plan = (plan.into(), &Redactor::default());
+            let current = Current::new(plan, known, Arc::default(), (&self.registry, &self.gates));
             let (registry, gates, slots) = (&self.registry, &self.gates, &self.slots);
             PlanView::new(current.into(), &Ground { worker: 0, registry, gates, slots }, old)
         }

@@ -170,6 +170,7 @@ impl Worker {
             full = events == limits::EVENTS_PER_TURN;
             if self.turn(&mut lists) {
                 self.end_sessions();
+                self.end_tunnels();
                 self.heartbeat(Duration::ZERO);
                 return Ok(());
             }
@@ -433,6 +434,11 @@ impl Worker {
     /// The plan in force.
     pub(crate) fn view(&self) -> Rc<PlanView> {
         self.view.borrow().clone()
+    }
+
+    /// Whether texts may hold labels, which nobody is to see.
+    pub(crate) fn has_labels(&self) -> bool {
+        !self.view.borrow().current.redactor.is_empty()
     }
 
     /// The plan that holds for a client's next request.

@@ -38,6 +38,9 @@ pub fn redacted(text: &[u8]) -> Redacted {
     Redacted { key, digest: [digest[0], digest[1], digest[2], digest[3]] }
 }
 
+/// Former domains that a [`Redactor`] looks for beside those of now.
+const FORMER: usize = 64;
+
 /// Texts that may hold host names below sealed domains, as logs may show them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Redactor(Box<[Box<str>]>);
@@ -45,12 +48,22 @@ pub struct Redactor(Box<[Box<str>]>);
 impl Redactor {
     /// For labels below these domains, without `*.` and in lower case.
     pub fn new<'a>(domains: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(domains.into_iter().map(Box::from).collect())
+        let mut all: Vec<Box<str>> = Vec::new();
+        for domain in domains {
+            if !all.iter().any(|known| **known == *domain) {
+                all.push(domain.into());
+            }
+        }
+        Self(all.into())
     }
 
-    /// Whether labels below this domain are looked for.
-    pub fn knows(&self, domain: &str) -> bool {
-        self.0.iter().any(|known| **known == *domain)
+    /// For these domains, and those that were looked for before, 64 at most: clients go on saying labels that once were good.
+    #[must_use]
+    pub fn after(self, former: &Self) -> Self {
+        let most = self.0.len() + FORMER;
+        let mut all = Self::new(self.0.iter().chain(&former.0).map(|domain| &**domain)).0.into_vec();
+        all.truncate(most);
+        Self(all.into())
     }
 
     /// Whether there is nothing to look for.
@@ -61,40 +74,39 @@ impl Redactor {
     /// The text with the [redacted] form of what stands before a domain, wherever and in whatever case one is named: in a host, a URL, a query.
     /// A label with a wrong character, or with another name before it, is as good as gone too.
     pub fn redact<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        self.0.iter().fold(Cow::Borrowed(text), |text, domain| match below(&text, domain.as_bytes()) {
-            Some(shown) => Cow::Owned(shown),
-            None => text,
-        })
+        let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let mut shown = Vec::new();
+        let (mut copied, mut at) = (0, 0);
+        while at < text.len() {
+            let Some(domain) = self.named_at(&text[at..]) else {
+                at += 1;
+                continue;
+            };
+            let name = text[copied..at].iter().rposition(|byte| !of_name(byte));
+            let from = name.map_or(copied, |at| copied + at + 1);
+            // A label is at least one character.
+            if from < at {
+                shown.extend_from_slice(&text[copied..from]);
+                shown.extend_from_slice(redacted(&text[from..at]).to_string().as_bytes());
+                copied = at;
+            }
+            at += 1 + domain.len();
+        }
+        if copied == 0 {
+            return Cow::Borrowed(text);
+        }
+        shown.extend_from_slice(&text[copied..]);
+        Cow::Owned(shown)
     }
-}
 
-/// The text without what stands before the domain; `None`: it does not name it.
-fn below(text: &[u8], domain: &[u8]) -> Option<Vec<u8>> {
-    let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let mut shown = Vec::new();
-    let (mut copied, mut at) = (0, 0);
-    while at + domain.len() < text.len() {
-        // A label is at least one character, and a dot stands behind it.
-        let begins = at + 1;
-        let is_named = text[at] == b'.' && text[begins..].len() >= domain.len();
-        if !is_named || !text[begins..begins + domain.len()].eq_ignore_ascii_case(domain) {
-            at += 1;
-            continue;
-        }
-        let from =
-            text[copied..at].iter().rposition(|byte| !of_name(byte)).map_or(copied, |at| copied + at + 1);
-        if from < at {
-            shown.extend_from_slice(&text[copied..from]);
-            shown.extend_from_slice(redacted(&text[from..at]).to_string().as_bytes());
-            copied = at;
-        }
-        at = begins + domain.len();
+    /// The longest domain that the text begins with, after a dot.
+    fn named_at(&self, text: &[u8]) -> Option<&str> {
+        let rest = text.strip_prefix(b".")?;
+        let begins = |domain: &&str| {
+            rest.get(..domain.len()).is_some_and(|start| start.eq_ignore_ascii_case(domain.as_bytes()))
+        };
+        self.0.iter().map(|domain| &**domain).filter(begins).max_by_key(|domain| domain.len())
     }
-    if copied == 0 {
-        return None;
-    }
-    shown.extend_from_slice(&text[copied..]);
-    Some(shown)
 }
 
 impl fmt::Display for Redacted {
@@ -155,6 +167,26 @@ mod tests {
             assert!(shown.starts_with("sealed:?:") && !shown.contains(&label[1..]), "{shown}");
         }
         assert_eq!(Redactor::default().redact(b"a.localhost"), b"a.localhost".as_slice());
+    }
+
+    #[test]
+    fn a_domain_below_another_one_is_taken_for_itself() {
+        let text = b"eebidunymrmjop2vqvxfuc57d7zfjak7m7gy5v2j3pl7m6wl3weayhjv4yw3kea.svc.example.com";
+        for domains in [["example.com", "svc.example.com"], ["svc.example.com", "example.com"]] {
+            let shown = Redactor::new(domains).redact(text).into_owned();
+            assert_eq!(String::from_utf8(shown).unwrap(), "sealed:1:838872e2.svc.example.com");
+        }
+    }
+
+    #[test]
+    fn former_domains_are_looked_for_as_far_as_there_is_room() {
+        let name = |at: usize| format!("d{at}.example.com");
+        let one = |at| Redactor::new([&*name(at)]);
+        let last = (0..100).map(one).reduce(|former, now| now.after(&former)).unwrap();
+        let is_hidden = |at| last.redact(format!("label.{}", name(at)).as_bytes()).starts_with(b"sealed:");
+        assert!((100 - 1 - FORMER..100).all(is_hidden));
+        assert!(!is_hidden(100 - 2 - FORMER));
+        assert_eq!(one(1).after(&one(1)), one(1));
     }
 
     #[test]

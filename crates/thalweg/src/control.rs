@@ -188,6 +188,7 @@ impl Control {
             if !told && begun.elapsed() >= shutdown.delay {
                 told = true;
                 self.shared.fleet().drain();
+                complain("no more connections are taken");
             }
             if told && self.shared.fleet().is_drained() {
                 break true;

@@ -34,7 +34,10 @@ fn what_seal_prints_is_served_and_unseal_says_where_it_leads() {
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((&told["destination"], &told["route"]), (&json!("service:app"), &json!("previews")));
     for (arguments, word) in [
-        (["seal", "10.0.0.7:80"].as_slice(), "no entry of `allow` holds the address"),
+        (
+            ["seal", "10.0.0.7:80"].as_slice(),
+            "route `previews`: 10.0.0.7:80: no entry of `allow` holds the address",
+        ),
         (&["seal", "service:other"], "none of the `services`"),
         (&["seal", &target, "--ttl", "25h"], "1d at most"),
         (&["seal", &target, "--route", "other"], "there is no route `other`"),
@@ -45,6 +48,8 @@ fn what_seal_prints_is_served_and_unseal_says_where_it_leads() {
     }
     let explained = thalweg(&proxy, &["explain", "GET", &format!("http://{host}/")]).1;
     assert!(explained.contains("previews") && explained.contains("the label leads to"), "{explained}");
+    let explained = thalweg(&proxy, &["explain", "GET", &format!("http://{}/", seal(upstream.address()))]).1;
+    assert!(explained.contains(": sealed, up to 2 attempts"), "{explained}");
 }
 
 #[test]

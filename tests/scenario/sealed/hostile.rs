@@ -216,7 +216,8 @@ fn a_client_with_many_refused_labels_is_slowed_and_its_good_ones_go_on() {
 fn labels_stand_in_no_log_record_or_metric() {
     let _watchdog = watchdog("labels_stand_in_no_log_record_or_metric");
     let upstream = Upstream::saying("hello");
-    let proxy = Proxy::start(&config("", ""));
+    let text = config("", "");
+    let proxy = Proxy::start(&text);
     let (good, other) = (seal(upstream.address()), seal(nowhere()));
     let bad = seal_for(&keyring(2, DOMAIN), To::Address(upstream.address()), false, HOUR);
     let fields = format!("Referer: https://{other}/page\r\n");
@@ -231,11 +232,21 @@ fn labels_stand_in_no_log_record_or_metric() {
     client = Connection::open(proxy.web()).unwrap();
     client.send(format!("GET / HTTP/1.1\r\nHost: {good}\r\nContent-Length: x\r\n\r\n"));
     assert!(ends(client.read_to_end(Instant::now() + STEP)));
+    // Whose route is gone by now.
+    let (head, tail) = (text.find("routes:").unwrap(), text.find("shutdown:").unwrap());
+    let another = "routes: [ { match: { host: a.test }, to: [ \"http://127.0.0.1:9\" ] } ]\n";
+    super::super::reload(&proxy, &format!("{}{another}{}", &text[..head], &text[tail..]), 1);
+    let mut client = Connection::open(proxy.web()).unwrap();
+    client.send(format!("GET /after HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\n\r\n"));
+    assert!(ends(client.read_to_end(Instant::now() + STEP)));
     let admin = Admin::of(&proxy);
     let requests = admin.get("/api/v1/requests").to_string();
     let metrics = get(proxy.metrics(), "/metrics").unwrap().text();
-    let record = record_of(&proxy, "destination_not_found");
-    assert_eq!(record["fault_detail"], "the route has no key with the id that the label tells", "{record}");
+    let found = admin.get("/api/v1/requests?fault=destination_not_found");
+    let details = found["requests"].as_array().unwrap().iter().map(|record| &record["fault_detail"]);
+    let details: Vec<_> = details.collect();
+    assert_eq!(details[1], "the route has no key with the id that the label tells", "{found}");
+    assert_eq!(found["requests"][0]["path"], "/after", "{found}");
     let ended = proxy.stop();
     let log = format!("{:?}", ended.log);
     for (what, text) in

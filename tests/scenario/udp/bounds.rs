@@ -1,10 +1,12 @@
 //! What is bounded: sessions, of a listener and of a client, and the time that a flood takes of others.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::set_socket_reuseport;
+use rustix::net::{AddressFamily, SocketType, bind, socket};
 use thalweg_tests::message::get;
 use thalweg_tests::{Proxy, STEP, Upstream};
 
@@ -70,6 +72,26 @@ fn a_client_has_as_many_sessions_as_it_may() {
     other.connect(proxy.address("dns")).unwrap();
     other.send(b"another one").unwrap();
     assert_eq!(other.recv(&mut [0; 99]).unwrap(), 11);
+}
+
+#[test]
+fn what_says_that_it_comes_from_a_listener_goes_round_in_no_circle() {
+    let _watchdog = watchdog("what_says_that_it_comes_from_a_listener_goes_round_in_no_circle");
+    let echo = Echo::start();
+    let both = "to: s }, other: { address: \"0.0.0.0:0\", protocol: udp, to: s } }";
+    let proxy = Proxy::start(&config(&[echo.url()], ("", ""), "").replacen("to: s } }", both, 1));
+    let (dns, other) = (proxy.address("dns"), proxy.address("other"));
+    for (from, to) in [(dns.to_string(), other), (format!("127.0.0.9:{}", other.port()), dns)] {
+        // As whoever invents the address of a sender would say.
+        let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        set_socket_reuseport(&socket, true).unwrap();
+        bind(&socket, &from.parse::<SocketAddr>().unwrap()).unwrap();
+        let to = SocketAddr::from(([127, 0, 0, 1], to.port()));
+        UdpSocket::from(socket).send_to(b"round and round", to).unwrap();
+    }
+    wait_counted(&proxy, "thalweg_datagrams_dropped_total", "source", 2);
+    Client::of(&proxy).echoes(b"hello");
+    assert_eq!(echo.heard(), 1, "the client's alone");
 }
 
 #[test]

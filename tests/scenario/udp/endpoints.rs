@@ -49,7 +49,8 @@ fn where_nobody_is_left_a_session_ends_and_who_comes_back_is_found() {
 fn a_session_goes_on_elsewhere_when_its_endpoint_dies() {
     let _watchdog = watchdog("a_session_goes_on_elsewhere_when_its_endpoint_dies");
     let (one, two) = (Echo::start(), Echo::start());
-    let proxy = proxy(&[&one, &two], "", "");
+    // As many as there are: who moves needs no second place.
+    let proxy = proxy(&[&one, &two], "", ", limits: { max_connections: 10 }");
     let clients: Vec<_> = (0..10).map(|_| Client::of(&proxy)).collect();
     clients.iter().for_each(|client| client.echoes(b"hello"));
     assert!(one.heard() > 0 && two.heard() > 0);
@@ -89,6 +90,30 @@ fn who_comes_back_is_used_again_also_where_it_never_answers() {
     }
     back.set_read_timeout(Some(STEP)).unwrap();
     assert_eq!(back.recv(&mut [0; 99]).unwrap(), 8);
+}
+
+#[test]
+fn the_breaker_hears_what_came_of_its_trials() {
+    let _watchdog = watchdog("the_breaker_hears_what_came_of_its_trials");
+    // Bound, and never read from.
+    let mute = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = mute.local_addr().unwrap();
+    let service = ", timeouts: { idle: 200ms }, breaker: { min_requests: 4, open: 300ms, trials: 2 }";
+    let proxy = Proxy::start(&config(&[format!("udp://{address}")], (", responses: 1", service), ""));
+    let says = |words: &str| proxy.process().stderr().contains(words);
+    let until_told = |words: &str| {
+        let end = Instant::now() + STEP;
+        while !says(words) {
+            assert!(Instant::now() < end, "{}", proxy.process().stderr());
+            Client::of(&proxy).send(b"question");
+            thread::yield_now();
+        }
+    };
+    until_told("its breaker is open again: a trial failed");
+    drop(mute);
+    let _echo = Echo::at(address);
+    until_told("its breaker is closed");
+    Client::of(&proxy).echoes(b"question");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Endpoints that are the proxy itself: each request would come back until `Via` stops it, and each connection without end.
 
-use super::Subject;
+use super::{Subject, targets};
 use crate::diagnose::{Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{EndpointSpec, ToSpec};
@@ -15,14 +15,7 @@ pub(super) fn endpoint_is_listener(subject: &Subject<'_>, problems: &mut Problem
         EndpointSpec::Short(url) => (url.as_str(), item.span),
         EndpointSpec::Long(long) => (long.url.value.as_str(), long.url.span),
     });
-    let links = subject
-        .spec
-        .listeners
-        .0
-        .iter()
-        .flat_map(|(_, it)| it.to.iter().chain(it.sni.0.iter().map(|(_, to)| to)));
-    let targets = subject.spec.routes.items.iter().map(|route| &route.to).chain(links);
-    let routes = targets.filter_map(|to| match &to.value {
+    let routes = targets(subject).filter_map(|to| match to {
         ToSpec::Urls(urls) => Some(&urls.items),
         _ => None,
     });

@@ -1,20 +1,13 @@
 //! Services that speak with whoever answers.
 
-use super::Subject;
+use super::{Subject, targets};
 use crate::diagnose::{Problems, SpecError};
 use crate::spec::ToSpec;
 
 pub(super) fn insecure_skip_verify(subject: &Subject<'_>, problems: &mut Problems) {
     let services =
         subject.spec.services.0.iter().map(|(name, it)| (format!("service `{}`", name.value), &it.tls));
-    let links = subject
-        .spec
-        .listeners
-        .0
-        .iter()
-        .flat_map(|(_, it)| it.to.iter().chain(it.sni.0.iter().map(|(_, to)| to)));
-    let targets = subject.spec.routes.items.iter().map(|route| &route.to).chain(links);
-    let sealed = targets.filter_map(|to| match &to.value {
+    let sealed = targets(subject).filter_map(|to| match to {
         ToSpec::Sealed(sealed) => {
             Some((format!("destinations below `{}`", sealed.domain.value), &sealed.tls))
         }

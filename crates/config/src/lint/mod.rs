@@ -16,6 +16,7 @@ mod insecure_skip_verify;
 mod limits_contradict;
 mod redirect_without_tls;
 mod route_never_matches;
+mod setting_ignored;
 mod timeouts_contradict;
 mod trusts_everyone;
 mod unfinished;
@@ -27,7 +28,7 @@ pub(crate) use unfinished::unfinished;
 
 use crate::diagnose::Problems;
 use crate::source::Span;
-use crate::spec::{CertificateSpec, ClientAuthSpec, FileSpec};
+use crate::spec::{CertificateSpec, ClientAuthSpec, FileSpec, ToSpec};
 use std::time::SystemTime;
 use thalweg_proxy::plan::Plan;
 use thalweg_route::RouteMatch;
@@ -60,6 +61,7 @@ lints! {
     weight_zero "a part of a split, or every endpoint of a service, with weight 0";
     webhook_twice "two webhooks with the same URL: it is told everything twice";
     endpoint_is_listener "an endpoint that is the proxy itself";
+    setting_ignored "a setting for requests, of a service that takes whole connections or datagrams";
     insecure_skip_verify "endpoints whose certificates are not verified: anybody can be in their place";
     endpoints_partly_secure "a service of which some endpoints are reached through TLS and others are not";
     trusts_everyone "forwarded fields are believed whoever sends them";
@@ -125,6 +127,13 @@ fn dated<'a>(subject: &Subject<'a>) -> impl Iterator<Item = (Span, &'a Certifica
         Some((cert.span, &**plan.tls.as_ref()?.policy().certificate.as_ref()?, "endpoints"))
     });
     of_listeners.chain(of_services)
+}
+
+/// Where something goes, as it is written: requests first, then connections and datagrams.
+fn targets<'a>(subject: &Subject<'a>) -> impl Iterator<Item = &'a ToSpec> {
+    let listeners = subject.spec.listeners.0.iter().map(|(_, listener)| listener);
+    let links = listeners.flat_map(|it| it.to.iter().chain(it.sni.0.iter().map(|(_, to)| to)));
+    subject.spec.routes.items.iter().map(|route| &route.to).chain(links).map(|to| &to.value)
 }
 
 /// Runs every check.

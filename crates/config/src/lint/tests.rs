@@ -88,6 +88,40 @@ fn the_proxy_as_its_own_endpoint() {
 }
 
 #[test]
+fn what_only_requests_can_be_served_by() {
+    let text = |url: &str, to: &str, more: &str| {
+        format!(
+            "listeners: {{ it: {{ address: \":8080\", {to} }} }}\nservices:\n  s: {{ endpoints: [ \"{url}\" ] {more} }}\n"
+        )
+    };
+    for (url, to) in
+        [("tcp://10.0.0.9:1", "protocol: tcp, to: s"), ("udp://10.0.0.9:1", "protocol: udp, to: s")]
+    {
+        for ignored in [
+            ", retry: { per_try: 1s }",
+            ", host: endpoint",
+            ", retry: { statuses: [ 503 ] }",
+            ", retry: { hedge: { after: 50ms } }",
+            ", timeouts: { first_byte: 1s }",
+        ] {
+            assert_eq!(warnings(&text(url, to, ignored)), [("setting_ignored", 3)], "{ignored}");
+        }
+        for fine in [
+            "",
+            ", sticky: off",
+            ", retry: { attempts: 3, hedge: off }",
+            ", timeouts: { idle: 1m, connect: 1s }",
+        ] {
+            assert_eq!(warnings(&text(url, to, fine)), [], "{fine}");
+        }
+    }
+    let cookie = warnings(&text("tcp://10.0.0.9:1", "protocol: tcp, to: s", ", sticky: true"));
+    assert!(cookie.contains(&("setting_ignored", 3)), "{cookie:?}");
+    let both = text("unix:/run/app.sock", "protocol: tcp, to: s", ", host: endpoint");
+    assert_eq!(warnings(&both), [], "it may take requests too");
+}
+
+#[test]
 fn trust_in_everyone() {
     let text = |nets: &str| format!("trusted_proxies: {nets}\n{}", with(&format!("routes:\n  - {TO}\n")));
     assert_eq!(warnings(&text("[ 0.0.0.0/0, \"::/0\" ]")), [("trusts_everyone", 1); 2]);

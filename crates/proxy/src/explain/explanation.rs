@@ -118,7 +118,7 @@ pub struct ServicePart {
     /// The `Host` that it gets; absent when it is the authority of whichever endpoint is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// How an endpoint is chosen.
+    /// How an endpoint is chosen: the name of the algorithm, or `sealed` where the label names the address.
     pub balance: String,
     /// What of the request decides, for balancers by key: `client_ip`, `header x-user`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -205,7 +205,10 @@ fn part(
         share: (share * 100.0).round() / 100.0,
         chosen,
         host: trace.host(service),
-        balance: service.balance.algorithm.name.to_owned(),
+        balance: match service.destinations {
+            Some(_) => "sealed".to_owned(),
+            None => service.balance.algorithm.name.to_owned(),
+        },
         key: service.balance.key.as_ref().map(key),
         sticky_to: sticky_to.map(|endpoint| endpoint.url.to_string()),
         more_endpoints: service.endpoints.len() - endpoints.len(),

@@ -86,7 +86,7 @@ fn an_address_that_is_not_allowed_is_refused_when_it_is_sealed_and_when_it_is_op
         ("11.0.0.7:3000", "no entry of `allow` holds the address"),
         ("127.0.0.1:3000", "no entry of `allow` holds the address"),
     ] {
-        assert_eq!(seal(&route, target, HOUR).unwrap_err(), why, "{target}");
+        assert_eq!(seal(&route, target, HOUR).unwrap_err(), format!("{target}: {why}"));
         let sealed = seal(&wide, target, HOUR).unwrap();
         assert_eq!(open(&route, &sealed.host, NOW), Err(why), "{target}");
     }

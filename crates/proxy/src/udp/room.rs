@@ -21,8 +21,8 @@ const CROWDED: Fault = Fault::new(
 );
 
 /// A place for a session of a client; `None`: there is no room.
-pub(super) fn take_place(worker: &Worker, door: &Rc<Door>, client: IpAddr) -> Option<Place> {
-    let taken = find(worker, door, client);
+pub(super) fn take_place(worker: &Worker, (port, door): (u32, &Rc<Door>), client: IpAddr) -> Option<Place> {
+    let taken = find(worker, (port, door), client);
     taken
         .map_err(|limit| {
             worker.meters.limit(limit);
@@ -32,9 +32,9 @@ pub(super) fn take_place(worker: &Worker, door: &Rc<Door>, client: IpAddr) -> Op
         .ok()
 }
 
-fn find(worker: &Worker, door: &Rc<Door>, client: IpAddr) -> Result<Place, Limit> {
+fn find(worker: &Worker, (port, door): (u32, &Rc<Door>), client: IpAddr) -> Result<Place, Limit> {
     let loads = &worker.shared.loads;
-    if door.is_crowded() && !worker.end_silent_session(Some(door.state.id)) {
+    if door.is_crowded() && !worker.end_silent_session(Some((port, door.state.id))) {
         return Err(Limit::Connections);
     }
     let here = &loads.workers[worker.id].clients;
@@ -67,12 +67,14 @@ fn find(worker: &Worker, door: &Rc<Door>, client: IpAddr) -> Result<Place, Limit
 
 impl Worker {
     /// Ends the session that has been silent longest, of a listener or of all, if one may end for another; says whether there was one.
-    fn end_silent_session(&self, of: Option<ListenerId>) -> bool {
+    fn end_silent_session(&self, of: Option<(u32, ListenerId)>) -> bool {
         let may_end = |session: &Session, silent_ms| {
-            of.is_none_or(|of| session.origin().door.state.id == of) && session.may_end_for_another(silent_ms)
+            // A socket may have had another listener before.
+            let is_of = of.is_none_or(|(_, listener)| session.origin().door.state.id == listener);
+            is_of && session.may_end_for_another(silent_ms)
         };
-        let table = self.udp.table.borrow();
-        let place = table.dispensable(self.now_ms(), |session, silent_ms| may_end(session, silent_ms));
+        let (table, group) = (self.udp.table.borrow(), of.map(|(port, _)| port));
+        let place = table.dispensable(group, self.now_ms(), |session, silent_ms| may_end(session, silent_ms));
         drop(table);
         place.inspect(|place| self.end_session(*place)).is_some()
     }

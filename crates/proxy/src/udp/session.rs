@@ -74,10 +74,10 @@ struct Endpoint {
     began: Instant,
     /// It has sent something.
     is_heard: bool,
-    /// It was set aside, and is tried: not to refuse is all that can be expected where nobody answers.
+    /// It was set aside, or its service was, and is tried: not to refuse is all that can be expected where nobody answers.
     on_probation: bool,
-    _place: Option<Permit>,
-    _connection: ConnectionPlaces,
+    /// Its places, while it is not left for another one.
+    places: Option<(Option<Permit>, ConnectionPlaces)>,
 }
 
 impl Session {
@@ -102,8 +102,14 @@ impl Session {
                 Fault::new(FaultKind::ConnectionLimitReached, "max_in_flight is reached")
             })?;
             let trial = ask_breaker(worker, &mut x, &local)?;
-            let endpoint = connect(worker, &mut x, &local)?;
-            Ok((local, places, trial, endpoint))
+            match connect(worker, &mut x, &local, trial.is_some()) {
+                Ok(endpoint) => Ok((local, places, trial, endpoint)),
+                Err(fault) => {
+                    let ended = trial.map(|trial| (trial, Some(&fault)));
+                    ended.into_iter().for_each(|ended| end_trial(worker, &x, &local, ended));
+                    Err(fault)
+                }
+            }
         })();
         match began {
             Ok((local, _places, trial, endpoint)) => {
@@ -188,11 +194,17 @@ impl Session {
             }
         }
         self.count_bytes(worker);
-        // Probation ends with its time, however much its client has to say.
-        if is_first || !self.endpoint.on_probation {
+        // Probation ends with its time, and so does the wait for a first answer, however much the client has to say.
+        let is_judged = self.endpoint.on_probation || self.owes_an_answer();
+        if is_first || !is_judged {
             self.endpoint.socket.set_deadline(Some(self.silence(worker)));
         }
         Goes::On
+    }
+
+    /// Whether it has to answer, and has not said anything yet.
+    fn owes_an_answer(&self) -> bool {
+        !self.endpoint.is_heard && self.port.responses().is_some()
     }
 
     /// Datagrams of its endpoints so far.
@@ -287,8 +299,13 @@ impl Session {
         let Endpoint { visit, began, .. } = &self.endpoint;
         count(worker, &self.local, visit, None);
         tell(worker, &self.local, &self.x, (visit, *began, false), None);
+        self.end_trial(worker, None);
+    }
+
+    /// Tells the breaker what came of its trial, if this is one.
+    fn end_trial(&mut self, worker: &Worker, fault: Option<&Fault>) {
         if let Some(trial) = self.trial.take() {
-            end_trial(worker, &self.x, &self.local, (trial, None));
+            end_trial(worker, &self.x, &self.local, (trial, fault));
         }
     }
 
@@ -299,20 +316,13 @@ impl Session {
         count(worker, &self.local, left, Some(&fault.into()));
         self.x.attempts.fail(fault, self.x.age(worker.reactor.now()));
         self.x.tried.push(left.index);
+        self.endpoint.places = None;
         let found = if self.x.attempts.len() < TRIES {
-            connect(worker, &mut self.x, &self.local)
+            connect(worker, &mut self.x, &self.local, self.trial.is_some())
         } else {
             Err(fault)
         };
-        match found {
-            Ok(endpoint) => self.endpoint = endpoint,
-            Err(none) => {
-                if let Some(trial) = self.trial.take() {
-                    end_trial(worker, &self.x, &self.local, (trial, Some(&none)));
-                }
-                return Err(none);
-            }
-        }
+        self.endpoint = found?;
         let meters = self.local.meters.get(self.endpoint.visit.endpoint as usize);
         meters.inspect(|meters| meters.retries.add(1));
         if let Some(datagram) = &self.unanswered {
@@ -327,11 +337,14 @@ impl Session {
     fn fall_silent(&mut self, worker: &Worker) -> Goes {
         if std::mem::take(&mut self.endpoint.on_probation) {
             count(worker, &self.local, &self.endpoint.visit, None);
+            if !self.owes_an_answer() {
+                self.end_trial(worker, None);
+            }
             self.endpoint.socket.set_deadline(Some(self.silence(worker)));
             return Goes::On;
         }
-        let Endpoint { visit, began, is_heard, .. } = &self.endpoint;
-        if !is_heard && self.port.responses().is_some() {
+        if self.owes_an_answer() {
+            let Endpoint { visit, began, .. } = &self.endpoint;
             let fault = Fault::new(FaultKind::HttpResponseTimeout, "no answer to a datagram in time");
             tell(worker, &self.local, &self.x, (visit, *began, false), Some(&fault));
             self.x.attempts.fail(fault, self.x.age(worker.reactor.now()));
@@ -391,6 +404,7 @@ impl Session {
     /// Records it.
     pub(super) fn end(mut self, worker: &Worker, fault: Option<Fault>) {
         if let Some(fault) = fault {
+            self.end_trial(worker, Some(&fault));
             self.x.fault = Some(fault);
             if self.answers == 0 {
                 self.x.status = fault.status;
@@ -400,8 +414,13 @@ impl Session {
     }
 }
 
-/// A socket towards an endpoint that has not been tried yet.
-fn connect(worker: &Worker, x: &mut Exchange, local: &LocalService) -> Result<Endpoint, Fault> {
+/// A socket towards an endpoint that has not been tried yet; of a service that is tried itself, or not.
+fn connect(
+    worker: &Worker,
+    x: &mut Exchange,
+    local: &LocalService,
+    is_trial: bool,
+) -> Result<Endpoint, Fault> {
     let mut last = x.attempts.last().and_then(|attempt| attempt.fault);
     loop {
         let Some(chosen) = choose_or_leave(worker, x, local) else {
@@ -416,16 +435,9 @@ fn connect(worker: &Worker, x: &mut Exchange, local: &LocalService) -> Result<En
         let fault = match open(worker, x.owner, &visit) {
             Ok(socket) => {
                 local.meters.get(visit.endpoint as usize).inspect(|meters| meters.requests.add(1));
-                let (is_heard, on_probation) = (false, visit.standing.stage() != 0);
-                return Ok(Endpoint {
-                    socket,
-                    visit,
-                    began: now,
-                    is_heard,
-                    on_probation,
-                    _place: place,
-                    _connection: connection,
-                });
+                let (is_heard, on_probation) = (false, is_trial || visit.standing.stage() != 0);
+                let (began, places) = (now, Some((place, connection)));
+                return Ok(Endpoint { socket, visit, began, is_heard, on_probation, places });
             }
             Err(fault) => fault,
         };

@@ -1,4 +1,4 @@
-//! Who is in a session: by key, and in the order in which sessions spoke last. Pure.
+//! Who is in a session: by key, and for each listener in the order in which sessions spoke last. Pure.
 //!
 //! A session that is worked on is out of its place meanwhile, and keeps it.
 
@@ -8,12 +8,14 @@ use std::collections::hash_map::RandomState;
 use std::hash::Hash;
 
 const NONE: u32 = u32::MAX;
-/// Sessions looked at, from the one on that has been silent longest, to find one to end.
+/// Sessions looked at, from the ones on that have been silent longest, to find one to end.
 const LOOKED_AT: usize = 16;
 
 #[derive(Debug)]
 struct Place<K, S> {
     key: K,
+    /// Whose order it stands in.
+    group: u32,
     /// `None` while it is worked on.
     session: Option<S>,
     older: u32,
@@ -24,19 +26,25 @@ struct Place<K, S> {
     is_queued: bool,
 }
 
-/// Sessions by key and by age.
+/// The ends of an order.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    oldest: u32,
+    newest: u32,
+}
+
+/// Sessions by key, and by age within groups, which have small numbers.
 #[derive(Debug)]
 pub(super) struct Table<K, S> {
     places: Slab<Place<K, S>>,
     /// Hashed with a key of its own, so that nobody can choose addresses that meet in one place.
     by_key: HashMap<K, u32, RandomState>,
-    oldest: u32,
-    newest: u32,
+    orders: Vec<Order>,
 }
 
 impl<K, S> Default for Table<K, S> {
     fn default() -> Self {
-        Self { places: Slab::new(), by_key: HashMap::default(), oldest: NONE, newest: NONE }
+        Self { places: Slab::new(), by_key: HashMap::default(), orders: Vec::new() }
     }
 }
 
@@ -51,10 +59,11 @@ impl<K: Copy + Eq + Hash, S> Table<K, S> {
         self.by_key.get(key).copied()
     }
 
-    /// Makes a place for a key that has none, as the newest; its session is put there later.
-    pub(super) fn add(&mut self, key: K, now_ms: u64) -> u32 {
+    /// Makes a place for a key that has none, as the newest of its group; its session is put there later.
+    pub(super) fn add(&mut self, (key, group): (K, u32), now_ms: u64) -> u32 {
         debug_assert!(!self.by_key.contains_key(&key), "one session for a key");
-        let place = Place { key, session: None, older: NONE, newer: NONE, spoke: now_ms, is_queued: false };
+        let (older, newer) = (NONE, NONE);
+        let place = Place { key, group, session: None, older, newer, spoke: now_ms, is_queued: false };
         let index = self.places.insert(place) as u32;
         self.by_key.insert(key, index);
         self.append(index);
@@ -75,10 +84,8 @@ impl<K: Copy + Eq + Hash, S> Table<K, S> {
 
     /// It has spoken: it is the newest.
     pub(super) fn touch(&mut self, index: u32, now_ms: u64) {
-        if index != self.newest {
-            self.detach(index);
-            self.append(index);
-        }
+        self.detach(index);
+        self.append(index);
         if let Some(place) = self.places.get_mut(index as usize) {
             place.spoke = now_ms;
         }
@@ -98,11 +105,27 @@ impl<K: Copy + Eq + Hash, S> Table<K, S> {
         place.session
     }
 
-    /// The place of the one that has been silent longest of those that may end, if one of the first few does. The test is told for
-    /// how many milliseconds it has been silent.
-    pub(super) fn dispensable(&self, now_ms: u64, test: impl Fn(&S, u64) -> bool) -> Option<u32> {
-        let mut index = self.oldest;
-        for _ in 0..LOOKED_AT {
+    /// The place of one that may end: of this group, or of any. Looked at are the first few of a group, those that have been silent longest;
+    /// of what groups offer, the longest silence wins. The test is told for how many milliseconds it has been silent.
+    pub(super) fn dispensable(
+        &self,
+        group: Option<u32>,
+        now_ms: u64,
+        test: impl Fn(&S, u64) -> bool,
+    ) -> Option<u32> {
+        let orders = match group {
+            Some(group) => self.orders.get(group as usize..)?.get(..1)?,
+            None => &self.orders,
+        };
+        let looks = (LOOKED_AT / orders.len().max(1)).max(1);
+        let offers = orders.iter().filter_map(|order| self.first(order.oldest, looks, now_ms, &test));
+        offers.min_by_key(|offer| self.places.get(*offer as usize).map(|place| place.spoke))
+    }
+
+    /// The first of a few, from one on, that passes the test.
+    fn first(&self, from: u32, looks: usize, now_ms: u64, test: &impl Fn(&S, u64) -> bool) -> Option<u32> {
+        let mut index = from;
+        for _ in 0..looks {
             let place = self.places.get(index as usize)?;
             let silent = now_ms.saturating_sub(place.spoke);
             if place.session.as_ref().is_some_and(|session| test(session, silent)) {
@@ -123,31 +146,36 @@ impl<K: Copy + Eq + Hash, S> Table<K, S> {
         self.places.iter().filter_map(|(_, place)| place.session.as_ref())
     }
 
-    /// Takes a place out of the order.
+    /// Takes a place out of its order.
     fn detach(&mut self, index: u32) {
         let Some(place) = self.places.get_mut(index as usize) else { return };
         let (older, newer) =
             (std::mem::replace(&mut place.older, NONE), std::mem::replace(&mut place.newer, NONE));
+        let order = &mut self.orders[place.group as usize];
         match self.places.get_mut(older as usize) {
             Some(place) => place.newer = newer,
-            None => self.oldest = newer,
+            None => order.oldest = newer,
         }
         match self.places.get_mut(newer as usize) {
             Some(place) => place.older = older,
-            None => self.newest = older,
+            None => order.newest = older,
         }
     }
 
-    /// Puts a place that is out of the order at its end.
+    /// Puts a place that is out of its order at the end.
     fn append(&mut self, index: u32) {
-        let last = std::mem::replace(&mut self.newest, index);
-        match self.places.get_mut(last as usize) {
-            Some(place) => place.newer = index,
-            None => self.oldest = index,
+        let Some(place) = self.places.get_mut(index as usize) else { return };
+        let group = place.group as usize;
+        if self.orders.len() <= group {
+            self.orders.resize(group + 1, Order { oldest: NONE, newest: NONE });
         }
-        if let Some(place) = self.places.get_mut(index as usize) {
-            place.older = last;
+        let order = &mut self.orders[group];
+        place.older = order.newest;
+        match self.places.get_mut(order.newest as usize) {
+            Some(last) => last.newer = index,
+            None => order.oldest = index,
         }
+        order.newest = index;
     }
 }
 
@@ -158,6 +186,13 @@ mod tests {
     /// What the table is compared with: keys with their numbers and the times at which they spoke, the oldest first.
     #[derive(Default)]
     struct Model(Vec<(u8, u32, u64)>);
+
+    /// Groups of keys.
+    const GROUPS: u32 = 3;
+
+    fn group(key: u8) -> u32 {
+        u32::from(key) % 7 % GROUPS
+    }
 
     impl Model {
         fn position(&self, key: u8) -> Option<usize> {
@@ -177,7 +212,7 @@ mod tests {
                 match (table.find(&key), random.u8(..4)) {
                     (None, _) => {
                         assert_eq!(model.position(key), None);
-                        let index = table.add(key, now);
+                        let index = table.add((key, group(key)), now);
                         table.put(index, key);
                         model.0.push((key, index, now));
                     }
@@ -197,10 +232,22 @@ mod tests {
                     }
                 }
                 assert_eq!(table.len(), model.0.len());
-                let wanted =
-                    model.0.iter().take(LOOKED_AT).find(|(key, _, spoke)| key % 3 == 0 && now - spoke > 5);
-                let found = table.dispensable(now, |key, silent| key % 3 == 0 && silent > 5);
-                assert_eq!(found, wanted.map(|(_, index, _)| *index));
+                let of = |one, looks| {
+                    let all = model.0.iter().filter(move |(key, _, _)| group(*key) == one);
+                    all.take(looks).find(|(key, _, spoke)| key % 3 == 0 && now - spoke > 5)
+                };
+                let test = |key: &u8, silent| key.is_multiple_of(3) && silent > 5;
+                for one in 0..GROUPS {
+                    let wanted = of(one, LOOKED_AT).map(|(_, index, _)| *index);
+                    assert_eq!(table.dispensable(Some(one), now, test), wanted);
+                }
+                // Groups are there from their first session on.
+                let known = table.orders.len().max(1);
+                let offers = (0..GROUPS).filter_map(|one| of(one, LOOKED_AT / known));
+                let wanted = offers.min_by_key(|(_, _, spoke)| *spoke).map(|(_, _, spoke)| *spoke);
+                let found = table.dispensable(None, now, test);
+                let spoke = |index| model.0.iter().find(|(_, known, _)| *known == index).unwrap().2;
+                assert_eq!(found.map(spoke), wanted);
             }
             let mut all = table.all();
             all.sort_unstable();
@@ -213,11 +260,11 @@ mod tests {
     #[test]
     fn one_that_is_worked_on_is_never_ended_for_another() {
         let mut table = Table::<u8, u8>::default();
-        let (one, other) = (table.add(1, 0), table.add(2, 0));
+        let (one, other) = (table.add((1, 0), 0), table.add((2, 0), 0));
         table.put(one, 1);
         table.put(other, 2);
         assert_eq!(table.take(one), Some(1));
-        assert_eq!(table.dispensable(9, |_, _| true), Some(other));
+        assert_eq!(table.dispensable(None, 9, |_, _| true), Some(other));
         assert_eq!(table.take(one), None, "it is out already");
         assert_eq!(table.remove(one), None);
         table.put(one, 1);

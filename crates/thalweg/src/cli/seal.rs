@@ -73,7 +73,8 @@ pub(crate) fn seal(args: &SealArgs) -> ExitCode {
         let target = Target::parse(&args.destination)?;
         check_service(&plan, &sealed, target)?;
         let own = sealed.seal(target, (SystemTime::now(), args.ttl), |address| is_own(&plan, address));
-        Ok((route.to_owned(), own?))
+        let own = own.map_err(|error| format!("route `{route}`: {error}"))?;
+        Ok((route.to_owned(), own))
     });
     match made {
         Ok((route, made)) => {
