@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 /// A listener and the backend behind it.
 pub(super) type Way = (SocketAddr, SocketAddr);
 
-/// Connections that HAProxy may have: memory that it sets aside for more would count against it.
-const CONNECTIONS: usize = 9000;
+/// Connections that HAProxy may have: more than are idle at once, and with pipes to splice through no more descriptors than there are.
+const CONNECTIONS: usize = 6000;
 
 /// The product.
 pub(super) fn thalweg([small, large]: [Way; 2]) -> String {
