@@ -51,7 +51,7 @@ impl frame::Report for Report<'_> {
                 let other = self.best(rounds)?;
                 Some(spread(&ratios(&rounds.samples[own], &rounds.samples[other])).1)
             });
-            let name = format!("CPU of a {}, × haproxy's in the better of its modes", case.name());
+            let name = format!("CPU, × haproxy's in the better of its modes, {}", case.name());
             Gate { name, most: CPU_GATE, measured: ratio }
         };
         let mut gates: Vec<_> = self.args.cases.iter().map(gate).collect();
