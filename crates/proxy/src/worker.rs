@@ -1,14 +1,16 @@
 //! A worker: one thread that accepts connections and serves their exchanges from first to last byte.
 //!
-//! A turn takes what the reactor has, calls the owners, polls woken seats and meets deadlines.
+//! A turn takes what the reactor has, calls the owners, polls woken seats and meets deadlines ([`turn`]); what control says is heard
+//! at its begin ([`orders`]).
 //! Everything here belongs to this thread: `Rc`, `Cell` and `RefCell`, no lock and no atomic per exchange but the meters'
 //! plain stores.
 
+mod orders;
+mod turn;
+
 use crate::converse::converse;
-use crate::current::Current;
 use crate::decisions::Decisions;
-use crate::door::Door;
-use crate::doors::{Doors, welcome};
+use crate::doors::Doors;
 use crate::exchange::{Client, Exchange};
 use crate::fleet::{Command, Shared};
 use crate::h2::{Sessions, Slices, Work};
@@ -26,19 +28,21 @@ use crate::udp::Udp;
 use crate::unseal::Guesses;
 use crate::view::{Ground, LocalService, PlanView, Slots};
 use crate::warm::Warm;
+use orders::is_of_old;
 use rustix::fd::AsFd;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_core::{Fault, FaultKind, RequestId, limits};
 use thalweg_net::allocator::tidy_up;
-use thalweg_net::{Mailbox, Owner, OwnerWaker, Reactor};
+use thalweg_net::{Mailbox, OwnerWaker, Reactor};
 use thalweg_observe::{LogBatch, RouteMeters, WorkerMeters};
 use thalweg_upstream::{Member, OpenCount, PeerAddress};
+use turn::Lists;
 
 /// Bytes taken from a socket at once.
 const SCRATCH: usize = 256 * 1024;
@@ -46,13 +50,6 @@ const SCRATCH: usize = 256 * 1024;
 const HEARTBEAT: Duration = Duration::from_millis(250);
 /// Bytes of chunks given back at once that are worth tidying up after.
 const MUCH: usize = 256 * 1024;
-
-/// How many calls ahead memory is asked for, in two steps.
-const SOON: usize = 4;
-const NEXT: usize = 2;
-
-/// How often in a turn connections of HTTP/2 that their own streams have woken are called.
-const ROUNDS: usize = 4;
 
 /// The same kind of fault is reported to the operator once in this time.
 const REPORTS: Duration = Duration::from_secs(1);
@@ -182,158 +179,8 @@ impl Worker {
         }
     }
 
-    /// Serves what is ready now; says whether the worker is to end.
-    fn turn(self: &Rc<Self>, lists: &mut Lists) -> bool {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.unix_ms.set(unix.as_secs() * 1000 + u64::from(unix.subsec_millis()));
-        self.unix_us.set(unix.as_secs() * 1_000_000 + u64::from(unix.subsec_micros()));
-        self.handshakes.begin_turn();
-        self.slices.begin_turn(Instant::now());
-        self.udp.begin_turn();
-        // Before events: a connection that comes after a plan was told to all workers is served by that plan.
-        self.mailbox().take_messages(&mut lists.commands);
-        for command in lists.commands.drain(..) {
-            if matches!(command, Command::Stop) {
-                return true;
-            }
-            self.obey(command);
-        }
-        self.reactor.expire(&mut lists.called);
-        for i in 0..lists.called.len() {
-            lists.called.get(i + SOON).inspect(|owner| self.expect_soon(**owner));
-            lists.called.get(i + NEXT).inspect(|owner| self.expect_next(**owner));
-            self.call(lists.called[i]);
-        }
-        lists.called.clear();
-        self.serve_line();
-        self.tunnels.take_more(&mut lists.tunnels);
-        for tunnel in lists.tunnels.drain(..) {
-            self.poll_tunnel(tunnel);
-        }
-        self.udp.take_more(&mut lists.sessions);
-        for session in lists.sessions.drain(..) {
-            self.call_session(session);
-        }
-        for seat in self.laggards.take_called_off() {
-            self.poll_seat(seat);
-        }
-        for _ in 0..limits::LAGGARDS_PER_TURN {
-            let Some(seat) = self.laggards.next_in_queue() else { break };
-            self.poll_seat(seat);
-        }
-        self.mailbox().take_woken(&mut lists.woken);
-        for owner in lists.woken.drain(..) {
-            self.call_woken(owner);
-        }
-        self.serve_sessions(lists);
-        self.publish();
-        self.watch_budget();
-        let last = self.doors.borrow_mut().close_left(self);
-        last.into_iter().for_each(|client| self.park_first(client));
-        self.doors.borrow_mut().reopen(self);
-        false
-    }
-
-    /// Lets connections of HTTP/2 say together what their streams have said in this turn. Who else has been woken waits for the
-    /// next.
-    fn serve_sessions(self: &Rc<Self>, lists: &mut Lists) {
-        if self.sessions.is_empty() {
-            return;
-        }
-        self.serve_line();
-        for _ in 0..ROUNDS {
-            self.mailbox().take_woken(&mut lists.again);
-            if lists.again.is_empty() {
-                break;
-            }
-            for owner in lists.again.drain(..) {
-                match Target::from(owner) {
-                    Target::Session(session) => self.slices.put_off(session, Work::Engine),
-                    _ => lists.woken.push(owner),
-                }
-            }
-            self.serve_line();
-        }
-        self.sessions.send_all(|session| self.slices.has_exchanges(session));
-    }
-
-    /// Does what is to be done for connections of HTTP/2, while there is time.
-    fn serve_line(self: &Rc<Self>) {
-        self.slices.serve(Instant::now, |session, work| match work {
-            Work::Exchange(seat) => self.poll_seat(seat),
-            Work::Engine => self.poll_session(session),
-        });
-    }
-
-    /// Does what can be done for an exchange; one on a stream stands in line for that with its connection.
-    fn call_seat(&self, seat: u32) {
-        match self.seats.session(seat) {
-            None => {
-                self.slices.note_other();
-                self.poll_seat(seat);
-            }
-            Some(session) => self.slices.put_off(session, Work::Exchange(seat)),
-        }
-    }
-
     pub(crate) fn mailbox(&self) -> &Arc<Mailbox<Command>> {
         self.shared.mailbox(self.id)
-    }
-
-    /// Asks for memory that a call of this owner needs: the first step, a few calls before.
-    fn expect_soon(&self, owner: Owner) {
-        match Target::from(owner) {
-            Target::Seat(seat) => self.seats.expect_soon(seat),
-            Target::Parked(place) => self.parked.borrow().expect_soon(place),
-            _ => {}
-        }
-    }
-
-    /// The second step: what the first one leads to.
-    fn expect_next(&self, owner: Owner) {
-        match Target::from(owner) {
-            Target::Seat(seat) => self.seats.expect_next(seat),
-            Target::Parked(place) => self.parked.borrow().expect_next(place),
-            Target::Tunnel(tunnel) => self.tunnels.expect_next(tunnel),
-            _ => {}
-        }
-    }
-
-    fn call(self: &Rc<Self>, owner: Owner) {
-        match Target::from(owner) {
-            Target::Seat(seat) if self.chunks.is_crowded() && self.laggards.put_off(seat) => {}
-            Target::Seat(seat) => self.call_seat(seat),
-            Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
-            Target::Session(session) => self.slices.put_off(session, Work::Engine),
-            Target::Parked(place) => self.unpark(place),
-            Target::Acceptor(door) => {
-                let accepted = self.doors.borrow_mut().accept(self, door);
-                accepted.into_iter().for_each(|client| self.park_first(client));
-            }
-            Target::Pool(slot) => {
-                if let Some(service) = self.slots.find(slot) {
-                    service.sweep();
-                }
-            }
-            Target::Port(port) => self.call_port(port),
-            Target::Datagrams(session) => self.call_session(session),
-            Target::Destination(slot, index) => {
-                let service = self.slots.find(slot);
-                service.and_then(|service| service.destinations()).inspect(|all| all.sweep(index));
-            }
-            Target::Bell => {}
-            Target::Refusal(index) => self.doors.borrow_mut().drain_refusal(self, index),
-        }
-    }
-
-    /// Something that an owner awaits has happened, and it was no event of the reactor.
-    fn call_woken(self: &Rc<Self>, owner: Owner) {
-        match Target::from(owner) {
-            Target::Seat(seat) => self.call_seat(seat),
-            Target::Tunnel(tunnel) => self.poll_tunnel(tunnel),
-            Target::Session(session) => self.slices.put_off(session, Work::Engine),
-            _ => {}
-        }
     }
 
     /// Something happened on a silent connection: it has a request, has ended, or was silent too long.
@@ -523,109 +370,6 @@ impl Worker {
         }
     }
 
-    fn obey(self: &Rc<Self>, command: Command) {
-        match command {
-            Command::Plan(current) => self.take_over(current),
-            Command::Members(current) => {
-                let view = self.view();
-                // Of another plan: its own message is on the way.
-                let same = Arc::ptr_eq(&view.plan, &current.plan);
-                let both = view.services.iter().zip(&current.rosters).filter(|_| same);
-                both.for_each(|(service, roster)| service.state.update(roster));
-            }
-            Command::Client(arrival, listener, spoken) => {
-                let door = self.doors.borrow().find(self, &listener, &spoken);
-                match door {
-                    Some(door) => {
-                        let client = welcome(self, arrival, door);
-                        client.into_iter().for_each(|client| self.park_first(client));
-                    }
-                    // The plan that has the listener is on its way.
-                    None => self.shared.hand(self.id, Command::Client(arrival, listener, spoken)),
-                }
-            }
-            Command::Recall(question) => self.recall(&question),
-            Command::Evict(eviction) => self.slots.give_way(&eviction),
-            Command::Cut => {
-                (0..self.seats.len()).for_each(|seat| self.poll_seat(seat));
-                self.tunnels.all().into_iter().for_each(|tunnel| self.poll_tunnel(tunnel));
-                self.look_at_sessions();
-            }
-            Command::Drain => {
-                let last = self.doors.borrow_mut().close(self);
-                last.into_iter().for_each(|client| self.park_first(client));
-                self.draining.set(true);
-                self.hurry_datagrams();
-                self.leave_parked();
-                self.leave_sessions(|_| true);
-            }
-            Command::Stop => {}
-        }
-    }
-
-    fn open_doors(&self) {
-        let view = self.view();
-        self.doors.borrow_mut().take_over(self, &view.current, &view);
-        self.open_ports(&view.current);
-    }
-
-    /// Requests that come from now on follow another plan.
-    fn take_over(self: &Rc<Self>, current: Arc<Current>) {
-        let (registry, gates) = (&self.shared.registry, &self.shared.gates);
-        let ground = Ground { worker: self.id, registry, gates, slots: &self.slots };
-        let old = self.view();
-        let view = Rc::new(PlanView::new(current, &ground, Some(&old)));
-        self.decisions.adopt(view.plan.requests);
-        self.is_untidy.set(true);
-        self.view.replace(view.clone());
-        let gone = self.doors.borrow_mut().take_over(self, &view.current, &old);
-        for door in gone {
-            self.leave_parked_of(&door);
-        }
-        self.open_ports(&view.current);
-        self.leave_sessions(|client| client.door().is_leaving() || is_of_old(client));
-    }
-
-    /// As [`Self::leave_parked`], of a listener that is gone.
-    fn leave_parked_of(self: &Rc<Self>, door: &Door) {
-        let places = self.parked.borrow().places_of(door.state.id);
-        for place in places {
-            let mut parked = self.parked.borrow_mut();
-            match parked.peek(place) {
-                Some(client) if client.requests > 0 && !client.socket.is_readable() => {
-                    let silent = parked.remove(place);
-                    drop(parked);
-                    drop(silent);
-                    continue;
-                }
-                Some(client) => client.socket.set_deadline(Some(FIRST_WORD_TIME)),
-                None => {}
-            }
-            drop(parked);
-            self.unpark(place);
-        }
-    }
-
-    /// Closes the silent connections, and serves those that have just spoken. Who has been accepted
-    /// and not served gets a moment to speak.
-    fn leave_parked(self: &Rc<Self>) {
-        let fresh = self.parked.borrow().fresh_places();
-        for place in fresh {
-            if let Some(client) = self.parked.borrow().peek(place) {
-                client.socket.set_deadline(Some(FIRST_WORD_TIME));
-            }
-            self.unpark(place);
-        }
-        loop {
-            let served = self.parked.borrow_mut().remove_served();
-            match served {
-                Some(client) if client.socket.is_readable() => self.seat(client, None),
-                Some(_) => {}
-                None => break,
-            }
-        }
-    }
-
     fn heartbeat(&self, late: Duration) {
         self.meters.lag_us.set(late.as_micros() as i64);
         self.seats.trim();
@@ -662,21 +406,4 @@ impl Worker {
             && self.udp.len() == 0;
         load.drained.store(drained, Relaxed);
     }
-}
-
-/// Whether a reload has brought TLS to the client's listener, or taken it away, or there is no HTTP any more.
-fn is_of_old(client: &Client) -> bool {
-    let door = client.door();
-    client.socket.is_layered() != door.is_secure() || door.protocol() != ListenerProtocol::Http
-}
-
-/// Lists that keep their memory from turn to turn.
-#[derive(Default)]
-struct Lists {
-    called: Vec<Owner>,
-    woken: Vec<Owner>,
-    again: Vec<Owner>,
-    tunnels: Vec<u32>,
-    sessions: Vec<u32>,
-    commands: Vec<Command>,
 }
