@@ -149,6 +149,10 @@ impl Socket {
         if self.readiness() & ready::WRITE == 0 {
             return Poll::Pending;
         }
+        // An event that tells of a failure says that too.
+        if self.readiness() & ready::GONE == 0 {
+            return Poll::Ready(Ok(()));
+        }
         match rustix::net::sockopt::socket_error(self.as_fd()) {
             Ok(Ok(())) => Poll::Ready(Ok(())),
             Ok(Err(error)) | Err(error) => Poll::Ready(Err(error.into())),

@@ -104,6 +104,7 @@ impl Tunnel {
         if self.client.socket.expired() && !self.goes_on() {
             return Err(Fault::new(FaultKind::ConnectionReadTimeout, "the tunnel was idle for too long"));
         }
+        let mut directions = u8::from(self.up_open) + u8::from(self.down_open);
         let Self { client, x, upstream, .. } = self;
         let (down, up) = (&client.socket, &upstream.connection.socket);
         let (mut moved, mut come) = (false, Moved::All);
@@ -122,7 +123,11 @@ impl Tunnel {
                 Poll::Ready(Ok(Pumped::Share)) => come = Moved::Share,
                 Poll::Ready(Ok(Pumped::All)) => {
                     *open = false;
-                    ends.to.shutdown_write();
+                    directions -= 1;
+                    // Where this was the last one, both are closed now, which says the same.
+                    if directions > 0 || !ends.to.is_plain() {
+                        ends.to.shutdown_write();
+                    }
                 }
                 Poll::Ready(Err(broken)) => return Err(fault_of(broken)),
             }
