@@ -358,6 +358,13 @@ impl Socket {
             }
     }
 
+    /// Whether the peer's end stands behind what can be received now, as far as events have told: then a read that is short has left nothing
+    /// but the end. Never with a layer, which has an end of its own.
+    pub fn has_heard_all(&self) -> bool {
+        let told = self.readiness() & (ready::PEER_CLOSED | ready::GONE | ready::URGENT);
+        self.is_plain() && told == ready::PEER_CLOSED
+    }
+
     /// The address at which the peer reached it; `None` for a stream and for a unix socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.substream()

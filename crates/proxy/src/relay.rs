@@ -362,21 +362,21 @@ impl Flow {
             }
             let spliced =
                 if self.is_spliced() { self.splice(ends, room, &keep, means.chunks)? } else { None };
+            let mut has_end = false;
             let n = match spliced {
                 Some(received) => ready!(received),
                 None => {
                     let room = room.min(means.scratch.len());
+                    let heard_all = self.closes && self.open_ended && ends.from.has_heard_all();
                     let received = ends.from.poll_recv(&mut means.scratch[..room]);
-                    ready!(received).map_err(|error| Broken::by_sender(&error))?
+                    let n = ready!(received).map_err(|error| Broken::by_sender(&error))?;
+                    has_end = heard_all && n < room.min(CHUNK);
+                    n
                 }
             };
             *moved = true;
             if n == 0 {
-                self.reader.end_of_input().map_err(Broken::Sender)?;
-                if let Some(from) = ends.from.framed() {
-                    self.trailers = from.trailers();
-                }
-                self.end(means.chunks).map_err(Broken::Sender)?;
+                self.hear_end(ends, means.chunks)?;
                 continue;
             }
             share = share.saturating_sub(n);
@@ -384,10 +384,24 @@ impl Flow {
                 continue;
             }
             let read = &means.scratch[..n];
-            let used = self.take(read, Some(ends.to), means.chunks).map_err(Broken::Sender)?;
+            // The last bytes wait for the end, which is there too: both leave as one.
+            let to = (!has_end).then_some(ends.to);
+            let used = self.take(read, to, means.chunks).map_err(Broken::Sender)?;
             keep.record(read, used);
             self.weigh(n);
+            if has_end {
+                self.hear_end(ends, means.chunks)?;
+            }
         }
+    }
+
+    /// The sender has said its last byte.
+    fn hear_end<S: Stream>(&mut self, ends: &Ends<'_, S>, chunks: &Rc<Chunks>) -> Result<(), Broken> {
+        self.reader.end_of_input().map_err(Broken::Sender)?;
+        if let Some(from) = ends.from.framed() {
+            self.trailers = from.trailers();
+        }
+        self.end(chunks).map_err(Broken::Sender)
     }
 
     /// Gives memory beyond `capacity` back.

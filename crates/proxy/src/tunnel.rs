@@ -67,6 +67,13 @@ impl Tunnel {
         x.upward.begin_with(&early);
         x.downward.start(Framing::UntilClose, Side::Upstream, false);
         x.downward.stays_framed(&client.socket);
+        // A layer says its end in bytes of its own.
+        if upstream.connection.socket.is_plain() {
+            x.upward.closes_after();
+        }
+        if client.socket.is_plain() {
+            x.downward.closes_after();
+        }
         // Many close the connection and say no more: what is said in a tunnel knows its own end.
         for socket in [&client.socket, &upstream.connection.socket] {
             socket.set_owner(owner);

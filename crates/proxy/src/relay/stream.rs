@@ -19,6 +19,8 @@ pub(crate) trait Stream {
     fn poll_drain(&self, pipe: &Pipe) -> Poll<io::Result<usize>>;
     /// As [`Socket::look`].
     fn look(&self);
+    /// As [`Socket::has_heard_all`].
+    fn has_heard_all(&self) -> bool;
     /// Whether its bytes are those of the kernel, so that a pipe can carry them.
     fn is_plain(&self) -> bool;
     /// How messages are told apart, where it does that by itself.
@@ -52,6 +54,10 @@ impl Stream for Socket {
 
     fn look(&self) {
         self.look();
+    }
+
+    fn has_heard_all(&self) -> bool {
+        self.has_heard_all()
     }
 
     fn is_plain(&self) -> bool {

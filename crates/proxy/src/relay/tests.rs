@@ -26,6 +26,10 @@ struct Simulated {
     filled: Cell<usize>,
     /// A splice left open whether there is more.
     open: Cell<bool>,
+    /// Its end is known from the first byte on: then no read is short but the last.
+    is_told: bool,
+    /// Sends that said that nothing follows.
+    last_sends: Cell<usize>,
 }
 
 impl Simulated {
@@ -33,6 +37,7 @@ impl Simulated {
         let reluctance = random.u32(..10);
         let splices = random.u32(..8) > 0;
         let layered = !splices && reluctance == 0;
+        let is_told = breaks_at >= incoming.len() && random.bool();
         let random = RefCell::new(random.fork());
         Self {
             random,
@@ -45,6 +50,8 @@ impl Simulated {
             layered,
             filled: Cell::new(0),
             open: Cell::new(false),
+            is_told,
+            last_sends: Cell::new(0),
         }
     }
 
@@ -70,7 +77,11 @@ impl Stream for Simulated {
         }
         let left = self.incoming.len().min(self.breaks_at) - read;
         let most = left.min(buffer.len());
-        let n = if most == 0 { 0 } else { self.some(most) };
+        let n = match most {
+            0 => 0,
+            _ if self.is_told => most,
+            _ => self.some(most),
+        };
         buffer[..n].copy_from_slice(&self.incoming[read..read + n]);
         self.read.set(read + n);
         self.open.set(false);
@@ -94,6 +105,7 @@ impl Stream for Simulated {
     }
 
     fn poll_send_last(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.last_sends.set(self.last_sends.get() + 1);
         self.poll_send(&[IoSlice::new(bytes)])
     }
 
@@ -121,6 +133,10 @@ impl Stream for Simulated {
 
     fn look(&self) {
         self.open.set(false);
+    }
+
+    fn has_heard_all(&self) -> bool {
+        self.is_told && !self.layered
     }
 
     fn is_plain(&self) -> bool {
@@ -230,6 +246,9 @@ fn run(seed: u64) -> usize {
     let mut flow = Flow::default();
     flow.reset();
     flow.start(message.framing, Side::Upstream, chunked).extend_from_slice(HEAD);
+    if random.bool() {
+        flow.closes_after();
+    }
     let ends = Ends { from: &from, to: &to };
     let mut turns = 0;
     let end = loop {
@@ -290,6 +309,37 @@ fn bytes_arrive_whole_and_in_order_or_the_break_is_seen() {
         }
     }
     assert!(spliced > seeds as usize / 20, "only {spliced} of {seeds} were spliced");
+}
+
+#[test]
+fn the_last_bytes_leave_with_the_end_where_that_is_there_too() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let chunks = Rc::new(Chunks::default());
+    let mut scratch = vec![0; 64 * 1024];
+    for (length, closes) in [(1, true), (CHUNK - 1, true), (1, false), (CHUNK - 1, false)] {
+        let plain = |random: &mut fastrand::Rng, incoming| Simulated {
+            reluctance: 0,
+            splices: false,
+            layered: false,
+            is_told: true,
+            ..Simulated::new(random, incoming, usize::MAX)
+        };
+        let (from, to) = (plain(&mut random, vec![7; length]), plain(&mut random, Vec::new()));
+        let (mut flow, mut surplus, mut moved) = (Flow::default(), Vec::new(), false);
+        flow.reset();
+        flow.start(Framing::UntilClose, Side::Upstream, false);
+        if closes {
+            flow.closes_after();
+        }
+        let ends = Ends { from: &from, to: &to };
+        let mut pump = || {
+            let mut means = Means::of(&mut scratch, &chunks);
+            flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved)
+        };
+        while !matches!(pump(), Poll::Ready(Ok(Pumped::All))) {}
+        assert_eq!(to.outgoing.borrow().len(), length);
+        assert_eq!(to.last_sends.get() > 0, closes, "{length}");
+    }
 }
 
 #[test]
