@@ -9,7 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What TCP_USER_TIMEOUT has beyond the longest silence that the configuration allows: it also ends
@@ -110,26 +110,13 @@ pub fn is_machines(address: IpAddr) -> bool {
     !matches!(bound, Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
 }
 
-/// The silence after which the kernel asks whether a peer is there, as the machine had it at the first call; 2 h where it does not say.
-fn keepalive_time() -> Duration {
-    static TIME: OnceLock<Duration> = OnceLock::new();
-    *TIME.get_or_init(|| {
-        let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_keepalive_time").ok();
-        let seconds = text.and_then(|text| text.trim().parse().ok());
-        Duration::from_secs(seconds.unwrap_or(2 * 60 * 60))
-    })
-}
-
-/// No delay, keep-alive where it can matter, user timeout, and buffers where they are bounded: before the connection is
+/// No delay, keep-alive, user timeout, and buffers where they are bounded: before the connection is
 /// there, because the window that a peer is offered follows from them. Accepted connections inherit
 /// all of it from their listening socket.
 pub(crate) fn set_options(fd: &OwnedFd, manner: Manner) -> io::Result<()> {
     let Manner { silence, narrow, buffers } = manner;
     sockopt::set_tcp_nodelay(fd, true)?;
-    // Else it would be ended before the kernel asks for the first time; and timers are not free.
-    if silence >= keepalive_time() {
-        sockopt::set_socket_keepalive(fd, true)?;
-    }
+    sockopt::set_socket_keepalive(fd, true)?;
     let limit = silence.saturating_add(USER_TIMEOUT_BEYOND).as_millis();
     sockopt::set_tcp_user_timeout(fd, u32::try_from(limit).unwrap_or(i32::MAX as u32).min(i32::MAX as u32))?;
     if let Some(bytes) = buffers {
@@ -169,16 +156,5 @@ mod tests {
             start(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap_err().kind(),
             io::ErrorKind::AddrNotAvailable
         );
-    }
-
-    #[test]
-    fn the_kernel_asks_for_a_peer_where_silence_may_last_so_long() {
-        let alive = |silence| {
-            let fd = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-            set_options(&fd, Manner { silence, narrow: false, buffers: None }).unwrap();
-            sockopt::socket_keepalive(&fd).unwrap()
-        };
-        let time = keepalive_time();
-        assert!(alive(time) && alive(Duration::MAX) && !alive(time - Duration::from_millis(1)));
     }
 }

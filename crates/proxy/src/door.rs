@@ -9,7 +9,7 @@ use crate::clients::Prefix;
 use crate::decisions::Label;
 use crate::listeners::ListenerState;
 use crate::load::Loads;
-use crate::plan::{Listener, ListenerProtocol, ListenerTls, ProxyProtocolPolicy};
+use crate::plan::{ListenAddress, Listener, ListenerProtocol, ListenerTls, ProxyProtocolPolicy};
 use crate::view::PlanView;
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -48,6 +48,8 @@ pub(crate) struct Door {
     streams: Cell<u32>,
     /// What its clients speak, also when it is gone.
     spoken: RefCell<Spoken>,
+    /// It is a path and no address.
+    is_unix: Cell<bool>,
     /// HTTP/2 may begin on a plain connection.
     h2c: Cell<bool>,
     /// Whoever comes in the clear is sent to TLS.
@@ -69,6 +71,7 @@ impl Door {
             most: Cell::new(None),
             streams: Cell::new(H2_STREAMS),
             spoken: RefCell::default(),
+            is_unix: Cell::new(false),
             h2c: Cell::new(false),
             redirects: Cell::new(false),
             is_leaving: Cell::new(true),
@@ -86,6 +89,7 @@ impl Door {
             proxy_protocol: listener.proxy_protocol.clone(),
             tls: listener.tls.clone(),
         });
+        self.is_unix.set(matches!(listener.address, ListenAddress::Unix(_)));
         self.h2c.set(listener.h2c);
         self.redirects.set(listener.redirect_https);
         self.is_leaving.set(false);
@@ -161,6 +165,11 @@ impl Door {
     /// Whether its clients shake hands.
     pub(crate) fn is_secure(&self) -> bool {
         self.spoken.borrow().tls.is_some()
+    }
+
+    /// Whether its clients come through a unix socket.
+    pub(crate) fn is_unix(&self) -> bool {
+        self.is_unix.get()
     }
 
     /// Whether a client may begin to speak HTTP/2 on a plain connection.

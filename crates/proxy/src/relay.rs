@@ -131,6 +131,8 @@ pub(crate) struct Flow {
     open_ended: bool,
     /// The receiver's connection is closed right after the end.
     closes: bool,
+    /// Bytes of a tunnel, whose last ones wait for the end where that is there too.
+    joins_end: bool,
     ended: bool,
     frames: Frames,
     bridge: Option<Bridge>,
@@ -161,6 +163,7 @@ impl Default for Flow {
             chunked: false,
             open_ended: false,
             closes: false,
+            joins_end: false,
             ended: true,
             frames: Frames::None,
             bridge: None,
@@ -196,7 +199,7 @@ impl Flow {
         debug_assert!(!chunked || framing != Framing::Empty, "a body that is empty is not sent in chunks");
         self.reader = BodyReader::new(framing, side);
         self.chunked = chunked;
-        self.closes = false;
+        (self.closes, self.joins_end) = (false, false);
         self.open_ended = !chunked && matches!(framing, Framing::Chunked | Framing::UntilClose);
         self.ended = self.reader.is_complete();
         self.frames = Frames::None;
@@ -259,6 +262,12 @@ impl Flow {
     /// The receiver's connection is closed as soon as everything has been handed to the kernel.
     pub(crate) fn closes_after(&mut self) {
         self.closes = true;
+    }
+
+    /// The same, where the sender's direction ends as the receiver's does: its last bytes leave with the end. Not for unix sockets, of which a
+    /// read may be short in the middle.
+    pub(crate) fn joins_end(&mut self) {
+        (self.closes, self.joins_end) = (true, true);
     }
 
     /// Whether everything has been received and handed to the kernel.
@@ -367,7 +376,7 @@ impl Flow {
                 Some(received) => ready!(received),
                 None => {
                     let room = room.min(means.scratch.len());
-                    let heard_all = self.closes && self.open_ended && ends.from.has_heard_all();
+                    let heard_all = self.joins_end && ends.from.has_heard_all();
                     let received = ends.from.poll_recv(&mut means.scratch[..room]);
                     let n = ready!(received).map_err(|error| Broken::by_sender(&error))?;
                     has_end = heard_all && n < room.min(CHUNK);

@@ -16,6 +16,7 @@ use std::time::Duration;
 use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_http::Framing;
 use thalweg_net::Owner;
+use thalweg_net::connect::PeerAddress;
 
 /// What an exchange has beside itself and its client when both sides have switched protocols.
 #[derive(Debug)]
@@ -68,11 +69,12 @@ impl Tunnel {
         x.downward.start(Framing::UntilClose, Side::Upstream, false);
         x.downward.stays_framed(&client.socket);
         // A layer says its end in bytes of its own.
-        if upstream.connection.socket.is_plain() {
-            x.upward.closes_after();
+        let is_tcp = matches!(upstream.visit.address(), PeerAddress::Tcp(_));
+        if !client.door().is_unix() && upstream.connection.socket.is_plain() {
+            x.upward.joins_end();
         }
-        if client.socket.is_plain() {
-            x.downward.closes_after();
+        if is_tcp && client.socket.is_plain() {
+            x.downward.joins_end();
         }
         // Many close the connection and say no more: what is said in a tunnel knows its own end.
         for socket in [&client.socket, &upstream.connection.socket] {
@@ -176,7 +178,11 @@ impl Tunnel {
             if self.x.is_connection && self.up_open {
                 self.upstream.connection.socket.reset_on_close();
             }
-            broken(&self.client, &mut self.x, fault);
+            // What is on its way to a client who has been told of the end is not taken back.
+            match self.down_open {
+                true => broken(&self.client, &mut self.x, fault),
+                false => self.x.fault = Some(fault),
+            }
         }
         record(worker, &self.client, &mut self.x);
     }

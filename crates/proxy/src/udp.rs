@@ -18,7 +18,7 @@ use crate::worker::Worker;
 use ports::{Port, Ports};
 use session::{Goes, Session};
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 use table::Table;
 use thalweg_core::Fault;
 use thalweg_core::limits::DATAGRAM_SHARE;
-use thalweg_net::connect::is_machines;
 use thalweg_net::datagram::{Batch, Way};
 use thalweg_observe::Drops;
 
@@ -170,7 +169,7 @@ impl Worker {
         if self.is_draining() {
             return Err(Drops::Stopping);
         }
-        if key.way.peer.port() == 0 || self.is_own_port(key.way.peer) {
+        if key.way.peer.port() == 0 || self.is_own_port(key.way) {
             return Err(Drops::Source);
         }
         let place = room::take_place(self, (key.port, &port.door()), key.client()).ok_or(Drops::NoPlace)?;
@@ -192,8 +191,10 @@ impl Worker {
     }
 
     /// Whether a client's address is that of a listener: answers to whoever has invented it would come in here again, and those to them.
-    fn is_own_port(&self, client: SocketAddr) -> bool {
-        self.view().current.own_ports.contains(client, is_machines)
+    fn is_own_port(&self, Way { peer, local }: Way) -> bool {
+        // Nothing is asked of the kernel: a flood would pay for it, and clients of NTP or SIP have the port of their server.
+        let is_here = |ip: IpAddr| local.is_some_and(|local| local.to_canonical() == ip);
+        self.view().current.own_ports.contains(peer, is_here)
     }
 
     /// Passes on what has come for a client, or ends its session.

@@ -246,8 +246,8 @@ fn run(seed: u64) -> usize {
     let mut flow = Flow::default();
     flow.reset();
     flow.start(message.framing, Side::Upstream, chunked).extend_from_slice(HEAD);
-    if random.bool() {
-        flow.closes_after();
+    if random.bool() && message.framing == Framing::UntilClose {
+        flow.joins_end();
     }
     let ends = Ends { from: &from, to: &to };
     let mut turns = 0;
@@ -329,7 +329,7 @@ fn the_last_bytes_leave_with_the_end_where_that_is_there_too() {
         flow.reset();
         flow.start(Framing::UntilClose, Side::Upstream, false);
         if closes {
-            flow.closes_after();
+            flow.joins_end();
         }
         let ends = Ends { from: &from, to: &to };
         let mut pump = || {

@@ -10,6 +10,8 @@ use std::hash::Hash;
 const NONE: u32 = u32::MAX;
 /// Sessions looked at, from the ones on that have been silent longest, to find one to end.
 const LOOKED_AT: usize = 16;
+/// And of each group at least.
+const LEAST_LOOKS: usize = 4;
 
 #[derive(Debug)]
 struct Place<K, S> {
@@ -117,7 +119,8 @@ impl<K: Copy + Eq + Hash, S> Table<K, S> {
             Some(group) => self.orders.get(group as usize..)?.get(..1)?,
             None => &self.orders,
         };
-        let looks = (LOOKED_AT / orders.len().max(1)).max(1);
+        let groups = orders.iter().filter(|order| order.oldest != NONE).count();
+        let looks = (LOOKED_AT / groups.max(1)).max(LEAST_LOOKS);
         let offers = orders.iter().filter_map(|order| self.first(order.oldest, looks, now_ms, &test));
         offers.min_by_key(|offer| self.places.get(*offer as usize).map(|place| place.spoke))
     }
@@ -241,9 +244,9 @@ mod tests {
                     let wanted = of(one, LOOKED_AT).map(|(_, index, _)| *index);
                     assert_eq!(table.dispensable(Some(one), now, test), wanted);
                 }
-                // Groups are there from their first session on.
-                let known = table.orders.len().max(1);
-                let offers = (0..GROUPS).filter_map(|one| of(one, LOOKED_AT / known));
+                let known = (0..GROUPS).filter(|one| model.0.iter().any(|(key, _, _)| group(*key) == *one));
+                let looks = LOOKED_AT / known.count().max(1);
+                let offers = (0..GROUPS).filter_map(|one| of(one, looks));
                 let wanted = offers.min_by_key(|(_, _, spoke)| *spoke).map(|(_, _, spoke)| *spoke);
                 let found = table.dispensable(None, now, test);
                 let spoke = |index| model.0.iter().find(|(_, known, _)| *known == index).unwrap().2;
