@@ -5,8 +5,9 @@ mod databases;
 mod introduction;
 mod names;
 
+use std::fs;
 use std::io::{ErrorKind, Read as _};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -287,6 +288,46 @@ fn a_reload_keeps_connections_and_sends_new_ones_elsewhere() {
     let (mut next, mut its_server) = (open(&proxy), two.next());
     carries(&mut next, &mut its_server, "after");
     carries(&mut server, &mut client, "and before");
+}
+
+#[test]
+fn the_kernel_asks_after_peers_only_where_their_silence_may_last() {
+    let _watchdog = watchdog("the_kernel_asks_after_peers_only_where_their_silence_may_last");
+    let time = fs::read_to_string("/proc/sys/net/ipv4/tcp_keepalive_time").unwrap();
+    let time: u64 = time.trim().parse().unwrap();
+    let upstream = Upstream::start();
+    let config = |idle| {
+        let more = format!("defaults: {{ timeouts: {{ idle: {idle}s }} }}");
+        config(&[tcp(&upstream)], "", &more)
+    };
+    let proxy = Proxy::start(&config(time - 1));
+    for (changes, is_asked_after) in [false, true, false].into_iter().enumerate() {
+        if changes > 0 {
+            reload(&proxy, &config(time - 1 + u64::from(is_asked_after)), changes);
+        }
+        let (mut client, mut server) = (open(&proxy), upstream.next());
+        carries(&mut client, &mut server, "hello");
+        carries(&mut server, &mut client, "220 ready");
+        for peer in [client.stream(), server.stream()] {
+            assert_eq!(has_keepalive(peer), is_asked_after, "{changes}: {peer:?}");
+        }
+    }
+}
+
+/// Whether the kernel will ask the other end of `peer`'s connection after it (proc(5), `/proc/net/tcp`).
+fn has_keepalive(peer: &TcpStream) -> bool {
+    let hex = |address: SocketAddr| format!("0100007F:{:04X}", address.port());
+    let ends = format!("{} {} 01 ", hex(peer.peer_addr().unwrap()), hex(peer.local_addr().unwrap()));
+    loop {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        let line = table.lines().find(|line| line.contains(&ends)).expect("the connection is open");
+        match line.split_whitespace().nth(5).map(|timer| &timer[..2]) {
+            Some("02") => return true,
+            Some("00") => return false,
+            // What was sent has not been acknowledged yet.
+            _ => thread::yield_now(),
+        }
+    }
 }
 
 #[test]

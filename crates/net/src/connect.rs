@@ -5,12 +5,18 @@ use crate::socket::{LITTLE, Socket};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// Where the kernel says for how many seconds it waits before it asks.
+const KEEPALIVE_TIME: &str = "/proc/sys/net/ipv4/tcp_keepalive_time";
+/// What it waits where it does not say so (tcp(7)).
+const USUAL_KEEPALIVE_TIME: Duration = Duration::from_secs(7200);
 
 /// What TCP_USER_TIMEOUT has beyond the longest silence that the configuration allows: it also ends
 /// a connection whose peer reads nothing for so long, and that is for the idle deadline to judge.
@@ -28,8 +34,9 @@ pub enum PeerAddress {
 /// How a TCP socket connects or listens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Manner {
-    /// The longest time without a byte that a connection may have to bear.
-    pub silence: Duration,
+    /// The longest time without a byte that a connection may have to bear, while the kernel asks whether the peer is still there;
+    /// `None`: it does not ask, because who owns the connection gives it up before that.
+    pub silence: Option<Duration>,
     /// The kernel is to hold little of what has been received and not read. It switches the tuning of the
     /// receive window off for good: the connection is slow.
     pub narrow: bool,
@@ -110,15 +117,30 @@ pub fn is_machines(address: IpAddr) -> bool {
     !matches!(bound, Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
 }
 
+/// What the kernel is to know of a silence after which the owner of a connection gives it up ([`Manner::silence`]): nothing where that is
+/// before it would ask for the first time.
+pub fn watched(silence: Duration) -> Option<Duration> {
+    (silence >= keepalive_time()).then_some(silence)
+}
+
+/// After how long a silence the kernel asks for the first time: what it said when this process first wanted to know.
+fn keepalive_time() -> Duration {
+    static TIME: OnceLock<Duration> = OnceLock::new();
+    *TIME.get_or_init(|| {
+        let said = fs::read_to_string(KEEPALIVE_TIME).ok();
+        said.and_then(|seconds| seconds.trim().parse().ok()).map_or(USUAL_KEEPALIVE_TIME, Duration::from_secs)
+    })
+}
+
 /// No delay, keep-alive, user timeout, and buffers where they are bounded: before the connection is
 /// there, because the window that a peer is offered follows from them. Accepted connections inherit
 /// all of it from their listening socket.
 pub(crate) fn set_options(fd: &OwnedFd, manner: Manner) -> io::Result<()> {
     let Manner { silence, narrow, buffers } = manner;
     sockopt::set_tcp_nodelay(fd, true)?;
-    sockopt::set_socket_keepalive(fd, true)?;
-    let limit = silence.saturating_add(USER_TIMEOUT_BEYOND).as_millis();
-    sockopt::set_tcp_user_timeout(fd, u32::try_from(limit).unwrap_or(i32::MAX as u32).min(i32::MAX as u32))?;
+    if silence.is_some() {
+        set_silence(fd, silence)?;
+    }
     if let Some(bytes) = buffers {
         sockopt::set_socket_send_buffer_size(fd, bytes as usize)?;
     }
@@ -126,6 +148,14 @@ pub(crate) fn set_options(fd: &OwnedFd, manner: Manner) -> io::Result<()> {
         sockopt::set_socket_recv_buffer_size(fd, bytes as usize)?;
     }
     Ok(())
+}
+
+/// Keep-alive and user timeout ([`Manner::silence`]). Each of them costs a short connection more than one percent.
+pub(crate) fn set_silence(fd: &OwnedFd, silence: Option<Duration>) -> io::Result<()> {
+    let limit = silence.map_or(0, |silence| silence.saturating_add(USER_TIMEOUT_BEYOND).as_millis());
+    sockopt::set_socket_keepalive(fd, silence.is_some())?;
+    let limit = u32::try_from(limit).unwrap_or(i32::MAX as u32).min(i32::MAX as u32);
+    Ok(sockopt::set_tcp_user_timeout(fd, limit)?)
 }
 
 #[cfg(test)]
@@ -148,7 +178,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = PeerAddress::Tcp(listener.local_addr().unwrap());
         let reactor = Rc::new(Reactor::new().unwrap());
-        let manner = Manner { silence: Duration::from_secs(60), narrow: false, buffers: None };
+        let manner = Manner { silence: Some(Duration::from_secs(60)), narrow: false, buffers: None };
         let start = |from| start(&reactor, Way { to: &to, from: Some(from) }, Owner(1), manner);
         let _connection = start(Ipv4Addr::new(127, 0, 0, 9).into()).unwrap();
         assert_eq!(listener.accept().unwrap().1.ip(), Ipv4Addr::new(127, 0, 0, 9));
@@ -156,5 +186,18 @@ mod tests {
             start(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap_err().kind(),
             io::ErrorKind::AddrNotAvailable
         );
+    }
+
+    #[test]
+    fn the_kernel_asks_only_where_it_is_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = PeerAddress::Tcp(listener.local_addr().unwrap());
+        let reactor = Rc::new(Reactor::new().unwrap());
+        for (silence, expected) in [(None, (false, 0)), (Some(Duration::from_secs(60)), (true, 90_000))] {
+            let manner = Manner { silence, narrow: false, buffers: None };
+            let connection = start(&reactor, Way { to: &to, from: None }, Owner(1), manner).unwrap();
+            let options = (sockopt::socket_keepalive(&connection), sockopt::tcp_user_timeout(&connection));
+            assert_eq!((options.0.unwrap(), options.1.unwrap()), expected, "{silence:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Listening sockets: one per worker with SO_REUSEPORT, or one shared by all for unix sockets.
 
-use crate::connect::{Manner, set_options};
+use crate::connect::{Manner, set_options, set_silence};
 use crate::option::set_int;
 use crate::reactor::{Owner, Reactor};
 use rustix::fd::{AsFd, OwnedFd};
@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Connections that the kernel keeps for us until they are accepted; it caps this at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -169,6 +170,11 @@ impl Acceptor {
         set_defer_accept(&self.fd, defer);
     }
 
+    /// How long connections that are accepted from now on may be silent ([`Manner::silence`]). For TCP.
+    pub fn set_silence(&self, silence: Option<Duration>) {
+        let _ = set_silence(&self.fd, silence);
+    }
+
     /// Stops watching: new connections wait in the kernel's queue.
     pub fn pause(&mut self) {
         if let Some(id) = self.id.take() {
@@ -204,9 +210,8 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::TcpStream;
-    use std::time::Duration;
 
-    const ANY: Manner = Manner { silence: Duration::from_secs(60), narrow: false, buffers: None };
+    const ANY: Manner = Manner { silence: Some(Duration::from_secs(60)), narrow: false, buffers: None };
 
     /// A listening socket with its reactor.
     fn listening(defer: bool) -> (SocketAddr, Acceptor, Rc<Reactor>) {

@@ -143,6 +143,7 @@ impl Doors {
             }
             known.door.hold(position, listener);
             known.set_defer(listener.defer_accept);
+            known.set_silence(current.plan.silence_at(listener));
             known.closes_at = None;
             kept.push(key);
         }
@@ -429,6 +430,12 @@ impl Open {
     fn set_defer(&self, defer: bool) {
         if !self.sockets.are_one() {
             self.acceptor.set_defer(defer);
+        }
+    }
+
+    fn set_silence(&self, silence: Option<Duration>) {
+        if !self.sockets.are_one() {
+            self.acceptor.set_silence(silence);
         }
     }
 }

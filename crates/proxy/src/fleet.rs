@@ -336,7 +336,7 @@ impl Fleet {
             let found = same(listener).or_else(|| before.iter().filter(|_| is_shared).find(of));
             found.map(|old| old.sockets.clone())
         };
-        let sockets = self.shared.binder.open(&plan.listeners, plan.longest_silence(), at_address)?;
+        let sockets = self.shared.binder.open(plan, at_address)?;
         let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
             let state = same(listener).map(|old| old.state.clone()).unwrap_or_else(|| {
                 ListenerState::new(self.shared.binder.next_id(), &listener.name, &self.shared.registry)
@@ -442,7 +442,7 @@ pub struct OpenDoors {
 /// When an address cannot be bound; nothing is left open then.
 pub fn open_doors(plan: &Plan, budget: Budget) -> Result<OpenDoors, StartError> {
     let binder = Binder::new(budget.workers, budget.socket_buffers);
-    let sockets = binder.open(&plan.listeners, plan.longest_silence(), |_| None)?;
+    let sockets = binder.open(plan, |_| None)?;
     Ok(OpenDoors { budget, binder, sockets })
 }
 

@@ -6,7 +6,7 @@
 //! and each worker takes its own when the plan reaches it (`doors.rs`).
 
 use crate::fleet::StartError;
-use crate::plan::{ListenAddress, Listener};
+use crate::plan::{ListenAddress, Listener, Plan};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 use thalweg_net::connect::Manner;
 use thalweg_net::{datagram, listen};
 use thalweg_observe::{ListenerMeters, Registry};
@@ -151,27 +150,25 @@ impl Binder {
         ListenerId(self.last_id.fetch_add(1, Relaxed) + 1)
     }
 
-    /// Finds sockets for all listeners, in their order: those that `kept` has for one, or else new ones.
+    /// Finds sockets for all listeners of a plan, in their order: those that `kept` has for one, or else new ones.
     ///
     /// # Errors
     /// When an address cannot be bound; nothing is left open then.
     pub(crate) fn open(
         &self,
-        listeners: &[Listener],
-        silence: Duration,
+        plan: &Plan,
         kept: impl Fn(&Listener) -> Option<Arc<Sockets>>,
     ) -> Result<Vec<Arc<Sockets>>, StartError> {
-        let manner = Manner { silence, narrow: false, buffers: self.buffers };
-        let stay: Vec<_> = listeners.iter().map(kept).collect();
-        let (mut all, mut new) = (Vec::with_capacity(listeners.len()), Vec::new());
-        for (listener, kept) in listeners.iter().zip(&stay) {
+        let stay: Vec<_> = plan.listeners.iter().map(kept).collect();
+        let (mut all, mut new) = (Vec::with_capacity(stay.len()), Vec::new());
+        for (listener, kept) in plan.listeners.iter().zip(&stay) {
             if let Some(sockets) = kept {
                 all.push(sockets.clone());
                 continue;
             }
             let options = listen::Options {
                 count: self.workers,
-                manner,
+                manner: Manner { silence: plan.silence_at(listener), narrow: false, buffers: self.buffers },
                 defer: listener.defer_accept,
                 beside_ours: self.is_about_to_be_free(&listener.address, &stay),
             };

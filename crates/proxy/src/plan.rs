@@ -15,7 +15,7 @@ use std::time::Duration;
 use thalweg_core::{AcmePolicy, limits};
 use thalweg_filter::Filter;
 use thalweg_http::HeadLimits;
-use thalweg_net::connect::is_machines;
+use thalweg_net::connect::{is_machines, watched};
 use thalweg_route::{Query, RouteId, Table};
 use thalweg_sealed::reach::Own;
 use thalweg_tls::{Acceptor, Tickets};
@@ -118,10 +118,15 @@ impl Plan {
         self.listeners.iter().position(is_https)
     }
 
-    /// The longest time without a byte that any connection may have to bear.
-    pub fn longest_silence(&self) -> Duration {
+    /// What the kernel is to know of the longest time without a byte that a connection of a listener may have to bear
+    /// ([`thalweg_net::connect::Manner::silence`]). The whole life of one that is a tunnel from its beginning has deadlines.
+    pub(crate) fn silence_at(&self, listener: &Listener) -> Option<Duration> {
         let routes = self.routes.iter().flat_map(|route| [route.timeouts.idle, route.timeouts.first_byte]);
-        routes.fold(self.client_timeouts.keep_alive, Duration::max)
+        let longest = routes.fold(self.client_timeouts.keep_alive, Duration::max);
+        match listener.protocol {
+            ListenerProtocol::Http => Some(longest),
+            _ => watched(longest),
+        }
     }
 }
 

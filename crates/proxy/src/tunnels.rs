@@ -102,7 +102,7 @@ impl Worker {
     pub(crate) fn end_tunnels(&self) {
         for index in self.tunnels.all() {
             if let Some(tunnel) = self.tunnels.take(index) {
-                let detail = "the proxy stopped, and `shutdown.grace` was over";
+                let detail = "the proxy stopped: `shutdown.grace` was over, or it was told to stop now";
                 let fault = Fault::new(FaultKind::ConnectionTerminated, detail);
                 self.end_tunnel(index, tunnel, Some(Err(fault)));
             }
