@@ -18,6 +18,7 @@ mod frame;
 mod load;
 mod machine;
 mod namespace;
+mod order;
 mod process;
 mod report;
 mod reported;

@@ -34,9 +34,10 @@ pub enum PeerAddress {
 /// How a TCP socket connects or listens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Manner {
-    /// The longest time without a byte that a connection may have to bear, while the kernel asks whether the peer is still there;
-    /// `None`: it does not ask, because who owns the connection gives it up before that.
-    pub silence: Option<Duration>,
+    /// The longest time without a byte that a connection may have to bear.
+    pub silence: Duration,
+    /// The kernel asks silent peers whether they are still there.
+    pub keepalive: bool,
     /// The kernel is to hold little of what has been received and not read. It switches the tuning of the
     /// receive window off for good: the connection is slow.
     pub narrow: bool,
@@ -117,10 +118,10 @@ pub fn is_machines(address: IpAddr) -> bool {
     !matches!(bound, Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
 }
 
-/// What the kernel is to know of a silence after which the owner of a connection gives it up ([`Manner::silence`]): nothing where that is
-/// before it would ask for the first time.
-pub fn watched(silence: Duration) -> Option<Duration> {
-    (silence >= keepalive_time()).then_some(silence)
+/// Whether a connection that its owner gives up after such a silence is to have keep-alive: not where that is before the kernel would ask
+/// for the first time.
+pub fn needs_keepalive(silence: Duration) -> bool {
+    silence >= keepalive_time()
 }
 
 /// After how long a silence the kernel asks for the first time: what it said when this process first wanted to know.
@@ -136,11 +137,12 @@ fn keepalive_time() -> Duration {
 /// there, because the window that a peer is offered follows from them. Accepted connections inherit
 /// all of it from their listening socket.
 pub(crate) fn set_options(fd: &OwnedFd, manner: Manner) -> io::Result<()> {
-    let Manner { silence, narrow, buffers } = manner;
+    let Manner { silence, keepalive, narrow, buffers } = manner;
     sockopt::set_tcp_nodelay(fd, true)?;
-    if silence.is_some() {
-        set_silence(fd, silence)?;
+    if keepalive {
+        sockopt::set_socket_keepalive(fd, true)?;
     }
+    set_user_timeout(fd, silence)?;
     if let Some(bytes) = buffers {
         sockopt::set_socket_send_buffer_size(fd, bytes as usize)?;
     }
@@ -150,12 +152,13 @@ pub(crate) fn set_options(fd: &OwnedFd, manner: Manner) -> io::Result<()> {
     Ok(())
 }
 
-/// Keep-alive and user timeout ([`Manner::silence`]). Each of them costs a short connection more than one percent.
-pub(crate) fn set_silence(fd: &OwnedFd, silence: Option<Duration>) -> io::Result<()> {
-    let limit = silence.map_or(0, |silence| silence.saturating_add(USER_TIMEOUT_BEYOND).as_millis());
-    sockopt::set_socket_keepalive(fd, silence.is_some())?;
-    let limit = u32::try_from(limit).unwrap_or(i32::MAX as u32).min(i32::MAX as u32);
-    Ok(sockopt::set_tcp_user_timeout(fd, limit)?)
+/// Has the kernel end a connection whose peer takes nothing for longer than [`Manner::silence`].
+pub(crate) fn set_user_timeout(fd: &OwnedFd, silence: Duration) -> io::Result<()> {
+    let limit = silence.saturating_add(USER_TIMEOUT_BEYOND).as_millis();
+    Ok(sockopt::set_tcp_user_timeout(
+        fd,
+        u32::try_from(limit).unwrap_or(i32::MAX as u32).min(i32::MAX as u32),
+    )?)
 }
 
 #[cfg(test)]
@@ -178,7 +181,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = PeerAddress::Tcp(listener.local_addr().unwrap());
         let reactor = Rc::new(Reactor::new().unwrap());
-        let manner = Manner { silence: Some(Duration::from_secs(60)), narrow: false, buffers: None };
+        let manner =
+            Manner { silence: Duration::from_secs(60), keepalive: true, narrow: false, buffers: None };
         let start = |from| start(&reactor, Way { to: &to, from: Some(from) }, Owner(1), manner);
         let _connection = start(Ipv4Addr::new(127, 0, 0, 9).into()).unwrap();
         assert_eq!(listener.accept().unwrap().1.ip(), Ipv4Addr::new(127, 0, 0, 9));
@@ -193,11 +197,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = PeerAddress::Tcp(listener.local_addr().unwrap());
         let reactor = Rc::new(Reactor::new().unwrap());
-        for (silence, expected) in [(None, (false, 0)), (Some(Duration::from_secs(60)), (true, 90_000))] {
-            let manner = Manner { silence, narrow: false, buffers: None };
+        for keepalive in [false, true] {
+            let manner = Manner { silence: Duration::from_secs(60), keepalive, narrow: false, buffers: None };
             let connection = start(&reactor, Way { to: &to, from: None }, Owner(1), manner).unwrap();
-            let options = (sockopt::socket_keepalive(&connection), sockopt::tcp_user_timeout(&connection));
-            assert_eq!((options.0.unwrap(), options.1.unwrap()), expected, "{silence:?}");
+            assert_eq!(sockopt::socket_keepalive(&connection).unwrap(), keepalive);
+            assert_eq!(sockopt::tcp_user_timeout(&connection).unwrap(), 90_000);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Listening sockets: one per worker with SO_REUSEPORT, or one shared by all for unix sockets.
 
-use crate::connect::{Manner, set_options, set_silence};
+use crate::connect::{Manner, set_options, set_user_timeout};
 use crate::option::set_int;
 use crate::reactor::{Owner, Reactor};
 use rustix::fd::{AsFd, OwnedFd};
@@ -170,9 +170,10 @@ impl Acceptor {
         set_defer_accept(&self.fd, defer);
     }
 
-    /// How long connections that are accepted from now on may be silent ([`Manner::silence`]). For TCP.
-    pub fn set_silence(&self, silence: Option<Duration>) {
-        let _ = set_silence(&self.fd, silence);
+    /// What connections that are accepted from now on have of [`Manner::silence`] and [`Manner::keepalive`]. For TCP.
+    pub fn set_silence(&self, silence: Duration, keepalive: bool) {
+        let _ = sockopt::set_socket_keepalive(&self.fd, keepalive);
+        let _ = set_user_timeout(&self.fd, silence);
     }
 
     /// Stops watching: new connections wait in the kernel's queue.
@@ -211,7 +212,8 @@ mod tests {
     use std::io::Write;
     use std::net::TcpStream;
 
-    const ANY: Manner = Manner { silence: Some(Duration::from_secs(60)), narrow: false, buffers: None };
+    const ANY: Manner =
+        Manner { silence: Duration::from_secs(60), keepalive: true, narrow: false, buffers: None };
 
     /// A listening socket with its reactor.
     fn listening(defer: bool) -> (SocketAddr, Acceptor, Rc<Reactor>) {

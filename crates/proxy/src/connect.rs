@@ -20,7 +20,7 @@ use std::time::Instant;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::Upgrade;
 use thalweg_net::Socket;
-use thalweg_net::connect::{Manner, PeerAddress, Way, watched};
+use thalweg_net::connect::{Manner, PeerAddress, Way, needs_keepalive};
 use thalweg_tls::Offer;
 use thalweg_upstream::{Connection, ConnectionPlaces, Member, Opening, Permit, Protocol, Speaks, Visit};
 
@@ -293,12 +293,10 @@ pub(crate) const LATE: Fault = Fault::new(FaultKind::ConnectionTimeout, "no answ
 pub(crate) fn begin(worker: &Worker, x: &Exchange, member: &Member) -> Result<Connection, Fault> {
     worker.make_upstream_room();
     let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
-    let silence = match x.is_connection {
-        true => watched(timeouts.idle),
-        false => Some(timeouts.idle.max(timeouts.first_byte)),
-    };
+    let silence = timeouts.idle.max(timeouts.first_byte);
+    let keepalive = !x.is_connection || needs_keepalive(timeouts.idle);
     let buffers = worker.shared.loads.budget.socket_buffers;
-    let manner = Manner { silence, narrow: worker.chunks.is_crowded(), buffers };
+    let manner = Manner { silence, keepalive, narrow: worker.chunks.is_crowded(), buffers };
     let socket = start(worker, x, member.address(), manner).map_err(fault_of)?;
     let mut connection = Connection::new(socket, worker.reactor.now(), &worker.upstream_open);
     connection.narrow = manner.narrow;

@@ -20,7 +20,7 @@ use crate::fleet::{Arrival, Command};
 use crate::listeners::{ListenerId, ListenerState, Sockets};
 use crate::load::Crowded;
 use crate::owner::Target;
-use crate::plan::ListenerProtocol;
+use crate::plan::{Listener, ListenerProtocol, Plan};
 use crate::view::PlanView;
 use crate::worker::Worker;
 use slab::Slab;
@@ -143,7 +143,7 @@ impl Doors {
             }
             known.door.hold(position, listener);
             known.set_defer(listener.defer_accept);
-            known.set_silence(current.plan.silence_at(listener));
+            known.set_silence(&current.plan, listener);
             known.closes_at = None;
             kept.push(key);
         }
@@ -433,9 +433,9 @@ impl Open {
         }
     }
 
-    fn set_silence(&self, silence: Option<Duration>) {
+    fn set_silence(&self, plan: &Plan, listener: &Listener) {
         if !self.sockets.are_one() {
-            self.acceptor.set_silence(silence);
+            self.acceptor.set_silence(plan.longest_silence(), plan.has_keepalive(listener));
         }
     }
 }

@@ -168,7 +168,12 @@ impl Binder {
             }
             let options = listen::Options {
                 count: self.workers,
-                manner: Manner { silence: plan.silence_at(listener), narrow: false, buffers: self.buffers },
+                manner: Manner {
+                    silence: plan.longest_silence(),
+                    keepalive: plan.has_keepalive(listener),
+                    narrow: false,
+                    buffers: self.buffers,
+                },
                 defer: listener.defer_accept,
                 beside_ours: self.is_about_to_be_free(&listener.address, &stay),
             };

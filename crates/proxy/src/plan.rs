@@ -15,7 +15,7 @@ use std::time::Duration;
 use thalweg_core::{AcmePolicy, limits};
 use thalweg_filter::Filter;
 use thalweg_http::HeadLimits;
-use thalweg_net::connect::{is_machines, watched};
+use thalweg_net::connect::{is_machines, needs_keepalive};
 use thalweg_route::{Query, RouteId, Table};
 use thalweg_sealed::reach::Own;
 use thalweg_tls::{Acceptor, Tickets};
@@ -118,15 +118,17 @@ impl Plan {
         self.listeners.iter().position(is_https)
     }
 
-    /// What the kernel is to know of the longest time without a byte that a connection of a listener may have to bear
-    /// ([`thalweg_net::connect::Manner::silence`]). The whole life of one that is a tunnel from its beginning has deadlines.
-    pub(crate) fn silence_at(&self, listener: &Listener) -> Option<Duration> {
+    /// The longest time without a byte that any connection may have to bear.
+    pub(crate) fn longest_silence(&self) -> Duration {
         let routes = self.routes.iter().flat_map(|route| [route.timeouts.idle, route.timeouts.first_byte]);
-        let longest = routes.fold(self.client_timeouts.keep_alive, Duration::max);
-        match listener.protocol {
-            ListenerProtocol::Http => Some(longest),
-            _ => watched(longest),
-        }
+        routes.fold(self.client_timeouts.keep_alive, Duration::max)
+    }
+
+    /// Whether connections that a listener accepts are to have keep-alive. One that is a tunnel from its beginning has deadlines for all of
+    /// its life, and only that of a route can be long.
+    pub(crate) fn has_keepalive(&self, listener: &Listener) -> bool {
+        listener.protocol == ListenerProtocol::Http
+            || self.routes.iter().any(|route| needs_keepalive(route.timeouts.idle))
     }
 }
 

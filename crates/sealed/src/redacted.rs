@@ -38,6 +38,8 @@ pub fn redacted(text: &[u8]) -> Redacted {
     Redacted { key, digest: [digest[0], digest[1], digest[2], digest[3]] }
 }
 
+/// Characters of what may be a label, or most of one: whoever has fewer lacks more than 150 bits of it.
+const LONG: usize = 32;
 /// Former domains that a [`Redactor`] looks for beside those of now.
 const FORMER: usize = 64;
 
@@ -72,9 +74,10 @@ impl Redactor {
     }
 
     /// The text with the [redacted] form of what stands before a domain, wherever and in whatever case one is named: in a host, a URL, a query.
-    /// A label with a wrong character, or with another name before it, is as good as gone too.
+    /// A label with a wrong character, or with another name before it, is as good as gone too; what is shorter than 32 characters is an
+    /// ordinary name.
     pub fn redact<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'%');
         let mut shown = Vec::new();
         let (mut copied, mut at) = (0, 0);
         while at < text.len() {
@@ -84,8 +87,7 @@ impl Redactor {
             };
             let name = text[copied..at].iter().rposition(|byte| !of_name(byte));
             let from = name.map_or(copied, |at| copied + at + 1);
-            // A label is at least one character.
-            if from < at {
+            if at - from >= LONG {
                 shown.extend_from_slice(&text[copied..from]);
                 shown.extend_from_slice(redacted(&text[from..at]).to_string().as_bytes());
                 copied = at;
@@ -162,11 +164,17 @@ mod tests {
             format!("a.{label}.svc.example.com"),
             format!("{}.svc.example.com", &label[1..]),
             format!("{label}x.svc.example.com"),
+            format!("{}%0A{}.svc.example.com", &label[..40], &label[40..]),
         ] {
             let shown = show(&hidden);
             assert!(shown.starts_with("sealed:?:") && !shown.contains(&label[1..]), "{shown}");
         }
-        assert_eq!(Redactor::default().redact(b"a.localhost"), b"a.localhost".as_slice());
+        for (length, is_hidden) in [(1, false), (31, false), (32, true), (62, true)] {
+            let shown = show(&format!("{}.svc.example.com", &label[..length]));
+            assert_eq!(shown.starts_with("sealed:?:"), is_hidden, "{shown}");
+        }
+        let name = format!("{label}.localhost");
+        assert_eq!(Redactor::default().redact(name.as_bytes()), name.as_bytes());
     }
 
     #[test]
@@ -183,7 +191,8 @@ mod tests {
         let name = |at: usize| format!("d{at}.example.com");
         let one = |at| Redactor::new([&*name(at)]);
         let last = (0..100).map(one).reduce(|former, now| now.after(&former)).unwrap();
-        let is_hidden = |at| last.redact(format!("label.{}", name(at)).as_bytes()).starts_with(b"sealed:");
+        let is_hidden =
+            |at| last.redact(format!("{}.{}", "a".repeat(LONG), name(at)).as_bytes()).starts_with(b"sealed:");
         assert!((100 - 1 - FORMER..100).all(is_hidden));
         assert!(!is_hidden(100 - 2 - FORMER));
         assert_eq!(one(1).after(&one(1)), one(1));

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use super::contestant::{Place, Running, backend};
 use super::frame::{Conditions, Use};
 use super::load::ab::{Load, Outcome, Way};
+use super::order::order;
 use super::{Folder, process};
 use crate::command::exists;
 use entrant::{Balancer, Entrant};
@@ -127,8 +128,7 @@ fn interleaved(args: &Ab, layout: Layout, entrants: &[Entrant], place: &mut Plac
             let load = Load { cpus, way, concurrency, requests: args.requests };
             let mut samples = vec![Vec::new(); entrants.len()];
             for round in 0..=args.rounds {
-                for turn in 0..entrants.len() {
-                    let i = (turn + round) % entrants.len();
+                for i in order(round, entrants.len()) {
                     let name = entrants[i].balancer.name();
                     let sample = sample(&running[i], &load).with_context(|| name.to_owned())?;
                     println!(

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use super::contestant::{Place, Running, backend, built};
 use super::frame::{Conditions, Use};
 use super::load::bodies::origin;
+use super::order::order;
 use super::{Folder, LOAD_CPU, process, single};
 use crate::command::exists;
 use case::{Case, Outcome};
@@ -25,6 +26,9 @@ use report::Report;
 const LEAST_ROUNDS: usize = 5;
 const LEAST_SECONDS: u64 = 3;
 const LEAST_CONNECTIONS: usize = 20_000;
+const LEAST_AT_ONCE: usize = 50;
+const LEAST_STREAMS: usize = 8;
+const LEAST_BYTES: u64 = 50_000_000;
 const LEAST_IDLE: usize = 5000;
 /// Descriptors beyond two for each idle connection.
 const DESCRIPTORS: u64 = 1000;
@@ -109,6 +113,10 @@ pub(crate) fn run(args: &Connections) -> Result<()> {
     if counts.contains(&0) || args.seconds == 0 || std::thread::available_parallelism()?.get() < 2 {
         bail!("the bench needs at least one of everything and two CPUs");
     }
+    let busiest = args.idle.max(args.concurrency).max(args.streams);
+    if busiest >= configs::CONNECTIONS {
+        bail!("{busiest} connections at once, and HAProxy is told to take {}", configs::CONNECTIONS);
+    }
     let (limit, needed) = (process::raise_descriptors()?, args.idle as u64 * 2 + DESCRIPTORS);
     if limit < needed {
         bail!("{} idle connections need a descriptor limit of {needed}, and it is {limit}", args.idle);
@@ -148,8 +156,7 @@ fn interleaved(
     for &case in &args.cases {
         let mut samples = vec![Vec::new(); entrants.len()];
         for round in 0..=args.rounds {
-            for turn in 0..entrants.len() {
-                let i = (turn + round) % entrants.len();
+            for i in order(round, entrants.len()) {
                 let name = entrants[i].peer.name();
                 let sample = sample(case, args, &backends.ends, &started[i], place)
                     .with_context(|| format!("{name}, {}", case.name()))?;
@@ -195,6 +202,9 @@ impl Connections {
         let all = Peer::ALL.iter().all(|peer| self.peers.contains(peer))
             && Case::ALL.iter().all(|case| self.cases.contains(case));
         let long = self.rounds >= LEAST_ROUNDS && self.seconds >= LEAST_SECONDS;
-        all && long && self.requests >= LEAST_CONNECTIONS && self.idle >= LEAST_IDLE
+        let wide = self.concurrency >= LEAST_AT_ONCE && self.streams >= LEAST_STREAMS;
+        let large =
+            self.requests >= LEAST_CONNECTIONS && self.bytes >= LEAST_BYTES && self.idle >= LEAST_IDLE;
+        all && long && wide && large
     }
 }

@@ -92,7 +92,7 @@ impl frame::Report for Report<'_> {
         )?;
         writeln!(
             text,
-            "- {} interleaved rounds of {} s per contestant, after one that is dropped; all of them stay up",
+            "- {} interleaved rounds of {} s per contestant, each in another order, after one that is dropped; all of them stay up",
             args.rounds, args.seconds
         )?;
         text.push_str(

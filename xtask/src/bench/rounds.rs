@@ -1,4 +1,4 @@
-//! Interleaved rounds: A B C D A B C D …, the first round dropped.
+//! Interleaved rounds, the first one dropped.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use super::Small;
 use super::contestant::{Contestant, Place, Running};
 use super::load::wrk::{Load, Outcome};
+use super::order::order;
 
 /// One run of load against one contestant.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +46,8 @@ pub(crate) fn interleaved(
     for &connections in &args.connections {
         let mut samples = vec![Vec::new(); contestants.len()];
         for round in 0..=args.rounds {
-            for (i, running) in running.iter().enumerate() {
+            for i in order(round, running.len()) {
+                let running = &running[i];
                 let load = load(running, connections, args.time());
                 let sample =
                     sample(running, &load, place).with_context(|| contestants[i].kind.name().to_owned())?;

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail};
 
 use super::contestant::{Place, Running, backend, built};
 use super::frame::{Conditions, Use};
+use super::order::order;
 use super::{Folder, LOAD_CPU, process};
 use crate::command::exists;
 use case::{Case, Outcome, Tools};
@@ -158,8 +159,7 @@ fn interleaved(
     for &case in &args.cases {
         let mut samples = vec![Vec::new(); entrants.len()];
         for round in 0..=args.rounds {
-            for turn in 0..entrants.len() {
-                let i = (turn + round) % entrants.len();
+            for i in order(round, entrants.len()) {
                 let name = entrants[i].peer.name();
                 if !case.is_for(entrants[i].peer) {
                     continue;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 pub(super) type Way = (SocketAddr, SocketAddr);
 
 /// Connections that HAProxy may have: more than are idle at once, and with pipes to splice through no more descriptors than there are.
-const CONNECTIONS: usize = 6000;
+pub(super) const CONNECTIONS: usize = 6000;
 
 /// The product.
 pub(super) fn thalweg([small, large]: [Way; 2]) -> String {

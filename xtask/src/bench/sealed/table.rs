@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use super::Sealed;
 use super::ends::{Ends, Load, Mode, Sample, Servers};
 use super::entrant::Started;
+use crate::bench::order::order;
 
 /// What grows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,8 +81,7 @@ pub(super) fn measure(args: &Sealed, ends: &Ends, started: &[Started]) -> Result
             let load = table.load(count, args);
             let mut samples = vec![Vec::new(); started.len()];
             for round in usize::from(row > 0)..=args.rounds {
-                for turn in 0..started.len() {
-                    let i = (turn + round) % started.len();
+                for i in order(round, started.len()) {
                     let name = started[i].peer.name();
                     let sample = ends.drive(&started[i], &load).with_context(|| name.to_owned())?;
                     println!(
