@@ -6,8 +6,8 @@
 //! is of the greatest one, and in the first.
 //!
 //! So the load follows the weights to within a place, more evenly than on a ring, and a lookup reads one place. The price: when
-//! the set or a weight changes, a few keys move that did not have to, because claims meet in another order: about
-//! 0.6 % of all keys, 1.4 % at most in what was measured (`tests/checks/keyed.rs`). When an endpoint is just not ready, no other key moves.
+//! the set or a weight changes, a few keys move that did not have to, because claims meet in another order: 0.2 to
+//! 0.6 % of all keys on average, in rare sets several percent (`tests/checks/keyed.rs`). When an endpoint is just not ready, no other key moves.
 //!
 //! **The next choice** of a key is not the neighbour of its place but a place anywhere, by another hash of the key. Claims
 //! go through the table in equal steps, so the same endpoints are neighbours again and again, and the load of one that is

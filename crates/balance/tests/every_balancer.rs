@@ -12,6 +12,8 @@ use std::collections::HashSet;
 use checks::{built, candidate, keyed, pick_for, ready, sound, weights};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 // Under these names the example finds them as a file of the crate would.
 use thalweg_balance::{BALANCERS, Balance, Balancer, Candidate, Needs, Pick, Seed, balancer};
 
@@ -122,6 +124,22 @@ fn a_change_of_one_of_many_endpoints_moves_few_other_keys() {
         keyed::a_change_moves_few(entry, &set, 303, &keyed::Change::Remove).unwrap();
         keyed::a_change_moves_few(entry, &set, 303, &keyed::Change::Weight(10)).unwrap();
     }
+}
+
+#[test]
+fn changes_of_one_endpoint_move_very_few_other_keys_on_average() {
+    let mut runner = TestRunner::deterministic();
+    let any = (ready_set(), any::<usize>(), keyed::change());
+    let changes: Vec<_> = (0..64).map(|_| any.new_tree(&mut runner).unwrap().current()).collect();
+    by_key().for_each(|entry| keyed::changes_move_few_on_average(entry, &changes));
+}
+
+#[test]
+fn the_set_with_most_strays_that_was_met_keeps_the_bound() {
+    let ids = [16657393373597989286, 1956212509945981331, 10697820490026452347, 5906383271565952725];
+    let mut set = ready(&[1, 1, 7, 20]);
+    set.iter_mut().zip(ids).for_each(|(candidate, id)| candidate.id = id);
+    by_key().for_each(|entry| keyed::a_change_moves_few(entry, &set, 1, &keyed::Change::Weight(8)).unwrap());
 }
 
 #[test]
