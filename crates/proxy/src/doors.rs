@@ -20,7 +20,7 @@ use crate::fleet::{Arrival, Command};
 use crate::listeners::{ListenerId, ListenerState, Sockets};
 use crate::load::Crowded;
 use crate::owner::Target;
-use crate::plan::{Listener, ListenerProtocol, Plan};
+use crate::plan::{Listener, ListenerProtocol, Silence};
 use crate::view::PlanView;
 use crate::worker::Worker;
 use slab::Slab;
@@ -123,7 +123,7 @@ impl Doors {
             current.listeners.iter().for_each(|open| drop(open.sockets.take(worker.id)));
             return Vec::new();
         }
-        let mut gone = Vec::new();
+        let (mut gone, silence) = (Vec::new(), current.plan.silence());
         let mut kept = Vec::with_capacity(current.listeners.len());
         for ((listener, position), open) in current.plan.listeners.iter().zip(0..).zip(&*current.listeners) {
             if listener.protocol == ListenerProtocol::Udp {
@@ -143,7 +143,7 @@ impl Doors {
             }
             known.door.hold(position, listener);
             known.set_defer(listener.defer_accept);
-            known.set_silence(&current.plan, listener);
+            known.set_silence(silence, listener);
             known.closes_at = None;
             kept.push(key);
         }
@@ -433,9 +433,9 @@ impl Open {
         }
     }
 
-    fn set_silence(&self, plan: &Plan, listener: &Listener) {
+    fn set_silence(&self, silence: Silence, listener: &Listener) {
         if !self.sockets.are_one() {
-            self.acceptor.set_silence(plan.longest_silence(), plan.has_keepalive(listener));
+            self.acceptor.set_silence(silence.longest, silence.has_keepalive(listener));
         }
     }
 }

@@ -159,6 +159,7 @@ impl Binder {
         plan: &Plan,
         kept: impl Fn(&Listener) -> Option<Arc<Sockets>>,
     ) -> Result<Vec<Arc<Sockets>>, StartError> {
+        let silence = plan.silence();
         let stay: Vec<_> = plan.listeners.iter().map(kept).collect();
         let (mut all, mut new) = (Vec::with_capacity(stay.len()), Vec::new());
         for (listener, kept) in plan.listeners.iter().zip(&stay) {
@@ -169,8 +170,8 @@ impl Binder {
             let options = listen::Options {
                 count: self.workers,
                 manner: Manner {
-                    silence: plan.longest_silence(),
-                    keepalive: plan.has_keepalive(listener),
+                    silence: silence.longest,
+                    keepalive: silence.has_keepalive(listener),
                     narrow: false,
                     buffers: self.buffers,
                 },

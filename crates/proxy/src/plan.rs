@@ -118,17 +118,29 @@ impl Plan {
         self.listeners.iter().position(is_https)
     }
 
-    /// The longest time without a byte that any connection may have to bear.
-    pub(crate) fn longest_silence(&self) -> Duration {
-        let routes = self.routes.iter().flat_map(|route| [route.timeouts.idle, route.timeouts.first_byte]);
-        routes.fold(self.client_timeouts.keep_alive, Duration::max)
+    /// How long clients' connections may be silent. It looks at every route: once for all listeners.
+    pub(crate) fn silence(&self) -> Silence {
+        let idle = self.routes.iter().map(|route| route.timeouts.idle).max().unwrap_or_default();
+        let first_byte = self.routes.iter().map(|route| route.timeouts.first_byte).max().unwrap_or_default();
+        let longest = self.client_timeouts.keep_alive.max(idle).max(first_byte);
+        Silence { longest, needs_keepalive: needs_keepalive(idle) }
     }
+}
 
+/// How long the connections of a plan's clients may be silent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence {
+    /// The longest time without a byte that any of them may have to bear.
+    pub(crate) longest: Duration,
+    /// A route lets a tunnel be silent until the kernel would ask for the first time.
+    needs_keepalive: bool,
+}
+
+impl Silence {
     /// Whether connections that a listener accepts are to have keep-alive. One that is a tunnel from its beginning has deadlines for all of
     /// its life, and only that of a route can be long.
-    pub(crate) fn has_keepalive(&self, listener: &Listener) -> bool {
-        listener.protocol == ListenerProtocol::Http
-            || self.routes.iter().any(|route| needs_keepalive(route.timeouts.idle))
+    pub(crate) fn has_keepalive(self, listener: &Listener) -> bool {
+        listener.protocol == ListenerProtocol::Http || self.needs_keepalive
     }
 }
 
