@@ -10,6 +10,10 @@
 //! stops, and the pick is made from the candidates themselves by weight, spread by a low-discrepancy
 //! sequence; the place stays, so while nothing changes one of both ways is used alone, and each is fair. That
 //! keeps the cost of a pick when nearly everything is down at the number of endpoints, not that of the ring.
+//!
+//! **Further attempts of an exchange** (retries and hedges) go round on a place of their own. If they took
+//! the next place of the others, an endpoint whose exchanges are all tried again would be every exchange's first:
+//! of two, the other one's turn would always be taken by the second attempt.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -27,8 +31,8 @@ const RING_PLACES: usize = 65_536;
 /// The state for one service on one worker.
 pub(crate) struct RoundRobin {
     ring: Arc<[u32]>,
-    /// The next place, below the length of the ring.
-    place: usize,
+    /// The next place, below the length of the ring: for first attempts, and for further ones.
+    places: [usize; 2],
     /// Moves with every pick from outside the ring.
     spread: u64,
     seed: Seed,
@@ -40,12 +44,13 @@ pub(crate) fn new(seed: Seed) -> RoundRobin {
 
 impl Balance for RoundRobin {
     fn pick(&mut self, pick: &Pick<'_>) -> Option<u32> {
-        let mut place = self.place;
+        let which = usize::from(!pick.tried.is_empty());
+        let mut place = self.places[which];
         for _ in 0..=pick.candidates.len().min(self.ring.len()) {
             let Some(index) = self.ring.get(place).copied() else { break };
             place = if place + 1 == self.ring.len() { 0 } else { place + 1 };
             if pick.may_use(index) {
-                self.place = place;
+                self.places[which] = place;
                 return Some(index);
             }
         }
@@ -71,7 +76,7 @@ impl RoundRobin {
     /// Begins anywhere in the ring.
     fn start(ring: Arc<[u32]>, mut seed: Seed) -> Self {
         let (place, spread) = (scale(seed.next(), ring.len()), seed.next());
-        Self { ring, place, spread, seed }
+        Self { ring, places: [place; 2], spread, seed }
     }
 }
 
@@ -214,6 +219,29 @@ mod tests {
         let mut balancer = built(&set);
         set[3].ready = false;
         assert_eq!(counts(&mut balancer, &set, 9 * 8), [8, 8, 8, 0, 8, 8, 8, 8, 8, 8]);
+    }
+
+    /// All exchanges of one endpoint are tried again or hedged: its turn comes no more often for it, and the others
+    /// share what is tried again.
+    #[test]
+    fn further_attempts_take_nobodys_turn() {
+        for count in [2_u32, 3, 5] {
+            let set = candidates(&vec![1; count as usize]);
+            let mut balancer = built(&set);
+            let (mut first, mut again) = (vec![0; count as usize], vec![0; count as usize]);
+            for _ in 0..count * (count - 1) * 10 {
+                let index = balancer.pick(&of(&set)).unwrap();
+                first[index as usize] += 1;
+                if index == 1 {
+                    let other = balancer.pick(&Pick { tried: &[1], ..of(&set) }).unwrap();
+                    again[other as usize] += 1;
+                }
+            }
+            let each = 10 * (count - 1);
+            assert_eq!(first, vec![each; count as usize]);
+            let expected: Vec<_> = (0..count).map(|at| if at == 1 { 0 } else { 10 }).collect();
+            assert_eq!(again, expected);
+        }
     }
 
     #[test]

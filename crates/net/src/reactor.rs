@@ -11,7 +11,7 @@
 
 use crate::layered::Staging;
 use crate::socket::SocketId;
-use crate::wheel::{Entry, NEVER, TICK_MS, Wheel};
+use crate::wheel::{Entry, NEVER, TICK_MS, Wheels};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,8 +45,9 @@ pub(crate) mod ready {
 struct Source {
     readiness: Cell<u8>,
     generation: Cell<u32>,
+    /// In milliseconds from the reactor's start; a coarse one is a multiple of [`TICK_MS`].
     deadline: Cell<u64>,
-    /// The tick for which an entry stands in the wheel, [`NEVER`] for none.
+    /// The time for which an entry stands in a wheel, [`NEVER`] for none.
     armed: Cell<u64>,
     owner: Cell<Owner>,
 }
@@ -56,12 +57,13 @@ pub struct Reactor {
     epoll: OwnedFd,
     sources: RefCell<Vec<Source>>,
     free: RefCell<Vec<u32>>,
-    wheel: RefCell<Wheel>,
+    wheel: RefCell<Wheels>,
     events: RefCell<Vec<epoll::Event>>,
     staging: RefCell<Staging>,
     started: Instant,
     now: Cell<Instant>,
-    now_tick: Cell<u64>,
+    /// The same in milliseconds from the start.
+    now_ms: Cell<u64>,
 }
 
 impl Reactor {
@@ -75,12 +77,12 @@ impl Reactor {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             sources: RefCell::default(),
             free: RefCell::default(),
-            wheel: RefCell::new(Wheel::new()),
+            wheel: RefCell::new(Wheels::new()),
             events: RefCell::new(Vec::with_capacity(EVENTS_PER_TURN)),
             staging: RefCell::default(),
             started: now,
             now: Cell::new(now),
-            now_tick: Cell::new(0),
+            now_ms: Cell::new(0),
         })
     }
 
@@ -121,7 +123,7 @@ impl Reactor {
         }
         let now = Instant::now();
         self.now.set(now);
-        self.now_tick.set(ticks(now.saturating_duration_since(self.started)));
+        self.now_ms.set(millis(now.saturating_duration_since(self.started)));
         let sources = self.sources.borrow();
         for event in &*events {
             let key = event.data.u64();
@@ -134,13 +136,13 @@ impl Reactor {
 
     /// Puts the owners whose deadline has passed into `called`.
     pub fn expire(&self, called: &mut Vec<Owner>) {
-        let now = self.now_tick.get();
+        let now = self.now_ms.get();
         let mut wheel = self.wheel.borrow_mut();
         let sources = self.sources.borrow();
         while let Some(entries) = wheel.take_due(now) {
-            for &Entry { key, tick } in &entries {
+            for &Entry { key, at } in &entries.list {
                 let Some(source) = find(&sources, key) else { continue };
-                if source.armed.get() != tick {
+                if source.armed.get() != at {
                     continue;
                 }
                 source.armed.set(NEVER);
@@ -168,8 +170,8 @@ impl Reactor {
 
     /// When [`Self::expire`] has something to do next; `None`: not before something is set.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let tick = self.wheel.borrow().next_occupied()?;
-        Some(self.started + Duration::from_millis(TICK_MS.saturating_mul(tick)))
+        let next = self.wheel.borrow().next_occupied()?;
+        Some(self.started + Duration::from_millis(next))
     }
 
     /// Registers a descriptor, edge-triggered for both directions.
@@ -272,16 +274,28 @@ impl Reactor {
         self.sources.borrow()[id as usize].owner.set(owner);
     }
 
+    /// Sets the deadline, met up to two ticks of the coarse wheel late.
     pub(crate) fn set_deadline(&self, id: u32, after: Option<Duration>) {
+        let tick = (self.now_ms.get() / TICK_MS + 2).saturating_add(after.map_or(0, millis) / TICK_MS);
+        self.put_deadline(id, after.map(|_| tick.saturating_mul(TICK_MS)));
+    }
+
+    /// The same, met up to a millisecond late: for waits of that order.
+    pub(crate) fn set_exact_deadline(&self, id: u32, after: Duration) {
+        let at = self.elapsed().saturating_add(after).saturating_add(Duration::from_nanos(999_999));
+        self.put_deadline(id, Some(millis(at)));
+    }
+
+    fn put_deadline(&self, id: u32, at: Option<u64>) {
         let sources = self.sources.borrow();
         let source = &sources[id as usize];
         source.readiness.set(source.readiness.get() & !ready::EXPIRED);
-        let Some(after) = after else { return source.deadline.set(NEVER) };
-        let tick = (self.now_tick.get() + 2).saturating_add(ticks(after)).min(NEVER - 1);
-        source.deadline.set(tick);
-        if tick < source.armed.get() {
+        let Some(at) = at else { return source.deadline.set(NEVER) };
+        let at = at.min(NEVER - 1);
+        source.deadline.set(at);
+        if at < source.armed.get() {
             let key = key_of(id, source.generation.get());
-            source.armed.set(self.wheel.borrow_mut().push(key, tick));
+            source.armed.set(self.wheel.borrow_mut().push(key, at));
         }
     }
 }
@@ -298,9 +312,9 @@ impl AsFd for Reactor {
     }
 }
 
-/// Whole ticks in a time.
-fn ticks(time: Duration) -> u64 {
-    (time.as_secs().saturating_mul(1000) + u64::from(time.subsec_millis())) / TICK_MS
+/// Whole milliseconds in a time.
+fn millis(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1000).saturating_add(u64::from(time.subsec_millis()))
 }
 
 fn key_of(id: u32, generation: u32) -> u64 {
@@ -331,4 +345,28 @@ fn readiness_of(flags: epoll::EventFlags) -> u8 {
         bits |= ready::URGENT | ready::READ;
     }
     bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wait of 20 ms is one of 20 ms: a deadline may be coarse only where nobody waits for it to pass.
+    #[test]
+    fn an_exact_deadline_is_a_millisecond_late_at_most_and_a_coarse_one_two_ticks() {
+        let reactor = Reactor::new().unwrap();
+        for after in [1, 10, 16, 20, 50, 1_000, 3_000].map(Duration::from_millis) {
+            reactor.wait(Some(Duration::ZERO), &mut Vec::new()).unwrap();
+            let id = reactor.add_timer(Owner(1));
+            let late = || {
+                let at = reactor.sources.borrow()[id as usize].deadline.get();
+                Duration::from_millis(at).checked_sub(reactor.elapsed() + after).expect("not early")
+            };
+            reactor.set_exact_deadline(id, after);
+            assert!(late() <= Duration::from_millis(1), "{after:?}: {:?}", late());
+            reactor.set_deadline(id, Some(after));
+            assert!(late() <= Duration::from_millis(2 * TICK_MS), "{after:?}: {:?}", late());
+            reactor.remove(id, None);
+        }
+    }
 }

@@ -383,6 +383,11 @@ impl Socket {
         self.reactor.set_deadline(self.id, after);
     }
 
+    /// The same, met up to a millisecond late and not up to two coarse ticks.
+    pub fn set_exact_deadline(&self, after: Duration) {
+        self.reactor.set_exact_deadline(self.id, after);
+    }
+
     /// Takes it off the reactor: only the descriptor and the layer are left, for another reactor.
     pub fn unwatch(mut self) -> Loose {
         self.reactor.unwatch(self.as_fd());

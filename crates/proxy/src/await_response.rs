@@ -85,7 +85,11 @@ pub(crate) async fn await_response(
             x.upward.cool(&worker.warm.buffers);
             let hedge = hedge_after(x).filter(|_| !wait.refused && x.answered.is_empty());
             wait.hedges = hedge.is_some();
-            x.set_deadline(client, worker.reactor.now(), hedge.unwrap_or_else(|| time_to_answer(x)));
+            let now = worker.reactor.now();
+            match hedge {
+                Some(after) => x.set_exact_deadline(client, now, after),
+                None => x.set_deadline(client, now, time_to_answer(x)),
+            }
         }
         if upstream.visit.standing.is_cut() {
             let detail = "the endpoint was taken away and its drain is over";

@@ -484,6 +484,12 @@ impl Exchange {
         client.socket.set_deadline(Some(left));
     }
 
+    /// As [`Self::set_deadline`], to the millisecond.
+    pub(crate) fn set_exact_deadline(&self, client: &Client, now: Instant, after: Duration) {
+        let left = self.ends_at.map_or(after, |end| after.min(end.saturating_duration_since(now)));
+        client.socket.set_exact_deadline(left);
+    }
+
     /// The fault of a passed deadline, when it is the one of the whole exchange.
     pub(crate) fn overdue(&self, now: Instant) -> Option<Fault> {
         let end = self.ends_at.filter(|end| *end <= now)?;

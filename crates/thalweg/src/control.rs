@@ -51,7 +51,7 @@ use thalweg_net::allocator::tidy_up;
 use thalweg_observe::LogWriter;
 use thalweg_proxy::{Bound, Plan};
 use thalweg_tls::Tickets;
-use thalweg_upstream::{AdaptiveLimits, BreakerChange};
+use thalweg_upstream::AdaptiveLimits;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -311,12 +311,11 @@ impl Control {
     /// Tells what has changed in how services stand.
     fn look(&self, anyway: bool) {
         let rosters = self.shared.fleet().rosters();
-        if self.shared.steward().has_seen(&rosters) && !anyway {
-            return;
+        for roster in rosters.iter().filter(|roster| roster.standing.breaker_has_opened()) {
+            let name = &roster.service.name;
+            complain(format_args!("service `{name}`: too many requests fail; its breaker is open"));
         }
-        let events = self.shared.steward().look(&rosters, std::time::Instant::now());
-        self.shared.show_turned();
-        events.into_iter().for_each(|event| self.shared.publish(event));
+        self.shared.look(anyway);
     }
 
     /// Once a second: what only statistics show.
@@ -325,12 +324,7 @@ impl Control {
         let said = self.shared.steward().judge(&rosters, std::time::Instant::now());
         said.into_iter().for_each(complain);
         for roster in &rosters {
-            if let Some(BreakerChange::Opened) = roster.standing.judge(std::time::Instant::now()) {
-                complain(format_args!(
-                    "service `{}`: too many requests fail; its breaker is open",
-                    roster.service.name
-                ));
-            }
+            roster.standing.tick_breaker(std::time::Instant::now());
         }
         self.shared.fleet().adapt(&mut self.limits);
     }

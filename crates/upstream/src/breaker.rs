@@ -72,8 +72,8 @@ impl Breaker {
         self.state == State::Closed
     }
 
-    /// The window's totals as of now. They matter while it is closed.
-    pub fn tick(&mut self, now_ms: u64, totals: Sample) -> Option<BreakerChange> {
+    /// A request has failed; these are the window's totals with it. They matter while it is closed.
+    pub fn failed(&mut self, now_ms: u64, totals: Sample) -> Option<BreakerChange> {
         let Sample { requests, failures, .. } = totals;
         let enough = requests >= u64::from(self.policy.min_requests.max(1));
         // Not multiplied in u64: counters may be anything.
@@ -139,7 +139,7 @@ mod tests {
 
     fn opened() -> Breaker {
         let mut breaker = Breaker::new(BreakerPolicy::default());
-        assert_eq!(breaker.tick(1_000, totals(20, 10)), Some(BreakerChange::Opened));
+        assert_eq!(breaker.failed(1_000, totals(20, 10)), Some(BreakerChange::Opened));
         breaker
     }
 
@@ -153,11 +153,11 @@ mod tests {
     #[test]
     fn it_opens_at_the_share_of_failures_if_there_were_enough_requests() {
         let mut breaker = Breaker::new(BreakerPolicy::default());
-        assert_eq!(breaker.tick(0, totals(19, 19)), None);
-        assert_eq!(breaker.tick(0, totals(100, 49)), None);
+        assert_eq!(breaker.failed(0, totals(19, 19)), None);
+        assert_eq!(breaker.failed(0, totals(100, 49)), None);
         assert_eq!(breaker.admit(0), Admission::Through);
-        assert_eq!(breaker.tick(0, totals(100, 50)), Some(BreakerChange::Opened));
-        assert_eq!(breaker.tick(0, totals(100, 50)), None, "it is open already");
+        assert_eq!(breaker.failed(0, totals(100, 50)), Some(BreakerChange::Opened));
+        assert_eq!(breaker.failed(0, totals(100, 50)), None, "it is open already");
         assert_eq!(breaker.admit(4_999), Admission::Refused { until_ms: Some(5_000) });
     }
 
@@ -222,7 +222,7 @@ mod tests {
             let (mut now, mut under_way, mut opened_at): (u64, Vec<Trial>, u64) = (0, Vec::new(), 0);
             for step in steps {
                 let change = match step {
-                    Step::Tick(requests, failures) => breaker.tick(now, totals(requests, failures)),
+                    Step::Tick(requests, failures) => breaker.failed(now, totals(requests, failures)),
                     Step::Wait(millis) => { now += millis; None }
                     Step::Admit => {
                         if let Admission::Trial(trial) = breaker.admit(now) {

@@ -1,9 +1,11 @@
 //! The breaker of a service, shared by all workers.
 //!
 //! While it is closed, as nearly always, a worker asks with one plain load. While it is open or half open the
-//! machine of `breaker.rs` is asked under a lock that is held for a few instructions. The control thread judges
-//! once a second by what all workers have counted ([`ServiceStanding::judge`]), and opens it; the trials of the
-//! workers close it, or open it again.
+//! machine of `breaker.rs` is asked under a lock that is held for a few instructions. Each failure is judged as
+//! it is counted, by what all workers have counted ([`ServiceStanding::judge`]): the breaker opens at the failure that
+//! is one too many, and never at a success or while nothing happens. The trials of the workers close it, or open it
+//! again. A request that succeeds costs nothing beyond its count; for that, the control thread moves the window on once a
+//! second ([`ServiceStanding::tick_breaker`]), so that successes fall into the part of the window in which they came.
 //!
 //! The window belongs to the breaker: it is forgotten in the moment that the breaker closes, so that no failure
 //! from before opens it anew.
@@ -14,8 +16,8 @@ use crate::outlier::{Sample, Window};
 use crate::policy::BreakerPolicy;
 use crate::pool::Wire;
 use crate::service_standing::ServiceStanding;
-use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,10 @@ pub struct Refused {
 pub(crate) struct SharedBreaker {
     /// A [`BreakerState`]: written under the lock, read without.
     state: AtomicU8,
+    /// There is one; also written under the lock.
+    exists: AtomicBool,
+    /// It has been opened by failures since the operator was told last.
+    opened: AtomicBool,
     works: Mutex<Works>,
 }
 
@@ -94,15 +100,24 @@ impl SharedBreaker {
             breaker: Breaker::new(policy),
             window: Window::new(policy.window, now_ms, counters),
         });
+        self.exists.store(policy.is_some(), Relaxed);
+        self.opened.store(false, Relaxed);
         self.state.store(BreakerState::Closed as u8, Relaxed);
+    }
+
+    fn tick(&self, (now_ms, counters): (u64, Sample)) {
+        if let Some(of) = &mut self.lock().of {
+            of.window.push(now_ms, counters);
+        }
     }
 
     fn judge(&self, (now_ms, counters): (u64, Sample)) -> Option<BreakerChange> {
         let mut works = self.lock();
         let Of { breaker, window, .. } = works.of.as_mut()?;
         let totals = window.push(now_ms, counters);
-        let change = breaker.tick(now_ms, totals)?;
+        let change = breaker.failed(now_ms, totals)?;
         self.state.store(BreakerState::Open as u8, Relaxed);
+        self.opened.store(true, Relaxed);
         Some(change)
     }
 
@@ -153,12 +168,27 @@ impl ServiceStanding {
         self.breaker.state()
     }
 
-    /// Looks at what has happened up to now and opens the breaker where too much of it failed. To be called
-    /// once a second; the bell is rung at a change.
+    /// A failure has been counted: opens the breaker where too much has failed up to now. The bell is rung at a
+    /// change.
     pub fn judge(&self, now: Instant) -> Option<BreakerChange> {
+        if !self.breaker.exists.load(Relaxed) {
+            return None;
+        }
         let change = self.breaker.judge(self.counted(now))?;
         self.ring();
         Some(change)
+    }
+
+    /// Moves the breaker's window on. To be called once a second.
+    pub fn tick_breaker(&self, now: Instant) {
+        if self.breaker.exists.load(Relaxed) {
+            self.breaker.tick(self.counted(now));
+        }
+    }
+
+    /// Whether failures have opened the breaker since this was asked last.
+    pub fn breaker_has_opened(&self) -> bool {
+        self.breaker.opened.load(Relaxed) && self.breaker.opened.swap(false, Relaxed)
     }
 
     pub(crate) fn set_breaker(&self, policy: Option<BreakerPolicy>, now: Instant) {

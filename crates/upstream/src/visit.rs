@@ -70,7 +70,7 @@ impl<W: Wire> Visit<W> {
 
     /// It has failed the request. Says whether it is ejected for it.
     pub fn failed(&self, service: &Service, now: Instant, cause: &str) -> Told {
-        self.member.standing.count(self.worker.into(), None);
+        self.count_failure(now);
         self.judge_failure(service, now, cause)
     }
 
@@ -78,6 +78,11 @@ impl<W: Wire> Visit<W> {
     pub fn broke(&self, service: &Service, now: Instant, cause: &str) -> Told {
         self.member.standing.count_broken(self.worker.into());
         self.judge_failure(service, now, cause)
+    }
+
+    fn count_failure(&self, now: Instant) {
+        self.member.standing.count(self.worker.into(), None);
+        self.member.standing.service.judge(now);
     }
 
     fn judge_failure(&self, service: &Service, now: Instant, cause: &str) -> Told {
@@ -97,7 +102,7 @@ impl<W: Wire> Visit<W> {
 
     /// It has not accepted a connection. Says whether it was in good standing.
     pub fn refused(&self, now: Instant, cause: &str) -> bool {
-        self.member.standing.count(self.worker.into(), None);
+        self.count_failure(now);
         let news = self.member.standing.refused(now, cause);
         if self.trial.replace(false) {
             self.member.standing.give_trial_back();

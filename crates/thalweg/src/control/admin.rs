@@ -179,11 +179,19 @@ impl Shared {
         });
     }
 
-    /// Shows in the metrics whose traffic began or ended at the steward's last look.
-    pub(crate) fn show_turned(&self) {
-        for (service, url, up) in self.steward().turned() {
+    /// Tells what has changed in how services stand since the last look.
+    pub(crate) fn look(&self, anyway: bool) {
+        let rosters = self.fleet.rosters();
+        let mut steward = self.steward();
+        if steward.has_seen(&rosters) && !anyway {
+            return;
+        }
+        let events = steward.look(&rosters, Instant::now());
+        for (service, url, up) in steward.turned() {
             self.registry.endpoint_up(service, url).set(i64::from(*up));
         }
+        // Still locked: events of two looks keep their order.
+        events.into_iter().for_each(|event| self.publish(event));
     }
 
     /// Waits until the admin API says stop.

@@ -287,6 +287,8 @@ impl Shared {
             self.say(&format!("a change of endpoints waits for the next one: {error}"));
         }
         runtime.keep();
+        // What is answered next says since when endpoints stand as they do.
+        self.look(false);
         self.stir();
     }
 

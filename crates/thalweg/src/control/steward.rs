@@ -18,6 +18,7 @@ pub(crate) struct Steward {
     /// By member (which lives as long as this names it): what it did in the window of its service's policy.
     windows: HashMap<usize, (Arc<Standing>, Window)>,
     epoch: Option<Instant>,
+    has_looked: bool,
     /// Whose traffic began or ended at the last look: service, endpoint, and whether it has any.
     turned: Vec<(Arc<str>, Arc<str>, bool)>,
     /// The rosters and their versions at the last look.
@@ -51,9 +52,10 @@ impl Steward {
     }
 
     /// Compares how services stand with the last look, and says what has happened. The first look at a service
-    /// finds nothing new.
+    /// finds nothing new; where it is not the first look of all, its endpoints stand so since now.
     pub(crate) fn look(&mut self, rosters: &[Arc<Roster>], now: Instant) -> Vec<Event> {
         let mut events = Vec::new();
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
         self.turned.clear();
         let mut before = std::mem::take(&mut self.known);
         for roster in rosters {
@@ -81,6 +83,9 @@ impl Steward {
                         known.since.insert(url.clone(), SystemTime::now());
                     }
                 }
+            } else if !is_first {
+                let now = SystemTime::now();
+                known.since = known.endpoints.keys().map(|url| (url.clone(), now)).collect();
             }
             self.known.insert(service.name.clone(), known);
         }
@@ -284,6 +289,32 @@ mod tests {
         changed.endpoints.push(gone);
         house.services[0] = Arc::new(changed);
         assert_eq!(house.look(now), ["endpoint_added http://127.0.0.1:1 it is in the service"]);
+    }
+
+    #[test]
+    fn endpoints_of_the_start_stand_so_since_then_and_those_that_come_later_since_they_came() {
+        let (mut house, now) = (house(), Instant::now());
+        house.look(now);
+        assert_eq!(house.steward.since("a", "http://127.0.0.1:1"), None);
+        let before = SystemTime::now();
+        let mut changed = Service::clone(&house.services[0]);
+        let new = changed.endpoints.remove(0);
+        house.services[0] = Arc::new(changed.clone());
+        house.look(now);
+        changed.endpoints.push(new);
+        house.services[0] = Arc::new(changed.clone());
+        changed.name = "b".into();
+        house.services.push(Arc::new(changed));
+        house.look(now);
+        for (service, url) in
+            [("a", "http://127.0.0.1:1"), ("b", "http://127.0.0.1:1"), ("b", "http://127.0.0.1:2")]
+        {
+            assert!(
+                house.steward.since(service, url).is_some_and(|since| since >= before),
+                "{service} {url}"
+            );
+        }
+        assert_eq!(house.steward.since("a", "http://127.0.0.1:2"), None);
     }
 
     #[test]

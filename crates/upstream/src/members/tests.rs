@@ -457,3 +457,21 @@ fn other_terms_make_another_member() {
     house.reload(Service { tls: None, ..secured(policy()) });
     assert_eq!(house.member(2).standing.connector().err(), Some(NoTerms));
 }
+
+/// As workers do it: no tick of the control thread is needed.
+#[test]
+fn the_attempt_that_fails_once_too_often_opens_the_breaker() {
+    let breaker = crate::policy::BreakerPolicy { min_requests: 4, ..Default::default() };
+    let house = House::new(Service { breaker: Some(breaker), ..of_addresses(&[1, 2]) }, &[]);
+    let now = Instant::now();
+    for at in 0..4 {
+        assert!(house.state.admit(now).is_ok(), "{at}");
+        let visit = house.state.visit(house.pick(now, &[]).unwrap(), now);
+        match at {
+            0 => drop(visit.answered(&house.service, (200, ms(1)), now)),
+            2 => drop(visit.refused(now, "refused")),
+            _ => drop(visit.failed(&house.service, now, "reset")),
+        }
+    }
+    assert!(house.state.admit(now).is_err());
+}

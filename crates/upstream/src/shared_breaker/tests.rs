@@ -45,6 +45,55 @@ fn it_opens_by_what_all_workers_counted_and_says_how_long() {
     assert_eq!(refused.after, secs(3));
 }
 
+/// Time passes and requests succeed after some trouble: neither opens the breaker, though each brings the window to
+/// `min_requests` with a share of failures above the bound.
+#[test]
+fn it_opens_at_a_failure_alone_and_never_when_the_trouble_is_over() {
+    let ((service, rings), start) = (service(POLICY), Instant::now());
+    for _ in 0..15 {
+        fail(&service, 1);
+        assert_eq!(service.judge(start), None);
+    }
+    for ms in (100..9_000).step_by(100) {
+        service.count(0, Some(Duration::ZERO));
+        service.tick_breaker(start + Duration::from_millis(ms));
+        assert_eq!(service.breaker(), BreakerState::Closed, "{ms} ms");
+    }
+    assert!(service.admit(start + secs(9)).unwrap().is_none());
+    assert!(!service.breaker_has_opened());
+    assert_eq!(rings.load(Relaxed), 0);
+}
+
+#[test]
+fn it_opens_at_the_failure_that_is_one_too_many_and_tells_so_once() {
+    let ((service, _), start) = (service(POLICY), Instant::now());
+    let mut opened = None;
+    // A failure and a success every 10 ms: 20 requests, half of them failed, after the tenth.
+    for at in 0..20 {
+        let now = start + Duration::from_millis(at * 10);
+        service.count(0, Some(Duration::ZERO));
+        fail(&service, 1);
+        if service.judge(now).is_some() {
+            opened = Some(at);
+            break;
+        }
+    }
+    assert_eq!(opened, Some(9));
+    assert!(service.admit(start + Duration::from_millis(90)).is_err(), "at once, not with the next second");
+    assert!(service.breaker_has_opened());
+    assert!(!service.breaker_has_opened());
+}
+
+/// Successes that came long before a failure do not hide it.
+#[test]
+fn what_succeeded_before_the_window_does_not_count_at_the_next_failure() {
+    let ((service, _), start) = (service(POLICY), Instant::now());
+    (0..1_000).for_each(|_| service.count(0, Some(Duration::ZERO)));
+    (0..=12).for_each(|at| service.tick_breaker(start + secs(at)));
+    fail(&service, 20);
+    assert_eq!(service.judge(start + secs(12)), Some(BreakerChange::Opened));
+}
+
 #[test]
 fn once_closed_it_is_not_opened_again_by_what_failed_before() {
     let ((service, rings), now) = (service(POLICY), Instant::now());
