@@ -179,6 +179,24 @@ fn a_split_sends_each_service_its_share() {
     assert!((133..=267).contains(&new), "{new} of 2000 went to the new one");
 }
 
+/// The endpoint takes connections and never answers; the deadline of its service ends the wait, not the default of 60 s.
+#[test]
+fn a_service_of_a_split_keeps_its_own_timeouts() {
+    let _watchdog = watchdog("a_service_of_a_split_keeps_its_own_timeouts");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, other) = (silent.local_addr().unwrap(), &endpoints(1)[0]);
+    let proxy = Proxy::start(&format!(
+        "{}services:\n  \
+           old: {{ endpoints: [ \"http://{url}\" ], timeouts: {{ first_byte: 100ms }}, retry: {{ attempts: 1 }} }}\n  \
+           new: {{ endpoints: [ \"{}\" ] }}\n\
+         routes:\n  - to: {{ split: [ {{ service: new, weight: 0 }}, {{ service: old }} ] }}\n",
+        head(),
+        other.url()
+    ));
+    let answer = ask(&proxy, "/", "");
+    assert_eq!(answer.status(), 504, "{answer:?}");
+}
+
 #[test]
 fn a_split_by_key_keeps_a_key_in_one_service() {
     let _watchdog = watchdog("a_split_by_key_keeps_a_key_in_one_service");

@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use crate::source::Span;
 use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec};
 use crate::validate::{
-    self, Bounds, Chains, Deadlines, FilterPlace, Link, Names, Part, Retries, Secrets, Surroundings, Target,
+    self, Bounds, Chains, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Surroundings, Target,
     Traffic,
 };
 use std::collections::{HashMap, HashSet};
@@ -168,21 +168,21 @@ impl<'s> Routes<'s> {
         for (position, spec) in spec.routes.items.iter().enumerate() {
             let name = names.of_route(spec, position);
             let checked = validate::route(spec, names, chains, problems);
-            let mut deadlines = vec![checked.deadlines];
             self.speech.push(
                 (!matches!(checked.target, Target::Nowhere)).then_some((spec.to.span, Traffic::Requests)),
             );
-            let to = self.to(checked.target, (&name, names), named, (&mut deadlines, problems));
+            let to = self.to(checked.target, (&name, names), named, problems);
             self.matches.push(checked.matches);
             self.filters.push(checked.filter_places);
-            let timeouts = Deadlines::resolve(&deadlines, Timeouts::default());
+            let timeouts = self.timeouts((checked.deadlines, Timeouts::default()), &to, named);
             self.routes.push(Route {
                 name,
                 matches: in_words(&spec.r#match),
                 conceals: conceals(&spec.r#match),
                 filters: checked.filters.into(),
                 to,
-                timeouts,
+                timeouts: timeouts.0,
+                service_timeouts: timeouts.1,
                 limits: checked.bounds.resolve(self.bounds),
             });
         }
@@ -190,23 +190,21 @@ impl<'s> Routes<'s> {
 }
 
 impl Routes<'_> {
-    /// What a target becomes; `deadlines` gets those of its service, and of the defaults.
+    /// What a target becomes.
     fn to(
         &mut self,
         target: Target<'_>,
         (name, names): (&str, &Names<'_>),
         named: &[(Service, Deadlines)],
-        (deadlines, problems): (&mut Vec<Deadlines>, &mut Problems),
+        problems: &mut Problems,
     ) -> To {
-        let to = match target {
+        match target {
             Target::Service(position) => {
                 self.used.insert(position);
-                deadlines.extend(named.get(position as usize).map(|(_, deadlines)| *deadlines));
                 To::Service(ServiceId(position))
             }
             Target::Split(parts, key) => {
                 self.used.extend(parts.iter().map(|part| part.service));
-                warn_of_timeouts(&parts, named, problems);
                 let parts = parts.iter().map(|part| (ServiceId(part.service), part.weight)).collect();
                 To::Split(Split { parts, key })
             }
@@ -229,9 +227,28 @@ impl Routes<'_> {
                 }
             }
             Target::Nowhere => To::Service(ServiceId(0)),
+        }
+    }
+
+    /// Deadlines towards the services of a route: those that the route says, then the service, the defaults and what is
+    /// built in. Of a route to one service they are that one's; else those that a service does not say, and
+    /// what holds for services that say any.
+    fn timeouts(
+        &self,
+        (own, built_in): (Deadlines, Timeouts),
+        to: &To,
+        named: &[(Service, Deadlines)],
+    ) -> (Timeouts, Arc<[(ServiceId, Timeouts)]>) {
+        let of = |service: ServiceId| {
+            let deadlines = named.get(service.0 as usize).map(|(_, deadlines)| *deadlines);
+            Deadlines::resolve(&[own, deadlines.unwrap_or_default(), self.defaults], built_in)
         };
-        deadlines.push(self.defaults);
-        to
+        if let To::Service(service) = to {
+            return (of(*service), Arc::default());
+        }
+        let any = Deadlines::resolve(&[own, self.defaults], built_in);
+        let differs = |service: ServiceId| Some((service, of(service))).filter(|(_, own)| *own != any);
+        (any, to.services().filter_map(differs).collect())
     }
 
     /// What finds them: those of requests, and those of connections.
@@ -262,9 +279,8 @@ impl Routes<'_> {
             while self.routes.iter().any(|route| *route.name == *name) {
                 name.insert_str(0, "listener ");
             }
-            let mut deadlines = Vec::new();
             self.speech.push((!matches!(link.target, Target::Nowhere)).then_some((link.span, link.traffic)));
-            let to = self.to(link.target, (&name, names), named, (&mut deadlines, problems));
+            let to = self.to(link.target, (&name, names), named, problems);
             self.links.push(link.matches);
             self.link_places.push(link.span);
             self.filters.push(Vec::new());
@@ -272,13 +288,15 @@ impl Routes<'_> {
                 Traffic::Datagrams => Timeouts::default(),
                 _ => Timeouts { idle: IDLE_CONNECTION, ..Timeouts::default() },
             };
+            let timeouts = self.timeouts((Deadlines::default(), built_in), &to, named);
             self.routes.push(Route {
                 name: name.into(),
                 matches: link.in_words.into(),
                 conceals: false,
                 filters: Arc::new([]),
                 to,
-                timeouts: Deadlines::resolve(&deadlines, built_in),
+                timeouts: timeouts.0,
+                service_timeouts: timeouts.1,
                 limits: Bounds::default().resolve(self.bounds),
             });
         }
@@ -367,19 +385,6 @@ fn in_words(spec: &MatchSpec) -> Arc<str> {
 /// Whether a condition on a field or parameter came from the environment.
 fn conceals(spec: &MatchSpec) -> bool {
     spec.headers.0.iter().chain(&spec.query.0).any(|(_, spec)| spec.span.filled || spec.value.is_filled())
-}
-
-/// The deadlines of a split are the route's: they are resolved before it is known which service it will be.
-fn warn_of_timeouts(parts: &[Part], named: &[(Service, Deadlines)], problems: &mut Problems) {
-    for part in parts {
-        let Some((service, deadlines)) = named.get(part.service as usize) else { continue };
-        if !deadlines.is_empty() {
-            let message = format!("the `timeouts` of the service `{}` do not hold here", service.name);
-            let warning = SpecError::warning("timeouts_ignored", part.span, message)
-                .help("a route that is split has its own `timeouts`, then those of `defaults`");
-            problems.push(warning);
-        }
-    }
 }
 
 fn position_of(index: usize) -> u32 {

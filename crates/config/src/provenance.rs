@@ -22,6 +22,8 @@ use thalweg_proxy::plan::{Plan, To};
 pub enum Object<'a> {
     /// A route by its name, also one that was made from its position.
     Route(&'a str),
+    /// A route by its name, as it is towards one of several services.
+    RouteTo(&'a str, &'a str),
     /// A service by its name, also one that a route makes of its URLs.
     Service(&'a str),
     /// A listener by its name.
@@ -102,7 +104,7 @@ pub struct Provenance {
 #[derive(Clone, Debug)]
 struct RouteOrigin {
     row: Row,
-    /// The service whose timeouts hold; `None`: the route is split, or has a service of its own.
+    /// The service whose timeouts hold; `None`: there are several, or it is one of the route's own.
     service: Option<Arc<str>>,
     filters: Vec<FilterPlace>,
 }
@@ -150,14 +152,15 @@ impl Provenance {
     /// field that nobody wrote, and one that does not exist, is built in.
     pub fn of(&self, object: Object<'_>, field: &str) -> Origin {
         match object {
-            Object::Route(name) => self.of_route(name, field),
+            Object::Route(name) => self.of_route(name, None, field),
+            Object::RouteTo(name, service) => self.of_route(name, Some(service), field),
             Object::Service(name) => self.of_service(name, field),
             Object::Listener(name) => self.first(&[(By::Itself, self.listeners.get(name).copied())], field),
             Object::Top => self.first(&[(By::Itself, self.places.root())], field),
         }
     }
 
-    fn of_route(&self, name: &str, field: &str) -> Origin {
+    fn of_route(&self, name: &str, to: Option<&str>, field: &str) -> Origin {
         let Some(route) = self.routes.get(name) else { return Origin::default() };
         let filter = field.strip_prefix("filters[").and_then(|rest| rest.strip_suffix(']'));
         if let Some(at) = filter.and_then(|at| at.parse::<usize>().ok()) {
@@ -167,8 +170,8 @@ impl Provenance {
         }
         let section = field.split(['.', '[']).next().unwrap_or(field);
         let mut layers = vec![(By::Itself, Some(route.row))];
-        if let (true, Some(service)) = (OF_SERVICE.contains(&section), &route.service) {
-            layers.push((By::Service(service.clone()), self.services.get(service).copied()));
+        if let (true, Some(service)) = (OF_SERVICE.contains(&section), to.or(route.service.as_deref())) {
+            layers.push((By::Service(service.into()), self.services.get(service).copied()));
         }
         if ROUTE_DEFAULTS.contains(&section) {
             layers.push((By::Defaults, self.defaults()));

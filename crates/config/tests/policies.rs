@@ -156,7 +156,13 @@ fn a_split_names_its_services_and_its_key() {
     let key = Some(HashKey::Header("x-user".into()));
     assert_eq!(routes[1].to, To::Split(Split { parts: vec![part(0, 0), part(1, 1)], key }));
     assert_eq!((routes[0].timeouts.first_byte, routes[0].timeouts.idle), (3 * SECOND, 9 * SECOND));
-    assert_eq!(routes[1].timeouts.first_byte, 60 * SECOND, "not that of one of the services");
+    // Each service keeps its own, where the route says nothing.
+    let to = |route: usize, service| {
+        let timeouts = routes[route].timeouts_to(Some(ServiceId(service)));
+        (timeouts.first_byte, timeouts.idle)
+    };
+    assert_eq!([to(0, 0), to(0, 1)], [(3 * SECOND, SECOND), (3 * SECOND, 9 * SECOND)]);
+    assert_eq!([to(1, 0), to(1, 1)], [(SECOND, SECOND), (60 * SECOND, 9 * SECOND)]);
 }
 
 #[test]

@@ -366,7 +366,7 @@ fn expire(
     if wait.pace.is_some() && (wait.timed || x.upward.is_stalled()) && !worker.is_called_off(x) {
         let acknowledged = x.upward.acknowledged(&upstream.connection.socket);
         if std::mem::replace(&mut wait.acknowledged, acknowledged) < acknowledged {
-            let idle = x.route().map(|route| route.timeouts).unwrap_or_default().idle;
+            let idle = x.timeouts().idle;
             x.set_deadline(client, now, if wait.timed { time_to_answer(x) } else { idle });
             return Ok(None);
         }
@@ -379,7 +379,7 @@ fn expire(
 
 /// From the request's last byte to the response's head: less for an attempt that others may follow.
 pub(crate) fn time_to_answer(x: &Exchange) -> Duration {
-    let first_byte = x.route().map(|route| route.timeouts).unwrap_or_default().first_byte;
+    let first_byte = x.timeouts().first_byte;
     let per_try = x.service().and_then(|local| local.state.service.retry.per_try);
     per_try.map_or(first_byte, |per_try| per_try.min(first_byte))
 }

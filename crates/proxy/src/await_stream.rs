@@ -69,7 +69,7 @@ pub(crate) async fn await_stream<'a>(
             break Ok(Awaited::Turn(trunks.begin_opening()));
         }
         if !std::mem::replace(&mut has_waited, true) {
-            let connect = x.route().map(|route| route.timeouts).unwrap_or_default().connect;
+            let connect = x.timeouts().connect;
             x.set_deadline(client, now, connect);
         }
         let late = if trunks.is_opening() { LATE } else { FULL };

@@ -216,7 +216,7 @@ async fn open(
 ) -> Result<(Connection, Speaks), Failed> {
     let began = Instant::now();
     let mut connection = begin(worker, x, member)?;
-    let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
+    let timeouts = x.timeouts();
     x.set_deadline(client, worker.reactor.now(), timeouts.connect);
     let connected = poll_fn(|_| match poll_connected(&connection) {
         Poll::Ready(done) => Poll::Ready(done),
@@ -292,7 +292,7 @@ pub(crate) const LATE: Fault = Fault::new(FaultKind::ConnectionTimeout, "no answ
 /// When it is clear at once that there will be no connection.
 pub(crate) fn begin(worker: &Worker, x: &Exchange, member: &Member) -> Result<Connection, Fault> {
     worker.make_upstream_room();
-    let timeouts = x.route().map(|route| route.timeouts).unwrap_or_default();
+    let timeouts = x.timeouts();
     let silence = timeouts.idle.max(timeouts.first_byte);
     let keepalive = !x.is_connection || needs_keepalive(timeouts.idle);
     let buffers = worker.shared.loads.budget.socket_buffers;

@@ -6,9 +6,9 @@
 
 use crate::door::{Door, Place};
 use crate::pace::Rate;
-use crate::plan::Route;
+use crate::plan::{Route, ServiceId, Timeouts};
 use crate::relay::Flow;
-use crate::view::{LocalRoute, LocalService};
+use crate::view::{LocalRoute, LocalService, PlanView};
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -256,6 +256,8 @@ pub(crate) struct Exchange {
     pub(crate) acted: u32,
     /// The service of the route, or the one drawn of several; likewise.
     pub(crate) service: Option<Rc<LocalService>>,
+    /// What the route calls that service.
+    pub(crate) target: Option<ServiceId>,
     /// The endpoint, where the request has named it.
     pub(crate) aim: Option<Aim>,
     /// Time spent waiting for places.
@@ -330,6 +332,7 @@ impl Exchange {
             route: None,
             acted: 0,
             service: None,
+            target: None,
             aim: None,
             waited: Duration::ZERO,
             attempts: Attempts::default(),
@@ -390,6 +393,7 @@ impl Exchange {
         self.route = None;
         self.acted = 0;
         self.service = None;
+        self.target = None;
         self.aim = None;
         self.waited = Duration::ZERO;
         self.attempts.clear();
@@ -478,6 +482,17 @@ impl Exchange {
         self.service.as_deref()
     }
 
+    /// It goes to this service of its route.
+    pub(crate) fn send_to(&mut self, view: &PlanView, service: Option<ServiceId>) {
+        self.service = service.and_then(|service| view.service(service)).cloned();
+        self.target = service;
+    }
+
+    /// Deadlines towards the service, as the route has them for it.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.route().map(|route| route.timeouts_to(self.target)).unwrap_or_default()
+    }
+
     /// Sets the client's deadline: `after` from now on, or sooner where the whole exchange must end.
     pub(crate) fn set_deadline(&self, client: &Client, now: Instant, after: Duration) {
         let left = self.ends_at.map_or(after, |end| after.min(end.saturating_duration_since(now)));
@@ -511,8 +526,8 @@ impl Exchange {
 
     /// What the route asks of the client's pace.
     pub(crate) fn rate(&self) -> Rate {
-        let (timeouts, limits) = self.route().map(|route| (route.timeouts, route.limits)).unwrap_or_default();
-        Rate { window: timeouts.idle, least: limits.min_rate }
+        let limits = self.route().map(|route| route.limits).unwrap_or_default();
+        Rate { window: self.timeouts().idle, least: limits.min_rate }
     }
 
     /// The path that goes upstream.

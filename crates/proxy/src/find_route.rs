@@ -30,7 +30,7 @@ pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> 
 fn take(worker: &Worker, view: &PlanView, x: &mut Exchange, (route, service): (RouteId, Option<ServiceId>)) {
     let meters = |name: &str| worker.shared.registry.route(worker.id, name);
     x.route = view.route(route, meters).cloned();
-    x.service = service.and_then(|service| view.service(service)).cloned();
+    x.send_to(view, service);
 }
 
 /// The same for a connection whose client asks for `x.host()`, if for any.
@@ -119,7 +119,7 @@ fn draw(split: &Split, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<Ser
 
 /// What the route allows: time for the whole exchange, and bytes of body where they are declared.
 pub(crate) fn bound(route: &Route, x: &mut Exchange) -> Result<(), Fault> {
-    let end = route.timeouts.request.and_then(|time| x.started.checked_add(time));
+    let end = route.timeouts_to(x.target).request.and_then(|time| x.started.checked_add(time));
     x.ends_at = [end, x.call_ends_at].into_iter().flatten().min();
     match (x.framing, route.limits.max_body) {
         (Framing::Length(length), Some(most)) if length > most => {

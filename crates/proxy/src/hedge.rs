@@ -124,7 +124,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
         }
     };
     if step == Step::Connecting {
-        let connect = x.route().map(|route| route.timeouts).unwrap_or_default().connect;
+        let connect = x.timeouts().connect;
         connection.socket.set_deadline(Some(connect));
     }
     connection.requests += 1;

@@ -120,8 +120,9 @@ impl Plan {
 
     /// How long clients' connections may be silent. It looks at every route: once for all listeners.
     pub(crate) fn silence(&self) -> Silence {
-        let idle = self.routes.iter().map(|route| route.timeouts.idle).max().unwrap_or_default();
-        let first_byte = self.routes.iter().map(|route| route.timeouts.first_byte).max().unwrap_or_default();
+        let all = || self.routes.iter().flat_map(Route::all_timeouts);
+        let idle = all().map(|timeouts| timeouts.idle).max().unwrap_or_default();
+        let first_byte = all().map(|timeouts| timeouts.first_byte).max().unwrap_or_default();
         let longest = self.client_timeouts.keep_alive.max(idle).max(first_byte);
         Silence { longest, needs_keepalive: needs_keepalive(idle) }
     }
@@ -330,10 +331,26 @@ pub struct Route {
     pub filters: Arc<[Box<dyn Filter>]>,
     /// Where the request goes.
     pub to: To,
-    /// Deadlines towards the service.
+    /// Deadlines towards every service that has none of its own here: see [`Self::timeouts_to`].
     pub timeouts: Timeouts,
+    /// Deadlines towards those that have, where the route leads to more than one service.
+    pub service_timeouts: Arc<[(ServiceId, Timeouts)]>,
     /// Bounds on its exchanges.
     pub limits: RouteLimits,
+}
+
+impl Route {
+    /// Deadlines towards this service.
+    pub fn timeouts_to(&self, service: Option<ServiceId>) -> Timeouts {
+        let mut own = self.service_timeouts.iter();
+        let own = own.find(|(of, _)| Some(*of) == service);
+        own.map_or(self.timeouts, |(_, timeouts)| *timeouts)
+    }
+
+    /// Deadlines towards any of its services.
+    fn all_timeouts(&self) -> impl Iterator<Item = &Timeouts> {
+        std::iter::once(&self.timeouts).chain(self.service_timeouts.iter().map(|(_, timeouts)| timeouts))
+    }
 }
 
 /// Where a route sends its requests (`routes[].to`).

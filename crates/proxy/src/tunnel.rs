@@ -190,7 +190,7 @@ impl Tunnel {
 
 /// The longest silence that the route allows.
 fn idle(x: &Exchange) -> Duration {
-    x.route().map(|route| route.timeouts).unwrap_or_default().idle
+    x.timeouts().idle
 }
 
 fn fault_of(broken: Broken) -> Fault {

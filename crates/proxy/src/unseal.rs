@@ -42,7 +42,7 @@ pub(crate) fn unseal(
 ) -> Result<(), Fault> {
     let opened = sealed.open(x.host(), SystemTime::now(), |address| is_own(worker, view, address));
     match opened {
-        Ok((Leads::Service(service), _)) => x.service = view.service(service).cloned(),
+        Ok((Leads::Service(service), _)) => x.send_to(view, Some(service)),
         Ok((Leads::Aim(mut aim), _)) => {
             // Its client speaks TLS with it through us.
             aim.secure &= client.door().protocol() != ListenerProtocol::TlsPassthrough;

@@ -223,7 +223,7 @@ fn process_limits(limits: &Limits, fields: &mut Fields) {
 }
 
 fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Plan) -> Object<'a> {
-    let Route { name, matches, conceals, filters, to, timeouts, limits } = route;
+    let Route { name, matches, conceals, filters, to, timeouts, service_timeouts, limits } = route;
     let summary = move || format!("{matches} → {}", target(to, plan));
     named(ObjectKind::Route, name, summary, move |fields| {
         conditions.into_iter().for_each(|conditions| conditions_of((conditions, *conceals), plan, fields));
@@ -239,7 +239,12 @@ fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Pla
         if let To::Sealed(sealed) = to {
             labels(sealed, plan, fields);
         }
-        deadlines(timeouts, fields);
+        deadlines("", timeouts, fields);
+        for (service, timeouts) in service_timeouts.iter() {
+            let service = plan.services.get(service.0 as usize);
+            let place = service.map(|service| format!("service `{}`: ", service.name)).unwrap_or_default();
+            deadlines(&place, timeouts, fields);
+        }
         let RouteLimits { max_body, min_rate, max_in_flight, queue, priority } = limits;
         fields.maybe("limits.max_body", max_body.map(thalweg_core::units::size_text));
         fields.put("limits.min_rate", format_args!("{min_rate}B/s"));
@@ -335,12 +340,12 @@ fn in_words(value: &ValueMatch) -> String {
     }
 }
 
-fn deadlines(timeouts: &Timeouts, fields: &mut Fields) {
+fn deadlines(place: &str, timeouts: &Timeouts, fields: &mut Fields) {
     let Timeouts { connect, first_byte, idle, request } = timeouts;
-    fields.time("timeouts.connect", *connect);
-    fields.time("timeouts.first_byte", *first_byte);
-    fields.time("timeouts.idle", *idle);
-    fields.maybe_time("timeouts.request", *request);
+    fields.time(format!("{place}timeouts.connect"), *connect);
+    fields.time(format!("{place}timeouts.first_byte"), *first_byte);
+    fields.time(format!("{place}timeouts.idle"), *idle);
+    fields.maybe_time(format!("{place}timeouts.request"), *request);
 }
 
 /// `limits.queue` of a route or a service.

@@ -75,7 +75,6 @@ lints! {
     word_misspelt "a free text that is one letter away from a word with a meaning";
   }
         "service_unused" "no route goes to this service";
-        "timeouts_ignored" "deadlines of a service that do not hold for a split route";
         "health_port_ignored" "a port for checks of an endpoint that has none";
     "stray_quote" "a text that ends with a quote but does not begin with one";
         "unfinished" "the last line does not end: the file may be cut off";

@@ -3,7 +3,7 @@
 use super::Subject;
 use crate::diagnose::{Problems, SpecError};
 use crate::spec::{DurationSpec, Spanned, TimeoutsSpec};
-use thalweg_proxy::plan::To;
+use std::collections::HashSet;
 
 type Field = fn(&TimeoutsSpec) -> &Option<Spanned<DurationSpec>>;
 
@@ -13,13 +13,13 @@ const INNER: &[(&str, Field)] =
 
 pub(super) fn timeouts_contradict(subject: &Subject<'_>, problems: &mut Problems) {
     let (spec, plan) = (subject.spec, subject.plan);
-    for (route, compiled) in spec.routes.items.iter().zip(&plan.routes) {
-        let service = match &compiled.to {
-            To::Service(service) => {
-                spec.services.0.get(service.0 as usize).map(|(_, service)| &service.timeouts)
-            }
-            To::Split(_) | To::Sealed(_) => None,
-        };
+    let mut told = HashSet::new();
+    let pairs = spec.routes.items.iter().zip(&plan.routes).flat_map(|(route, compiled)| {
+        // Services that routes make of URLs stand behind those that are written, and say nothing of timeouts.
+        compiled.to.services().map(move |service| (route, spec.services.0.get(service.0 as usize)))
+    });
+    for (route, service) in pairs {
+        let service = service.map(|(_, service)| &service.timeouts);
         let nearest_first = [Some(&route.timeouts), service, Some(&spec.defaults.timeouts)];
         let written =
             |field: Field| nearest_first.iter().flatten().find_map(|timeouts| field(timeouts).as_ref());
@@ -32,6 +32,9 @@ pub(super) fn timeouts_contradict(subject: &Subject<'_>, problems: &mut Problems
                 |place: &Spanned<DurationSpec>| field(&spec.defaults.timeouts).as_ref() == Some(place);
             // A default for all, and one route with less time: that is what defaults are for.
             if default(inner) && spec.defaults.timeouts.request.as_ref() != Some(request) {
+                continue;
+            }
+            if !told.insert((inner.span, request.span)) {
                 continue;
             }
             let message = format!("`{name}` is longer than `request`, the time of the whole exchange");

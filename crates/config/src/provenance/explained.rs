@@ -3,7 +3,7 @@
 use super::{Object, Provenance};
 use std::time::Duration;
 use thalweg_core::units::{duration_text, size_text};
-use thalweg_proxy::explain::{Explanation, ServicePart, TakenRoute, ValueOrigin};
+use thalweg_proxy::explain::{Explanation, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin};
 
 impl Provenance {
     /// Says of the values of an explanation where they are written. The explanation is of the plan that these are the
@@ -12,11 +12,10 @@ impl Provenance {
         let Some(route) = &told.route else { return };
         let mut list = List { provenance: self, origins: Vec::new() };
         list.of_route(route);
-        route
-            .services
-            .iter()
-            .filter(|part| part.chosen != Some(false))
-            .for_each(|part| list.of_service(part));
+        route.services.iter().filter(|part| part.chosen != Some(false)).for_each(|part| {
+            part.timeouts.iter().for_each(|own| list.timeouts(Object::RouteTo(&route.name, &part.name), own));
+            list.of_service(part);
+        });
         told.origins = list.origins;
     }
 }
@@ -34,13 +33,16 @@ impl List<'_> {
             self.add(of, &format!("filters[{at}]"), Some(filter.name.clone()));
         }
         self.add(of, "to", None);
-        let times = &route.timeouts;
+        self.timeouts(of, &route.timeouts);
+        self.maybe(of, "limits.max_body", route.limits.max_body.map(size_text));
+        self.maybe(of, "limits.max_in_flight", route.limits.max_in_flight.map(|most| most.to_string()));
+    }
+
+    fn timeouts(&mut self, of: Object<'_>, times: &TimeoutsSeen) {
         self.add(of, "timeouts.connect", Some(time(times.connect_ms)));
         self.add(of, "timeouts.first_byte", Some(time(times.first_byte_ms)));
         self.add(of, "timeouts.idle", Some(time(times.idle_ms)));
         self.maybe(of, "timeouts.request", times.request_ms.map(time));
-        self.maybe(of, "limits.max_body", route.limits.max_body.map(size_text));
-        self.maybe(of, "limits.max_in_flight", route.limits.max_in_flight.map(|most| most.to_string()));
     }
 
     fn of_service(&mut self, part: &ServicePart) {
@@ -71,6 +73,7 @@ impl List<'_> {
     fn add(&mut self, of: Object<'_>, field: &str, value: Option<String>) {
         let object = match of {
             Object::Route(name) => format!("route `{name}`"),
+            Object::RouteTo(name, service) => format!("route `{name}` to service `{service}`"),
             Object::Service(name) => format!("service `{name}`"),
             Object::Listener(name) => format!("listener `{name}`"),
             Object::Top => String::new(),

@@ -72,6 +72,25 @@ fn an_explanation_says_where_its_values_are_written() {
 }
 
 #[test]
+fn an_explanation_of_a_split_shows_the_timeouts_of_each_service() {
+    let loaded = loaded();
+    let question = Question { method: "GET".into(), url: "/s/x".into(), ..Question::default() };
+    let mut told = explain(&loaded.plan, &question, false, None).unwrap();
+    loaded.provenance.add_origins(&mut told);
+    let route = told.route.as_ref().unwrap();
+    assert_eq!((route.timeouts.connect_ms, route.timeouts.first_byte_ms), (1_000, 60_000));
+    let own: Vec<_> = route
+        .services
+        .iter()
+        .map(|part| part.timeouts.as_ref().map(|own| (own.connect_ms, own.first_byte_ms, own.idle_ms)))
+        .collect();
+    assert_eq!(own, [Some((4_000, 5_000, 9_000)), None]);
+    let found = told.origins.iter().find(|origin| origin.object == "route `split` to service `api`");
+    assert_eq!(found.map(|origin| origin.origin.as_str()), Some("t.yaml:19 (service `api`)"));
+    assert!(told.to_string().contains("timeouts: connect 4s, first byte 5s, idle 9s"), "{told}");
+}
+
+#[test]
 fn of_a_route() {
     origins(
         Object::Route("products"),
@@ -102,11 +121,20 @@ fn of_a_route() {
 
 #[test]
 fn of_a_route_without_a_service_of_its_own_name() {
-    // The service's timeouts do not hold for a split.
     origins(
         Object::Route("split"),
         &[("timeouts.connect", "t.yaml:3 (defaults)"), ("timeouts.first_byte", "built in")],
     );
+    // Each service of a split keeps its own.
+    origins(
+        Object::RouteTo("split", "api"),
+        &[
+            ("timeouts.connect", "t.yaml:19 (service `api`)"),
+            ("timeouts.first_byte", "t.yaml:19 (service `api`)"),
+            ("timeouts.idle", "t.yaml:3 (defaults)"),
+        ],
+    );
+    origins(Object::RouteTo("split", "other"), &[("timeouts.connect", "t.yaml:3 (defaults)")]);
     origins(
         Object::Route("route 3"),
         &[("to", "t.yaml:33"), ("name", "built in"), ("timeouts.idle", "t.yaml:3 (defaults)")],

@@ -32,7 +32,7 @@ pub(crate) use sealed::sealed;
 pub(crate) use secret::Secrets;
 pub(crate) use services::{Deadlines, Retries, Surroundings, inline, services};
 pub(crate) use settings::{client_timeouts, limits, requests, settings, shutdown, trusted_proxies};
-pub(crate) use targets::{Part, Target};
+pub(crate) use targets::Target;
 pub(crate) use test_cases::{Known, run_tests, tests};
 
 use crate::diagnose::{Problems, SpecError};

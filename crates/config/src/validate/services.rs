@@ -60,11 +60,6 @@ impl Deadlines {
         }
     }
 
-    /// Whether none is written.
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// The nearer ones win: route, service, defaults, then the built-in ones.
     pub(crate) fn resolve(nearest_first: &[Self], built_in: Timeouts) -> Timeouts {
         let pick = |field: fn(&Self) -> Option<Duration>| nearest_first.iter().find_map(field);

@@ -34,8 +34,6 @@ pub(crate) struct Part {
     pub(crate) service: u32,
     /// Its share, 0–1000.
     pub(crate) weight: u32,
-    /// Where it is named.
-    pub(crate) span: Span,
 }
 
 /// Reads `to:`.
@@ -116,7 +114,7 @@ fn part(spec: &PartSpec, names: &Names<'_>, problems: &mut Problems) -> Option<P
         None => Some(1),
     };
     let service = service(&spec.service, names, problems)?;
-    Some(Part { service, weight: weight?, span: spec.service.span })
+    Some(Part { service, weight: weight? })
 }
 
 fn url_in_split(url: &str, span: Span, names: &Names<'_>) -> SpecError {

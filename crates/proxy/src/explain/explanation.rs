@@ -75,7 +75,7 @@ pub struct TakenRoute {
     pub sealed: Option<SealedSeen>,
     /// Where it sends requests.
     pub services: Vec<ServicePart>,
-    /// Deadlines towards the service.
+    /// Deadlines towards its services; those that have their own show them.
     pub timeouts: TimeoutsSeen,
     /// Bounds on its exchanges.
     pub limits: RouteLimitsSeen,
@@ -120,6 +120,9 @@ pub struct ServicePart {
     pub host: Option<String>,
     /// How an endpoint is chosen: the name of the algorithm, or `sealed` where the label names the address.
     pub balance: String,
+    /// Deadlines towards it, where they are not those of the route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<TimeoutsSeen>,
     /// What of the request decides, for balancers by key: `client_ip`, `header x-user`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

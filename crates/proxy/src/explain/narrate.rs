@@ -8,7 +8,7 @@ use super::trace::{Trace, lossy};
 use super::words::{failed, listener_name};
 use super::{Live, Question};
 use crate::find_route::with_query;
-use crate::plan::{Plan, Route, To};
+use crate::plan::{Plan, Route, Timeouts, To};
 use crate::redirect_https;
 use crate::sticky::kept_at;
 use std::collections::HashSet;
@@ -144,7 +144,9 @@ fn taken(plan: &Plan, route: &Route, trace: &Trace, (all, live): (bool, Option<L
         let service = plan.services.get(id.0 as usize)?;
         let chosen = (!trace.by_chance && trace.fault.is_none()).then(|| trace.service == Some(id));
         let share = weight.map_or(100.0, |weight| 100.0 * f64::from(weight) / f64::from(total.max(1)));
-        Some(part(service, trace, (weight, share, chosen), (all, live)))
+        let own = route.timeouts_to(Some(id));
+        let timeouts = (own != route.timeouts).then(|| times(&own));
+        Some(ServicePart { timeouts, ..part(service, trace, (weight, share, chosen), (all, live)) })
     });
     TakenRoute {
         name: route.name.to_string(),
@@ -158,16 +160,20 @@ fn taken(plan: &Plan, route: &Route, trace: &Trace, (all, live): (bool, Option<L
             .expires
             .map(|expires| SealedSeen { destination: trace.x.aim.map(|aim| aim.to_string()), expires }),
         services: services.collect(),
-        timeouts: TimeoutsSeen {
-            connect_ms: ms(route.timeouts.connect),
-            first_byte_ms: ms(route.timeouts.first_byte),
-            idle_ms: ms(route.timeouts.idle),
-            request_ms: route.timeouts.request.map(ms),
-        },
+        timeouts: times(&route.timeouts),
         limits: RouteLimitsSeen {
             max_body: route.limits.max_body,
             max_in_flight: route.limits.max_in_flight,
         },
+    }
+}
+
+fn times(timeouts: &Timeouts) -> TimeoutsSeen {
+    TimeoutsSeen {
+        connect_ms: ms(timeouts.connect),
+        first_byte_ms: ms(timeouts.first_byte),
+        idle_ms: ms(timeouts.idle),
+        request_ms: timeouts.request.map(ms),
     }
 }
 
@@ -220,6 +226,7 @@ fn part(
             hedge_after_ms: service.retry.hedge.map(|hedge| ms(hedge.after)),
         },
         max_in_flight: service.limits.max_in_flight,
+        timeouts: None,
     }
 }
 

@@ -32,6 +32,7 @@ fn route(name: &str, to: To) -> Route {
         filters: Arc::new([]),
         to,
         timeouts: Timeouts::default(),
+        service_timeouts: Arc::new([]),
         limits: RouteLimits::default(),
     }
 }

@@ -1,6 +1,8 @@
 //! An [`Explanation`] as text: the outcome first, then how it came to be. Legible without colour.
 
-use super::explanation::{EndpointSeen, Explanation, Outcome, ServicePart, TakenRoute, ValueOrigin};
+use super::explanation::{
+    EndpointSeen, Explanation, Outcome, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin,
+};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 use thalweg_core::units::duration_text;
@@ -53,15 +55,7 @@ fn write_route(f: &mut fmt::Formatter<'_>, route: &TakenRoute) -> fmt::Result {
             false => writeln!(f, "  {}: {} -> {}", filter.name, filter.before, filter.after)?,
         }
     }
-    let times = &route.timeouts;
-    let request = times.request_ms.map(|ms| format!(", in all {}", time(ms))).unwrap_or_default();
-    writeln!(
-        f,
-        "  timeouts: connect {}, first byte {}, idle {}{request}",
-        time(times.connect_ms),
-        time(times.first_byte_ms),
-        time(times.idle_ms)
-    )?;
+    write_timeouts(f, &route.timeouts)?;
     if let Some(bytes) = route.limits.max_body {
         writeln!(f, "  body: at most {bytes} bytes")?;
     }
@@ -76,6 +70,17 @@ fn write_route(f: &mut fmt::Formatter<'_>, route: &TakenRoute) -> fmt::Result {
         writeln!(f, "  the label leads to {destination}, until Unix time {}", sealed.expires)?;
     }
     route.services.iter().try_for_each(|part| write_service(f, part))
+}
+
+fn write_timeouts(f: &mut fmt::Formatter<'_>, times: &TimeoutsSeen) -> fmt::Result {
+    let request = times.request_ms.map(|ms| format!(", in all {}", time(ms))).unwrap_or_default();
+    writeln!(
+        f,
+        "  timeouts: connect {}, first byte {}, idle {}{request}",
+        time(times.connect_ms),
+        time(times.first_byte_ms),
+        time(times.idle_ms)
+    )
 }
 
 fn write_service(f: &mut fmt::Formatter<'_>, part: &ServicePart) -> fmt::Result {
@@ -105,6 +110,7 @@ fn write_service(f: &mut fmt::Formatter<'_>, part: &ServicePart) -> fmt::Result 
         write!(f, ", at most {most} under way")?;
     }
     f.write_char('\n')?;
+    part.timeouts.iter().try_for_each(|own| write_timeouts(f, own))?;
     match &part.host {
         Some(host) => writeln!(f, "  gets Host: {host}")?,
         None => writeln!(f, "  gets the endpoint's own Host")?,

@@ -112,7 +112,7 @@ impl Call {
         client: &Client,
         x: &Exchange,
     ) -> Result<(), Fault> {
-        let connect = x.route().map(|route| route.timeouts).unwrap_or_default().connect;
+        let connect = x.timeouts().connect;
         x.set_deadline(client, worker.reactor.now(), connect);
         let known = poll_fn(|_| {
             if self.trunk.shared.poll_settled(&self.bell.waker()).is_ready() {

@@ -364,7 +364,7 @@ impl Session {
     }
 
     fn idle(&self) -> Duration {
-        self.x.route().map(|route| route.timeouts).unwrap_or_default().idle
+        self.x.timeouts().idle
     }
 
     /// The proxy stops: silence need not be waited for as long as before.
