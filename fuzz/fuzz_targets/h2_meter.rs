@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use thalweg_core::{Side, limits};
 use thalweg_fuzz::{Draw, byte_by_byte, cut};
 use thalweg_http::h2::frame::{HEAD_LEN, PREFACE};
-use thalweg_http::h2::{Flood, Meter, MeterLimits, Stop};
+use thalweg_http::h2::{Flood, FloodGuard, FloodLimits, Stop};
 
 /// What became of a connection: payload sent and streams refused, the verdict, and what the codec got.
 type Outcome = (usize, u32, Result<Vec<u8>, Flood>);
@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn run(peer: Side, sends: bool, pieces: &[&[u8]]) -> Outcome {
-    let mut meter = Meter::new(peer, MeterLimits::default());
+    let mut meter = FloodGuard::new(peer, FloodLimits::default());
     let (mut payload, mut refused) = (0, 0);
     if peer != Side::Downstream {
         meter.outbound(PREFACE);
@@ -58,7 +58,7 @@ fn run(peer: Side, sends: bool, pieces: &[&[u8]]) -> Outcome {
 }
 
 /// Hands on what may be, as a driver does.
-fn receive(meter: &mut Meter, inbox: &mut Vec<u8>, passed: &mut Vec<u8>) -> Result<(), Flood> {
+fn receive(meter: &mut FloodGuard, inbox: &mut Vec<u8>, passed: &mut Vec<u8>) -> Result<(), Flood> {
     loop {
         let allow = meter.inbound(inbox, 0)?;
         assert!(allow.pass + allow.skip <= inbox.len(), "more than there is");

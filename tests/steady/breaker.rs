@@ -43,8 +43,8 @@ fn trip(house: &House, client: &mut Client) {
     for _ in 0..20 {
         assert_eq!(ask(client, &get("/")).status(), 500);
     }
-    let roster = &house.fleet.rosters()[0];
-    assert_eq!(roster.standing.judge(Instant::now()), Some(BreakerChange::Opened));
+    let endpoint_set = &house.fleet.endpoint_sets()[0];
+    assert_eq!(endpoint_set.standing.judge(Instant::now()), Some(BreakerChange::Opened));
 }
 
 fn page(house: &House) -> String {
@@ -87,7 +87,7 @@ fn a_trial_that_fails_opens_it_again_and_three_that_are_answered_close_it() {
     let mut house = House::of(failing(&down), Vec::new(), |service| guarded(service, SHORT));
     let mut client = Client::open(house.address());
     trip(&house, &mut client);
-    let state = |house: &House| house.fleet.rosters()[0].standing.breaker();
+    let state = |house: &House| house.fleet.endpoint_sets()[0].standing.breaker();
     let over = |house: &House| {
         assert_eq!(state(house), BreakerState::Open);
         let over = Instant::now() + SHORT * 2;
@@ -103,7 +103,11 @@ fn a_trial_that_fails_opens_it_again_and_three_that_are_answered_close_it() {
         assert_eq!(ask(&mut client, &get("/")).status(), 200);
         assert_eq!(state(&house), expected);
     }
-    assert_eq!(house.fleet.rosters()[0].standing.judge(Instant::now()), None, "what failed is paid for");
+    assert_eq!(
+        house.fleet.endpoint_sets()[0].standing.judge(Instant::now()),
+        None,
+        "what failed is paid for"
+    );
     let mut notices = Vec::new();
     while let Ok(notice) = house.notices.try_recv() {
         notices.push(notice);

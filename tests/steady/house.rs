@@ -13,7 +13,7 @@ use thalweg_core::Fault;
 use thalweg_filter::{Filter, RequestEdit};
 use thalweg_net::machine;
 use thalweg_observe::{Registry, WorkerMeters};
-use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, open_doors};
+use thalweg_proxy::{Allowance, Budget, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_tests::{STEP, Upstream};
 use thalweg_upstream::Service;
 use tokio::sync::mpsc;
@@ -42,7 +42,7 @@ impl Filter for Enlist {
 
 /// A running fleet of one worker; stopped on drop.
 pub(crate) struct House {
-    pub(crate) fleet: Fleet,
+    pub(crate) fleet: WorkerPool,
     pub(crate) registry: Arc<Registry>,
     pub(crate) notices: mpsc::Receiver<String>,
     pub(crate) tally: Tally,
@@ -109,10 +109,10 @@ impl House {
         let descriptors = machine::raise_descriptor_limit();
         let allowance = Allowance { descriptors, memory: machine::memory(), workers: 1 };
         let budget = Budget::new(&plan.limits, plan.listeners.len(), allowance);
-        let doors = open_doors(&plan, budget).unwrap();
+        let doors = bind_listeners(&plan, budget).unwrap();
         let registry = Arc::new(Registry::new(1));
         let (notices_in, notices) = mpsc::channel(256);
-        let options = FleetOptions {
+        let options = WorkerPoolOptions {
             registry: registry.clone(),
             log: None,
             notices: notices_in,
@@ -120,7 +120,7 @@ impl House {
             bell: Default::default(),
             challenges: Default::default(),
         };
-        let fleet = Fleet::start(plan, doors, options).unwrap();
+        let fleet = WorkerPool::start(plan, doors, options).unwrap();
         let house = Self { fleet, registry, notices, tally, descriptors, _upstream: None };
         Client::open(house.address()).ask(&get("/enlist"));
         assert!(house.tally.is_in_use(), "the worker is not counted");

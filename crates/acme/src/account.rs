@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use crate::call::Caller;
 use crate::failure::Failure;
-use crate::keep::{AccountSpec, Archive};
+use crate::storage::{AccountSpec, Archive};
 
 /// How often it is looked whether another process has made the account.
 const LOOK: Duration = Duration::from_millis(100);

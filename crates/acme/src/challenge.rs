@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use instant_acme::{ChallengeType, KeyAuthorization};
 use thalweg_core::{AcmeChallenge, AcmePolicy, DnsHook};
-use thalweg_tls::Shelf;
+use thalweg_tls::IssuedStore;
 
 use crate::call::Caller;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ pub type HttpAnswers = Arc<dyn Fn(&str, Option<&str>) + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) http: HttpAnswers,
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) shelf: Arc<IssuedStore>,
     /// For hooks that are called.
     pub(crate) caller: Caller,
 }

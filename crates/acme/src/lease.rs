@@ -18,7 +18,7 @@ impl Lease {
     /// Takes the lease; `None`: somebody else has it.
     pub(crate) fn take(path: &Path) -> io::Result<Option<Self>> {
         if let Some(directory) = path.parent() {
-            crate::keep::make_directory(directory)?;
+            crate::storage::make_directory(directory)?;
         }
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;

@@ -1,8 +1,8 @@
 //! Certificates that an authority issues and renews by itself (ACME, RFC 8555), and those of this machine's own authority
 //! ([`local`]).
 //!
-//! [`Bureau::start`] starts a thread that looks after names: it orders what is missing, renews what is due, keeps both on
-//! disk, and puts what it has on a shelf ([`thalweg_tls::Shelf`]) where handshakes look. The thread has a runtime of its
+//! [`RenewalService::start`] starts a thread that looks after names: it orders what is missing, renews what is due, keeps both on
+//! disk, and puts what it has on a shelf ([`thalweg_tls::IssuedStore`]) where handshakes look. The thread has a runtime of its
 //! own: it may wait for disks and keys, which nobody else has to.
 //!
 //! Invariants: what was issued is on disk before it is shown; the key and the place of an order are on disk before the
@@ -10,10 +10,10 @@
 //! no other one waiting; nothing here is on the path of an exchange.
 #![forbid(unsafe_code)]
 
-mod bureau;
 mod on_demand;
+mod renew;
 mod renewal;
-mod tend;
+mod renewal_service;
 
 mod account;
 mod challenge;
@@ -22,11 +22,11 @@ mod order;
 
 mod call;
 mod failure;
-mod keep;
 mod keys;
 mod lease;
+mod storage;
 
-pub mod local;
+pub mod local_ca;
 
-pub use bureau::{Bureau, News, Options};
 pub use challenge::HttpAnswers;
+pub use renewal_service::{News, Options, RenewalService};

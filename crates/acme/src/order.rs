@@ -13,8 +13,8 @@ use thalweg_core::AcmePolicy;
 use crate::account::{Authority, mailto};
 use crate::challenge::{Shown, Stage, kind};
 use crate::failure::Failure;
-use crate::keep::{Drawer, OrderSpec};
 use crate::keys;
+use crate::storage::{Drawer, OrderSpec};
 
 /// How often a request is made again whose nonce was refused, each time three times over by the library.
 pub(crate) const NONCES: u32 = 5;

@@ -20,9 +20,9 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use crate::auth::Role;
 use crate::control::Control;
 use crate::control::service::rfc3339;
-use crate::gate::Role;
 use file::AuditFile;
 
 /// Entries that may wait to be written.

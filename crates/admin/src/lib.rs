@@ -11,7 +11,7 @@
 //! An event's way: [`Events::publish`] → the stream of `events` and [`Webhooks`], which call out.
 #![forbid(unsafe_code)]
 
-pub mod call;
+pub mod client;
 pub mod control;
 pub mod events;
 pub mod openapi;
@@ -21,12 +21,12 @@ pub mod tls;
 pub mod token;
 pub mod webhook;
 
-mod answers;
 mod audit;
+mod auth;
 mod body;
 mod call_out;
 mod connection;
-mod gate;
+mod handlers;
 mod operation;
 mod operations;
 mod precondition;
@@ -34,7 +34,7 @@ mod problem;
 mod query;
 mod routes;
 
-pub use call::{Answer, Call, CallError, Target, call, call_with};
+pub use client::{Answer, Call, CallError, Target, call, call_with};
 pub use control::{
     AttemptRecord, Author, CertificateStatus, Certificates, ChangeAction, Changed, ConfigChange,
     ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,

@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use thalweg_core::FaultKind;
 
-use crate::answers::requests;
+use crate::handlers::requests;
 use crate::operation::{Access, Answer, Content, Operation, Precondition};
 use crate::operations::OPERATIONS;
 use crate::problem::{Document, PROBLEM_TYPE};

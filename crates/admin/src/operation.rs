@@ -17,8 +17,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::audit::{AuditLog, Change};
+use crate::auth::{Caller, Peer};
 use crate::control::{Author, Control, Expected, Refusal, Via};
-use crate::gate::{Caller, Peer};
 use crate::precondition::Tags;
 use crate::problem::Problem;
 use crate::query::{Parameter, Query};
@@ -103,9 +103,9 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy)]
 pub(crate) enum Handler {
     /// At once. What is answered may still go on, as the event stream does.
-    Now(fn(&Asked) -> Result<Response, Problem>),
+    Now(fn(&ApiRequest) -> Result<Response, Problem>),
     /// When something has been waited for.
-    Later(fn(Asked) -> Pending),
+    Later(fn(ApiRequest) -> Pending),
 }
 
 /// An answer that is waited for.
@@ -137,7 +137,7 @@ impl App {
 }
 
 /// A request that was admitted, read and found well formed.
-pub(crate) struct Asked {
+pub(crate) struct ApiRequest {
     pub(crate) app: Arc<App>,
     pub(crate) parts: Parts,
     /// Parameters of the path, decoded.
@@ -149,7 +149,7 @@ pub(crate) struct Asked {
     pub(crate) content_type: String,
 }
 
-impl Asked {
+impl ApiRequest {
     /// A parameter of the path.
     pub(crate) fn path(&self, name: &str) -> &str {
         let found = self.path.iter().find(|(found, _)| found == name);

@@ -5,7 +5,6 @@
 
 use axum::http::Method;
 
-use crate::answers::{audit, config, explain, process, requests, sealed, services};
 use crate::audit::READ;
 use crate::body::{EndpointChangeSpec, NewEndpointSpec, NewLabelSpec, RollbackSpec, WeightsSpec};
 use crate::control::{
@@ -13,6 +12,7 @@ use crate::control::{
     ServiceStatus, Services, Status, WatchOptions,
 };
 use crate::events;
+use crate::handlers::{audit, config, explain, process, requests, sealed, services};
 use crate::operation::{Access, Answer, Content, Handler, Operation, Precondition, json_of};
 use crate::query::{Kind, Parameter};
 use thalweg_proxy::explain::Explanation;

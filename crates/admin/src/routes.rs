@@ -18,9 +18,9 @@ use axum::routing::any;
 use thalweg_core::RequestId;
 
 use crate::audit::{Change, Entry, Who};
+use crate::auth::{Auth, Caller, Peer, Role, admit, body_limit};
 use crate::body;
-use crate::gate::{Caller, Gate, Peer, Role, admit, body_limit};
-use crate::operation::{Access, App, Asked, Handler, Operation, Precondition};
+use crate::operation::{Access, ApiRequest, App, Handler, Operation, Precondition};
 use crate::operations::{OPERATIONS, is_on_metrics_listener};
 use crate::precondition;
 use crate::problem::{Detail, Problem};
@@ -32,19 +32,19 @@ pub(crate) const PROBES: [&str; 3] = ["/livez", "/readyz", "/healthz"];
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Everything there is, behind `gate`.
-pub(crate) fn admin(app: Arc<App>, gate: Gate) -> Router {
+pub(crate) fn admin(app: Arc<App>, gate: Auth) -> Router {
     build(OPERATIONS.iter(), app, gate)
 }
 
 /// Metrics and probes, behind `gate`.
-pub(crate) fn metrics_only(app: Arc<App>, gate: Gate) -> Router {
+pub(crate) fn metrics_only(app: Arc<App>, gate: Auth) -> Router {
     build(OPERATIONS.iter().filter(|operation| is_on_metrics_listener(operation)), app, gate)
 }
 
 /// The operations of one path.
 type Methods = Arc<[&'static Operation]>;
 
-fn build(operations: impl Iterator<Item = &'static Operation>, app: Arc<App>, gate: Gate) -> Router {
+fn build(operations: impl Iterator<Item = &'static Operation>, app: Arc<App>, gate: Auth) -> Router {
     let mut paths: Vec<(&'static str, Vec<&'static Operation>)> = Vec::new();
     for operation in operations {
         match paths.iter_mut().find(|(path, _)| *path == operation.path) {
@@ -105,7 +105,7 @@ async fn answer(
         None => (String::new(), Bytes::new()),
         Some(content) => (body::check_type(&parts.headers, content.types)?, body::read(body, limit).await?),
     };
-    let asked = Asked { app: Arc::clone(app), parts, path, query, if_match, body, content_type };
+    let asked = ApiRequest { app: Arc::clone(app), parts, path, query, if_match, body, content_type };
     match operation.handler {
         Handler::Now(handler) => handler(&asked),
         Handler::Later(handler) => handler(asked).await,

@@ -30,9 +30,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::audit::AuditLog;
+use crate::auth::{Auth, Peer};
 use crate::connection::Connection;
 use crate::control::Control;
-use crate::gate::{Gate, Peer};
 use crate::operation::App;
 use crate::routes;
 use crate::socket::{self, SocketFile, peer_allowed};
@@ -192,7 +192,7 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
     let local = |listener: &Option<StdTcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
     let addresses = Addresses { socket: options.socket, admin: local(&admin), metrics: local(&metrics) };
     let names = options.names.iter().map(|name| name.to_ascii_lowercase()).collect();
-    let gate = tokens.clone().map(|tokens| Gate::Token { tokens, names, tls: options.tls.clone() });
+    let gate = tokens.clone().map(|tokens| Auth::Token { tokens, names, tls: options.tls.clone() });
     let admin = admin.zip(gate).map(|(listener, gate)| (listener, gate, options.tls.clone()));
     let (stop, stopped) = watch::channel(false);
     let listeners = Listeners { unix, admin, metrics };
@@ -232,7 +232,7 @@ fn into_tokio(listener: StdTcpListener) -> io::Result<TcpListener> {
 /// What the thread serves.
 struct Listeners {
     unix: StdUnixListener,
-    admin: Option<(StdTcpListener, Gate, Option<Arc<AdminTls>>)>,
+    admin: Option<(StdTcpListener, Auth, Option<Arc<AdminTls>>)>,
     metrics: Option<StdTcpListener>,
 }
 
@@ -245,8 +245,8 @@ impl Listeners {
             if self.unix.set_nonblocking(true).is_ok()
                 && let Ok(unix) = UnixListener::from_std(self.unix)
             {
-                let open = routes::admin(Arc::clone(app), Gate::Open);
-                let closed = routes::admin(Arc::clone(app), Gate::Closed);
+                let open = routes::admin(Arc::clone(app), Auth::Open);
+                let closed = routes::admin(Arc::clone(app), Auth::Closed);
                 tasks.push(tokio::spawn(serve_unix(unix, open, closed, stopped.clone())));
             }
             if let Some((listener, gate, tls)) = self.admin
@@ -256,7 +256,7 @@ impl Listeners {
                 tasks.push(tokio::spawn(serve_tcp(listener, tls, router, stopped.clone())));
             }
             if let Some(Ok(listener)) = self.metrics.map(into_tokio) {
-                let router = routes::metrics_only(Arc::clone(app), Gate::Anyone);
+                let router = routes::metrics_only(Arc::clone(app), Auth::Anyone);
                 tasks.push(tokio::spawn(serve_tcp(listener, None, router, stopped.clone())));
             }
             for task in tasks {

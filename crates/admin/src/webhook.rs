@@ -7,9 +7,9 @@
 //!
 //! `courier` is the task, `queue` what waits, `delivery` one event until it is taken.
 
-mod courier;
 mod delivery;
 mod queue;
+mod task;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::call_out::Caller;
 use crate::events::Events;
-use courier::Courier;
+use task::DeliveryTask;
 
 /// The running webhooks. Dropping them ends them, whatever waits.
 pub struct Webhooks {
@@ -86,7 +86,7 @@ impl Webhooks {
     }
 
     fn run(&self, policy: WebhookPolicy, caller: &Arc<Caller>) -> Running {
-        let courier = Courier {
+        let courier = DeliveryTask {
             policy: policy.clone(),
             caller: Arc::clone(caller),
             events: self.events.clone(),

@@ -8,8 +8,7 @@ use crate::settings::Settings;
 use crate::source::Span;
 use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec};
 use crate::validate::{
-    self, Bounds, Chains, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Surroundings, Target,
-    Traffic,
+    self, Bounds, Chains, Context, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Target, Traffic,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -45,7 +44,7 @@ pub(crate) fn compile(
     let listeners = validate::listeners(spec, &mut taken, secrets, problems);
     let settings = validate::settings(spec, &mut taken, secrets, problems);
     let retries = Retries::read(&spec.defaults.retry, problems);
-    let around = Surroundings { secrets, retries: &retries };
+    let around = Context { secrets, retries: &retries };
     let named = validate::services(&spec.services, &around, problems);
     let defaults = Deadlines::read(&spec.defaults.timeouts, true, problems);
     let bounds = Bounds::read(&spec.defaults.limits, problems);

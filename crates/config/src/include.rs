@@ -9,12 +9,12 @@
 mod glob;
 mod merge;
 
+use crate::api_restrictions::secret_places;
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::inputs::{Inputs, cause, read_bounded};
 use crate::interpolate::{Environment, Filled, interpolate};
 use crate::lint::unfinished;
 use crate::parse::{FILE, Format, Kind, NODES, Node, TEXT, decode, parse};
-use crate::safety::secret_places;
 use crate::source::{Sources, Span};
 use merge::Merge;
 use std::collections::HashSet;

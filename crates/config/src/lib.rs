@@ -27,15 +27,15 @@ mod lint;
 pub mod diff;
 
 // What they share and what they make.
+pub mod api_restrictions;
 pub mod diagnose;
 pub mod inputs;
-pub mod places;
 pub mod provenance;
-pub mod read_again;
-pub mod safety;
+pub mod refresh_files;
 pub mod schema;
 pub mod settings;
 pub mod source;
+pub mod span_index;
 
 pub use diagnose::{Class, Look, Report, SpecError};
 pub use diff::{Change, diff};

@@ -6,10 +6,10 @@ use crate::include::{Gathered, gather};
 use crate::inputs::{Inputs, cause};
 use crate::interpolate::Environment;
 use crate::parse::FILE;
-use crate::places::Places;
 use crate::provenance::Provenance;
 use crate::settings::Settings;
 use crate::source::{Sources, Span};
+use crate::span_index::Places;
 use crate::spec::{
     Declared, FileSpec, ListSpec, ListenerLimitsSpec, ListenerSpec, NamedSpec, ProtocolSpec, RouteSpec,
     Spanned, ToSpec,

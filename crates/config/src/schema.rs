@@ -9,7 +9,7 @@
 //! bounds across keys.
 
 mod adapt;
-mod claims;
+mod doc_limits;
 mod keys;
 mod texts;
 

@@ -1,8 +1,8 @@
 //! The task that keeps the rota: begins what is due, weighs what ends, tells what is new.
 
-use crate::ask::{Ask, Network};
 use crate::outcome::Outcome;
-use crate::rota::{Id, Report, Rota, Turn};
+use crate::probe::{Network, Probe};
+use crate::schedule::{Id, Report, Schedule, Turn};
 use crate::tally::Tallies;
 use crate::target::Target;
 use std::collections::HashMap;
@@ -46,12 +46,12 @@ impl Checks {
         Self::start_with(Network, RandomState::new().hash_one(0), sink)
     }
 
-    pub(crate) fn start_with(ask: impl Ask + Sync, seed: u64, sink: mpsc::Sender<News>) -> Self {
+    pub(crate) fn start_with(ask: impl Probe + Sync, seed: u64, sink: mpsc::Sender<News>) -> Self {
         let (wanted, targets) = watch::channel(Vec::new());
         let tallies = Tallies::default();
         let keeper = Keeper {
             ask,
-            rota: Rota::new(seed),
+            rota: Schedule::new(seed),
             checks: JoinSet::new(),
             under_way: HashMap::new(),
             tallies: tallies.clone(),
@@ -87,7 +87,7 @@ struct Deaf;
 
 struct Keeper<A> {
     ask: A,
-    rota: Rota,
+    rota: Schedule,
     checks: JoinSet<Outcome>,
     under_way: HashMap<tokio::task::Id, (Id, AbortHandle)>,
     tallies: Tallies,
@@ -96,7 +96,7 @@ struct Keeper<A> {
     told_not_asked: bool,
 }
 
-impl<A: Ask> Keeper<A> {
+impl<A: Probe> Keeper<A> {
     async fn run(mut self, mut targets: watch::Receiver<Vec<Target>>) {
         loop {
             let Ok(()) = self.begin().await else { return };

@@ -5,24 +5,24 @@
 //! equal are one check, however many services use them. What is down goes on being checked, and comes back.
 //!
 //! In the order of a check: the timetable says whose turn it is (`rota`, pure), the endpoint is asked on a
-//! connection of its own (`ask`), and what it said is weighed with what it said before ([`Judge`], pure).
+//! connection of its own (`ask`), and what it said is weighed with what it said before ([`Thresholds`], pure).
 #![forbid(unsafe_code)]
 
-mod ask;
 mod checks;
 mod grpc;
 mod h2;
 mod http;
-mod judge;
+mod jitter;
 mod outcome;
-mod rota;
+mod probe;
+mod schedule;
 mod secure;
-mod spread;
 mod tally;
 mod target;
+mod thresholds;
 
 pub use checks::{Checks, News};
-pub use judge::{Judge, Verdict};
-pub use rota::Report;
+pub use schedule::Report;
 pub use tally::{Figures, Tallies};
 pub use target::Target;
+pub use thresholds::{Thresholds, Verdict};

@@ -1,7 +1,7 @@
 //! Counts that the metrics read.
 
-use crate::judge::Verdict;
 use crate::target::Target;
+use crate::thresholds::Verdict;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

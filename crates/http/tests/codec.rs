@@ -18,7 +18,7 @@ use h2::{RecvStream, SendStream, client, server};
 use http::{Request, Response};
 use thalweg_core::{Side, limits};
 use thalweg_http::h2::frame::{PREFACE, code, flag, kind};
-use thalweg_http::h2::{FrameHead, FrameReader, Meter, MeterLimits, Piece, Stop};
+use thalweg_http::h2::{FloodGuard, FloodLimits, FrameHead, FrameReader, Piece, Stop};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Most rounds of polling; the longest conversation here takes a few thousand.
@@ -37,7 +37,7 @@ struct End {
 
 /// What the driver of a connection keeps beside the codec.
 struct Gate {
-    meter: Meter,
+    meter: FloodGuard,
     now_ms: u64,
     inbox: Vec<u8>,
     allowed: usize,
@@ -46,7 +46,7 @@ struct Gate {
 
 impl Gate {
     fn new(peer: Side) -> Self {
-        let meter = Meter::new(peer, MeterLimits::default());
+        let meter = FloodGuard::new(peer, FloodLimits::default());
         Self { meter, now_ms: 0, inbox: Vec::new(), allowed: 0, stop: Stop::Bytes }
     }
 

@@ -33,7 +33,7 @@ pub enum PeerAddress {
 
 /// How a TCP socket connects or listens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Manner {
+pub struct ConnectOptions {
     /// The longest time without a byte that a connection may have to bear.
     pub silence: Duration,
     /// The kernel asks silent peers whether they are still there.
@@ -48,7 +48,7 @@ pub struct Manner {
 
 /// Where a connection is to lead, and where it is to come from.
 #[derive(Clone, Copy, Debug)]
-pub struct Way<'a> {
+pub struct ConnectTarget<'a> {
     /// Where to.
     pub to: &'a PeerAddress,
     /// An address of this machine, of the same family; `None`: the kernel chooses. It takes a port of that address only when it knows
@@ -62,9 +62,9 @@ pub struct Way<'a> {
 /// What the kernel says at once: no route, no descriptors, no such socket file, no port left towards this address.
 pub fn start(
     reactor: &Rc<Reactor>,
-    Way { to, from }: Way<'_>,
+    ConnectTarget { to, from }: ConnectTarget<'_>,
     owner: Owner,
-    manner: Manner,
+    manner: ConnectOptions,
 ) -> io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (fd, started) = match to {
@@ -136,8 +136,8 @@ fn keepalive_time() -> Duration {
 /// No delay, keep-alive, user timeout, and buffers where they are bounded: before the connection is
 /// there, because the window that a peer is offered follows from them. Accepted connections inherit
 /// all of it from their listening socket.
-pub(crate) fn set_options(fd: &OwnedFd, manner: Manner) -> io::Result<()> {
-    let Manner { silence, keepalive, narrow, buffers } = manner;
+pub(crate) fn set_options(fd: &OwnedFd, manner: ConnectOptions) -> io::Result<()> {
+    let ConnectOptions { silence, keepalive, narrow, buffers } = manner;
     sockopt::set_tcp_nodelay(fd, true)?;
     if keepalive {
         sockopt::set_socket_keepalive(fd, true)?;
@@ -152,7 +152,7 @@ pub(crate) fn set_options(fd: &OwnedFd, manner: Manner) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel end a connection whose peer takes nothing for longer than [`Manner::silence`].
+/// Has the kernel end a connection whose peer takes nothing for longer than [`ConnectOptions::silence`].
 pub(crate) fn set_user_timeout(fd: &OwnedFd, silence: Duration) -> io::Result<()> {
     let limit = silence.saturating_add(USER_TIMEOUT_BEYOND).as_millis();
     Ok(sockopt::set_tcp_user_timeout(
@@ -181,9 +181,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = PeerAddress::Tcp(listener.local_addr().unwrap());
         let reactor = Rc::new(Reactor::new().unwrap());
-        let manner =
-            Manner { silence: Duration::from_secs(60), keepalive: true, narrow: false, buffers: None };
-        let start = |from| start(&reactor, Way { to: &to, from: Some(from) }, Owner(1), manner);
+        let manner = ConnectOptions {
+            silence: Duration::from_secs(60),
+            keepalive: true,
+            narrow: false,
+            buffers: None,
+        };
+        let start = |from| start(&reactor, ConnectTarget { to: &to, from: Some(from) }, Owner(1), manner);
         let _connection = start(Ipv4Addr::new(127, 0, 0, 9).into()).unwrap();
         assert_eq!(listener.accept().unwrap().1.ip(), Ipv4Addr::new(127, 0, 0, 9));
         assert_eq!(
@@ -198,8 +202,10 @@ mod tests {
         let to = PeerAddress::Tcp(listener.local_addr().unwrap());
         let reactor = Rc::new(Reactor::new().unwrap());
         for keepalive in [false, true] {
-            let manner = Manner { silence: Duration::from_secs(60), keepalive, narrow: false, buffers: None };
-            let connection = start(&reactor, Way { to: &to, from: None }, Owner(1), manner).unwrap();
+            let manner =
+                ConnectOptions { silence: Duration::from_secs(60), keepalive, narrow: false, buffers: None };
+            let connection =
+                start(&reactor, ConnectTarget { to: &to, from: None }, Owner(1), manner).unwrap();
             assert_eq!(sockopt::socket_keepalive(&connection).unwrap(), keepalive);
             assert_eq!(sockopt::tcp_user_timeout(&connection).unwrap(), 90_000);
         }

@@ -72,7 +72,7 @@ impl Staging {
 
 /// A descriptor off its reactor, with its layer.
 #[derive(Debug)]
-pub struct Loose {
+pub struct DetachedSocket {
     pub(crate) fd: OwnedFd,
     pub(crate) layer: Option<Box<RefCell<Layered>>>,
 }

@@ -20,10 +20,10 @@ pub mod proxy_protocol;
 mod reactor;
 mod socket;
 mod substream;
-mod wheel;
+mod timer_wheel;
 
 pub use layer::Layer;
-pub use layered::Loose;
+pub use layered::DetachedSocket;
 pub use mailbox::{Mailbox, OwnerWaker};
 pub use pipe::Pipe;
 pub use prefetch::prefetch;

@@ -1,6 +1,6 @@
 //! Listening sockets: one per worker with SO_REUSEPORT, or one shared by all for unix sockets.
 
-use crate::connect::{Manner, set_options, set_user_timeout};
+use crate::connect::{ConnectOptions, set_options, set_user_timeout};
 use crate::option::set_int;
 use crate::reactor::{Owner, Reactor};
 use rustix::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ pub struct Options {
     /// How many sockets of the address there are.
     pub count: usize,
     /// What accepted connections inherit.
-    pub manner: Manner,
+    pub manner: ConnectOptions,
     /// A connection is handed over when its first bytes are here, or after a second without any (decision 0030).
     pub defer: bool,
     /// Sockets of this process may have the port already: it is not asked whether somebody else has it.
@@ -170,7 +170,7 @@ impl Acceptor {
         set_defer_accept(&self.fd, defer);
     }
 
-    /// What connections that are accepted from now on have of [`Manner::silence`] and [`Manner::keepalive`]. For TCP.
+    /// What connections that are accepted from now on have of [`ConnectOptions::silence`] and [`ConnectOptions::keepalive`]. For TCP.
     pub fn set_silence(&self, silence: Duration, keepalive: bool) {
         let _ = sockopt::set_socket_keepalive(&self.fd, keepalive);
         let _ = set_user_timeout(&self.fd, silence);
@@ -212,8 +212,8 @@ mod tests {
     use std::io::Write;
     use std::net::TcpStream;
 
-    const ANY: Manner =
-        Manner { silence: Duration::from_secs(60), keepalive: true, narrow: false, buffers: None };
+    const ANY: ConnectOptions =
+        ConnectOptions { silence: Duration::from_secs(60), keepalive: true, narrow: false, buffers: None };
 
     /// A listening socket with its reactor.
     fn listening(defer: bool) -> (SocketAddr, Acceptor, Rc<Reactor>) {

@@ -11,7 +11,7 @@
 
 use crate::layered::Staging;
 use crate::socket::SocketId;
-use crate::wheel::{Entry, NEVER, TICK_MS, Wheels};
+use crate::timer_wheel::{Entry, NEVER, TICK_MS, Wheels};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

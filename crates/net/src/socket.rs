@@ -5,7 +5,7 @@
 //! cancel-safe: a call that returns `Pending` has moved no byte.
 
 use crate::layer::Layer;
-use crate::layered::{Layered, Loose};
+use crate::layered::{DetachedSocket, Layered};
 use crate::pipe::{Pipe, error_of};
 use crate::reactor::{Owner, Reactor, ready};
 use crate::substream::Substream;
@@ -77,7 +77,7 @@ impl Socket {
     ///
     /// # Errors
     /// When the kernel cannot watch it.
-    pub fn watched(reactor: &Rc<Reactor>, loose: Loose, owner: Owner) -> io::Result<Self> {
+    pub fn watched(reactor: &Rc<Reactor>, loose: DetachedSocket, owner: Owner) -> io::Result<Self> {
         let mut socket = Self::accepted(reactor, loose.fd, owner)?;
         socket.under = loose.layer.map(|layer| Box::new(Under::Layer(*layer)));
         socket.rest(false);
@@ -109,7 +109,7 @@ impl Socket {
 
     /// Puts a layer between this socket and those who use it: from now on all bytes are plaintext. `received`: what has
     /// come for the layer already. It shakes hands with [`Self::poll_handshake`].
-    pub fn put_under(&mut self, layer: Box<dyn Layer>, received: &[u8]) {
+    pub fn push_layer(&mut self, layer: Box<dyn Layer>, received: &[u8]) {
         self.under = Some(Box::new(Under::Layer(RefCell::new(Layered::new(layer, received)))));
     }
 
@@ -389,13 +389,13 @@ impl Socket {
     }
 
     /// Takes it off the reactor: only the descriptor and the layer are left, for another reactor.
-    pub fn unwatch(mut self) -> Loose {
+    pub fn unwatch(mut self) -> DetachedSocket {
         self.reactor.unwatch(self.as_fd());
         let layer = match self.under.take().map(|under| *under) {
             Some(Under::Layer(layer)) => Some(Box::new(layer)),
             _ => None,
         };
-        Loose { fd: self.fd.take().expect(OPEN), layer }
+        DetachedSocket { fd: self.fd.take().expect(OPEN), layer }
     }
 
     /// Its number.

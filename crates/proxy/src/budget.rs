@@ -1,14 +1,14 @@
 //! The one budget of the process: what it may use of descriptors and memory, and what follows from that.
 //!
 //! Computed once, before the listeners are bound, because the buffers of their sockets follow from it.
-//! Pure: numbers in, numbers out. `pressure.rs` holds it against what workers use; `doors.rs` and
+//! Pure: numbers in, numbers out. `overload/admission.rs` holds it against what workers use; `listener/acceptors.rs` and
 //! `serve.rs` ask before they take something on. A third of the memory is for connections, a third for
 //! exchanges, a third for request bodies. Invariant: with bounded socket buffers
 //! ([`Budget::socket_buffers`]), as many as are taken on of each, with the buffers of their requests
 //! full, together stay within the memory. The reasons: `docs/decisions/0013-budget.md`.
 
+use crate::buffers::chunk_queue::{CHUNK, LIMIT};
 use crate::plan::Limits;
-use crate::ring::{CHUNK, LIMIT};
 use thalweg_core::limits::{DESCRIPTOR_RESERVE, PIPES, REFUSALS};
 use thalweg_net::machine::Memory;
 
@@ -17,7 +17,7 @@ const MIB: u64 = 1024 * KIB;
 
 /// Memory of the process before anybody has connected: program, allocator, control and admin threads.
 const PROCESS: u64 = 10 * MIB;
-/// Memory of a worker before anybody has connected, with the buffers and seats that it keeps warm.
+/// Memory of a worker before anybody has connected, with the buffers and tasks that it keeps warm.
 const WORKER: u64 = 3 * MIB;
 /// Least memory that is shared out, however little is left beside the two above.
 const SHARED_MIN: u64 = 2 * MIB;
@@ -27,7 +27,7 @@ const SOCKET: u64 = 6 * KIB;
 const SESSION: u64 = 5 * KIB;
 /// What a connection of HTTP/2 costs beside that: its engine, tables of field compression and queues.
 const MULTIPLEXED: u64 = 48 * KIB;
-/// What an exchange costs on top of its client's connection: the upstream's, its seat, its heads.
+/// What an exchange costs on top of its client's connection: the upstream's, its task, its heads.
 const EXCHANGE: u64 = SOCKET + 20 * KIB;
 /// What a request body is taken to have in the kernel where it sizes the buffers of sockets.
 const KERNEL_BUFFERS: u64 = 64 * KIB;
@@ -166,8 +166,8 @@ impl Budget {
     pub(crate) fn held_limit(&self, state: State) -> usize {
         let most = saturating(self.buffer_bytes() / self.workers as u64).min(LIMIT);
         match state {
-            State::Normal => most,
-            State::Pressure => most / PART_UNDER_PRESSURE,
+            State::NormalizedSpan => most,
+            State::AdmissionControl => most / PART_UNDER_PRESSURE,
             State::Full => 0,
         }
     }
@@ -245,9 +245,9 @@ fn saturating(n: u64) -> usize {
 pub(crate) enum State {
     /// Below 80 %.
     #[default]
-    Normal,
+    NormalizedSpan,
     /// From 80 % until below 70 %: what only makes things faster gives way.
-    Pressure,
+    AdmissionControl,
     /// From 95 % until below 90 %: nothing more is taken on.
     Full,
 }
@@ -259,9 +259,9 @@ impl State {
         match self {
             _ if percent(95) => Self::Full,
             Self::Full if percent(90) => Self::Full,
-            _ if percent(80) => Self::Pressure,
-            Self::Full | Self::Pressure if percent(70) => Self::Pressure,
-            _ => Self::Normal,
+            _ if percent(80) => Self::AdmissionControl,
+            Self::Full | Self::AdmissionControl if percent(70) => Self::AdmissionControl,
+            _ => Self::NormalizedSpan,
         }
     }
 }

@@ -40,7 +40,7 @@ pub type Live<'a> = &'a dyn Fn(&str, usize) -> Option<EndpointNow>;
 /// # Errors
 /// When no client could send it to this plan.
 pub fn decide(plan: &Plan, question: &Question) -> Result<Verdict, Unaskable> {
-    Ok(trace::trace(plan, &question.compose(plan)?).verdict(plan))
+    Ok(trace::trace(plan, &question.write_request(plan)?).verdict(plan))
 }
 
 /// What becomes of the request, and why. Routes that its host or path excludes are listed up to a bound, the nearest
@@ -54,7 +54,7 @@ pub fn explain(
     all: bool,
     live: Option<Live<'_>>,
 ) -> Result<Explanation, Unaskable> {
-    let trace = trace::trace(plan, &question.compose(plan)?);
+    let trace = trace::trace(plan, &question.write_request(plan)?);
     Ok(narrate::narrate(plan, question, &trace, (all, live)))
 }
 
@@ -64,7 +64,7 @@ pub fn explain(
 /// # Errors
 /// When no client could send it to this plan.
 pub fn why_not(plan: &Plan, question: &Question, route: usize) -> Result<Option<String>, Unaskable> {
-    Ok(narrate::why_not(plan, &trace::trace(plan, &question.compose(plan)?), route))
+    Ok(narrate::why_not(plan, &trace::trace(plan, &question.write_request(plan)?), route))
 }
 
 #[cfg(test)]

@@ -1,31 +1,31 @@
 //! HTTP/2 (RFC 9113): the engine of the `h2` crate on a worker's own loop.
 //!
-//! A connection with a client is a session; each of its streams is the client end of an exchange like any other, in a seat of its own. Heads are
+//! A connection with a client is a session; each of its streams is the client end of an exchange like any other, in a task of its own. Heads are
 //! translated to lines and back at the very edge (`heads.rs`), so that routing, filters, limits, retries and the log know nothing of
 //! versions. Nothing is spawned: the engine is polled when its socket has an event, or when a stream has said something.
 //!
-//! A connection with an endpoint is a trunk (`trunk.rs`), and each of its streams the other end of an exchange (`call.rs`).
+//! A connection with an endpoint is a multiplexed connection (`client_connection.rs`), and each of its streams the other end of an exchange (`client_stream.rs`).
 
-mod call;
-mod ends;
+mod body;
+mod client_connection;
+mod client_stream;
+mod connections;
 mod heads;
-mod pipe;
-mod session;
-mod sessions;
+mod io;
+mod scheduler;
+mod server_connection;
+mod server_stream;
 mod shared;
-mod slices;
-mod stream;
-mod trunk;
 pub(crate) mod websocket;
 
-pub(crate) use call::{Call, RESET, UNSAYABLE, call};
-pub(crate) use sessions::Sessions;
-pub(crate) use slices::{Slices, Work};
-pub(crate) use stream::{Stream, stream};
-pub(crate) use trunk::Terms;
+pub(crate) use client_connection::Terms;
+pub(crate) use client_stream::{Call, RESET, UNSAYABLE, call};
+pub(crate) use connections::Connections;
+pub(crate) use scheduler::{Scheduler, Work};
+pub(crate) use server_stream::{Stream, stream};
 
-use crate::exchange::{Client, Exchange};
 use crate::serve::{Next, serve};
+use crate::state::exchange::{Client, Exchange};
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -54,7 +54,7 @@ pub(crate) async fn begins(worker: &Worker, client: &Client, x: &mut Exchange) -
                 Poll::Ready(_) => return Poll::Ready(false),
                 Poll::Pending if client.socket.expired() => return Poll::Ready(false),
                 Poll::Pending => {
-                    worker.note_lag(client, x, x.received.len() as u64);
+                    worker.mark_slow(client, x, x.received.len() as u64);
                     return Poll::Pending;
                 }
             }
@@ -68,7 +68,7 @@ pub(crate) async fn serve_stream(worker: &Worker, mut client: Client, x: &mut Ex
     if let Next::Tunnel(switched) = serve(worker, &mut client, x).await {
         worker.open_tunnel(client, x, *switched);
     }
-    x.downward.cool(&worker.warm.buffers);
+    x.downward.release_buffers(&worker.warm.buffers);
     x.leave();
 }
 

@@ -5,9 +5,9 @@
 //! receiver stalls the flow reads on until it holds the high mark; then it stops, so that TCP slows
 //! the sender, and goes on below half of the mark.
 
-use crate::pipes::LentPipe;
-use crate::ring::{CHUNK, Chunks, Ring};
-use crate::warm::Stack;
+use crate::buffers::chunk_queue::{CHUNK, ChunkPool, ChunkQueue};
+use crate::buffers::pool::BufferPool;
+use crate::buffers::splice_pipes::PooledPipe;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Poll, ready};
@@ -17,17 +17,17 @@ use thalweg_http::h1::encode::{CHUNK_END, write_chunk_head, write_last_chunk};
 use thalweg_http::{BodyReader, BodyStep, Framing};
 use thalweg_net::Socket;
 
-mod bridge;
 mod framed;
+mod grpc_web;
 mod splice;
 mod stream;
 
-pub(crate) use bridge::Bridge;
 pub(crate) use framed::{Framed, mark};
+pub(crate) use grpc_web::Bridge;
 pub(crate) use stream::Stream;
 
 use framed::Frames;
-use splice::Way;
+use splice::TransferMode;
 
 /// Payload from this size on is sent from where it was received; less is copied beside what waits,
 /// which is cheaper than a slice of its own.
@@ -39,7 +39,7 @@ const SLICES: usize = 24;
 
 /// Why a flow cannot go on.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum RelayError {
     /// What was received is not a valid body, or ended too early.
     Sender(Fault),
     /// The sender's connection failed.
@@ -48,7 +48,7 @@ pub(crate) enum Broken {
     ReceiverGone,
 }
 
-impl Broken {
+impl RelayError {
     /// Nothing more comes, for this reason: one that frames its messages by itself may have found a fault in them.
     fn by_sender(error: &io::Error) -> Self {
         let fault = error.get_ref().and_then(|error| error.downcast_ref::<Fault>());
@@ -58,7 +58,7 @@ impl Broken {
 
 /// What a pump achieved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Pumped {
+pub(crate) enum RelayProgress {
     /// The whole body has been handed to the kernel.
     All,
     /// This turn's share is used up; go on in the next.
@@ -67,18 +67,18 @@ pub(crate) enum Pumped {
 
 /// What the worker lends to a flow while it moves.
 #[derive(Debug)]
-pub(crate) struct Means<'a> {
+pub(crate) struct IoScratch<'a> {
     /// Where is received into.
     pub(crate) scratch: &'a mut [u8],
     /// Bytes that a flow may receive before others get their turn, the other direction among them.
     pub(crate) share: usize,
     /// For what must wait.
-    pub(crate) chunks: &'a Rc<Chunks>,
+    pub(crate) chunks: &'a Rc<ChunkPool>,
 }
 
-impl<'a> Means<'a> {
+impl<'a> IoScratch<'a> {
     /// What a flow may use in one turn; less where many receivers are slow.
-    pub(crate) fn of(scratch: &'a mut [u8], chunks: &'a Rc<Chunks>) -> Self {
+    pub(crate) fn of(scratch: &'a mut [u8], chunks: &'a Rc<ChunkPool>) -> Self {
         let share = if chunks.is_crowded() { TURN_BYTES_CROWDED } else { TURN_BYTES };
         Self { scratch, share, chunks }
     }
@@ -86,7 +86,7 @@ impl<'a> Means<'a> {
 
 /// What is kept of received bytes, beside what the flow itself passes on.
 #[derive(Debug)]
-pub(crate) enum Keep<'a> {
+pub(crate) enum ReplayBuffer<'a> {
     /// What stands behind the message.
     Surplus(&'a mut Vec<u8>),
     /// Also the message, while it is small enough to be sent again.
@@ -102,16 +102,16 @@ pub(crate) enum Keep<'a> {
     },
 }
 
-impl Keep<'_> {
+impl ReplayBuffer<'_> {
     /// Whether it has a use for the next bytes of the message.
     fn is_keen(&self) -> bool {
-        matches!(self, Keep::Replay { whole: true, .. })
+        matches!(self, ReplayBuffer::Replay { whole: true, .. })
     }
 
     fn record(&mut self, read: &[u8], used: usize) {
         match self {
-            Keep::Surplus(surplus) => surplus.extend_from_slice(&read[used..]),
-            Keep::Replay { received, consumed, whole, most } => {
+            ReplayBuffer::Surplus(surplus) => surplus.extend_from_slice(&read[used..]),
+            ReplayBuffer::Replay { received, consumed, whole, most } => {
                 **whole &= received.len() + read.len() <= *most;
                 let from = if **whole { 0 } else { used };
                 **consumed += used - from;
@@ -140,14 +140,14 @@ pub(crate) struct Flow {
     trailers: Vec<u8>,
     /// It holds the high mark and does not read until it holds half of it.
     paused: bool,
-    way: Way,
+    way: TransferMode,
     /// Bytes to be sent first, of which `sent` are gone: heads, and payload while it is little.
     pending: Vec<u8>,
     sent: usize,
     /// Bytes to be sent after `pending`.
-    ring: Ring,
+    ring: ChunkQueue,
     /// Bytes to be sent after those in `ring`. It is here while it holds some, and within a pump.
-    pipe: Option<Box<LentPipe>>,
+    pipe: Option<Box<PooledPipe>>,
     /// Bytes handed to the kernel, heads and framing included.
     bytes: u64,
     /// Bytes of body taken from the sender.
@@ -169,10 +169,10 @@ impl Default for Flow {
             bridge: None,
             trailers: Vec::new(),
             paused: false,
-            way: Way::Copies(0),
+            way: TransferMode::Copies(0),
             pending: Vec::new(),
             sent: 0,
-            ring: Ring::default(),
+            ring: ChunkQueue::default(),
             pipe: None,
             bytes: 0,
             body: 0,
@@ -205,7 +205,7 @@ impl Flow {
         self.frames = Frames::None;
         self.bridge = None;
         self.trailers = Vec::new();
-        self.way = Way::Copies(0);
+        self.way = TransferMode::Copies(0);
         &mut self.pending
     }
 
@@ -221,10 +221,10 @@ impl Flow {
     }
 
     /// Gives up the memory of the buffer, when nothing waits in it.
-    pub(crate) fn cool(&mut self, warm: &Stack<u8>) {
+    pub(crate) fn release_buffers(&mut self, warm: &BufferPool<u8>) {
         if !self.is_stalled() {
             self.sent = 0;
-            warm.take_back(&mut self.pending);
+            warm.put(&mut self.pending);
         }
     }
 
@@ -239,7 +239,7 @@ impl Flow {
         &mut self,
         input: &[u8],
         to: Option<&Socket>,
-        chunks: &Rc<Chunks>,
+        chunks: &Rc<ChunkPool>,
     ) -> Result<usize, Fault> {
         self.take(input, to, chunks)
     }
@@ -309,11 +309,11 @@ impl Flow {
             } else if self.ring.is_empty() {
                 ready!(to.poll_send(&[IoSlice::new(waiting)]))?
             } else {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                slices[0] = IoSlice::new(waiting);
-                let count = 1 + self.ring.fill(&mut slices[1..]);
+                let mut scheduler = [IoSlice::new(&[]); SLICES];
+                scheduler[0] = IoSlice::new(waiting);
+                let count = 1 + self.ring.fill(&mut scheduler[1..]);
                 let first = usize::from(waiting.is_empty());
-                ready!(to.poll_send(&slices[first..count]))?
+                ready!(to.poll_send(&scheduler[first..count]))?
             };
             self.advance(n);
         }
@@ -330,10 +330,10 @@ impl Flow {
     pub(crate) fn poll_pump<S: Stream>(
         &mut self,
         ends: &Ends<'_, S>,
-        means: &mut Means<'_>,
-        keep: Keep<'_>,
+        means: &mut IoScratch<'_>,
+        keep: ReplayBuffer<'_>,
         moved: &mut bool,
-    ) -> Poll<Result<Pumped, Broken>> {
+    ) -> Poll<Result<RelayProgress, RelayError>> {
         let pumped = self.poll_move(ends, means, keep, moved);
         if self.pipe.is_some() {
             self.settle()?;
@@ -348,26 +348,26 @@ impl Flow {
     fn poll_move<S: Stream>(
         &mut self,
         ends: &Ends<'_, S>,
-        means: &mut Means<'_>,
-        mut keep: Keep<'_>,
+        means: &mut IoScratch<'_>,
+        mut keep: ReplayBuffer<'_>,
         moved: &mut bool,
-    ) -> Poll<Result<Pumped, Broken>> {
+    ) -> Poll<Result<RelayProgress, RelayError>> {
         let mut share = means.share;
         loop {
             let before = self.bytes;
             let flushed = self.poll_flush(ends.to);
             *moved |= self.bytes != before;
             match flushed {
-                Poll::Ready(Ok(())) if self.ended => return Poll::Ready(Ok(Pumped::All)),
+                Poll::Ready(Ok(())) if self.ended => return Poll::Ready(Ok(RelayProgress::All)),
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(Broken::ReceiverGone)),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(RelayError::ReceiverGone)),
                 Poll::Pending if self.ended => return Poll::Pending,
                 Poll::Pending => {}
             }
             let mark = mark(means.chunks.high_mark(), ends.to);
             let Some(room) = self.room(mark) else { return Poll::Pending };
             if share == 0 {
-                return Poll::Ready(Ok(Pumped::Share));
+                return Poll::Ready(Ok(RelayProgress::Share));
             }
             let spliced =
                 if self.is_spliced() { self.splice(ends, room, &keep, means.chunks)? } else { None };
@@ -378,7 +378,7 @@ impl Flow {
                     let room = room.min(means.scratch.len());
                     let heard_all = self.joins_end && ends.from.has_heard_all();
                     let received = ends.from.poll_recv(&mut means.scratch[..room]);
-                    let n = ready!(received).map_err(|error| Broken::by_sender(&error))?;
+                    let n = ready!(received).map_err(|error| RelayError::by_sender(&error))?;
                     has_end = heard_all && n < room.min(CHUNK);
                     n
                 }
@@ -395,7 +395,7 @@ impl Flow {
             let read = &means.scratch[..n];
             // The last bytes wait for the end, which is there too: both leave as one.
             let to = (!has_end).then_some(ends.to);
-            let used = self.take(read, to, means.chunks).map_err(Broken::Sender)?;
+            let used = self.take(read, to, means.chunks).map_err(RelayError::Sender)?;
             keep.record(read, used);
             self.weigh(n);
             if has_end {
@@ -405,12 +405,12 @@ impl Flow {
     }
 
     /// The sender has said its last byte.
-    fn hear_end<S: Stream>(&mut self, ends: &Ends<'_, S>, chunks: &Rc<Chunks>) -> Result<(), Broken> {
-        self.reader.end_of_input().map_err(Broken::Sender)?;
+    fn hear_end<S: Stream>(&mut self, ends: &Ends<'_, S>, chunks: &Rc<ChunkPool>) -> Result<(), RelayError> {
+        self.reader.end_of_input().map_err(RelayError::Sender)?;
         if let Some(from) = ends.from.framed() {
             self.trailers = from.trailers();
         }
-        self.end(chunks).map_err(Broken::Sender)
+        self.end(chunks).map_err(RelayError::Sender)
     }
 
     /// Gives memory beyond `capacity` back.
@@ -448,7 +448,12 @@ impl Flow {
     }
 
     /// Decodes `input`; sends what it can at once, keeps the rest.
-    fn take<S: Stream>(&mut self, input: &[u8], to: Option<&S>, chunks: &Rc<Chunks>) -> Result<usize, Fault> {
+    fn take<S: Stream>(
+        &mut self,
+        input: &[u8],
+        to: Option<&S>,
+        chunks: &Rc<ChunkPool>,
+    ) -> Result<usize, Fault> {
         let mut at = 0;
         while !self.ended {
             match self.reader.read(&input[at..])? {
@@ -474,7 +479,7 @@ impl Flow {
     }
 
     /// Sends payload behind what waits, or lets it wait too.
-    fn put<S: Stream>(&mut self, payload: &[u8], to: Option<&S>, chunks: &Rc<Chunks>) {
+    fn put<S: Stream>(&mut self, payload: &[u8], to: Option<&S>, chunks: &Rc<ChunkPool>) {
         let mut tail: &[u8] = &[];
         if self.chunked {
             let mut head = Vec::new();
@@ -510,10 +515,10 @@ impl Flow {
             return 0;
         }
         let waiting = self.pending.len() - self.sent;
-        let slices = [&self.pending[self.sent..], payload, tail].map(IoSlice::new);
+        let scheduler = [&self.pending[self.sent..], payload, tail].map(IoSlice::new);
         let first = usize::from(waiting == 0);
         let last = if tail.is_empty() { 2 } else { 3 };
-        let Poll::Ready(Ok(n)) = to.poll_send(&slices[first..last]) else { return 0 };
+        let Poll::Ready(Ok(n)) = to.poll_send(&scheduler[first..last]) else { return 0 };
         let beyond = n.saturating_sub(waiting);
         self.bytes += beyond as u64;
         self.advance(n - beyond);
@@ -534,7 +539,7 @@ impl Flow {
         }
     }
 
-    fn end(&mut self, chunks: &Rc<Chunks>) -> Result<(), Fault> {
+    fn end(&mut self, chunks: &Rc<ChunkPool>) -> Result<(), Fault> {
         if self.ended {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Where a route goes whose requests name their destination themselves, sealed in the first label of their host.
 //!
 //! A plan type with its one decision: what a label says, and whether it holds here and now. The format and the cipher are
-//! `thalweg_sealed`'s; what a client is told of a refusal, `unseal.rs`'s.
+//! `thalweg_sealed`'s; what a client is told of a refusal, `exchange/unseal.rs`'s.
 
 use crate::plan::ServiceId;
 use std::net::{IpAddr, SocketAddr};

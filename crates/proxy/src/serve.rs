@@ -6,22 +6,22 @@
 //! ```
 //!
 //! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
-//! becomes an answer in one place (`answer.rs`) and is recorded in one place (`record.rs`). An exchange that
-//! becomes a tunnel leaves here after `forward` (`tunnel.rs`).
+//! becomes an answer in one place (`exchange/local_reply.rs`) and is recorded in one place (`exchange/record.rs`). An exchange that
+//! becomes a tunnel leaves here after `forward` (`l4/tunnel.rs`).
 
-use crate::admit::{Admitted, admit};
-use crate::answer::{answer_fault, answer_redirect, answer_text};
-use crate::challenge::challenge;
-use crate::enter::enter;
-use crate::exchange::{Client, Exchange};
-use crate::filter_request::filter_request;
-use crate::find_route::find_route;
-use crate::forward::forward;
-use crate::grpc;
-use crate::record::record;
-use crate::redirect_https::redirect_https;
-use crate::respond::respond;
-use crate::tunnel::Switched;
+use crate::exchange::acme_http01::challenge;
+use crate::exchange::filter_request::filter_request;
+use crate::exchange::find_route::find_route;
+use crate::exchange::grpc;
+use crate::exchange::local_reply::{reply_fault, reply_redirect, reply_text};
+use crate::exchange::permits::enter;
+use crate::exchange::read_request::{Admitted, admit};
+use crate::exchange::record::record;
+use crate::exchange::redirect_https::redirect_https;
+use crate::exchange::respond::respond;
+use crate::exchange::upstream::forward::forward;
+use crate::l4::tunnel::Switched;
+use crate::state::exchange::{Client, Exchange};
 use crate::worker::Worker;
 use std::sync::Arc;
 use thalweg_core::Fault;
@@ -44,8 +44,8 @@ pub(crate) enum Next {
 pub(crate) enum Served {
     /// Whole.
     Whole,
-    /// It broke off: the client is made to see it.
-    Broken(Fault),
+    /// It report_broken off: the client is made to see it.
+    RelayError(Fault),
     /// Both sides have switched protocols.
     Switched(Box<Switched>),
     /// Nothing was asked of a service: this is the answer to an authority that checks a host.
@@ -60,14 +60,14 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
         Ok(Admitted::Request) => match exchange(worker, client, x).await {
             Ok(Served::Whole) if x.keep_alive => Next::Again,
             Ok(Served::Whole) => Next::Drain,
-            Ok(Served::Broken(fault)) => {
+            Ok(Served::RelayError(fault)) => {
                 broken(client, x, fault);
                 Next::Close
             }
             Ok(Served::Switched(switched)) => return Next::Tunnel(switched),
-            Ok(Served::Checked(answer)) => answer_text(worker, client, x, &answer).await,
-            Ok(Served::Redirected(place)) => answer_redirect(worker, client, x, &place).await,
-            Err(fault) => answer_fault(worker, client, x, fault).await,
+            Ok(Served::Checked(answer)) => reply_text(worker, client, x, &answer).await,
+            Ok(Served::Redirected(place)) => reply_redirect(worker, client, x, &place).await,
+            Err(fault) => reply_fault(worker, client, x, fault).await,
         },
         Ok(Admitted::Silence) => return Next::Again,
         Ok(Admitted::End) => {
@@ -80,7 +80,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
                 (x.fault, x.status) = (Some(fault), fault.status);
                 Next::Close
             } else {
-                answer_fault(worker, client, x, fault).await
+                reply_fault(worker, client, x, fault).await
             }
         }
     };
@@ -109,7 +109,7 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
 /// Whether what began with no request line of HTTP/1 may have been meant as HTTP/2: there, words would be frames.
 fn may_be_http2(client: &Client, x: &Exchange, fault: Fault) -> bool {
     let has_no_line = matches!(fault.status, 400 | 505) && x.request.fields.is_empty();
-    has_no_line && client.requests == 0 && client.door().speaks_h2c() && client.socket.is_plain()
+    has_no_line && client.requests == 0 && client.listener().speaks_h2c() && client.socket.is_plain()
 }
 
 /// A response that breaks off must look broken. A length that is not reached and a last chunk that

@@ -1,34 +1,38 @@
 //! A worker: one thread that accepts connections and serves their exchanges from first to last byte.
 //!
-//! A turn takes what the reactor has, calls the owners, polls woken seats and meets deadlines ([`turn`]); what control says is heard
-//! at its begin ([`orders`]).
+//! A turn takes what the reactor has, calls the owners, polls woken tasks and meets deadlines ([`event_loop`]); what control says is heard
+//! at its begin ([`commands`]).
 //! Everything here belongs to this thread: `Rc`, `Cell` and `RefCell`, no lock and no atomic per exchange but the meters'
 //! plain stores.
 
-mod orders;
-mod turn;
+pub(crate) mod pool;
+pub(crate) mod tasks;
 
-use crate::converse::converse;
-use crate::decisions::Decisions;
-use crate::doors::Doors;
-use crate::exchange::{Client, Exchange};
-use crate::fleet::{Command, Shared};
-use crate::h2::{Sessions, Slices, Work};
-use crate::handshakes::Handshakes;
-use crate::introduction;
-use crate::laggards::Laggards;
-use crate::owner::Target;
-use crate::parked::Parked;
+mod commands;
+mod event_loop;
+
+use crate::buffers::chunk_queue::ChunkPool;
+use crate::buffers::pool::BufferPools;
+use crate::connection::serve::serve_connection;
+use crate::exchange::unseal::RefusedLabels;
+use crate::h2::{Connections, Scheduler, Work};
+use crate::l4::tunnels::Tunnels;
+use crate::l4::udp::Udp;
+use crate::listener::acceptors::Acceptors;
+use crate::listener::idle::IdleConnections;
+use crate::listener::proxy_protocol;
+use crate::overload::admission::AdmissionControl;
+use crate::overload::slow_clients::SlowClients;
 use crate::plan::{ClientTimeouts, ListenerProtocol};
-use crate::pressure::Pressure;
-use crate::ring::Chunks;
-use crate::seats::{Seat, SeatFuture, Seats};
-use crate::tunnels::Tunnels;
-use crate::udp::Udp;
-use crate::unseal::Guesses;
-use crate::view::{Ground, LocalService, PlanView, Slots};
-use crate::warm::Warm;
-use orders::is_of_old;
+use crate::records::Decisions;
+use crate::state::exchange::{Client, Exchange};
+use crate::state::local_plan::{LocalContext, LocalPlan, LocalService, ServiceSlots};
+use crate::state::token::Token;
+use crate::tls::handshake_budget::HandshakeBudget;
+use crate::worker::pool::{Command, Shared};
+use crate::worker::tasks::{TaskFuture, TaskPool, TaskSlot};
+use commands::is_of_old;
+use event_loop::Lists;
 use rustix::fd::AsFd;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -42,7 +46,6 @@ use thalweg_net::allocator::tidy_up;
 use thalweg_net::{Mailbox, OwnerWaker, Reactor};
 use thalweg_observe::{LogBatch, RouteMeters, WorkerMeters};
 use thalweg_upstream::{Member, OpenCount, PeerAddress};
-use turn::Lists;
 
 /// Bytes taken from a socket at once.
 const SCRATCH: usize = 256 * 1024;
@@ -66,27 +69,27 @@ pub(crate) struct Worker {
     pub(crate) no_route: Arc<RouteMeters>,
     /// Where sockets are received into; what must last is copied out.
     pub(crate) scratch: RefCell<Box<[u8]>>,
-    pub(crate) warm: Warm,
+    pub(crate) warm: BufferPools,
     /// For what stalled receivers keep waiting.
-    pub(crate) chunks: Rc<Chunks>,
+    pub(crate) chunks: Rc<ChunkPool>,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
-    pub(crate) pressure: Rc<Pressure>,
-    pub(crate) doors: RefCell<Doors>,
-    pub(crate) parked: RefCell<Parked>,
-    pub(crate) laggards: Laggards,
-    pub(crate) handshakes: Handshakes,
+    pub(crate) pressure: Rc<AdmissionControl>,
+    pub(crate) acceptors: RefCell<Acceptors>,
+    pub(crate) idle_connections: RefCell<IdleConnections>,
+    pub(crate) slow_clients: SlowClients,
+    pub(crate) handshakes: HandshakeBudget,
     pub(crate) tunnels: Tunnels,
     pub(crate) udp: Udp,
-    pub(crate) sessions: Sessions,
-    pub(crate) slices: Slices,
+    pub(crate) sessions: Connections,
+    pub(crate) scheduler: Scheduler,
     pub(crate) decisions: Decisions,
-    view: RefCell<Rc<PlanView>>,
-    slots: Slots,
-    seats: Seats<Client>,
+    view: RefCell<Rc<LocalPlan>>,
+    slots: ServiceSlots,
+    tasks: TaskPool<Client>,
     random: RefCell<fastrand::Rng>,
     /// Labels that were refused, by client.
-    pub(crate) guesses: Guesses,
+    pub(crate) guesses: RefusedLabels,
     /// Milliseconds since the Unix epoch, at the last turn.
     unix_ms: Cell<u64>,
     /// The same in microseconds.
@@ -97,16 +100,21 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// A worker whose doors are shut.
+    /// A worker whose acceptors are shut.
     pub(crate) fn new(id: usize, shared: Arc<Shared>) -> io::Result<Rc<Self>> {
         let reactor = Rc::new(Reactor::new()?);
         let mailbox = shared.mailbox(id).clone();
         let current = shared.current();
-        let slots = Slots::default();
-        let ground = Ground { worker: id, registry: &shared.registry, gates: &shared.gates, slots: &slots };
-        let view = PlanView::new(current, &ground, None);
+        let slots = ServiceSlots::default();
+        let ground = LocalContext {
+            worker: id,
+            registry: &shared.registry,
+            concurrency_limits: &shared.concurrency_limits,
+            slots: &slots,
+        };
+        let view = LocalPlan::new(current, &ground, None);
         let meters = shared.registry.worker(id);
-        let chunks = Rc::new(Chunks::default());
+        let chunks = Rc::new(ChunkPool::default());
         chunks.pipes.set_most(shared.loads.budget.pipes);
         let log = shared.log.as_ref().map(|log| log.batch(meters.clone()));
         Ok(Rc::new(Self {
@@ -116,25 +124,27 @@ impl Worker {
             is_untidy: Cell::new(false),
             no_route: shared.registry.route(id, ""),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
-            warm: Warm::default(),
+            warm: BufferPools::default(),
             chunks,
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
-            pressure: Rc::new(Pressure::new(shared.loads.clone())),
-            doors: RefCell::new(Doors::new()),
-            parked: RefCell::new(Parked::new()),
-            laggards: Laggards::default(),
-            handshakes: Handshakes::default(),
+            pressure: Rc::new(AdmissionControl::new(shared.loads.clone())),
+            acceptors: RefCell::new(Acceptors::new()),
+            idle_connections: RefCell::new(IdleConnections::new()),
+            slow_clients: SlowClients::default(),
+            handshakes: HandshakeBudget::default(),
             tunnels: Tunnels::default(),
             udp: Udp::default(),
-            sessions: Sessions::default(),
-            slices: Slices::new(Instant::now()),
+            sessions: Connections::default(),
+            scheduler: Scheduler::new(Instant::now()),
             decisions: Decisions::new(view.plan.requests),
             view: RefCell::new(Rc::new(view)),
             slots,
-            seats: Seats::new(move |seat| OwnerWaker::waker(Target::Seat(seat).into(), mailbox.clone())),
+            tasks: TaskPool::new(move |task| {
+                OwnerWaker::waker(Token::TaskSlot(task).into(), mailbox.clone())
+            }),
             random: RefCell::new(fastrand::Rng::new()),
-            guesses: Guesses::default(),
+            guesses: RefusedLabels::default(),
             unix_ms: Cell::new(0),
             unix_us: Cell::new(0),
             reports: RefCell::new([(None, 0); FaultKind::ALL.len()]),
@@ -143,10 +153,10 @@ impl Worker {
         }))
     }
 
-    /// Runs until the fleet says stop.
+    /// Runs until the worker pool says stop.
     pub(crate) fn run(self: Rc<Self>) -> io::Result<()> {
-        self.reactor.watch(self.mailbox().as_fd(), Target::Bell.into())?;
-        self.open_doors();
+        self.reactor.watch(self.mailbox().as_fd(), Token::Notifier.into())?;
+        self.bind_listeners();
         let mut lists = Lists::default();
         let mut beat = self.reactor.now() + HEARTBEAT;
         let mut full = false;
@@ -154,9 +164,9 @@ impl Worker {
             let has_more = full
                 || self.tunnels.have_more()
                 || self.udp.have_more()
-                || self.laggards.has_queue()
+                || self.slow_clients.has_queue()
                 || !lists.woken.is_empty()
-                || !self.slices.is_empty();
+                || !self.scheduler.is_empty();
             let sleeps = !has_more && self.mailbox().may_sleep();
             let look = self.pressure.next_look(self.reactor.now(), beat);
             let next = self.reactor.next_deadline().map_or(look, |deadline| deadline.min(look));
@@ -184,54 +194,54 @@ impl Worker {
     }
 
     /// Something happened on a silent connection: it has a request, has ended, or was silent too long.
-    fn unpark(self: &Rc<Self>, place: u32) {
-        let mut parked = self.parked.borrow_mut();
-        let Some(client) = parked.peek(place) else { return };
+    fn resume(self: &Rc<Self>, place: u32) {
+        let mut idle_connections = self.idle_connections.borrow_mut();
+        let Some(client) = idle_connections.peek(place) else { return };
         // One that was to say on whose behalf it comes is recorded when it did not.
         let is_owed =
-            client.socket.expired() && introduction::due(client).is_some_and(|policy| policy.required);
+            client.socket.expired() && proxy_protocol::due(client).is_some_and(|policy| policy.required);
         if client.socket.is_readable() || is_owed {
-            let Some(client) = parked.remove(place) else { return };
-            drop(parked);
-            self.seat(client, None);
+            let Some(client) = idle_connections.remove(place) else { return };
+            drop(idle_connections);
+            self.task(client, None);
         } else if client.socket.expired() {
-            let ended = parked.remove(place);
-            drop(parked);
+            let ended = idle_connections.remove(place);
+            drop(idle_connections);
             drop(ended);
         }
     }
 
     /// Serves a client that has something to say: a stream of `session`, or a connection of its own.
-    pub(crate) fn seat(self: &Rc<Self>, client: Client, session: Option<u32>) {
+    pub(crate) fn task(self: &Rc<Self>, client: Client, session: Option<u32>) {
         client.socket.rest(false);
-        let seat = self.seats.occupy(client, session, |index, seat| self.staff(index, seat));
+        let task = self.tasks.start(client, session, |index, task| self.new_task(index, task));
         match session {
             None => {
-                self.slices.note_other();
-                self.poll_seat(seat);
+                self.scheduler.note_other();
+                self.poll_task(task);
             }
-            Some(session) => self.slices.put_off(session, Work::Exchange(seat)),
+            Some(session) => self.scheduler.put_off(session, Work::Exchange(task)),
         }
     }
 
-    /// The future of a seat: one conversation after the other.
-    fn staff(self: &Rc<Self>, index: u32, seat: Rc<Seat<Client>>) -> SeatFuture {
+    /// The future of a task: one conversation after the other.
+    fn new_task(self: &Rc<Self>, index: u32, task: Rc<TaskSlot<Client>>) -> TaskFuture {
         let worker = self.clone();
         Box::pin(async move {
-            let owner = Target::Seat(index).into();
+            let owner = Token::TaskSlot(index).into();
             let mut exchange = Exchange::new(owner);
             loop {
-                let client = seat.next().await;
+                let client = task.next().await;
                 client.socket.set_owner(owner);
-                converse(&worker, client, &mut exchange).await;
-                worker.seats.vacate(index);
+                serve_connection(&worker, client, &mut exchange).await;
+                worker.tasks.finish(index);
             }
         })
     }
 
-    fn poll_seat(&self, seat: u32) {
-        if self.seats.poll(seat).is_err() {
-            self.laggards.forget(seat);
+    fn poll_task(&self, task: u32) {
+        if self.tasks.poll(task).is_err() {
+            self.slow_clients.forget(task);
             self.note_panic();
         }
     }
@@ -244,13 +254,13 @@ impl Worker {
 
     /// Lets a new connection wait for its first request. Where endpoints may have the first word, nothing is waited for.
     pub(crate) fn park_first(self: &Rc<Self>, client: Client) {
-        let door = client.door();
-        let begins = !door.is_secure() && introduction::due(&client).is_none();
-        if begins && door.protocol() == ListenerProtocol::Tcp {
-            return self.seat(client, None);
+        let local_listener = client.listener();
+        let begins = !local_listener.is_secure() && proxy_protocol::due(&client).is_none();
+        if begins && local_listener.protocol() == ListenerProtocol::Tcp {
+            return self.task(client, None);
         }
         let head = self.view.borrow().plan.client_timeouts.head;
-        let time = if client.door().is_leaving() { FIRST_WORD_TIME } else { head };
+        let time = if client.listener().is_leaving() { FIRST_WORD_TIME } else { head };
         self.park_for(client, time);
     }
 
@@ -271,15 +281,15 @@ impl Worker {
     fn park_for(&self, client: Client, time: Duration) {
         client.socket.set_deadline(Some(time));
         client.socket.rest(true);
-        let mut parked = self.parked.borrow_mut();
-        let place = parked.insert(client, self.now_ms());
-        if let Some(client) = parked.peek(place) {
-            client.socket.set_owner(Target::Parked(place).into());
+        let mut idle_connections = self.idle_connections.borrow_mut();
+        let place = idle_connections.insert(client, self.now_ms());
+        if let Some(client) = idle_connections.peek(place) {
+            client.socket.set_owner(Token::IdleConnections(place).into());
         }
     }
 
     /// The plan in force.
-    pub(crate) fn view(&self) -> Rc<PlanView> {
+    pub(crate) fn view(&self) -> Rc<LocalPlan> {
         self.view.borrow().clone()
     }
 
@@ -289,14 +299,14 @@ impl Worker {
     }
 
     /// The plan that holds for a client's next request.
-    pub(crate) fn view_for(&self, client: &Client) -> Rc<PlanView> {
-        client.door().last().unwrap_or_else(|| self.view())
+    pub(crate) fn view_for(&self, client: &Client) -> Rc<LocalPlan> {
+        client.listener().last().unwrap_or_else(|| self.view())
     }
 
     /// Whether the proxy is stopping or the client's listener is gone: its connection is not kept.
     pub(crate) fn is_leaving(&self, client: &Client) -> bool {
         let is_of_old = client.requests > 0 && is_of_old(client);
-        self.draining.get() || client.door().is_leaving() || is_of_old
+        self.draining.get() || client.listener().is_leaving() || is_of_old
     }
 
     /// Whether the proxy is stopping.
@@ -372,7 +382,7 @@ impl Worker {
 
     fn heartbeat(&self, late: Duration) {
         self.meters.lag_us.set(late.as_micros() as i64);
-        self.seats.trim();
+        self.tasks.trim();
         self.sessions.look();
         let (given_back, is_untidy) = (self.chunks.trim(), self.is_untidy.take());
         if given_back >= MUCH || is_untidy {
@@ -389,19 +399,19 @@ impl Worker {
 
     fn publish(&self) {
         let load = &self.shared.loads.workers[self.id];
-        let active = self.seats.occupied() + self.tunnels.len();
+        let active = self.tasks.occupied() + self.tunnels.len();
         load.active.store(active, Relaxed);
         load.upstream.store(self.upstream_open.current(), Relaxed);
-        load.fresh.store(self.parked.borrow().fresh(), Relaxed);
+        load.fresh.store(self.idle_connections.borrow().fresh(), Relaxed);
         load.multiplexed.store(self.sessions.of_clients(), Relaxed);
         load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
         load.held.store(self.chunks.held() + self.sessions.held(), Relaxed);
         self.meters.active_exchanges.set(active as i64);
-        let parked = self.parked.borrow().len();
-        self.meters.idle_connections.set((parked + self.sessions.idle()) as i64);
+        let idle_connections = self.idle_connections.borrow().len();
+        self.meters.idle_connections.set((idle_connections + self.sessions.idle()) as i64);
         let drained = self.draining.get()
             && active == 0
-            && parked == 0
+            && idle_connections == 0
             && self.sessions.of_clients() == 0
             && self.udp.len() == 0;
         load.drained.store(drained, Relaxed);

@@ -1,37 +1,37 @@
 //! The control thread: everything that is not an exchange.
 //!
-//! It starts the fleet, then waits: for signals, for lines that workers want said, for names that
+//! It starts the worker pool, then waits: for signals, for lines that workers want said, for names that
 //! resolve differently, for the admin API. It is the process's first thread with a small runtime of
 //! its own, so it answers while workers are saturated.
 
 mod acme;
 mod admin;
+mod certificate_status;
 mod certificates;
 mod checks;
+mod config_events;
 mod configuration;
 mod drift;
+mod endpoint_status;
 mod endpoints;
 mod explain;
 mod files;
 mod history;
-mod keeper;
-mod outcome;
 mod overlay;
-mod prepare;
+mod privileges;
+mod reload_guard;
+mod reload_result;
 mod requests;
 mod revocations;
 mod rollback;
 mod runtime;
 pub(crate) mod sealed;
-mod shown_certificates;
-mod standing;
+mod service_monitor;
 mod start;
-mod steward;
-mod telling;
+mod state_writer;
 mod tokens;
-mod watch;
 
-pub(crate) use prepare::default_state_directory;
+pub(crate) use privileges::default_state_directory;
 pub(crate) use start::{RunOptions, start};
 
 use crate::cli::{complain, show};
@@ -151,7 +151,7 @@ impl Control {
                     }
                 }
                 line = self.rounds.next() => line.into_iter().for_each(complain),
-                () = shared.stirred() => {
+                () = shared.changed() => {
                     self.look_after_plan(false);
                     draining = self.shared.tend_drains();
                 }
@@ -178,36 +178,36 @@ impl Control {
     }
 
     async fn drain(mut self) -> ExitCode {
-        let shutdown = self.shared.fleet().plan().shutdown;
+        let shutdown = self.shared.worker_pool().plan().shutdown;
         self.shared.begin_drain();
-        complain(format_args!("draining: {} exchanges under way", self.shared.fleet().active()));
+        complain(format_args!("draining: {} exchanges under way", self.shared.worker_pool().active()));
         let begun = Instant::now();
         let deadline = begun + shutdown.delay + shutdown.grace;
         let mut told = false;
         let whole = loop {
             if !told && begun.elapsed() >= shutdown.delay {
                 told = true;
-                self.shared.fleet().drain();
+                self.shared.worker_pool().drain();
                 complain("no more connections are taken");
             }
-            if told && self.shared.fleet().is_drained() {
+            if told && self.shared.worker_pool().is_drained() {
                 break true;
             }
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_LOOK) => {}
                 // Now: but with nothing under way there is nothing to cut.
-                () = Signals::stop(&mut self.signals.stop) => break self.shared.fleet().active() == 0,
+                () = Signals::stop(&mut self.signals.stop) => break self.shared.worker_pool().active() == 0,
                 Some(line) = self.notices.recv() => complain(line),
             }
             if Instant::now() >= deadline {
                 break false;
             }
         };
-        let whole = whole && !self.shared.fleet().has_lost_a_worker();
+        let whole = whole && !self.shared.worker_pool().has_lost_a_worker();
         if !whole {
-            complain(format_args!("stopped with {} exchanges under way", self.shared.fleet().active()));
+            complain(format_args!("stopped with {} exchanges under way", self.shared.worker_pool().active()));
         }
-        self.shared.fleet().stop();
+        self.shared.worker_pool().stop();
         self.webhooks.finish(WEBHOOK_TIME).await;
         if !self.shared.runtime().settle(KEEP_TIME) {
             complain("the last runtime changes may not be kept: the disk did not take them in time");
@@ -265,13 +265,13 @@ impl Control {
 
     /// Follows a plan that has changed: its names are resolved, its members checked, its webhooks told.
     fn look_after_plan(&mut self, first: bool) {
-        let plan = self.shared.fleet().plan();
+        let plan = self.shared.worker_pool().plan();
         if !first && Arc::ptr_eq(&plan, &self.looked_after) {
             return;
         }
         let names = names_in(plan.services.iter());
         if !first && names != names_in(self.looked_after.services.iter()) {
-            self.watch = Watch::start(&names, &self.shared.fleet().names());
+            self.watch = Watch::start(&names, &self.shared.worker_pool().names());
         }
         self.shared.retire_series(&plan);
         self.shared.acme().follow(&plan);
@@ -281,7 +281,7 @@ impl Control {
         self.is_untidy = true;
         self.looked_after = plan;
         self.tell_of_listeners();
-        self.rounds.ask(&self.shared.fleet().rosters());
+        self.rounds.ask(&self.shared.worker_pool().endpoint_sets());
         self.webhooks.replace(self.shared.webhooks());
         self.watch_files();
     }
@@ -298,7 +298,7 @@ impl Control {
 
     /// Tells which listeners have come and gone.
     fn tell_of_listeners(&mut self) {
-        let now = self.shared.fleet().bound();
+        let now = self.shared.worker_pool().bound();
         let before = std::mem::replace(&mut self.bound, now);
         for gone in before.iter().filter(|bound| !self.bound.contains(bound)) {
             complain(format_args!("no longer listening on {} ({})", gone.address, gone.name));
@@ -310,9 +310,11 @@ impl Control {
 
     /// Tells what has changed in how services stand.
     fn look(&self, anyway: bool) {
-        let rosters = self.shared.fleet().rosters();
-        for roster in rosters.iter().filter(|roster| roster.standing.breaker_has_opened()) {
-            let name = &roster.service.name;
+        let endpoint_sets = self.shared.worker_pool().endpoint_sets();
+        for endpoint_set in
+            endpoint_sets.iter().filter(|endpoint_set| endpoint_set.standing.breaker_has_opened())
+        {
+            let name = &endpoint_set.service.name;
             complain(format_args!("service `{name}`: too many requests fail; its breaker is open"));
         }
         self.shared.look(anyway);
@@ -320,13 +322,13 @@ impl Control {
 
     /// Once a second: what only statistics show.
     fn judge(&mut self) {
-        let rosters = self.shared.fleet().rosters();
-        let said = self.shared.steward().judge(&rosters, std::time::Instant::now());
+        let endpoint_sets = self.shared.worker_pool().endpoint_sets();
+        let said = self.shared.steward().judge(&endpoint_sets, std::time::Instant::now());
         said.into_iter().for_each(complain);
-        for roster in &rosters {
-            roster.standing.tick_breaker(std::time::Instant::now());
+        for endpoint_set in &endpoint_sets {
+            endpoint_set.standing.tick_breaker(std::time::Instant::now());
         }
-        self.shared.fleet().adapt(&mut self.limits);
+        self.shared.worker_pool().adapt(&mut self.limits);
     }
 
     fn reopen(&self) {
@@ -339,8 +341,8 @@ impl Control {
     fn take_over(&mut self, news: Names) {
         match news {
             Names::Changed(names) => {
-                self.shared.fleet().set_names(names);
-                self.rounds.ask(&self.shared.fleet().rosters());
+                self.shared.worker_pool().set_names(names);
+                self.rounds.ask(&self.shared.worker_pool().endpoint_sets());
             }
             Names::Failed(text) => complain(text),
         }

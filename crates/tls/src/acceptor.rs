@@ -9,15 +9,15 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use crate::certificate::Certificate;
-use crate::clients::ClientAuth;
+use crate::client_auth::{Entry, Realm};
+use crate::client_verifier::ClientAuth;
 use crate::failure::Refused;
 use crate::hello::Hello;
 use crate::issued::{Issued, Showcase};
+use crate::issued_store::{OnDemand, asks_for_challenge};
 use crate::name;
-use crate::policy::{Policy, PolicyFlaw, Version};
+use crate::policy::{Policy, PolicyError, Version};
 use crate::provider::{Group, Suite};
-use crate::realm::{Entry, Realm};
-use crate::shelf::{OnDemand, asks_for_challenge};
 use crate::store::Store;
 use crate::tickets::Tickets;
 
@@ -38,9 +38,9 @@ impl Acceptor {
         certificates: Vec<E>,
         policy: Policy,
         tickets: Option<Arc<Tickets>>,
-    ) -> Result<Self, PolicyFlaw> {
+    ) -> Result<Self, PolicyError> {
         match certificates.is_empty() {
-            true => Err(PolicyFlaw::NoCertificate),
+            true => Err(PolicyError::NoCertificate),
             false => {
                 let given = certificates.into_iter().map(Into::into).collect();
                 Self::showing((given, None), policy, tickets)
@@ -54,7 +54,7 @@ impl Acceptor {
         issued: Issued,
         policy: Policy,
         tickets: Option<Arc<Tickets>>,
-    ) -> Result<Self, PolicyFlaw> {
+    ) -> Result<Self, PolicyError> {
         Self::showing((certificates, Some(issued.filed()?)), policy, tickets)
     }
 
@@ -62,7 +62,7 @@ impl Acceptor {
         (given, issued): (Vec<Entry>, Option<Issued>),
         policy: Policy,
         tickets: Option<Arc<Tickets>>,
-    ) -> Result<Self, PolicyFlaw> {
+    ) -> Result<Self, PolicyError> {
         let versions = versions(&policy)?;
         let store = Store::new(&given, policy.unknown_name)?;
         let showcase = Arc::new(Showcase::new(store, issued, policy.unknown_name));
@@ -76,9 +76,9 @@ impl Acceptor {
     pub fn with_certificates(
         &self,
         certificates: Vec<(Arc<Certificate>, Vec<String>)>,
-    ) -> Result<Self, PolicyFlaw> {
+    ) -> Result<Self, PolicyError> {
         if certificates.len() != self.given.len() {
-            return Err(PolicyFlaw::Other("there are not as many certificates as before".to_owned()));
+            return Err(PolicyError::Other("there are not as many certificates as before".to_owned()));
         }
         let asked = self.given.iter().map(|entry| entry.client_auth.clone());
         let entries = certificates.into_iter().zip(asked);
@@ -199,7 +199,7 @@ impl PartialEq for Acceptor {
 impl Eq for Acceptor {}
 
 /// The versions that are spoken, each with a suite and a group.
-fn versions(policy: &Policy) -> Result<Vec<&'static SupportedProtocolVersion>, PolicyFlaw> {
+fn versions(policy: &Policy) -> Result<Vec<&'static SupportedProtocolVersion>, PolicyError> {
     let range = policy.min_version..=policy.max_version;
     let mut versions = Vec::new();
     for (version, known) in [(Version::Tls13, &TLS13), (Version::Tls12, &TLS12)] {
@@ -208,15 +208,15 @@ fn versions(policy: &Policy) -> Result<Vec<&'static SupportedProtocolVersion>, P
         }
         let (suites, groups) = (&policy.suites, &policy.groups);
         if !suites.is_empty() && !suites.iter().any(|suite: &Suite| suite.version() == version) {
-            return Err(PolicyFlaw::NoSuite(version));
+            return Err(PolicyError::NoSuite(version));
         }
         if !groups.is_empty() && !groups.iter().any(|group: &Group| group.is_of(version)) {
-            return Err(PolicyFlaw::NoGroup(version));
+            return Err(PolicyError::NoGroup(version));
         }
         versions.push(known);
     }
     match versions.is_empty() {
-        true => Err(PolicyFlaw::Versions),
+        true => Err(PolicyError::Versions),
         false => Ok(versions),
     }
 }

@@ -19,7 +19,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::time::ASN1Time;
 
-use crate::flaw::CertificateFlaw;
+use crate::certificate_error::CertificateError;
 use crate::{name, pem, provider};
 
 /// A certificate chain with its key. Equal when chain and key are; `Debug` shows no key.
@@ -43,14 +43,14 @@ pub struct Certificate {
 impl Certificate {
     /// Reads a chain in PEM, the leaf first, and its key. An expired one is read: who calls looks at
     /// [`Certificate::not_after`].
-    pub fn read(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, CertificateFlaw> {
+    pub fn read(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, CertificateError> {
         let chain = pem::certificates(chain_pem)?;
         let mut parsed = Vec::with_capacity(chain.len());
         for (at, der) in chain.iter().enumerate() {
-            parsed.push(parse(der).map_err(|why| CertificateFlaw::BadCertificate(at + 1, why))?);
+            parsed.push(parse(der).map_err(|why| CertificateError::BadCertificate(at + 1, why))?);
         }
         if let Some(at) = parsed.windows(2).position(|pair| pair[0].issuer() != pair[1].subject()) {
-            return Err(CertificateFlaw::OutOfOrder(at + 2));
+            return Err(CertificateError::OutOfOrder(at + 2));
         }
         let leaf = &parsed[0];
         let (names, addresses) = names_of(leaf)?;
@@ -191,8 +191,8 @@ pub(crate) fn parse<'a>(der: &'a CertificateDer<'static>) -> Result<X509Certific
 
 /// Host names and addresses of the leaf. One that is neither is refused rather than passed over, since a client may
 /// read it in another way (a NUL in the middle, for example).
-fn names_of(leaf: &X509Certificate<'_>) -> Result<(Vec<String>, Vec<IpAddr>), CertificateFlaw> {
-    let bad = |why: String| CertificateFlaw::BadCertificate(1, why);
+fn names_of(leaf: &X509Certificate<'_>) -> Result<(Vec<String>, Vec<IpAddr>), CertificateError> {
+    let bad = |why: String| CertificateError::BadCertificate(1, why);
     let extension = leaf.subject_alternative_name().map_err(|why| bad(why.to_string()))?;
     let (mut names, mut addresses) = (Vec::new(), Vec::new());
     for general in extension.iter().flat_map(|extension| &extension.value.general_names) {
@@ -211,7 +211,7 @@ fn names_of(leaf: &X509Certificate<'_>) -> Result<(Vec<String>, Vec<IpAddr>), Ce
         }
     }
     match names.is_empty() && addresses.is_empty() {
-        true => Err(CertificateFlaw::NoNames),
+        true => Err(CertificateError::NoNames),
         false => Ok((names, addresses)),
     }
 }
@@ -219,18 +219,18 @@ fn names_of(leaf: &X509Certificate<'_>) -> Result<(Vec<String>, Vec<IpAddr>), Ce
 fn certified(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-) -> Result<CertifiedKey, CertificateFlaw> {
+) -> Result<CertifiedKey, CertificateError> {
     let key = provider::provider(&[], &[]).key_provider.load_private_key(key);
     let unusable = "it is neither RSA (2048 to 8192 bits), nor ECDSA (P-256, P-384, P-521), nor Ed25519";
-    let key = key.map_err(|_| CertificateFlaw::UnusableKey(unusable.to_owned()))?;
+    let key = key.map_err(|_| CertificateError::UnusableKey(unusable.to_owned()))?;
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
         Ok(()) => Ok(certified),
-        Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(CertificateFlaw::KeyDoesNotMatch),
+        Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(CertificateError::KeyDoesNotMatch),
         Err(Error::InconsistentKeys(_)) => {
-            Err(CertificateFlaw::UnusableKey("it does not tell its public half".to_owned()))
+            Err(CertificateError::UnusableKey("it does not tell its public half".to_owned()))
         }
-        Err(why) => Err(CertificateFlaw::BadCertificate(1, why.to_string())),
+        Err(why) => Err(CertificateError::BadCertificate(1, why.to_string())),
     }
 }
 

@@ -14,9 +14,9 @@ use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 
 use crate::certificate::Certificate;
-use crate::policy::{PolicyFlaw, Version};
+use crate::policy::{PolicyError, Version};
 use crate::provider::provider;
-use crate::{name, roots, trust};
+use crate::{name, roots, server_verifier};
 
 /// Sessions that are kept for an endpoint. A ticket of TLS 1.3 is good for one connection.
 const SESSIONS: usize = 32;
@@ -105,22 +105,22 @@ pub struct PeerTerms {
 
 impl PeerTerms {
     /// Reads the roots: the system's once in the life of the process.
-    pub fn new(policy: PeerPolicy) -> Result<Self, PolicyFlaw> {
+    pub fn new(policy: PeerPolicy) -> Result<Self, PolicyError> {
         if let Some(name) = &policy.server_name {
             server_name(name)?;
         }
         let provider = provider(&[], &[]);
         let verifier = match &policy.trust {
-            Trust::System => trust::verifier(roots::system()?, &provider)?,
-            Trust::Only(pem) => trust::verifier(roots::of_pem(pem)?, &provider)?,
-            Trust::InsecureSkipVerify => trust::anybody(&provider),
+            Trust::System => server_verifier::verifier(roots::system()?, &provider)?,
+            Trust::Only(pem) => server_verifier::verifier(roots::of_pem(pem)?, &provider)?,
+            Trust::InsecureSkipVerify => server_verifier::anybody(&provider),
         };
         let versions = match policy.min_version {
             Version::Tls12 => &[&TLS13, &TLS12][..],
             Version::Tls13 => &[&TLS13],
         };
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
-        let builder = builder.map_err(|why| PolicyFlaw::Other(why.to_string()))?;
+        let builder = builder.map_err(|why| PolicyError::Other(why.to_string()))?;
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match &policy.certificate {
             Some(certificate) => {
@@ -180,7 +180,7 @@ impl Eq for Connector {}
 
 impl Connector {
     /// For the endpoint of that host: a name, or an address without brackets.
-    pub fn new(terms: &Arc<PeerTerms>, host: &str) -> Result<Self, PolicyFlaw> {
+    pub fn new(terms: &Arc<PeerTerms>, host: &str) -> Result<Self, PolicyError> {
         let name = server_name(terms.policy.server_name.as_deref().unwrap_or(host))?;
         let mut config = terms.config.clone();
         if terms.policy.resumption {
@@ -219,9 +219,9 @@ impl Connector {
     }
 }
 
-fn server_name(host: &str) -> Result<ServerName<'static>, PolicyFlaw> {
+fn server_name(host: &str) -> Result<ServerName<'static>, PolicyError> {
     let host = name::filed(host).unwrap_or_else(|| host.to_owned());
-    ServerName::try_from(host).map_err(|why| PolicyFlaw::Other(why.to_string()))
+    ServerName::try_from(host).map_err(|why| PolicyError::Other(why.to_string()))
 }
 
 #[cfg(test)]

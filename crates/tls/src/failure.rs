@@ -4,8 +4,8 @@ use std::fmt;
 
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
+use crate::error_text;
 use crate::records::Side;
-use crate::words;
 
 macro_rules! refused {
     ($( $variant:ident $name:literal $summary:literal; )*) => {
@@ -92,7 +92,7 @@ impl Failure {
             Error::NoCertificatesPresented => Refused::ClientCertificateMissing,
             why => common(why),
         };
-        Self::new(kind, Some(words::of(&why)))
+        Self::new(kind, Some(error_text::of(&why)))
     }
 
     /// What rustls says on the client's side.
@@ -106,9 +106,9 @@ impl Failure {
             Error::InvalidCertificate(why) => matches!(why, CertificateError::NotValidForNameContext { .. }),
             _ => true,
         };
-        match words::fixed(&why) {
-            None => Self::new(kind, Some(words::of(&why))),
-            Some(what) => Self { what, ..Self::new(kind, is_news.then(|| words::of(&why))) },
+        match error_text::fixed(&why) {
+            None => Self::new(kind, Some(error_text::of(&why))),
+            Some(what) => Self { what, ..Self::new(kind, is_news.then(|| error_text::of(&why))) },
         }
     }
 

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use thalweg_core::OnDemandPolicy;
 
 use crate::certificate::Certificate;
-use crate::clients::ClientAuth;
+use crate::client_verifier::ClientAuth;
+use crate::issued_store::IssuedStore;
 use crate::name;
-use crate::policy::{PolicyFlaw, UnknownName};
-use crate::shelf::Shelf;
+use crate::policy::{PolicyError, UnknownName};
 use crate::store::Store;
 
 /// What an authority issues for a listener.
 #[derive(Clone, Debug)]
 pub struct Issued {
     /// Where it is.
-    pub shelf: Arc<Shelf>,
+    pub shelf: Arc<IssuedStore>,
     /// The names that are shown, `*.example.com` among them. The first one answers clients that name nobody where the
     /// configuration names no certificate.
     pub names: Vec<String>,
@@ -37,9 +37,9 @@ impl PartialEq for Issued {
 
 impl Issued {
     /// Names in the form in which they are filed.
-    pub(crate) fn filed(mut self) -> Result<Self, PolicyFlaw> {
+    pub(crate) fn filed(mut self) -> Result<Self, PolicyError> {
         for written in &mut self.names {
-            *written = name::filed(written).ok_or_else(|| PolicyFlaw::BadName(written.clone()))?;
+            *written = name::filed(written).ok_or_else(|| PolicyError::BadName(written.clone()))?;
         }
         Ok(self)
     }

@@ -15,47 +15,49 @@ mod policy;
 mod provider;
 
 mod certificate;
-mod flaw;
+mod certificate_error;
 mod name;
 mod pem;
 
 mod acceptor;
-mod clients;
+mod client_auth;
+mod client_verifier;
 mod distinguished_name;
 mod identity;
 mod issued;
-mod realm;
-mod shelf;
+mod issued_store;
 mod store;
 mod tickets;
 
 mod connector;
 mod roots;
-mod trust;
+mod server_verifier;
 
+mod byte_queue;
+mod error_text;
 mod failure;
 pub mod hello;
 mod records;
 mod seal;
 mod session;
-mod unsaid;
-mod words;
 
 #[cfg(test)]
 mod testing;
 
 pub use acceptor::Acceptor;
 pub use certificate::Certificate;
-pub use clients::{Authority, ClientAuth, ClientFlaw, ClientMode, ClientPolicy, Revocations, Told};
+pub use certificate_error::CertificateError;
+pub use client_auth::Entry;
+pub use client_verifier::{
+    Authority, ClientAuth, ClientAuthError, ClientMode, ClientPolicy, Revocations, Told,
+};
 pub use connector::{Connector, Offer, PeerPolicy, PeerTerms, Trust};
 pub use failure::{Failure, Refused};
-pub use flaw::CertificateFlaw;
 pub use identity::Identity;
 pub use issued::Issued;
-pub use policy::{Policy, PolicyFlaw, UnknownName, Version};
+pub use issued_store::{IssuedStore, OnDemand};
+pub use policy::{Policy, PolicyError, UnknownName, Version};
 pub use provider::{Group, Suite};
-pub use realm::Entry;
 pub use session::{Facts, RECORD_MAX, RECORD_OVERHEAD, Session};
-pub use shelf::{OnDemand, Shelf};
 pub use thalweg_core::{Opened, Sealed};
 pub use tickets::{TicketKeys, Tickets};

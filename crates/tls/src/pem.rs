@@ -8,21 +8,21 @@ use rustls::pki_types::{
 };
 use thalweg_core::limits::{TLS_CHAIN, TLS_PEM};
 
-use crate::flaw::CertificateFlaw;
+use crate::certificate_error::CertificateError;
 
 /// What marks an encrypted key: PKCS #8 (RFC 7468 §11), and the older way (RFC 1421 §4.6.1.1).
 const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
 
 /// All certificates, in the order of the file.
-pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFlaw> {
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     if pem.len() > TLS_PEM {
-        return Err(CertificateFlaw::TooLarge { key: false });
+        return Err(CertificateError::TooLarge { key: false });
     }
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).take(TLS_CHAIN + 1).collect();
-    let found = found.map_err(|why| CertificateFlaw::BadPem { key: false, why: in_words(&why) })?;
+    let found = found.map_err(|why| CertificateError::BadPem { key: false, why: in_words(&why) })?;
     match found.len() {
-        0 => Err(CertificateFlaw::NoCertificate),
-        count if count > TLS_CHAIN => Err(CertificateFlaw::TooLarge { key: false }),
+        0 => Err(CertificateError::NoCertificate),
+        count if count > TLS_CHAIN => Err(CertificateError::TooLarge { key: false }),
         _ => Ok(found),
     }
 }
@@ -40,17 +40,17 @@ pub(crate) fn revocations(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer
 }
 
 /// The only private key.
-pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFlaw> {
+pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateError> {
     if pem.len() > TLS_PEM {
-        return Err(CertificateFlaw::TooLarge { key: true });
+        return Err(CertificateError::TooLarge { key: true });
     }
     let is_encrypted = |line: &[u8]| ENCRYPTED.iter().any(|mark| line.starts_with(mark));
     if pem.split(|byte| matches!(byte, b'\n' | b'\r')).any(is_encrypted) {
-        return Err(CertificateFlaw::EncryptedKey);
+        return Err(CertificateError::EncryptedKey);
     }
     let mut found = None;
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
-        let section = section.map_err(|why| CertificateFlaw::BadPem { key: true, why: in_words(&why) })?;
+        let section = section.map_err(|why| CertificateError::BadPem { key: true, why: in_words(&why) })?;
         let key: PrivateKeyDer<'static> = match section {
             (SectionKind::PrivateKey, der) => PrivatePkcs8KeyDer::from(der).into(),
             (SectionKind::RsaPrivateKey, der) => PrivatePkcs1KeyDer::from(der).into(),
@@ -58,10 +58,10 @@ pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Certific
             _ => continue,
         };
         if found.replace(key).is_some() {
-            return Err(CertificateFlaw::SeveralKeys);
+            return Err(CertificateError::SeveralKeys);
         }
     }
-    found.ok_or(CertificateFlaw::NoKey)
+    found.ok_or(CertificateError::NoKey)
 }
 
 /// What is wrong, without what the reader quotes: where a key stands on one line, that is the key.

@@ -79,7 +79,7 @@ impl Default for Policy {
 
 /// Why nothing can be spoken by a policy.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum PolicyFlaw {
+pub enum PolicyError {
     /// The lowest version is above the highest.
     Versions,
     /// None of the suites is of a version that is spoken.
@@ -98,7 +98,7 @@ pub enum PolicyFlaw {
     Other(String),
 }
 
-impl fmt::Display for PolicyFlaw {
+impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Versions => f.write_str("the lowest TLS version is above the highest"),
@@ -116,4 +116,4 @@ impl fmt::Display for PolicyFlaw {
     }
 }
 
-impl std::error::Error for PolicyFlaw {}
+impl std::error::Error for PolicyError {}

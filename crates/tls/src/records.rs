@@ -17,8 +17,8 @@ use rustls::unbuffered::{
 };
 use thalweg_core::limits::{TLS_HELD, TLS_HELD_RECORDS, TLS_UNSAID};
 
+use crate::byte_queue::ByteQueue;
 use crate::failure::{Failure, Refused};
-use crate::unsaid::Unsaid;
 
 /// Type, version and length.
 const HEADER: usize = 5;
@@ -69,9 +69,9 @@ pub(crate) struct Input {
     /// Records among them.
     kept_records: usize,
     /// Plaintext for which there was no room.
-    pub(crate) rest: Unsaid,
+    pub(crate) rest: ByteQueue,
     /// What waits to be sent.
-    pub(crate) unsaid: Unsaid,
+    pub(crate) unsaid: ByteQueue,
     /// close_notify came.
     pub(crate) ended: bool,
 }
@@ -210,7 +210,7 @@ fn is_at_rest<D: Side>(
 }
 
 /// Moves what rustls wants to say last, an alert as a rule, to what waits to be sent.
-fn last_words<D: Side>(connection: &mut Connection<D>, received: &mut [u8], unsaid: &mut Unsaid) {
+fn last_words<D: Side>(connection: &mut Connection<D>, received: &mut [u8], unsaid: &mut ByteQueue) {
     while connection.wants_write() {
         let Ok(ConnectionState::EncodeTlsData(data)) = D::process(connection, received).state else { return };
         if encode(data, unsaid).is_err() {
@@ -219,7 +219,7 @@ fn last_words<D: Side>(connection: &mut Connection<D>, received: &mut [u8], unsa
     }
 }
 
-fn encode<D>(mut data: EncodeTlsData<'_, D>, unsaid: &mut Unsaid) -> Result<(), Failure> {
+fn encode<D>(mut data: EncodeTlsData<'_, D>, unsaid: &mut ByteQueue) -> Result<(), Failure> {
     // The message does not tell its length but in this way.
     match data.encode(&mut []) {
         Err(EncodeError::InsufficientSize(short)) => {

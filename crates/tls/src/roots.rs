@@ -6,10 +6,10 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::policy::PolicyFlaw;
+use crate::policy::PolicyError;
 
 /// Whom the system trusts. Read once, at the first call that succeeds: some 150 certificates, 5 to 25 ms.
-pub(crate) fn system() -> Result<Arc<RootCertStore>, PolicyFlaw> {
+pub(crate) fn system() -> Result<Arc<RootCertStore>, PolicyError> {
     static ROOTS: Mutex<Option<Arc<RootCertStore>>> = Mutex::new(None);
     let mut known = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(roots) = &*known {
@@ -21,21 +21,21 @@ pub(crate) fn system() -> Result<Arc<RootCertStore>, PolicyFlaw> {
     if added == 0 {
         let why = "this machine has no root certificates; help: install ca-certificates, set SSL_CERT_FILE, or \
                    write a `ca`";
-        return Err(PolicyFlaw::Roots(why.to_owned()));
+        return Err(PolicyError::Roots(why.to_owned()));
     }
     Ok(Arc::clone(known.insert(Arc::new(roots))))
 }
 
 /// All certificates of a file. One that cannot be used is an error: somebody has put it there.
-pub(crate) fn of_pem(pem: &[u8]) -> Result<Arc<RootCertStore>, PolicyFlaw> {
-    let bad = |at: usize, why: &dyn std::fmt::Display| PolicyFlaw::Roots(format!("certificate {at}: {why}"));
+pub(crate) fn of_pem(pem: &[u8]) -> Result<Arc<RootCertStore>, PolicyError> {
+    let bad = |at: usize, why: &dyn std::fmt::Display| PolicyError::Roots(format!("certificate {at}: {why}"));
     let mut roots = RootCertStore::empty();
     for (at, der) in (1..).zip(CertificateDer::pem_slice_iter(pem)) {
         let der = der.map_err(|why| bad(at, &why))?;
         roots.add(der).map_err(|why| bad(at, &why))?;
     }
     match roots.is_empty() {
-        true => Err(PolicyFlaw::Roots("no certificate (no block `BEGIN CERTIFICATE`)".to_owned())),
+        true => Err(PolicyError::Roots("no certificate (no block `BEGIN CERTIFICATE`)".to_owned())),
         false => Ok(Arc::new(roots)),
     }
 }

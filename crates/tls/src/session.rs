@@ -12,7 +12,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use crate::acceptor::Acceptor;
-use crate::clients::ClientAuth;
+use crate::client_verifier::ClientAuth;
 use crate::connector::{Connector, Offer};
 use crate::failure::Failure;
 use crate::hello;
@@ -20,7 +20,7 @@ use crate::identity::Identity;
 use crate::policy::Version;
 use crate::provider::{Group, Suite};
 use crate::records::{self, Connection, Input, Side, Taken};
-use crate::{seal, shelf};
+use crate::{issued_store, seal};
 use thalweg_core::{Opened, Sealed};
 
 /// Most bytes that sealing adds to a plaintext of up to 16 KiB: header 5, explicit nonce 8 (TLS 1.2) or type 1 (1.3), tag
@@ -51,7 +51,7 @@ pub struct Facts {
 impl Facts {
     /// Whether the client was there to check a name and nothing else (RFC 8737): its connection is closed now.
     pub fn is_check(&self) -> bool {
-        self.alpn.as_deref() == Some(shelf::ACME_TLS)
+        self.alpn.as_deref() == Some(issued_store::ACME_TLS)
     }
 }
 

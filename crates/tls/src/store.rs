@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::certificate::Certificate;
-use crate::clients::ClientAuth;
+use crate::client_auth::{Entry, Realms};
+use crate::client_verifier::ClientAuth;
 use crate::name;
-use crate::policy::{PolicyFlaw, UnknownName};
-use crate::realm::{Entry, Realms};
+use crate::policy::{PolicyError, UnknownName};
 
 /// Certificates by name. A name may have several, with keys of different kinds; those given first go first. All that a
 /// name leads to ask the same of clients: its realm.
@@ -27,20 +27,20 @@ pub(crate) struct Store {
 
 impl Store {
     /// The names beside a certificate stand for its own, where there are any.
-    pub(crate) fn new(given: &[Entry], unknown: UnknownName) -> Result<Self, PolicyFlaw> {
+    pub(crate) fn new(given: &[Entry], unknown: UnknownName) -> Result<Self, PolicyError> {
         let realms = Realms::new(given);
         let (mut exact, mut wildcard) = (HashMap::<_, Vec<u32>>::new(), HashMap::<_, Vec<u32>>::new());
         for (at, Entry { certificate, names, .. }) in (0_u32..).zip(given) {
             let names = if names.is_empty() { certificate.names() } else { names };
             for written in names {
-                let name = name::filed(written).ok_or_else(|| PolicyFlaw::BadName(written.clone()))?;
+                let name = name::filed(written).ok_or_else(|| PolicyError::BadName(written.clone()))?;
                 let places = match name.strip_prefix("*.") {
                     Some(suffix) => wildcard.entry(suffix.to_owned()),
                     None => exact.entry(name),
                 };
                 let places = places.or_default();
                 if places.iter().any(|place| realms.of[*place as usize] != realms.of[at as usize]) {
-                    return Err(PolicyFlaw::ClientAuthDiffers(written.clone()));
+                    return Err(PolicyError::ClientAuthDiffers(written.clone()));
                 }
                 if places.last() != Some(&at) {
                     places.push(at);

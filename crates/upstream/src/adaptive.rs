@@ -4,7 +4,7 @@
 //! A server that takes c requests at once answers the c-th as fast as the first; each one more only waits. So the
 //! limit falls while latency is above what it is without a queue (the baseline) by more than the tolerance,
 //! and rises while it is not and the limit is made use of. That much is the gradient of Netflix's
-//! concurrency-limits. Its baseline is an average that follows slowly: under an overload that stays it learns
+//! concurrency limit-limits. Its baseline is an average that follows slowly: under an overload that stays it learns
 //! the queue as well, and the limit drifts up without end. Here, as in Envoy's controller, the baseline is only
 //! measured where there can be no queue of the limit's making:
 //!

@@ -1,14 +1,14 @@
 //! The adaptive limits of all endpoints: what the control thread does about them once a second.
 //!
-//! Counts come from the members' standings, the peak of what was under way from the endpoint's gate, and there
+//! Counts come from the members' standings, the peak of what was under way from the endpoint's concurrency limit, and there
 //! goes the limit. Endpoints of a service take turns with their probes.
 
 use crate::adaptive::{Adaptive, Second};
-use crate::gate::Thing;
-use crate::gates::Gates;
+use crate::concurrency::Alternative;
+use crate::endpoint_sets::{EndpointSet, Entry};
 use crate::outlier::Sample;
 use crate::policy::AdaptivePolicy;
-use crate::rosters::{Entry, Roster};
+use crate::registry::LimitRegistry;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,39 +27,43 @@ struct Known {
 }
 
 impl AdaptiveLimits {
-    /// A second has passed: looks at the endpoints of the rosters in force and sets their limits. Endpoints that
+    /// A second has passed: looks at the endpoints of the endpoint sets in force and sets their limits. Endpoints that
     /// have gone are forgotten.
-    pub fn tick<T: Thing>(&mut self, rosters: &[Arc<Roster>], gates: &Gates<T>) {
+    pub fn tick<T: Alternative>(
+        &mut self,
+        endpoint_sets: &[Arc<EndpointSet>],
+        concurrency_limits: &LimitRegistry<T>,
+    ) {
         let mut before = std::mem::take(&mut self.0);
-        for roster in rosters {
-            let Some(policy) = roster.service.limits.adaptive else { continue };
-            let mut members = roster.entries.as_slice();
+        for endpoint_set in endpoint_sets {
+            let Some(policy) = endpoint_set.service.limits.adaptive else { continue };
+            let mut members = endpoint_set.entries.as_slice();
             let known: Vec<_> = (0_u32..)
-                .zip(&roster.service.endpoints)
+                .zip(&endpoint_set.service.endpoints)
                 .map(|(at, endpoint)| {
                     // In the order of the endpoints.
                     let its = members.partition_point(|entry| entry.endpoint <= at);
                     let (own, rest) = members.split_at(its);
                     members = rest;
-                    let name = (roster.service.name.clone(), endpoint.url.clone());
+                    let name = (endpoint_set.service.name.clone(), endpoint.url.clone());
                     let known = before.remove(&name).unwrap_or_else(|| Known::new(policy, own));
                     (name, known, own)
                 })
                 .collect();
             let mut may_probe = !known.iter().any(|(_, known, _)| known.adaptive.is_probing());
             for (name, mut known, members) in known {
-                let Some(gate) = gates.endpoint(&name.0, &name.1) else { continue };
+                let Some(concurrency) = concurrency_limits.endpoint(&name.0, &name.1) else { continue };
                 known.adaptive.set_policy(policy);
                 let gained = known.gained(members);
                 let second = Second {
                     answered: gained.answered,
                     latency_us: gained.latency_us,
-                    peak: gate.take_peak(),
+                    peak: concurrency.take_peak(),
                 };
                 let was = known.adaptive.is_probing();
                 let limit = known.adaptive.tick(second, may_probe);
                 may_probe &= was || !known.adaptive.is_probing();
-                gates.set_adaptive(&name.0, &name.1, limit);
+                concurrency_limits.set_adaptive(&name.0, &name.1, limit);
                 self.0.insert(name, known);
             }
         }
@@ -98,17 +102,17 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint_sets::EndpointSets;
     use crate::members::Names;
-    use crate::rosters::Rosters;
     use crate::service::{Address, Endpoint, EndpointLimits, Mode, Service};
-    use crate::service_standing::Bell;
+    use crate::service_shared::Notifier;
     use std::time::Duration;
 
     /// Every place of the endpoints is taken for a moment.
-    fn fill(roster: &Roster, gates: &Gates) {
-        for gates in gates.service(&roster.service).endpoints {
-            let entrance = gates.in_flight.unwrap();
-            let inside: Vec<_> = std::iter::from_fn(|| entrance.enter()).collect();
+    fn fill(endpoint_set: &EndpointSet, concurrency_limits: &LimitRegistry) {
+        for concurrency_limits in concurrency_limits.service(&endpoint_set.service).endpoints {
+            let limit_handle = concurrency_limits.in_flight.unwrap();
+            let inside: Vec<_> = std::iter::from_fn(|| limit_handle.enter()).collect();
             drop(inside);
         }
     }
@@ -126,25 +130,26 @@ mod tests {
         let mut service =
             Service { name: "s".into(), endpoints: vec![endpoint(1), endpoint(2)], ..Service::default() };
         service.limits.adaptive = Some(AdaptivePolicy::default());
-        let (rosters, gates) = (Rosters::new(1, Bell::default()), Gates::default());
-        gates.adopt([].into_iter(), [&service].into_iter());
-        let drawn = rosters.draw_up(&[Arc::new(service)], &Names::new());
-        let roster = &drawn[0];
+        let (endpoint_sets, concurrency_limits) =
+            (EndpointSets::new(1, Notifier::default()), LimitRegistry::default());
+        concurrency_limits.adopt([].into_iter(), [&service].into_iter());
+        let drawn = endpoint_sets.update(&[Arc::new(service)], &Names::new());
+        let endpoint_set = &drawn[0];
         let mut limits = AdaptiveLimits::default();
         let of = |at: usize| {
-            let url = &roster.service.endpoints[at].url;
-            gates.endpoint(&roster.service.name, url).unwrap().limit()
+            let url = &endpoint_set.service.endpoints[at].url;
+            concurrency_limits.endpoint(&endpoint_set.service.name, url).unwrap().limit()
         };
         let (mut both, mut any) = (0, 0);
         for _ in 0..120 {
             // Ten places of 10 ms each: who is one of n waits n ms.
             for at in [0, 1] {
                 let latency = Duration::from_millis(u64::from(of(at)).max(10));
-                let entry = &roster.entries[at];
+                let entry = &endpoint_set.entries[at];
                 (0..1_000).for_each(|_| entry.standing.count(0, Some(latency)));
             }
-            fill(roster, &gates);
-            limits.tick(&drawn, &gates);
+            fill(endpoint_set, &concurrency_limits);
+            limits.tick(&drawn, &concurrency_limits);
             let probing = limits.0.values().filter(|known| known.adaptive.is_probing()).count();
             any += usize::from(probing > 0);
             both += usize::from(probing > 1);
@@ -153,7 +158,7 @@ mod tests {
         for at in [0, 1] {
             assert!((10..40).contains(&of(at)), "{}", of(at));
         }
-        limits.tick(&[], &gates);
+        limits.tick(&[], &concurrency_limits);
         assert!(limits.0.is_empty());
     }
 }

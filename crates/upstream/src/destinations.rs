@@ -1,16 +1,16 @@
 //! Endpoints that no configuration lists: every exchange brings its own along, as a sealed label names it.
 //!
-//! Of one that nobody uses nothing is kept: it is here from the first visit on, for as long as there are visits or idle connections. So its
+//! Of one that nobody uses nothing is kept: it is here from the first attempt on, for as long as there are attempts or idle connections. So its
 //! standing is never judged: who does not accept a connection is asked again by whoever asks for it next. What workers share of one is
 //! how much is under way to it, which has a bound.
 
-use crate::handover::Destination;
+use crate::attempt_guard::AttemptGuard;
+use crate::connection_handoff::Destination;
+use crate::endpoint_state::EndpointState;
 use crate::members::Member;
 use crate::pool::{Pool, Wire};
 use crate::service::DestinationPolicy;
-use crate::service_standing::ServiceStanding;
-use crate::standing::Standing;
-use crate::visit::Visit;
+use crate::service_shared::ServiceShared;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -47,16 +47,16 @@ impl fmt::Display for Aim {
     }
 }
 
-/// Why there is no visit.
+/// Why there is no attempt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum NoVisit {
+pub enum NoAttempt {
     /// As much is under way to it as may be.
     Full,
     /// It is reached through TLS, and nothing says how.
-    NoTerms,
+    NoTlsTerms,
 }
 
-/// The standings of endpoints in use, for all workers. A lock is taken when a worker's first visit begins and when its last one ends.
+/// The standings of endpoints in use, for all workers. A lock is taken when a worker's first attempt begins and when its last one ends.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     /// Keyed, so that nobody can choose addresses that meet in one place.
@@ -65,10 +65,10 @@ pub(crate) struct Directory {
 }
 
 #[derive(Debug, Default)]
-struct Shard(Mutex<HashMap<Aim, Weak<Standing>>>);
+struct Shard(Mutex<HashMap<Aim, Weak<EndpointState>>>);
 
 impl Directory {
-    fn find(&self, aim: Aim, make: impl FnOnce() -> Standing) -> Arc<Standing> {
+    fn find(&self, aim: Aim, make: impl FnOnce() -> EndpointState) -> Arc<EndpointState> {
         let mut shard = self.shard(aim);
         if shard.len() == shard.capacity() {
             // Some were let go of by somebody who could not say so here.
@@ -99,19 +99,19 @@ impl Directory {
         }
     }
 
-    fn shard(&self, aim: Aim) -> MutexGuard<'_, HashMap<Aim, Weak<Standing>>> {
+    fn shard(&self, aim: Aim) -> MutexGuard<'_, HashMap<Aim, Weak<EndpointState>>> {
         let shard = self.keys.hash_one(aim) as usize % SHARDS;
         self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Those of one service that one worker visits or has idle connections to.
+/// Those of one service that one worker attempts or has idle connections to.
 pub struct Destinations<W: Wire = Socket> {
     worker: usize,
     workers: usize,
     policy: DestinationPolicy,
     terms: Option<Arc<PeerTerms>>,
-    standing: Arc<ServiceStanding>,
+    standing: Arc<ServiceShared>,
     directory: Arc<Directory>,
     rooms: RefCell<Rooms<W>>,
     /// Others have taken over: nothing is kept any more.
@@ -134,7 +134,7 @@ struct Room<W: Wire> {
 
 impl<W: Wire> Room<W> {
     fn is_deserted(&self) -> bool {
-        self.visits == 0 && self.member.pool.is_empty() && self.member.pool.trunks.is_empty()
+        self.visits == 0 && self.member.pool.is_empty() && self.member.pool.multiplexed_pool.is_empty()
     }
 }
 
@@ -142,7 +142,7 @@ impl<W: Wire> Destinations<W> {
     pub(crate) fn new(
         (worker, workers): (usize, usize),
         (policy, terms): (DestinationPolicy, Option<Arc<PeerTerms>>),
-        (standing, directory): (Arc<ServiceStanding>, Arc<Directory>),
+        (standing, directory): (Arc<ServiceShared>, Arc<Directory>),
     ) -> Self {
         let rooms = Rooms { by_aim: HashMap::new(), all: Vec::new(), free: Vec::new() };
         let (rooms, is_closed, next) = (RefCell::new(rooms), Cell::new(false), Cell::new(0));
@@ -153,17 +153,17 @@ impl<W: Wire> Destinations<W> {
     ///
     /// # Errors
     /// When it has as much to do as it may, and where it is not known how to reach it.
-    pub fn visit(self: &Rc<Self>, aim: Aim, now: Instant) -> Result<Visit<W>, NoVisit> {
+    pub fn attempt_guard(self: &Rc<Self>, aim: Aim, now: Instant) -> Result<AttemptGuard<W>, NoAttempt> {
         let member = self.enter(aim)?;
-        let visit = Visit::guest(member, self.clone(), self.worker as u16, now);
+        let attempt_guard = AttemptGuard::guest(member, self.clone(), self.worker as u16, now);
         // Counted before it is looked at: two workers that come at the same moment do not both get the last place.
-        match visit.standing.in_flight() > self.policy.max_in_flight {
-            true => Err(NoVisit::Full),
-            false => Ok(visit),
+        match attempt_guard.standing.in_flight() > self.policy.max_in_flight {
+            true => Err(NoAttempt::Full),
+            false => Ok(attempt_guard),
         }
     }
 
-    fn enter(&self, aim: Aim) -> Result<Rc<Member<W>>, NoVisit> {
+    fn enter(&self, aim: Aim) -> Result<Rc<Member<W>>, NoAttempt> {
         if let Some(member) = self.known(aim) {
             return Ok(member);
         }
@@ -172,15 +172,15 @@ impl<W: Wire> Destinations<W> {
         }
         let connector = match (aim.secure, &self.terms) {
             (false, _) => None,
-            (true, None) => return Err(NoVisit::NoTerms),
+            (true, None) => return Err(NoAttempt::NoTlsTerms),
             (true, Some(terms)) => {
                 let connector = Connector::new(terms, &aim.address.ip().to_string());
-                Some(Arc::new(connector.map_err(|_| NoVisit::NoTerms)?))
+                Some(Arc::new(connector.map_err(|_| NoAttempt::NoTlsTerms)?))
             }
         };
         let standing = self.directory.find(aim, || {
             let place = (aim.to_string().into(), PeerAddress::Tcp(aim.address));
-            Standing::new(self.standing.clone(), place, 0, self.workers).secured(connector)
+            EndpointState::new(self.standing.clone(), place, 0, self.workers).secured(connector)
         });
         let mut rooms = self.rooms.borrow_mut();
         let at = rooms.free.pop().unwrap_or_else(|| {
@@ -205,7 +205,7 @@ impl<W: Wire> Destinations<W> {
         Some(room.member.clone())
     }
 
-    /// A visit has ended.
+    /// A attempt has ended.
     pub(crate) fn leave(&self, index: u32) {
         if let Some(room) = self.rooms.borrow_mut().all[index as usize].as_mut() {
             room.visits -= 1;

@@ -1,21 +1,21 @@
 //! The members of a service as one worker sees them now, and the choice of one.
 //!
-//! Who they are says the roster; how they stand, their shared standing (`standing.rs`). A worker looks all of
+//! Who they are says the endpoint set; how they stand, their shared standing (`standing.rs`). A worker looks all of
 //! them over only when something has changed, or when the time of somebody who is out has come; a choice in
 //! between is the balancer's alone. Endpoints of a higher tier are ready while none of a lower one is. When
 //! nobody is ready, who was left out for failing is tried all the same, so a service recovers by itself; who
 //! fails its health checks is not, unless the configuration says so.
 
+use crate::attempt_guard::AttemptGuard;
+use crate::connection_handoff::Destination;
 use crate::destinations::Destinations;
-use crate::handover::Destination;
+use crate::endpoint_sets::{EndpointSet, Entry};
+use crate::endpoint_state::{Condition, EndpointState};
 use crate::policy::WhenDown;
 use crate::pool::{Pool, Wire};
 use crate::retry_budget::RetryBudget;
-use crate::rosters::{Entry, Roster};
 use crate::service::{Mode, Service, is_secure};
-use crate::service_standing::ServiceStanding;
-use crate::standing::{Condition, Standing};
-use crate::visit::Visit;
+use crate::service_shared::ServiceShared;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -42,7 +42,7 @@ pub struct Member<W: Wire = Socket> {
     /// The position of its endpoint in [`Service::endpoints`].
     pub endpoint: u32,
     /// How it stands, for all workers.
-    pub standing: Arc<Standing>,
+    pub standing: Arc<EndpointState>,
     /// Its idle connections.
     pub pool: Rc<Pool<W>>,
     latency: Rc<Latency>,
@@ -93,7 +93,7 @@ impl Latency {
 
 impl<W: Wire> Member<W> {
     /// One that nothing is known of.
-    pub(crate) fn new(index: u32, endpoint: u32, standing: Arc<Standing>, pool: Rc<Pool<W>>) -> Self {
+    pub(crate) fn new(index: u32, endpoint: u32, standing: Arc<EndpointState>, pool: Rc<Pool<W>>) -> Self {
         Self { index, endpoint, standing, pool, latency: Rc::default() }
     }
 
@@ -125,7 +125,7 @@ pub struct Wanted<'a> {
     pub tried: &'a [u32],
     /// The hash of what the service balances on; `None`: anywhere.
     pub key: Option<u64>,
-    /// The member that the client was with before, by [`Standing::id`].
+    /// The member that the client was with before, by [`EndpointState::id`].
     pub kept: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ pub struct ServiceState<W: Wire = Socket> {
     /// What may be tried again.
     pub retries: Rc<RetryBudget>,
     worker: usize,
-    roster: RefCell<Arc<Roster>>,
+    endpoint_set: RefCell<Arc<EndpointSet>>,
     members: RefCell<Vec<Rc<Member<W>>>>,
     candidates: RefCell<Vec<Candidate>>,
     balancer: RefCell<Box<dyn Balance>>,
@@ -154,78 +154,79 @@ pub struct ServiceState<W: Wire = Socket> {
 
 impl<W: Wire> ServiceState<W> {
     /// The service on this worker. Members that `before` had keep their connections.
-    pub fn new(roster: Arc<Roster>, worker: usize, before: Option<&Self>) -> Self {
-        let seed = seed_of(worker, &roster);
-        let same_retries = before.filter(|before| before.service.retry == roster.service.retry);
+    pub fn new(endpoint_set: Arc<EndpointSet>, worker: usize, before: Option<&Self>) -> Self {
+        let seed = seed_of(worker, &endpoint_set);
+        let same_retries = before.filter(|before| before.service.retry == endpoint_set.service.retry);
         let retries = same_retries.map(|before| before.retries.clone());
-        let needs = roster.service.balance.algorithm.needs;
+        let needs = endpoint_set.service.balance.algorithm.needs;
         let state = Self {
-            service: roster.service.clone(),
-            retries: retries
-                .unwrap_or_else(|| Rc::new(RetryBudget::new(&roster.service.retry, roster.workers))),
+            service: endpoint_set.service.clone(),
+            retries: retries.unwrap_or_else(|| {
+                Rc::new(RetryBudget::new(&endpoint_set.service.retry, endpoint_set.workers))
+            }),
             worker,
-            balancer: RefCell::new(roster.balancer.fork(seed)),
+            balancer: RefCell::new(endpoint_set.balancer.fork(seed)),
             random: RefCell::new(fastrand::Rng::with_seed(seed.0)),
-            roster: RefCell::new(roster.clone()),
+            endpoint_set: RefCell::new(endpoint_set.clone()),
             members: RefCell::default(),
             candidates: RefCell::default(),
             seen: Cell::new(0),
             look_at: Cell::new(None),
-            counts_loads: needs.load || roster.service.balance.bounded_load.is_some(),
+            counts_loads: needs.load || endpoint_set.service.balance.bounded_load.is_some(),
             starting: RefCell::default(),
-            destinations: RefCell::new(destinations_of(worker, &roster)),
+            destinations: RefCell::new(destinations_of(worker, &endpoint_set)),
         };
         before.and_then(Self::destinations).iter().for_each(|before| before.close());
         let before = before.map(|before| before.members.borrow().clone());
-        state.enroll(roster, before.unwrap_or_default());
+        state.enroll(endpoint_set, before.unwrap_or_default());
         state
     }
 
-    /// Whether its members are those of this roster.
-    pub fn is_of(&self, roster: &Arc<Roster>) -> bool {
-        Arc::ptr_eq(roster, &self.roster.borrow())
+    /// Whether its members are those of this endpoint set.
+    pub fn is_of(&self, endpoint_set: &Arc<EndpointSet>) -> bool {
+        Arc::ptr_eq(endpoint_set, &self.endpoint_set.borrow())
     }
 
-    /// Takes over a new roster of the same service. Members that stay keep their connections.
-    pub fn update(&self, roster: &Arc<Roster>) {
-        if self.is_of(roster) {
+    /// Takes over a new endpoint set of the same service. Members that stay keep their connections.
+    pub fn update(&self, endpoint_set: &Arc<EndpointSet>) {
+        if self.is_of(endpoint_set) {
             return;
         }
-        *self.balancer.borrow_mut() = roster.balancer.fork(seed_of(self.worker, roster));
-        let before = self.destinations.replace(destinations_of(self.worker, roster));
+        *self.balancer.borrow_mut() = endpoint_set.balancer.fork(seed_of(self.worker, endpoint_set));
+        let before = self.destinations.replace(destinations_of(self.worker, endpoint_set));
         before.iter().for_each(|before| before.close());
         let before = self.members.take();
-        self.enroll(roster.clone(), before);
+        self.enroll(endpoint_set.clone(), before);
     }
 
-    fn enroll(&self, roster: Arc<Roster>, before: Vec<Rc<Member<W>>>) {
+    fn enroll(&self, endpoint_set: Arc<EndpointSet>, before: Vec<Rc<Member<W>>>) {
         let known = before.into_iter().map(|member| (Arc::as_ptr(&member.standing), member));
         let mut known: HashMap<_, _> = known.collect();
-        let members = (0_u32..).zip(&roster.entries).map(|(index, Entry { endpoint, standing })| match known
-            .remove(&Arc::as_ptr(standing))
-        {
-            Some(old) if old.index == index && old.endpoint == *endpoint => old,
-            old => Rc::new(Member {
-                index,
-                endpoint: *endpoint,
-                pool: old.as_ref().map_or_else(
-                    || Rc::new(Pool::new(Destination(standing.clone()))),
-                    |old| old.pool.clone(),
-                ),
-                latency: old.map(|old| old.latency.clone()).unwrap_or_default(),
-                standing: standing.clone(),
-            }),
+        let members = (0_u32..).zip(&endpoint_set.entries).map(|(index, Entry { endpoint, standing })| {
+            match known.remove(&Arc::as_ptr(standing)) {
+                Some(old) if old.index == index && old.endpoint == *endpoint => old,
+                old => Rc::new(Member {
+                    index,
+                    endpoint: *endpoint,
+                    pool: old.as_ref().map_or_else(
+                        || Rc::new(Pool::new(Destination(standing.clone()))),
+                        |old| old.pool.clone(),
+                    ),
+                    latency: old.map(|old| old.latency.clone()).unwrap_or_default(),
+                    standing: standing.clone(),
+                }),
+            }
         });
         self.members.replace(members.collect());
         known.values().for_each(|gone| gone.pool.close());
-        self.candidates.replace(roster.candidates.clone());
-        self.roster.replace(roster);
+        self.candidates.replace(endpoint_set.candidates.clone());
+        self.endpoint_set.replace(endpoint_set);
         self.seen.set(0);
     }
 
     /// What is shared of the service.
-    pub(crate) fn standing(&self) -> Ref<'_, Arc<ServiceStanding>> {
-        Ref::map(self.roster.borrow(), |roster| &roster.standing)
+    pub(crate) fn standing(&self) -> Ref<'_, Arc<ServiceShared>> {
+        Ref::map(self.endpoint_set.borrow(), |endpoint_set| &endpoint_set.standing)
     }
 
     /// Whether no address is known though there are endpoints: each is a name that has never been resolved.
@@ -236,7 +237,7 @@ impl<W: Wire> ServiceState<W> {
     /// Chooses a member that has not been tried; `None` when there is none that may be used.
     pub fn pick(&self, now: Instant, wanted: &Wanted<'_>) -> Option<Rc<Member<W>>> {
         let late = self.look_at.get().is_some_and(|at| at <= now);
-        if late || self.seen.get() != self.roster.borrow().standing.version() {
+        if late || self.seen.get() != self.endpoint_set.borrow().standing.version() {
             self.look_over(now);
         }
         self.draw_starters(now);
@@ -276,8 +277,8 @@ impl<W: Wire> ServiceState<W> {
     fn choose(&self, now: Instant, wanted: &Wanted<'_>) -> Option<Rc<Member<W>>> {
         let (members, candidates) = (self.members.borrow(), self.candidates.borrow());
         let policy = &self.service.balance;
-        let roster = self.roster.borrow();
-        let live = Live { members: &members, roster: &roster, now };
+        let endpoint_set = self.endpoint_set.borrow();
+        let live = Live { members: &members, endpoint_set: &endpoint_set, now };
         let pick = Pick {
             candidates: &candidates,
             tried: wanted.tried,
@@ -310,7 +311,7 @@ impl<W: Wire> ServiceState<W> {
     }
 
     /// Whether this is one of its members.
-    pub fn has(&self, standing: &Arc<Standing>) -> bool {
+    pub fn has(&self, standing: &Arc<EndpointState>) -> bool {
         self.members.borrow().iter().any(|member| Arc::ptr_eq(&member.standing, standing))
     }
 
@@ -344,8 +345,8 @@ impl<W: Wire> ServiceState<W> {
     }
 
     /// Counts an attempt at the member, until it is dropped.
-    pub fn visit(&self, member: Rc<Member<W>>, now: Instant) -> Visit<W> {
-        Visit::new(member, self.worker as u16, self.counts_loads, now)
+    pub fn attempt_guard(&self, member: Rc<Member<W>>, now: Instant) -> AttemptGuard<W> {
+        AttemptGuard::new(member, self.worker as u16, self.counts_loads, now)
     }
 
     /// Closes idle connections that have ended or passed their deadline.
@@ -387,9 +388,9 @@ impl<W: Wire> ServiceState<W> {
 
     /// Finds out who is ready now, and when to look again.
     fn look_over(&self, now: Instant) {
-        let (members, roster) = (self.members.borrow(), self.roster.borrow());
+        let (members, endpoint_set) = (self.members.borrow(), self.endpoint_set.borrow());
         // Before the standings are read: what changes from here on has another version.
-        self.seen.set(roster.standing.version());
+        self.seen.set(endpoint_set.standing.version());
         let mut starting = self.starting.borrow_mut();
         starting.clear();
         let mut next: Option<Instant> = None;
@@ -470,26 +471,26 @@ impl<W: Wire> ServiceState<W> {
     }
 }
 
-fn destinations_of<W: Wire>(worker: usize, roster: &Roster) -> Option<Rc<Destinations<W>>> {
-    let (policy, service) = (roster.service.destinations.clone()?, &roster.service);
-    let shared = (roster.standing.clone(), roster.directory.clone());
-    Some(Rc::new(Destinations::new((worker, roster.workers), (policy, service.tls.clone()), shared)))
+fn destinations_of<W: Wire>(worker: usize, endpoint_set: &EndpointSet) -> Option<Rc<Destinations<W>>> {
+    let (policy, service) = (endpoint_set.service.destinations.clone()?, &endpoint_set.service);
+    let shared = (endpoint_set.standing.clone(), endpoint_set.directory.clone());
+    Some(Rc::new(Destinations::new((worker, endpoint_set.workers), (policy, service.tls.clone()), shared)))
 }
 
-/// Another one for each worker and each roster: changes in quick succession favour nobody.
-fn seed_of(worker: usize, roster: &Roster) -> Seed {
-    Seed(worker as u64 ^ (u64::from(roster.standing.version()) << 32))
+/// Another one for each worker and each endpoint set: changes in quick succession favour nobody.
+fn seed_of(worker: usize, endpoint_set: &EndpointSet) -> Seed {
+    Seed(worker as u64 ^ (u64::from(endpoint_set.standing.version()) << 32))
 }
 
 fn is_unwell<W: Wire>(member: &Member<W>) -> bool {
-    use crate::standing::Health;
+    use crate::endpoint_state::Health;
     matches!(member.standing.health(), Health::Unwell | Health::Awaited)
 }
 
 /// The loads of the members now, for a balancer that asks.
 struct Live<'a, W: Wire> {
     members: &'a [Rc<Member<W>>],
-    roster: &'a Roster,
+    endpoint_set: &'a EndpointSet,
     now: Instant,
 }
 
@@ -499,7 +500,7 @@ impl<W: Wire> Loads for Live<'_, W> {
     }
 
     fn total_in_flight(&self) -> u32 {
-        self.roster.standing.in_flight()
+        self.endpoint_set.standing.in_flight()
     }
 
     fn latency(&self, index: u32) -> Option<f32> {

@@ -6,14 +6,14 @@
 //! reported: taking one costs no system call. Where connections have a bound and somebody waits for one,
 //! none is kept: it is handed over ([`Handover`]), or closed for its place.
 
-use crate::handover::{ConnectionPlaces, Destination, Handover};
+use crate::connection_handoff::{ConnectionPlaces, Destination, Handover};
+use crate::multiplexed::MultiplexedPool;
 use crate::service::PoolPolicy;
-use crate::trunks::Trunks;
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use thalweg_net::{Loose, Owner, Socket};
+use thalweg_net::{DetachedSocket, Owner, Socket};
 
 /// Open upstream sockets of a worker.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ impl Drop for Counted {
 /// What a connection runs over: a [`Socket`], or what stands for one in a simulation.
 pub trait Wire: Debug {
     /// The same off its reactor, able to go to another worker. Dropping it closes it.
-    type Loose: Debug + Send;
+    type DetachedSocket: Debug + Send;
     /// Whether it can carry no further request, as far as events have told: it has ended, or spoken
     /// unasked, or its deadline has passed.
     fn is_spent(&self) -> bool;
@@ -57,11 +57,11 @@ pub trait Wire: Debug {
     /// Says whether nothing is under way on it.
     fn rest(&self, at_rest: bool);
     /// Takes it off its reactor.
-    fn loosen(self) -> Self::Loose;
+    fn loosen(self) -> Self::DetachedSocket;
 }
 
 impl Wire for Socket {
-    type Loose = Loose;
+    type DetachedSocket = DetachedSocket;
 
     fn is_spent(&self) -> bool {
         self.peer_closed() || self.expired() || !self.is_silent()
@@ -83,7 +83,7 @@ impl Wire for Socket {
         Self::rest(self, at_rest);
     }
 
-    fn loosen(self) -> Loose {
+    fn loosen(self) -> DetachedSocket {
         self.unwatch()
     }
 }
@@ -101,7 +101,7 @@ pub struct Connection<W: Wire = Socket> {
     pub(crate) opened: Instant,
     /// `None`: it is a stream of a connection that is counted itself.
     pub(crate) counted: Option<Counted>,
-    pub(crate) places: ConnectionPlaces<Handover<W::Loose>>,
+    pub(crate) places: ConnectionPlaces<Handover<W::DetachedSocket>>,
 }
 
 impl<W: Wire> Connection<W> {
@@ -112,14 +112,14 @@ impl<W: Wire> Connection<W> {
         Self { socket: wire, requests: 0, narrow: false, opened: now, counted, places }
     }
 
-    /// A stream of a trunk that carried so many requests before.
+    /// A stream of a multiplexed connection that carried so many requests before.
     pub(crate) fn stream(wire: W, opened: Instant, requests: u32) -> Self {
         let places = ConnectionPlaces::default();
         Self { socket: wire, requests, narrow: false, opened, counted: None, places }
     }
 
     /// Gives it the places that it takes; they are left when it is closed.
-    pub fn with(mut self, places: ConnectionPlaces<Handover<W::Loose>>) -> Self {
+    pub fn with(mut self, places: ConnectionPlaces<Handover<W::DetachedSocket>>) -> Self {
         self.places = places;
         self
     }
@@ -136,12 +136,13 @@ impl<W: Wire> Connection<W> {
 
     /// Hands it to the first who waits for one of its destination; where there is nobody, it is closed.
     fn hand_over(self, destination: &Destination) {
-        let gate = self.places.wanted_at().find(|gate| gate.line().wants(destination)).cloned();
-        let Some(gate) = gate else { return };
+        let concurrency =
+            self.places.wanted_at().find(|concurrency| concurrency.line().wants(destination)).cloned();
+        let Some(concurrency) = concurrency else { return };
         let Self { socket, requests, narrow, opened, places, .. } = self;
         let handover = Handover { wire: socket.loosen(), requests, narrow, opened, places };
         // Somebody else may just have served who wanted it: then it is closed.
-        let _ = gate.line().give(destination, handover);
+        let _ = concurrency.line().give(destination, handover);
     }
 }
 
@@ -151,7 +152,7 @@ pub struct Pool<W: Wire = Socket> {
     destination: Destination,
     idle: RefCell<Vec<Connection<W>>>,
     /// Those that carry several requests at once.
-    pub trunks: Trunks<W>,
+    pub multiplexed_pool: MultiplexedPool<W>,
     /// Its member has left the service.
     closed: Cell<bool>,
 }
@@ -159,7 +160,12 @@ pub struct Pool<W: Wire = Socket> {
 impl<W: Wire> Pool<W> {
     /// A pool without connections.
     pub fn new(destination: Destination) -> Self {
-        Self { destination, idle: RefCell::default(), trunks: Trunks::default(), closed: Cell::new(false) }
+        Self {
+            destination,
+            idle: RefCell::default(),
+            multiplexed_pool: MultiplexedPool::default(),
+            closed: Cell::new(false),
+        }
     }
 
     /// Where its connections lead.
@@ -210,21 +216,21 @@ impl<W: Wire> Pool<W> {
     /// Closes what the other side closed, what spoke unasked and what passed its idle deadline.
     pub fn sweep(&self) {
         self.idle.borrow_mut().retain(|connection| !connection.socket.is_spent());
-        self.trunks.sweep();
+        self.multiplexed_pool.sweep();
     }
 
     /// Closes all, and keeps none from now on.
     pub fn close(&self) {
         self.closed.set(true);
         self.idle.borrow_mut().clear();
-        self.trunks.close();
+        self.multiplexed_pool.close();
     }
 
     /// Closes the oldest idle connection; says whether there was one.
     pub fn evict(&self) -> bool {
         let mut idle = self.idle.borrow_mut();
         let evicted = (!idle.is_empty()).then(|| idle.remove(0));
-        evicted.is_some() || self.trunks.evict()
+        evicted.is_some() || self.multiplexed_pool.evict()
     }
 
     /// Hands idle connections, the newest first, to those who wait for one.
@@ -232,7 +238,7 @@ impl<W: Wire> Pool<W> {
         self.sweep();
         let mut idle = self.idle.borrow_mut();
         let is_wanted = |connection: &mut Connection<W>| {
-            connection.places.wanted_at().any(|gate| gate.line().wants(&self.destination))
+            connection.places.wanted_at().any(|concurrency| concurrency.line().wants(&self.destination))
         };
         while let Some(connection) = idle.pop_if(is_wanted) {
             connection.hand_over(&self.destination);
@@ -240,10 +246,10 @@ impl<W: Wire> Pool<W> {
     }
 
     /// Closes the oldest idle connections as long as somebody waits for one of their places: more than one
-    /// where several wait, or where the bound has been lowered. Trunks on which nothing is under way go too; busy ones see to it
+    /// where several wait, or where the bound has been lowered. MultiplexedPool on which nothing is under way go too; busy ones see to it
     /// themselves.
     pub fn give_way(&self) {
-        while self.trunks.evict() {}
+        while self.multiplexed_pool.evict() {}
         let mut idle = self.idle.borrow_mut();
         while idle.first().is_some_and(|oldest| oldest.places.are_wanted()) {
             drop(idle.remove(0));
@@ -252,12 +258,12 @@ impl<W: Wire> Pool<W> {
 
     /// Whether a request needs no new connection.
     pub fn has_room(&self) -> bool {
-        !self.idle.borrow().is_empty() || self.trunks.has_room()
+        !self.idle.borrow().is_empty() || self.multiplexed_pool.has_room()
     }
 
     /// Idle connections now.
     pub fn len(&self) -> usize {
-        self.idle.borrow().len() + self.trunks.idle()
+        self.idle.borrow().len() + self.multiplexed_pool.idle()
     }
 
     /// Whether none is idle.

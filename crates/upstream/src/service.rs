@@ -3,7 +3,7 @@
 //! These are plan types: validated and immutable. What changes while the proxy runs (members,
 //! health, pools) lives in [`crate::members`] and [`crate::pool`].
 
-use crate::gate::QueuePolicy;
+use crate::concurrency::QueuePolicy;
 use crate::policy::{
     AdaptivePolicy, BalancePolicy, BreakerPolicy, EjectionPolicy, HealthPolicy, RetryPolicy, StickyPolicy,
     WhenDown,
@@ -61,7 +61,7 @@ impl Service {
 }
 
 /// Two services are the same when everything that is configured of them is. The numbers of bounds do
-/// not count: they live in gates, which outlast a reload, so that changing one closes no connection. A
+/// not count: they live in concurrency limits, which outlast a reload, so that changing one closes no connection. A
 /// bound on connections that was not there before does: those open already are not counted in it.
 impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
@@ -179,7 +179,7 @@ pub struct ServiceLimits {
     pub max_in_flight: Option<u32>,
     /// A bound on what is under way to each endpoint that follows its latency.
     pub adaptive: Option<AdaptivePolicy>,
-    /// Who may wait at each of its gates and those of its endpoints.
+    /// Who may wait at each of its concurrency limits and those of its endpoints.
     pub queue: QueuePolicy,
 }
 

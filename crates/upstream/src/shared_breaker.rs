@@ -2,10 +2,10 @@
 //!
 //! While it is closed, as nearly always, a worker asks with one plain load. While it is open or half open the
 //! machine of `breaker.rs` is asked under a lock that is held for a few instructions. Each failure is judged as
-//! it is counted, by what all workers have counted ([`ServiceStanding::judge`]): the breaker opens at the failure that
+//! it is counted, by what all workers have counted ([`ServiceShared::judge`]): the breaker opens at the failure that
 //! is one too many, and never at a success or while nothing happens. The trials of the workers close it, or open it
 //! again. A request that succeeds costs nothing beyond its count; for that, the control thread moves the window on once a
-//! second ([`ServiceStanding::tick_breaker`]), so that successes fall into the part of the window in which they came.
+//! second ([`ServiceShared::tick_breaker`]), so that successes fall into the part of the window in which they came.
 //!
 //! The window belongs to the breaker: it is forgotten in the moment that the breaker closes, so that no failure
 //! from before opens it anew.
@@ -15,7 +15,7 @@ use crate::members::ServiceState;
 use crate::outlier::{Sample, Window};
 use crate::policy::BreakerPolicy;
 use crate::pool::Wire;
-use crate::service_standing::ServiceStanding;
+use crate::service_shared::ServiceShared;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -162,7 +162,7 @@ impl SharedBreaker {
     }
 }
 
-impl ServiceStanding {
+impl ServiceShared {
     /// What the breaker of the service does; closed where there is none.
     pub fn breaker(&self) -> BreakerState {
         self.breaker.state()
@@ -226,7 +226,7 @@ impl<W: Wire> ServiceState<W> {
 /// An exchange that is a trial of its service's breaker. Dropped without a word, it makes room for another.
 #[derive(Debug)]
 pub struct TrialGuard {
-    service: Arc<ServiceStanding>,
+    service: Arc<ServiceShared>,
     trial: Option<(u64, Trial)>,
 }
 

@@ -1,4 +1,4 @@
-//! Gates, lines, pools and handovers under a deterministic simulation: several workers, whose steps the
+//! LimitRegistry, lines, pools and handovers under a deterministic simulation: several workers, whose steps the
 //! seed interleaves over virtual time. Exchanges come, wait, are called off at any point, use
 //! connections and end; connections die while idle, in use and on their way; bounds (adaptive ones at any
 //! time), queues and endpoints change under way. A failure names its seed; `SEED=n` runs that one alone, `THALWEG_LONG=1` many more.
@@ -61,7 +61,7 @@ fn no_bound_is_passed_nobody_is_forgotten_and_everything_is_given_back() {
         match std::panic::catch_unwind(|| run(seed)) {
             Ok(one) => seen.add(one),
             Err(panic) => {
-                eprintln!("gates and pools fail with SEED={seed}");
+                eprintln!("concurrency_limits and pools fail with SEED={seed}");
                 std::panic::resume_unwind(panic);
             }
         }

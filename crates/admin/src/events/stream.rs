@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Events, Heard, STREAMS, Subscription};
 use crate::connection::{Connection, Streaming};
-use crate::operation::Asked;
+use crate::operation::ApiRequest;
 use crate::problem::Problem;
 
 /// Silence after which a comment is sent, so that nobody in between takes the stream for dead.
@@ -38,7 +38,7 @@ struct Reader {
 }
 
 /// The handler.
-pub(crate) fn stream(asked: &Asked) -> Result<Response, Problem> {
+pub(crate) fn stream(asked: &ApiRequest) -> Result<Response, Problem> {
     let events = asked.app.control.events().clone();
     let Ok(place) = Arc::clone(&events.0.streams).try_acquire_owned() else {
         let detail = format!("there are {STREAMS} event streams already; close one");
@@ -83,7 +83,7 @@ impl Reader {
 
 /// The number after which the reader wants to hear. The field wins: a browser that comes back sends
 /// it beside the query of its first request.
-fn position(asked: &Asked) -> Result<Option<u64>, Problem> {
+fn position(asked: &ApiRequest) -> Result<Option<u64>, Problem> {
     let field = asked.parts.headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or("?"));
     // A browser that has seen no event yet may send the field empty.
     let Some(text) = field.filter(|text| !text.is_empty()) else { return Ok(asked.query.number(SINCE)) };

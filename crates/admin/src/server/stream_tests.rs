@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use super::tests::{Running, Sample};
 use super::{CONNECTION_TIME, LAST_ANSWER_TIME, STREAM_TIME, routes, serve_connection};
 use crate::audit::AuditLog;
+use crate::auth::{Auth, Peer};
 use crate::control::Control;
 use crate::events::STREAMS;
 use crate::events::tests::event;
-use crate::gate::{Gate, Peer};
 use crate::operation::App;
 use crate::socket::tests::Folder;
 
@@ -196,7 +196,7 @@ async fn a_quiet_stream_is_kept_alive_and_lives_longer_than_other_connections_bu
     let folder = Folder::new();
     let control = sample as Arc<dyn Control>;
     let audit = AuditLog::start(folder.0.clone(), Arc::clone(&control)).unwrap();
-    let router = routes::admin(Arc::new(App::new(control, audit)), Gate::Open);
+    let router = routes::admin(Arc::new(App::new(control, audit)), Auth::Open);
     tokio::spawn(serve_connection(server, Peer::Unknown, router, stopped));
     let (reader, mut writer) = tokio::io::split(client);
     writer.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::*;
-use crate::call::{Answer, Target, call};
+use crate::client::{Answer, Target, call};
 use crate::socket::tests::Folder;
 pub(super) use sample::Sample;
 

@@ -3,7 +3,7 @@
 //! In this order: one name for each definition; sections that may be empty; ranges and defaults from the doc
 //! comments; `${NAME}` wherever a scalar stands. No step looks outside the schema.
 
-use super::{claims, forms, has_type};
+use super::{doc_limits, forms, has_type};
 use serde_json::{Map, Value, json};
 
 /// The definition of a scalar that the environment fills in.
@@ -94,13 +94,13 @@ fn claimed(schema: &mut Value) {
         let Some(doc) = property.get("description").and_then(Value::as_str).map(str::to_owned) else {
             continue;
         };
-        let claims = claims::read(&doc);
+        let claims = doc_limits::read(&doc);
         if let Some((least, most)) = claims.range
-            && let (Some(least), Some(most)) = (claims::number(least), claims::number(most))
+            && let (Some(least), Some(most)) = (doc_limits::number(least), doc_limits::number(most))
         {
             bound(property, &least, &most);
         }
-        if let Some(default) = claims.default.and_then(claims::Fallback::to_json) {
+        if let Some(default) = claims.default.and_then(doc_limits::Fallback::to_json) {
             property["default"] = default;
         }
     }

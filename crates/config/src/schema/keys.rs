@@ -1,7 +1,7 @@
 //! The reference of all keys, as Markdown: one row per key, under the path that a user would write.
 
 use super::adapt::VARIABLE;
-use super::claims::{self, Fallback};
+use super::doc_limits::{self, Fallback};
 use super::{forms, has_type, members, value};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ impl Page<'_> {
         // One of several keys is described as the form that it makes.
         let is_choice = is_required && property.get("description").is_none();
         let doc = if is_choice { owner } else { property }.get("description");
-        let claims = claims::read(doc.and_then(Value::as_str).unwrap_or_default());
+        let claims = doc_limits::read(doc.and_then(Value::as_str).unwrap_or_default());
         let default = match claims.default {
             Some(Fallback::Value(value)) => code(value),
             Some(Fallback::Words(words)) => words.to_owned(),

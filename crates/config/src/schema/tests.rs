@@ -58,7 +58,7 @@ fn every_key_is_required_or_says_what_holds_without_it() {
         {
             let text = property.get("description").and_then(Value::as_str).unwrap_or_default();
             let is_section = property.get("$ref").is_some() || has_type(&property, "object");
-            if claims::read(text).default.is_none() && !is_section {
+            if doc_limits::read(text).default.is_none() && !is_section {
                 silent.push(format!("{owner}.{key}"));
             }
         }

@@ -1,12 +1,12 @@
 //! The top of a configuration file.
 
+use super::filter_entry::StepSpec;
 use super::limits::RouteLimitsSpec;
 use super::listener_tls::ListenerTlsSpec;
 use super::route::RouteSpec;
 use super::secret::SecretSpec;
 use super::service::{RetrySpec, ServiceSpec, TimeoutsSpec};
 use super::spanned::{ListSpec, NamedSpec, Spanned};
-use super::step::StepSpec;
 use super::target::ToSpec;
 use super::test_case::TestSpec;
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};

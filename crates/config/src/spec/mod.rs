@@ -6,18 +6,18 @@
 
 mod acme;
 mod client_auth;
-mod cursor;
+mod de_error;
+mod deserializer;
 mod file;
+mod filter_entry;
 mod limits;
 mod listener_tls;
-mod mistake;
 mod route;
 mod sealed;
 mod secret;
 mod service;
 mod spanned;
 mod statuses;
-mod step;
 mod switch;
 mod target;
 mod test_case;
@@ -32,6 +32,7 @@ pub use file::{
     ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, ProxyProtocolSpec, RequestsSpec, ShutdownSpec,
     StateSpec,
 };
+pub use filter_entry::StepSpec;
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
 pub use listener_tls::{
     CertificateSpec, ListenerTlsSpec, TicketKeysSpec, TicketsSpec, TlsVersionSpec, UnknownNameSpec,
@@ -47,7 +48,6 @@ pub use service::{
 };
 pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;
-pub use step::StepSpec;
 pub use switch::SwitchSpec;
 pub use target::{PartSpec, SplitSpec, ToItemSpec, ToSpec};
 pub use test_case::{ExpectSpec, LongRequestSpec, RequestSpec, TestSpec};
@@ -57,7 +57,7 @@ pub use webhook::WebhookSpec;
 use crate::diagnose::{Class, ERRORS, Problems, SpecError};
 use crate::parse::{Kind, Node};
 use crate::source::Span;
-use cursor::{Cursor, Pruned};
+use deserializer::{Cursor, Pruned};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::HashSet;

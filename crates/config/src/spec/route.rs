@@ -1,9 +1,9 @@
 //! `routes[]`: which requests, what is done to them, where they go.
 
+use super::filter_entry::StepSpec;
 use super::limits::RouteLimitsSpec;
 use super::service::TimeoutsSpec;
 use super::spanned::{ListSpec, NamedSpec, Spanned};
-use super::step::StepSpec;
 use super::target::ToSpec;
 use super::values::OneOrMoreSpec;
 use crate::schema;

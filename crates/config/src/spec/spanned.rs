@@ -1,6 +1,6 @@
 //! Values that remember where they were written.
 
-use super::mistake::Mistake;
+use super::de_error::Mistake;
 use crate::source::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::U64Deserializer;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The struct name by which [`super::cursor`] knows that a span is wanted.
+/// The struct name by which [`super::deserializer`] knows that a span is wanted.
 pub(super) const NAME: &str = "$thalweg::Spanned";
 
 /// A value and its place.

@@ -7,7 +7,7 @@ use crate::diagnose::{Class, Problems, SpecError};
 use crate::spec::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec, ListSpec, Spanned};
 use std::collections::HashMap;
 use std::sync::Arc;
-use thalweg_tls::{ClientAuth, ClientFlaw, ClientMode, ClientPolicy, Told};
+use thalweg_tls::{ClientAuth, ClientAuthError, ClientMode, ClientPolicy, Told};
 
 /// Most files of revoked certificates.
 const LISTS: usize = 100;
@@ -64,10 +64,10 @@ fn read(spec: &ClientAuthSpec, secrets: &Secrets<'_>, problems: &mut Problems) -
         Err(flaw) => flaw,
     };
     let (span, what, help) = match &flaw {
-        ClientFlaw::Authorities(_) => {
+        ClientAuthError::Authorities(_) => {
             (spec.ca.span, "the CA file", "a PEM file with the certificates of authorities is needed")
         }
-        ClientFlaw::Revocations(at, _) => {
+        ClientAuthError::Revocations(at, _) => {
             let written = spec.crl.as_ref().and_then(|list| list.value.items.get(*at));
             let help = "a PEM file is needed; `openssl crl -inform DER -in FILE -out NEW` makes one of a file in DER";
             (written.map_or(spec.ca.span, |path| path.span), "the CRL file", help)

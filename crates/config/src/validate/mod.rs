@@ -30,7 +30,7 @@ pub(crate) use listeners::listeners;
 pub(crate) use routes::{Names, route};
 pub(crate) use sealed::sealed;
 pub(crate) use secret::Secrets;
-pub(crate) use services::{Deadlines, Retries, Surroundings, inline, services};
+pub(crate) use services::{Context, Deadlines, Retries, inline, services};
 pub(crate) use settings::{client_timeouts, limits, requests, settings, shutdown, trusted_proxies};
 pub(crate) use targets::Target;
 pub(crate) use test_cases::{Known, run_tests, tests};

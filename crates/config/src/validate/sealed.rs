@@ -6,7 +6,7 @@ use super::services::{Retries, service_tls};
 use super::targets::service;
 use super::{bounded, duration};
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::read_again::revoked_in;
+use crate::refresh_files::revoked_in;
 use crate::source::Span;
 use crate::spec::{ListSpec, RevokedSpec, SealKeySpec, SealSecretSpec, SealedSpec, SecretSpec, Spanned};
 use std::net::IpAddr;

@@ -73,7 +73,7 @@ impl Deadlines {
 }
 
 /// What the services need to know of the rest.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct Context<'a> {
     pub(crate) secrets: &'a Secrets<'a>,
     /// Of the defaults.
     pub(crate) retries: &'a Retries,
@@ -82,7 +82,7 @@ pub(crate) struct Surroundings<'a> {
 /// Checks the services.
 pub(crate) fn services(
     specs: &NamedSpec<ServiceSpec>,
-    around: &Surroundings<'_>,
+    around: &Context<'_>,
     problems: &mut Problems,
 ) -> Vec<(Service, Deadlines)> {
     specs.0.iter().map(|(name, spec)| service(name, spec, around, problems)).collect()
@@ -91,7 +91,7 @@ pub(crate) fn services(
 fn service(
     name: &Spanned<String>,
     spec: &ServiceSpec,
-    around: &Surroundings<'_>,
+    around: &Context<'_>,
     problems: &mut Problems,
 ) -> (Service, Deadlines) {
     check_name(name, name.span, problems);

@@ -19,8 +19,8 @@ use thalweg_core::{AcmePolicy, OnDemandPolicy};
 use thalweg_proxy::plan::{CertificateFiles, ListenerTls, TicketKeyFile, TicketPolicy};
 use thalweg_route::HostPattern;
 use thalweg_tls::{
-    Acceptor, Certificate, CertificateFlaw, ClientAuth, Entry, Group, Issued, Policy, PolicyFlaw, Shelf,
-    Suite, TicketKeys, Tickets, UnknownName, Version,
+    Acceptor, Certificate, CertificateError, ClientAuth, Entry, Group, Issued, IssuedStore, Policy,
+    PolicyError, Suite, TicketKeys, Tickets, UnknownName, Version,
 };
 
 /// Most certificates of a listener: all of them are read at every reload.
@@ -111,13 +111,13 @@ fn if_right<T>(written: Option<Option<T>>) -> Option<Option<T>> {
 
 /// What an authority issues is found where all listeners find it that ask it for the like.
 fn issued(policy: &AcmePolicy, client_auth: Option<Arc<ClientAuth>>) -> Issued {
-    let shelf = Shelf::of_process(&policy.mark());
+    let shelf = IssuedStore::of_process(&policy.mark());
     Issued { shelf, names: policy.domains.clone(), on_demand: policy.on_demand.clone(), client_auth }
 }
 
 /// What the authority of this machine signs: `localhost`, and what is below it when a client comes with it.
 fn issued_here(client_auth: Option<Arc<ClientAuth>>) -> Issued {
-    let shelf = Shelf::of_process(local::MARK);
+    let shelf = IssuedStore::of_process(local::MARK);
     let allow = vec![local::BELOW.to_owned()];
     let on_demand = Some(OnDemandPolicy { allow, ask: None, per_hour: u32::MAX });
     Issued { shelf, names: vec![local::NAME.to_owned()], on_demand, client_auth }
@@ -194,16 +194,16 @@ fn files(cert: &Spanned<String>, key: &Spanned<String>) -> CertificateFiles {
 }
 
 /// What an acceptor refuses although each value is right for itself.
-fn contradiction(span: Span, spec: &ListenerTlsSpec, flaw: &PolicyFlaw) -> SpecError {
+fn contradiction(span: Span, spec: &ListenerTlsSpec, flaw: &PolicyError) -> SpecError {
     let items = spec.certificates.iter().flat_map(|list| &list.value.items);
     let names = items.filter_map(|item| item.value.names.as_ref());
     let mut names = names.flat_map(|names| &names.value.items);
-    if let PolicyFlaw::ClientAuthDiffers(name) = flaw {
+    if let PolicyError::ClientAuthDiffers(name) = flaw {
         let message = format!("certificates for `{name}` ask different things of clients");
         return SpecError::new(Class::Invalid, span, message)
             .help("a host asks one thing: give them the same `client_auth`, or other `names`");
     }
-    if let PolicyFlaw::BadName(name) = flaw
+    if let PolicyError::BadName(name) = flaw
         && let Some(written) = names.find(|written| self::name(written).as_ref() == Ok(name))
     {
         return SpecError::value(written.span, "host", format!("`{}` is not a host name", written.value));
@@ -285,25 +285,25 @@ pub(super) fn file(
 }
 
 /// What to do about a flaw, where that is not plain from what it says.
-fn help(flaw: &CertificateFlaw) -> Option<String> {
+fn help(flaw: &CertificateError) -> Option<String> {
     let help = match flaw {
-        CertificateFlaw::NoCertificate | CertificateFlaw::NoKey | CertificateFlaw::BadPem { .. } => {
+        CertificateError::NoCertificate | CertificateError::NoKey | CertificateError::BadPem { .. } => {
             "a PEM file is needed: `cert` names the one with the certificates, `key` the one with the private key"
         }
-        CertificateFlaw::KeyDoesNotMatch => {
+        CertificateError::KeyDoesNotMatch => {
             "`openssl x509 -noout -pubkey -in CERT` and `openssl pkey -pubout -in KEY` print the same for a pair"
         }
-        CertificateFlaw::EncryptedKey => "`openssl pkey -in KEY -out NEW` writes it without a password",
-        CertificateFlaw::OutOfOrder(_) => {
+        CertificateError::EncryptedKey => "`openssl pkey -in KEY -out NEW` writes it without a password",
+        CertificateError::OutOfOrder(_) => {
             "the certificate of the site comes first, then the one that issued it, and so on"
         }
-        CertificateFlaw::NoNames => {
+        CertificateError::NoNames => {
             "clients look only at subjectAltName: have it issued anew with the host in it"
         }
-        CertificateFlaw::SeveralKeys
-        | CertificateFlaw::UnusableKey(_)
-        | CertificateFlaw::TooLarge { .. }
-        | CertificateFlaw::BadCertificate(..) => return None,
+        CertificateError::SeveralKeys
+        | CertificateError::UnusableKey(_)
+        | CertificateError::TooLarge { .. }
+        | CertificateError::BadCertificate(..) => return None,
     };
     Some(help.to_owned())
 }

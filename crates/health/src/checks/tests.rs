@@ -2,7 +2,7 @@
 //! real endpoints.
 
 use super::*;
-use crate::judge::Verdict;
+use crate::thresholds::Verdict;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -52,7 +52,7 @@ impl Drop for Presence {
     }
 }
 
-impl Ask for World {
+impl Probe for World {
     fn ask(&self, target: Target) -> impl Future<Output = Outcome> + Send + 'static {
         let world = self.clone();
         world.0.asked.lock().unwrap().push((Instant::now(), target.address.clone()));

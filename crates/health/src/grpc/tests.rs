@@ -1,7 +1,7 @@
 //! What is said and read, and servers made by hand.
 
 use super::*;
-use crate::ask::{Ask, Network};
+use crate::probe::{Network, Probe};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

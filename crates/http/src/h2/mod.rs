@@ -11,8 +11,8 @@ pub mod frame;
 mod block;
 pub mod bucket;
 pub mod flood;
+pub mod flood_guard;
 mod held;
-pub mod meter;
 mod streams;
 
 pub mod composed;
@@ -21,7 +21,7 @@ pub mod pseudo;
 
 pub use composed::{ComposedRequest, ComposedResponse, split_request, split_response, split_trailers};
 pub use flood::Flood;
+pub use flood_guard::{Allow, FloodGuard, FloodLimits, Sent, Stop};
 pub use frame::{FrameHead, FrameReader, Piece};
 pub use lines::{read_request, read_response, read_trailers};
-pub use meter::{Allow, Meter, MeterLimits, Sent, Stop};
 pub use pseudo::Pseudo;

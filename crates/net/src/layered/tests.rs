@@ -124,7 +124,7 @@ fn pair(seed: u64) -> (Rc<Reactor>, [Socket; 2]) {
     let sockets = [(a, 0), (b, 1)].map(|(fd, number)| {
         rustix::net::sockopt::set_socket_send_buffer_size(&fd, 4096).unwrap();
         let mut socket = Socket::accepted(&reactor, fd, Owner(number)).unwrap();
-        socket.put_under(Box::new(Toy::new(seed + number)), &[]);
+        socket.push_layer(Box::new(Toy::new(seed + number)), &[]);
         socket
     });
     (reactor, sockets)

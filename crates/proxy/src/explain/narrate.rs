@@ -7,10 +7,10 @@ use super::explanation::{
 use super::trace::{Trace, lossy};
 use super::words::{failed, listener_name};
 use super::{Live, Question};
-use crate::find_route::with_query;
+use crate::exchange::find_route::with_query;
+use crate::exchange::redirect_https;
+use crate::exchange::sticky::kept_at;
 use crate::plan::{Plan, Route, Timeouts, To};
-use crate::redirect_https;
-use crate::sticky::kept_at;
 use std::collections::HashSet;
 use std::time::Duration;
 use thalweg_balance::endpoint_id;

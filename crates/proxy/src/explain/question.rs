@@ -95,7 +95,7 @@ impl Question {
     }
 
     /// The head that a client would send, and where.
-    pub(super) fn compose(&self, plan: &Plan) -> Result<Asked, Unaskable> {
+    pub(super) fn write_request(&self, plan: &Plan) -> Result<Asked, Unaskable> {
         if self.method.is_empty() || self.method.chars().any(|c| c.is_control() || c == ' ') {
             return Err(Unaskable::new("method", "this is not a method", Some("write for example `GET`")));
         }

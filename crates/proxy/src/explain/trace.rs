@@ -1,14 +1,14 @@
 //! The phases of an exchange, run on a question: what they decided, nothing more.
 
 use super::question::Asked;
-use crate::admit::bring_to_normal_form;
-use crate::compose::{check_loop, write_host, write_target};
-use crate::exchange::Exchange;
-use crate::filter_request::apply;
-use crate::find_route::{bound, take_route};
-use crate::owner::Target;
+use crate::exchange::filter_request::apply;
+use crate::exchange::find_route::{bound, take_route};
+use crate::exchange::read_request::bring_to_normal_form;
+use crate::exchange::redirect_https;
+use crate::exchange::upstream::request_head::{check_loop, write_host, write_target};
 use crate::plan::{Leads, Plan, ServiceId, To};
-use crate::redirect_https;
+use crate::state::exchange::Exchange;
+use crate::state::token::Token;
 use std::time::SystemTime;
 use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_http::Progress;
@@ -58,7 +58,7 @@ impl Verdict {
 
 /// Runs the phases.
 pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
-    let mut x = Exchange::new(Target::Seat(0).into());
+    let mut x = Exchange::new(Token::TaskSlot(0).into());
     x.received.extend_from_slice(&asked.bytes);
     (x.client_ip, x.is_secure) = (asked.peer, asked.is_secure);
     let (listener, filters) = (asked.listener, Vec::new());

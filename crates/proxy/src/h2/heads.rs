@@ -3,7 +3,7 @@
 //! What is allowed in them is decided in the crate `http`; here is nothing but the change of types.
 
 use super::websocket;
-use crate::exchange::Exchange;
+use crate::state::exchange::Exchange;
 use ::h2::ext::Protocol;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use ::http::uri::Scheme;

@@ -1,12 +1,12 @@
 //! What the streams of a connection have in common.
 
-use crate::secure::Known;
+use crate::tls::layer::Known;
 use ::h2::RecvStream;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use thalweg_core::Side;
-use thalweg_http::h2::{Allow, Flood, Meter, MeterLimits};
+use thalweg_http::h2::{Allow, Flood, FloodGuard, FloodLimits};
 use thalweg_upstream::StreamLine;
 
 /// Bytes of payload that all streams of a connection may hand to the engine before it has passed them on: more would wait there,
@@ -20,7 +20,7 @@ const ENDING_MS: u64 = 5000;
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// What is made of its frames.
-    pub(super) meter: RefCell<Meter>,
+    pub(super) meter: RefCell<FloodGuard>,
     /// What the peer has done that the meter does not bear.
     pub(super) flood: Cell<Option<Flood>>,
     /// The time of this turn, in milliseconds of the worker's clock.
@@ -48,18 +48,18 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Of a connection with a client.
-    pub(super) fn with_client(session: Waker, tls: Option<Known>, limits: MeterLimits) -> Self {
+    pub(super) fn with_client(session: Waker, tls: Option<Known>, limits: FloodLimits) -> Self {
         Self { tls, ..Self::new(Side::Downstream, session, limits) }
     }
 
     /// Of a connection with an endpoint, for whose streams there is a line.
-    pub(super) fn with_endpoint(session: Waker, line: Rc<StreamLine>, limits: MeterLimits) -> Self {
+    pub(super) fn with_endpoint(session: Waker, line: Rc<StreamLine>, limits: FloodLimits) -> Self {
         Self { line: Some(line), ..Self::new(Side::Upstream, session, limits) }
     }
 
-    fn new(peer: Side, session: Waker, limits: MeterLimits) -> Self {
+    fn new(peer: Side, session: Waker, limits: FloodLimits) -> Self {
         Self {
-            meter: RefCell::new(Meter::new(peer, limits)),
+            meter: RefCell::new(FloodGuard::new(peer, limits)),
             flood: Cell::new(None),
             now_ms: Cell::new(0),
             streams: Cell::new(0),

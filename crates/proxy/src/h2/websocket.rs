@@ -1,7 +1,7 @@
 //! The opening handshake of a WebSocket (RFC 6455 §4) for a client whose stream is one already (RFC 8441): the endpoint of
 //! HTTP/1.1 wants it, and the client knows nothing of it.
 
-use crate::exchange::Exchange;
+use crate::state::exchange::Exchange;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::Sha1;

@@ -5,7 +5,7 @@
 //! frame. From such an end trailers come after the last byte.
 
 use super::{Flow, Stream};
-use crate::ring::Chunks;
+use crate::buffers::chunk_queue::ChunkPool;
 use std::io;
 use std::rc::Rc;
 
@@ -112,7 +112,7 @@ impl Flow {
     }
 
     /// Ends as `other` did, which has carried the same message to its end.
-    pub(crate) fn end_as(&mut self, other: &Self, chunks: &Rc<Chunks>) {
+    pub(crate) fn end_as(&mut self, other: &Self, chunks: &Rc<ChunkPool>) {
         if !self.ended {
             self.trailers.clone_from(&other.trailers);
             // Whatever was wrong with it has been found in the other one.

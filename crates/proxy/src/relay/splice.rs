@@ -6,8 +6,8 @@
 //! that stalls: then what is in the pipe goes to the ring. Invariant: nothing is received into memory
 //! while bytes are in the pipe, so their order stays.
 
-use super::{Broken, Ends, Flow, Keep, Stream};
-use crate::ring::{CHUNK, Chunks};
+use super::{Ends, Flow, RelayError, ReplayBuffer, Stream};
+use crate::buffers::chunk_queue::{CHUNK, ChunkPool};
 use std::io;
 use std::rc::Rc;
 use std::task::{Poll, ready};
@@ -26,7 +26,7 @@ const DOUBTS: u8 = 8;
 
 /// How a flow receives, and how often in a row the other way would have been better.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Way {
+pub(super) enum TransferMode {
     /// Into memory.
     Copies(u8),
     /// Into a pipe, when there is one.
@@ -39,13 +39,13 @@ impl Flow {
     /// Whether a pipe has to do with what it receives next.
     #[inline]
     pub(super) fn is_spliced(&self) -> bool {
-        matches!(self.way, Way::Splices(_)) || self.pipe.is_some()
+        matches!(self.way, TransferMode::Splices(_)) || self.pipe.is_some()
     }
 
     /// Decides how it goes on after a receive of `n` bytes into memory.
     #[inline]
     pub(super) fn weigh(&mut self, n: usize) {
-        if n >= LARGE || self.way != Way::Copies(0) {
+        if n >= LARGE || self.way != TransferMode::Copies(0) {
             self.weigh_proofs(n);
         }
     }
@@ -56,13 +56,13 @@ impl Flow {
             return;
         }
         match self.way {
-            Way::Copies(proofs) if n >= LARGE => {
+            TransferMode::Copies(proofs) if n >= LARGE => {
                 let proofs = proofs.saturating_add(1);
                 let rest = if self.chunked { 0 } else { self.reader.plain() };
                 let is_large = rest >= REST && (rest < u64::MAX || proofs >= PROOFS);
-                self.way = if is_large { Way::Splices(0) } else { Way::Copies(proofs) };
+                self.way = if is_large { TransferMode::Splices(0) } else { TransferMode::Copies(proofs) };
             }
-            Way::Copies(1..) => self.way = Way::Copies(0),
+            TransferMode::Copies(1..) => self.way = TransferMode::Copies(0),
             _ => {}
         }
     }
@@ -72,12 +72,12 @@ impl Flow {
         &mut self,
         ends: &Ends<'_, impl Stream>,
         room: usize,
-        keep: &Keep<'_>,
-        chunks: &Rc<Chunks>,
-    ) -> Result<Option<Poll<usize>>, Broken> {
-        let Way::Splices(doubts) = self.way else { return self.evacuated() };
+        keep: &ReplayBuffer<'_>,
+        chunks: &Rc<ChunkPool>,
+    ) -> Result<Option<Poll<usize>>, RelayError> {
+        let TransferMode::Splices(doubts) = self.way else { return self.evacuated() };
         if !ends.from.is_plain() || !ends.to.is_plain() {
-            self.way = Way::OnlyCopies;
+            self.way = TransferMode::OnlyCopies;
             return self.evacuated();
         }
         let from = ends.from;
@@ -86,7 +86,7 @@ impl Flow {
         }
         let pipe = match &self.pipe {
             Some(pipe) => pipe,
-            None => match chunks.lend_pipe() {
+            None => match chunks.get_pipe() {
                 Some(pipe) => self.pipe.insert(pipe),
                 None => return Ok(None),
             },
@@ -96,20 +96,20 @@ impl Flow {
             Poll::Pending => return Ok(Some(Poll::Pending)),
             Poll::Ready(Ok(n)) => n,
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Unsupported => {
-                self.way = Way::OnlyCopies;
+                self.way = TransferMode::OnlyCopies;
                 return self.evacuated();
             }
-            Poll::Ready(Err(_)) => return Err(Broken::SenderGone),
+            Poll::Ready(Err(_)) => return Err(RelayError::SenderGone),
         };
         self.way = match doubts + 1 {
-            _ if n >= SMALL => Way::Splices(0),
-            DOUBTS => Way::Copies(0),
-            doubts => Way::Splices(doubts),
+            _ if n >= SMALL => TransferMode::Splices(0),
+            DOUBTS => TransferMode::Copies(0),
+            doubts => TransferMode::Splices(doubts),
         };
         self.reader.pass(n);
-        self.count_body(n).map_err(Broken::Sender)?;
+        self.count_body(n).map_err(RelayError::Sender)?;
         if self.reader.is_complete() {
-            self.end(chunks).map_err(Broken::Sender)?;
+            self.end(chunks).map_err(RelayError::Sender)?;
             // Whoever uses the connection next goes by what is known of it.
             from.look();
         }
@@ -131,7 +131,7 @@ impl Flow {
             match ready!(pipe.poll_drain(to)) {
                 Ok(n) => self.bytes += n as u64,
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                    self.way = Way::OnlyCopies;
+                    self.way = TransferMode::OnlyCopies;
                     self.evacuate()?;
                     return self.poll_flush(to);
                 }
@@ -142,11 +142,11 @@ impl Flow {
     }
 
     /// Gives the pipe back, unless bytes wait in it and others can have one.
-    pub(super) fn settle(&mut self) -> Result<(), Broken> {
+    pub(super) fn settle(&mut self) -> Result<(), RelayError> {
         match &self.pipe {
             Some(pipe) if pipe.held() == 0 => self.pipe = None,
             Some(pipe) if pipe.is_last() => {
-                self.way = Way::Copies(0);
+                self.way = TransferMode::Copies(0);
                 self.evacuated()?;
             }
             _ => {}
@@ -155,8 +155,8 @@ impl Flow {
     }
 
     /// Lets what is in the pipe wait in memory, so that the next bytes can be received there.
-    fn evacuated(&mut self) -> Result<Option<Poll<usize>>, Broken> {
-        self.evacuate().map_err(|_| Broken::ReceiverGone)?;
+    fn evacuated(&mut self) -> Result<Option<Poll<usize>>, RelayError> {
+        self.evacuate().map_err(|_| RelayError::ReceiverGone)?;
         Ok(None)
     }
 

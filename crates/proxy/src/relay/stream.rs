@@ -10,7 +10,7 @@ pub(crate) trait Stream {
     /// As [`Socket::poll_recv`].
     fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
     /// As [`Socket::poll_send`].
-    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+    fn poll_send(&self, scheduler: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
     /// As [`Socket::poll_send_last`].
     fn poll_send_last(&self, bytes: &[u8]) -> Poll<io::Result<usize>>;
     /// As [`Socket::poll_fill`].
@@ -36,8 +36,8 @@ impl Stream for Socket {
     }
 
     #[inline]
-    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        self.poll_send(slices)
+    fn poll_send(&self, scheduler: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.poll_send(scheduler)
     }
 
     fn poll_send_last(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {

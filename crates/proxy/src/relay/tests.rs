@@ -2,7 +2,7 @@
 //! break off wherever the seed says. A failure names its seed; `SEED=n` runs that one alone.
 
 use super::*;
-use crate::ring::HIGH_MARK;
+use crate::buffers::chunk_queue::HIGH_MARK;
 use std::cell::{Cell, RefCell};
 use thalweg_net::Pipe;
 
@@ -88,7 +88,7 @@ impl Stream for Simulated {
         Poll::Ready(Ok(n))
     }
 
-    fn poll_send(&self, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_send(&self, scheduler: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if self.refuses() {
             return Poll::Pending;
         }
@@ -96,10 +96,10 @@ impl Stream for Simulated {
         if outgoing.len() >= self.breaks_at {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let all: usize = slices.iter().map(|slice| slice.len()).sum();
+        let all: usize = scheduler.iter().map(|slice| slice.len()).sum();
         assert!(all > 0, "an empty send");
         let n = self.some(all);
-        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(n).collect();
+        let bytes: Vec<u8> = scheduler.iter().flat_map(|slice| slice.iter().copied()).take(n).collect();
         outgoing.extend_from_slice(&bytes);
         Poll::Ready(Ok(n))
     }
@@ -238,7 +238,7 @@ fn run(seed: u64) -> usize {
     let from = Simulated::new(&mut random, wire, sender_breaks);
     let to = Simulated::new(&mut random, Vec::new(), receiver_breaks);
     let chunked = random.bool();
-    let chunks = Rc::new(Chunks::default());
+    let chunks = Rc::new(ChunkPool::default());
     chunks.pipes.set_most(random.usize(..3));
     let most = chunks.high_mark();
     let mut scratch = vec![0; if random.bool() { 64 * 1024 } else { HIGH_MARK }];
@@ -255,9 +255,9 @@ fn run(seed: u64) -> usize {
         turns += 1;
         assert!(turns < 1_000_000, "it goes on for ever");
         let mut moved = false;
-        let mut means = Means::of(&mut scratch, &chunks);
+        let mut means = IoScratch::of(&mut scratch, &chunks);
         let before = (from.read.get(), to.outgoing.borrow().len());
-        let pumped = flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved);
+        let pumped = flow.poll_pump(&ends, &mut means, ReplayBuffer::Surplus(&mut surplus), &mut moved);
         let after = (from.read.get(), to.outgoing.borrow().len());
         assert!(before == after || moved, "bytes went somewhere unseen");
         assert!(flow.queued() <= most + scratch.len(), "it holds {} bytes", flow.queued());
@@ -265,8 +265,8 @@ fn run(seed: u64) -> usize {
         assert!(flow.pipe.is_none() || in_pipe > 0, "it keeps a pipe for nothing");
         assert_eq!(chunks.pipes.held(), in_pipe);
         match pumped {
-            Poll::Pending | Poll::Ready(Ok(Pumped::Share)) => {}
-            Poll::Ready(Ok(Pumped::All)) => break None,
+            Poll::Pending | Poll::Ready(Ok(RelayProgress::Share)) => {}
+            Poll::Ready(Ok(RelayProgress::All)) => break None,
             Poll::Ready(Err(broken)) => break Some(broken),
         }
     };
@@ -282,9 +282,9 @@ fn run(seed: u64) -> usize {
             assert!(BEHIND.starts_with(&surplus), "the surplus is what stands behind the message");
             assert!(flow.is_done() && !from.open.get());
         }
-        Some(Broken::SenderGone) => assert!(sender_breaks < usize::MAX),
-        Some(Broken::Sender(_)) => assert!(sender_breaks < message.wire.len()),
-        Some(Broken::ReceiverGone) => assert!(receiver_breaks < usize::MAX),
+        Some(RelayError::SenderGone) => assert!(sender_breaks < usize::MAX),
+        Some(RelayError::Sender(_)) => assert!(sender_breaks < message.wire.len()),
+        Some(RelayError::ReceiverGone) => assert!(receiver_breaks < usize::MAX),
     }
     flow.reset();
     assert_eq!(chunks.held(), 0, "chunks are kept back");
@@ -314,7 +314,7 @@ fn bytes_arrive_whole_and_in_order_or_the_break_is_seen() {
 #[test]
 fn the_last_bytes_leave_with_the_end_where_that_is_there_too() {
     let mut random = fastrand::Rng::with_seed(3);
-    let chunks = Rc::new(Chunks::default());
+    let chunks = Rc::new(ChunkPool::default());
     let mut scratch = vec![0; 64 * 1024];
     for (length, closes) in [(1, true), (CHUNK - 1, true), (1, false), (CHUNK - 1, false)] {
         let plain = |random: &mut fastrand::Rng, incoming| Simulated {
@@ -333,10 +333,10 @@ fn the_last_bytes_leave_with_the_end_where_that_is_there_too() {
         }
         let ends = Ends { from: &from, to: &to };
         let mut pump = || {
-            let mut means = Means::of(&mut scratch, &chunks);
-            flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved)
+            let mut means = IoScratch::of(&mut scratch, &chunks);
+            flow.poll_pump(&ends, &mut means, ReplayBuffer::Surplus(&mut surplus), &mut moved)
         };
-        while !matches!(pump(), Poll::Ready(Ok(Pumped::All))) {}
+        while !matches!(pump(), Poll::Ready(Ok(RelayProgress::All))) {}
         assert_eq!(to.outgoing.borrow().len(), length);
         assert_eq!(to.last_sends.get() > 0, closes, "{length}");
     }
@@ -347,15 +347,15 @@ fn a_receiver_that_takes_nothing_stops_the_reading_at_the_mark() {
     let mut random = fastrand::Rng::with_seed(1);
     let from = Simulated { reluctance: 0, ..Simulated::new(&mut random, vec![7; 10_000_000], usize::MAX) };
     let to = Simulated { reluctance: 10, ..Simulated::new(&mut random, Vec::new(), usize::MAX) };
-    let chunks = Rc::new(Chunks::default());
+    let chunks = Rc::new(ChunkPool::default());
     let mut scratch = vec![0; 64 * 1024];
     let (mut flow, mut surplus, mut moved) = (Flow::default(), Vec::new(), false);
     flow.reset();
     flow.start(Framing::UntilClose, Side::Upstream, false);
     for _ in 0..100 {
-        let mut means = Means::of(&mut scratch, &chunks);
+        let mut means = IoScratch::of(&mut scratch, &chunks);
         let ends = Ends { from: &from, to: &to };
-        let pumped = flow.poll_pump(&ends, &mut means, Keep::Surplus(&mut surplus), &mut moved);
+        let pumped = flow.poll_pump(&ends, &mut means, ReplayBuffer::Surplus(&mut surplus), &mut moved);
         assert!(pumped.is_pending());
     }
     let read = from.read.get();
@@ -368,14 +368,14 @@ fn a_direction_that_uses_up_its_share_leaves_the_other_one_its_own() {
     let mut eager =
         |len| Simulated { reluctance: 0, ..Simulated::new(&mut random, vec![7; len], usize::MAX) };
     let (one, other) = (eager(10_000_000), eager(100));
-    let chunks = Rc::new(Chunks::default());
+    let chunks = Rc::new(ChunkPool::default());
     let (mut scratch, mut surplus, mut moved) = (vec![0; 64 * 1024], Vec::new(), false);
-    let mut means = Means::of(&mut scratch, &chunks);
+    let mut means = IoScratch::of(&mut scratch, &chunks);
     for (from, to) in [(&one, &other), (&other, &one)] {
         let mut flow = Flow::default();
         flow.reset();
         flow.start(Framing::UntilClose, Side::Upstream, false);
-        let keep = Keep::Surplus(&mut surplus);
+        let keep = ReplayBuffer::Surplus(&mut surplus);
         let _ = flow.poll_pump(&Ends { from, to }, &mut means, keep, &mut moved);
     }
     assert!(one.read.get() < 10_000_000, "the first one has used up its share");
@@ -387,7 +387,8 @@ fn a_body_is_kept_for_another_attempt_until_it_is_too_large() {
     let (mut received, mut consumed, mut whole) = (b"head".to_vec(), 4, true);
     let mut record = |read: &[u8], used: usize| {
         let keep = (&mut received, &mut consumed, &mut whole);
-        Keep::Replay { received: keep.0, consumed: keep.1, whole: keep.2, most: 10 }.record(read, used);
+        ReplayBuffer::Replay { received: keep.0, consumed: keep.1, whole: keep.2, most: 10 }
+            .record(read, used);
     };
     record(b"12345", 5);
     record(b"67", 2);
@@ -396,15 +397,16 @@ fn a_body_is_kept_for_another_attempt_until_it_is_too_large() {
 }
 
 /// A flow that is spliced to a receiver which takes nothing, with some bytes in the pipe.
-fn held_in_a_pipe(from: &Simulated, to: &Simulated, chunks: &Rc<Chunks>) -> Flow {
+fn held_in_a_pipe(from: &Simulated, to: &Simulated, chunks: &Rc<ChunkPool>) -> Flow {
     chunks.pipes.set_most(2);
     let (mut scratch, mut surplus, mut moved) = (vec![0; 64 * 1024], Vec::new(), false);
     let mut flow = Flow::default();
     flow.reset();
     flow.start(Framing::UntilClose, Side::Upstream, false);
-    flow.way = Way::Splices(0);
-    let mut means = Means::of(&mut scratch, chunks);
-    let pumped = flow.poll_pump(&Ends { from, to }, &mut means, Keep::Surplus(&mut surplus), &mut moved);
+    flow.way = TransferMode::Splices(0);
+    let mut means = IoScratch::of(&mut scratch, chunks);
+    let pumped =
+        flow.poll_pump(&Ends { from, to }, &mut means, ReplayBuffer::Surplus(&mut surplus), &mut moved);
     assert!(pumped.is_pending() && chunks.pipes.held() > 0);
     flow
 }
@@ -417,22 +419,23 @@ fn what_is_in_the_pipe_goes_before_what_is_copied_after_it() {
     let from = eager(Simulated::new(&mut random, bytes.clone(), usize::MAX));
     let stalled = Simulated { reluctance: 10, ..Simulated::new(&mut random, Vec::new(), usize::MAX) };
     let to = eager(Simulated::new(&mut random, Vec::new(), usize::MAX));
-    let chunks = Rc::new(Chunks::default());
+    let chunks = Rc::new(ChunkPool::default());
     let mut flow = held_in_a_pipe(&from, &stalled, &chunks);
-    flow.way = Way::Copies(0);
+    flow.way = TransferMode::Copies(0);
     flow.paused = false;
     let (mut scratch, mut surplus, mut moved) = (vec![0; 64 * 1024], Vec::new(), false);
     // The receiver still takes nothing, and there is room again.
     let room = HIGH_MARK - flow.queued();
     assert!(flow.is_spliced() && room < HIGH_MARK);
-    let received =
-        flow.splice(&Ends { from: &from, to: &from }, 1, &Keep::Surplus(&mut surplus), &chunks).unwrap();
+    let received = flow
+        .splice(&Ends { from: &from, to: &from }, 1, &ReplayBuffer::Surplus(&mut surplus), &chunks)
+        .unwrap();
     assert!(received.is_none() && flow.pipe.is_none() && chunks.pipes.held() == 0);
     for _ in 0..100 {
-        let mut means = Means::of(&mut scratch, &chunks);
+        let mut means = IoScratch::of(&mut scratch, &chunks);
         let ends = Ends { from: &from, to: &to };
-        let keep = Keep::Surplus(&mut surplus);
-        if let Poll::Ready(Ok(Pumped::All)) = flow.poll_pump(&ends, &mut means, keep, &mut moved) {
+        let keep = ReplayBuffer::Surplus(&mut surplus);
+        if let Poll::Ready(Ok(RelayProgress::All)) = flow.poll_pump(&ends, &mut means, keep, &mut moved) {
             break;
         }
     }
@@ -445,15 +448,15 @@ fn a_body_that_is_spliced_has_its_bound_too() {
     let eager = |s: Simulated| Simulated { reluctance: 0, splices: true, ..s };
     let from = eager(Simulated::new(&mut random, vec![7; 1_000_000], usize::MAX));
     let to = eager(Simulated::new(&mut random, Vec::new(), usize::MAX));
-    let chunks = Rc::new(Chunks::default());
+    let chunks = Rc::new(ChunkPool::default());
     chunks.pipes.set_most(2);
     let (mut surplus, mut flow) = (Vec::new(), Flow::default());
     flow.reset();
     flow.start(Framing::UntilClose, Side::Downstream, false);
     flow.bound(Some(100));
-    flow.way = Way::Splices(0);
+    flow.way = TransferMode::Splices(0);
     let refused =
-        flow.splice(&Ends { from: &from, to: &to }, HIGH_MARK, &Keep::Surplus(&mut surplus), &chunks);
-    assert!(matches!(refused, Err(Broken::Sender(fault)) if fault.status == 413));
+        flow.splice(&Ends { from: &from, to: &to }, HIGH_MARK, &ReplayBuffer::Surplus(&mut surplus), &chunks);
+    assert!(matches!(refused, Err(RelayError::Sender(fault)) if fault.status == 413));
     assert!(from.filled.get() > 0 && to.outgoing.borrow().is_empty());
 }

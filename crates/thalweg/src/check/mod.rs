@@ -10,7 +10,7 @@ mod files;
 mod names;
 mod owner;
 
-use thalweg_config::places::Places;
+use thalweg_config::span_index::Places;
 use thalweg_config::{Loaded, Span, SpecError};
 
 /// A configuration that can run, and where things stand in it.

@@ -1,18 +1,18 @@
 //! Certificates that authorities issue: what the plan asks for is given to the crate that asks, and what comes of it is told.
 
-use super::telling::event;
+use super::config_events::event;
 use crate::cli::complain;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
-use thalweg_acme::local::LocalAuthority;
-use thalweg_acme::{Bureau, HttpAnswers, News, Options};
+use thalweg_acme::local_ca::LocalAuthority;
+use thalweg_acme::{HttpAnswers, News, Options, RenewalService};
 use thalweg_core::acme::local;
 use thalweg_core::units::duration_text;
 use thalweg_core::{AcmePolicy, Event, EventKind};
 use thalweg_observe::Registry;
 use thalweg_proxy::{Challenges, Plan};
-use thalweg_tls::Shelf;
+use thalweg_tls::IssuedStore;
 use tokio::sync::mpsc;
 
 /// News that may wait to be told.
@@ -23,13 +23,13 @@ pub(crate) struct Acme {
     state: PathBuf,
     challenges: Arc<Challenges>,
     news: mpsc::Sender<News>,
-    bureau: Mutex<Option<Bureau>>,
+    bureau: Mutex<Option<RenewalService>>,
     local: Mutex<Local>,
 }
 
 /// The authority of this machine and the shelf that it serves, once a listener has wanted it: a shelf that nobody looks at
 /// costs little, and what is on it is at hand when one wants it again.
-type Local = Option<Arc<Shelf>>;
+type Local = Option<Arc<IssuedStore>>;
 
 impl Acme {
     /// For the plan that the process starts with. What was issued is kept in this directory.
@@ -67,7 +67,7 @@ impl Acme {
             let challenges = self.challenges();
             let http: HttpAnswers = Arc::new(move |token, answer| challenges.set(token, answer));
             let options = Options { state: self.state.clone(), http, news: self.news.clone() };
-            match Bureau::start(options) {
+            match RenewalService::start(options) {
                 Ok(started) => *bureau = Some(started),
                 Err(error) => {
                     complain(format_args!("cannot start the thread that asks for certificates: {error}"))
@@ -82,7 +82,7 @@ impl Acme {
         if local.is_none() {
             let (authority, why) = LocalAuthority::open(&self.state)?;
             why.into_iter().for_each(complain);
-            let shelf = Shelf::of_process(local::MARK);
+            let shelf = IssuedStore::of_process(local::MARK);
             Arc::new(authority).serve(&shelf)?;
             *local = Some(shelf);
         }
@@ -96,10 +96,10 @@ impl Acme {
 
     /// Somebody may have mended what has failed.
     pub(crate) fn try_again(&self) {
-        self.bureau().iter().for_each(Bureau::try_again);
+        self.bureau().iter().for_each(RenewalService::try_again);
     }
 
-    fn bureau(&self) -> MutexGuard<'_, Option<Bureau>> {
+    fn bureau(&self) -> MutexGuard<'_, Option<RenewalService>> {
         self.bureau.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,9 +3,9 @@
 use super::acme::Acme;
 use super::certificates::Source;
 use super::configuration::Origin;
+use super::reload_guard::{Counts, Watcher};
 use super::runtime::Runtime;
-use super::steward::Steward;
-use super::watch::{Counts, Watcher};
+use super::service_monitor::ServiceMonitor;
 use crate::cli::complain;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -24,7 +24,7 @@ use thalweg_core::{Event, WebhookPolicy};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::{Registry, Series};
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
-use thalweg_proxy::{Fleet, Plan, StartError};
+use thalweg_proxy::{Plan, StartError, WorkerPool};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -34,7 +34,7 @@ const UNTIDY: Duration = Duration::from_secs(1);
 
 /// Shared by the control thread and the admin thread.
 pub(crate) struct Shared {
-    fleet: Fleet,
+    worker_pool: WorkerPool,
     pub(super) registry: Arc<Registry>,
     started: Instant,
     started_at: SystemTime,
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     events: Events,
     origin: Mutex<Origin>,
     runtime: Mutex<Runtime>,
-    steward: Mutex<Steward>,
+    steward: Mutex<ServiceMonitor>,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// What the admin listener shakes hands on, once it is there.
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     watcher: Mutex<Watcher>,
     acme: Acme,
     /// Something has changed that the control thread acts on. The bell of all standings too.
-    stirred: Arc<Notify>,
+    changed: Arc<Notify>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -64,14 +64,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(crate) fn new(
-        fleet: Fleet,
+        worker_pool: WorkerPool,
         registry: Arc<Registry>,
         (origin, runtime): (Origin, Runtime),
-        (stirred, acme): (Arc<Notify>, Acme),
+        (changed, acme): (Arc<Notify>, Acme),
     ) -> Self {
         registry.reloads().note_success();
         Self {
-            fleet,
+            worker_pool,
             registry,
             started: Instant::now(),
             started_at: SystemTime::now(),
@@ -87,13 +87,13 @@ impl Shared {
             certificate_problems: Mutex::default(),
             watcher: Mutex::default(),
             acme,
-            stirred,
+            changed,
         }
     }
 
     /// All workers.
-    pub(crate) fn fleet(&self) -> &Fleet {
-        &self.fleet
+    pub(crate) fn worker_pool(&self) -> &WorkerPool {
+        &self.worker_pool
     }
 
     /// Who asks authorities for certificates.
@@ -112,7 +112,7 @@ impl Shared {
     }
 
     /// Who watches how services stand.
-    pub(super) fn steward(&self) -> MutexGuard<'_, Steward> {
+    pub(super) fn steward(&self) -> MutexGuard<'_, ServiceMonitor> {
         lock(&self.steward)
     }
 
@@ -181,12 +181,12 @@ impl Shared {
 
     /// Tells what has changed in how services stand since the last look.
     pub(crate) fn look(&self, anyway: bool) {
-        let rosters = self.fleet.rosters();
+        let endpoint_sets = self.worker_pool.endpoint_sets();
         let mut steward = self.steward();
-        if steward.has_seen(&rosters) && !anyway {
+        if steward.has_seen(&endpoint_sets) && !anyway {
             return;
         }
-        let events = steward.look(&rosters, Instant::now());
+        let events = steward.look(&endpoint_sets, Instant::now());
         for (service, url, up) in steward.turned() {
             self.registry.endpoint_up(service, url).set(i64::from(*up));
         }
@@ -200,13 +200,13 @@ impl Shared {
     }
 
     /// Waits until there is something to look at.
-    pub(crate) async fn stirred(&self) {
-        self.stirred.notified().await;
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// There is something for the control thread to look at.
     pub(super) fn stir(&self) {
-        self.stirred.notify_one();
+        self.changed.notify_one();
     }
 
     /// A line for the operator.
@@ -225,7 +225,7 @@ impl Shared {
     /// When it cannot: then nothing has changed.
     pub(crate) fn set_plan(&self, plan: Plan) -> Result<(), StartError> {
         self.acme.stock(&plan);
-        self.fleet.set_plan(plan)?;
+        self.worker_pool.set_plan(plan)?;
         self.generation.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -234,12 +234,12 @@ impl Shared {
 impl Control for Shared {
     fn status(&self) -> Status {
         let draining = self.draining.load(Ordering::Relaxed);
-        let plan = self.fleet.plan();
+        let plan = self.worker_pool.plan();
         let protocol = |name: &str| {
             let written = plan.listeners.iter().find(|listener| *listener.name == *name);
             written.map(|listener| listener.protocol).unwrap_or_default().name()
         };
-        let listeners = self.fleet.bound().into_iter().map(|bound| ListenerStatus {
+        let listeners = self.worker_pool.bound().into_iter().map(|bound| ListenerStatus {
             protocol: protocol(&bound.name).into(),
             name: bound.name.to_string(),
             address: bound.address,
@@ -250,16 +250,16 @@ impl Control for Shared {
             uptime_seconds: self.started.elapsed().as_secs(),
             state: if draining { State::Draining } else { State::Running },
             generation: self.generation.load(Ordering::Relaxed),
-            workers: self.fleet.workers(),
+            workers: self.worker_pool.workers(),
             listeners: listeners.collect(),
             connections: ConnectionStatus {
-                active: self.fleet.clients() as u64,
-                max: self.fleet.budget().connections as u64,
+                active: self.worker_pool.clients() as u64,
+                max: self.worker_pool.budget().connections as u64,
             },
-            requests_active: self.fleet.active() as u64,
+            requests_active: self.worker_pool.active() as u64,
             descriptors: DescriptorStatus {
                 used: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
-                limit: self.fleet.budget().descriptors as u64,
+                limit: self.worker_pool.budget().descriptors as u64,
             },
             services: ServicesSummary::of(&self.list_services().services),
         }
@@ -284,7 +284,7 @@ impl Control for Shared {
     }
 
     fn metrics(&self) -> String {
-        self.fleet.measure();
+        self.worker_pool.measure();
         self.registry.render()
     }
 
@@ -359,7 +359,7 @@ impl Control for Shared {
     }
 
     fn requests(&self, filter: RequestFilter) -> Recalling {
-        self.recall(filter)
+        self.query_records(filter)
     }
 
     fn config(&self) -> ConfigDocument {

@@ -6,15 +6,15 @@
 //! goes on.
 
 use super::admin::Shared;
+use super::config_events::event;
 use super::files::Files;
-use super::telling::event;
 use crate::cli::complain;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use thalweg_config::read_again;
+use thalweg_config::refresh_files;
 use thalweg_config::settings::AdminTls;
 use thalweg_core::EventKind;
 use thalweg_core::acme::local;
@@ -57,9 +57,9 @@ impl Source {
     fn read(&self) -> Result<Found, String> {
         match self {
             Self::Pair(files) => {
-                read_again::certificate(files).map(|read| Found::Certificate(Arc::new(read)))
+                refresh_files::certificate(files).map(|read| Found::Certificate(Arc::new(read)))
             }
-            Self::Keys(path) => read_again::ticket_keys(path).map(Found::Keys),
+            Self::Keys(path) => refresh_files::ticket_keys(path).map(Found::Keys),
         }
     }
 }

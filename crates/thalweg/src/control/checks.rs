@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_health::{Checks, News, Report, Target};
-use thalweg_upstream::{Health, Protocol, Roster, Standing};
+use thalweg_upstream::{EndpointSet, EndpointState, Health, Protocol};
 use tokio::sync::mpsc;
 
 /// Answers waiting to be taken over.
@@ -20,7 +20,7 @@ pub(crate) struct Rounds {
 
 #[derive(Default)]
 struct Asked {
-    members: Vec<Arc<Standing>>,
+    members: Vec<Arc<EndpointState>>,
     verdict: Option<(bool, String)>,
 }
 
@@ -31,26 +31,28 @@ impl Rounds {
         Self { checks: Checks::start(sink), news, asked: HashMap::new() }
     }
 
-    /// From now on the members of these rosters are asked, as their services say.
-    pub(crate) fn ask(&mut self, rosters: &[Arc<Roster>]) {
+    /// From now on the members of these endpoint sets are asked, as their services say.
+    pub(crate) fn ask(&mut self, endpoint_sets: &[Arc<EndpointSet>]) {
         let mut before = std::mem::take(&mut self.asked);
-        for roster in rosters {
-            let Some(policy) = &roster.service.health else {
+        for endpoint_set in endpoint_sets {
+            let Some(policy) = &endpoint_set.service.health else {
                 // An answer that was on its way when the checks were dropped may have come since.
-                roster.entries.iter().for_each(|entry| {
+                endpoint_set.entries.iter().for_each(|entry| {
                     entry.standing.set_health(Health::Unchecked, Instant::now(), "");
                 });
                 continue;
             };
-            for entry in &roster.entries {
-                let Some(endpoint) = roster.service.endpoints.get(entry.endpoint as usize) else { continue };
+            for entry in &endpoint_set.entries {
+                let Some(endpoint) = endpoint_set.service.endpoints.get(entry.endpoint as usize) else {
+                    continue;
+                };
                 // Who cannot be spoken to takes no requests either.
                 let Ok(connector) = entry.standing.connector() else { continue };
                 let target = Target {
                     address: entry.standing.address.clone(),
                     authority: endpoint.authority().into(),
                     tls: connector.cloned(),
-                    speaks_http2: roster.service.protocol == Protocol::Http2,
+                    speaks_http2: endpoint_set.service.protocol == Protocol::Http2,
                     policy: policy.clone(),
                 };
                 let known = before.remove(&target);
@@ -90,7 +92,7 @@ impl Rounds {
     }
 }
 
-fn judge(member: &Standing, healthy: bool, why: &str) {
+fn judge(member: &EndpointState, healthy: bool, why: &str) {
     let health = if healthy { Health::Well } else { Health::Unwell };
     member.set_health(health, Instant::now(), why);
 }

@@ -3,9 +3,9 @@
 //! Every change goes through [`Shared::adopt`], under the lock of [`Origin`]: exactly one of several writers wins.
 
 use super::admin::Shared;
+use super::config_events::{add_note, event, in_a_sentence, in_short, said};
 use super::history::{Cause, History};
 use super::start::explain;
-use super::telling::{add_note, event, in_a_sentence, in_short, said};
 use crate::cli::{complain, print_error, show};
 use std::fs;
 use std::io::{self, Write};
@@ -18,9 +18,9 @@ use thalweg_admin::{
     Author, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, Expected, Mistake, Refusal,
     ReplaceOptions, RollbackOptions, Via, WatchOptions, WatchState, WatchStatus,
 };
+use thalweg_config::api_restrictions::{Breach, check_arrived, redact, restore};
 use thalweg_config::diagnose::Problems;
 use thalweg_config::parse::{Format, Node, parse};
-use thalweg_config::safety::{Breach, check_arrived, redact, restore};
 use thalweg_config::source::Sources;
 use thalweg_config::{Inputs, Loaded, Provenance, Report, Settings, check_text};
 use thalweg_core::EventKind;

@@ -1,10 +1,10 @@
 //! What the admin API does to endpoints and weights: each change is one step under the lock of the runtime.
 
 use super::admin::Shared;
+use super::endpoint_status::{condition_of, members_of};
 use super::overlay::{AddedEndpointSpec, ModeSpec};
 use super::runtime::{Drain, Runtime};
-use super::standing::{condition_of, members_of};
-use super::steward::drain_finished;
+use super::service_monitor::drain_finished;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_admin::{
@@ -18,7 +18,7 @@ use thalweg_observe::ServiceMeters;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
 use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
-use thalweg_upstream::{Address, Endpoint, PeerAddress, Roster, Service};
+use thalweg_upstream::{Address, Endpoint, EndpointSet, PeerAddress, Service};
 
 /// The id of an endpoint in paths.
 fn id_of(url: &str) -> String {
@@ -29,16 +29,17 @@ impl Shared {
     /// Services and their endpoints now.
     pub(super) fn list_services(&self) -> Services {
         let runtime = self.runtime();
-        let rosters = self.fleet().rosters();
+        let endpoint_sets = self.worker_pool().endpoint_sets();
         // Who has no endpoints of its own is no service for anybody.
-        let listed = rosters.iter().filter(|roster| roster.service.destinations.is_none());
-        let services = listed.map(|roster| self.service_status(&runtime, roster)).collect();
+        let listed = endpoint_sets.iter().filter(|endpoint_set| endpoint_set.service.destinations.is_none());
+        let services = listed.map(|endpoint_set| self.service_status(&runtime, endpoint_set)).collect();
         Services { version: runtime.version, services }
     }
 
-    fn service_status(&self, runtime: &Runtime, roster: &Roster) -> ServiceStatus {
-        let service = &roster.service;
-        let endpoints = (0..service.endpoints.len()).map(|at| self.endpoint_status(runtime, roster, at));
+    fn service_status(&self, runtime: &Runtime, endpoint_set: &EndpointSet) -> ServiceStatus {
+        let service = &endpoint_set.service;
+        let endpoints =
+            (0..service.endpoints.len()).map(|at| self.endpoint_status(runtime, endpoint_set, at));
         let endpoints: Vec<EndpointStatus> = endpoints.collect();
         let put_aside =
             |e: &&EndpointStatus| matches!(e.state, EndpointState::Draining | EndpointState::Maintenance);
@@ -48,7 +49,7 @@ impl Shared {
             .filter(|endpoint| matches!(endpoint.state, EndpointState::Ready | EndpointState::SlowStart))
             .count();
         let sum = |count: fn(&ServiceMeters) -> i64| {
-            let workers = 0..self.fleet().workers();
+            let workers = 0..self.worker_pool().workers();
             let all: i64 = workers.map(|worker| count(&self.registry.service(worker, &service.name))).sum();
             u64::try_from(all).unwrap_or(0)
         };
@@ -70,10 +71,10 @@ impl Shared {
         }
     }
 
-    fn endpoint_status(&self, runtime: &Runtime, roster: &Roster, at: usize) -> EndpointStatus {
-        let (service, endpoint) = (&roster.service, &roster.service.endpoints[at]);
-        let stand = condition_of(roster, at as u32, Instant::now());
-        let members: Vec<_> = members_of(roster, at as u32).collect();
+    fn endpoint_status(&self, runtime: &Runtime, endpoint_set: &EndpointSet, at: usize) -> EndpointStatus {
+        let (service, endpoint) = (&endpoint_set.service, &endpoint_set.service.endpoints[at]);
+        let stand = condition_of(endpoint_set, at as u32, Instant::now());
+        let members: Vec<_> = members_of(endpoint_set, at as u32).collect();
         let sample = members.iter().map(|member| member.sample());
         let (requests, failures, answered, latency) = sample.fold((0, 0, 0, 0), |sum, sample| {
             let answered = sum.2 + sample.answered;
@@ -110,7 +111,7 @@ impl Shared {
         expected: &Expected<u64>,
     ) -> Result<Changed, Refusal> {
         let mut runtime = self.runtime();
-        let plan = self.fleet().plan();
+        let plan = self.worker_pool().plan();
         let known = service_of(&plan, service)?;
         let (mut url, address) = endpoint_address(&new.url).map_err(|error| Refusal::Invalid {
             field: "url".into(),
@@ -238,13 +239,14 @@ impl Shared {
         let now = Instant::now();
         let mut cuts = false;
         for drain in runtime.drains.clone() {
-            let rosters = self.fleet().rosters();
-            let roster = rosters.iter().find(|roster| roster.service.name == drain.service);
-            let endpoint = roster.and_then(|roster| {
-                let at = roster.service.endpoints.iter().position(|endpoint| endpoint.url == drain.url);
-                at.map(|at| (roster, at as u32))
+            let endpoint_sets = self.worker_pool().endpoint_sets();
+            let endpoint_set =
+                endpoint_sets.iter().find(|endpoint_set| endpoint_set.service.name == drain.service);
+            let endpoint = endpoint_set.and_then(|endpoint_set| {
+                let at = endpoint_set.service.endpoints.iter().position(|endpoint| endpoint.url == drain.url);
+                at.map(|at| (endpoint_set, at as u32))
             });
-            let members = || endpoint.into_iter().flat_map(|(roster, at)| members_of(roster, at));
+            let members = || endpoint.into_iter().flat_map(|(endpoint_set, at)| members_of(endpoint_set, at));
             let was_cut = members().any(|member| member.is_cut());
             if members().all(|member| member.active() == 0) {
                 self.finish_drain(&mut runtime, &drain.service, &drain.url, was_cut);
@@ -254,7 +256,7 @@ impl Shared {
             }
         }
         if cuts {
-            self.fleet().cut();
+            self.worker_pool().cut();
         }
         !runtime.drains.is_empty()
     }
@@ -262,9 +264,9 @@ impl Shared {
     fn finish_drain(&self, runtime: &mut Runtime, service: &str, url: &Arc<str>, cut: bool) {
         let removes = runtime.drain_of(service, url).is_some_and(|drain| drain.removes);
         runtime.end_drain(service, url);
-        let rosters = self.fleet().rosters();
-        let roster = rosters.iter().find(|roster| *roster.service.name == *service);
-        self.publish(drain_finished(roster, url, cut));
+        let endpoint_sets = self.worker_pool().endpoint_sets();
+        let endpoint_set = endpoint_sets.iter().find(|endpoint_set| *endpoint_set.service.name == *service);
+        self.publish(drain_finished(endpoint_set, url, cut));
         if removes {
             let in_file = service_of(&runtime.base, service)
                 .is_ok_and(|known| known.endpoints.iter().any(|endpoint| endpoint.url == *url));
@@ -282,7 +284,7 @@ impl Shared {
     fn commit(&self, runtime: &mut Runtime) {
         runtime.version += 1;
         runtime.overlay.tidy();
-        if let Err(error) = self.fleet().set_plan(runtime.plan()) {
+        if let Err(error) = self.worker_pool().set_plan(runtime.plan()) {
             // Its listeners are those that run: only workers that do not turn keep it from taking over.
             self.say(&format!("a change of endpoints waits for the next one: {error}"));
         }
@@ -294,7 +296,7 @@ impl Shared {
 
     /// The URL of the endpoint with this id or URL.
     fn find(&self, service: &str, id: &str) -> Result<Arc<str>, Refusal> {
-        let plan = self.fleet().plan();
+        let plan = self.worker_pool().plan();
         let mut endpoints = service_of(&plan, service)?.endpoints.iter();
         let found = endpoints.find(|endpoint| *endpoint.url == *id || id_of(&endpoint.url) == id);
         let unknown = || Refusal::Unknown(format!("the service `{service}` has no endpoint `{id}`"));
@@ -302,18 +304,18 @@ impl Shared {
     }
 
     fn status_of(&self, runtime: &Runtime, service: &str, url: &str) -> Result<EndpointStatus, Refusal> {
-        let rosters = self.fleet().rosters();
-        let roster = rosters.iter().find(|roster| *roster.service.name == *service);
-        let found = roster.and_then(|roster| {
-            let at = roster.service.endpoints.iter().position(|endpoint| *endpoint.url == *url)?;
-            Some(self.endpoint_status(runtime, roster, at))
+        let endpoint_sets = self.worker_pool().endpoint_sets();
+        let endpoint_set = endpoint_sets.iter().find(|endpoint_set| *endpoint_set.service.name == *service);
+        let found = endpoint_set.and_then(|endpoint_set| {
+            let at = endpoint_set.service.endpoints.iter().position(|endpoint| *endpoint.url == *url)?;
+            Some(self.endpoint_status(runtime, endpoint_set, at))
         });
         found.ok_or_else(|| Refusal::Unknown(format!("the service `{service}` has no endpoint `{url}`")))
     }
 
     /// Routes and where they send their requests.
     pub(super) fn list_routes(&self) -> Vec<RouteStatus> {
-        let plan = self.fleet().plan();
+        let plan = self.worker_pool().plan();
         plan.routes.iter().map(|route| route_status(&plan, route)).collect()
     }
 
@@ -325,7 +327,7 @@ impl Shared {
         expected: &Expected<u64>,
     ) -> Result<Reweighted, Refusal> {
         let mut runtime = self.runtime();
-        let plan = self.fleet().plan();
+        let plan = self.worker_pool().plan();
         let found = plan.routes.iter().find(|known| *known.name == *route);
         let before = found.map(|found| route_status(&plan, found).to);
         let before = before.ok_or_else(|| Refusal::Unknown(format!("there is no route `{route}`")))?;
@@ -348,7 +350,7 @@ impl Shared {
         let of = runtime.overlay.routes.entry(route.to_owned()).or_default();
         of.extend(weights.iter().cloned());
         self.commit(&mut runtime);
-        let plan = self.fleet().plan();
+        let plan = self.worker_pool().plan();
         let found = plan.routes.iter().find(|known| *known.name == *route);
         let route = found.map(|found| route_status(&plan, found));
         let route = route.ok_or_else(|| Refusal::Unavailable("the route has just been removed".into()))?;

@@ -7,7 +7,7 @@
 mod store;
 mod text;
 
-use super::keeper::Keeper;
+use super::state_writer::StateWriter;
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(crate) struct Cause {
 pub(crate) struct History {
     /// Oldest first; the last one runs.
     entries: VecDeque<Arc<Entry>>,
-    keeper: Option<Keeper<Vec<Arc<Entry>>>>,
+    keeper: Option<StateWriter<Vec<Arc<Entry>>>>,
 }
 
 impl History {
@@ -82,7 +82,7 @@ impl History {
         let entries = store::load(&directory);
         let mut store = store::Store::new(directory.clone(), &entries);
         let what = format!("the history of configurations in {}", directory.display());
-        let keeper = Keeper::start(what, move |entries: Vec<Arc<Entry>>| store.keep(&entries))?;
+        let keeper = StateWriter::start(what, move |entries: Vec<Arc<Entry>>| store.keep(&entries))?;
         Ok(Self { entries: entries.into(), keeper: Some(keeper) })
     }
 

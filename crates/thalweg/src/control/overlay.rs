@@ -14,7 +14,7 @@ use std::sync::Arc;
 use thalweg_config::endpoint_address;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
-use thalweg_tls::{PeerPolicy, PeerTerms, PolicyFlaw};
+use thalweg_tls::{PeerPolicy, PeerTerms, PolicyError};
 use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
 
 /// The file in the state directory.
@@ -150,7 +150,7 @@ impl ServiceOverlaySpec {
 ///
 /// # Errors
 /// When the system trusts nobody.
-pub(crate) fn secure(service: &mut Service, endpoint: &Endpoint) -> Result<(), PolicyFlaw> {
+pub(crate) fn secure(service: &mut Service, endpoint: &Endpoint) -> Result<(), PolicyError> {
     if endpoint.is_secure() && service.tls.is_none() {
         service.tls = Some(Arc::new(PeerTerms::new(PeerPolicy::default())?));
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use thalweg_admin::{
     AttemptRecord, FilterRecord, Recalling, Refusal, RequestFilter, RequestRecord, Requests,
 };
-use thalweg_proxy::{Decision, DecisionAttempt, Inquiry, Notable, Recalled};
+use thalweg_proxy::{Decision, DecisionAttempt, FoundRecords, Notable, RecordQuery};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
@@ -15,10 +15,10 @@ const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 impl Shared {
     /// Asks every worker.
-    pub(super) fn recall(&self, filter: RequestFilter) -> Recalling {
-        let (limit, workers) = (filter.limit, self.fleet().workers());
-        let policy = self.fleet().plan().requests;
-        let answers = self.fleet().recall(Inquiry {
+    pub(super) fn query_records(&self, filter: RequestFilter) -> Recalling {
+        let (limit, workers) = (filter.limit, self.worker_pool().workers());
+        let policy = self.worker_pool().plan().requests;
+        let answers = self.worker_pool().query_records(RecordQuery {
             id: filter.id,
             route: filter.route,
             service: filter.service,
@@ -46,7 +46,7 @@ impl Shared {
     }
 }
 
-async fn all(mut answers: Receiver<Recalled>) -> Vec<Recalled> {
+async fn all(mut answers: Receiver<FoundRecords>) -> Vec<FoundRecords> {
     let mut all = Vec::new();
     while let Some(answer) = answers.recv().await {
         all.push(answer);

@@ -7,7 +7,7 @@
 use super::files::{Print, print};
 use crate::cli::complain;
 use std::sync::Arc;
-use thalweg_config::read_again;
+use thalweg_config::refresh_files;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{RevokedFile, SealedRoute, To};
 
@@ -61,7 +61,7 @@ impl Watched {
 /// Says whether it has been dealt with.
 fn take_over(file: &RevokedFile, is_settled: bool) -> bool {
     let path = file.path.display();
-    match read_again::revoked(&file.path) {
+    match refresh_files::revoked(&file.path) {
         Ok(list) if is_settled || file.is_within(&list) => {
             let labels = list.len();
             if file.replace(list) {

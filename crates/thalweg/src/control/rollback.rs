@@ -1,9 +1,9 @@
 //! Acting on what a watch has come to: a configuration that does harm is taken back.
 
 use super::admin::Shared;
+use super::config_events::event;
 use super::configuration::Refused;
-use super::telling::event;
-use super::watch::{Verdict, Watch};
+use super::reload_guard::{Verdict, Watch};
 use crate::cli::{complain, show};
 use std::time::Instant;
 use thalweg_admin::{Author, ConfigOrigin, HistoryState, WatchState};

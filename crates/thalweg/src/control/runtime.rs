@@ -3,8 +3,8 @@
 //! One lock around it: changes come one after the other, each on top of the last, and whoever expected another
 //! version than the present one is refused under that lock.
 
-use super::keeper::Keeper;
 use super::overlay::OverlaySpec;
+use super::state_writer::StateWriter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_proxy::Plan;
@@ -30,7 +30,7 @@ pub(crate) struct Runtime {
     pub(crate) version: u64,
     pub(crate) drains: Vec<Drain>,
     /// Who keeps changes on disk, where they are kept.
-    pub(crate) keeper: Option<Keeper<OverlaySpec>>,
+    pub(crate) keeper: Option<StateWriter<OverlaySpec>>,
 }
 
 impl Runtime {

@@ -10,7 +10,7 @@ use thalweg_proxy::plan::{SealedRoute, Target, To};
 impl Shared {
     /// Seals a destination.
     pub(super) fn seal_label(&self, new: &NewLabel) -> Result<SealedLabel, Refusal> {
-        let plan = self.fleet().plan();
+        let plan = self.worker_pool().plan();
         let (route, sealed) = choose(&plan, new.route.as_deref()).map_err(|error| match error {
             NoRoute::Unknown(detail) => Refusal::Unknown(detail),
             NoRoute::Unclear(detail) => {
@@ -25,7 +25,7 @@ impl Shared {
         check_service(&plan, &sealed, target).map_err(invalid("destination"))?;
         sealed.check_ttl(new.ttl).map_err(invalid("ttl"))?;
         let now = SystemTime::now();
-        let made = sealed.seal(target, (now, new.ttl), |address| self.fleet().is_own(address));
+        let made = sealed.seal(target, (now, new.ttl), |address| self.worker_pool().is_own(address));
         let made = made.map_err(invalid("destination"))?;
         Ok(SealedLabel {
             redacted: thalweg_proxy::plan::redacted(&made.label),

@@ -1,6 +1,6 @@
 //! Starting: in the order in which a failure leaves nothing behind.
 //!
-//! Limits, doors, user, threads. Addresses are bound first because ports below 1024 need the
+//! Limits, listeners, user, threads. Addresses are bound first because ports below 1024 need the
 //! privileges that `user:` gives up, and threads come last because they keep the privileges that
 //! they start with.
 
@@ -11,11 +11,11 @@ use super::checks::Rounds;
 use super::configuration::Origin;
 use super::files::Files;
 use super::history::{self, History};
-use super::keeper::Keeper;
 use super::overlay;
-use super::prepare::{become_user, default_state_directory};
+use super::privileges::{become_user, default_state_directory};
 use super::revocations::Revocations;
 use super::runtime::Runtime;
+use super::state_writer::StateWriter;
 use super::tokens;
 use super::{Control, Signals};
 use crate::cli::{complain, show};
@@ -31,8 +31,8 @@ use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
 use thalweg_proxy::plan::{Limits, ListenAddress};
-use thalweg_proxy::{Allowance, Budget, Fleet, FleetOptions, Plan, StartError, open_doors};
-use thalweg_upstream::{AdaptiveLimits, Bell};
+use thalweg_proxy::{Allowance, Budget, Plan, StartError, WorkerPool, WorkerPoolOptions, bind_listeners};
+use thalweg_upstream::{AdaptiveLimits, Notifier};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -70,7 +70,7 @@ pub(crate) async fn start(
     let workers = settings.workers.map_or_else(machine::cpus, usize::from);
     let allowance = Allowance { descriptors, memory: machine::memory(), workers };
     let budget = Budget::new(&plan.limits, plan.listeners.len(), allowance);
-    let doors = open_doors(&plan, budget).map_err(|error| explain(&error))?;
+    let doors = bind_listeners(&plan, budget).map_err(|error| explain(&error))?;
     let state = settings.state.clone().unwrap_or_else(default_state_directory);
     let socket = options.admin_socket.clone().unwrap_or_else(thalweg_admin::default_socket);
     if let Some(user) = &settings.user {
@@ -81,24 +81,24 @@ pub(crate) async fn start(
     let registry = Arc::new(Registry::new(workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let (notices_in, notices) = mpsc::channel(NOTICES);
-    let stirred = Arc::new(Notify::new());
+    let changed = Arc::new(Notify::new());
     let limits = plan.limits;
     let runtime = laid_over(plan, &settings)?;
     let plan = runtime.plan();
     let mut watch = Watch::start(&names_in(plan.services.iter()), &Default::default());
     let names = first_names(&mut watch).await;
     let (acme, issued) = Acme::new(state.clone(), &plan);
-    let fleet_options = FleetOptions {
+    let fleet_options = WorkerPoolOptions {
         registry: registry.clone(),
         log: log.clone(),
         notices: notices_in.clone(),
         names,
-        bell: bell(&stirred),
+        bell: bell(&changed),
         challenges: acme.challenges(),
     };
-    let fleet = Fleet::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
+    let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
-    let shared = Arc::new(Shared::new(fleet, registry.clone(), (origin, runtime), (stirred, acme)));
+    let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), (changed, acme)));
     let admin = admin_options(&settings, socket, state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     shared.keep_tokens(admin.tokens());
@@ -108,7 +108,7 @@ pub(crate) async fn start(
         announce(&shared, &settings, &admin);
     }
     let webhooks = Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in);
-    let (looked_after, bound) = (shared.fleet().plan(), shared.fleet().bound());
+    let (looked_after, bound) = (shared.worker_pool().plan(), shared.worker_pool().bound());
     let files = options.watch.then(Files::default);
     Ok((
         Control {
@@ -136,13 +136,13 @@ pub(crate) async fn start(
 /// No label leads to the admin API or the metrics.
 fn keep_off(shared: &Shared, admin: &thalweg_admin::Handle) {
     let addresses = admin.addresses();
-    shared.fleet().keep_off(addresses.admin.into_iter().chain(addresses.metrics));
+    shared.worker_pool().keep_off(addresses.admin.into_iter().chain(addresses.metrics));
 }
 
 /// Stirs the control thread.
-fn bell(stirred: &Arc<Notify>) -> Bell {
-    let stirred = stirred.clone();
-    Bell::new(move || stirred.notify_one())
+fn bell(changed: &Arc<Notify>) -> Notifier {
+    let changed = changed.clone();
+    Notifier::new(move || changed.notify_one())
 }
 
 /// The configuration that the process starts with, and those that ran before where they are kept.
@@ -171,7 +171,7 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     })?;
     let start = |path: PathBuf| {
         let what = format!("runtime changes in {}", path.display());
-        Keeper::start(what, move |changes| overlay::store(&path, &changes))
+        StateWriter::start(what, move |changes| overlay::store(&path, &changes))
     };
     let keeper = store.map(start).transpose();
     let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;
@@ -232,8 +232,8 @@ fn tcp(address: &ListenAddress) -> Option<SocketAddr> {
 }
 
 fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle) {
-    let fleet = shared.fleet();
-    let (workers, budget) = (fleet.workers(), fleet.budget());
+    let worker_pool = shared.worker_pool();
+    let (workers, budget) = (worker_pool.workers(), worker_pool.budget());
     complain(format_args!(
         "{} with {workers} worker{}, {} client connections at once, {} descriptors",
         env!("CARGO_PKG_VERSION"),
@@ -254,7 +254,7 @@ fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle)
     if settings.access_log.is_none() {
         complain("no access log; `access_log: { format: json }` turns it on");
     }
-    for bound in fleet.bound() {
+    for bound in worker_pool.bound() {
         complain(format_args!("listening on {} ({})", bound.address, bound.name));
     }
     let addresses = admin.addresses();

@@ -7,7 +7,7 @@ use rcgen::{CertificateParams, CustomExtension, DnType, KeyPair, date_time_ymd};
 use super::*;
 use crate::testing::{Authority, Issued};
 
-fn flaw(chain: &str, key: &str) -> CertificateFlaw {
+fn flaw(chain: &str, key: &str) -> CertificateError {
     Certificate::read(chain.as_bytes(), key.as_bytes()).unwrap_err()
 }
 
@@ -38,7 +38,7 @@ fn tells_what_is_in_it() {
     assert!(certificate.issuer().contains("CN=The Authority"), "{}", certificate.issuer());
     assert_eq!(certificate.key().cert.len(), 2);
     assert_eq!(certificate.digest(), digest([certificate.key().cert[0].as_ref()]));
-    assert_eq!(Certificate::read(authority.pem.as_bytes(), b"").unwrap_err(), CertificateFlaw::NoNames);
+    assert_eq!(Certificate::read(authority.pem.as_bytes(), b"").unwrap_err(), CertificateError::NoNames);
 }
 
 #[test]
@@ -71,13 +71,13 @@ fn keys_of_all_usual_kinds_are_read() {
 fn the_key_must_be_the_certificates() {
     let authority = Authority::new("ca");
     let (a, b) = (authority.issue(&["a.test"]), authority.issue(&["a.test"]));
-    assert_eq!(flaw(&a.chain, &b.key), CertificateFlaw::KeyDoesNotMatch);
+    assert_eq!(flaw(&a.chain, &b.key), CertificateError::KeyDoesNotMatch);
     let rsa = authority.issue_for(&rcgen::PKCS_RSA_SHA256, &["a.test"]);
-    assert_eq!(flaw(&a.chain, &rsa.key), CertificateFlaw::KeyDoesNotMatch);
-    assert_eq!(flaw(&a.chain, &format!("{}{}", a.key, b.key)), CertificateFlaw::SeveralKeys);
-    assert_eq!(flaw(&a.chain, &a.chain), CertificateFlaw::NoKey);
+    assert_eq!(flaw(&a.chain, &rsa.key), CertificateError::KeyDoesNotMatch);
+    assert_eq!(flaw(&a.chain, &format!("{}{}", a.key, b.key)), CertificateError::SeveralKeys);
+    assert_eq!(flaw(&a.chain, &a.chain), CertificateError::NoKey);
     let broken = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
-    assert!(matches!(flaw(&a.chain, broken), CertificateFlaw::UnusableKey(_)));
+    assert!(matches!(flaw(&a.chain, broken), CertificateError::UnusableKey(_)));
     assert!(flaw(&a.chain, broken).is_of_key());
 }
 
@@ -90,7 +90,7 @@ fn encrypted_keys_are_refused_with_words() {
          -----END RSA PRIVATE KEY-----\r\n",
     ] {
         let flaw = flaw(&a.chain, encrypted);
-        assert_eq!(flaw, CertificateFlaw::EncryptedKey);
+        assert_eq!(flaw, CertificateError::EncryptedKey);
         assert!(flaw.to_string().contains("encrypted") && flaw.is_of_key());
     }
 }
@@ -99,12 +99,12 @@ fn encrypted_keys_are_refused_with_words() {
 fn chains_stand_in_order() {
     let (authority, other) = (Authority::new("ca"), Authority::new("other"));
     let a = authority.issue(&["a.test"]);
-    assert_eq!(flaw(&format!("{}{}", a.chain, other.pem), &a.key), CertificateFlaw::OutOfOrder(2));
-    assert_eq!(flaw(&format!("{}{}", authority.pem, a.chain), &a.key), CertificateFlaw::OutOfOrder(2));
+    assert_eq!(flaw(&format!("{}{}", a.chain, other.pem), &a.key), CertificateError::OutOfOrder(2));
+    assert_eq!(flaw(&format!("{}{}", authority.pem, a.chain), &a.key), CertificateError::OutOfOrder(2));
     let longer = format!("{}{}{}", a.chain, authority.pem, other.pem);
-    assert_eq!(flaw(&longer, &a.key), CertificateFlaw::OutOfOrder(3));
+    assert_eq!(flaw(&longer, &a.key), CertificateError::OutOfOrder(3));
     let many = a.chain.repeat(TLS_CHAIN_AND_ONE);
-    assert_eq!(flaw(&many, &a.key), CertificateFlaw::TooLarge { key: false });
+    assert_eq!(flaw(&many, &a.key), CertificateError::TooLarge { key: false });
 }
 
 const TLS_CHAIN_AND_ONE: usize = thalweg_core::limits::TLS_CHAIN + 1;
@@ -112,27 +112,27 @@ const TLS_CHAIN_AND_ONE: usize = thalweg_core::limits::TLS_CHAIN + 1;
 #[test]
 fn what_is_no_certificate_is_said_to_be_none() {
     let a = Authority::new("ca").issue(&["a.test"]);
-    assert_eq!(flaw("", &a.key), CertificateFlaw::NoCertificate);
-    assert_eq!(flaw(&a.key, &a.key), CertificateFlaw::NoCertificate);
+    assert_eq!(flaw("", &a.key), CertificateError::NoCertificate);
+    assert_eq!(flaw(&a.key, &a.key), CertificateError::NoCertificate);
     let cut = &a.chain[..a.chain.len() - 40];
-    assert!(matches!(flaw(cut, &a.key), CertificateFlaw::BadPem { key: false, .. }));
+    assert!(matches!(flaw(cut, &a.key), CertificateError::BadPem { key: false, .. }));
     let odd = a.chain.replace('M', "*");
-    assert!(matches!(flaw(&odd, &a.key), CertificateFlaw::BadPem { key: false, .. }));
+    assert!(matches!(flaw(&odd, &a.key), CertificateError::BadPem { key: false, .. }));
     let cut = &a.key[..a.key.len() - 40];
-    assert!(matches!(flaw(&a.chain, cut), CertificateFlaw::BadPem { key: true, .. }));
+    assert!(matches!(flaw(&a.chain, cut), CertificateError::BadPem { key: true, .. }));
     let empty = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
-    assert!(matches!(flaw(empty, &a.key), CertificateFlaw::BadCertificate(1, _)));
+    assert!(matches!(flaw(empty, &a.key), CertificateError::BadCertificate(1, _)));
     let second = format!("{}{empty}", a.chain);
-    assert!(matches!(flaw(&second, &a.key), CertificateFlaw::BadCertificate(2, _)));
+    assert!(matches!(flaw(&second, &a.key), CertificateError::BadCertificate(2, _)));
     let large = "#".repeat(thalweg_core::limits::TLS_PEM + 1);
-    assert_eq!(flaw(&large, &a.key), CertificateFlaw::TooLarge { key: false });
-    assert_eq!(flaw(&a.chain, &large), CertificateFlaw::TooLarge { key: true });
+    assert_eq!(flaw(&large, &a.key), CertificateError::TooLarge { key: false });
+    assert_eq!(flaw(&a.chain, &large), CertificateError::TooLarge { key: true });
 }
 
 #[test]
 fn a_certificate_without_names_or_with_odd_ones_is_refused() {
     let authority = Authority::new("ca");
-    assert_eq!(flaw_of(&authority, CertificateParams::new(Vec::new()).unwrap()), CertificateFlaw::NoNames);
+    assert_eq!(flaw_of(&authority, CertificateParams::new(Vec::new()).unwrap()), CertificateError::NoNames);
     // subjectAltName with one dNSName each.
     for name in
         [&b"a.test\0.b.test"[..], b"a b", b"", b"*", b"*.*.a.test", b"a.*.test", b"f*.a.test", b"\xff.test"]
@@ -142,11 +142,11 @@ fn a_certificate_without_names_or_with_odd_ones_is_refused() {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.custom_extensions.push(CustomExtension::from_oid_content(&[2, 5, 29, 17], san));
         let flaw = flaw_of(&authority, params);
-        assert!(matches!(flaw, CertificateFlaw::BadCertificate(1, _)), "{name:?}: {flaw:?}");
+        assert!(matches!(flaw, CertificateError::BadCertificate(1, _)), "{name:?}: {flaw:?}");
     }
 }
 
-fn flaw_of(authority: &Authority, params: CertificateParams) -> CertificateFlaw {
+fn flaw_of(authority: &Authority, params: CertificateParams) -> CertificateError {
     let issued = authority.issue_params(&rcgen::PKCS_ECDSA_P256_SHA256, params);
     flaw(&issued.chain, &issued.key)
 }

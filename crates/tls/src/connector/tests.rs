@@ -17,7 +17,7 @@ fn roots_of_a_file_are_all_usable_or_refused() {
         (format!("{}-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n", a.pem), "certificate 2"),
     ] {
         let flaw = PeerTerms::new(only(&pem)).unwrap_err();
-        assert!(matches!(&flaw, PolicyFlaw::Roots(why) if why.contains(words)), "{flaw}");
+        assert!(matches!(&flaw, PolicyError::Roots(why) if why.contains(words)), "{flaw}");
     }
 }
 

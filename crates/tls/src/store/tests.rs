@@ -12,7 +12,7 @@ fn names(store: &Store, name: Option<&str>) -> Vec<String> {
     store.find(name).map(|certificate| certificate.subject().to_owned()).collect()
 }
 
-fn store(given: &[(&[&str], &[&str])], unknown: UnknownName) -> Result<Store, PolicyFlaw> {
+fn store(given: &[(&[&str], &[&str])], unknown: UnknownName) -> Result<Store, PolicyError> {
     let authority = Authority::new("ca");
     let given = (0..).zip(given).map(|(at, (sans, names))| {
         let sans: Vec<String> = sans.iter().map(|name| (*name).to_owned()).collect();
@@ -83,10 +83,10 @@ fn several_certificates_of_a_name_stay_in_order() {
 #[test]
 fn odd_names_and_no_certificates_are_flaws() {
     let none = Acceptor::new(Vec::<Entry>::new(), Policy::default(), None);
-    assert_eq!(none.unwrap_err(), PolicyFlaw::NoCertificate);
+    assert_eq!(none.unwrap_err(), PolicyError::NoCertificate);
     for odd in ["", "*", "a b", "127.0.0.1", "*.127.0.0.1", "a.*.test"] {
         let flaw = store(&[(&["a.test"], &[odd])], UnknownName::Default).unwrap_err();
-        assert_eq!(flaw, PolicyFlaw::BadName(odd.to_owned()));
+        assert_eq!(flaw, PolicyError::BadName(odd.to_owned()));
     }
 }
 
@@ -116,12 +116,12 @@ fn policies_that_cannot_be_spoken_are_flaws() {
     let flaw = |policy| Acceptor::new(vec![(a.read(), Vec::new())], policy, None).unwrap_err();
     let suites = |names: &[&str]| names.iter().map(|name| Suite::named(name).unwrap()).collect();
     let crossed = Policy { min_version: Version::Tls13, max_version: Version::Tls12, ..Policy::default() };
-    assert_eq!(flaw(crossed), PolicyFlaw::Versions);
+    assert_eq!(flaw(crossed), PolicyError::Versions);
     let only13 = Policy { suites: suites(&["TLS_AES_128_GCM_SHA256"]), ..Policy::default() };
-    assert_eq!(flaw(only13.clone()), PolicyFlaw::NoSuite(Version::Tls12));
+    assert_eq!(flaw(only13.clone()), PolicyError::NoSuite(Version::Tls12));
     let hybrid = vec![crate::Group::named("X25519MLKEM768").unwrap()];
     let hybrid = Policy { groups: hybrid, ..Policy::default() };
-    assert_eq!(flaw(hybrid.clone()), PolicyFlaw::NoGroup(Version::Tls12));
+    assert_eq!(flaw(hybrid.clone()), PolicyError::NoGroup(Version::Tls12));
     for policy in [only13, hybrid] {
         let policy = Policy { min_version: Version::Tls13, ..policy };
         let good = Acceptor::new(vec![(a.read(), Vec::new())], policy, None).unwrap();

@@ -1,18 +1,18 @@
 use super::*;
 use crate::Names;
+use crate::endpoint_sets::EndpointSets;
 use crate::members::ServiceState;
 use crate::pool::{Connection, OpenCount};
-use crate::rosters::Rosters;
 use crate::service::{PoolPolicy, Service};
-use crate::service_standing::Bell;
+use crate::service_shared::Notifier;
 use std::time::Duration;
 use thalweg_net::Owner;
 
 #[derive(Debug)]
-struct Line(Rc<Cell<bool>>);
+struct WaitQueue(Rc<Cell<bool>>);
 
-impl Wire for Line {
-    type Loose = ();
+impl Wire for WaitQueue {
+    type DetachedSocket = ();
 
     fn is_spent(&self) -> bool {
         self.0.get()
@@ -32,12 +32,13 @@ impl Wire for Line {
 }
 
 /// The same service on two workers.
-fn workers(most: u32) -> [Rc<Destinations<Line>>; 2] {
+fn workers(most: u32) -> [Rc<Destinations<WaitQueue>>; 2] {
     let policy = DestinationPolicy { max_in_flight: most, sources: Arc::new([]) };
     let service = Service { name: "sealed".into(), destinations: Some(policy), ..Service::default() };
-    let roster = Rosters::new(2, Bell::default()).draw_up(&[Arc::new(service)], &Names::new()).remove(0);
+    let endpoint_set =
+        EndpointSets::new(2, Notifier::default()).update(&[Arc::new(service)], &Names::new()).remove(0);
     [0, 1].map(|worker| {
-        let state: ServiceState<Line> = ServiceState::new(roster.clone(), worker, None);
+        let state: ServiceState<WaitQueue> = ServiceState::new(endpoint_set.clone(), worker, None);
         state.destinations().unwrap()
     })
 }
@@ -47,7 +48,7 @@ fn aim(last: u8) -> Aim {
 }
 
 /// Entries of the directory, living or not.
-fn listed(destinations: &Destinations<Line>) -> usize {
+fn listed(destinations: &Destinations<WaitQueue>) -> usize {
     let shards = &destinations.directory.shards;
     shards.iter().map(|shard| shard.0.lock().unwrap().len()).sum()
 }
@@ -56,9 +57,9 @@ fn listed(destinations: &Destinations<Line>) -> usize {
 fn what_nobody_uses_leaves_nothing_behind() {
     let [one, other] = workers(10);
     let now = Instant::now();
-    let visits: Vec<_> = (0..=255).map(|last| one.visit(aim(last), now).unwrap()).collect();
-    let again = one.visit(aim(7), now).unwrap();
-    let there = other.visit(aim(7), now).unwrap();
+    let visits: Vec<_> = (0..=255).map(|last| one.attempt_guard(aim(last), now).unwrap()).collect();
+    let again = one.attempt_guard(aim(7), now).unwrap();
+    let there = other.attempt_guard(aim(7), now).unwrap();
     assert!(Arc::ptr_eq(&again.standing, &there.standing), "workers share what they count");
     assert_eq!((one.len(), other.len(), listed(&one)), (256, 1, 256));
     drop(visits);
@@ -75,17 +76,20 @@ fn an_idle_connection_keeps_its_endpoint_known_until_it_ends() {
     let [one, _] = workers(10);
     let (now, spent, count) = (Instant::now(), Rc::new(Cell::new(false)), OpenCount::default());
     let idle = |last: u8| {
-        let visit = one.visit(aim(last), now).unwrap();
-        let connection = Connection::new(Line(spent.clone()), now, &count);
-        visit.pool.put(connection, &PoolPolicy::default(), Owner(0));
-        visit.index
+        let attempt_guard = one.attempt_guard(aim(last), now).unwrap();
+        let connection = Connection::new(WaitQueue(spent.clone()), now, &count);
+        attempt_guard.pool.put(connection, &PoolPolicy::default(), Owner(0));
+        attempt_guard.index
     };
     let index = idle(1);
     assert_eq!((one.len(), one.idle(), count.current()), (1, 1, 1));
-    let visit = one.visit(aim(1), now).unwrap();
-    assert_eq!(visit.index, index);
-    assert!(visit.pool.take(&PoolPolicy::default(), now, false).is_some(), "the next visit finds it");
-    drop(visit);
+    let attempt_guard = one.attempt_guard(aim(1), now).unwrap();
+    assert_eq!(attempt_guard.index, index);
+    assert!(
+        attempt_guard.pool.take(&PoolPolicy::default(), now, false).is_some(),
+        "the next attempt_guard finds it"
+    );
+    drop(attempt_guard);
     assert!(one.is_empty());
     let index = idle(1);
     one.sweep(index);
@@ -105,12 +109,13 @@ fn an_idle_connection_keeps_its_endpoint_known_until_it_ends() {
 fn all_workers_together_keep_the_bound_of_each_endpoint() {
     let [one, other] = workers(3);
     let now = Instant::now();
-    let held = [one.visit(aim(1), now), other.visit(aim(1), now), one.visit(aim(1), now)];
+    let held =
+        [one.attempt_guard(aim(1), now), other.attempt_guard(aim(1), now), one.attempt_guard(aim(1), now)];
     assert!(held.iter().all(Result::is_ok));
-    assert_eq!(other.visit(aim(1), now).err(), Some(NoVisit::Full));
-    assert!(other.visit(aim(2), now).is_ok(), "another one has its own");
+    assert_eq!(other.attempt_guard(aim(1), now).err(), Some(NoAttempt::Full));
+    assert!(other.attempt_guard(aim(2), now).is_ok(), "another one has its own");
     drop(held);
-    assert!(other.visit(aim(1), now).is_ok());
+    assert!(other.attempt_guard(aim(1), now).is_ok());
     assert!(one.is_empty() && other.is_empty());
 }
 
@@ -120,9 +125,9 @@ fn of_those_that_are_only_idle_some_are_kept() {
     let (now, count) = (Instant::now(), OpenCount::default());
     for n in 0..5000_u32 {
         let aim = Aim { address: (n.to_be_bytes(), 80).into(), secure: false };
-        let visit = one.visit(aim, now).unwrap();
-        let connection = Connection::new(Line(Rc::default()), now, &count);
-        visit.pool.put(connection, &PoolPolicy::default(), Owner(0));
+        let attempt_guard = one.attempt_guard(aim, now).unwrap();
+        let connection = Connection::new(WaitQueue(Rc::default()), now, &count);
+        attempt_guard.pool.put(connection, &PoolPolicy::default(), Owner(0));
     }
     assert_eq!((one.len(), count.current()), (KEPT, KEPT));
 }
@@ -133,24 +138,24 @@ fn a_service_that_changes_keeps_its_counts_and_no_connection() {
         let policy = DestinationPolicy { max_in_flight: most, sources: Arc::new([]) };
         Arc::new(Service { name: "sealed".into(), destinations: Some(policy), ..Service::default() })
     };
-    let rosters = Rosters::new(1, Bell::default());
-    let draw = |most| rosters.draw_up(&[service(most)], &Names::new()).remove(0);
-    let before: ServiceState<Line> = ServiceState::new(draw(1), 0, None);
+    let endpoint_sets = EndpointSets::new(1, Notifier::default());
+    let draw = |most| endpoint_sets.update(&[service(most)], &Names::new()).remove(0);
+    let before: ServiceState<WaitQueue> = ServiceState::new(draw(1), 0, None);
     let (old, now, count) = (before.destinations().unwrap(), Instant::now(), OpenCount::default());
-    let connection = || Connection::new(Line(Rc::default()), now, &count);
-    let idle = old.visit(aim(1), now).unwrap();
+    let connection = || Connection::new(WaitQueue(Rc::default()), now, &count);
+    let idle = old.attempt_guard(aim(1), now).unwrap();
     idle.pool.put(connection(), &PoolPolicy::default(), Owner(0));
     drop(idle);
-    let held = old.visit(aim(2), now).unwrap();
-    let after: ServiceState<Line> = ServiceState::new(draw(2), 0, Some(&before));
+    let held = old.attempt_guard(aim(2), now).unwrap();
+    let after: ServiceState<WaitQueue> = ServiceState::new(draw(2), 0, Some(&before));
     let new = after.destinations().unwrap();
     assert_eq!((old.len(), count.current()), (1, 0), "idle connections are closed");
-    let other = new.visit(aim(2), now).unwrap();
-    assert_eq!(new.visit(aim(2), now).err(), Some(NoVisit::Full), "who visits still counts");
+    let other = new.attempt_guard(aim(2), now).unwrap();
+    assert_eq!(new.attempt_guard(aim(2), now).err(), Some(NoAttempt::Full), "who visits still counts");
     held.pool.put(connection(), &PoolPolicy::default(), Owner(0));
     assert_eq!(count.current(), 0, "nothing is kept any more");
     drop(held);
-    assert!(old.is_empty() && new.visit(aim(2), now).is_ok());
+    assert!(old.is_empty() && new.attempt_guard(aim(2), now).is_ok());
     drop(other);
 }
 
@@ -158,7 +163,7 @@ fn a_service_that_changes_keeps_its_counts_and_no_connection() {
 fn through_tls_is_another_endpoint_and_needs_terms() {
     let [one, _] = workers(3);
     let secure = Aim { secure: true, ..aim(1) };
-    assert_eq!(one.visit(secure, Instant::now()).err(), Some(NoVisit::NoTerms));
+    assert_eq!(one.attempt_guard(secure, Instant::now()).err(), Some(NoAttempt::NoTlsTerms));
     assert!(one.is_empty());
     assert_eq!(secure.to_string(), "https://192.0.2.1:80");
 }
@@ -166,11 +171,16 @@ fn through_tls_is_another_endpoint_and_needs_terms() {
 #[test]
 fn a_directory_does_not_grow_by_what_was_let_go_of_without_a_word() {
     let directory = Directory::default();
-    let standing = Arc::new(ServiceStanding::new("s".into(), 1, Bell::default()));
+    let standing = Arc::new(ServiceShared::new("s".into(), 1, Notifier::default()));
     for port in 1..=u16::MAX {
         let aim = Aim { address: ([192, 0, 2, 1], port).into(), secure: false };
         directory.find(aim, || {
-            Standing::new(standing.clone(), (aim.to_string().into(), PeerAddress::Tcp(aim.address)), 0, 1)
+            EndpointState::new(
+                standing.clone(),
+                (aim.to_string().into(), PeerAddress::Tcp(aim.address)),
+                0,
+                1,
+            )
         });
     }
     let kept: usize = directory.shards.iter().map(|shard| shard.0.lock().unwrap().len()).sum();

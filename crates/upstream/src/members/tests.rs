@@ -1,10 +1,10 @@
 use super::*;
+use crate::attempt_guard::Transition;
+use crate::endpoint_sets::EndpointSets;
+use crate::endpoint_state::{Health, NoTlsTerms};
 use crate::pool::{Connection, OpenCount};
-use crate::rosters::Rosters;
 use crate::service::{Address, Endpoint, EndpointLimits};
-use crate::service_standing::Bell;
-use crate::standing::{Health, NoTerms};
-use crate::visit::Told;
+use crate::service_shared::Notifier;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use thalweg_balance::balancer;
 use thalweg_net::{Owner, Reactor};
@@ -48,28 +48,30 @@ fn names(last: &[u8]) -> Names {
 
 /// A service on one worker, whose form and names can change.
 struct House {
-    rosters: Rosters,
+    endpoint_sets: EndpointSets,
     service: Arc<Service>,
     state: ServiceState,
 }
 
 impl House {
     fn new(service: Service, last: &[u8]) -> Self {
-        let (rosters, service) = (Rosters::new(2, Bell::default()), Arc::new(service));
-        let roster = rosters.draw_up(std::slice::from_ref(&service), &names(last)).remove(0);
-        Self { state: ServiceState::new(roster, 0, None), rosters, service }
+        let (endpoint_sets, service) = (EndpointSets::new(2, Notifier::default()), Arc::new(service));
+        let endpoint_set = endpoint_sets.update(std::slice::from_ref(&service), &names(last)).remove(0);
+        Self { state: ServiceState::new(endpoint_set, 0, None), endpoint_sets, service }
     }
 
     fn resolve(&self, last: &[u8]) {
-        let roster = self.rosters.draw_up(std::slice::from_ref(&self.service), &names(last)).remove(0);
-        self.state.update(&roster);
+        let endpoint_set =
+            self.endpoint_sets.update(std::slice::from_ref(&self.service), &names(last)).remove(0);
+        self.state.update(&endpoint_set);
     }
 
     /// As a reload does.
     fn reload(&mut self, service: Service) {
         self.service = Arc::new(service);
-        let roster = self.rosters.draw_up(std::slice::from_ref(&self.service), &Names::new()).remove(0);
-        self.state = ServiceState::new(roster, 0, Some(&self.state));
+        let endpoint_set =
+            self.endpoint_sets.update(std::slice::from_ref(&self.service), &Names::new()).remove(0);
+        self.state = ServiceState::new(endpoint_set, 0, Some(&self.state));
     }
 
     fn member(&self, last: u8) -> Rc<Member> {
@@ -210,14 +212,14 @@ fn who_was_out_is_tried_by_one_exchange_at_a_time_until_one_succeeds() {
     assert!(bad.standing.eject(&house.service.ejection, start, "x"));
     let now = start + house.service.ejection.time + ms(1);
     let trial = loop {
-        let visit = house.state.visit(house.pick(now, &[]).unwrap(), now);
-        if visit.index == bad.index {
-            break visit;
+        let attempt_guard = house.state.attempt_guard(house.pick(now, &[]).unwrap(), now);
+        if attempt_guard.index == bad.index {
+            break attempt_guard;
         }
     };
     assert_eq!(house.picks(now, &bad, 10), 0, "one trial at a time");
     drop(trial);
-    let trial = house.state.visit(bad.clone(), now);
+    let trial = house.state.attempt_guard(bad.clone(), now);
     trial.answered(&house.service, (200, ms(1)), now);
     assert_eq!(house.picks(now, &bad, 10), 5, "it has made good");
 }
@@ -228,12 +230,12 @@ fn a_success_that_was_under_way_before_an_ejection_does_not_end_it() {
     service.ejection.max_share = 50;
     let house = House::new(service, &[]);
     let (bad, now) = (house.member(1), Instant::now());
-    let under_way = house.state.visit(bad.clone(), now);
+    let under_way = house.state.attempt_guard(bad.clone(), now);
     assert!(bad.standing.eject(&house.service.ejection, now, "x"));
-    assert_eq!(under_way.answered(&house.service, (200, ms(1)), now), Told::Nothing);
+    assert_eq!(under_way.answered(&house.service, (200, ms(1)), now), Transition::Nothing);
     assert_eq!(house.picks(now, &bad, 10), 0, "it is out all the same");
-    let chosen_for_want_of_others = house.state.visit(bad.clone(), now);
-    assert_eq!(chosen_for_want_of_others.answered(&house.service, (200, ms(1)), now), Told::Back);
+    let chosen_for_want_of_others = house.state.attempt_guard(bad.clone(), now);
+    assert_eq!(chosen_for_want_of_others.answered(&house.service, (200, ms(1)), now), Transition::Back);
 }
 
 #[test]
@@ -348,13 +350,15 @@ fn the_loads_of_all_workers_count_where_the_balancer_asks() {
     let mut service = of_addresses(&[1, 2]);
     service.balance.algorithm = balancer("least_requests").unwrap();
     let house = House::new(service, &[]);
-    let roster = house.rosters.draw_up(std::slice::from_ref(&house.service), &Names::new()).remove(0);
-    let elsewhere = ServiceState::<Socket>::new(roster, 1, None);
+    let endpoint_set =
+        house.endpoint_sets.update(std::slice::from_ref(&house.service), &Names::new()).remove(0);
+    let elsewhere = ServiceState::<Socket>::new(endpoint_set, 1, None);
     let now = Instant::now();
     let busy = elsewhere.pick(now, &Wanted::default()).unwrap();
-    let visits: Vec<_> = (0..3).map(|_| elsewhere.visit(busy.clone(), now)).collect();
-    let mine: Vec<_> = (0..3).map(|_| house.state.visit(house.pick(now, &[]).unwrap(), now)).collect();
-    assert!(mine.iter().all(|visit| visit.index != busy.index));
+    let visits: Vec<_> = (0..3).map(|_| elsewhere.attempt_guard(busy.clone(), now)).collect();
+    let mine: Vec<_> =
+        (0..3).map(|_| house.state.attempt_guard(house.pick(now, &[]).unwrap(), now)).collect();
+    assert!(mine.iter().all(|attempt_guard| attempt_guard.index != busy.index));
     assert_eq!(busy.standing.service.in_flight(), 6);
     drop((visits, mine));
     assert_eq!((busy.standing.service.in_flight(), busy.standing.in_flight()), (0, 0));
@@ -418,9 +422,10 @@ fn an_exchange_of_an_older_form_does_not_choose_who_drains_now() {
     let mut changed = of_addresses(&[1, 2]);
     changed.endpoints[0].mode = Mode::Draining;
     let old = std::mem::replace(&mut house.service, Arc::new(changed));
-    let roster = house.rosters.draw_up(std::slice::from_ref(&house.service), &Names::new()).remove(0);
+    let endpoint_set =
+        house.endpoint_sets.update(std::slice::from_ref(&house.service), &Names::new()).remove(0);
     let now = Instant::now();
-    assert_eq!(*old.name, *roster.service.name);
+    assert_eq!(*old.name, *endpoint_set.service.name);
     assert_eq!(house.picks(now, &house.member(1), 8), 0);
 }
 
@@ -455,7 +460,7 @@ fn other_terms_make_another_member() {
     assert_eq!((pool.len(), house.member(2).pool.len()), (0, 0));
     // Without terms nothing is sent.
     house.reload(Service { tls: None, ..secured(policy()) });
-    assert_eq!(house.member(2).standing.connector().err(), Some(NoTerms));
+    assert_eq!(house.member(2).standing.connector().err(), Some(NoTlsTerms));
 }
 
 /// As workers do it: no tick of the control thread is needed.
@@ -466,11 +471,11 @@ fn the_attempt_that_fails_once_too_often_opens_the_breaker() {
     let now = Instant::now();
     for at in 0..4 {
         assert!(house.state.admit(now).is_ok(), "{at}");
-        let visit = house.state.visit(house.pick(now, &[]).unwrap(), now);
+        let attempt_guard = house.state.attempt_guard(house.pick(now, &[]).unwrap(), now);
         match at {
-            0 => drop(visit.answered(&house.service, (200, ms(1)), now)),
-            2 => drop(visit.refused(now, "refused")),
-            _ => drop(visit.failed(&house.service, now, "reset")),
+            0 => drop(attempt_guard.answered(&house.service, (200, ms(1)), now)),
+            2 => drop(attempt_guard.refused(now, "refused")),
+            _ => drop(attempt_guard.failed(&house.service, now, "reset")),
         }
     }
     assert!(house.state.admit(now).is_err());

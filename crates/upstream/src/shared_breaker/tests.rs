@@ -1,5 +1,5 @@
 use super::*;
-use crate::service_standing::Bell;
+use crate::service_shared::Notifier;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
@@ -11,19 +11,19 @@ const POLICY: BreakerPolicy = BreakerPolicy {
     trials: 3,
 };
 
-fn service(policy: BreakerPolicy) -> (Arc<ServiceStanding>, Arc<AtomicUsize>) {
+fn service(policy: BreakerPolicy) -> (Arc<ServiceShared>, Arc<AtomicUsize>) {
     let rings = Arc::new(AtomicUsize::new(0));
     let heard = rings.clone();
-    let bell = Bell::new(move || {
+    let bell = Notifier::new(move || {
         heard.fetch_add(1, Relaxed);
     });
-    let service = Arc::new(ServiceStanding::new("s".into(), 2, bell));
+    let service = Arc::new(ServiceShared::new("s".into(), 2, bell));
     service.set_breaker(Some(policy), Instant::now());
     (service, rings)
 }
 
 /// Lets so many requests fail.
-fn fail(service: &ServiceStanding, requests: u32) {
+fn fail(service: &ServiceShared, requests: u32) {
     (0..requests).for_each(|at| service.count(at as usize % 2, None));
 }
 

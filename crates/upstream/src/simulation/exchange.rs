@@ -2,13 +2,15 @@
 //! `connect.rs`; and what it shares with the others of its worker and of the world.
 
 use super::Seen;
-use super::order::{Bell, Lines, key};
-use super::wire::{Gift, Link, SimulatedWire, Watch};
-use crate::gate::{Entrance, Gate, Got, Line, Permit, Priority, Wait, Wish};
-use crate::gates::{Gates, ServiceGates};
-use crate::handover::{ConnectionPlaces, Destination};
+use super::order::{Lines, Notifier, key};
+use super::wire::{Handed, Link, SimulatedWire, Watch};
+use crate::concurrency::{
+    Acquired, ConcurrencyLimit, LimitHandle, Permit, Priority, Wait, WaitFor, WaitQueue,
+};
+use crate::connection_handoff::{ConnectionPlaces, Destination};
 use crate::members::{Member, ServiceState, Wanted};
 use crate::pool::{Connection, OpenCount};
+use crate::registry::{LimitRegistry, ServiceConcurrency};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -19,10 +21,10 @@ use std::task::Poll;
 use std::time::Instant;
 use thalweg_net::Owner;
 
-/// A service on a worker, with its gates.
+/// A service on a worker, with its concurrency limits.
 pub(super) struct View {
     pub(super) state: Rc<ServiceState<SimulatedWire>>,
-    pub(super) gates: ServiceGates<Gift>,
+    pub(super) concurrency_limits: ServiceConcurrency<Handed>,
 }
 
 #[derive(Default)]
@@ -41,13 +43,13 @@ pub(super) struct Eviction {
     pub(super) endpoint: Option<Arc<str>>,
 }
 
-/// The gates at which something has a place.
-pub(super) type Inside = Vec<sync::Weak<Gate<Gift>>>;
+/// The concurrency limits at which something has a place.
+pub(super) type Inside = Vec<sync::Weak<ConcurrencyLimit<Handed>>>;
 
 /// What exchanges share.
 pub(super) struct Scene {
     pub(super) clock: Rc<Cell<Instant>>,
-    pub(super) gates: Gates<Gift>,
+    pub(super) concurrency_limits: LimitRegistry<Handed>,
     pub(super) workers: Vec<Worker>,
     pub(super) lines: Arc<Mutex<Lines>>,
     /// How many may wait in each line.
@@ -74,13 +76,13 @@ pub(super) struct Exchange {
     pub(super) fresh: bool,
     /// Its connection is not to be used again.
     pub(super) closes: bool,
-    pub(super) bell: Arc<Bell>,
+    pub(super) bell: Arc<Notifier>,
     pub(super) stage: Cell<Stage>,
     /// The time in which it may wait is over.
     pub(super) late: Cell<bool>,
     /// The endpoint has connected, or answered.
     pub(super) go: Cell<bool>,
-    /// The gates for exchanges at which it has a place.
+    /// The concurrency limits for exchanges at which it has a place.
     pub(super) inside: RefCell<Inside>,
 }
 
@@ -88,8 +90,8 @@ pub(super) struct Exchange {
 pub(super) async fn exchange(scene: Rc<Scene>, x: Rc<Exchange>) -> Option<()> {
     let worker = &scene.workers[x.worker];
     let view = worker.view.borrow().clone()?;
-    let _service = match &view.gates.in_flight {
-        Some(gate) => Some(pass(&scene, &x, gate).await?),
+    let _service = match &view.concurrency_limits.in_flight {
+        Some(concurrency) => Some(pass(&scene, &x, concurrency).await?),
         None => None,
     };
     let (member, _place) = choose(&scene, &x, &view).await?;
@@ -112,24 +114,29 @@ async fn signal(x: &Exchange) {
     poll_fn(|_| if x.go.take() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-async fn pass(scene: &Scene, x: &Exchange, gate: &Entrance<Gift>) -> Option<Permit<Gift>> {
-    let permit = match gate.enter() {
+async fn pass(scene: &Scene, x: &Exchange, concurrency: &LimitHandle<Handed>) -> Option<Permit<Handed>> {
+    let permit = match concurrency.enter() {
         Some(permit) => permit,
-        None => await_place(scene, x, (gate.gate().line(), Wish::default()), &|| gate.offer()).await?,
+        None => {
+            await_place(scene, x, (concurrency.concurrency().line(), WaitFor::default()), &|| {
+                concurrency.offer()
+            })
+            .await?
+        }
     };
-    x.inside.borrow_mut().push(Arc::downgrade(permit.gate()));
+    x.inside.borrow_mut().push(Arc::downgrade(permit.concurrency()));
     Some(permit)
 }
 
 async fn await_place(
     scene: &Scene,
     x: &Exchange,
-    (line, wish): (&Arc<Line<Gift>>, Wish<Gift>),
+    (line, wish): (&Arc<WaitQueue<Handed>>, WaitFor<Handed>),
     offer: &dyn Fn(),
-) -> Option<Permit<Gift>> {
+) -> Option<Permit<Handed>> {
     match await_turn(scene, x, (line, wish), offer).await? {
-        Got::Place(permit) => Some(permit),
-        Got::Thing(_) => panic!("it wanted nothing"),
+        Acquired::Place(permit) => Some(permit),
+        Acquired::Alternative(_) => panic!("it wanted nothing"),
     }
 }
 
@@ -137,7 +144,7 @@ async fn await_place(
 struct InLine<'a> {
     scene: &'a Scene,
     who: usize,
-    wait: Wait<Gift>,
+    wait: Wait<Handed>,
 }
 
 impl Drop for InLine<'_> {
@@ -149,13 +156,13 @@ impl Drop for InLine<'_> {
 async fn await_turn(
     scene: &Scene,
     x: &Exchange,
-    (line, wish): (&Arc<Line<Gift>>, Wish<Gift>),
+    (line, wish): (&Arc<WaitQueue<Handed>>, WaitFor<Handed>),
     offer: &dyn Fn(),
-) -> Option<Got<Gift>> {
+) -> Option<Acquired<Handed>> {
     x.stage.set(Stage::Waiting);
     x.late.set(false);
     let size = scene.sizes.borrow().get(&key(line)).copied().unwrap_or_default() as usize;
-    let on_paper = (wish.thing.clone(), wish.gates.clone());
+    let on_paper = (wish.thing.clone(), wish.concurrency_limits.clone());
     let mut wish = Some(wish);
     let mut standing: Option<InLine<'_>> = None;
     poll_fn(|context| {
@@ -190,43 +197,64 @@ async fn await_turn(
     .await
 }
 
-type Chosen = (Rc<Member<SimulatedWire>>, Option<Permit<Gift>>);
+type Chosen = (Rc<Member<SimulatedWire>>, Option<Permit<Handed>>);
 
 async fn choose(scene: &Scene, x: &Exchange, view: &View) -> Option<Chosen> {
     let now = scene.clock.get();
     let first = view.state.pick(now, &Wanted::default())?;
     let gate_of = |member: &Member<SimulatedWire>| {
-        view.gates.endpoints.get(member.endpoint as usize).and_then(|gates| gates.in_flight.as_ref())
+        view.concurrency_limits
+            .endpoints
+            .get(member.endpoint as usize)
+            .and_then(|concurrency_limits| concurrency_limits.in_flight.as_ref())
     };
-    let Some(any) = view.gates.endpoints.iter().find_map(|gates| gates.in_flight.as_ref()) else {
+    let Some(any) = view
+        .concurrency_limits
+        .endpoints
+        .iter()
+        .find_map(|concurrency_limits| concurrency_limits.in_flight.as_ref())
+    else {
         return Some((first, None));
     };
-    let has_place =
-        |member: &Member<SimulatedWire>| gate_of(member).is_none_or(|gate| !gate.gate().is_full());
+    let has_place = |member: &Member<SimulatedWire>| {
+        gate_of(member).is_none_or(|concurrency| !concurrency.concurrency().is_full())
+    };
     let free = view.state.pick_with_room(now, &Wanted::default(), has_place);
     let place = match free {
         Some(member) => match gate_of(&member) {
-            Some(gate) => gate.enter(),
+            Some(concurrency) => concurrency.enter(),
             None => return Some((member, None)),
         },
         None => None,
     };
     let offer = || {
         let free = view.state.pick_with_room(now, &Wanted::default(), has_place);
-        free.and_then(|member| gate_of(&member)).inspect(|gate| gate.offer());
+        free.and_then(|member| gate_of(&member)).inspect(|concurrency| concurrency.offer());
     };
     let place = match place {
         Some(place) => place,
         None => {
-            let known = view.gates.endpoints.iter().filter_map(|gates| gates.in_flight.as_ref());
-            let gates = Some(known.map(|gate| gate.gate().key()).collect());
-            await_place(scene, x, (any.gate().line(), Wish { thing: None, gates }), &offer).await?
+            let known = view
+                .concurrency_limits
+                .endpoints
+                .iter()
+                .filter_map(|concurrency_limits| concurrency_limits.in_flight.as_ref());
+            let concurrency_limits = Some(known.map(|concurrency| concurrency.concurrency().key()).collect());
+            await_place(
+                scene,
+                x,
+                (any.concurrency().line(), WaitFor { thing: None, concurrency_limits }),
+                &offer,
+            )
+            .await?
         }
     };
-    x.inside.borrow_mut().push(Arc::downgrade(place.gate()));
-    let is_it = |gate: &Entrance<Gift>| Arc::ptr_eq(gate.gate(), place.gate());
-    let mut gates = view.gates.endpoints.iter();
-    let endpoint = gates.position(|gates| gates.in_flight.as_ref().is_some_and(is_it));
+    x.inside.borrow_mut().push(Arc::downgrade(place.concurrency()));
+    let is_it =
+        |concurrency: &LimitHandle<Handed>| Arc::ptr_eq(concurrency.concurrency(), place.concurrency());
+    let mut concurrency_limits = view.concurrency_limits.endpoints.iter();
+    let endpoint = concurrency_limits
+        .position(|concurrency_limits| concurrency_limits.in_flight.as_ref().is_some_and(is_it));
     let endpoint = endpoint.expect("a place at an endpoint that it does not know");
     Some((view.state.member_of(endpoint as u32)?, Some(place)))
 }
@@ -247,21 +275,21 @@ async fn connect(
     }
     let wants = (!x.fresh).then(|| member.pool.destination());
     let mut places = ConnectionPlaces::default();
-    let of_endpoint = view.gates.endpoints.get(member.endpoint as usize);
-    let of_endpoint = of_endpoint.and_then(|gates| gates.connections.as_ref());
-    let both = [(of_endpoint, Some(member.endpoint)), (view.gates.connections.as_ref(), None)];
-    for (gate, endpoint) in both {
-        let Some(gate) = gate else { continue };
-        let handover = match place(scene, x, view, (gate, endpoint, wants)).await? {
-            Got::Place(permit) if endpoint.is_some() => {
+    let of_endpoint = view.concurrency_limits.endpoints.get(member.endpoint as usize);
+    let of_endpoint = of_endpoint.and_then(|concurrency_limits| concurrency_limits.connections.as_ref());
+    let both = [(of_endpoint, Some(member.endpoint)), (view.concurrency_limits.connections.as_ref(), None)];
+    for (concurrency, endpoint) in both {
+        let Some(concurrency) = concurrency else { continue };
+        let handover = match place(scene, x, view, (concurrency, endpoint, wants)).await? {
+            Acquired::Place(permit) if endpoint.is_some() => {
                 places.endpoint = Some(permit.stay());
                 continue;
             }
-            Got::Place(permit) => {
+            Acquired::Place(permit) => {
                 places.service = Some(permit.stay());
                 continue;
             }
-            Got::Thing(handover) => handover,
+            Acquired::Alternative(handover) => handover,
         };
         let received = handover.receive(policy, scene.clock.get(), &worker.open, |loose| {
             let (wire, watch) = SimulatedWire::new(loose.take(), &scene.clock);
@@ -296,42 +324,42 @@ async fn place(
     scene: &Scene,
     x: &Exchange,
     view: &View,
-    (gate, endpoint, wants): (&Entrance<Gift>, Option<u32>, Option<&Destination>),
-) -> Option<Got<Gift>> {
+    (concurrency, endpoint, wants): (&LimitHandle<Handed>, Option<u32>, Option<&Destination>),
+) -> Option<Acquired<Handed>> {
     let evict = || match endpoint {
         Some(endpoint) => view.state.evict_from(endpoint),
         None => view.state.evict(),
     };
-    if let Some(permit) = gate.enter_after(evict) {
-        return Some(Got::Place(permit));
+    if let Some(permit) = concurrency.enter_after(evict) {
+        return Some(Acquired::Place(permit));
     }
     let offer = || {
-        gate.offer();
+        concurrency.offer();
         view.state.give_way(endpoint);
-        if gate.gate().line().waiting() > 0 {
+        if concurrency.concurrency().line().waiting() > 0 {
             let url = endpoint.map(|endpoint| view.state.service.endpoints[endpoint as usize].url.clone());
             let workers = 0..scene.workers.len();
             let evictions = workers.map(|worker| Eviction { worker, endpoint: url.clone() });
             scene.evictions.borrow_mut().extend(evictions);
         }
     };
-    let wish = Wish { thing: wants.cloned(), gates: None };
-    await_turn(scene, x, (gate.gate().line(), wish), &offer).await
+    let wish = WaitFor { thing: wants.cloned(), concurrency_limits: None };
+    await_turn(scene, x, (concurrency.concurrency().line(), wish), &offer).await
 }
 
 async fn open(
     scene: &Scene,
     x: &Exchange,
     member: &Member<SimulatedWire>,
-    places: ConnectionPlaces<Gift>,
+    places: ConnectionPlaces<Handed>,
 ) -> Option<Connection<SimulatedWire>> {
     let worker = &scene.workers[x.worker];
     let link = Arc::new(Link { address: Some(member.address().clone()), ..Link::default() });
     link.open.store(true, SeqCst);
     link.busy.store(true, SeqCst);
     let stays = [&places.endpoint, &places.service].into_iter().flatten();
-    let gates = stays.map(|stay| Arc::downgrade(stay.gate())).collect();
-    scene.links.borrow_mut().push((link.clone(), gates));
+    let concurrency_limits = stays.map(|stay| Arc::downgrade(stay.concurrency())).collect();
+    scene.links.borrow_mut().push((link.clone(), concurrency_limits));
     let (wire, watch) = SimulatedWire::new(link.clone(), &scene.clock);
     worker.watches.borrow_mut().push(watch);
     let connection = Connection::new(wire, scene.clock.get(), &worker.open).with(places);

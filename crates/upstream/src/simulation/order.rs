@@ -1,60 +1,62 @@
 //! Who stands in which line, told plainly, and whether those who leave it were those whose turn it was.
 
-use super::wire::Gift;
-use crate::gate::{GateKey, Got, Line, Priority, Turned};
-use crate::handover::Destination;
+use super::wire::Handed;
+use crate::concurrency::{Acquired, LimitKey, Priority, Rejected, WaitQueue};
+use crate::connection_handoff::Destination;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::Wake;
 
 /// Somebody in line.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct EndpointState {
     line: usize,
     who: usize,
     priority: Priority,
     wants: Option<Destination>,
     /// `None`: the places of any.
-    gates: Option<Box<[GateKey]>>,
+    concurrency_limits: Option<Box<[LimitKey]>>,
 }
 
-impl Standing {
-    fn accepts(&self, gate: GateKey) -> bool {
-        self.gates.as_ref().is_none_or(|gates| gates.contains(&gate))
+impl EndpointState {
+    fn accepts(&self, concurrency: LimitKey) -> bool {
+        self.concurrency_limits
+            .as_ref()
+            .is_none_or(|concurrency_limits| concurrency_limits.contains(&concurrency))
     }
 }
 
 /// All lines, each in the order in which those in it should go.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    standing: Vec<Standing>,
+    standing: Vec<EndpointState>,
     /// Called out of line and not looked yet: with those who stood before and behind at that moment.
     called: Vec<Called>,
 }
 
 #[derive(Debug)]
 struct Called {
-    it: Standing,
-    before: Vec<Standing>,
-    behind: Vec<Standing>,
+    it: EndpointState,
+    before: Vec<EndpointState>,
+    behind: Vec<EndpointState>,
 }
 
 /// The waker of an exchange: the line calls it when it takes the exchange out.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct Notifier {
     pub(super) who: usize,
     pub(super) rung: AtomicBool,
     pub(super) lines: Arc<Mutex<Lines>>,
 }
 
-impl Wake for Bell {
+impl Wake for Notifier {
     fn wake(self: Arc<Self>) {
         self.rung.store(true, SeqCst);
         self.lines.lock().unwrap().call(self.who);
     }
 }
 
-pub(super) fn key(line: &Arc<Line<Gift>>) -> usize {
+pub(super) fn key(line: &Arc<WaitQueue<Handed>>) -> usize {
     Arc::as_ptr(line) as usize
 }
 
@@ -64,9 +66,9 @@ impl Lines {
         self.standing.iter().filter(|standing| standing.line == line).count()
     }
 
-    /// Whether somebody in a line can use a place of this gate.
-    pub(super) fn want(&self, line: usize, gate: GateKey) -> bool {
-        self.standing.iter().any(|standing| standing.line == line && standing.accepts(gate))
+    /// Whether somebody in a line can use a place of this concurrency limit.
+    pub(super) fn want(&self, line: usize, concurrency: LimitKey) -> bool {
+        self.standing.iter().any(|standing| standing.line == line && standing.accepts(concurrency))
     }
 
     /// The lowest priority in a line.
@@ -84,10 +86,10 @@ impl Lines {
         line: usize,
         who: usize,
         priority: Priority,
-        (wants, gates): (Option<Destination>, Option<Box<[GateKey]>>),
+        (wants, concurrency_limits): (Option<Destination>, Option<Box<[LimitKey]>>),
     ) {
-        let it = Standing { line, who, priority, wants, gates };
-        let behind = |other: &Standing| other.line == line && other.priority > priority;
+        let it = EndpointState { line, who, priority, wants, concurrency_limits };
+        let behind = |other: &EndpointState| other.line == line && other.priority > priority;
         let at = self.standing.iter().position(behind).unwrap_or(self.standing.len());
         self.standing.insert(at, it);
     }
@@ -103,24 +105,24 @@ impl Lines {
         let at = at.expect("somebody is called who does not wait");
         let it = self.standing.remove(at);
         let of_line =
-            |part: &[Standing]| part.iter().filter(|other| other.line == it.line).cloned().collect();
+            |part: &[EndpointState]| part.iter().filter(|other| other.line == it.line).cloned().collect();
         let (before, behind) = self.standing.split_at(at);
         let (before, behind) = (of_line(before), of_line(behind));
         self.called.push(Called { it, before, behind });
     }
 
     /// It looks what it has got: it must have been its turn.
-    pub(super) fn looks(&mut self, who: usize, got: &Result<Got<Gift>, Turned>) {
+    pub(super) fn looks(&mut self, who: usize, got: &Result<Acquired<Handed>, Rejected>) {
         let at = self.called.iter().position(|called| called.it.who == who);
         let Called { it, before, behind } = self.called.remove(at.expect("it got something uncalled"));
         match got {
-            Ok(Got::Place(permit)) => {
-                let gate = permit.gate().key();
-                assert!(it.accepts(gate), "{it:?} cannot use it");
-                let overtaken: Vec<_> = before.iter().filter(|other| other.accepts(gate)).collect();
+            Ok(Acquired::Place(permit)) => {
+                let concurrency = permit.concurrency().key();
+                assert!(it.accepts(concurrency), "{it:?} cannot use it");
+                let overtaken: Vec<_> = before.iter().filter(|other| other.accepts(concurrency)).collect();
                 assert!(overtaken.is_empty(), "{it:?} has overtaken {overtaken:?}");
             }
-            Ok(Got::Thing(_)) => {
+            Ok(Acquired::Alternative(_)) => {
                 assert!(it.wants.is_some(), "{it:?} did not want it");
                 for other in before {
                     assert_eq!(other.priority, it.priority, "{it:?} has overtaken {other:?}");

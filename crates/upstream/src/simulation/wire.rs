@@ -1,6 +1,6 @@
 //! A connection of the simulation: what the kernel knows of it, and what a worker has been told.
 
-use crate::handover::Handover;
+use crate::connection_handoff::Handover;
 use crate::pool::Wire;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use thalweg_net::Owner;
 use thalweg_net::connect::PeerAddress;
 
-pub(super) type Gift = Handover<Loose>;
+pub(super) type Handed = Handover<DetachedSocket>;
 
 /// The connection itself.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub(super) struct Watch {
 
 /// It between two workers.
 #[derive(Debug)]
-pub(super) struct Loose(Option<Arc<Link>>);
+pub(super) struct DetachedSocket(Option<Arc<Link>>);
 
 impl Watch {
     pub(super) fn is_due(&self) -> bool {
@@ -67,14 +67,14 @@ impl SimulatedWire {
     }
 }
 
-impl Loose {
+impl DetachedSocket {
     pub(super) fn take(mut self) -> Arc<Link> {
         self.0.take().unwrap()
     }
 }
 
 impl Wire for SimulatedWire {
-    type Loose = Loose;
+    type DetachedSocket = DetachedSocket;
 
     fn is_spent(&self) -> bool {
         self.watch().told.get() || self.watch().is_due()
@@ -93,9 +93,9 @@ impl Wire for SimulatedWire {
 
     fn rest(&self, _at_rest: bool) {}
 
-    fn loosen(mut self) -> Loose {
+    fn loosen(mut self) -> DetachedSocket {
         self.watch = None;
-        Loose(Some(self.link.clone()))
+        DetachedSocket(Some(self.link.clone()))
     }
 }
 
@@ -107,7 +107,7 @@ impl Drop for SimulatedWire {
     }
 }
 
-impl Drop for Loose {
+impl Drop for DetachedSocket {
     fn drop(&mut self) {
         if let Some(link) = &self.0 {
             link.open.store(false, SeqCst);

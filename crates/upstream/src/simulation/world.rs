@@ -2,14 +2,14 @@
 
 use super::Seen;
 use super::exchange::{Exchange, Scene, Stage, View, Worker, exchange};
-use super::order::{Bell, key};
+use super::order::{Notifier, key};
 use super::wire::Link;
-use crate::gate::{Gate, Priority, QueuePolicy};
+use crate::concurrency::{ConcurrencyLimit, Priority, QueuePolicy};
+use crate::endpoint_sets::{EndpointSet, EndpointSets};
 use crate::members::{Names, ServiceState};
 use crate::policy::AdaptivePolicy;
-use crate::rosters::{Roster, Rosters};
 use crate::service::{Address, Endpoint, EndpointLimits, Mode, PoolPolicy, Service, ServiceLimits};
-use crate::service_standing;
+use crate::service_shared;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use super::wire::Gift;
+use super::wire::Handed;
 
 /// Most exchanges under way.
 const EXCHANGES: usize = 40;
@@ -30,9 +30,9 @@ struct Task {
     future: Pin<Box<dyn Future<Output = Option<()>>>>,
 }
 
-/// A gate of the service in force, with its limit.
+/// A concurrency limit of the service in force, with its limit.
 struct Bounded {
-    gate: Arc<Gate<Gift>>,
+    concurrency: Arc<ConcurrencyLimit<Handed>>,
     limit: u32,
     /// Its places are those of connections.
     of_connections: bool,
@@ -44,10 +44,10 @@ pub(super) struct World {
     tasks: Vec<Task>,
     next: usize,
     service: Arc<Service>,
-    rosters: Rosters,
+    endpoint_sets: EndpointSets,
     /// By worker: plans that it has not heard of yet.
-    plans: Vec<VecDeque<Arc<Roster>>>,
-    /// Places taken after the last step, by gate.
+    plans: Vec<VecDeque<Arc<EndpointSet>>>,
+    /// Places taken after the last step, by concurrency limit.
     taken: HashMap<usize, u32>,
     /// The adaptive limits of endpoints, by URL.
     adaptive: HashMap<Arc<str>, u32>,
@@ -60,7 +60,7 @@ impl World {
         let service = service(&mut random, None);
         let scene = Rc::new(Scene {
             clock: Rc::new(Cell::new(Instant::now())),
-            gates: Default::default(),
+            concurrency_limits: Default::default(),
             workers: (0..workers).map(|_| Worker::default()).collect(),
             lines: Arc::default(),
             sizes: RefCell::default(),
@@ -69,9 +69,11 @@ impl World {
             seen: RefCell::default(),
         });
         let plans = vec![VecDeque::new(); workers];
-        let (rosters, taken) = (Rosters::new(workers, service_standing::Bell::default()), HashMap::new());
+        let (endpoint_sets, taken) =
+            (EndpointSets::new(workers, service_shared::Notifier::default()), HashMap::new());
         let (tasks, adaptive) = (Vec::new(), HashMap::new());
-        let mut world = Self { random, scene, tasks, next: 0, service, rosters, plans, taken, adaptive };
+        let mut world =
+            Self { random, scene, tasks, next: 0, service, endpoint_sets, plans, taken, adaptive };
         world.adopt();
         (0..workers).for_each(|worker| world.hear(worker));
         world
@@ -105,13 +107,14 @@ impl World {
             self.settle();
             self.check();
         }
-        let gates: Vec<_> = self.bounded().into_iter().map(|bounded| bounded.gate).collect();
+        let concurrency_limits: Vec<_> =
+            self.bounded().into_iter().map(|bounded| bounded.concurrency).collect();
         for worker in &self.scene.workers {
             worker.view.take();
             assert_eq!(worker.open.current(), 0, "a connection is still counted");
         }
-        for gate in gates {
-            assert_eq!((gate.taken(), gate.line().waiting()), (0, 0));
+        for concurrency in concurrency_limits {
+            assert_eq!((concurrency.taken(), concurrency.line().waiting()), (0, 0));
         }
         let open = self.scene.links.borrow().iter().filter(|(link, _)| link.open.load(SeqCst)).count();
         assert_eq!(open, 0, "a connection is still open");
@@ -128,7 +131,7 @@ impl World {
             1 => Priority::Low,
             _ => Priority::Normal,
         };
-        let bell = Bell { who: self.next, rung: AtomicBool::new(true), lines: self.scene.lines.clone() };
+        let bell = Notifier { who: self.next, rung: AtomicBool::new(true), lines: self.scene.lines.clone() };
         let x = Rc::new(Exchange {
             who: self.next,
             worker: random.usize(..self.scene.workers.len()),
@@ -180,23 +183,23 @@ impl World {
 
     /// A worker hears of the next plan.
     fn hear(&mut self, worker: usize) {
-        let Some(roster) = self.plans[worker].pop_front() else { return };
+        let Some(endpoint_set) = self.plans[worker].pop_front() else { return };
         let Worker { view, slots, .. } = &self.scene.workers[worker];
         let old = view.borrow().clone();
         let state = match old {
-            Some(old) if old.state.service == roster.service => {
-                old.state.update(&roster);
+            Some(old) if old.state.service == endpoint_set.service => {
+                old.state.update(&endpoint_set);
                 old.state.clone()
             }
             old => {
                 let before = old.as_ref().map(|old| &*old.state);
-                let state = Rc::new(ServiceState::new(roster.clone(), worker, before));
+                let state = Rc::new(ServiceState::new(endpoint_set.clone(), worker, before));
                 slots.borrow_mut().push(Rc::downgrade(&state));
                 state
             }
         };
-        let gates = self.scene.gates.service(&roster.service);
-        view.replace(Some(Rc::new(View { state, gates })));
+        let concurrency_limits = self.scene.concurrency_limits.service(&endpoint_set.service);
+        view.replace(Some(Rc::new(View { state, concurrency_limits })));
     }
 
     /// An endpoint connects, or answers.
@@ -261,7 +264,7 @@ impl World {
         let Some(policy) = self.service.limits.adaptive else { return };
         let endpoint = &self.service.endpoints[self.random.usize(..self.service.endpoints.len())];
         let limit = self.random.u32(policy.min..=policy.max);
-        self.scene.gates.set_adaptive(&self.service.name, &endpoint.url, limit);
+        self.scene.concurrency_limits.set_adaptive(&self.service.name, &endpoint.url, limit);
         self.adaptive.insert(endpoint.url.clone(), limit);
         self.scene.seen.borrow_mut().adapted += 1;
     }
@@ -274,15 +277,15 @@ impl World {
                 self.adaptive.insert(url.clone(), limit);
             }
         }
-        self.scene.gates.adopt([].into_iter(), [&*self.service].into_iter());
-        let rosters = self.rosters.draw_up(std::slice::from_ref(&self.service), &Names::new());
-        self.plans.iter_mut().for_each(|plans| plans.extend(rosters.clone()));
+        self.scene.concurrency_limits.adopt([].into_iter(), [&*self.service].into_iter());
+        let endpoint_sets = self.endpoint_sets.update(std::slice::from_ref(&self.service), &Names::new());
+        self.plans.iter_mut().for_each(|plans| plans.extend(endpoint_sets.clone()));
         let size = self.service.limits.queue.size;
         let mut sizes = self.scene.sizes.borrow_mut();
-        for Bounded { gate, .. } in self.bounded() {
-            sizes.insert(key(gate.line()), size);
+        for Bounded { concurrency, .. } in self.bounded() {
+            sizes.insert(key(concurrency.line()), size);
             // Where a bound has been away meanwhile, more than it allows may be inside.
-            self.taken.entry(Arc::as_ptr(&gate) as usize).or_insert_with(|| gate.taken());
+            self.taken.entry(Arc::as_ptr(&concurrency) as usize).or_insert_with(|| concurrency.taken());
         }
     }
 
@@ -306,16 +309,22 @@ impl World {
     fn check(&mut self) {
         let links = self.scene.links.borrow();
         let mut taken = HashMap::new();
-        for Bounded { gate, limit, of_connections } in self.bounded() {
-            let (id, now) = (Arc::as_ptr(&gate) as usize, gate.taken());
+        for Bounded { concurrency, limit, of_connections } in self.bounded() {
+            let (id, now) = (Arc::as_ptr(&concurrency) as usize, concurrency.taken());
             let before = self.taken.get(&id).copied().unwrap_or_default();
             assert!(now <= limit || now <= before, "{now} places are taken of {limit}, {before} before");
-            let waiting = self.scene.lines.lock().unwrap().len(key(gate.line()));
-            assert_eq!(gate.line().waiting(), waiting, "who waits");
-            let of_gate =
-                |gates: &[Weak<Gate<Gift>>]| gates.iter().any(|other| other.as_ptr() == Arc::as_ptr(&gate));
+            let waiting = self.scene.lines.lock().unwrap().len(key(concurrency.line()));
+            assert_eq!(concurrency.line().waiting(), waiting, "who waits");
+            let of_gate = |concurrency_limits: &[Weak<ConcurrencyLimit<Handed>>]| {
+                concurrency_limits.iter().any(|other| other.as_ptr() == Arc::as_ptr(&concurrency))
+            };
             let inside = if of_connections {
-                links.iter().filter(|(link, gates)| link.open.load(SeqCst) && of_gate(gates)).count()
+                links
+                    .iter()
+                    .filter(|(link, concurrency_limits)| {
+                        link.open.load(SeqCst) && of_gate(concurrency_limits)
+                    })
+                    .count()
             } else {
                 self.tasks.iter().filter(|task| of_gate(&task.x.inside.borrow())).count()
             };
@@ -334,16 +343,18 @@ impl World {
             assert!(in_line == (x.stage.get() == Stage::Waiting), "nobody will wake {}", x.who);
         }
         let links = self.scene.links.borrow();
-        for Bounded { gate, limit, of_connections } in self.bounded() {
-            if !self.scene.lines.lock().unwrap().want(key(gate.line()), gate.key()) {
+        for Bounded { concurrency, limit, of_connections } in self.bounded() {
+            if !self.scene.lines.lock().unwrap().want(key(concurrency.line()), concurrency.key()) {
                 continue;
             }
-            let taken = gate.taken();
+            let taken = concurrency.taken();
             assert!(taken >= limit, "somebody waits although {taken} places are taken of {limit}");
             let idle = |link: &Link| link.open.load(SeqCst) && !link.busy.load(SeqCst);
-            let of_gate =
-                |gates: &[Weak<Gate<Gift>>]| gates.iter().any(|other| other.as_ptr() == Arc::as_ptr(&gate));
-            let kept = links.iter().any(|(link, gates)| of_gate(gates) && idle(link));
+            let of_gate = |concurrency_limits: &[Weak<ConcurrencyLimit<Handed>>]| {
+                concurrency_limits.iter().any(|other| other.as_ptr() == Arc::as_ptr(&concurrency))
+            };
+            let kept =
+                links.iter().any(|(link, concurrency_limits)| of_gate(concurrency_limits) && idle(link));
             assert!(
                 !of_connections || !kept,
                 "somebody waits although a connection is idle: {taken} of {limit}"
@@ -352,21 +363,27 @@ impl World {
     }
 
     fn bounded(&self) -> Vec<Bounded> {
-        let (service, gates) = (&self.service, self.scene.gates.service(&self.service));
+        let (service, concurrency_limits) =
+            (&self.service, self.scene.concurrency_limits.service(&self.service));
         let own = [
-            (gates.in_flight, service.limits.max_in_flight, false),
-            (gates.connections, service.limits.max_connections, true),
+            (concurrency_limits.in_flight, service.limits.max_in_flight, false),
+            (concurrency_limits.connections, service.limits.max_connections, true),
         ];
-        let of_endpoints = service.endpoints.iter().zip(gates.endpoints).flat_map(|(endpoint, gates)| {
-            let limits = endpoint.limits;
-            let learnt = self.adaptive.get(&endpoint.url).copied();
-            let in_flight =
-                limits.max_in_flight.map_or(learnt, |most| Some(most.min(learnt.unwrap_or(most))));
-            [(gates.in_flight, in_flight, false), (gates.connections, limits.max_connections, true)]
-        });
+        let of_endpoints = service.endpoints.iter().zip(concurrency_limits.endpoints).flat_map(
+            |(endpoint, concurrency_limits)| {
+                let limits = endpoint.limits;
+                let learnt = self.adaptive.get(&endpoint.url).copied();
+                let in_flight =
+                    limits.max_in_flight.map_or(learnt, |most| Some(most.min(learnt.unwrap_or(most))));
+                [
+                    (concurrency_limits.in_flight, in_flight, false),
+                    (concurrency_limits.connections, limits.max_connections, true),
+                ]
+            },
+        );
         let all = own.into_iter().chain(of_endpoints);
-        all.filter_map(|(entrance, limit, of_connections)| {
-            Some(Bounded { gate: entrance?.gate().clone(), limit: limit?, of_connections })
+        all.filter_map(|(limit_handle, limit, of_connections)| {
+            Some(Bounded { concurrency: limit_handle?.concurrency().clone(), limit: limit?, of_connections })
         })
         .collect()
     }

@@ -5,7 +5,7 @@ use std::fs;
 use thalweg_tls::{Acceptor, Certificate, Policy};
 
 use super::*;
-use crate::call::CallError;
+use crate::client::CallError;
 
 /// An acceptor with a new certificate for these names, and the certificate in PEM.
 fn acceptor(names: &[&str]) -> (Arc<Acceptor>, String) {

@@ -7,7 +7,7 @@ use crate::validate::secret::Secrets;
 use crate::validate::tls::{certificate, file};
 use std::sync::Arc;
 use thalweg_core::limits::TLS_PEM;
-use thalweg_tls::{PeerPolicy, PeerTerms, PolicyFlaw, Trust, Version};
+use thalweg_tls::{PeerPolicy, PeerTerms, PolicyError, Trust, Version};
 use thalweg_upstream::Endpoint;
 
 /// What is asked of endpoints that are reached through TLS; `None` where something is wrong.
@@ -91,16 +91,16 @@ fn half<T>(written: &Spanned<String>, lacks: &str, problems: &mut Problems) -> O
 }
 
 /// Whose fault it is that the terms cannot be used.
-fn refused(spec: &Spanned<ServiceTlsSpec>, flaw: &PolicyFlaw) -> SpecError {
+fn refused(spec: &Spanned<ServiceTlsSpec>, flaw: &PolicyError) -> SpecError {
     match (flaw, &spec.value.ca, &spec.value.server_name) {
-        (PolicyFlaw::Roots(_), Some(ca), _) => {
+        (PolicyError::Roots(_), Some(ca), _) => {
             let message = format!("the file of trusted certificates cannot be used: {flaw}");
             SpecError::new(Class::Invalid, ca.span, message).help(format!(
                 "a PEM file of at most {} KiB with one certificate or more is needed",
                 TLS_PEM / 1024
             ))
         }
-        (PolicyFlaw::Other(_), _, Some(name)) => SpecError::value(
+        (PolicyError::Other(_), _, Some(name)) => SpecError::value(
             name.span,
             "host",
             format!("`{}` is neither a host name nor an address", name.value),

@@ -1,0 +1,42 @@
+//! The audit log, read.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::audit::Entry;
+use crate::operation::{ApiRequest, Pending, Reply};
+use crate::problem::Problem;
+
+/// Entries that are shown without `last`.
+const LAST: u64 = 100;
+/// Time for the disk.
+const READ_TIME: Duration = Duration::from_secs(5);
+
+/// The answer to `GET /api/v1/audit`.
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct Entries {
+    /// Oldest first.
+    #[schemars(with = "Vec<Entry>")]
+    entries: Vec<Value>,
+}
+
+pub(crate) fn last(asked: ApiRequest) -> Pending {
+    Box::pin(async move {
+        let count = asked.query.number("last").unwrap_or(LAST);
+        let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the audit log cannot be read now");
+        let answered = asked.app.audit.last(usize::try_from(count).unwrap_or(usize::MAX)).ok_or_else(busy)?;
+        match timeout(READ_TIME, answered).await {
+            Ok(Ok(Ok(entries))) => Reply::json(StatusCode::OK, &Entries { entries }).done(),
+            Ok(Ok(Err(error))) => {
+                let detail = format!("the audit log cannot be read: {error}");
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
+            }
+            Ok(Err(_)) | Err(_) => Err(busy()),
+        }
+    })
+}

@@ -1,0 +1,102 @@
+//! Services, their endpoints, and the routes that lead to them.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::audit::Change;
+use crate::body::{self, EndpointChangeSpec, NewEndpointSpec, WeightsSpec};
+use crate::control::{Changed, RouteStatus, ServiceStatus};
+use crate::operation::{ApiRequest, Reply, segment};
+use crate::problem::Problem;
+
+/// Longest drain that may be asked for, in seconds.
+pub(crate) const DRAIN: u64 = 3600;
+/// Drain of an endpoint that is removed without `drain`.
+const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
+
+/// The answer to `GET /api/v1/routes`.
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct Routes {
+    /// Routes in the order of the configuration.
+    routes: Vec<RouteStatus>,
+}
+
+pub(crate) fn routes(asked: &ApiRequest) -> Result<Response, Problem> {
+    let version = asked.app.control.services().version;
+    let routes = Routes { routes: asked.app.control.routes() };
+    Reply::json(StatusCode::OK, &routes).tag(&asked.app.tag(version)).done()
+}
+
+pub(crate) fn services(asked: &ApiRequest) -> Result<Response, Problem> {
+    let services = asked.app.control.services();
+    Reply::json(StatusCode::OK, &services).tag(&asked.app.tag(services.version)).done()
+}
+
+pub(crate) fn service(asked: &ApiRequest) -> Result<Response, Problem> {
+    let (version, service) = find(asked)?;
+    Reply::json(StatusCode::OK, &service).tag(&asked.app.tag(version)).done()
+}
+
+pub(crate) fn endpoint(asked: &ApiRequest) -> Result<Response, Problem> {
+    let (version, service) = find(asked)?;
+    let id = asked.path("id");
+    let found = service.endpoints.iter().find(|endpoint| endpoint.id == id || endpoint.url == id);
+    let Some(endpoint) = found else {
+        let detail = format!("service `{}` has no endpoint `{id}`", service.name);
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+    };
+    Reply::json(StatusCode::OK, endpoint).tag(&asked.app.tag(version)).done()
+}
+
+fn find(asked: &ApiRequest) -> Result<(u64, ServiceStatus), Problem> {
+    let (services, name) = (asked.app.control.services(), asked.path("service"));
+    let found = services.services.into_iter().find(|service| service.name == name);
+    let unknown = || Problem::new(StatusCode::NOT_FOUND, format!("there is no service `{name}`"));
+    found.map(|service| (services.version, service)).ok_or_else(unknown)
+}
+
+pub(crate) fn add(asked: &ApiRequest) -> Result<Response, Problem> {
+    let new = body::json::<NewEndpointSpec>(&asked.body)?.validate()?;
+    let service = asked.path("service");
+    let added = asked.app.control.add_endpoint(service, new, &asked.expected_version());
+    let changed = added.map_err(|refusal| asked.refused(refusal))?;
+    let location =
+        format!("/api/v1/services/{}/endpoints/{}", segment(service), segment(&changed.endpoint.id));
+    reply(asked, StatusCode::CREATED, &changed).location(location).done()
+}
+
+pub(crate) fn change(asked: &ApiRequest) -> Result<Response, Problem> {
+    let change = body::json::<EndpointChangeSpec>(&asked.body)?.validate()?;
+    let (service, id) = (asked.path("service"), asked.path("id"));
+    let changed = asked.app.control.change_endpoint(service, id, change, &asked.expected_version());
+    reply(asked, StatusCode::OK, &changed.map_err(|refusal| asked.refused(refusal))?).done()
+}
+
+pub(crate) fn remove(asked: &ApiRequest) -> Result<Response, Problem> {
+    let drain = asked.query.duration("drain").unwrap_or(DEFAULT_DRAIN);
+    let (service, id) = (asked.path("service"), asked.path("id"));
+    let removed = asked.app.control.remove_endpoint(service, id, drain, &asked.expected_version());
+    let changed = removed.map_err(|refusal| asked.refused(refusal))?;
+    let status = if changed.gone { StatusCode::OK } else { StatusCode::ACCEPTED };
+    reply(asked, status, &changed).done()
+}
+
+fn reply(asked: &ApiRequest, status: StatusCode, changed: &Changed) -> Reply {
+    Reply::json(status, &changed.endpoint)
+        .tag(&asked.app.tag(changed.version))
+        .changed(Change::new(changed.before.as_ref(), Some(&changed.endpoint)))
+}
+
+pub(crate) fn weights(asked: &ApiRequest) -> Result<Response, Problem> {
+    let weights = body::json::<WeightsSpec>(&asked.body)?.validate()?;
+    let set = asked.app.control.set_weights(asked.path("route"), weights, &asked.expected_version());
+    let done = set.map_err(|refusal| asked.refused(refusal))?;
+    Reply::json(StatusCode::OK, &done.route)
+        .tag(&asked.app.tag(done.version))
+        .changed(Change::new(Some(&done.before), Some(&done.route.to)))
+        .done()
+}

@@ -1,0 +1,341 @@
+//! A serde `Deserializer` over the node tree: every error leaves with the place it belongs to.
+//!
+//! Nodes that an earlier reading found wrong are skipped ([`Pruned`]), so that reading again finds
+//! the next mistake. Structs read from nothing (`limits:`) are structs without entries. A value
+//! from the environment fits the type that is asked for: `${PORT}` may be a number or a string.
+
+use super::de_error::{self, Mistake};
+use super::spanned;
+use crate::parse::{Key, Kind, Node, core_schema};
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Unexpected, VariantAccess,
+    Visitor,
+};
+use serde::forward_to_deserialize_any;
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+/// The numbers of the nodes to leave out.
+pub(super) type Pruned = HashSet<u32>;
+
+/// One node, about to be read.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor<'de> {
+    pub(super) node: &'de Node,
+    pub(super) pruned: &'de Pruned,
+    /// Gets the numbers of the nodes that hold nothing and were read as not written.
+    pub(super) empty: &'de RefCell<HashSet<u32>>,
+}
+
+impl<'de> Cursor<'de> {
+    fn on(self, node: &'de Node) -> Self {
+        Self { node, ..self }
+    }
+
+    /// Whether a child of this node was left out.
+    pub(super) fn is_tainted(self) -> bool {
+        match &self.node.kind {
+            Kind::Seq(items) => items.iter().any(|node| self.pruned.contains(&node.id)),
+            Kind::Map(entries) => entries.iter().any(|(_, node)| self.pruned.contains(&node.id)),
+            _ => false,
+        }
+    }
+
+    fn entries<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match &self.node.kind {
+            Kind::Map(entries) => {
+                visitor.visit_map(Entries { cursor: self, rest: entries.iter(), value: None })
+            }
+            // What a variable leaves empty is no section.
+            Kind::Null if self.node.filled.is_none() => {
+                visitor.visit_map(Entries { cursor: self, rest: [].iter(), value: None })
+            }
+            // serde would read a list as a struct whose fields have no names.
+            Kind::Seq(_) => Err(Mistake::invalid_type(Unexpected::Seq, &visitor)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn visit<V: Visitor<'de>>(self, kind: &'de Kind, visitor: V) -> Result<V::Value, Mistake> {
+        match kind {
+            Kind::Null => visitor.visit_unit(),
+            Kind::Bool(value) => visitor.visit_bool(*value),
+            Kind::Int(value) => match u64::try_from(*value) {
+                Ok(value) => visitor.visit_u64(value),
+                Err(_) => visitor.visit_i64(*value),
+            },
+            Kind::Float(value) => visitor.visit_f64(*value),
+            Kind::Str(text) => visitor.visit_borrowed_str(text),
+            Kind::Seq(items) => {
+                visitor.visit_seq(Items { cursor: self, rest: items.iter(), all: items.len() })
+            }
+            Kind::Map(_) => self.entries(visitor),
+        }
+    }
+
+    /// A number or boolean: text from the environment is typed by what it holds.
+    fn typed<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match self.node.filled.as_deref().map(core_schema) {
+            Some(Kind::Int(value)) => match u64::try_from(value) {
+                Ok(value) => visitor.visit_u64(value),
+                Err(_) => visitor.visit_i64(value),
+            },
+            Some(Kind::Bool(value)) => visitor.visit_bool(value),
+            Some(Kind::Float(value)) => visitor.visit_f64(value),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+}
+
+macro_rules! typed {
+    ($($method:ident)*) => { $(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+            self.typed(visitor)
+        }
+    )* };
+}
+
+impl<'de> Deserializer<'de> for Cursor<'de> {
+    type Error = Mistake;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        self.visit(&self.node.kind, visitor)
+    }
+
+    typed! {
+        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+        deserialize_f32 deserialize_f64
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match &self.node.filled {
+            Some(text) => visitor.visit_borrowed_str(text),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match self.node.kind {
+            Kind::Null if self.node.filled.is_none() => {
+                self.empty.borrow_mut().insert(self.node.id);
+                visitor.visit_none()
+            }
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        if name == spanned::NAME {
+            return visitor.visit_seq(spanned::Parts::new(self.node.span, self));
+        }
+        self.entries(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        self.entries(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        match &self.node.kind {
+            Kind::Str(_) => visitor.visit_enum(Choice { cursor: self, key: None, value: None }),
+            Kind::Map(entries) => match entries.as_slice() {
+                [(key, value)] => {
+                    visitor.visit_enum(Choice { cursor: self, key: Some(key), value: Some(value) })
+                }
+                [_, (key, _), ..] => {
+                    Err(Mistake::custom("only one key may stand here; put a `-` before each")
+                        .with_span(key.span))
+                }
+                [] => Err(Mistake::custom(format!("write one of the keys {}", de_error::quoted(variants)))),
+            },
+            _ => Err(Mistake::invalid_type(unexpected(self.node), &"a map with one key")),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        char bytes byte_buf unit unit_struct seq tuple tuple_struct identifier ignored_any
+    }
+}
+
+fn unexpected(node: &Node) -> Unexpected<'_> {
+    match &node.kind {
+        Kind::Null => Unexpected::Unit,
+        Kind::Bool(value) => Unexpected::Bool(*value),
+        Kind::Int(value) => Unexpected::Signed(*value),
+        Kind::Float(value) => Unexpected::Float(*value),
+        Kind::Str(text) => Unexpected::Str(text),
+        Kind::Seq(_) => Unexpected::Seq,
+        Kind::Map(_) => Unexpected::Map,
+    }
+}
+
+/// The elements of a list. The size hint counts the pruned ones too: see [`super::ListSpec`].
+struct Items<'de> {
+    cursor: Cursor<'de>,
+    rest: std::slice::Iter<'de, Node>,
+    all: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = Mistake;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mistake> {
+        let pruned = self.cursor.pruned;
+        let Some(node) = self.rest.find(|node| !pruned.contains(&node.id)) else { return Ok(None) };
+        let cursor = self.cursor.on(node);
+        seed.deserialize(cursor).map(Some).map_err(|mistake| mistake.at(node, cursor.is_tainted()))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.all)
+    }
+}
+
+/// The entries of a map.
+struct Entries<'de> {
+    cursor: Cursor<'de>,
+    rest: std::slice::Iter<'de, (Key, Node)>,
+    value: Option<&'de (Key, Node)>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'de> {
+    type Error = Mistake;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Mistake> {
+        let pruned = self.cursor.pruned;
+        let Some(entry) = self.rest.find(|(_, node)| !pruned.contains(&node.id)) else { return Ok(None) };
+        self.value = Some(entry);
+        let (key, node) = entry;
+        seed.deserialize(KeyCursor(key)).map(Some).map_err(|mistake| mistake.at_key(key, node))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {
+        let Some((key, node)) = self.value.take() else {
+            return Err(Mistake::custom("a value was read before its key"));
+        };
+        let cursor = self.cursor.on(node);
+        seed.deserialize(cursor).map_err(|mistake| mistake.at_entry(key, node, cursor.is_tainted()))
+    }
+}
+
+/// A key, read as text.
+struct KeyCursor<'de>(&'de Key);
+
+impl<'de> Deserializer<'de> for KeyCursor<'de> {
+    type Error = Mistake;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        visitor.visit_borrowed_str(&self.0.name)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        if name == spanned::NAME {
+            return visitor.visit_seq(spanned::Parts::new(self.0.span, self));
+        }
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        visitor.visit_enum(BorrowedStrDeserializer::new(&self.0.name))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map identifier ignored_any
+    }
+}
+
+/// A variant: a word, or a map with one key.
+struct Choice<'de> {
+    cursor: Cursor<'de>,
+    key: Option<&'de Key>,
+    value: Option<&'de Node>,
+}
+
+impl<'de> EnumAccess<'de> for Choice<'de> {
+    type Error = Mistake;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Mistake> {
+        let value = match self.key {
+            Some(key) => seed.deserialize(KeyCursor(key)).map_err(|mistake| mistake.in_key(key)),
+            None => seed.deserialize(self.cursor),
+        }?;
+        Ok((value, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Choice<'de> {
+    type Error = Mistake;
+
+    fn unit_variant(self) -> Result<(), Mistake> {
+        match self.value {
+            Some(_) => Err(Mistake::custom("this word takes no value")),
+            None => Ok(()),
+        }
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Mistake> {
+        let (Some(key), Some(node)) = (self.key, self.value) else {
+            return Err(Mistake::custom("a value is needed, as in `name: value`"));
+        };
+        if self.cursor.pruned.contains(&node.id) {
+            return Err(Mistake::consequence(node));
+        }
+        let cursor = self.cursor.on(node);
+        seed.deserialize(cursor).map_err(|mistake| mistake.in_choice(key, node, cursor.is_tainted()))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, _visitor: V) -> Result<V::Value, Mistake> {
+        Err(Mistake::custom("this word takes one value"))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        let (Some(key), Some(node)) = (self.key, self.value) else {
+            return Err(Mistake::custom("this word needs a map: `name: { … }`"));
+        };
+        if self.cursor.pruned.contains(&node.id) {
+            return Err(Mistake::consequence(node));
+        }
+        let cursor = self.cursor.on(node);
+        cursor.entries(visitor).map_err(|mistake| mistake.in_choice(key, node, cursor.is_tainted()))
+    }
+}

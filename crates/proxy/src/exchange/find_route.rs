@@ -1,0 +1,147 @@
+//! Phase 2: which route takes the request, and which of its services.
+
+use crate::exchange::hash_key::request_key;
+use crate::exchange::unseal::{UNTOLD, unseal};
+use crate::plan::{Plan, Route, ServiceId, Split, To};
+use crate::state::exchange::{Client, Exchange};
+use crate::state::local_plan::LocalPlan;
+use crate::worker::Worker;
+use thalweg_core::{Fault, FaultKind};
+use thalweg_http::{Framing, RequestHead};
+use thalweg_route::{FieldLookup, Query, RouteId};
+
+/// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
+pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
+    let view = worker.view_for(client);
+    let found = take_route(&view.plan, client.listener().position(), x, || worker.chance() as u64)?;
+    take(worker, &view, x, found);
+    match x.route.clone() {
+        Some(route) => {
+            if let To::Sealed(sealed) = &route.route().to {
+                unseal(worker, &view, client, x, sealed)?;
+            }
+            bound(route.route(), x)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Notes what was found.
+fn take(worker: &Worker, view: &LocalPlan, x: &mut Exchange, (route, service): (RouteId, Option<ServiceId>)) {
+    let meters = |name: &str| worker.shared.registry.route(worker.id, name);
+    x.route = view.route(route, meters).cloned();
+    x.send_to(view, service);
+}
+
+/// The same for a connection whose client asks for `x.host()`, if for any.
+pub(crate) fn find_route_of_connection(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+) -> Result<(), Fault> {
+    let view = worker.view_for(client);
+    find_route_from(worker, &view, client.listener().position(), x)?;
+    let found = x.route.clone();
+    match found.as_ref().map(|found| &found.route().to) {
+        Some(To::Sealed(sealed)) => unseal(worker, &view, client, x, sealed),
+        Some(To::Service(_) | To::Split(_)) | None => Ok(()),
+    }
+}
+
+/// The same for whoever comes to the listener at a position, and says nothing that could be opened.
+pub(crate) fn find_route_from(
+    worker: &Worker,
+    view: &LocalPlan,
+    listener: u16,
+    x: &mut Exchange,
+) -> Result<(), Fault> {
+    let found = view.plan.route_of_connection(listener, x.host(), x.client_ip);
+    let Some((found, route)) = found.and_then(|found| Some((found, view.plan.route(Some(found))?))) else {
+        return Err(Fault::new(FaultKind::DestinationNotFound, "the listener knows no service for the name"));
+    };
+    let service = service_of(&route.to, x, || worker.chance() as u64);
+    take(worker, view, x, (found, service));
+    Ok(())
+}
+
+/// The route that takes a request, and its service, or the one drawn of several: for workers, and for `explain`, which has
+/// a plan and no worker. `chance` is asked where a split leaves it open.
+pub(crate) fn take_route(
+    plan: &Plan,
+    listener: u16,
+    x: &Exchange,
+    chance: impl FnOnce() -> u64,
+) -> Result<(RouteId, Option<ServiceId>), Fault> {
+    let found = with_query(x, listener, |query| plan.table.find(query));
+    let Some((found, route)) = found.and_then(|found| Some((found, plan.route(Some(found))?))) else {
+        return Err(Fault::new(FaultKind::DestinationNotFound, UNTOLD));
+    };
+    Ok((found, service_of(&route.to, x, chance)))
+}
+
+/// The service that a route sends the exchange to.
+fn service_of(to: &To, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<ServiceId> {
+    match to {
+        To::Service(service) => Some(*service),
+        To::Split(split) => draw(split, x, chance),
+        // Until its label says another one.
+        To::Sealed(sealed) => Some(sealed.service),
+    }
+}
+
+/// Asks something of the table about the request.
+pub(crate) fn with_query<T>(x: &Exchange, listener: u16, ask: impl FnOnce(&Query<'_>) -> T) -> T {
+    ask(&Query {
+        listener,
+        host: x.host(),
+        path: x.path.of(&x.received),
+        query: x.query.map(|span| span.of(&x.received)).unwrap_or_default(),
+        method: x.request.method_text.of(&x.received),
+        client: x.client_ip,
+        fields: &Fields { head: &x.request, bytes: &x.received },
+    })
+}
+
+/// One of the services, as often as its weight says: by the key where there is one, which so stays with
+/// one service, else by chance.
+fn draw(split: &Split, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<ServiceId> {
+    let key = split.key.as_ref().and_then(|key| request_key(key, x));
+    let total: u64 = split.parts.iter().map(|(_, weight)| u64::from(*weight)).sum();
+    let mut left = ((u128::from(key.unwrap_or_else(chance)) * u128::from(total)) >> 64) as u64;
+    let found = split.parts.iter().find(|(_, weight)| {
+        let weight = u64::from(*weight);
+        let is_it = left < weight;
+        left = left.saturating_sub(weight);
+        is_it
+    });
+    found.map(|(service, _)| *service)
+}
+
+/// What the route allows: time for the whole exchange, and bytes of body where they are declared.
+pub(crate) fn bound(route: &Route, x: &mut Exchange) -> Result<(), Fault> {
+    let end = route.timeouts_to(x.target).request.and_then(|time| x.started.checked_add(time));
+    x.ends_at = [end, x.call_ends_at].into_iter().flatten().min();
+    match (x.framing, route.limits.max_body) {
+        (Framing::Length(length), Some(most)) if length > most => {
+            Err(Fault::request(413, "the request body is larger than allowed"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The request's fields as the router asks for them.
+struct Fields<'a> {
+    head: &'a RequestHead,
+    bytes: &'a [u8],
+}
+
+impl FieldLookup for Fields<'_> {
+    fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        let mut named = self
+            .head
+            .fields
+            .iter()
+            .filter(|field| field.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes()));
+        named.any(|field| test(field.value.of(self.bytes)))
+    }
+}

@@ -1,0 +1,167 @@
+//! Last phase: what happened is counted, remembered for a while, and written to the access log.
+
+use crate::connection::client_cert_fields::subject;
+use crate::exchange::grpc::final_status;
+use crate::exchange::unseal::LabelRedactor;
+use crate::plan::ListenerProtocol;
+use crate::state::exchange::{Client, Exchange, Origin};
+use crate::worker::Worker;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thalweg_core::fault::Level;
+use thalweg_http::FieldId;
+use thalweg_http::grpc::Code;
+use thalweg_observe::RouteMeters;
+use thalweg_observe::{FailedAttempt, Limit, LogRecord, Timers};
+
+/// Counts what an exchange has moved since it was counted last: a long one does not wait for its end.
+pub(crate) fn count_bytes(worker: &Worker, x: &mut Exchange) {
+    let (bytes_in, bytes_out) = (x.request.len as u64 + x.upward.body(), x.downward.bytes());
+    let meters = meters(worker, x);
+    // Another attempt begins anew: only what it moves beyond the last one counts.
+    meters.bytes_in.add(bytes_in.saturating_sub(x.counted.0));
+    meters.bytes_out.add(bytes_out.saturating_sub(x.counted.1));
+    x.counted = (bytes_in.max(x.counted.0), bytes_out.max(x.counted.1));
+}
+
+fn meters<'a>(worker: &'a Worker, x: &'a Exchange) -> &'a RouteMeters {
+    x.route.as_ref().map_or(&worker.no_route, |route| &route.meters)
+}
+
+/// Records a finished exchange.
+pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
+    record_of(worker, client.origin(), x, || subject(client));
+}
+
+/// The same of one whose client may have no connection. `subject`: of the client's certificate.
+pub(crate) fn record_of(
+    worker: &Worker,
+    origin: Origin<'_>,
+    x: &mut Exchange,
+    subject: impl FnOnce() -> Option<Arc<str>>,
+) {
+    let duration = x.started.elapsed();
+    let grpc_status = final_status(x);
+    count_bytes(worker, x);
+    let meters = meters(worker, x);
+    meters.codes.add(x.status);
+    if let Some(code) = grpc_status {
+        meters.grpc.add(code.number());
+    }
+    meters.duration.record(duration);
+    if let Some(fault) = &x.fault {
+        worker.meters.fault(fault.kind);
+        if matches!(fault.status, 414 | 431) {
+            worker.meters.limit(Limit::Head);
+        }
+        if fault.kind.rule().level != Level::Debug {
+            worker.report(fault, x.route().map_or("", |route| &route.name), x.id.as_ref());
+        }
+    }
+    if let (Some(service), Some(last)) = (x.service(), x.attempts.last())
+        && let (None, Some(endpoint)) = (last.fault, service.meters.get(last.endpoint as usize))
+        && let Some(first_byte) = x.first_byte
+    {
+        endpoint.response.record(first_byte.saturating_sub(x.waited));
+    }
+    let veil = LabelRedactor::of(worker);
+    worker.decisions.note((worker, &veil), origin, x, duration);
+    if let Some(log) = &mut *worker.log.borrow_mut() {
+        let aim = x.aim.map(|aim| aim.to_string());
+        let failed = failed_attempts(x, aim.as_deref());
+        let subject = subject();
+        let client_cert_subject = subject.as_deref();
+        let grpc_status = grpc_status.map(Code::name);
+        let said = Said::of(x, &veil);
+        let line = line(origin, x, &said, duration);
+        log.push(&LogRecord {
+            failed: &failed,
+            client_cert_subject,
+            grpc_status,
+            endpoint: line.endpoint.or(aim.as_deref().filter(|_| x.attempts.len() > 0)),
+            ..line
+        });
+    }
+}
+
+/// The attempts that others followed; the rule is none, and then nothing is allocated. `aim`: where a label led.
+fn failed_attempts<'a>(x: &'a Exchange, aim: Option<&'a str>) -> Vec<FailedAttempt<'a>> {
+    let endpoints = x.service().map_or(&[][..], |local| &local.state.service.endpoints[..]);
+    let failed = x.attempts.failed().iter().map(|attempt| FailedAttempt {
+        endpoint: endpoints
+            .get(attempt.endpoint as usize)
+            .map_or(aim.unwrap_or(""), |endpoint| &endpoint.url),
+        fault: attempt.fault.as_ref(),
+        reused: attempt.reused,
+        connect_us: attempt.connect.as_micros() as u64,
+    });
+    failed.collect()
+}
+
+/// What the client has said, without labels.
+struct Said<'a> {
+    host: Cow<'a, [u8]>,
+    path: Cow<'a, [u8]>,
+    query: Option<Cow<'a, [u8]>>,
+    referer: Option<Cow<'a, [u8]>>,
+    user_agent: Option<Cow<'a, [u8]>>,
+}
+
+impl<'a> Said<'a> {
+    fn of(x: &'a Exchange, veil: &LabelRedactor) -> Self {
+        let bytes = &x.received[..];
+        let field = |id| x.request.value(bytes, id).filter(|_| x.request.len > 0).map(|text| veil.over(text));
+        Self {
+            host: veil.over(x.authority()),
+            path: veil.over(x.path.of(bytes)),
+            query: x.query.map(|query| veil.over(query.of(bytes))),
+            referer: field(FieldId::Referer),
+            user_agent: field(FieldId::UserAgent),
+        }
+    }
+}
+
+fn line<'a>(origin: Origin<'a>, x: &'a Exchange, said: &'a Said<'_>, duration: Duration) -> LogRecord<'a> {
+    let bytes = &x.received[..];
+    let service = x.service();
+    let last = x.attempts.last();
+    let endpoint = service.zip(last).and_then(|(service, last)| {
+        service.state.service.endpoints.get(last.endpoint as usize).map(|endpoint| &*endpoint.url)
+    });
+    LogRecord {
+        unix_us: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64),
+        id: x.id.as_ref(),
+        listener: &origin.local_listener.state.name,
+        client: Some(if x.id.is_some() { x.client_ip } else { origin.peer }),
+        client_port: Some(origin.port),
+        peer: Some(origin.peer),
+        method: x.request.method_text.of(bytes),
+        client_cert_subject: None,
+        scheme: if origin.local_listener.protocol() == ListenerProtocol::Udp { "udp" } else { x.scheme() },
+        host: Some(&*said.host).filter(|authority| !authority.is_empty()),
+        path: &said.path,
+        query: said.query.as_deref(),
+        proto: if x.request.len > 0 { x.request.version.label() } else { "" },
+        status: x.status,
+        grpc_status: None,
+        bytes_in: x.upward.body(),
+        bytes_out: x.downward.body(),
+        route: x.route().map(|route| &*route.name),
+        service: service.map(|service| &*service.state.service.name),
+        endpoint,
+        attempts: x.attempts.len() as u32,
+        failed: &[],
+        reused: last.is_some_and(|last| last.reused),
+        timers: Timers {
+            wait: (!x.waited.is_zero()).then_some(x.waited.as_micros() as u64),
+            connect: last.map(|last| last.connect.as_micros() as u64),
+            tls: last.filter(|last| !last.tls.is_zero()).map(|last| last.tls.as_micros() as u64),
+            first_byte: x.first_byte.map(|time| time.as_micros() as u64),
+            total: duration.as_micros() as u64,
+        },
+        fault: x.fault.as_ref(),
+        user_agent: said.user_agent.as_deref(),
+        referer: said.referer.as_deref(),
+    }
+}

@@ -1,0 +1,342 @@
+//! A stream of HTTP/2 as the endpoint's end of an exchange (RFC 9113 §5, §8.1).
+//!
+//! The request's head is staged as it was composed, in lines, and goes out when the exchange begins to send. The response's head
+//! is given as lines too, once, before its payload.
+
+use super::body::{Notifier, Receiving, Sending, promised};
+use super::client_connection::ConnectionHandle;
+use super::heads;
+use super::websocket;
+use crate::exchange::upstream::connect::{LATE, given_up};
+use crate::relay::Framed;
+use crate::state::exchange::{Client, Exchange};
+use crate::worker::Worker;
+use ::h2::client::{ResponseFuture, SendRequest};
+use ::h2::{Error, Reason};
+use ::http::Method;
+use ::http::header::CONTENT_TYPE;
+use bytes::Bytes;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_http::h1::HeadLimits;
+use thalweg_http::{Progress, ResponseHead};
+use thalweg_net::{Owner, Socket, Substream};
+
+/// A stream's end that is not that of its connection.
+pub(crate) const RESET: &str = "the endpoint reset the stream before its response";
+
+/// What has been composed is no request of HTTP/2.
+pub(crate) const UNSAYABLE: Fault = Fault::request(400, "a request that cannot be said in HTTP/2");
+
+/// The stream to an endpoint that a socket is, if it is one.
+#[inline]
+pub(crate) fn call(socket: &Socket) -> Option<&Call> {
+    socket.substream()?.as_any().downcast_ref()
+}
+
+/// One stream.
+pub(crate) struct Call {
+    bell: Notifier,
+    multiplexed: Rc<ConnectionHandle>,
+    staged: RefCell<Option<Staged>>,
+    send: RefCell<Send>,
+    answer: RefCell<Answer>,
+    /// When its head went out, in milliseconds of the worker's clock.
+    began_ms: Cell<u64>,
+}
+
+/// A request's head that waits.
+struct Staged {
+    request: http::Request<()>,
+    /// The proof that the client's WebSocket handshake was understood, which HTTP/2 does without.
+    proof: Option<String>,
+}
+
+enum Send {
+    /// The head of the request has not been sent.
+    Waiting(SendRequest<Bytes>),
+    Begun(Sending),
+}
+
+enum Answer {
+    /// Nothing has been asked.
+    None,
+    /// The head of the response is awaited.
+    Awaited(Awaited),
+    /// It has come.
+    Begun(Receiving),
+    /// There will be none: the request could not be sent.
+    Failed(Fault),
+}
+
+/// A response to come.
+struct Awaited {
+    response: ResponseFuture,
+    proof: Option<String>,
+    /// The request was HEAD: no payload comes, whatever the head says.
+    is_head: bool,
+}
+
+impl Call {
+    pub(super) fn new(multiplexed: &Rc<ConnectionHandle>, requests: SendRequest<Bytes>) -> Self {
+        multiplexed.shared.enter();
+        Self {
+            bell: Notifier::new(&multiplexed.mailbox),
+            multiplexed: multiplexed.clone(),
+            staged: RefCell::default(),
+            send: RefCell::new(Send::Waiting(requests)),
+            answer: RefCell::new(Answer::None),
+            began_ms: Cell::new(0),
+        }
+    }
+
+    /// Whether what is staged could be said in HTTP/2.
+    pub(crate) fn is_staged(&self) -> bool {
+        self.staged.borrow().is_some()
+    }
+
+    /// Waits until it is known whether the endpoint takes WebSockets over streams (RFC 8441 §3), within the time for a connect.
+    ///
+    /// # Errors
+    /// `http_upgrade_failed`: it does not.
+    pub(crate) async fn await_websockets(
+        &self,
+        worker: &Worker,
+        client: &Client,
+        x: &Exchange,
+    ) -> Result<(), Fault> {
+        let connect = x.timeouts().connect;
+        x.set_deadline(client, worker.reactor.now(), connect);
+        let known = poll_fn(|_| {
+            if self.multiplexed.shared.poll_settled(&self.bell.waker()).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            given_up(worker, client, x, LATE).map_or(Poll::Pending, |fault| Poll::Ready(Err(fault)))
+        });
+        known.await?;
+        client.socket.set_deadline(None);
+        match &*self.send.borrow() {
+            Send::Waiting(requests) if requests.is_extended_connect_protocol_enabled() => Ok(()),
+            _ => Err(Fault::new(
+                FaultKind::HttpUpgradeFailed,
+                "the endpoint takes no WebSockets over HTTP/2 (RFC 8441)",
+            )),
+        }
+    }
+
+    /// The next head of the response, written to `out`, which is empty, as lines, and read into `head`. Says whether nothing comes
+    /// behind it.
+    ///
+    /// # Errors
+    /// As [`thalweg_http::h2::read_response`] says, and why there is none: `stream_refused` where the endpoint has not begun to
+    /// work on the request.
+    pub(crate) fn poll_head(
+        &self,
+        limits: &HeadLimits,
+        head: &mut ResponseHead,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<bool, Fault>> {
+        let answer = &mut *self.answer.borrow_mut();
+        let Awaited { response, proof, is_head } = match answer {
+            Answer::Awaited(awaited) => awaited,
+            Answer::Failed(fault) => return Poll::Ready(Err(*fault)),
+            Answer::None | Answer::Begun(_) => return Poll::Pending,
+        };
+        let waker = self.bell.waker();
+        let context = &mut Context::from_waker(&waker);
+        if let Poll::Ready(Some(Ok(interim))) = response.poll_informational(context) {
+            heads::read_response(&interim, limits, head, out)?;
+            return Poll::Ready(Ok(false));
+        }
+        let response = ready!(Pin::new(response).poll(context)).map_err(|error| self.fault_of(&error))?;
+        let (parts, body) = response.into_parts();
+        let response = http::Response::from_parts(parts, ());
+        let is_whole = body.is_end_stream();
+        heads::read_response(&response, limits, head, out)?;
+        if let Some(proof) = proof.take().filter(|_| response.status().is_success()) {
+            websocket::write_switch(out, head.len, &proof);
+            head.clear();
+            if head.parse(out, limits)? == Progress::Partial {
+                return Poll::Ready(Err(Fault::response("a response head without its end")));
+            }
+        }
+        let is_bare = *is_head || matches!(response.status().as_u16(), 204 | 304);
+        let promised = if is_bare { Some(0) } else { promised(response.headers()) };
+        *answer = Answer::Begun(Receiving::new(body, Side::Upstream, promised));
+        Poll::Ready(Ok(is_whole))
+    }
+
+    /// What the end of a stream means for which no response has come.
+    fn fault_of(&self, error: &Error) -> Fault {
+        let detail = match error.reason() {
+            // What is above the last stream that it named (RFC 9113 §6.8).
+            _ if error.is_go_away() && error.is_remote() => "the endpoint was about to close the connection",
+            Some(Reason::REFUSED_STREAM) if error.is_remote() => "the endpoint refused the stream",
+            _ => return self.fault_of_end(error),
+        };
+        Fault::new(FaultKind::StreamRefused, detail)
+    }
+
+    fn fault_of_end(&self, error: &Error) -> Fault {
+        // Who says nothing at all and closes is not there; who says something else speaks something else.
+        if !error.is_io() && !self.multiplexed.shared.meter.borrow().has_settings() {
+            return Fault::response("the endpoint does not speak HTTP/2");
+        }
+        if error.is_reset() && error.is_remote() {
+            return Fault::new(FaultKind::ConnectionTerminated, RESET);
+        }
+        if error.is_io() || error.is_remote() {
+            let detail = "the endpoint closed before its response";
+            return Fault::new(FaultKind::ConnectionTerminated, detail);
+        }
+        Fault::response("the endpoint report_broken the rules of HTTP/2")
+    }
+
+    /// The endpoint has not answered in time. Where nothing at all has come on the connection since it was asked, that may be the
+    /// connection's end: it takes no more requests.
+    pub(crate) fn suspect(&self) {
+        if self.multiplexed.is_silent_since(self.began_ms.get()) {
+            self.multiplexed.retire();
+        }
+    }
+
+    fn send_head(&self, requests: &mut SendRequest<Bytes>, ended: bool) -> Result<Sending, Fault> {
+        let Some(Staged { request, proof }) = self.staged.take() else { return Err(UNSAYABLE) };
+        let is_head = request.method() == Method::HEAD;
+        let sent = requests.send_request(request, ended);
+        let (response, stream) = sent.map_err(|error| self.fault_of(&error))?;
+        self.answer.replace(Answer::Awaited(Awaited { response, proof, is_head }));
+        self.began_ms.set(self.multiplexed.shared.now_ms.get());
+        Ok(Sending::new(stream, ended))
+    }
+}
+
+impl Substream for Call {
+    fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match &mut *self.answer.borrow_mut() {
+            Answer::Begun(receiving) => receiving.poll(&self.bell.waker(), buffer),
+            Answer::None | Answer::Awaited(_) | Answer::Failed(_) => Poll::Pending,
+        }
+    }
+
+    fn poll_send(&self, scheduler: &[IoSlice<'_>], last: bool) -> Poll<io::Result<usize>> {
+        match &mut *self.send.borrow_mut() {
+            Send::Waiting(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            Send::Begun(sending) => {
+                sending.poll((&self.multiplexed.shared, &self.bell.waker()), scheduler, last)
+            }
+        }
+    }
+
+    fn set_owner(&self, owner: Owner) {
+        self.bell.set_owner(owner);
+    }
+
+    fn is_readable(&self) -> bool {
+        matches!(&*self.answer.borrow(), Answer::Begun(receiving) if receiving.is_readable())
+    }
+
+    fn is_gone(&self) -> bool {
+        match &mut *self.send.borrow_mut() {
+            Send::Waiting(requests) => {
+                matches!(requests.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
+            }
+            Send::Begun(sending) => sending.is_gone(&self.bell.waker()),
+        }
+    }
+
+    fn shutdown_write(&self) {
+        let _ = self.finish(&[]);
+    }
+
+    fn reset(&self) {
+        if let Send::Begun(sending) = &mut *self.send.borrow_mut() {
+            sending.reset(Reason::CANCEL);
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Framed for Call {
+    fn stage(&self, head: &mut [u8]) {
+        let staged = heads::request(head, self.multiplexed.is_secure, &self.multiplexed.authority);
+        self.staged.replace(staged.map(|(request, key)| {
+            let proof = key.map(|key| websocket::answer_to(&key));
+            Staged { request, proof }
+        }));
+    }
+
+    fn begin(&self, ended: bool) -> io::Result<()> {
+        let place = &mut *self.send.borrow_mut();
+        let Send::Waiting(requests) = place else { return Err(io::ErrorKind::AlreadyExists.into()) };
+        let sent = self.send_head(requests, ended);
+        // Who sends looks at the answer for the reason.
+        *place = Send::Begun(sent.map_err(|fault| {
+            self.answer.replace(Answer::Failed(fault));
+            io::Error::other(fault)
+        })?);
+        Ok(())
+    }
+
+    fn goes_on(&self) -> bool {
+        self.staged.borrow().as_ref().is_some_and(|staged| staged.proof.is_some())
+    }
+
+    /// A request of gRPC says its end with a frame of its own, also where nothing else stands in it ("gRPC over HTTP/2", EOS):
+    /// grpc-go waits for ever otherwise.
+    fn ends_apart(&self) -> bool {
+        let staged = self.staged.borrow();
+        let media = staged.as_ref().and_then(|staged| staged.request.headers().get(CONTENT_TYPE));
+        media.is_some_and(|media| media.as_bytes().starts_with(b"application/grpc"))
+    }
+
+    fn finish(&self, trailers: &[u8]) -> io::Result<()> {
+        match &mut *self.send.borrow_mut() {
+            Send::Waiting(_) => Err(io::ErrorKind::NotConnected.into()),
+            Send::Begun(sending) => sending.finish(trailers),
+        }
+    }
+
+    fn trailers(&self) -> Vec<u8> {
+        match &*self.answer.borrow() {
+            Answer::Begun(receiving) => receiving.trailers(),
+            Answer::None | Answer::Awaited(_) | Answer::Failed(_) => Vec::new(),
+        }
+    }
+
+    fn hold(&self, bytes: usize) {
+        if let Answer::Begun(receiving) = &mut *self.answer.borrow_mut() {
+            receiving.hold(bytes);
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Send::Begun(sending) = self.send.get_mut() {
+            sending.leave(&self.multiplexed.shared);
+            if sending.has_ended()
+                && let Answer::Begun(receiving) = self.answer.get_mut()
+            {
+                self.multiplexed.shared.await_end(receiving.take_ending());
+            }
+        }
+        self.multiplexed.shared.leave();
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").finish_non_exhaustive()
+    }
+}

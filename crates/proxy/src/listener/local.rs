@@ -1,0 +1,237 @@
+//! A listener on one worker: where its connections are counted, and which plan holds for them.
+//!
+//! `listener/acceptors.rs` makes a listener for each listener when a plan arrives; every client connection holds its own. While the
+//! listener is in the plan, the worker's plan holds. When it is gone, those who have just been accepted are still
+//! served by the last plan that had it, for a moment ([`LocalListener::forget`]); then by the present one, as coming from no
+//! listener that a route could name.
+
+use crate::listener::client_limits::Prefix;
+use crate::listener::sockets::ListenerState;
+use crate::plan::{ListenAddress, Listener, ListenerProtocol, ListenerTls, ProxyProtocolPolicy};
+use crate::records::Label;
+use crate::state::load::Loads;
+use crate::state::local_plan::LocalPlan;
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use thalweg_core::limits::H2_STREAMS;
+use thalweg_observe::ListenerMeters;
+
+/// The position of a listener that no plan has.
+const NOWHERE: u16 = u16::MAX;
+
+/// What the clients of a listener speak.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListenerTransport {
+    pub(crate) protocol: ListenerProtocol,
+    /// Whose words about clients come before all else.
+    pub(crate) proxy_protocol: Option<Arc<ProxyProtocolPolicy>>,
+    /// What they shake hands on; `None`: they speak in the clear, or not with us.
+    pub(crate) tls: Option<Arc<ListenerTls>>,
+}
+
+/// A listener on one worker.
+#[derive(Debug)]
+pub(crate) struct LocalListener {
+    loads: Arc<Loads>,
+    worker: usize,
+    pub(crate) state: Arc<ListenerState>,
+    pub(crate) meters: Arc<ListenerMeters>,
+    /// What it is called in decision records.
+    pub(crate) label: Label,
+    /// Its position in the plan that holds for it.
+    position: Cell<u16>,
+    /// Its connections at the same time.
+    most: Cell<Option<usize>>,
+    /// Streams of each at the same time.
+    streams: Cell<u32>,
+    /// What its clients speak, also when it is gone.
+    spoken: RefCell<ListenerTransport>,
+    /// It is a path and no address.
+    is_unix: Cell<bool>,
+    /// HTTP/2 may begin on a plain connection.
+    h2c: Cell<bool>,
+    /// Whoever comes in the clear is sent to TLS.
+    redirects: Cell<bool>,
+    is_leaving: Cell<bool>,
+    last: RefCell<Option<Rc<LocalPlan>>>,
+}
+
+impl LocalListener {
+    /// A listener that no plan has; [`Self::hold`] gives it its place in one.
+    pub(crate) fn new(loads: &Arc<Loads>, worker: usize, state: &Arc<ListenerState>) -> Rc<Self> {
+        Rc::new(Self {
+            loads: loads.clone(),
+            worker,
+            meters: state.meters.get(worker).cloned().unwrap_or_default(),
+            label: Rc::new(state.name.clone()),
+            state: state.clone(),
+            position: Cell::new(NOWHERE),
+            most: Cell::new(None),
+            streams: Cell::new(H2_STREAMS),
+            spoken: RefCell::default(),
+            is_unix: Cell::new(false),
+            h2c: Cell::new(false),
+            redirects: Cell::new(false),
+            is_leaving: Cell::new(true),
+            last: RefCell::default(),
+        })
+    }
+
+    /// The worker's plan has the listener, at this position.
+    pub(crate) fn hold(&self, position: u16, listener: &Listener) {
+        self.position.set(position);
+        self.most.set(listener.max_connections);
+        self.streams.set(listener.max_streams);
+        self.speak(ListenerTransport {
+            protocol: listener.protocol,
+            proxy_protocol: listener.proxy_protocol.clone(),
+            tls: listener.tls.clone(),
+        });
+        self.is_unix.set(matches!(listener.address, ListenAddress::Unix(_)));
+        self.h2c.set(listener.h2c);
+        self.redirects.set(listener.redirect_https);
+        self.is_leaving.set(false);
+    }
+
+    /// What its clients speak, also where no plan says it any more.
+    pub(crate) fn speak(&self, spoken: ListenerTransport) {
+        self.spoken.replace(spoken);
+    }
+
+    /// What its clients speak, for another worker.
+    pub(crate) fn spoken(&self) -> ListenerTransport {
+        self.spoken.borrow().clone()
+    }
+
+    /// The listener is gone from the plan; this is the last one that had it.
+    pub(crate) fn leave(&self, last: Rc<LocalPlan>) {
+        self.is_leaving.set(true);
+        self.last.replace(Some(last));
+    }
+
+    /// Lets go of the last plan: nobody is owed it any more.
+    pub(crate) fn forget(&self) {
+        self.position.set(NOWHERE);
+        self.last.take();
+    }
+
+    /// The plan that holds for its connections in place of the worker's.
+    pub(crate) fn last(&self) -> Option<Rc<LocalPlan>> {
+        if !self.is_leaving.get() {
+            return None;
+        }
+        self.last.borrow().clone()
+    }
+
+    /// Its position in the plan that holds for it; of no listener when there is none.
+    pub(crate) fn position(&self) -> u16 {
+        self.position.get()
+    }
+
+    /// Whether its connections are closed after the exchange that is under way.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.get()
+    }
+
+    /// Its connections at the same time; `None`: no bound.
+    pub(crate) fn most(&self) -> Option<usize> {
+        self.most.get()
+    }
+
+    /// Streams at the same time on a connection of HTTP/2.
+    pub(crate) fn streams(&self) -> u32 {
+        self.streams.get()
+    }
+
+    /// What its clients speak.
+    pub(crate) fn protocol(&self) -> ListenerProtocol {
+        self.spoken.borrow().protocol
+    }
+
+    /// What a peer is to say of its client first; `None`: nothing.
+    pub(crate) fn introduces(&self, peer: IpAddr) -> Option<Arc<ProxyProtocolPolicy>> {
+        let spoken = self.spoken.borrow();
+        let policy = spoken.proxy_protocol.as_ref()?;
+        policy.from.iter().any(|net| net.contains(&peer)).then(|| policy.clone())
+    }
+
+    /// What its clients shake hands on; `None`: they speak plainly.
+    pub(crate) fn tls(&self) -> Option<Arc<ListenerTls>> {
+        self.spoken.borrow().tls.clone()
+    }
+
+    /// Whether its clients shake hands.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.spoken.borrow().tls.is_some()
+    }
+
+    /// Whether its clients come through a unix socket.
+    pub(crate) fn is_unix(&self) -> bool {
+        self.is_unix.get()
+    }
+
+    /// Whether a client may begin to speak HTTP/2 on a plain connection.
+    pub(crate) fn speaks_h2c(&self) -> bool {
+        self.h2c.get()
+    }
+
+    /// Whether whoever comes in the clear is sent to TLS.
+    pub(crate) fn redirects(&self) -> bool {
+        self.redirects.get()
+    }
+
+    /// Whether it has as many connections as it may.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.state.is_crowded(self.most.get())
+    }
+}
+
+/// A place for a client connection, counted while it is taken. Two pointers: every connection has one.
+#[derive(Debug)]
+pub(crate) enum ConnectionGuard {
+    /// Of a connection.
+    Own {
+        /// Where it came in.
+        local_listener: Rc<LocalListener>,
+        /// The client among whose connections it is counted, where these have a bound.
+        client: Option<Box<Prefix>>,
+    },
+    /// Of a stream of a connection that has its own.
+    Guest(Rc<LocalListener>),
+}
+
+impl ConnectionGuard {
+    /// The place of a connection that has been counted for its worker, listener and client.
+    pub(crate) fn new(local_listener: Rc<LocalListener>, client: Option<Box<Prefix>>) -> Self {
+        local_listener.meters.connections.add(1);
+        local_listener.meters.active.add(1);
+        Self::Own { local_listener, client }
+    }
+
+    /// The place of a stream of this connection: it is not counted.
+    pub(crate) fn guest(&self) -> Self {
+        match self {
+            Self::Own { local_listener, .. } | Self::Guest(local_listener) => {
+                Self::Guest(local_listener.clone())
+            }
+        }
+    }
+
+    /// Where it came in.
+    pub(crate) fn listener(&self) -> &LocalListener {
+        match self {
+            Self::Own { local_listener, .. } | Self::Guest(local_listener) => local_listener,
+        }
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        let Self::Own { local_listener, client } = self else { return };
+        let LocalListener { loads, worker, state, .. } = &**local_listener;
+        loads.leave(*worker, state, client.take().map(|client| *client));
+        local_listener.meters.active.sub(1);
+    }
+}

@@ -1,0 +1,113 @@
+//! What is in force, as the control thread makes it ready for the workers.
+//!
+//! A reload must not hold up exchanges, so all that can be made once is made here, on the control thread: the
+//! concurrency limits of every route, and where a service is found by its name. A worker then takes over what is
+//! the same by its pointer. What is large (tables, lists) is freed here too: [`RetiredConfigs`] keeps everything that has
+//! been in force until no worker holds it any more, so that the last pointer is never dropped by a worker.
+
+use crate::listener::sockets::OpenListener;
+use crate::plan::{Plan, Route, To};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thalweg_observe::Registry;
+use thalweg_sealed::Redactor;
+use thalweg_sealed::reach::Own;
+use thalweg_upstream::{ConcurrencyLimit, EndpointSet, LimitRegistry, Names};
+
+/// What is in force.
+#[derive(Clone, Debug)]
+pub(crate) struct ActiveConfig {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) names: Arc<Names>,
+    /// Of the plan's services, in their order.
+    pub(crate) endpoint_sets: Vec<Arc<EndpointSet>>,
+    /// In the order of the plan.
+    pub(crate) listeners: Arc<[OpenListener]>,
+    /// In the order of the plan.
+    pub(crate) routes: Arc<[Arc<SharedRoute>]>,
+    /// Positions of the plan's services.
+    pub(crate) services: Arc<HashMap<Arc<str>, u32>>,
+    /// The port of the first listener with TLS, for `redirect_https`; `None`: there is none.
+    pub(crate) https_port: Option<u16>,
+    /// Where it listens for connections: no label leads there.
+    pub(crate) own: Arc<Own>,
+    /// Where it listens for datagrams: nobody's answers go there.
+    pub(crate) own_ports: Arc<Own>,
+    /// Keeps labels out of logs and records, also those of routes that are gone.
+    pub(crate) redactor: Arc<Redactor>,
+}
+
+impl ActiveConfig {
+    /// A plan with what belongs to it, after one with the redactor `former`. Its bounds have been adopted by `concurrency_limits`.
+    pub(crate) fn new(
+        (plan, former): (Arc<Plan>, &Redactor),
+        (names, endpoint_sets): (Arc<Names>, Vec<Arc<EndpointSet>>),
+        listeners: Arc<[OpenListener]>,
+        (registry, concurrency_limits): (&Registry, &LimitRegistry),
+    ) -> Self {
+        let routes = plan.routes.iter().map(|route| {
+            registry.declare_route(&route.name);
+            let bound = route.limits.max_in_flight.and_then(|_| concurrency_limits.route(&route.name));
+            let concurrency = bound.map(|limit_handle| limit_handle.concurrency().clone());
+            Arc::new(SharedRoute { route: route.clone(), concurrency })
+        });
+        let positions = (0..).zip(&plan.services).map(|(at, service)| (service.name.clone(), at));
+        let https = plan.https_listener().and_then(|at| listeners.get(at));
+        let sealed = plan.routes.iter().filter_map(|route| match &route.to {
+            To::Sealed(sealed) => Some(sealed.keyring.domain()),
+            _ => None,
+        });
+        let own = Own::new(listeners.iter().filter_map(|open| open.sockets.tcp()));
+        let own_ports = Own::new(listeners.iter().filter_map(|open| open.sockets.udp()));
+        Self {
+            own: own.into(),
+            own_ports: own_ports.into(),
+            redactor: Redactor::new(sealed).after(former).into(),
+            https_port: https.and_then(|open| open.sockets.port()),
+            routes: routes.collect(),
+            services: Arc::new(positions.collect()),
+            plan,
+            names,
+            endpoint_sets,
+            listeners,
+        }
+    }
+
+    /// The position of the service with this name.
+    pub(crate) fn position(&self, service: &str) -> Option<usize> {
+        self.services.get(service).map(|at| *at as usize)
+    }
+}
+
+/// A route with what all workers share of it. Exchanges hold it, not the plan: it is small.
+#[derive(Debug)]
+pub(crate) struct SharedRoute {
+    pub(crate) route: Route,
+    /// Where it has a bound.
+    pub(crate) concurrency: Option<Arc<ConcurrencyLimit>>,
+}
+
+/// All that is or was in force and may still be in use.
+#[derive(Debug, Default)]
+pub(crate) struct RetiredConfigs(Mutex<Vec<Arc<ActiveConfig>>>);
+
+impl RetiredConfigs {
+    /// Something takes over.
+    pub(crate) fn add(&self, current: &Arc<ActiveConfig>) {
+        self.lock().push(current.clone());
+    }
+
+    /// Frees what nobody else holds, and counts the plans that are left. Not to be called by a worker.
+    pub(crate) fn reclaim(&self) -> usize {
+        let all = std::mem::take(&mut *self.lock());
+        let (held, free): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| Arc::strong_count(one) > 1);
+        let plans: HashSet<_> = held.iter().map(|one| Arc::as_ptr(&one.plan)).collect();
+        self.lock().extend(held);
+        drop(free);
+        plans.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<ActiveConfig>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

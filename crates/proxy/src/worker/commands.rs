@@ -1,0 +1,125 @@
+//! What a worker is told by the control thread: another plan, a connection that somebody else accepted, that it is to end.
+
+use super::Worker;
+use crate::listener::acceptors::welcome;
+use crate::listener::local::LocalListener;
+use crate::plan::ListenerProtocol;
+use crate::state::active_config::ActiveConfig;
+use crate::state::exchange::Client;
+use crate::state::local_plan::{LocalContext, LocalPlan};
+use crate::worker::pool::Command;
+use std::rc::Rc;
+use std::sync::Arc;
+use thalweg_core::limits::FIRST_WORD_TIME;
+
+impl Worker {
+    pub(super) fn handle(self: &Rc<Self>, command: Command) {
+        match command {
+            Command::Plan(current) => self.take_over(current),
+            Command::Members(current) => {
+                let view = self.view();
+                // Of another plan: its own message is on the way.
+                let same = Arc::ptr_eq(&view.plan, &current.plan);
+                let both = view.services.iter().zip(&current.endpoint_sets).filter(|_| same);
+                both.for_each(|(service, endpoint_set)| service.state.update(endpoint_set));
+            }
+            Command::Client(arrival, listener, spoken) => {
+                let local_listener = self.acceptors.borrow().find(self, &listener, &spoken);
+                match local_listener {
+                    Some(local_listener) => {
+                        let client = welcome(self, arrival, local_listener);
+                        client.into_iter().for_each(|client| self.park_first(client));
+                    }
+                    // The plan that has the listener is on its way.
+                    None => self.shared.hand(self.id, Command::Client(arrival, listener, spoken)),
+                }
+            }
+            Command::Recall(question) => self.query_records(&question),
+            Command::Evict(eviction) => self.slots.give_way(&eviction),
+            Command::Cut => {
+                (0..self.tasks.len()).for_each(|task| self.poll_task(task));
+                self.tunnels.all().into_iter().for_each(|tunnel| self.poll_tunnel(tunnel));
+                self.look_at_sessions();
+            }
+            Command::Drain => {
+                let last = self.acceptors.borrow_mut().close(self);
+                last.into_iter().for_each(|client| self.park_first(client));
+                self.draining.set(true);
+                self.hurry_datagrams();
+                self.leave_parked();
+                self.leave_sessions(|_| true);
+            }
+            Command::Stop => {}
+        }
+    }
+
+    pub(super) fn bind_listeners(&self) {
+        let view = self.view();
+        self.acceptors.borrow_mut().take_over(self, &view.current, &view);
+        self.open_ports(&view.current);
+    }
+
+    /// Requests that come from now on follow another plan.
+    fn take_over(self: &Rc<Self>, current: Arc<ActiveConfig>) {
+        let (registry, concurrency_limits) = (&self.shared.registry, &self.shared.concurrency_limits);
+        let ground = LocalContext { worker: self.id, registry, concurrency_limits, slots: &self.slots };
+        let old = self.view();
+        let view = Rc::new(LocalPlan::new(current, &ground, Some(&old)));
+        self.decisions.adopt(view.plan.requests);
+        self.is_untidy.set(true);
+        self.view.replace(view.clone());
+        let gone = self.acceptors.borrow_mut().take_over(self, &view.current, &old);
+        for local_listener in gone {
+            self.leave_parked_of(&local_listener);
+        }
+        self.open_ports(&view.current);
+        self.leave_sessions(|client| client.listener().is_leaving() || is_of_old(client));
+    }
+
+    /// As [`Self::leave_parked`], of a listener that is gone.
+    fn leave_parked_of(self: &Rc<Self>, local_listener: &LocalListener) {
+        let places = self.idle_connections.borrow().places_of(local_listener.state.id);
+        for place in places {
+            let mut idle_connections = self.idle_connections.borrow_mut();
+            match idle_connections.peek(place) {
+                Some(client) if client.requests > 0 && !client.socket.is_readable() => {
+                    let silent = idle_connections.remove(place);
+                    drop(idle_connections);
+                    drop(silent);
+                    continue;
+                }
+                Some(client) => client.socket.set_deadline(Some(FIRST_WORD_TIME)),
+                None => {}
+            }
+            drop(idle_connections);
+            self.resume(place);
+        }
+    }
+
+    /// Closes the silent connections, and serves those that have just spoken. Who has been accepted
+    /// and not served gets a moment to speak.
+    fn leave_parked(self: &Rc<Self>) {
+        let fresh = self.idle_connections.borrow().fresh_places();
+        for place in fresh {
+            if let Some(client) = self.idle_connections.borrow().peek(place) {
+                client.socket.set_deadline(Some(FIRST_WORD_TIME));
+            }
+            self.resume(place);
+        }
+        loop {
+            let served = self.idle_connections.borrow_mut().remove_served();
+            match served {
+                Some(client) if client.socket.is_readable() => self.task(client, None),
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+}
+
+/// Whether a reload has brought TLS to the client's listener, or taken it away, or there is no HTTP any more.
+pub(super) fn is_of_old(client: &Client) -> bool {
+    let local_listener = client.listener();
+    client.socket.is_layered() != local_listener.is_secure()
+        || local_listener.protocol() != ListenerProtocol::Http
+}

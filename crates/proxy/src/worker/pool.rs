@@ -1,0 +1,497 @@
+//! All workers together: starting them, telling them things, stopping them.
+//!
+//! The control thread holds a [`WorkerPool`]. It speaks to workers through their mailboxes; workers
+//! never wait for it.
+
+use crate::budget::Budget;
+use crate::exchange::acme_http01::Challenges;
+use crate::listener::client_limits::Prefix;
+use crate::listener::local::ListenerTransport;
+use crate::listener::sockets::{Binder, ListenerState, OpenListener, Sockets};
+use crate::plan::{Listener, Plan};
+use crate::records::{FoundRecords, QueryRequest, RecordQuery};
+use crate::state::active_config::{ActiveConfig, RetiredConfigs};
+use crate::state::load::Loads;
+use crate::worker::Worker;
+use rustix::fd::OwnedFd;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thalweg_core::limits::{PLAN_WAIT, PLANS};
+use thalweg_net::Mailbox;
+use thalweg_net::connect::is_machines;
+use thalweg_net::machine::ask_for_short_slices;
+use thalweg_observe::{LogWriter, Registry};
+use thalweg_sealed::Redactor;
+use thalweg_sealed::reach::Own;
+use thalweg_upstream::{
+    AdaptiveLimits, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound,
+};
+use tokio::sync::mpsc;
+
+/// How often it is looked whether an old plan has gone.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What a worker can be told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Exchanges that begin from now on follow this plan.
+    Plan(Arc<ActiveConfig>),
+    /// These are the members of the plan's services now.
+    Members(Arc<ActiveConfig>),
+    /// A connection that another worker accepted, at this listener, and what is spoken there.
+    Client(AcceptedConnection, Arc<ListenerState>, ListenerTransport),
+    /// Let idle upstream connections go: somebody waits for one, or for its place.
+    Evict(Arc<Eviction>),
+    /// Tell what is remembered of exchanges.
+    Recall(Arc<QueryRequest>),
+    /// Look at what is under way: some of it is to end.
+    Cut,
+    /// Accept no more, end what is under way.
+    Drain,
+    /// End the thread.
+    Stop,
+}
+
+/// Whose place is needed.
+#[derive(Debug)]
+pub(crate) struct Eviction {
+    pub(crate) service: Arc<str>,
+    /// Its URL; `None`: whichever endpoint.
+    pub(crate) endpoint: Option<Arc<str>>,
+}
+
+/// A connection that was just accepted.
+#[derive(Debug)]
+pub(crate) struct AcceptedConnection {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: IpAddr,
+    pub(crate) port: u16,
+    /// The client among whose connections it has been counted.
+    pub(crate) client: Option<Box<Prefix>>,
+}
+
+/// What workers and the control thread share.
+pub(crate) struct Shared {
+    pub(crate) loads: Arc<Loads>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) log: Option<Arc<LogWriter>>,
+    pub(crate) notices: mpsc::Sender<String>,
+    /// The bounds on what is under way.
+    pub(crate) concurrency_limits: LimitRegistry,
+    /// What authorities are answered that check a host.
+    pub(crate) challenges: Arc<Challenges>,
+    /// Where the process listens beside its listeners.
+    pub(crate) beside: OnceLock<Own>,
+    mailboxes: Vec<Arc<Mailbox<Command>>>,
+    endpoint_sets: EndpointSets,
+    binder: Binder,
+    living: RetiredConfigs,
+    /// Locked while workers are told of a change, so that all hear of changes in the same order.
+    current: Mutex<Arc<ActiveConfig>>,
+}
+
+impl Shared {
+    /// What is in force.
+    pub(crate) fn current(&self) -> Arc<ActiveConfig> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<ActiveConfig>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells a worker something. Connections under way are bounded by the places counted for them;
+    /// everything else is rare.
+    pub(crate) fn hand(&self, worker: usize, command: Command) {
+        self.mailboxes[worker].send(command);
+    }
+
+    /// A worker's mailbox.
+    pub(crate) fn mailbox(&self, worker: usize) -> &Arc<Mailbox<Command>> {
+        &self.mailboxes[worker]
+    }
+}
+
+/// What a worker pool is started with.
+pub struct WorkerPoolOptions {
+    /// Where meters are kept.
+    pub registry: Arc<Registry>,
+    /// The access log, unless it is off.
+    pub log: Option<Arc<LogWriter>>,
+    /// Lines for the operator.
+    pub notices: mpsc::Sender<String>,
+    /// What host names stand for, as far as is known.
+    pub names: Names,
+    /// Rung when the standing of a member has changed.
+    pub bell: Notifier,
+    /// What authorities are answered that check a host.
+    pub challenges: Arc<Challenges>,
+}
+
+/// A listener with its real address.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Bound {
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    /// `127.0.0.1:8080` or `unix:/path`.
+    pub address: String,
+}
+
+/// Why the worker pool could not start, or a plan could not take over.
+#[derive(Debug)]
+pub struct StartError {
+    /// The listener that could not be bound, if it was one.
+    pub listener: Option<Arc<str>>,
+    /// Its address, as written.
+    pub address: String,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.listener {
+            Some(name) => write!(f, "listener `{name}`: cannot listen on {}: {}", self.address, self.source),
+            None => self.source.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// The running workers.
+pub struct WorkerPool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl WorkerPool {
+    /// Starts the workers of `plan` on its sockets.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(
+        plan: Plan,
+        acceptors: BoundListeners,
+        options: WorkerPoolOptions,
+    ) -> Result<Self, StartError> {
+        let BoundListeners { budget, binder, sockets } = acceptors;
+        let mailboxes: Result<Vec<_>, _> =
+            (0..budget.workers).map(|_| Mailbox::new().map(Arc::new)).collect();
+        let mailboxes = mailboxes.map_err(thread_error)?;
+        let (registry, concurrency_limits, endpoint_sets) =
+            (options.registry, LimitRegistry::default(), EndpointSets::new(budget.workers, options.bell));
+        let (plan, names) = (Arc::new(plan), Arc::new(options.names));
+        let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
+            let state = ListenerState::new(binder.next_id(), &listener.name, &registry);
+            OpenListener { state, sockets }
+        });
+        let listeners = listeners.collect();
+        let plan = (plan, &Redactor::default());
+        let current = prepare(plan, names, listeners, (&registry, &concurrency_limits, &endpoint_sets));
+        let (workers, living) = (budget.workers, RetiredConfigs::default());
+        living.add(&current);
+        let shared = Arc::new(Shared {
+            loads: Arc::new(Loads::new(budget)),
+            registry,
+            log: options.log,
+            notices: options.notices,
+            concurrency_limits,
+            challenges: options.challenges,
+            beside: OnceLock::new(),
+            mailboxes,
+            endpoint_sets,
+            binder,
+            living,
+            current: Mutex::new(current),
+        });
+        let mut threads = Vec::with_capacity(workers);
+        for id in 0..workers {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name(format!("worker-{id}"));
+            let started = thread.spawn(move || run_worker(id, shared));
+            threads.push(started.map_err(thread_error)?);
+        }
+        let worker_pool = Self { shared, threads: Mutex::new(threads) };
+        worker_pool.measure();
+        Ok(worker_pool)
+    }
+
+    /// The listeners with their real addresses.
+    pub fn bound(&self) -> Vec<Bound> {
+        let current = self.shared.current();
+        let bound = |open: &OpenListener| Bound {
+            name: open.state.name.clone(),
+            address: open.sockets.bound.clone(),
+        };
+        current.listeners.iter().map(bound).collect()
+    }
+
+    /// The process listens here too: no label leads there. To be said once.
+    pub fn keep_off(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
+        let _ = self.shared.beside.set(Own::new(addresses));
+    }
+
+    /// Whether a connection to this address would end at the process itself.
+    pub fn is_own(&self, address: SocketAddr) -> bool {
+        let beside = self.shared.beside.get();
+        self.shared.current().own.contains(address, is_machines)
+            || beside.is_some_and(|own| own.contains(address, is_machines))
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.shared.mailboxes.len()
+    }
+
+    /// What the process may use and take on.
+    pub fn budget(&self) -> &Budget {
+        &self.shared.loads.budget
+    }
+
+    /// Brings what metrics say of the budget, of breakers and of adaptive limits up to date.
+    pub fn measure(&self) {
+        let registry = &self.shared.registry;
+        self.shared.loads.measure(registry.budget());
+        registry.reloads().plans_alive.set(self.shared.living.reclaim() as i64);
+        let current = self.shared.current();
+        let guarded =
+            current.endpoint_sets.iter().filter(|endpoint_set| endpoint_set.service.breaker.is_some());
+        let state = |endpoint_set: &'_ Arc<EndpointSet>| endpoint_set.standing.breaker() as i64;
+        registry.set_breakers(guarded.map(|endpoint_set| (&*endpoint_set.service.name, state(endpoint_set))));
+        let services = current.endpoint_sets.iter().map(|endpoint_set| &endpoint_set.service);
+        let adaptive = services.filter(|service| service.limits.adaptive.is_some());
+        let limits = adaptive.flat_map(|service| {
+            service.endpoints.iter().filter_map(|endpoint| {
+                let concurrency = self.shared.concurrency_limits.endpoint(&service.name, &endpoint.url)?;
+                Some(([&*service.name, &*endpoint.url], i64::from(concurrency.limit())))
+            })
+        });
+        registry.set_endpoint_limits(limits);
+    }
+
+    /// Moves the limits that follow the latency of their endpoints. To be called once a second.
+    pub fn adapt(&self, limits: &mut AdaptiveLimits) {
+        // What was in force is freed soon, also where nobody reads metrics.
+        self.shared.living.reclaim();
+        limits.tick(&self.shared.current().endpoint_sets, &self.shared.concurrency_limits);
+    }
+
+    /// Client connections open now.
+    pub fn clients(&self) -> usize {
+        self.shared.loads.clients()
+    }
+
+    /// Exchanges and tunnels under way.
+    pub fn active(&self) -> usize {
+        self.shared.loads.active()
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> Arc<Plan> {
+        self.shared.current().plan.clone()
+    }
+
+    /// The members of all services now, in the order of the plan.
+    pub fn endpoint_sets(&self) -> Vec<Arc<EndpointSet>> {
+        self.shared.current().endpoint_sets.clone()
+    }
+
+    /// Exchanges that begin from now on follow `plan`: all of it takes over, or nothing does. Sockets of new
+    /// listeners are bound before anything changes; listeners that are gone take in who waits at them, end their
+    /// silent connections and finish what is under way. Waits while as many plans are alive as may be.
+    ///
+    /// # Errors
+    /// When an address cannot be bound, or the workers do not take over what they have been told before.
+    pub fn set_plan(&self, plan: Plan) -> Result<(), StartError> {
+        self.await_place_for_a_plan()?;
+        let plan = Arc::new(plan);
+        let mut current = self.shared.lock();
+        let before = current.listeners.clone();
+        let listeners = self.open_listeners(&plan, &current)?;
+        let is_kept =
+            |old: &OpenListener| listeners.iter().any(|new| Arc::ptr_eq(&new.sockets, &old.sockets));
+        // Nobody new comes to a path that is gone; who waits already is taken in.
+        before.iter().filter(|old| !is_kept(old)).for_each(|old| old.sockets.remove_file());
+        let Shared { registry, concurrency_limits, endpoint_sets, living, .. } = &*self.shared;
+        let after = (plan, &*current.redactor);
+        *current =
+            prepare(after, current.names.clone(), listeners, (registry, concurrency_limits, endpoint_sets));
+        living.add(&current);
+        self.tell(|| Command::Plan(current.clone()));
+        Ok(())
+    }
+
+    /// The listeners of a plan: those that it shares with the present one by name and address, and new ones, with
+    /// the sockets of a listener that gives its address up, or sockets of their own.
+    fn open_listeners(&self, plan: &Plan, current: &ActiveConfig) -> Result<Arc<[OpenListener]>, StartError> {
+        let before = &current.listeners;
+        let same = |listener: &Listener| {
+            let is_same = |old: &&OpenListener| {
+                old.state.name == listener.name && old.sockets.address == listener.address
+            };
+            before.iter().find(is_same)
+        };
+        let at_address = |listener: &Listener| -> Option<Arc<Sockets>> {
+            let of = |old: &&OpenListener| old.sockets.address == listener.address;
+            let is_shared = listener.address.port() != Some(0);
+            let found = same(listener).or_else(|| before.iter().filter(|_| is_shared).find(of));
+            found.map(|old| old.sockets.clone())
+        };
+        let sockets = self.shared.binder.open(plan, at_address)?;
+        let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
+            let state = same(listener).map(|old| old.state.clone()).unwrap_or_else(|| {
+                ListenerState::new(self.shared.binder.next_id(), &listener.name, &self.shared.registry)
+            });
+            OpenListener { state, sockets }
+        });
+        Ok(listeners.collect())
+    }
+
+    /// Old plans go as soon as every worker has taken the next one over. Where workers cannot keep up, a change waits.
+    fn await_place_for_a_plan(&self) -> Result<(), StartError> {
+        let end = Instant::now() + PLAN_WAIT;
+        while self.shared.living.reclaim() >= PLANS {
+            if Instant::now() >= end {
+                let why = format!("{PLANS} plans are in use, and the workers do not let go of the old ones");
+                return Err(StartError {
+                    listener: None,
+                    address: String::new(),
+                    source: io::Error::other(why),
+                });
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Host names stand for these addresses from now on.
+    pub fn set_names(&self, names: Names) {
+        let names = Arc::new(names);
+        let mut current = self.shared.lock();
+        let endpoint_sets = self.shared.endpoint_sets.update(&current.plan.services, &names);
+        *current = Arc::new(ActiveConfig { names, endpoint_sets, ..ActiveConfig::clone(&current) });
+        self.shared.living.add(&current);
+        self.tell(|| Command::Members(current.clone()));
+    }
+
+    /// Asks every worker what it remembers of exchanges. Each answers once, as soon as it turns; the channel ends when
+    /// all have, or have ended.
+    pub fn query_records(&self, inquiry: RecordQuery) -> mpsc::Receiver<FoundRecords> {
+        let (answers, answered) = mpsc::channel(self.workers().max(1));
+        let question = Arc::new(QueryRequest { inquiry, answers });
+        self.tell(|| Command::Recall(question.clone()));
+        answered
+    }
+
+    /// Ends what is under way to members that have been cut ([`thalweg_upstream::EndpointState::set_cut`]).
+    pub fn cut(&self) {
+        self.tell(|| Command::Cut);
+    }
+
+    /// No more connections; exchanges under way go on. Ask [`Self::is_drained`].
+    pub fn drain(&self) {
+        self.tell(|| Command::Drain);
+    }
+
+    /// Whether the last exchange has ended after [`Self::drain`].
+    pub fn is_drained(&self) -> bool {
+        self.shared.loads.drained()
+    }
+
+    /// Whether a worker has ended by itself: a bug, and what it had under way is lost.
+    pub fn has_lost_a_worker(&self) -> bool {
+        self.shared.loads.any_dead()
+    }
+
+    /// Ends the workers, whatever they do. May be called again.
+    pub fn stop(&self) {
+        self.tell(|| Command::Stop);
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if threads.is_empty() {
+            return;
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+        self.shared.current().listeners.iter().for_each(|listener| listener.sockets.remove_file());
+    }
+
+    /// What host names stand for now.
+    pub fn names(&self) -> Arc<Names> {
+        self.shared.current().names.clone()
+    }
+
+    fn tell(&self, command: impl Fn() -> Command) {
+        // Who has ended by a bug hears of nothing: what it is told would be kept for ever.
+        let alive = self.shared.loads.workers.iter().enumerate().filter(|(_, load)| !load.dead.load(Relaxed));
+        alive.for_each(|(worker, _)| self.shared.hand(worker, command()));
+    }
+}
+
+/// The listening sockets of a plan, bound but not served yet.
+#[derive(Debug)]
+pub struct BoundListeners {
+    budget: Budget,
+    binder: Binder,
+    /// By listener.
+    sockets: Vec<Arc<Sockets>>,
+}
+
+/// Binds the plan's listeners, once per worker of the budget.
+///
+/// # Errors
+/// When an address cannot be bound; nothing is left open then.
+pub fn bind_listeners(plan: &Plan, budget: Budget) -> Result<BoundListeners, StartError> {
+    let binder = Binder::new(budget.workers, budget.socket_buffers);
+    let sockets = binder.open(plan, |_| None)?;
+    Ok(BoundListeners { budget, binder, sockets })
+}
+
+/// Makes a plan ready for the workers, after one with the redactor `former`. Its bounds hold from here on.
+fn prepare(
+    (plan, former): (Arc<Plan>, &Redactor),
+    names: Arc<Names>,
+    listeners: Arc<[OpenListener]>,
+    (registry, concurrency_limits, endpoint_sets): (&Registry, &LimitRegistry, &EndpointSets),
+) -> Arc<ActiveConfig> {
+    let routes = plan.routes.iter().map(|route| RouteBound {
+        name: route.name.clone(),
+        max_in_flight: route.limits.max_in_flight,
+        queue: route.limits.queue,
+    });
+    concurrency_limits.adopt(routes, plan.services.iter().map(|service| &**service));
+    let endpoint_sets = endpoint_sets.update(&plan.services, &names);
+    Arc::new(ActiveConfig::new(
+        (plan, former),
+        (names, endpoint_sets),
+        listeners,
+        (registry, concurrency_limits),
+    ))
+}
+
+fn run_worker(id: usize, shared: Arc<Shared>) {
+    ask_for_short_slices();
+    let run = || Worker::new(id, shared.clone()).and_then(Worker::run);
+    let error = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "a bug in the proxy; the message above says where".into(),
+    };
+    shared.loads.workers[id].dead.store(true, Relaxed);
+    let _ = shared.notices.try_send(format!("worker {id} ended: {error}"));
+}
+
+fn thread_error(error: io::Error) -> StartError {
+    StartError {
+        listener: None,
+        address: String::new(),
+        source: io::Error::new(error.kind(), format!("cannot start the workers: {error}")),
+    }
+}

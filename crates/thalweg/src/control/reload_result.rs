@@ -1,0 +1,151 @@
+//! What another configuration would come to or has come to: the document of plans, trial runs and reloads.
+
+use super::admin::Shared;
+use super::configuration::{Candidate, Origin};
+use super::drift::drift;
+use super::runtime::Runtime;
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+use thalweg_admin::{ChangeAction, ConfigChange, ConfigOutcome, FieldChange, ListenerChange};
+use thalweg_config::diff::{Action, FieldChange as Field};
+use thalweg_config::settings::Admin;
+use thalweg_config::{Change, Settings, diff};
+use thalweg_proxy::Plan;
+use thalweg_proxy::plan::{Limits, Listener};
+
+impl Shared {
+    /// What differs between what runs and the candidate, and what that means. Nothing is changed.
+    pub(super) fn outcome(&self, origin: &Origin, runtime: &Runtime, candidate: &Candidate) -> ConfigOutcome {
+        let Candidate { plan, settings, warnings, inputs, .. } = candidate;
+        let changes = diff((&runtime.base, &origin.settings), (plan, settings));
+        let mut outcome = ConfigOutcome {
+            etag: inputs.etag(),
+            generation: self.generation.load(Ordering::Relaxed),
+            dry_run: true,
+            listeners: self.listener_changes(&runtime.base, plan),
+            waits_for_restart: waits_for_restart(origin, (&plan.limits, settings)),
+            drift: drift(&runtime.overlay, plan),
+            notes: self.notes(&runtime.base, plan),
+            warnings: warnings.lines().lines().map(str::to_owned).collect(),
+            ..ConfigOutcome::default()
+        };
+        outcome.text = in_words(&changes, &outcome);
+        outcome.changes = changes.into_iter().map(document).collect();
+        outcome
+    }
+
+    /// Listeners that close, with who is connected there, and those that open.
+    fn listener_changes(&self, before: &Plan, after: &Plan) -> Vec<ListenerChange> {
+        let has =
+            |plan: &Plan, listener: &Listener| plan.listeners.iter().any(|other| is_same(other, listener));
+        let told = |listener: &Listener, opens: bool| {
+            let workers = 0..if opens { 0 } else { self.worker_pool().workers() };
+            let open = workers.map(|worker| self.registry.listener(worker, &listener.name).active.value());
+            ListenerChange {
+                name: listener.name.to_string(),
+                address: listener.address.to_string(),
+                opens,
+                connections: u64::try_from(open.sum::<i64>()).unwrap_or(0),
+            }
+        };
+        let closing = before.listeners.iter().filter(|listener| !has(after, listener));
+        let opening = after.listeners.iter().filter(|listener| !has(before, listener));
+        closing
+            .map(|listener| told(listener, false))
+            .chain(opening.map(|listener| told(listener, true)))
+            .collect()
+    }
+
+    /// What becomes of exchanges to services that go.
+    fn notes(&self, before: &Plan, after: &Plan) -> Vec<String> {
+        let gone = before.services.iter().filter(|old| after.services.iter().all(|new| new.name != old.name));
+        let under_way = gone.map(|service| {
+            let workers = 0..self.worker_pool().workers();
+            workers.map(|worker| self.registry.service(worker, &service.name).active.value()).sum::<i64>()
+        });
+        match under_way.sum::<i64>() {
+            count @ 1.. => vec![format!(
+                "{count} exchanges and tunnels under way to services that go are not cut: they go on to their end"
+            )],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Whether a listener stays as it is bound.
+fn is_same(one: &Listener, other: &Listener) -> bool {
+    one.name == other.name && one.address == other.address
+}
+
+/// Keys whose value is looked at when the process starts.
+fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut look = |key: &str, same: bool| keys.extend((!same).then(|| key.to_owned()));
+    // Webhooks take over at once, and so do tokens and the certificate of the admin listener, unless the
+    // token for everything or TLS comes or goes.
+    let Settings { admin, state, workers, user, metrics, access_log, webhooks: _ } = settings;
+    let now = &origin.settings;
+    let fixed = |admin: &Option<Admin>| {
+        admin.as_ref().map(|admin| (admin.address.clone(), admin.token.is_some(), admin.tls.is_some()))
+    };
+    look("admin", fixed(admin) == fixed(&now.admin));
+    look("state", *state == now.state);
+    look("workers", *workers == now.workers);
+    look("user", *user == now.user);
+    look("metrics", *metrics == now.metrics);
+    look("access_log", *access_log == now.access_log);
+    look("limits.max_connections", limits.max_connections == origin.limits.max_connections);
+    look("limits.memory", limits.memory == origin.limits.memory);
+    look("limits.max_in_flight", limits.max_in_flight == origin.limits.max_in_flight);
+    keys
+}
+
+fn document(change: Change) -> ConfigChange {
+    let action = match change.action {
+        Action::Added => ChangeAction::Added,
+        Action::Changed => ChangeAction::Changed,
+        Action::Moved => ChangeAction::Moved,
+        Action::Removed => ChangeAction::Removed,
+    };
+    let field = |field: Field| {
+        let Field { field, before, after, hidden } = field;
+        FieldChange { field, before, after, hidden }
+    };
+    let fields = change.fields.into_iter().map(field);
+    let (name, service) = (change.name, change.service);
+    ConfigChange { kind: change.kind.name(), name, service, action, fields: fields.collect() }
+}
+
+/// The same for people: what changes, a line or more each, then what it means.
+fn in_words(changes: &[Change], outcome: &ConfigOutcome) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    for change in changes {
+        let _ = writeln!(text, "{change}");
+    }
+    if changes.is_empty() {
+        text.push_str("nothing changes\n");
+    }
+    for ListenerChange { name, address, opens, connections } in &outcome.listeners {
+        let _ = match opens {
+            true => writeln!(text, "listener `{name}` opens on {address}"),
+            false => writeln!(text, "listener `{name}` closes on {address}: {connections} open connections"),
+        };
+    }
+    if !outcome.waits_for_restart.is_empty() {
+        let _ = writeln!(text, "waits for a restart: {}", outcome.waits_for_restart.join(", "));
+    }
+    for change in &outcome.drift {
+        let endpoint = change.endpoint.as_ref().map(|url| format!(", {url}")).unwrap_or_default();
+        let void = if change.void { " (without effect on this configuration)" } else { "" };
+        let _ = writeln!(
+            text,
+            "changed at run time: {} `{}`{endpoint}: {}{void}",
+            change.kind, change.name, change.change
+        );
+    }
+    for note in &outcome.notes {
+        let _ = writeln!(text, "{note}");
+    }
+    text
+}

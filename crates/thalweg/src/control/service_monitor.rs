@@ -1,0 +1,355 @@
+//! Watches how services stand, beside the workers: what changes becomes an event, what the workers cannot see
+//! alone (statistics over all of them, checks, drains) is acted on here.
+//!
+//! Events follow from comparing what is with what was, so none needs a message from a worker: the bell only says
+//! that it is worth a look. What goes and comes back between two looks is no event.
+
+use super::endpoint_status::{Stand, condition_of};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+use thalweg_core::{EndpointCondition, EndpointSnapshot, Event, EventKind};
+use thalweg_upstream::{Cause, EndpointSet, EndpointState, Judged, Window, find_outliers};
+
+/// What was found at the last look, by service.
+#[derive(Default)]
+pub(crate) struct ServiceMonitor {
+    known: HashMap<Arc<str>, Known>,
+    /// By member (which lives as long as this names it): what it did in the window of its service's policy.
+    windows: HashMap<usize, (Arc<EndpointState>, Window)>,
+    epoch: Option<Instant>,
+    has_looked: bool,
+    /// Whose traffic began or ended at the last look: service, endpoint, and whether it has any.
+    turned: Vec<(Arc<str>, Arc<str>, bool)>,
+    /// The endpoint sets and their versions at the last look.
+    seen: Vec<(usize, u32)>,
+}
+
+struct Known {
+    endpoints: BTreeMap<Arc<str>, Stand>,
+    since: HashMap<Arc<str>, SystemTime>,
+    available: bool,
+}
+
+/// Whether an endpoint in this condition gets traffic.
+pub(crate) fn is_up(condition: EndpointCondition) -> bool {
+    matches!(condition, EndpointCondition::Ready | EndpointCondition::SlowStart)
+}
+
+/// Whether somebody has asked that it gets none.
+fn is_put_aside(condition: EndpointCondition) -> bool {
+    matches!(condition, EndpointCondition::Draining | EndpointCondition::Maintenance)
+}
+
+impl ServiceMonitor {
+    /// Whether nothing can have changed since the last look but by the passing of time.
+    pub(crate) fn has_seen(&mut self, endpoint_sets: &[Arc<EndpointSet>]) -> bool {
+        let of = |endpoint_set: &Arc<EndpointSet>| {
+            (Arc::as_ptr(endpoint_set) as usize, endpoint_set.standing.version())
+        };
+        let now: Vec<_> = endpoint_sets.iter().map(of).collect();
+        let same = now == self.seen;
+        self.seen = now;
+        same
+    }
+
+    /// Compares how services stand with the last look, and says what has happened. The first look at a service
+    /// finds nothing new; where it is not the first look of all, its endpoints stand so since now.
+    pub(crate) fn look(&mut self, endpoint_sets: &[Arc<EndpointSet>], now: Instant) -> Vec<Event> {
+        let mut events = Vec::new();
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        self.turned.clear();
+        let mut before = std::mem::take(&mut self.known);
+        for endpoint_set in endpoint_sets {
+            let service = &endpoint_set.service;
+            let endpoints = service.endpoints.iter().enumerate();
+            let endpoints: BTreeMap<_, _> = endpoints
+                .map(|(at, endpoint)| (endpoint.url.clone(), condition_of(endpoint_set, at as u32, now)))
+                .collect();
+            let available = endpoints.values().any(|stand| is_up(stand.condition));
+            let mut known = Known { endpoints, since: HashMap::new(), available };
+            let was = before.get(&service.name);
+            for (url, stand) in &known.endpoints {
+                let was = was.and_then(|was| was.endpoints.get(url)).map(|was| is_up(was.condition));
+                if was != Some(is_up(stand.condition)) {
+                    self.turned.push((service.name.clone(), url.clone(), is_up(stand.condition)));
+                }
+            }
+            if let Some(before) = before.remove(&service.name) {
+                compare(endpoint_set, &before, &known, &mut events);
+                known.since = before.since;
+                known.since.retain(|url, _| known.endpoints.contains_key(url));
+                for (url, stand) in &known.endpoints {
+                    let was = before.endpoints.get(url).map(|was| was.condition);
+                    if was != Some(stand.condition) {
+                        known.since.insert(url.clone(), SystemTime::now());
+                    }
+                }
+            } else if !is_first {
+                let now = SystemTime::now();
+                known.since = known.endpoints.keys().map(|url| (url.clone(), now)).collect();
+            }
+            self.known.insert(service.name.clone(), known);
+        }
+        events
+    }
+
+    /// Whose traffic began or ended at the last look: service, endpoint, and whether it has any.
+    pub(crate) fn turned(&self) -> &[(Arc<str>, Arc<str>, bool)] {
+        &self.turned
+    }
+
+    /// Since when an endpoint stands as it does; `None`: since it has been known.
+    pub(crate) fn since(&self, service: &str, url: &str) -> Option<SystemTime> {
+        self.known.get(service)?.since.get(url).copied()
+    }
+
+    /// Leaves out who stands out among its like, by the policies that say so. To be called once a second.
+    pub(crate) fn judge(&mut self, endpoint_sets: &[Arc<EndpointSet>], now: Instant) -> Vec<String> {
+        let epoch = *self.epoch.get_or_insert(now);
+        let now_ms = now.saturating_duration_since(epoch).as_millis() as u64;
+        let mut said = Vec::new();
+        let mut before = std::mem::take(&mut self.windows);
+        for endpoint_set in endpoint_sets {
+            let policy = &endpoint_set.service.ejection;
+            if policy.failures.is_none() && policy.success_rate.is_none() && policy.latency.is_none() {
+                continue;
+            }
+            let mut judged = Vec::with_capacity(endpoint_set.entries.len());
+            for entry in &endpoint_set.entries {
+                let key = Arc::as_ptr(&entry.standing) as usize;
+                let (sample, is_out) = (entry.standing.sample(), entry.standing.out_until().is_some());
+                let new = || (entry.standing.clone(), Window::new(policy.window, now_ms, sample));
+                let (standing, mut window) = before.remove(&key).unwrap_or_else(new);
+                if is_out {
+                    window.clear();
+                }
+                judged.push(Judged { totals: window.push(now_ms, sample), is_out });
+                self.windows.insert(key, (standing, window));
+            }
+            for (at, cause) in find_outliers(policy, &judged) {
+                let (standing, cause) = (&endpoint_set.entries[at].standing, words(cause));
+                if standing.eject(policy, now, &cause) {
+                    let (service, url) = (&endpoint_set.service.name, &standing.url);
+                    said.push(format!("service `{service}`, endpoint {url}: {cause}; ejected"));
+                }
+            }
+        }
+        said
+    }
+}
+
+fn words(cause: Cause) -> String {
+    match cause {
+        Cause::Failures(share) => format!("{:.0} % of its requests failed", share * 100.0),
+        Cause::SuccessRate { own, bound } => {
+            format!("success rate {:.1} %, below {:.1} %", own * 100.0, bound * 100.0)
+        }
+        Cause::Latency { own, median } => {
+            format!("latency {:.0} ms, where the median is {:.0} ms", own / 1000.0, median / 1000.0)
+        }
+    }
+}
+
+fn compare(endpoint_set: &EndpointSet, before: &Known, now: &Known, events: &mut Vec<Event>) {
+    // One for all events of this look: there may be as many as there are endpoints.
+    let mut all: Option<Arc<[EndpointSnapshot]>> = None;
+    let mut tell = |kind, endpoint: Option<&Arc<str>>, cause: &str| {
+        events.push(Event {
+            at: SystemTime::now(),
+            kind,
+            service: Some(endpoint_set.service.name.clone()),
+            endpoint: endpoint.cloned(),
+            cause: cause.to_owned(),
+            endpoints: all.get_or_insert_with(|| snapshots(endpoint_set, now)).clone(),
+        });
+    };
+    for url in before.endpoints.keys().filter(|url| !now.endpoints.contains_key(*url)) {
+        tell(EventKind::EndpointRemoved, Some(url), "it is no longer in the service");
+    }
+    for (url, stand) in &now.endpoints {
+        let Some(was) = before.endpoints.get(url) else {
+            tell(EventKind::EndpointAdded, Some(url), "it is in the service");
+            continue;
+        };
+        if is_put_aside(stand.condition) || is_put_aside(was.condition) {
+            continue;
+        }
+        match (is_up(was.condition), is_up(stand.condition)) {
+            (true, false) => tell(EventKind::EndpointDown, Some(url), &stand.cause),
+            (false, true) => tell(EventKind::EndpointUp, Some(url), "it is used again"),
+            _ => {}
+        }
+    }
+    match (before.available, now.available) {
+        (true, false) => tell(EventKind::ServiceUnavailable, None, "no endpoint can be used"),
+        (false, true) => tell(EventKind::ServiceAvailable, None, "an endpoint can be used"),
+        _ => {}
+    }
+}
+
+fn snapshots(endpoint_set: &EndpointSet, known: &Known) -> Arc<[EndpointSnapshot]> {
+    let endpoints = endpoint_set.service.endpoints.iter().filter_map(|endpoint| {
+        let stand = known.endpoints.get(&endpoint.url)?;
+        Some(EndpointSnapshot { url: endpoint.url.clone(), weight: endpoint.weight, state: stand.condition })
+    });
+    endpoints.collect()
+}
+
+/// The event of a drain that has come to its end.
+pub(crate) fn drain_finished(endpoint_set: Option<&Arc<EndpointSet>>, url: &Arc<str>, cut: bool) -> Event {
+    let now = Instant::now();
+    let endpoints = endpoint_set.map(|endpoint_set| {
+        let endpoints = endpoint_set.service.endpoints.iter().enumerate();
+        let snapshot = |(at, endpoint): (usize, &thalweg_upstream::Endpoint)| EndpointSnapshot {
+            url: endpoint.url.clone(),
+            weight: endpoint.weight,
+            state: condition_of(endpoint_set, at as u32, now).condition,
+        };
+        endpoints.map(snapshot).collect()
+    });
+    Event {
+        at: SystemTime::now(),
+        kind: EventKind::DrainFinished,
+        service: endpoint_set.map(|endpoint_set| endpoint_set.service.name.clone()),
+        endpoint: Some(url.clone()),
+        cause: if cut { "its time was up; the rest was cut" } else { "nothing is under way to it" }.into(),
+        endpoints: endpoints.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use thalweg_config::check_text;
+    use thalweg_upstream::{EndpointSets, Health, Names, Notifier, Service};
+
+    struct House {
+        endpoint_sets: EndpointSets,
+        services: Vec<Arc<Service>>,
+        steward: ServiceMonitor,
+    }
+
+    fn house() -> House {
+        let text = "listeners: { web: { address: '127.0.0.1:0' } }\nroutes: [ { to: a } ]\n\
+                    services: { a: { health: { tcp: true }, endpoints: ['http://127.0.0.1:1', 'http://127.0.0.1:2'] } }\n";
+        let services = check_text("t.yaml", text, &|_| None).unwrap().plan.services;
+        House {
+            endpoint_sets: EndpointSets::new(1, Notifier::default()),
+            services,
+            steward: ServiceMonitor::default(),
+        }
+    }
+
+    impl House {
+        fn drawn(&self) -> Vec<Arc<EndpointSet>> {
+            self.endpoint_sets.update(&self.services, &Names::new())
+        }
+
+        fn look(&mut self, now: Instant) -> Vec<String> {
+            let endpoint_sets = self.drawn();
+            let events = self.steward.look(&endpoint_sets, now);
+            let said = events.iter().map(|event| {
+                let endpoint = event.endpoint.as_deref().unwrap_or("-");
+                format!("{} {endpoint} {}", event.kind.name(), event.cause)
+            });
+            said.collect()
+        }
+    }
+
+    #[test]
+    fn what_changes_between_two_looks_is_told_once() {
+        let (mut house, now) = (house(), Instant::now());
+        assert!(house.look(now).is_empty(), "the first look");
+        let standing = house.drawn()[0].entries[0].standing.clone();
+        standing.refused(now, "refused");
+        assert_eq!(house.look(now), ["endpoint_down http://127.0.0.1:1 refused"]);
+        assert!(house.look(now).is_empty());
+        house.drawn()[0].entries[1].standing.set_health(Health::Unwell, now, "status 503");
+        assert_eq!(
+            house.look(now),
+            ["endpoint_down http://127.0.0.1:2 status 503", "service_unavailable - no endpoint can be used"]
+        );
+        standing.accepted(standing.stage(), now);
+        assert_eq!(
+            house.look(now),
+            [
+                "endpoint_up http://127.0.0.1:1 it is used again",
+                "service_available - an endpoint can be used"
+            ]
+        );
+    }
+
+    #[test]
+    fn endpoints_that_come_and_go_are_told_and_those_that_an_operator_puts_aside_are_not_down() {
+        let (mut house, now) = (house(), Instant::now());
+        house.look(now);
+        let mut changed = Service::clone(&house.services[0]);
+        changed.endpoints[0].mode = thalweg_upstream::Mode::Maintenance;
+        house.services[0] = Arc::new(changed.clone());
+        assert!(house.look(now).is_empty());
+        let gone = changed.endpoints.remove(0);
+        house.services[0] = Arc::new(changed.clone());
+        assert_eq!(house.look(now), ["endpoint_removed http://127.0.0.1:1 it is no longer in the service"]);
+        changed.endpoints.push(gone);
+        house.services[0] = Arc::new(changed);
+        assert_eq!(house.look(now), ["endpoint_added http://127.0.0.1:1 it is in the service"]);
+    }
+
+    #[test]
+    fn endpoints_of_the_start_stand_so_since_then_and_those_that_come_later_since_they_came() {
+        let (mut house, now) = (house(), Instant::now());
+        house.look(now);
+        assert_eq!(house.steward.since("a", "http://127.0.0.1:1"), None);
+        let before = SystemTime::now();
+        let mut changed = Service::clone(&house.services[0]);
+        let new = changed.endpoints.remove(0);
+        house.services[0] = Arc::new(changed.clone());
+        house.look(now);
+        changed.endpoints.push(new);
+        house.services[0] = Arc::new(changed.clone());
+        changed.name = "b".into();
+        house.services.push(Arc::new(changed));
+        house.look(now);
+        for (service, url) in
+            [("a", "http://127.0.0.1:1"), ("b", "http://127.0.0.1:1"), ("b", "http://127.0.0.1:2")]
+        {
+            assert!(
+                house.steward.since(service, url).is_some_and(|since| since >= before),
+                "{service} {url}"
+            );
+        }
+        assert_eq!(house.steward.since("a", "http://127.0.0.1:2"), None);
+    }
+
+    #[test]
+    fn who_fails_more_than_its_share_is_ejected_and_said_so_once() {
+        let (mut house, start) = (house(), Instant::now());
+        let mut policy = Service::clone(&house.services[0]);
+        policy.ejection.failures = Some(50);
+        policy.ejection.min_requests = 10;
+        policy.ejection.consecutive = 0;
+        house.services[0] = Arc::new(policy);
+        let endpoint_sets = house.drawn();
+        assert!(house.steward.judge(&endpoint_sets, start).is_empty());
+        let state =
+            thalweg_upstream::ServiceState::<thalweg_net::Socket>::new(endpoint_sets[0].clone(), 0, None);
+        let mut asked = 0;
+        for _ in 0..20 {
+            let member = state.pick(start, &Default::default()).unwrap();
+            asked += u32::from(member.index == 0);
+            let fails = member.index == 0 && asked.is_multiple_of(2);
+            let attempt_guard = state.attempt_guard(member, start);
+            if fails {
+                attempt_guard.failed(&house.services[0], start, "x");
+            } else {
+                attempt_guard.answered(&house.services[0], (200, Duration::from_millis(1)), start);
+            }
+        }
+        let later = start + Duration::from_secs(1);
+        let said = house.steward.judge(&endpoint_sets, later);
+        assert_eq!(said, ["service `a`, endpoint http://127.0.0.1:1: 50 % of its requests failed; ejected"]);
+        assert!(house.steward.judge(&endpoint_sets, later).is_empty());
+    }
+}
