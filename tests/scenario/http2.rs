@@ -4,6 +4,7 @@ mod bodies;
 mod clients;
 mod conformance;
 mod ends;
+mod malformed;
 mod runtimes;
 pub(super) mod websocket;
 

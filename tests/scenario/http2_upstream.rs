@@ -1,6 +1,7 @@
 //! Endpoints that speak HTTP/2.
 
 mod frames;
+mod malformed;
 mod pairings;
 mod secure;
 mod stalls;

@@ -130,3 +130,5 @@ pub const H2_WINDOWS_EARNED: u32 = 64 * 1024;
 pub const H2_RESETS_LEAST: (u32, u32) = (50, 10);
 /// Empty DATA frames that the codec gets of one connection; it ends the connection at the hundredth.
 pub const H2_EMPTY_DATA: u32 = 50;
+/// Small DATA frames of a stream that the codec may keep before they are taken over as one piece: each costs it some 250 bytes.
+pub const H2_CRUMBS: u32 = 32;

@@ -10,7 +10,9 @@ mod body;
 mod client_connection;
 mod client_stream;
 mod connections;
+mod guarded;
 mod heads;
+mod inlet;
 mod io;
 mod scheduler;
 mod server_connection;
@@ -85,6 +87,9 @@ pub(crate) fn receive_head(
     let Some((request, is_whole)) = of.take_request() else {
         return Err(Fault::request(400, "a stream without a request"));
     };
+    if of.has_fragment() {
+        return Err(Fault::request(400, "a fragment in the request target"));
+    }
     x.head_limits = worker.view_for(client).head_limits;
     heads::receive(&request, x)?;
     websocket::strip_key(x);

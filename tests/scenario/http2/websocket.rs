@@ -106,6 +106,24 @@ fn a_refusal_of_the_endpoint_is_the_answer() {
     assert_eq!(client.answer(1), Ok(403));
 }
 
+/// RFC 8441 §5: to the client 2xx means that the WebSocket is open.
+#[test]
+fn an_answer_that_switches_nothing_opens_no_websocket() {
+    let _watchdog = watchdog("an_answer_that_switches_nothing_opens_no_websocket");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    let heads = ["200 OK", "204 No Content", "302 Found", "426 Upgrade Required"];
+    for (stream, head) in [1, 3, 5, 7].into_iter().zip(heads) {
+        client.send(connect(stream));
+        let length = if head.starts_with("204") { "" } else { "Content-Length: 0\r\n" };
+        house.asked().talk.send(format!("HTTP/1.1 {head}\r\n{length}\r\n")).unwrap();
+        let expected = if head.starts_with('2') { 502 } else { head[..3].parse().unwrap() };
+        assert_eq!(client.answer(stream), Ok(expected), "{head}");
+    }
+    let log = house.proxy.stop().log;
+    assert_eq!(log.iter().filter(|line| line["fault"] == "http_upgrade_failed").count(), 2, "{log:?}");
+}
+
 #[test]
 fn a_client_that_is_gone_after_its_end_leaves_nothing_behind() {
     let _watchdog = watchdog("a_client_that_is_gone_after_its_end_leaves_nothing_behind");

@@ -3,7 +3,7 @@
 //!
 //! The driver of a connection calls [`FloodGuard::inbound`] with what it received before the codec sees it, and
 //! [`FloodGuard::outbound`] with what the codec wrote. The meter reads heads of frames, counts the fields of compressed
-//! sections and unpacks nothing. Two things come of it:
+//! sections and unpacks nothing. Three things come of it:
 //!
 //! - **Prices.** Three budgets ([`Bucket`]) are charged for what costs the peer nothing and this side
 //!   something: streams that end before their answer (`resets`), frames that carry nothing of a message
@@ -12,8 +12,11 @@
 //!   a connection. A budget that is spent is a [`Flood`], for good. Payload is free.
 //! - **The gate.** A codec reads all there is before it hands out the first request; here it stops after a few
 //!   field sections until they were taken up ([`FloodGuard::opened`]), and after its share of a turn ([`FloodGuard::turn`]).
+//! - **Notes** of what the codec keeps to itself: many small DATA frames, of which each costs more than its payload;
+//!   pseudo-fields in trailers, which it drops; a `#` in a `:path`, which it cuts off ([`FloodGuard::take_notes`],
+//!   [`FloodGuard::has_fragment`]).
 //!
-//! Invariants: where the bytes are cut does not matter; nothing is held but a few words; the gate never
+//! Invariants: where the bytes are cut does not matter; nothing is held but a few words and the notes of a turn; the gate never
 //! stops within a field section but for the share of the turn.
 //!
 //! Sources: RFC 9113 §10.5; CVE-2023-44487 (rapid reset), CVE-2025-8671 (resets that this side is
@@ -88,6 +91,22 @@ pub struct Sent {
     pub refused: u32,
 }
 
+/// What has gone to the codec on a stream and what the codec does not tell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Note {
+    /// A DATA frame whose payload is smaller than what the codec keeps beside it, and not the last.
+    Crumb {
+        /// The stream.
+        stream: u32,
+    },
+    /// A field section that ends the message and has pseudo-fields: if it is one of trailers, the message is malformed
+    /// (RFC 9113 §8.1).
+    PseudoAtEnd {
+        /// The stream.
+        stream: u32,
+    },
+}
+
 /// A field section that is not whole.
 #[derive(Clone, Copy, Debug)]
 struct Section {
@@ -122,6 +141,10 @@ pub struct FloodGuard {
     unacknowledged: u32,
     acknowledged: bool,
     has_settings: bool,
+    /// Since the turn began: at most as many as it may have frames.
+    notes: Vec<Note>,
+    /// Streams whose `:path` has a `#`, since [`FloodGuard::opened`].
+    fragments: Vec<u32>,
 }
 
 /// What has gone through the gate.
@@ -133,6 +156,11 @@ struct Incoming {
     padded: Option<FrameHead>,
     section: Option<Section>,
     block: Block,
+    /// The HEADERS frame of the field section that goes by, and whether it is the first on its stream.
+    headers: FrameHead,
+    is_first: bool,
+    /// The last frame of the section goes by.
+    closes: bool,
     empty_data: u32,
     /// Since [`FloodGuard::opened`].
     heads: u32,
@@ -166,6 +194,9 @@ impl FloodGuard {
                 padded: None,
                 section: None,
                 block: Block::default(),
+                headers: FrameHead::default(),
+                is_first: false,
+                closes: false,
                 empty_data: 0,
                 heads: 0,
                 section_bytes: 0,
@@ -182,6 +213,8 @@ impl FloodGuard {
             unacknowledged: 0,
             acknowledged: false,
             has_settings: false,
+            notes: Vec::new(),
+            fragments: Vec::new(),
         };
         meter.turn(limits::H2_TURN_BYTES);
         meter
@@ -193,11 +226,29 @@ impl FloodGuard {
         self.incoming.bytes_left = share.max(1) as usize;
         self.incoming.frames_left = (share / limits::H2_TURN_BYTES_PER_FRAME).max(1);
         self.incoming.heads_left = (share / limits::H2_TURN_BYTES_PER_HEAD).max(1);
+        self.notes.clear();
     }
 
     /// What the codec had to give out was taken.
     pub fn opened(&mut self) {
         (self.incoming.heads, self.incoming.section_bytes) = (0, 0);
+        self.fragments.clear();
+    }
+
+    /// Takes what is to be told of this turn; to be called before the next one begins.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Whether the `:path` of a request has a `#`, of which the codec says nothing. Known from when the codec has the head until
+    /// [`FloodGuard::opened`].
+    pub fn has_fragment(&self, stream: u32) -> bool {
+        self.fragments.contains(&stream)
+    }
+
+    /// Whether any request has.
+    pub const fn has_fragments(&self) -> bool {
+        !self.fragments.is_empty()
     }
 
     /// What may be handed on of `bytes`, the received ones that were not allowed yet. `now_ms` is of any clock
@@ -301,9 +352,12 @@ impl FloodGuard {
             && let Some(head) = incoming.padded.take()
         {
             let payload = (head.len - 1).saturating_sub(u32::from(bytes[0]));
-            self.data(payload, head.ends_stream());
+            self.data(head, payload);
         }
         self.incoming.block.read(&bytes[..part]);
+        if self.incoming.left == 0 && std::mem::take(&mut self.incoming.closes) {
+            self.section_ends();
+        }
         // An endpoint that goes too far loses the response, and not the others on its connection.
         if self.peer == Side::Downstream && self.incoming.block.fields() as usize > self.fields() {
             self.flooded(Flood::FieldSection);
@@ -319,6 +373,7 @@ impl FloodGuard {
 
     /// A frame of the peer passes.
     fn charge(&mut self, head: FrameHead) {
+        self.incoming.closes = false;
         if head.kind != kind::CONTINUATION {
             self.incoming.section = None;
         }
@@ -329,7 +384,7 @@ impl FloodGuard {
         }
         match head.kind {
             kind::DATA if head.has(flag::PADDED) && head.len > 0 => self.incoming.padded = Some(head),
-            kind::DATA => self.data(head.len, head.ends_stream()),
+            kind::DATA => self.data(head, head.len),
             kind::HEADERS => self.section(head),
             // A client may not, and endpoints are told not to; the codec would unpack it first.
             kind::PUSH_PROMISE => self.flooded(Flood::OtherFrames),
@@ -364,21 +419,39 @@ impl FloodGuard {
     }
 
     /// DATA of the peer, without its padding.
-    fn data(&mut self, payload: u32, last: bool) {
+    fn data(&mut self, head: FrameHead, payload: u32) {
         if payload >= WORTHWHILE {
             self.control.give(1);
         } else if payload == 0 {
-            self.incoming.empty_data = self.incoming.empty_data.saturating_add(u32::from(!last));
+            self.incoming.empty_data =
+                self.incoming.empty_data.saturating_add(u32::from(!head.ends_stream()));
             self.spend(|meter| &mut meter.control, 1, Flood::EmptyData);
+        } else if !head.ends_stream() {
+            self.notes.push(Note::Crumb { stream: head.stream });
+        }
+    }
+
+    /// A field section has gone by whole.
+    fn section_ends(&mut self) {
+        let Incoming { block, headers, is_first, .. } = self.incoming;
+        let (seen, stream) = (block.seen(), headers.stream);
+        if self.peer == Side::Downstream && is_first && seen.has_fragment {
+            self.fragments.push(stream);
+        }
+        // The first section of an endpoint may be a whole response.
+        if seen.has_pseudo && headers.ends_stream() && !(self.peer == Side::Downstream && is_first) {
+            self.notes.push(Note::PseudoAtEnd { stream });
         }
     }
 
     /// A field section begins. A request's is bounded by the number of streams; further ones of a stream have
     /// a price, and so have a response's, of which there may be many.
     fn section(&mut self, head: FrameHead) {
-        if self.peer != Side::Downstream || !self.streams.opens(head.stream, self.now_ms) {
+        let is_first = self.peer == Side::Downstream && self.streams.opens(head.stream, self.now_ms);
+        if !is_first {
             self.spend(|meter| &mut meter.control, 1, Flood::Headers);
         }
+        (self.incoming.headers, self.incoming.is_first) = (head, is_first);
         self.incoming.section_bytes = self.incoming.section_bytes.saturating_add(head.len);
         if head.has(flag::END_HEADERS) {
             self.incoming.head();
@@ -502,6 +575,7 @@ impl FloodGuard {
 impl Incoming {
     /// A field section is whole.
     fn head(&mut self) {
+        self.closes = true;
         self.heads += 1;
         self.heads_left = self.heads_left.saturating_sub(1);
     }

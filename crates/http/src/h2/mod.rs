@@ -13,6 +13,7 @@ pub mod bucket;
 pub mod flood;
 pub mod flood_guard;
 mod held;
+mod hpack;
 mod streams;
 
 pub mod composed;
@@ -21,7 +22,7 @@ pub mod pseudo;
 
 pub use composed::{ComposedRequest, ComposedResponse, split_request, split_response, split_trailers};
 pub use flood::Flood;
-pub use flood_guard::{Allow, FloodGuard, FloodLimits, Sent, Stop};
+pub use flood_guard::{Allow, FloodGuard, FloodLimits, Note, Sent, Stop};
 pub use frame::{FrameHead, FrameReader, Piece};
 pub use lines::{read_request, read_response, read_trailers};
 pub use pseudo::Pseudo;

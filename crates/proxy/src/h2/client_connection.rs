@@ -1,6 +1,7 @@
 //! A connection to an endpoint that speaks HTTP/2: its engine, and the handle by which requests get on it.
 
 use super::client_stream::Call;
+use super::guarded::Guarded;
 use super::io::{ConcurrencyLimit, Full, Pipe};
 use super::shared::Shared;
 use crate::worker::Worker;
@@ -37,7 +38,7 @@ type Engine = ::h2::client::Connection<Pipe<Connection>, Bytes>;
 /// What exchanges know of a connection.
 pub(super) struct ConnectionHandle {
     /// `None`: it takes no more.
-    requests: RefCell<Option<SendRequest<Bytes>>>,
+    requests: RefCell<Option<Guarded<SendRequest<Bytes>>>>,
     pub(super) shared: Rc<Shared>,
     pub(super) mailbox: Arc<Mailbox<Command>>,
     pub(super) is_secure: bool,
@@ -71,13 +72,20 @@ impl ConnectionHandle {
     /// Whether the engine takes requests, as far as it knows.
     fn is_open(&self) -> bool {
         let mut requests = self.requests.borrow_mut();
-        let ready = requests.as_mut().map(|it| it.poll_ready(&mut Context::from_waker(Waker::noop())));
+        let requests = requests.as_mut().and_then(Guarded::get_mut);
+        let ready = requests.map(|it| it.poll_ready(&mut Context::from_waker(Waker::noop())));
         matches!(ready, Some(Poll::Ready(Ok(()))))
     }
 
     fn room(&self) -> usize {
-        let most = self.requests.borrow().as_ref().map_or(0, SendRequest::current_max_send_streams);
-        most.min(STREAMS).saturating_sub(self.shared.open())
+        self.most().min(STREAMS).saturating_sub(self.shared.open())
+    }
+
+    /// Streams that the endpoint bears, as it has said last.
+    fn most(&self) -> usize {
+        let requests = self.requests.borrow();
+        let requests = requests.as_ref().and_then(Guarded::get);
+        requests.map_or(0, SendRequest::current_max_send_streams)
     }
 }
 
@@ -90,7 +98,7 @@ impl Multiplexed<Socket> for Kept {
         if !self.has_room() {
             return None;
         }
-        let requests = self.0.requests.borrow().clone()?;
+        let requests = self.0.requests.borrow().as_ref()?.again()?;
         self.0.has_served.set(true);
         let call = Call::new(&self.0, requests);
         Some(Socket::of_stream(&self.0.reactor, Box::new(call), Owner::default()))
@@ -167,14 +175,15 @@ impl ClientConnection {
             .max_concurrent_reset_streams(STREAMS)
             .reset_stream_duration(Duration::from_secs(1))
             .max_local_error_reset_streams(None)
-            .data_frame_budget(2 * CONNECTION_WINDOW as usize);
+            // What it bounds is kept elsewhere (`inlet.rs`).
+            .data_frame_budget(usize::MAX);
         let handshake = pin!(builder.handshake(pipe.clone()));
         // It writes the preface, for which there is room, and waits for nothing.
         let Poll::Ready(Ok((requests, engine))) = handshake.poll(&mut Context::from_waker(&waker)) else {
             return None;
         };
         let handle = Rc::new(ConnectionHandle {
-            requests: RefCell::new(Some(requests)),
+            requests: RefCell::new(Some(Guarded::new(requests, &shared.engine))),
             shared,
             mailbox: worker.mailbox().clone(),
             is_secure,
@@ -213,6 +222,7 @@ impl ClientConnection {
                 ConcurrencyLimit::Open => break,
             }
         }
+        handle.shared.tell_streams();
         handle.shared.took();
         handle.shared.end();
         // One that has carried something makes room for another worker's: under a bound each has its turn.
@@ -226,7 +236,7 @@ impl ClientConnection {
 
     /// What waits for more streams than the endpoint bore goes on when it bears more.
     fn keep_time(&mut self) {
-        let most = self.handle.requests.borrow().as_ref().map_or(0, SendRequest::current_max_send_streams);
+        let most = self.handle.most();
         if std::mem::replace(&mut self.most, most) < most {
             self.handle.shared.wake_line();
         }
@@ -252,6 +262,11 @@ impl ClientConnection {
         self.pipe.unsent() + self.handle.shared.held()
     }
 
+    /// The engine has panicked.
+    pub(super) fn report_broken(&self) {
+        self.handle.shared.report_broken();
+    }
+
     /// Hands the kernel what the engine has written.
     pub(super) fn send(&mut self) {
         // What cannot be sent is met by the engine when it writes again, or by the reader.
@@ -259,6 +274,7 @@ impl ClientConnection {
     }
 
     fn end(&mut self, worker: &Worker) -> Poll<()> {
+        self.handle.shared.tell_streams();
         if let Some(flood) = self.handle.shared.flood.get() {
             worker.notice(|| format!("an endpoint of HTTP/2: {}; its connection was ended", flood.detail()));
         }

@@ -3,15 +3,17 @@
 //! The request's head is staged as it was composed, in lines, and goes out when the exchange begins to send. The response's head
 //! is given as lines too, once, before its payload.
 
-use super::body::{Notifier, Receiving, Sending, promised};
+use super::body::{Notifier, Receiving, Sending};
 use super::client_connection::ConnectionHandle;
+use super::guarded::Guarded;
 use super::heads;
+use super::inlet::{Arrived, Awaited, Incoming, Inlet};
 use super::websocket;
 use crate::exchange::upstream::connect::{LATE, given_up};
 use crate::relay::Framed;
 use crate::state::exchange::{Client, Exchange};
 use crate::worker::Worker;
-use ::h2::client::{ResponseFuture, SendRequest};
+use ::h2::client::SendRequest;
 use ::h2::{Error, Reason};
 use ::http::Method;
 use ::http::header::CONTENT_TYPE;
@@ -19,12 +21,11 @@ use bytes::Bytes;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
-use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_core::{Fault, FaultKind};
 use thalweg_http::h1::HeadLimits;
 use thalweg_http::{Progress, ResponseHead};
 use thalweg_net::{Owner, Socket, Substream};
@@ -43,11 +44,13 @@ pub(crate) fn call(socket: &Socket) -> Option<&Call> {
 
 /// One stream.
 pub(crate) struct Call {
-    bell: Notifier,
     multiplexed: Rc<ConnectionHandle>,
     staged: RefCell<Option<Staged>>,
     send: RefCell<Send>,
-    answer: RefCell<Answer>,
+    /// The answer.
+    inlet: Rc<Inlet>,
+    /// The stream, once its head went out; 0 before.
+    id: Cell<u32>,
     /// When its head went out, in milliseconds of the worker's clock.
     began_ms: Cell<u64>,
 }
@@ -61,38 +64,19 @@ struct Staged {
 
 enum Send {
     /// The head of the request has not been sent.
-    Waiting(SendRequest<Bytes>),
+    Waiting(Guarded<SendRequest<Bytes>>),
     Begun(Sending),
 }
 
-enum Answer {
-    /// Nothing has been asked.
-    None,
-    /// The head of the response is awaited.
-    Awaited(Awaited),
-    /// It has come.
-    Begun(Receiving),
-    /// There will be none: the request could not be sent.
-    Failed(Fault),
-}
-
-/// A response to come.
-struct Awaited {
-    response: ResponseFuture,
-    proof: Option<String>,
-    /// The request was HEAD: no payload comes, whatever the head says.
-    is_head: bool,
-}
-
 impl Call {
-    pub(super) fn new(multiplexed: &Rc<ConnectionHandle>, requests: SendRequest<Bytes>) -> Self {
+    pub(super) fn new(multiplexed: &Rc<ConnectionHandle>, requests: Guarded<SendRequest<Bytes>>) -> Self {
         multiplexed.shared.enter();
         Self {
-            bell: Notifier::new(&multiplexed.mailbox),
             multiplexed: multiplexed.clone(),
             staged: RefCell::default(),
             send: RefCell::new(Send::Waiting(requests)),
-            answer: RefCell::new(Answer::None),
+            inlet: Rc::new(Inlet::new(Notifier::new(&multiplexed.mailbox), Incoming::None)),
+            id: Cell::new(0),
             began_ms: Cell::new(0),
         }
     }
@@ -115,7 +99,7 @@ impl Call {
         let connect = x.timeouts().connect;
         x.set_deadline(client, worker.reactor.now(), connect);
         let known = poll_fn(|_| {
-            if self.multiplexed.shared.poll_settled(&self.bell.waker()).is_ready() {
+            if self.multiplexed.shared.poll_settled(&self.inlet.bell.waker()).is_ready() {
                 return Poll::Ready(Ok(()));
             }
             given_up(worker, client, x, LATE).map_or(Poll::Pending, |fault| Poll::Ready(Err(fault)))
@@ -123,7 +107,11 @@ impl Call {
         known.await?;
         client.socket.set_deadline(None);
         match &*self.send.borrow() {
-            Send::Waiting(requests) if requests.is_extended_connect_protocol_enabled() => Ok(()),
+            Send::Waiting(requests)
+                if requests.get().is_some_and(SendRequest::is_extended_connect_protocol_enabled) =>
+            {
+                Ok(())
+            }
             _ => Err(Fault::new(
                 FaultKind::HttpUpgradeFailed,
                 "the endpoint takes no WebSockets over HTTP/2 (RFC 8441)",
@@ -143,33 +131,32 @@ impl Call {
         head: &mut ResponseHead,
         out: &mut Vec<u8>,
     ) -> Poll<Result<bool, Fault>> {
-        let answer = &mut *self.answer.borrow_mut();
-        let Awaited { response, proof, is_head } = match answer {
-            Answer::Awaited(awaited) => awaited,
-            Answer::Failed(fault) => return Poll::Ready(Err(*fault)),
-            Answer::None | Answer::Begun(_) => return Poll::Pending,
+        let incoming = &mut *self.inlet.incoming.borrow_mut();
+        let awaited = match incoming {
+            Incoming::Awaited(awaited) => awaited,
+            Incoming::Failed(fault) => return Poll::Ready(Err(*fault)),
+            Incoming::None | Incoming::Begun(_) => return Poll::Pending,
         };
-        let waker = self.bell.waker();
+        let waker = self.inlet.bell.waker();
         let context = &mut Context::from_waker(&waker);
-        if let Poll::Ready(Some(Ok(interim))) = response.poll_informational(context) {
+        if let Some(interim) = awaited.poll_interim(context) {
             heads::read_response(&interim, limits, head, out)?;
             return Poll::Ready(Ok(false));
         }
-        let response = ready!(Pin::new(response).poll(context)).map_err(|error| self.fault_of(&error))?;
-        let (parts, body) = response.into_parts();
-        let response = http::Response::from_parts(parts, ());
-        let is_whole = body.is_end_stream();
+        let Some(arrived) = ready!(awaited.poll(context, &self.multiplexed.shared.engine)) else {
+            let detail = "the connection to the endpoint failed within the proxy";
+            return Poll::Ready(Err(Fault::new(FaultKind::ConnectionTerminated, detail)));
+        };
+        let Arrived { head: response, body, is_whole } = arrived.map_err(|error| self.fault_of(&error))?;
         heads::read_response(&response, limits, head, out)?;
-        if let Some(proof) = proof.take().filter(|_| response.status().is_success()) {
+        if let Some(proof) = awaited.proof.take().filter(|_| response.status().is_success()) {
             websocket::write_switch(out, head.len, &proof);
             head.clear();
             if head.parse(out, limits)? == Progress::Partial {
                 return Poll::Ready(Err(Fault::response("a response head without its end")));
             }
         }
-        let is_bare = *is_head || matches!(response.status().as_u16(), 204 | 304);
-        let promised = if is_bare { Some(0) } else { promised(response.headers()) };
-        *answer = Answer::Begun(Receiving::new(body, Side::Upstream, promised));
+        *incoming = Incoming::Begun(body);
         Poll::Ready(Ok(is_whole))
     }
 
@@ -207,48 +194,66 @@ impl Call {
         }
     }
 
-    fn send_head(&self, requests: &mut SendRequest<Bytes>, ended: bool) -> Result<Sending, Fault> {
+    fn send_head(&self, requests: &mut Guarded<SendRequest<Bytes>>, ended: bool) -> Result<Sending, Fault> {
         let Some(Staged { request, proof }) = self.staged.take() else { return Err(UNSAYABLE) };
+        let shared = &self.multiplexed.shared;
+        let Some(requests) = requests.get_mut() else {
+            return Err(Fault::new(FaultKind::StreamRefused, "the connection to the endpoint is over"));
+        };
         let is_head = request.method() == Method::HEAD;
         let sent = requests.send_request(request, ended);
         let (response, stream) = sent.map_err(|error| self.fault_of(&error))?;
-        self.answer.replace(Answer::Awaited(Awaited { response, proof, is_head }));
-        self.began_ms.set(self.multiplexed.shared.now_ms.get());
-        Ok(Sending::new(stream, ended))
+        let response = Guarded::new(response, &shared.engine);
+        self.inlet.incoming.replace(Incoming::Awaited(Awaited::new(response, proof, is_head)));
+        self.id.set(stream.stream_id().as_u32());
+        shared.open_inlet(self.id.get(), &self.inlet);
+        self.began_ms.set(shared.now_ms.get());
+        Ok(Sending::new(Guarded::new(stream, &shared.engine), ended))
+    }
+}
+
+impl Call {
+    fn reset_with(&self, reason: Reason) {
+        if let Send::Begun(sending) = &mut *self.send.borrow_mut() {
+            sending.reset(reason);
+        }
     }
 }
 
 impl Substream for Call {
     fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        match &mut *self.answer.borrow_mut() {
-            Answer::Begun(receiving) => receiving.poll(&self.bell.waker(), buffer),
-            Answer::None | Answer::Awaited(_) | Answer::Failed(_) => Poll::Pending,
+        let received = self.inlet.poll_recv(buffer);
+        if matches!(received, Poll::Ready(Err(_))) && self.inlet.is_malformed() {
+            self.reset_with(Reason::PROTOCOL_ERROR);
         }
+        received
     }
 
     fn poll_send(&self, scheduler: &[IoSlice<'_>], last: bool) -> Poll<io::Result<usize>> {
         match &mut *self.send.borrow_mut() {
             Send::Waiting(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
             Send::Begun(sending) => {
-                sending.poll((&self.multiplexed.shared, &self.bell.waker()), scheduler, last)
+                sending.poll((&self.multiplexed.shared, &self.inlet.bell.waker()), scheduler, last)
             }
         }
     }
 
     fn set_owner(&self, owner: Owner) {
-        self.bell.set_owner(owner);
+        self.inlet.bell.set_owner(owner);
     }
 
     fn is_readable(&self) -> bool {
-        matches!(&*self.answer.borrow(), Answer::Begun(receiving) if receiving.is_readable())
+        self.inlet.with(|receiving| receiving.is_readable()).unwrap_or(false)
     }
 
     fn is_gone(&self) -> bool {
         match &mut *self.send.borrow_mut() {
             Send::Waiting(requests) => {
-                matches!(requests.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
+                let context = &mut Context::from_waker(Waker::noop());
+                let ready = requests.get_mut().map(|requests| requests.poll_ready(context));
+                matches!(ready, None | Some(Poll::Ready(Err(_))))
             }
-            Send::Begun(sending) => sending.is_gone(&self.bell.waker()),
+            Send::Begun(sending) => sending.is_gone(&self.inlet.bell.waker()),
         }
     }
 
@@ -257,9 +262,7 @@ impl Substream for Call {
     }
 
     fn reset(&self) {
-        if let Send::Begun(sending) = &mut *self.send.borrow_mut() {
-            sending.reset(Reason::CANCEL);
-        }
+        self.reset_with(Reason::CANCEL);
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -282,7 +285,7 @@ impl Framed for Call {
         let sent = self.send_head(requests, ended);
         // Who sends looks at the answer for the reason.
         *place = Send::Begun(sent.map_err(|fault| {
-            self.answer.replace(Answer::Failed(fault));
+            self.inlet.incoming.replace(Incoming::Failed(fault));
             io::Error::other(fault)
         })?);
         Ok(())
@@ -308,16 +311,11 @@ impl Framed for Call {
     }
 
     fn trailers(&self) -> Vec<u8> {
-        match &*self.answer.borrow() {
-            Answer::Begun(receiving) => receiving.trailers(),
-            Answer::None | Answer::Awaited(_) | Answer::Failed(_) => Vec::new(),
-        }
+        self.inlet.with(|receiving| receiving.trailers()).unwrap_or_default()
     }
 
     fn hold(&self, bytes: usize) {
-        if let Answer::Begun(receiving) = &mut *self.answer.borrow_mut() {
-            receiving.hold(bytes);
-        }
+        let _ = self.inlet.with(|receiving| receiving.hold(bytes));
     }
 }
 
@@ -325,12 +323,11 @@ impl Drop for Call {
     fn drop(&mut self) {
         if let Send::Begun(sending) = self.send.get_mut() {
             sending.leave(&self.multiplexed.shared);
-            if sending.has_ended()
-                && let Answer::Begun(receiving) = self.answer.get_mut()
-            {
-                self.multiplexed.shared.await_end(receiving.take_ending());
+            if sending.has_ended() && !std::thread::panicking() {
+                self.multiplexed.shared.await_end(self.inlet.with(Receiving::take_ending).flatten());
             }
         }
+        self.multiplexed.shared.close_inlet(self.id.get());
         self.multiplexed.shared.leave();
     }
 }

@@ -78,6 +78,14 @@ impl Place {
         }
     }
 
+    /// Its engine has panicked.
+    fn report_broken(&self) {
+        match self {
+            Self::Client(session) => session.report_broken(),
+            Self::Endpoint(link) => link.report_broken(),
+        }
+    }
+
     fn send(&mut self) {
         match self {
             Self::Client(session) => session.send(),
@@ -226,6 +234,9 @@ impl Worker {
                 self.sessions.remove(index);
                 let is_link = matches!(place, Place::Endpoint(_));
                 self.sessions.links.set(self.sessions.links.get() - usize::from(is_link));
+                if outcome.is_err() {
+                    place.report_broken();
+                }
                 // Dropping what panicked may panic again; that must not end the worker either.
                 let ended = catch_unwind(AssertUnwindSafe(|| drop(place)));
                 if outcome.is_err() || ended.is_err() {

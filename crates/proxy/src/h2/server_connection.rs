@@ -93,7 +93,8 @@ impl Session {
             .reset_stream_duration(Duration::from_secs(1))
             .max_pending_accept_reset_streams(100)
             .max_local_error_reset_streams(None)
-            .data_frame_budget(2 * CONNECTION_WINDOW as usize)
+            // What it bounds is kept elsewhere (`inlet.rs`).
+            .data_frame_budget(usize::MAX)
             .handshake(pipe.clone());
         let state = State::OpeningGuard(Box::new(handshake));
         Box::new(Self {
@@ -202,6 +203,7 @@ impl Session {
                 State::Leaving(_) => return self.poll_leave(worker),
             }
         }
+        self.shared.tell_streams();
         self.shared.end();
         Poll::Pending
     }
@@ -224,6 +226,11 @@ impl Session {
     /// Bytes that the engine has written and the kernel has not got.
     pub(super) fn unsent(&self) -> usize {
         self.pipe.unsent()
+    }
+
+    /// The engine has panicked.
+    pub(super) fn report_broken(&self) {
+        self.shared.report_broken();
     }
 
     /// Hands the kernel what the engine has written.
@@ -311,6 +318,7 @@ impl Session {
     }
 
     fn leave(&mut self) {
+        self.shared.tell_streams();
         self.state = State::Leaving(None);
         self.left = usize::MAX;
         self.with_client(|client| client.socket.set_deadline(Some(FAREWELL)));

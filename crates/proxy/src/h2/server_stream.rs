@@ -1,7 +1,9 @@
 //! A stream of HTTP/2 as the client end of an exchange (RFC 9113 §5, §8.1).
 
 use super::body::{Notifier, Receiving, Sending, promised};
+use super::guarded::Guarded;
 use super::heads;
+use super::inlet::{Incoming, Inlet};
 use super::shared::Shared;
 use crate::relay::Framed;
 use crate::worker::pool::Command;
@@ -26,18 +28,20 @@ pub(crate) fn stream(socket: &Socket) -> Option<&Stream> {
 
 /// One stream.
 pub(crate) struct Stream {
-    bell: Notifier,
     shared: Rc<Shared>,
+    id: u32,
     /// The request's head, until it is admitted.
     request: RefCell<Option<http::Request<()>>>,
-    receive: RefCell<Receiving>,
+    /// Its `:path` has a `#`, of which the engine says nothing.
+    has_fragment: bool,
+    inlet: Rc<Inlet>,
     send: RefCell<Send>,
     staged: RefCell<Option<http::Response<()>>>,
 }
 
 enum Send {
     /// The head of the response has not been sent.
-    Waiting(SendResponse<Bytes>),
+    Waiting(Guarded<SendResponse<Bytes>>),
     Begun(Sending),
 }
 
@@ -48,14 +52,21 @@ impl Stream {
         mailbox: &Arc<Mailbox<Command>>,
     ) -> Self {
         let (parts, body) = request.into_parts();
+        let body = Guarded::new(body, &shared.engine);
         let receive = Receiving::new(body, Side::Downstream, promised(&parts.headers));
+        let (id, has_more) = (respond.stream_id().as_u32(), !receive.is_nothing());
+        let inlet = Rc::new(Inlet::new(Notifier::new(mailbox), Incoming::Begun(receive)));
         shared.enter();
+        if has_more {
+            shared.open_inlet(id, &inlet);
+        }
         Self {
-            bell: Notifier::new(mailbox),
+            has_fragment: shared.has_fragment(id),
             shared: shared.clone(),
+            id,
             request: RefCell::new(Some(http::Request::from_parts(parts, ()))),
-            receive: RefCell::new(receive),
-            send: RefCell::new(Send::Waiting(respond)),
+            inlet,
+            send: RefCell::new(Send::Waiting(Guarded::new(respond, &shared.engine))),
             staged: RefCell::default(),
         }
     }
@@ -68,7 +79,22 @@ impl Stream {
     /// Takes the head of its request, and whether the request is nothing but that.
     pub(super) fn take_request(&self) -> Option<(http::Request<()>, bool)> {
         let request = self.request.borrow_mut().take()?;
-        Some((request, self.receive.borrow().is_nothing()))
+        Some((request, self.inlet.with(|receiving| receiving.is_nothing())?))
+    }
+
+    /// Whether the engine has cut a `#` off the path of its request, with all behind it.
+    pub(super) fn has_fragment(&self) -> bool {
+        self.has_fragment
+    }
+
+    /// Ends the stream for what the client has done.
+    fn reset_with(&self, reason: Reason) {
+        match &mut *self.send.borrow_mut() {
+            Send::Waiting(respond) => {
+                let _ = respond.get_mut().map(|respond| respond.send_reset(reason));
+            }
+            Send::Begun(sending) => sending.reset(reason),
+        }
     }
 
     /// Sends an interim response, given as lines.
@@ -77,35 +103,42 @@ impl Stream {
             (&mut *self.send.borrow_mut(), heads::response(head))
         {
             // The stream may be gone; that shows elsewhere.
-            let _ = respond.send_informational(response);
+            let _ = respond.get_mut().map(|respond| respond.send_informational(response));
         }
     }
 }
 
 impl Substream for Stream {
     fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.receive.borrow_mut().poll(&self.bell.waker(), buffer)
+        let received = self.inlet.poll_recv(buffer);
+        if matches!(received, Poll::Ready(Err(_))) && self.inlet.is_malformed() {
+            self.reset_with(Reason::PROTOCOL_ERROR);
+        }
+        received
     }
 
     fn poll_send(&self, scheduler: &[IoSlice<'_>], last: bool) -> Poll<io::Result<usize>> {
         match &mut *self.send.borrow_mut() {
             Send::Waiting(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-            Send::Begun(sending) => sending.poll((&self.shared, &self.bell.waker()), scheduler, last),
+            Send::Begun(sending) => sending.poll((&self.shared, &self.inlet.bell.waker()), scheduler, last),
         }
     }
 
     fn set_owner(&self, owner: Owner) {
-        self.bell.set_owner(owner);
+        self.inlet.bell.set_owner(owner);
     }
 
     fn is_readable(&self) -> bool {
-        self.receive.borrow().is_readable()
+        self.inlet.with(|receiving| receiving.is_readable()).unwrap_or(false)
     }
 
     fn is_gone(&self) -> bool {
-        let waker = self.bell.waker();
+        let waker = self.inlet.bell.waker();
         match &mut *self.send.borrow_mut() {
-            Send::Waiting(respond) => respond.poll_reset(&mut Context::from_waker(&waker)).is_ready(),
+            Send::Waiting(respond) => {
+                let context = &mut Context::from_waker(&waker);
+                respond.get_mut().is_none_or(|respond| respond.poll_reset(context).is_ready())
+            }
             Send::Begun(sending) => sending.is_gone(&waker),
         }
     }
@@ -115,10 +148,7 @@ impl Substream for Stream {
     }
 
     fn reset(&self) {
-        match &mut *self.send.borrow_mut() {
-            Send::Waiting(respond) => respond.send_reset(Reason::INTERNAL_ERROR),
-            Send::Begun(sending) => sending.reset(Reason::INTERNAL_ERROR),
-        }
+        self.reset_with(Reason::INTERNAL_ERROR);
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -135,8 +165,9 @@ impl Framed for Stream {
         let Some(head) = self.staged.take() else { return Ok(()) };
         let place = &mut *self.send.borrow_mut();
         let Send::Waiting(respond) = place else { return Err(io::ErrorKind::AlreadyExists.into()) };
+        let Some(respond) = respond.get_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
         let stream = respond.send_response(head, ended).map_err(io::Error::other)?;
-        *place = Send::Begun(Sending::new(stream, ended));
+        *place = Send::Begun(Sending::new(Guarded::new(stream, &self.shared.engine), ended));
         Ok(())
     }
 
@@ -148,11 +179,11 @@ impl Framed for Stream {
     }
 
     fn trailers(&self) -> Vec<u8> {
-        self.receive.borrow().trailers()
+        self.inlet.with(|receiving| receiving.trailers()).unwrap_or_default()
     }
 
     fn hold(&self, bytes: usize) {
-        self.receive.borrow_mut().hold(bytes);
+        let _ = self.inlet.with(|receiving| receiving.hold(bytes));
     }
 }
 
@@ -160,10 +191,11 @@ impl Drop for Stream {
     fn drop(&mut self) {
         if let Send::Begun(sending) = self.send.get_mut() {
             sending.leave(&self.shared);
-            if sending.has_ended() {
-                self.shared.await_end(self.receive.get_mut().take_ending());
+            if sending.has_ended() && !std::thread::panicking() {
+                self.shared.await_end(self.inlet.with(Receiving::take_ending).flatten());
             }
         }
+        self.shared.close_inlet(self.id);
         self.shared.leave();
     }
 }

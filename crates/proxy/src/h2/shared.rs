@@ -1,12 +1,16 @@
 //! What the streams of a connection have in common.
 
+use super::guarded::{Guarded, RelayError};
+use super::inlet::Inlet;
 use crate::tls::layer::Known;
 use ::h2::RecvStream;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use thalweg_core::Side;
-use thalweg_http::h2::{Allow, Flood, FloodGuard, FloodLimits};
+use thalweg_http::h2::{Allow, Flood, FloodGuard, FloodLimits, Note};
 use thalweg_upstream::StreamLine;
 
 /// Bytes of payload that all streams of a connection may hand to the engine before it has passed them on: more would wait there,
@@ -17,8 +21,9 @@ const GIVEN: usize = 256 * 1024;
 const ENDING_MS: u64 = 5000;
 
 /// Of one connection.
-#[derive(Debug)]
 pub(crate) struct Shared {
+    /// Whether its engine has panicked.
+    pub(super) engine: RelayError,
     /// What is made of its frames.
     pub(super) meter: RefCell<FloodGuard>,
     /// What the peer has done that the meter does not bear.
@@ -31,7 +36,9 @@ pub(crate) struct Shared {
     idle: RefCell<Option<Rc<Cell<usize>>>>,
     /// Bodies of exchanges that are over, of which all has come but the word that it was all, and since when. The engine counts them
     /// as open, which bounds them.
-    ending: RefCell<Vec<(RecvStream, u64)>>,
+    ending: RefCell<Vec<(Guarded<RecvStream>, u64)>>,
+    /// Where what comes on a stream waits, by stream.
+    inlets: RefCell<BTreeMap<u32, Rc<Inlet>>>,
     /// Those who wait for the engine to hold less.
     waiting: RefCell<Vec<Waker>>,
     /// Wakes who drives the engine.
@@ -59,12 +66,14 @@ impl Shared {
 
     fn new(peer: Side, session: Waker, limits: FloodLimits) -> Self {
         Self {
+            engine: RelayError::default(),
             meter: RefCell::new(FloodGuard::new(peer, limits)),
             flood: Cell::new(None),
             now_ms: Cell::new(0),
             streams: Cell::new(0),
             idle: RefCell::default(),
             ending: RefCell::default(),
+            inlets: RefCell::default(),
             waiting: RefCell::default(),
             session,
             settling: RefCell::default(),
@@ -115,6 +124,49 @@ impl Shared {
         if !self.waiting.borrow().is_empty() && self.held() < GIVEN {
             self.waiting.take().into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// Something comes on a stream, which waits here.
+    pub(super) fn open_inlet(&self, stream: u32, inlet: &Rc<Inlet>) {
+        self.inlets.borrow_mut().insert(stream, inlet.clone());
+    }
+
+    /// Nobody takes any more of what comes on a stream.
+    pub(super) fn close_inlet(&self, stream: u32) {
+        let inlet = self.inlets.borrow_mut().remove(&stream);
+        drop(inlet);
+    }
+
+    /// Whether the `:path` of a request that the engine has just given has a `#`.
+    pub(super) fn has_fragment(&self, stream: u32) -> bool {
+        self.meter.borrow().has_fragment(stream)
+    }
+
+    /// Tells streams what the engine does not. Called when the engine has taken in what has come.
+    pub(super) fn tell_streams(&self) {
+        let notes = self.meter.borrow_mut().take_notes();
+        if notes.is_empty() {
+            return;
+        }
+        let inlets = self.inlets.borrow();
+        // What is told of the end is known before the end is taken.
+        for note in &notes {
+            if let Note::PseudoAtEnd { stream } = note {
+                inlets.get(stream).iter().for_each(|inlet| inlet.note_pseudo_at_end());
+            }
+        }
+        for note in &notes {
+            if let Note::Crumb { stream } = note {
+                inlets.get(stream).iter().for_each(|inlet| inlet.note_crumb(&self.engine));
+            }
+        }
+    }
+
+    /// The engine has panicked: nothing of it is called any more, and those who wait for it are woken.
+    pub(super) fn report_broken(&self) {
+        self.engine.set();
+        self.inlets.borrow().values().for_each(|inlet| inlet.bell.waker().wake_by_ref());
+        self.is_over();
     }
 
     /// What of these received bytes the engine may have; `None`: nothing ever again.
@@ -168,7 +220,7 @@ impl Shared {
     }
 
     /// Keeps a body until its end has been said.
-    pub(super) fn await_end(&self, body: Option<RecvStream>) {
+    pub(super) fn await_end(&self, body: Option<Guarded<RecvStream>>) {
         self.ending.borrow_mut().extend(body.map(|body| (body, self.now_ms.get())));
     }
 
@@ -189,6 +241,7 @@ impl Shared {
         let now_ms = self.now_ms.get();
         self.ending.borrow_mut().retain_mut(|(body, since)| {
             loop {
+                let Some(body) = body.get_mut() else { return false };
                 match body.poll_data(context) {
                     // A frame without payload.
                     Poll::Ready(Some(Ok(_))) => {}
@@ -227,5 +280,12 @@ fn add(wakers: &RefCell<Vec<Waker>>, waker: &Waker) {
     let mut wakers = wakers.borrow_mut();
     if !wakers.iter().any(|known| known.will_wake(waker)) {
         wakers.push(waker.clone());
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (streams, flood) = (self.streams.get(), self.flood.get());
+        f.debug_struct("Shared").field("streams", &streams).field("flood", &flood).finish_non_exhaustive()
     }
 }

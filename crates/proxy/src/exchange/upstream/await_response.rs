@@ -289,8 +289,14 @@ fn take_head(
         x.response.clear();
         return Ok(false);
     }
-    if x.response.status == 101 {
-        check_switch(x, head)?;
+    match x.response.status {
+        101 => check_switch(x, head)?,
+        // To its client a stream that is answered so is a WebSocket (RFC 8441 §5).
+        200..300 if x.upgrade == Upgrade::WebSocket && x.request.version == Version::Http2 => {
+            let detail = "the endpoint answered and did not switch protocols";
+            return Err(Fault::new(FaultKind::HttpUpgradeFailed, detail));
+        }
+        _ => {}
     }
     x.grpc_status = status_of_head(x, head);
     if calls_for_another(worker, x, member, wait.is_race) {
