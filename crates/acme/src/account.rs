@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use instant_acme::{Account, ExternalAccountKey, NewAccount};
-use thalweg_core::AcmePolicy;
+use thalweg_tls::AcmePolicy;
 use tokio::sync::Mutex;
 
 use crate::call::Caller;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use instant_acme::{ChallengeType, KeyAuthorization};
-use thalweg_core::{AcmeChallenge, AcmePolicy, DnsHook};
 use thalweg_tls::IssuedStore;
+use thalweg_tls::{AcmeChallenge, AcmePolicy, DnsHook};
 
 use crate::call::Caller;
 use crate::failure::Failure;

@@ -15,7 +15,9 @@ use hyper::body::Bytes;
 use hyper::header::CONTENT_TYPE;
 use serde::Serialize;
 use sha2::Sha256;
-use thalweg_core::{DnsHook, DnsHookBy, HttpUrl, WebhookSecret};
+use thalweg_core::SigningKey;
+use thalweg_http::HttpUrl;
+use thalweg_tls::{DnsHook, DnsHookBy};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -82,7 +84,7 @@ async fn gather(from: Option<impl AsyncRead + Unpin>) -> String {
 
 async fn tell(
     caller: &Caller,
-    (url, secret): (&HttpUrl, Option<&WebhookSecret>),
+    (url, secret): (&HttpUrl, Option<&SigningKey>),
     (action, record, value): (&str, &str, &str),
     time: Duration,
 ) -> Result<(), Failure> {
@@ -104,7 +106,7 @@ async fn tell(
 }
 
 /// `sha256=` and HMAC-SHA256(secret, `now` "." body) in hex, as for webhooks.
-fn signature(secret: &WebhookSecret, now: u64, body: &[u8]) -> String {
+fn signature(secret: &SigningKey, now: u64, body: &[u8]) -> String {
     // HMAC takes keys of every length; without one, no signature would be right.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.reveal()) else { return String::new() };
     mac.update(format!("{now}.").as_bytes());

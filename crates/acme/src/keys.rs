@@ -5,7 +5,7 @@ use rcgen::{
     CertificateParams, CustomExtension, DistinguishedName, DnType, Error, KeyPair, PKCS_ECDSA_P256_SHA256,
     PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256,
 };
-use thalweg_core::AcmeKeyType;
+use thalweg_tls::AcmeKeyType;
 use thalweg_tls::Certificate;
 
 use crate::failure::Failure;

@@ -21,8 +21,8 @@ use rcgen::{
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
 };
 use sha2::{Digest, Sha256};
-use thalweg_core::acme::local::NAME;
 use thalweg_core::limits::TLS_LOCAL_NAMES;
+use thalweg_tls::acme::local::NAME;
 use thalweg_tls::{Certificate, IssuedStore};
 
 use crate::failure::Failure;

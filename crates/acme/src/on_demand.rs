@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
-use thalweg_core::HttpUrl;
+use thalweg_http::HttpUrl;
 
 use crate::call::Caller;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, Error, Identifier, NewOrder, Order, OrderStatus,
 };
-use thalweg_core::AcmePolicy;
+use thalweg_tls::AcmePolicy;
 
 use crate::account::{Authority, mailto};
 use crate::challenge::{Shown, Stage, kind};

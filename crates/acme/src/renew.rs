@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use instant_acme::{CertificateIdentifier, Error};
 use rustls::pki_types::CertificateDer;
-use thalweg_core::AcmePolicy;
+use thalweg_tls::AcmePolicy;
 use thalweg_tls::Certificate;
 
 use crate::account::Authority;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
-use thalweg_core::AcmePolicy;
+use thalweg_tls::AcmePolicy;
 use thalweg_tls::{Certificate, IssuedStore};
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, mpsc, watch};
@@ -534,8 +534,8 @@ mod tests {
     use super::*;
     use crate::storage::tests::{State, policy};
     use rcgen::date_time_ymd;
-    use thalweg_core::OnDemandPolicy;
-    use thalweg_core::acme::DIRECTORY;
+    use thalweg_tls::OnDemandPolicy;
+    use thalweg_tls::acme::DIRECTORY;
 
     /// A certificate that is valid up to this year, and its key.
     fn until(name: &str, year: i32) -> (String, String) {

@@ -19,7 +19,7 @@ use std::time::SystemTime;
 use instant_acme::AccountCredentials;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use thalweg_core::AcmePolicy;
+use thalweg_tls::AcmePolicy;
 use thalweg_tls::Certificate;
 
 use crate::failure::Failure;

@@ -18,7 +18,7 @@ use hickory_resolver::TokioResolver;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use thalweg_core::HttpUrl;
+use thalweg_http::HttpUrl;
 use thalweg_tls::{Connector, Offer, PeerPolicy, PeerTerms, Trust};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;

@@ -14,8 +14,8 @@ mod task;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_core::WebhookPolicy;
 use thalweg_observe::WebhookMeters;
+use thalweg_observe::WebhookPolicy;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use thalweg_core::WebhookPolicy;
+use thalweg_observe::WebhookPolicy;
 use thalweg_proxy::plan::{CertificateFiles, ListenAddress};
 use thalweg_tls::Acceptor;
 

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 use thalweg_config::{Loaded, check_text};
-use thalweg_core::{EventKind, HttpUrl, WebhookPolicy, WebhookSecret};
+use thalweg_core::{EventKind, SigningKey};
+use thalweg_http::HttpUrl;
+use thalweg_observe::WebhookPolicy;
 use thalweg_proxy::plan::{ServiceId, Split, To};
 use thalweg_upstream::{
     AdaptivePolicy, BreakerPolicy, Check, EjectionPolicy, HashKey, HealthPolicy, HedgePolicy, RetryPolicy,
@@ -177,7 +179,7 @@ fn webhooks_and_tokens_are_settings() {
     assert_eq!(*all, WebhookPolicy::new(HttpUrl::parse("https://a/x").unwrap()));
     let expected = WebhookPolicy {
         events: vec![EventKind::EndpointUp],
-        secret: WebhookSecret::new(b"0123456789abcdef").ok(),
+        secret: SigningKey::new(b"0123456789abcdef").ok(),
         timeout: SECOND,
         attempts: 1,
         ..WebhookPolicy::new(HttpUrl::parse("http://b").unwrap())

@@ -449,7 +449,7 @@ fn without_domains_the_hosts_of_its_routes_are_asked_for() {
     let asked = tls.acme.clone().unwrap();
     assert_eq!(asked.domains, ["b.test", "d.test"]);
     assert_eq!(tls.acceptor.issued().unwrap().names, asked.domains);
-    assert_eq!(asked.directory.text(), thalweg_core::acme::DIRECTORY);
+    assert_eq!(asked.directory.text(), thalweg_tls::acme::DIRECTORY);
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub mod h2;
 pub mod grpc;
 
 pub mod authority;
+pub mod http_url;
 pub mod rules;
 pub mod target;
 
@@ -31,6 +32,7 @@ pub use h1::framing::Framing;
 pub use h1::request::RequestHead;
 pub use h1::response::ResponseHead;
 pub use h1::{HeadLimits, Progress};
+pub use http_url::HttpUrl;
 pub use method::{Method, Version};
 pub use rules::{RequestRules, Upgrade};
 pub use span::Span;

@@ -28,6 +28,8 @@ mod json;
 mod redact;
 mod stamp;
 
+pub mod webhook;
+
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
     AcmeMeters, BudgetMeters, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit,
@@ -37,4 +39,5 @@ pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::redact_query;
 pub use registry::{Registry, Series};
 pub use route_totals::RouteTotals;
+pub use webhook::WebhookPolicy;
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

@@ -12,12 +12,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::{AcmePolicy, limits};
+use thalweg_core::limits;
 use thalweg_filter::Filter;
 use thalweg_http::HeadLimits;
 use thalweg_net::connect::{is_machines, needs_keepalive};
 use thalweg_route::{Query, RouteId, Table};
 use thalweg_sealed::reach::Own;
+use thalweg_tls::AcmePolicy;
 use thalweg_tls::{Acceptor, Tickets};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use thalweg_core::OnDemandPolicy;
+use crate::acme::OnDemandPolicy;
 
 use crate::certificate::Certificate;
 use crate::client_verifier::ClientAuth;

@@ -14,6 +14,8 @@
 mod policy;
 mod provider;
 
+pub mod acme;
+
 mod certificate;
 mod certificate_error;
 mod name;
@@ -45,6 +47,7 @@ mod session;
 mod testing;
 
 pub use acceptor::Acceptor;
+pub use acme::{AcmeBinding, AcmeChallenge, AcmeKeyType, AcmePolicy, DnsHook, DnsHookBy, OnDemandPolicy};
 pub use certificate::Certificate;
 pub use certificate_error::CertificateError;
 pub use client_auth::Entry;

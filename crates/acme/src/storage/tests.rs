@@ -2,8 +2,9 @@
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
-use thalweg_core::acme::DIRECTORY;
-use thalweg_core::{AcmeChallenge, AcmeKeyType, HttpUrl};
+use thalweg_http::HttpUrl;
+use thalweg_tls::acme::DIRECTORY;
+use thalweg_tls::{AcmeChallenge, AcmeKeyType};
 
 pub(crate) fn policy(directory: &str) -> AcmePolicy {
     AcmePolicy {

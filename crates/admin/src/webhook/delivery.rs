@@ -10,8 +10,9 @@ use axum::http::header::{CONTENT_TYPE, USER_AGENT};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
-use thalweg_core::{EventKind, RequestId, WebhookPolicy, WebhookSecret};
+use thalweg_core::{EventKind, RequestId, SigningKey};
 use thalweg_observe::WebhookMeters;
+use thalweg_observe::WebhookPolicy;
 use tokio::time::sleep;
 
 use crate::call_out::{Call, Caller};
@@ -83,7 +84,7 @@ impl Delivery {
     }
 
     /// The fields of an attempt at `now`, in seconds since the Unix epoch.
-    fn fields(&self, secret: Option<&WebhookSecret>, now: u64) -> HeaderMap {
+    fn fields(&self, secret: Option<&SigningKey>, now: u64) -> HeaderMap {
         let mut fields = HeaderMap::new();
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         fields.insert(USER_AGENT, HeaderValue::from_static(AGENT));
@@ -101,7 +102,7 @@ impl Delivery {
 }
 
 /// `sha256=` and HMAC-SHA256(secret, `now` "." body) in hex.
-fn signature(secret: &WebhookSecret, now: u64, body: &[u8]) -> String {
+fn signature(secret: &SigningKey, now: u64, body: &[u8]) -> String {
     // HMAC takes keys of every length; without one, no signature would be right.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.reveal()) else { return String::new() };
     mac.update(format!("{now}.").as_bytes());
@@ -144,7 +145,7 @@ fn since_epoch() -> Duration {
 mod tests {
     use std::cell::RefCell;
 
-    use thalweg_core::HttpUrl;
+    use thalweg_http::HttpUrl;
     use tokio::time::Instant;
 
     use super::*;
@@ -161,9 +162,9 @@ mod tests {
     /// `hmac.new(b"hush", b"1795330800." + '{"id":1,"cause":"ä"}'.encode(), "sha256").hexdigest()`.
     #[test]
     fn the_signature_is_what_python_computes() {
-        let secret = WebhookSecret::new(b"hush").unwrap();
+        let secret = SigningKey::new(b"hush").unwrap();
         assert_eq!(signature(&secret, 1_795_330_800, "{\"id\":1,\"cause\":\"ä\"}".as_bytes()), GOLDEN);
-        let long = WebhookSecret::new(&[b'k'; 200]).unwrap();
+        let long = SigningKey::new(&[b'k'; 200]).unwrap();
         assert_eq!(signature(&long, 0, b""), GOLDEN_LONG);
     }
 
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn fields_say_who_what_and_when() {
-        let secret = WebhookSecret::new(b"hush").unwrap();
+        let secret = SigningKey::new(b"hush").unwrap();
         let fields = delivery("{}").fields(Some(&secret), 17);
         let text: Vec<_> = fields.iter().map(|(n, v)| format!("{n}: {}", v.to_str().unwrap())).collect();
         assert_eq!(

@@ -5,7 +5,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use thalweg_core::WebhookPolicy;
+use thalweg_observe::WebhookPolicy;
 use tokio::sync::watch;
 
 use super::Says;

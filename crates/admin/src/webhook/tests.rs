@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use thalweg_core::{EventKind, HttpUrl, WebhookSecret};
+use thalweg_core::{EventKind, SigningKey};
+use thalweg_http::HttpUrl;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -126,7 +127,7 @@ impl Running {
 #[tokio::test]
 async fn an_event_is_delivered_with_its_signature() {
     let receiver = Receiver::new(&[]).await;
-    let secret = Some(WebhookSecret::new(b"hush").unwrap());
+    let secret = Some(SigningKey::new(b"hush").unwrap());
     let running = Running::start(vec![WebhookPolicy { secret, ..receiver.policy() }]);
     running.publish("health check");
     let got = receiver.next().await;

@@ -1,7 +1,7 @@
 //! What is asked of an authority, as fields of a listener.
 
 use super::fields::{Fields, list};
-use thalweg_core::{AcmeChallenge, AcmePolicy, DnsHook, DnsHookBy, OnDemandPolicy};
+use thalweg_tls::{AcmeChallenge, AcmePolicy, DnsHook, DnsHookBy, OnDemandPolicy};
 
 /// Every key of `tls.acme`.
 pub(super) fn acme(policy: &AcmePolicy, fields: &mut Fields) {

@@ -4,7 +4,7 @@ use super::describe::{named, put_certificate, setting};
 use super::fields::{Times, list};
 use super::{Object, ObjectKind};
 use crate::settings::{AccessLog, Admin, AdminTls, LogFormat, LogTarget, Settings, User};
-use thalweg_core::WebhookPolicy;
+use thalweg_observe::WebhookPolicy;
 
 /// The settings, a top-level key each, and the webhooks.
 pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>) {

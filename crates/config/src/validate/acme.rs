@@ -9,13 +9,12 @@ use crate::spec::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::acme::{DIRECTORY, DNS_PROPAGATION, DNS_TIMEOUT, PER_HOUR};
+use thalweg_core::SigningKey;
 use thalweg_core::limits::TLS_PEM;
-use thalweg_core::{
-    AcmeBinding, AcmeChallenge, AcmeKeyType, AcmePolicy, DnsHook, DnsHookBy, HttpUrl, OnDemandPolicy,
-    WebhookSecret,
-};
+use thalweg_http::HttpUrl;
 use thalweg_route::HostPattern;
+use thalweg_tls::acme::{DIRECTORY, DNS_PROPAGATION, DNS_TIMEOUT, PER_HOUR};
+use thalweg_tls::{AcmeBinding, AcmeChallenge, AcmeKeyType, AcmePolicy, DnsHook, DnsHookBy, OnDemandPolicy};
 use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
 
 /// Most hosts of a listener, each with a certificate of its own.
@@ -258,7 +257,7 @@ fn dns_hook(spec: &Spanned<DnsHookSpec>, secrets: &Secrets<'_>, problems: &mut P
                 problems.push(error.help("write for example `https://dns.example.com/hook`"));
             }
             let secret = webhook.secret.as_ref().map(|spec| secrets.read(spec, problems));
-            let secret = given(secret)?.and_then(|secret| WebhookSecret::new(&secret).ok());
+            let secret = given(secret)?.and_then(|secret| SigningKey::new(&secret).ok());
             DnsHookBy::Webhook { url: url.ok()?, secret }
         }
         (Some(_), Some(webhook)) => {

@@ -13,15 +13,15 @@ use crate::spec::{
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::acme::local;
 use thalweg_core::limits::{TLS_PEM, TLS_TICKET_FILE};
-use thalweg_core::{AcmePolicy, OnDemandPolicy};
 use thalweg_proxy::plan::{CertificateFiles, ListenerTls, TicketKeyFile, TicketPolicy};
 use thalweg_route::HostPattern;
+use thalweg_tls::acme::local;
 use thalweg_tls::{
     Acceptor, Certificate, CertificateError, ClientAuth, Entry, Group, Issued, IssuedStore, Policy,
     PolicyError, Suite, TicketKeys, Tickets, UnknownName, Version,
 };
+use thalweg_tls::{AcmePolicy, OnDemandPolicy};
 
 /// Most certificates of a listener: all of them are read at every reload.
 const CERTIFICATES: usize = 10_000;

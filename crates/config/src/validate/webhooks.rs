@@ -5,7 +5,9 @@ use super::{duration, number};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::spec::{ListSpec, Spanned, WebhookSpec};
 use std::time::Duration;
-use thalweg_core::{EventKind, HttpUrl, WebhookPolicy, WebhookSecret};
+use thalweg_core::{EventKind, SigningKey};
+use thalweg_http::HttpUrl;
+use thalweg_observe::WebhookPolicy;
 
 /// Most webhooks: each has a queue of its own.
 const WEBHOOKS: usize = 32;
@@ -42,7 +44,7 @@ fn webhook(spec: &WebhookSpec, secrets: &Secrets<'_>, problems: &mut Problems) -
     let built_in = WebhookPolicy::new(url.ok()?);
     Some(WebhookPolicy {
         events,
-        secret: secret.and_then(|secret| WebhookSecret::new(&secret).ok()),
+        secret: secret.and_then(|secret| SigningKey::new(&secret).ok()),
         timeout: timeout.unwrap_or(built_in.timeout),
         attempts: attempts.unwrap_or(built_in.attempts),
         ..built_in

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use thalweg_acme::local_ca::LocalAuthority;
 use thalweg_acme::{HttpAnswers, News, Options, RenewalService};
-use thalweg_core::acme::local;
 use thalweg_core::units::duration_text;
-use thalweg_core::{AcmePolicy, Event, EventKind};
+use thalweg_core::{Event, EventKind};
 use thalweg_observe::Registry;
 use thalweg_proxy::{Challenges, Plan};
+use thalweg_tls::AcmePolicy;
 use thalweg_tls::IssuedStore;
+use thalweg_tls::acme::local;
 use tokio::sync::mpsc;
 
 /// News that may wait to be told.

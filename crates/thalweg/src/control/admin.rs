@@ -19,9 +19,10 @@ use thalweg_admin::{
     NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions,
     RouteStatus, SealedLabel, Services, ServicesSummary, State, Status, Tokens,
 };
+use thalweg_core::Event;
 use thalweg_core::limits::WORKER_SILENCE;
-use thalweg_core::{Event, WebhookPolicy};
 use thalweg_net::allocator::tidy_up;
+use thalweg_observe::WebhookPolicy;
 use thalweg_observe::{Registry, Series};
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 use thalweg_proxy::{Plan, StartError, WorkerPool};

@@ -17,9 +17,9 @@ use std::time::{Duration, SystemTime};
 use thalweg_config::refresh_files;
 use thalweg_config::settings::AdminTls;
 use thalweg_core::EventKind;
-use thalweg_core::acme::local;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{CertificateFiles, Listener};
+use thalweg_tls::acme::local;
 use thalweg_tls::{Certificate, TicketKeys};
 
 /// Looks at which a pair that does not fit is tried again before it is told: of two files one is written first.

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Wake;
 
 use super::*;
+use crate::acme::OnDemandPolicy;
 use crate::testing::{Authority, Cuts, Link};
 use crate::{Acceptor, Issued, PeerPolicy, PeerTerms, Policy, Refused, Trust, UnknownName};
-use thalweg_core::OnDemandPolicy;
 
 fn issued(authority: &Authority, name: &str) -> Arc<Certificate> {
     authority.issue_for(&rcgen::PKCS_ECDSA_P256_SHA256, &[name]).read()

@@ -1,13 +1,11 @@
-//! What a webhook is told to do. The admin crate does it.
+//! The policy of a webhook: where events are sent, which ones, and how often delivery is tried.
 //!
-//! Stands here because both the configuration and the admin crate name it, and neither knows the other.
+//! The configuration writes it and the admin crate delivers by it.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::EventKind;
-use crate::http_url::HttpUrl;
+use thalweg_core::{EventKind, SigningKey};
+use thalweg_http::HttpUrl;
 
 /// Default for the time of one attempt, from the name's lookup to the status of the answer.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,7 +28,7 @@ pub struct WebhookPolicy {
     /// Which kinds are sent; empty means all.
     pub events: Vec<EventKind>,
     /// The key of the signature; without one there is no signature.
-    pub secret: Option<WebhookSecret>,
+    pub secret: Option<SigningKey>,
     /// Time of one attempt. Default [`TIMEOUT`].
     pub timeout: Duration,
     /// Attempts per delivery, the first included; 0 counts as 1. Default [`ATTEMPTS`].
@@ -68,31 +66,6 @@ impl WebhookPolicy {
     }
 }
 
-/// The key of a webhook's signature. Never shown.
-#[derive(Clone, Eq, PartialEq)]
-pub struct WebhookSecret(Arc<[u8]>);
-
-impl WebhookSecret {
-    /// Takes a key of any length but none.
-    ///
-    /// # Errors
-    /// It is empty: a signature with it would prove nothing.
-    pub fn new(key: &[u8]) -> Result<Self, &'static str> {
-        if key.is_empty() { Err("the secret is empty") } else { Ok(Self(key.into())) }
-    }
-
-    /// The key.
-    pub fn reveal(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for WebhookSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<secret>")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,12 +88,5 @@ mod tests {
         let seconds: Vec<_> = (1..=8).map(|attempt| policy.pause(attempt).as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!((policy.pause(0).as_secs(), policy.pause(u32::MAX).as_secs()), (1, 60));
-    }
-
-    #[test]
-    fn secrets_are_not_shown_and_not_empty() {
-        let policy = WebhookPolicy { secret: Some(WebhookSecret::new(b"hush").unwrap()), ..policy() };
-        assert!(!format!("{policy:?}").contains("hush"));
-        assert!(WebhookSecret::new(b"").is_err());
     }
 }

@@ -1,13 +1,13 @@
-//! What is asked of an authority that issues certificates (ACME, RFC 8555). The acme crate asks it.
+//! The policy of certificates that an authority issues (ACME, RFC 8555), beside that of certificates from files.
 //!
-//! Stands here because the configuration, the plan and the acme crate name it, and none of them knows the others.
+//! The configuration writes it, a listener's plan carries it, and the acme crate orders certificates by it.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::http_url::HttpUrl;
-use crate::webhook::WebhookSecret;
+use thalweg_core::SigningKey;
+use thalweg_http::HttpUrl;
 
 /// Default for the directory: the authority of Let's Encrypt.
 pub const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -160,7 +160,7 @@ pub enum DnsHookBy {
         /// Where.
         url: HttpUrl,
         /// The key of the signature; without one there is no signature.
-        secret: Option<WebhookSecret>,
+        secret: Option<SigningKey>,
     },
 }
 
