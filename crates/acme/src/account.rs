@@ -7,7 +7,7 @@ use instant_acme::{Account, ExternalAccountKey, NewAccount};
 use thalweg_tls::AcmePolicy;
 use tokio::sync::Mutex;
 
-use crate::call::Caller;
+use crate::authority_client::AuthorityClient;
 use crate::failure::Failure;
 use crate::storage::{AccountSpec, Archive};
 
@@ -19,7 +19,7 @@ const LOOKS: u32 = 600;
 /// An authority, and our account with it.
 pub(crate) struct Authority {
     pub(crate) archive: Archive,
-    caller: Caller,
+    client: AuthorityClient,
     /// Locked while it is made or read, so that it is done once.
     account: Mutex<Option<Account>>,
 }
@@ -27,8 +27,8 @@ pub(crate) struct Authority {
 impl Authority {
     /// That of a policy.
     pub(crate) fn new(state: &Path, policy: &AcmePolicy) -> Self {
-        let caller = Caller::new(policy.directory_ca.as_ref());
-        Self { archive: Archive::of(state, policy), caller, account: Mutex::new(None) }
+        let client = AuthorityClient::new(policy.directory_ca.as_ref());
+        Self { archive: Archive::of(state, policy), client, account: Mutex::new(None) }
     }
 
     /// The account: the one at hand, the one on disk, or a new one.
@@ -58,7 +58,7 @@ impl Authority {
     async fn take_up(&self, kept: AccountSpec, policy: &AcmePolicy) -> Result<Account, Failure> {
         let AccountSpec { email, credentials } = kept;
         let text = serde_json::to_value(&credentials).map_err(|error| Failure::Other(error.to_string()))?;
-        let builder = Account::builder_with_http(Box::new(self.caller.clone()));
+        let builder = Account::builder_with_http(Box::new(self.client.clone()));
         let account = builder.from_credentials(credentials).await?;
         if email != policy.email && account.update_contacts(&[&mailto(policy)]).await.is_ok() {
             // It is only told again what it was told.
@@ -73,7 +73,7 @@ impl Authority {
         let binding = policy.eab.as_ref().map(|eab| ExternalAccountKey::new(eab.key_id.clone(), &eab.hmac));
         let mut tries = 0;
         let (account, credentials) = loop {
-            let builder = Account::builder_with_http(Box::new(self.caller.clone()));
+            let builder = Account::builder_with_http(Box::new(self.client.clone()));
             let contact = mailto(policy);
             let asked = NewAccount {
                 contact: &[&contact],

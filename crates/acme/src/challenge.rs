@@ -6,9 +6,9 @@ use instant_acme::{ChallengeType, KeyAuthorization};
 use thalweg_tls::IssuedStore;
 use thalweg_tls::{AcmeChallenge, AcmePolicy, DnsHook};
 
-use crate::call::Caller;
 use crate::failure::Failure;
 use crate::{dns, keys};
+use thalweg_client::HttpClient;
 
 /// Tells the listeners for plain HTTP what the authority is to be answered: a token, and the answer, or that there is none
 /// any more (RFC 8555 §8.3).
@@ -20,7 +20,7 @@ pub(crate) struct Stage {
     pub(crate) http: HttpAnswers,
     pub(crate) shelf: Arc<IssuedStore>,
     /// For hooks that are called.
-    pub(crate) caller: Caller,
+    pub(crate) client: HttpClient,
 }
 
 /// Something that is shown.
@@ -64,7 +64,7 @@ impl Stage {
                 // RFC 8555 §8.4: the same record for a name and for the wildcard below it.
                 let record = format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name));
                 let value = authorization.dns_value();
-                dns::call(&self.caller, &hook, (dns::SET, &record, &value)).await?;
+                dns::call(&self.client, &hook, (dns::SET, &record, &value)).await?;
                 tokio::time::sleep(hook.propagation).await;
                 Ok(Shown::Dns { record, value, hook })
             }
@@ -77,7 +77,7 @@ impl Stage {
             Shown::Http { token } => (self.http)(&token, None),
             Shown::TlsAlpn { name } => self.shelf.end_challenge(&name),
             Shown::Dns { record, value, hook } => {
-                dns::call(&self.caller, &hook, (dns::UNSET, &record, &value)).await?;
+                dns::call(&self.client, &hook, (dns::UNSET, &record, &value)).await?;
             }
         }
         Ok(())

@@ -8,13 +8,11 @@ use std::io;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hmac::{Hmac, KeyInit, Mac};
-use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::header::CONTENT_TYPE;
 use serde::Serialize;
-use sha2::Sha256;
+use thalweg_client::{Bounds, HttpClient, signature};
 use thalweg_core::SigningKey;
 use thalweg_http::HttpUrl;
 use thalweg_tls::{DnsHook, DnsHookBy};
@@ -22,7 +20,6 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::call::Caller;
 use crate::failure::{Failure, tame};
 
 pub(crate) const SET: &str = "set";
@@ -41,10 +38,14 @@ struct Change<'a> {
 }
 
 /// Has a TXT record set or taken away: what to do, its name, its value.
-pub(crate) async fn call(caller: &Caller, hook: &DnsHook, what: (&str, &str, &str)) -> Result<(), Failure> {
+pub(crate) async fn call(
+    client: &HttpClient,
+    hook: &DnsHook,
+    what: (&str, &str, &str),
+) -> Result<(), Failure> {
     match &hook.by {
         DnsHookBy::Exec(command) => run(command, what, hook.timeout).await,
-        DnsHookBy::Webhook { url, secret } => tell(caller, (url, secret.as_ref()), what, hook.timeout).await,
+        DnsHookBy::Webhook { url, secret } => tell(client, (url, secret.as_ref()), what, hook.timeout).await,
     }
 }
 
@@ -83,7 +84,7 @@ async fn gather(from: Option<impl AsyncRead + Unpin>) -> String {
 }
 
 async fn tell(
-    caller: &Caller,
+    client: &HttpClient,
     (url, secret): (&HttpUrl, Option<&SigningKey>),
     (action, record, value): (&str, &str, &str),
     time: Duration,
@@ -92,27 +93,20 @@ async fn tell(
     let change = Change { action, record, kind: "TXT", value };
     let body = serde_json::to_vec(&change).map_err(|error| failed(error.to_string()))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let mut request = Request::post(url.text()).header(CONTENT_TYPE, "application/json");
+    let mut request = Request::post(url.target()).header(CONTENT_TYPE, "application/json");
     request = request.header("x-thalweg-timestamp", now);
     if let Some(secret) = secret {
         request = request.header("x-thalweg-signature", signature(secret, now, &body));
     }
-    let request = request.body(Full::new(Bytes::from(body))).map_err(|error| failed(error.to_string()))?;
-    let answer = caller.call(request, time).await.map_err(|error| failed(tame(&error.to_string())))?;
+    let request = request.body(Bytes::from(body)).map_err(|error| failed(error.to_string()))?;
+    let answer = client
+        .send(&url.into(), request, Bounds::new(time, 0))
+        .await
+        .map_err(|error| failed(tame(&error.to_string())))?;
     match answer.status().is_success() {
         true => Ok(()),
         false => Err(failed(format!("it answers {}", answer.status()))),
     }
-}
-
-/// `sha256=` and HMAC-SHA256(secret, `now` "." body) in hex, as for webhooks.
-fn signature(secret: &SigningKey, now: u64, body: &[u8]) -> String {
-    // HMAC takes keys of every length; without one, no signature would be right.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.reveal()) else { return String::new() };
-    mac.update(format!("{now}.").as_bytes());
-    mac.update(body);
-    let digest = mac.finalize().into_bytes();
-    format!("sha256={}", digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
 #[cfg(test)]
@@ -123,8 +117,8 @@ mod tests {
         let command = ["sh", "-c", script, "hook"].map(str::to_owned).to_vec();
         let hook = DnsHook { by: DnsHookBy::Exec(command), timeout: time, propagation: Duration::ZERO };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let caller = Caller::new(None);
-        let done = runtime.block_on(call(&caller, &hook, (SET, "_acme-challenge.a.test", "v")));
+        let client = HttpClient::new(thalweg_tls::Trust::System);
+        let done = runtime.block_on(call(&client, &hook, (SET, "_acme-challenge.a.test", "v")));
         done.map_err(|failure| failure.to_string())
     }
 

@@ -16,11 +16,11 @@ mod renewal;
 mod renewal_service;
 
 mod account;
+mod authority_client;
 mod challenge;
 mod dns;
 mod order;
 
-mod call;
 mod failure;
 mod keys;
 mod lease;

@@ -4,19 +4,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
+use thalweg_client::{Bounds, HttpClient};
 use thalweg_http::HttpUrl;
-
-use crate::call::Caller;
 
 /// How long an answer holds, both ways.
 const HOLDS: Duration = Duration::from_secs(60);
 /// Answers that are remembered.
 const ANSWERS: usize = 10_000;
-/// Time of a question.
-const TIME: Duration = Duration::from_secs(5);
+/// What a question may take; of the answer only the status counts.
+const BOUNDS: Bounds = Bounds::new(Duration::from_secs(5), 0);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// What was asked for, and what was answered.
@@ -64,12 +62,12 @@ impl Gate {
 }
 
 /// Asks whether a name may be ordered: 200 says yes, and nothing else does.
-pub(crate) async fn ask(caller: Caller, url: HttpUrl, name: String) -> bool {
-    let (text, sign) = (url.text(), if url.target().contains('?') { '&' } else { '?' });
-    let Ok(request) = Request::get(format!("{text}{sign}domain={name}")).body(Empty::<Bytes>::new()) else {
-        return false;
-    };
-    caller.call(request, TIME).await.is_ok_and(|answer| answer.status() == StatusCode::OK)
+pub(crate) async fn ask(client: HttpClient, url: HttpUrl, name: String) -> bool {
+    let sign = if url.target().contains('?') { '&' } else { '?' };
+    let target = format!("{}{sign}domain={name}", url.target());
+    let Ok(request) = Request::get(target).body(Bytes::new()) else { return false };
+    let answer = client.send(&(&url).into(), request, BOUNDS).await;
+    answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
 }
 
 #[cfg(test)]

@@ -10,13 +10,13 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use thalweg_tls::AcmePolicy;
+use thalweg_tls::Trust;
 use thalweg_tls::{Certificate, IssuedStore};
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::account::Authority;
-use crate::call::Caller;
 use crate::challenge::{HttpAnswers, Stage};
 use crate::failure::Failure;
 use crate::keys;
@@ -24,6 +24,7 @@ use crate::on_demand::{self, Gate};
 use crate::renew::{Report, Task, Tended, Wish, due_of};
 use crate::renewal::{Validity, pause, rest_after};
 use crate::storage::Archive;
+use thalweg_client::HttpClient;
 
 /// Names that are looked at at the same time.
 const AT_ONCE: usize = 32;
@@ -178,7 +179,7 @@ struct Work {
     under_way: HashMap<Id, Key>,
     gates: HashMap<String, Gate>,
     /// Calls hooks, and whoever is asked: what the authority is trusted by says nothing of them.
-    caller: Caller,
+    client: HttpClient,
     /// Names that somebody is asked about: whether they may be ordered.
     asked: JoinSet<(Key, bool)>,
     rung: Arc<Notify>,
@@ -198,7 +199,7 @@ impl Work {
             tasks: JoinSet::new(),
             under_way: HashMap::new(),
             gates: HashMap::new(),
-            caller: Caller::new(None),
+            client: HttpClient::new(Trust::System),
             asked: JoinSet::new(),
             bell: Arc::new(Bell(rung.clone())).into(),
             rung,
@@ -328,7 +329,7 @@ impl Work {
                 break;
             }
             entry.busy = true;
-            let task = entry.task(&key.1, (&self.options, &self.caller));
+            let task = entry.task(&key.1, (&self.options, &self.client));
             self.under_way.insert(self.tasks.spawn(task.run()).id(), key.clone());
         }
         sleep
@@ -422,9 +423,9 @@ impl Work {
         if let Some(allowed) = gate.answer(name, Instant::now()) {
             return self.answered(key, allowed).await;
         }
-        let caller = self.caller.clone();
+        let client = self.client.clone();
         self.asked.spawn(async move {
-            let allowed = on_demand::ask(caller, url, key.1.clone()).await;
+            let allowed = on_demand::ask(client, url, key.1.clone()).await;
             (key, allowed)
         });
     }
@@ -482,12 +483,12 @@ impl Entry {
         }
     }
 
-    fn task(&self, name: &str, (options, caller): (&Options, &Caller)) -> Task {
+    fn task(&self, name: &str, (options, client): (&Options, &HttpClient)) -> Task {
         Task {
             authority: self.authority.clone(),
             policy: self.policy.clone(),
             name: name.to_owned(),
-            stage: Stage { http: options.http.clone(), shelf: self.shelf.clone(), caller: caller.clone() },
+            stage: Stage { http: options.http.clone(), shelf: self.shelf.clone(), client: client.clone() },
             known: self.certificate.clone(),
             wish: self.wish,
             fresh_until: self.fresh_until,

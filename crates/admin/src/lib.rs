@@ -24,7 +24,6 @@ pub mod webhook;
 mod audit;
 mod auth;
 mod body;
-mod call_out;
 mod connection;
 mod handlers;
 mod operation;

@@ -14,13 +14,14 @@ mod task;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_client::HttpClient;
 use thalweg_observe::WebhookMeters;
 use thalweg_observe::WebhookPolicy;
+use thalweg_tls::Trust;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::call_out::Caller;
 use crate::events::Events;
 use task::DeliveryTask;
 
@@ -66,11 +67,11 @@ impl Webhooks {
     /// gone ends, whatever waits. Root certificates are read again for those that are new.
     pub fn replace(&mut self, policies: Vec<WebhookPolicy>) {
         let mut before = std::mem::take(&mut self.running);
-        let caller = Arc::new(Caller::default());
+        let client = HttpClient::new(Trust::System);
         for policy in policies {
             let same = before.iter().position(|running| running.policy == policy);
             let running = same.map(|index| before.swap_remove(index));
-            self.running.push(running.unwrap_or_else(|| self.run(policy, &caller)));
+            self.running.push(running.unwrap_or_else(|| self.run(policy, &client)));
         }
     }
 
@@ -85,10 +86,10 @@ impl Webhooks {
         .await;
     }
 
-    fn run(&self, policy: WebhookPolicy, caller: &Arc<Caller>) -> Running {
+    fn run(&self, policy: WebhookPolicy, client: &HttpClient) -> Running {
         let courier = DeliveryTask {
             policy: policy.clone(),
-            caller: Arc::clone(caller),
+            client: client.clone(),
             events: self.events.clone(),
             says: self.says.clone(),
             ending: self.ending.subscribe(),

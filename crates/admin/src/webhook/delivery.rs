@@ -7,15 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, USER_AGENT};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::Sha256;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+use thalweg_client::{Bounds, HttpClient, signature};
 use thalweg_core::{EventKind, RequestId, SigningKey};
 use thalweg_observe::WebhookMeters;
 use thalweg_observe::WebhookPolicy;
 use tokio::time::sleep;
 
-use crate::call_out::{Call, Caller};
 use crate::events::{Events, Published};
 
 /// Who sends.
@@ -64,13 +62,21 @@ impl Delivery {
     pub(super) async fn send(
         &self,
         policy: &WebhookPolicy,
-        caller: &Caller,
+        client: &HttpClient,
         meters: &WebhookMeters,
     ) -> Outcome {
         attempts(policy, meters, || async {
-            let fields = self.fields(policy.secret.as_ref(), since_epoch().as_secs());
-            let call = Call { method: Method::POST, url: &policy.url, fields, body: self.body.clone() };
-            match caller.call(call, policy.timeout).await {
+            let mut request = Request::post(policy.url.target());
+            if let Some(fields) = request.headers_mut() {
+                *fields = self.fields(policy.secret.as_ref(), since_epoch().as_secs());
+            }
+            let request = match request.body(self.body.clone()) {
+                Ok(request) => request,
+                Err(error) => return Attempt::Failed(error.to_string()),
+            };
+            let bounds = Bounds::new(policy.timeout, 0);
+            let answer = client.send(&(&policy.url).into(), request, bounds).await;
+            match answer.map(|answer| answer.status()) {
                 Ok(status) if status.is_success() => Attempt::Delivered,
                 Ok(StatusCode::GONE) => Attempt::Gone,
                 Ok(status) if status.is_redirection() => {
@@ -99,19 +105,6 @@ impl Delivery {
         }
         fields
     }
-}
-
-/// `sha256=` and HMAC-SHA256(secret, `now` "." body) in hex.
-fn signature(secret: &SigningKey, now: u64, body: &[u8]) -> String {
-    // HMAC takes keys of every length; without one, no signature would be right.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.reveal()) else { return String::new() };
-    mac.update(format!("{now}.").as_bytes());
-    mac.update(body);
-    let mut text = String::from("sha256=");
-    for byte in mac.finalize().into_bytes() {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }
 
 /// Attempts until one succeeds or the policy's number is used up, with growing pauses between them.
@@ -157,20 +150,6 @@ mod tests {
     fn delivery(body: &'static str) -> Delivery {
         Delivery { kind: EventKind::EndpointUp, id: RequestId::new(0, 0), body: body.into() }
     }
-
-    /// Made with Python:
-    /// `hmac.new(b"hush", b"1795330800." + '{"id":1,"cause":"ä"}'.encode(), "sha256").hexdigest()`.
-    #[test]
-    fn the_signature_is_what_python_computes() {
-        let secret = SigningKey::new(b"hush").unwrap();
-        assert_eq!(signature(&secret, 1_795_330_800, "{\"id\":1,\"cause\":\"ä\"}".as_bytes()), GOLDEN);
-        let long = SigningKey::new(&[b'k'; 200]).unwrap();
-        assert_eq!(signature(&long, 0, b""), GOLDEN_LONG);
-    }
-
-    const GOLDEN: &str = "sha256=a0c38fa6bc34e373edab4ba9cb40616b5008864e4972d50ea519d1bbf509ae2c";
-    /// `hmac.new(b"k" * 200, b"0.", "sha256").hexdigest()`.
-    const GOLDEN_LONG: &str = "sha256=76a82ba859636cc3081c72aa270fd66ac81a202f8182404e7752795c6e7ba88f";
 
     #[test]
     fn fields_say_who_what_and_when() {

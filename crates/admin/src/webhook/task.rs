@@ -3,21 +3,20 @@
 //! It listens while it delivers, so a slow receiver fills the webhook's own queue and nothing else.
 
 use std::pin::pin;
-use std::sync::Arc;
 
+use thalweg_client::HttpClient;
 use thalweg_observe::WebhookPolicy;
 use tokio::sync::watch;
 
 use super::Says;
 use super::delivery::{Delivery, Outcome};
 use super::queue::Queue;
-use crate::call_out::Caller;
 use crate::events::{Events, Heard, Subscription};
 
 /// What the task needs.
 pub(super) struct DeliveryTask {
     pub(super) policy: WebhookPolicy,
-    pub(super) caller: Arc<Caller>,
+    pub(super) client: HttpClient,
     pub(super) events: Events,
     pub(super) says: Says,
     /// Turns true when the process ends: what waits is delivered, and nothing waited for.
@@ -39,7 +38,7 @@ impl DeliveryTask {
             let missed = waiting.missed;
             let delivery = Delivery::new(&self.events, &event, missed);
             let outcome = {
-                let mut delivered = pin!(delivery.send(&self.policy, &self.caller, &self.says.meters));
+                let mut delivered = pin!(delivery.send(&self.policy, &self.client, &self.says.meters));
                 loop {
                     tokio::select! {
                         outcome = &mut delivered => break outcome,

@@ -8,6 +8,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use thalweg_http::HttpUrl;
+
 use super::*;
 
 /// Long enough never to be reached by what is expected to answer.
@@ -30,12 +32,22 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, body: &str, ans
     String::from_utf8(got).unwrap()
 }
 
-async fn post(caller: &Caller, url: &str, time: Duration) -> Result<u16, String> {
+fn client() -> HttpClient {
+    HttpClient::new(Trust::System)
+}
+
+fn trusting(roots: &str) -> HttpClient {
+    HttpClient::new(Trust::Only(roots.as_bytes().into()))
+}
+
+async fn send(client: &HttpClient, url: &str, bounds: Bounds) -> Result<Response<Bytes>, String> {
     let url = HttpUrl::parse(url).unwrap();
-    let mut fields = HeaderMap::new();
-    fields.insert("x-test", HeaderValue::from_static("1"));
-    let call = Call { method: Method::POST, url: &url, fields, body: Bytes::from_static(b"hello") };
-    caller.call(call, time).await.map(|status| status.as_u16()).map_err(|error| error.to_string())
+    let request = Request::post(url.target()).header("x-test", "1").body(Bytes::from_static(b"hello"));
+    client.send(&(&url).into(), request.unwrap(), bounds).await.map_err(|error| error.to_string())
+}
+
+async fn post(client: &HttpClient, url: &str, time: Duration) -> Result<u16, String> {
+    send(client, url, Bounds::new(time, 0)).await.map(|response| response.status().as_u16())
 }
 
 #[tokio::test]
@@ -46,8 +58,8 @@ async fn a_call_is_one_plain_request() {
         answer(stream, "hello", "HTTP/1.1 204 No Content\r\n\r\n").await
     };
     let url = format!("http://localhost:{port}/hook?x=1");
-    let caller = Caller::default();
-    let (request, status) = tokio::join!(server, post(&caller, &url, LONG));
+    let sender = client();
+    let (request, status) = tokio::join!(server, post(&sender, &url, LONG));
     assert_eq!(status, Ok(204));
     let mut lines: Vec<_> = request.trim_end_matches("hello").trim_end().split("\r\n").collect();
     lines[1..].sort_unstable();
@@ -65,8 +77,8 @@ async fn every_status_is_an_answer_and_redirects_are_not_followed() {
             answer(stream, "hello", &elsewhere).await
         };
         let url = format!("http://127.0.0.1:{port}/");
-        let caller = Caller::default();
-        let (_, answered) = tokio::join!(server, post(&caller, &url, LONG));
+        let sender = client();
+        let (_, answered) = tokio::join!(server, post(&sender, &url, LONG));
         assert_eq!(answered, Ok(status));
     }
     // A second request would wait here.
@@ -83,8 +95,8 @@ async fn what_is_no_answer_is_an_error() {
             answer(stream, "hello", bytes).await
         };
         let url = format!("http://127.0.0.1:{port}/");
-        let caller = Caller::default();
-        let (_, answered) = tokio::join!(server, post(&caller, &url, LONG));
+        let sender = client();
+        let (_, answered) = tokio::join!(server, post(&sender, &url, LONG));
         let error = answered.expect_err(bytes);
         assert!(error.starts_with("no usable answer"), "{bytes:?}: {error}");
     }
@@ -100,8 +112,8 @@ async fn a_head_without_end_is_an_error() {
         while stream.write_all(line.as_bytes()).await.is_ok() {}
     };
     let url = format!("http://127.0.0.1:{port}/");
-    let caller = Caller::default();
-    let (_, answered) = tokio::join!(server, post(&caller, &url, LONG));
+    let sender = client();
+    let (_, answered) = tokio::join!(server, post(&sender, &url, LONG));
     assert!(answered.expect_err("endless").starts_with("no usable answer"));
 }
 
@@ -111,11 +123,11 @@ async fn silence_ends_with_the_time() {
     let begun = Instant::now();
     let time = Duration::from_millis(50);
     let url = format!("http://127.0.0.1:{port}/");
-    assert_eq!(post(&Caller::default(), &url, time).await, Err("no answer within 50ms".into()));
+    assert_eq!(post(&client(), &url, time).await, Err("no answer within 50ms".into()));
     assert!(begun.elapsed() >= time);
     drop(listener);
-    let error = post(&Caller::default(), &url, LONG).await.expect_err("nobody listens");
-    assert!(error.starts_with("cannot connect: "), "{error}");
+    let error = post(&client(), &url, LONG).await.expect_err("nobody listens");
+    assert!(error.starts_with("cannot connect to 127.0.0.1:"), "{error}");
 }
 
 /// A server certificate for `localhost`, as a server's configuration and as what is trusted.
@@ -144,8 +156,8 @@ async fn https_is_answered_by_whom_the_roots_vouch_for() {
     let (config, roots) = certificate();
     let (listener, port) = listener().await;
     let url = format!("https://localhost:{port}/hook");
-    let caller = Caller::trusting(&roots);
-    let (request, status) = tokio::join!(tls_server(&listener, config), post(&caller, &url, LONG));
+    let sender = trusting(&roots);
+    let (request, status) = tokio::join!(tls_server(&listener, config), post(&sender, &url, LONG));
     assert_eq!(status, Ok(200));
     assert!(request.is_some_and(|request| request.starts_with("POST /hook HTTP/1.1\r\n")));
 }
@@ -160,10 +172,73 @@ async fn https_sends_nothing_to_anybody_else() {
         // The certificate is for the name alone.
         (format!("https://127.0.0.1:{port}/"), roots),
     ] {
-        let caller = Caller::trusting(&roots);
+        let sender = trusting(&roots);
         let server = tls_server(&listener, Arc::clone(&config));
-        let (request, answered) = tokio::join!(server, post(&caller, &url, LONG));
+        let (request, answered) = tokio::join!(server, post(&sender, &url, LONG));
         let error = answered.expect_err("not trusted");
         assert!(request.is_none() && error.starts_with("TLS: invalid peer certificate"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn bodies_of_every_framing_are_read_whole_and_within_their_bound() {
+    let (listener, port) = listener().await;
+    for (answered, status, body) in [
+        ("200 OK\r\nContent-Length: 2\r\n\r\nhi", 200, Ok("hi")),
+        ("200 OK\r\n\r\nhi", 200, Ok("hi")),
+        ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\nhi\r\n0\r\n\r\n", 200, Ok("hi")),
+        ("204 No Content\r\n\r\n", 204, Ok("")),
+        ("200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, Err("the answer is larger than 4 bytes")),
+        ("200 OK\r\nContent-Length: 3\r\n\r\nhi", 200, Err("no usable answer")),
+        ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n", 200, Err("no usable answer")),
+    ] {
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            answer(stream, "hello", &format!("HTTP/1.1 {answered}")).await
+        };
+        let (url, client) = (format!("http://127.0.0.1:{port}/"), client());
+        let (_, got) = tokio::join!(server, send(&client, &url, Bounds::new(LONG, 4)));
+        match (got, body) {
+            (Ok(got), Ok(body)) => {
+                assert_eq!(
+                    (got.status().as_u16(), &got.body()[..]),
+                    (status, body.as_bytes()),
+                    "{answered:?}"
+                );
+            }
+            (Err(got), Err(why)) => assert!(got.starts_with(why), "{answered:?}: {got}"),
+            (got, _) => panic!("{answered:?}: {got:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_ends_with_the_silence() {
+    let (listener, port) = listener().await;
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nh").await.unwrap();
+        stream
+    };
+    let silence = Duration::from_millis(50);
+    let (url, client) = (format!("http://127.0.0.1:{port}/"), client());
+    let bounds = Bounds { time: LONG, silence, body: 100 };
+    let (_stream, got) = tokio::join!(server, send(&client, &url, bounds));
+    assert_eq!(got.unwrap_err(), "no answer within 50ms");
+}
+
+#[tokio::test]
+async fn a_server_may_answer_and_close_before_it_has_read_the_request() {
+    let (client, mut server) = tokio::io::duplex(1024);
+    let request = Request::put("/").body(Bytes::from(vec![b'x'; 1024 * 1024])).unwrap();
+    let to = Destination::Unix("/".into());
+    let refuse = async move {
+        let _ = server.read_u8().await.unwrap();
+        server.write_all(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno").await.unwrap();
+    };
+    let bounds = Bounds::new(LONG, 100);
+    let request = prepared(&to, request).unwrap();
+    let ((), got) = tokio::join!(refuse, exchange(client, request, bounds));
+    let got = got.unwrap();
+    assert_eq!((got.status().as_u16(), &got.body()[..]), (413, &b"no"[..]));
 }

@@ -1,0 +1,191 @@
+//! One request and its response.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{HOST, HeaderValue};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use thalweg_tls::{Connector, Offer, PeerPolicy, PeerTerms, Trust};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::destination::Destination;
+use crate::error::ClientError;
+use crate::half_closed::HalfClosed;
+use crate::resolve::resolve;
+
+/// Largest head of a response, in bytes.
+const HEAD: usize = 64 * 1024;
+
+/// What a request may take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Bounds {
+    /// From the lookup of the name to the end of the response.
+    pub time: Duration,
+    /// The longest silence of the server: for the connection, the head, and each part of the body.
+    pub silence: Duration,
+    /// Largest body of a response, in bytes; with 0 it is not read.
+    pub body: usize,
+}
+
+impl Bounds {
+    /// `time` all in all.
+    pub const fn new(time: Duration, body: usize) -> Self {
+        Self { time, silence: time, body }
+    }
+}
+
+/// Sends requests. Clones share what TLS needs, which is made at the first request that needs it.
+#[derive(Clone, Debug)]
+pub struct HttpClient {
+    trust: Trust,
+    terms: Arc<OnceLock<Result<Arc<PeerTerms>, String>>>,
+}
+
+impl HttpClient {
+    /// With TLS, servers need a certificate that `trust` vouches for.
+    pub fn new(trust: Trust) -> Self {
+        Self { trust, terms: Arc::default() }
+    }
+
+    /// Sends a request and receives its response. Of the request's URI, path and query are used; `Host` and the framing
+    /// are added. Every status is a response, redirects too. Cancel-safe: a dropped request closes its connection.
+    ///
+    /// # Errors
+    /// There is no response within the bounds.
+    pub async fn send(
+        &self,
+        to: &Destination,
+        request: Request<Bytes>,
+        bounds: Bounds,
+    ) -> Result<Response<Bytes>, ClientError> {
+        let request = prepared(to, request)?;
+        let answer = async {
+            let (host, port, tls) = match to {
+                Destination::Unix(path) => {
+                    let failed = |error| ClientError::Connect(path.display().to_string(), error);
+                    let stream = within(bounds.silence, UnixStream::connect(path)).await?;
+                    return exchange(stream.map_err(failed)?, request, bounds).await;
+                }
+                Destination::Tcp { host, port, tls } => (host, *port, *tls),
+            };
+            let stream = connect(host, port, bounds.silence).await?;
+            if !tls {
+                return exchange(stream, request, bounds).await;
+            }
+            let failed = |error: &dyn fmt::Display| ClientError::Tls(error.to_string());
+            let server = Connector::new(&self.terms()?, host).map_err(|flaw| failed(&flaw))?;
+            let connector = TlsConnector::from(Arc::clone(server.client_config(Offer::Http1)));
+            let handshake = connector.connect(server.server_name().clone(), stream);
+            let stream = within(bounds.silence, handshake).await?.map_err(|error| failed(&error))?;
+            exchange(stream, request, bounds).await
+        };
+        within(bounds.time, answer).await?
+    }
+
+    /// The terms for servers. A connection for one request has nothing to resume.
+    fn terms(&self) -> Result<Arc<PeerTerms>, ClientError> {
+        let terms = self.terms.get_or_init(|| {
+            let policy = PeerPolicy { trust: self.trust.clone(), resumption: false, ..PeerPolicy::default() };
+            PeerTerms::new(policy).map(Arc::new).map_err(|flaw| flaw.to_string())
+        });
+        terms.clone().map_err(ClientError::Tls)
+    }
+}
+
+/// The request in origin form (RFC 9112 §3.2.1) with its `Host`.
+fn prepared(to: &Destination, request: Request<Bytes>) -> Result<Request<Full<Bytes>>, ClientError> {
+    let failed = |error: &dyn fmt::Display| ClientError::Request(error.to_string());
+    let host = HeaderValue::try_from(to.authority()).map_err(|error| failed(&error))?;
+    let mut request = request.map(Full::new);
+    request.headers_mut().insert(HOST, host);
+    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    *request.uri_mut() = target.parse::<Uri>().map_err(|error| failed(&error))?;
+    Ok(request)
+}
+
+async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Result<T, ClientError> {
+    timeout(time, future).await.map_err(|_| ClientError::Time(time))
+}
+
+/// Connects to the first address that accepts, giving each its share of the time.
+async fn connect(host: &str, port: u16, time: Duration) -> Result<TcpStream, ClientError> {
+    let addresses = resolve(host).await?;
+    let share = time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+    let mut last = ClientError::Name("it has no address".into());
+    for address in addresses {
+        let address = SocketAddr::new(address, port);
+        last = match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // Without it the request is merely slower.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => ClientError::Connect(address.to_string(), error),
+            Err(_) => ClientError::Connect(address.to_string(), io::ErrorKind::TimedOut.into()),
+        };
+    }
+    Err(last)
+}
+
+async fn exchange<S>(
+    stream: S,
+    request: Request<Full<Bytes>>,
+    bounds: Bounds,
+) -> Result<Response<Bytes>, ClientError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(HalfClosed(stream));
+    let handshake = http1::Builder::new().max_buf_size(HEAD).handshake(io).await;
+    let (mut sender, connection) = handshake.map_err(|error| http(&error))?;
+    // Held in a box: what the connection has read is dropped when it ends, and the response learns of it.
+    let mut connection: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let _ = connection.await;
+    });
+    let mut answer = pin!(async {
+        let head = within(bounds.silence, sender.send_request(request)).await?;
+        let (parts, body) = head.map_err(|error| http(&error))?.into_parts();
+        let body = if bounds.body == 0 { Bytes::new() } else { read(body, bounds).await? };
+        Ok(Response::from_parts(parts, body))
+    });
+    tokio::select! {
+        biased;
+        answer = &mut answer => return answer,
+        // The connection may end in the same turn in which the response came.
+        () = &mut connection => {}
+    }
+    drop(connection);
+    answer.await
+}
+
+/// The whole body.
+async fn read(mut body: Incoming, bounds: Bounds) -> Result<Bytes, ClientError> {
+    let mut bytes = Vec::with_capacity(body.size_hint().exact().unwrap_or(0).min(HEAD as u64) as usize);
+    while let Some(frame) = within(bounds.silence, body.frame()).await? {
+        let data = frame.map_err(|error| http(&error))?.into_data().unwrap_or_default();
+        if data.len() > bounds.body - bytes.len() {
+            return Err(ClientError::TooLarge(bounds.body));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes.into())
+}
+
+fn http(error: &hyper::Error) -> ClientError {
+    ClientError::Http(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,22 @@
+//! The HTTP client of the control plane: webhooks, certificate authorities, DNS hooks, and the verbs of the CLI.
+//!
+//! One request, one response, on a connection of its own: HTTP/1.1 over TCP, TLS or a unix socket. These requests are
+//! rare, so nothing is pooled, and no redirect or proxy variable is followed: a request goes where the caller says.
+//! Health checks have a client of their own, because they test the connection as well as the response.
+//!
+//! Invariant: a request ends within its [`Bounds`] and keeps no more bytes than they allow, whatever the server does.
+#![forbid(unsafe_code)]
+
+mod destination;
+mod resolve;
+
+mod error;
+mod half_closed;
+
+mod client;
+mod signature;
+
+pub use client::{Bounds, HttpClient};
+pub use destination::Destination;
+pub use error::ClientError;
+pub use signature::signature;
