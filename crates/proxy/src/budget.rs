@@ -166,7 +166,7 @@ impl Budget {
     pub(crate) fn held_limit(&self, state: State) -> usize {
         let most = saturating(self.buffer_bytes() / self.workers as u64).min(LIMIT);
         match state {
-            State::NormalizedSpan => most,
+            State::Normal => most,
             State::AdmissionControl => most / PART_UNDER_PRESSURE,
             State::Full => 0,
         }
@@ -245,7 +245,7 @@ fn saturating(n: u64) -> usize {
 pub(crate) enum State {
     /// Below 80 %.
     #[default]
-    NormalizedSpan,
+    Normal,
     /// From 80 % until below 70 %: what only makes things faster gives way.
     AdmissionControl,
     /// From 95 % until below 90 %: nothing more is taken on.
@@ -261,7 +261,7 @@ impl State {
             Self::Full if percent(90) => Self::Full,
             _ if percent(80) => Self::AdmissionControl,
             Self::Full | Self::AdmissionControl if percent(70) => Self::AdmissionControl,
-            _ => Self::NormalizedSpan,
+            _ => Self::Normal,
         }
     }
 }

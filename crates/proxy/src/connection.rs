@@ -1,5 +1,4 @@
-//! One client connection: its exchanges one after the other, and what TLS says of its client.
+//! One client connection: its exchanges one after the other, or the one of a stream of HTTP/2.
 
-pub(crate) mod client_cert_fields;
-pub(crate) mod misdirected;
 pub(crate) mod serve;
+pub(crate) mod stream;

@@ -3,12 +3,14 @@
 pub(crate) mod upstream;
 
 pub(crate) mod acme_http01;
+pub(crate) mod drain;
 pub(crate) mod filter_request;
 pub(crate) mod filter_response;
 pub(crate) mod find_route;
 pub(crate) mod grpc;
 pub(crate) mod hash_key;
 pub(crate) mod local_reply;
+pub(crate) mod outcome;
 pub(crate) mod permits;
 pub(crate) mod read_request;
 pub(crate) mod record;

@@ -14,7 +14,6 @@ mod guarded;
 mod heads;
 mod inlet;
 mod io;
-mod scheduler;
 mod server_connection;
 mod server_stream;
 mod shared;
@@ -23,12 +22,10 @@ pub(crate) mod websocket;
 pub(crate) use client_connection::Terms;
 pub(crate) use client_stream::{Call, RESET, UNSAYABLE, call};
 pub(crate) use connections::Connections;
-pub(crate) use scheduler::{Scheduler, Work};
 pub(crate) use server_stream::{Stream, stream};
 
-use crate::serve::{Next, serve};
 use crate::state::exchange::{Client, Exchange};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
 use thalweg_core::{Fault, FaultKind};
@@ -63,15 +60,6 @@ pub(crate) async fn begins(worker: &Worker, client: &Client, x: &mut Exchange) -
         }
     })
     .await
-}
-
-/// Serves the one request of a stream.
-pub(crate) async fn serve_stream(worker: &Worker, mut client: Client, x: &mut Exchange) {
-    if let Next::Tunnel(switched) = serve(worker, &mut client, x).await {
-        worker.open_tunnel(client, x, *switched);
-    }
-    x.downward.release_buffers(&worker.warm.buffers);
-    x.leave();
 }
 
 /// Takes the head that a stream began with; what it must look like is checked as for any request.

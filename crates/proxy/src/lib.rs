@@ -11,7 +11,6 @@ pub mod plan;
 mod buffers;
 mod overload;
 mod relay;
-mod sealed;
 mod state;
 
 mod connection;
@@ -26,7 +25,8 @@ mod tls;
 mod worker;
 
 pub use budget::{Allowance, Budget};
-pub use exchange::acme_http01::Challenges;
 pub use plan::Plan;
 pub use records::{Decision, DecisionAttempt, FoundRecords, Notable, RecordQuery};
-pub use worker::pool::{Bound, BoundListeners, StartError, WorkerPool, WorkerPoolOptions, bind_listeners};
+pub use state::challenges::Challenges;
+pub use state::start_error::StartError;
+pub use worker::pool::{Bound, BoundListeners, WorkerPool, WorkerPoolOptions, bind_listeners};

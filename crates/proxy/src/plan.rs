@@ -4,7 +4,9 @@
 //! ([`thalweg_route::RouteId`], [`ServiceId`], a listener's position) are positions in the vectors
 //! of one plan and mean nothing in another.
 
-pub use crate::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
+pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
+
+pub(crate) mod sealed;
 
 use ipnet::IpNet;
 use std::fmt;

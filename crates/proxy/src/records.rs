@@ -7,18 +7,17 @@
 
 mod decision;
 mod entry;
-mod labels;
 mod memory;
+mod redactor;
 
 pub use decision::{Decision, DecisionAttempt, FoundRecords, Notable, RecordQuery};
 
 pub(crate) use decision::QueryRequest;
-pub(crate) use labels::{Label, ServiceLabels};
+pub(crate) use redactor::LabelRedactor;
 
-use crate::exchange::unseal::LabelRedactor;
 use crate::plan::RequestsPolicy;
 use crate::state::exchange::{Exchange, Origin};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use entry::{Around, Entry};
 use memory::Memory;
 use std::cell::{Cell, RefCell};

@@ -12,47 +12,17 @@
 use crate::exchange::acme_http01::challenge;
 use crate::exchange::filter_request::filter_request;
 use crate::exchange::find_route::find_route;
-use crate::exchange::grpc;
 use crate::exchange::local_reply::{reply_fault, reply_redirect, reply_text};
+use crate::exchange::outcome::{Next, Served, Switched, broken};
 use crate::exchange::permits::enter;
 use crate::exchange::read_request::{Admitted, admit};
 use crate::exchange::record::record;
 use crate::exchange::redirect_https::redirect_https;
 use crate::exchange::respond::respond;
 use crate::exchange::upstream::forward::forward;
-use crate::l4::tunnel::Switched;
 use crate::state::exchange::{Client, Exchange};
-use crate::worker::Worker;
-use std::sync::Arc;
+use crate::state::worker::Worker;
 use thalweg_core::Fault;
-
-/// What becomes of the client's connection after an exchange.
-#[derive(Debug)]
-pub(crate) enum Next {
-    /// It waits for another request.
-    Again,
-    /// It is closed, after what the client still sends was drained within bounds.
-    Drain,
-    /// It is closed now.
-    Close,
-    /// It is one end of a tunnel, whose exchange goes on.
-    Tunnel(Box<Switched>),
-}
-
-/// How a response that was begun came to its end.
-#[derive(Debug)]
-pub(crate) enum Served {
-    /// Whole.
-    Whole,
-    /// It report_broken off: the client is made to see it.
-    RelayError(Fault),
-    /// Both sides have switched protocols.
-    Switched(Box<Switched>),
-    /// Nothing was asked of a service: this is the answer to an authority that checks a host.
-    Checked(Arc<str>),
-    /// Nothing was asked of a service: the client is sent to this place.
-    Redirected(Vec<u8>),
-}
 
 /// Serves one request of a client's connection, or finds that none came.
 pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Next {
@@ -60,7 +30,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
         Ok(Admitted::Request) => match exchange(worker, client, x).await {
             Ok(Served::Whole) if x.keep_alive => Next::Again,
             Ok(Served::Whole) => Next::Drain,
-            Ok(Served::RelayError(fault)) => {
+            Ok(Served::Broken(fault)) => {
                 broken(client, x, fault);
                 Next::Close
             }
@@ -110,16 +80,4 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
 fn may_be_http2(client: &Client, x: &Exchange, fault: Fault) -> bool {
     let has_no_line = matches!(fault.status, 400 | 505) && x.request.fields.is_empty();
     has_no_line && client.requests == 0 && client.listener().speaks_h2c() && client.socket.is_plain()
-}
-
-/// A response that breaks off must look broken. A length that is not reached and a last chunk that
-/// does not come do; where only the close tells the end, a reset does. A gRPC call ends with the status that says so.
-pub(crate) fn broken(client: &Client, x: &mut Exchange, fault: Fault) {
-    x.fault = Some(fault);
-    if grpc::tell_end(client, x, fault) {
-        return;
-    }
-    if x.downward.is_open_ended() || client.socket.substream().is_some() {
-        client.socket.reset_on_close();
-    }
 }

@@ -29,7 +29,7 @@ fn a_usual_machine_is_bounded_by_its_descriptors_and_leaves_sockets_to_the_kerne
     assert_eq!(budget.in_flight, budget.connections);
     assert_eq!(budget.bodies, budget.connections, "nothing is counted for nothing");
     assert_eq!(budget.socket_buffers, None);
-    assert_eq!(budget.held_limit(State::NormalizedSpan), LIMIT);
+    assert_eq!(budget.held_limit(State::Normal), LIMIT);
 }
 
 #[test]
@@ -97,28 +97,27 @@ fn flows_may_hold_less_from_state_to_state() {
     let small = budget(with_memory(64 * MIB), 20_000, GIB);
     let large = budget(with_memory(8 * GIB), 20_000, GIB);
     for budget in [small, large] {
-        let limits = [State::NormalizedSpan, State::AdmissionControl, State::Full]
-            .map(|state| budget.held_limit(state));
+        let limits =
+            [State::Normal, State::AdmissionControl, State::Full].map(|state| budget.held_limit(state));
         assert!(limits[0] > limits[1] && limits[1] > limits[2] && limits[2] == 0, "{limits:?}");
     }
-    assert_eq!(large.held_limit(State::NormalizedSpan), LIMIT);
-    let held = 2 * small.held_limit(State::NormalizedSpan);
+    assert_eq!(large.held_limit(State::Normal), LIMIT);
+    let held = 2 * small.held_limit(State::Normal);
     assert!(small.memory_used(&Used { held, ..Used::default() }) <= small.shared / 3);
 }
 
 #[test]
 fn a_state_is_left_lower_than_it_was_entered() {
-    let walk =
-        |shares: &[u64]| shares.iter().fold(State::NormalizedSpan, |state, used| state.next(*used, 100));
-    assert_eq!(walk(&[79]), State::NormalizedSpan);
+    let walk = |shares: &[u64]| shares.iter().fold(State::Normal, |state, used| state.next(*used, 100));
+    assert_eq!(walk(&[79]), State::Normal);
     assert_eq!(walk(&[80]), State::AdmissionControl);
     assert_eq!(walk(&[80, 70]), State::AdmissionControl);
-    assert_eq!(walk(&[80, 69]), State::NormalizedSpan);
+    assert_eq!(walk(&[80, 69]), State::Normal);
     assert_eq!(walk(&[95]), State::Full);
     assert_eq!(walk(&[95, 90]), State::Full);
     assert_eq!(walk(&[95, 89]), State::AdmissionControl);
     assert_eq!(walk(&[95, 75]), State::AdmissionControl);
-    assert_eq!(walk(&[95, 5]), State::NormalizedSpan);
+    assert_eq!(walk(&[95, 5]), State::Normal);
     assert_eq!(walk(&[85, 94]), State::AdmissionControl);
 }
 

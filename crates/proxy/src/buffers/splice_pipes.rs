@@ -5,11 +5,9 @@
 //! is plentiful, and closed when they are not used for a while.
 
 use crate::buffers::chunk_queue::{ChunkPool, HIGH_MARK};
-use crate::relay::Stream;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
-use std::task::Poll;
 use thalweg_net::Pipe;
 
 /// What a pipe has slots for, in bytes.
@@ -99,22 +97,13 @@ impl PooledPipe {
         self.pool.pipes.lent.get() >= self.pool.pipes.most.get()
     }
 
-    /// As [`Stream::poll_fill`].
-    pub(crate) fn poll_fill(&self, from: &impl Stream, most: usize) -> Poll<io::Result<usize>> {
-        self.counted(|pipe| from.poll_fill(pipe, most))
-    }
-
-    /// As [`Stream::poll_drain`].
-    pub(crate) fn poll_drain(&self, to: &impl Stream) -> Poll<io::Result<usize>> {
-        self.counted(|pipe| to.poll_drain(pipe))
-    }
-
     /// Takes bytes out; 0 when it holds none.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.counted(|pipe| pipe.read(buffer))
     }
 
-    fn counted<T>(&self, work: impl FnOnce(&Pipe) -> T) -> T {
+    /// Works with the pipe itself; what it holds is counted afterwards.
+    pub(crate) fn counted<T>(&self, work: impl FnOnce(&Pipe) -> T) -> T {
         let before = self.pipe.held();
         let done = work(&self.pipe);
         let held = &self.pool.pipes.held;

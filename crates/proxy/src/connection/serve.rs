@@ -1,19 +1,21 @@
 //! A conversation: exchanges on one client connection, until it falls silent or ends.
 
+use crate::connection::stream::serve_stream;
+use crate::exchange::drain::drain;
 use crate::exchange::local_reply::reply_fault;
+use crate::exchange::outcome::Next;
 use crate::exchange::record::record;
 use crate::h2;
 use crate::l4::tcp;
 use crate::listener::proxy_protocol;
 use crate::plan::{ListenerProtocol, ListenerTls};
-use crate::serve::{Next, serve};
+use crate::serve::serve;
 use crate::state::exchange::{Client, Exchange};
+use crate::state::worker::Worker;
 use crate::tls::handshake::{self, Shaken, shake_hands};
 use crate::tls::layer::facts;
-use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
-use thalweg_core::limits::{DRAIN_SILENCE, DRAIN_TIME, REFUSAL_TIME, TURN_BYTES};
 use thalweg_tls::Refused;
 
 /// Pipelined requests served before other connections get their turn.
@@ -22,7 +24,7 @@ const EXCHANGES_PER_TURN: u32 = 32;
 /// Serves what the client asks, then parks its connection or closes it.
 pub(crate) async fn serve_connection(worker: &Worker, mut client: Client, x: &mut Exchange) {
     if client.socket.substream().is_some() {
-        return h2::serve_stream(worker, client, x).await;
+        return serve_stream(worker, client, x).await;
     }
     let mut announced = None;
     if let Some(policy) = proxy_protocol::due(&client) {
@@ -130,38 +132,6 @@ async fn give_way() {
         }
         context.waker().wake_by_ref();
         Poll::Pending
-    })
-    .await;
-}
-
-/// Lets the client read the answer: closing while it still sends would reset the connection and
-/// destroy what of the answer is still on its way (RFC 9112 §9.6). Bounded in time, and more tightly in the
-/// time without a byte; short where every place is taken.
-pub(crate) async fn drain(worker: &Worker, client: &Client) {
-    client.socket.shutdown_write();
-    let (silence, time) = match worker.is_short_of_places(client) {
-        true => (REFUSAL_TIME, REFUSAL_TIME),
-        false => (DRAIN_SILENCE, DRAIN_TIME),
-    };
-    client.socket.set_deadline(Some(silence));
-    let end = worker.reactor.now() + time;
-    poll_fn(|context| {
-        let mut share = TURN_BYTES;
-        loop {
-            if client.socket.expired() || worker.reactor.now() >= end {
-                return Poll::Ready(());
-            }
-            if share == 0 {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            match client.socket.poll_discard(&mut worker.scratch.borrow_mut()) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(n)) => share = share.saturating_sub(n),
-            }
-            client.socket.set_deadline(Some(silence));
-        }
     })
     .await;
 }

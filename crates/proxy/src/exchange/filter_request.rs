@@ -2,7 +2,7 @@
 
 use crate::exchange::grpc::begin_bridge;
 use crate::state::exchange::Exchange;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use thalweg_core::Fault;
 use thalweg_filter::{Filter, RequestEdit};
 

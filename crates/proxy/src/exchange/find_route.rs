@@ -5,7 +5,7 @@ use crate::exchange::unseal::{UNTOLD, unseal};
 use crate::plan::{Plan, Route, ServiceId, Split, To};
 use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::LocalPlan;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::{Framing, RequestHead};
 use thalweg_route::{FieldLookup, Query, RouteId};

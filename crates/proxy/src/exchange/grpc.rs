@@ -3,9 +3,9 @@
 //!
 //! A call is a POST whose media type says so. It is routed, forwarded and relayed as any request; its messages are never looked at.
 
-use crate::overload::min_rate::Rate;
 use crate::relay::Bridge;
 use crate::state::exchange::{Client, Exchange, ResponseEnd};
+use crate::state::rate::Rate;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::grpc::status::write_message;

@@ -5,11 +5,11 @@
 
 use crate::exchange::filter_response::filter_response;
 use crate::exchange::grpc;
+use crate::exchange::outcome::Next;
 use crate::exchange::redirect_https;
 use crate::exchange::unseal::UNTOLD;
-use crate::serve::Next;
 use crate::state::exchange::{Client, Exchange};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::io::Write;
 use std::task::Poll;

@@ -8,7 +8,7 @@ use crate::exchange::upstream::connect::service;
 use crate::exchange::upstream::wait_for_permit::{Bound, Queue, wait_for_permit};
 use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::{LocalService, Tally};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use thalweg_core::Fault;
 use thalweg_observe::Limit;
 use thalweg_upstream::{LimitHandle, Permit, WaitFor};

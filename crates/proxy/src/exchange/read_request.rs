@@ -4,14 +4,14 @@
 //! the log and the upstream see; nobody looks at the raw target again. The rules and their
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
-use crate::connection::client_cert_fields::strip_client_cert_fields;
-use crate::connection::misdirected::check_authority;
 use crate::exchange::grpc::note_deadline;
 use crate::h2;
 use crate::plan::Plan;
 use crate::state::exchange::{Before, Client, Exchange, NormalizedSpan};
+use crate::state::worker::Worker;
+use crate::tls::client_cert_fields::strip_client_cert_fields;
 use crate::tls::layer::is_secure;
-use crate::worker::Worker;
+use crate::tls::misdirected::check_authority;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;

@@ -1,11 +1,11 @@
 //! Last phase: what happened is counted, remembered for a while, and written to the access log.
 
-use crate::connection::client_cert_fields::subject;
 use crate::exchange::grpc::final_status;
-use crate::exchange::unseal::LabelRedactor;
 use crate::plan::ListenerProtocol;
+use crate::records::LabelRedactor;
 use crate::state::exchange::{Client, Exchange, Origin};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
+use crate::tls::client_cert_fields::subject;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -9,7 +9,7 @@
 use crate::exchange::grpc;
 use crate::plan::Plan;
 use crate::state::exchange::{Client, Exchange};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::io::Write;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::FieldId;

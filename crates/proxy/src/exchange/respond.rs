@@ -3,14 +3,14 @@
 use crate::buffers::chunk_queue::{Counted, Unsent};
 use crate::exchange::filter_response::filter_response;
 use crate::exchange::grpc::{self, bridge_response, write_web_type};
+use crate::exchange::outcome::Served;
 use crate::exchange::record::count_bytes;
 use crate::exchange::sticky::write_kept;
 use crate::exchange::upstream::connect::{Upstream, put_back};
 use crate::overload::min_rate::RateMonitor;
 use crate::relay::{Ends, IoScratch, RelayError, RelayProgress, ReplayBuffer};
-use crate::serve::Served;
 use crate::state::exchange::{Client, Exchange, ResponseEnd};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use thalweg_core::{Fault, FaultKind, Side};
@@ -162,7 +162,7 @@ pub(crate) async fn respond(
                 let now = worker.reactor.now();
                 upstream.attempt_guard.report_broken(&local.state.service, now, fault.detail);
             }
-            Served::RelayError(fault)
+            Served::Broken(fault)
         }
     }
 }

@@ -4,30 +4,20 @@
 //! route matches. The true reason is for the log, the records and whoever asks `explain`. A client that comes with many labels that are
 //! refused is told to come back later; its good ones go on.
 
-use crate::listener::client_limits::Prefix;
+use crate::plan::sealed::{Leads, SealedRoute};
 use crate::plan::{ListenerProtocol, To};
-use crate::sealed::{Leads, SealedRoute};
 use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::LocalPlan;
-use crate::worker::Worker;
-use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::HashMap;
+use crate::state::refused_labels::GUESS_EVERY;
+use crate::state::worker::Worker;
 use std::net::SocketAddr;
-use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_net::connect::{PeerAddress, is_machines};
 use thalweg_upstream::{Address, AttemptGuard};
 
 /// What a client is told, whatever is wrong.
 pub(crate) const UNTOLD: &str = "no route matches the request";
-/// Labels that a client may have refused at once, by each worker.
-const GUESSES: u32 = 100;
-/// The time after which it may have another one refused.
-const GUESS_EVERY: Duration = Duration::from_millis(100);
-/// Clients of whom that is known, by each worker.
-const GUESSERS: usize = 4096;
 
 /// Opens the label, where the route wants one.
 ///
@@ -101,77 +91,4 @@ fn refuse(worker: &Worker, x: &mut Exchange, reason: &'static str) -> Fault {
     }
     // The first of a while is reported; all stand in the access log and in the records.
     keep_from(worker, x, reason)
-}
-
-/// How often clients have come with labels that were refused.
-#[derive(Debug, Default)]
-pub(crate) struct RefusedLabels(RefCell<HashMap<Prefix, Instant>>);
-
-impl RefusedLabels {
-    /// Counts one more; `false`: there were too many.
-    fn may_guess(&self, client: Prefix, now: Instant) -> bool {
-        let mut clients = self.0.borrow_mut();
-        if clients.len() >= GUESSERS && !clients.contains_key(&client) {
-            clients.retain(|_, made_good| *made_good > now);
-            if clients.len() >= GUESSERS {
-                return false;
-            }
-        }
-        // All that it has had refused is made good at that time.
-        let made_good = clients.entry(client).or_insert(now);
-        let next = (*made_good).max(now) + GUESS_EVERY;
-        let may = next <= now + GUESS_EVERY * GUESSES;
-        if may {
-            *made_good = next;
-        }
-        may
-    }
-}
-
-/// What logs and records may show of an exchange's texts: no label.
-#[derive(Debug)]
-pub(crate) struct LabelRedactor(Option<Rc<LocalPlan>>);
-
-impl LabelRedactor {
-    /// As the plan in force has it.
-    pub(crate) fn of(worker: &Worker) -> Self {
-        // Most have nothing to hide.
-        Self(worker.has_labels().then(|| worker.view()))
-    }
-
-    /// The text without labels.
-    pub(crate) fn over<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        match &self.0 {
-            Some(view) => view.current.redactor.redact(text),
-            None => Cow::Borrowed(text),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::IpAddr;
-
-    #[test]
-    fn a_client_may_guess_so_often_and_then_as_time_allows() {
-        let (guesses, start) = (RefusedLabels::default(), Instant::now());
-        let (one, other) = (IpAddr::from([192, 0, 2, 1]).into(), IpAddr::from([192, 0, 2, 2]).into());
-        let count = |client, now| (0..1000).filter(|_| guesses.may_guess(client, now)).count();
-        assert_eq!(count(one, start), 100);
-        assert_eq!(count(other, start), 100);
-        assert_eq!(count(one, start + GUESS_EVERY * 7), 7);
-        assert_eq!(count(one, start + Duration::from_secs(3600)), 100);
-    }
-
-    #[test]
-    fn as_many_clients_are_known_as_may_be() {
-        let (guesses, start) = (RefusedLabels::default(), Instant::now());
-        let client = |at: u32| IpAddr::from(at.to_be_bytes()).into();
-        assert!((0..GUESSERS as u32).all(|at| guesses.may_guess(client(at), start)));
-        assert!(!guesses.may_guess(client(u32::MAX), start));
-        assert!(guesses.may_guess(client(0), start), "those that are known go on");
-        assert!(guesses.may_guess(client(u32::MAX), start + Duration::from_secs(1)));
-        assert!(guesses.0.borrow().len() <= 2);
-    }
 }

@@ -58,7 +58,7 @@ impl Verdict {
 
 /// Runs the phases.
 pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
-    let mut x = Exchange::new(Token::TaskSlot(0).into());
+    let mut x = Exchange::new(Token::Task(0).into());
     x.received.extend_from_slice(&asked.bytes);
     (x.client_ip, x.is_secure) = (asked.peer, asked.is_secure);
     let (listener, filters) = (asked.listener, Vec::new());

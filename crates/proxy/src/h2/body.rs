@@ -3,7 +3,7 @@
 use super::guarded::Guarded;
 use super::heads;
 use super::shared::Shared;
-use crate::worker::pool::Command;
+use crate::state::shared::Command;
 use ::h2::{Reason, RecvStream, SendStream};
 use ::http::header::{CONTENT_LENGTH, HeaderMap};
 use bytes::{Buf, Bytes, BytesMut};

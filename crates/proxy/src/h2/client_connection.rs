@@ -2,10 +2,10 @@
 
 use super::client_stream::Call;
 use super::guarded::Guarded;
-use super::io::{ConcurrencyLimit, Full, Pipe};
+use super::io::{Full, Intake, Pipe};
 use super::shared::Shared;
-use crate::worker::Worker;
-use crate::worker::pool::Command;
+use crate::state::shared::Command;
+use crate::state::worker::Worker;
 use ::h2::client::{Builder, SendRequest};
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
@@ -213,13 +213,13 @@ impl ClientConnection {
             }
             match self.pipe.open() {
                 // Responses are with their streams already.
-                ConcurrencyLimit::Heads => {}
-                ConcurrencyLimit::Turn => {
+                Intake::Heads => {}
+                Intake::Turn => {
                     worker.scheduler.ask_for_more();
                     break;
                 }
-                ConcurrencyLimit::Flooded => return self.end(worker),
-                ConcurrencyLimit::Open => break,
+                Intake::Flooded => return self.end(worker),
+                Intake::Open => break,
             }
         }
         handle.shared.tell_streams();

@@ -4,12 +4,12 @@
 //! other.
 
 use super::client_connection::{ClientConnection, Terms};
-use super::scheduler::Work;
 use super::server_connection::Session;
-use crate::listener::sockets::ListenerId;
 use crate::state::exchange::Client;
+use crate::state::listener_sockets::ListenerId;
+use crate::state::scheduler::Work;
 use crate::state::token::Token;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -61,7 +61,7 @@ struct Wires<P> {
     pass: usize,
     skip: usize,
     /// Why the engine gets no more for now.
-    concurrency: ConcurrencyLimit,
+    concurrency: Intake,
     /// The peer sends no more.
     ended: bool,
     /// Written by the engine and not with the kernel, from `gone` on.
@@ -82,7 +82,7 @@ pub(super) enum Full {
 
 /// Why the engine gets no more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum ConcurrencyLimit {
+pub(super) enum Intake {
     Open,
     /// What it had to give out is to be taken up first.
     Heads,
@@ -103,7 +103,7 @@ impl<P: Peer> Pipe<P> {
             taken: 0,
             pass: 0,
             skip: 0,
-            concurrency: ConcurrencyLimit::Open,
+            concurrency: Intake::Open,
             ended: false,
             outbox: Vec::new(),
             gone: 0,
@@ -120,17 +120,17 @@ impl<P: Peer> Pipe<P> {
     pub(super) fn begin_turn(&self) {
         let wires = &mut *self.0.borrow_mut();
         wires.shared.meter.borrow_mut().turn(H2_TURN_BYTES);
-        if wires.concurrency == ConcurrencyLimit::Turn {
-            wires.concurrency = ConcurrencyLimit::Open;
+        if wires.concurrency == Intake::Turn {
+            wires.concurrency = Intake::Open;
         }
     }
 
     /// What the engine had to give out has been taken up. Says why it got no more, or had got no more.
-    pub(super) fn open(&self) -> ConcurrencyLimit {
+    pub(super) fn open(&self) -> Intake {
         let wires = &mut *self.0.borrow_mut();
         wires.shared.meter.borrow_mut().opened();
         match wires.concurrency {
-            ConcurrencyLimit::Heads => std::mem::replace(&mut wires.concurrency, ConcurrencyLimit::Open),
+            Intake::Heads => std::mem::replace(&mut wires.concurrency, Intake::Open),
             concurrency => concurrency,
         }
     }
@@ -199,10 +199,10 @@ impl<P: Peer> Wires<P> {
     fn judge(&mut self, bytes: &[u8]) -> Allow {
         let allow = self.shared.inbound(bytes);
         self.concurrency = match allow {
-            None => ConcurrencyLimit::Flooded,
-            Some(Allow { stop: Stop::Heads, .. }) => ConcurrencyLimit::Heads,
-            Some(Allow { stop: Stop::Turn, .. }) => ConcurrencyLimit::Turn,
-            Some(_) => ConcurrencyLimit::Open,
+            None => Intake::Flooded,
+            Some(Allow { stop: Stop::Heads, .. }) => Intake::Heads,
+            Some(Allow { stop: Stop::Turn, .. }) => Intake::Turn,
+            Some(_) => Intake::Open,
         };
         allow.unwrap_or(Allow { pass: 0, skip: 0, stop: Stop::Turn })
     }
@@ -223,9 +223,7 @@ impl<P: Peer> Wires<P> {
 
     fn poll_read(&mut self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.pass == 0 {
-            if self.concurrency != ConcurrencyLimit::Open
-                || self.full == Full::StopsReading && self.poll_is_full()?
-            {
+            if self.concurrency != Intake::Open || self.full == Full::StopsReading && self.poll_is_full()? {
                 return Poll::Pending;
             }
             if self.ended {
@@ -266,11 +264,8 @@ impl<P: Peer> Wires<P> {
     fn end(&mut self, received: usize) {
         if received == 0 {
             self.ended = true;
-            self.concurrency = if self.concurrency == ConcurrencyLimit::Open {
-                ConcurrencyLimit::Heads
-            } else {
-                self.concurrency
-            };
+            self.concurrency =
+                if self.concurrency == Intake::Open { Intake::Heads } else { self.concurrency };
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A connection that speaks HTTP/2: its engine, its streams, and how it comes to its end.
 
-use super::io::{ConcurrencyLimit, Full, Pipe};
+use super::io::{Full, Intake, Pipe};
 use super::server_stream::Stream;
 use super::shared::Shared;
 use crate::state::exchange::{Before, Client};
 use crate::state::token::Token;
+use crate::state::worker::Worker;
 use crate::tls::layer::Known;
-use crate::worker::Worker;
 use ::h2::server::{Builder, Connection, Handshake, SendResponse};
 use ::h2::{Reason, RecvStream};
 use bytes::Bytes;
@@ -177,8 +177,8 @@ impl Session {
                     Poll::Ready(Err(_)) => self.leave(),
                     Poll::Pending => match self.pipe.open() {
                         // The client has ended in the middle of it.
-                        ConcurrencyLimit::Heads => {}
-                        ConcurrencyLimit::Flooded => self.leave(),
+                        Intake::Heads => {}
+                        Intake::Flooded => self.leave(),
                         _ if self.has_expired() => self.leave(),
                         _ => break,
                     },
@@ -187,17 +187,17 @@ impl Session {
                     Poll::Ready(Some(Ok(request))) => requests.push(self.guest(worker, request)),
                     Poll::Ready(Some(Err(_)) | None) => self.leave(),
                     Poll::Pending => match self.pipe.open() {
-                        ConcurrencyLimit::Heads => {}
-                        ConcurrencyLimit::Turn => {
+                        Intake::Heads => {}
+                        Intake::Turn => {
                             worker.scheduler.ask_for_more();
                             break;
                         }
-                        ConcurrencyLimit::Flooded if !std::mem::replace(&mut self.is_shed, true) => {
+                        Intake::Flooded if !std::mem::replace(&mut self.is_shed, true) => {
                             self.shed(worker);
                         }
-                        ConcurrencyLimit::Flooded => self.leave(),
-                        ConcurrencyLimit::Open if self.keep_time(worker) => break,
-                        ConcurrencyLimit::Open => {}
+                        Intake::Flooded => self.leave(),
+                        Intake::Open if self.keep_time(worker) => break,
+                        Intake::Open => {}
                     },
                 },
                 State::Leaving(_) => return self.poll_leave(worker),
@@ -305,7 +305,7 @@ impl Session {
     /// A request, as the client of an exchange.
     fn guest(&self, worker: &Worker, request: (::http::Request<RecvStream>, SendResponse<Bytes>)) -> Client {
         let stream = Stream::new(request, &self.shared, worker.mailbox());
-        let owner = Token::IdleConnections(u32::MAX).into();
+        let owner = Token::Idle(u32::MAX).into();
         let socket = Socket::of_stream(&worker.reactor, Box::new(stream), owner);
         self.with_client(|client| Client {
             socket,

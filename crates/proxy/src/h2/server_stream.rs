@@ -6,7 +6,7 @@ use super::heads;
 use super::inlet::{Incoming, Inlet};
 use super::shared::Shared;
 use crate::relay::Framed;
-use crate::worker::pool::Command;
+use crate::state::shared::Command;
 use ::h2::server::SendResponse;
 use ::h2::{Reason, RecvStream};
 use bytes::Bytes;

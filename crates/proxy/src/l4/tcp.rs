@@ -5,28 +5,25 @@
 //! other endpoints where one does not accept it, the tunnel, the record. The first byte may come from either side. A client for whom there is no
 //! endpoint sees its connection end; one that speaks TLS is told by an alert.
 
-use crate::connection::serve::drain;
+use crate::exchange::drain::drain;
 use crate::exchange::find_route::find_route_of_connection;
+use crate::exchange::outcome::Switched;
 use crate::exchange::permits::{Permits, enter};
 use crate::exchange::record::record;
 use crate::exchange::upstream::connect::Upstream;
 use crate::exchange::upstream::forward::forward;
-use crate::l4::tunnel::Switched;
 use crate::listener::proxy_protocol::say;
-use crate::overload::admission::Underway;
 use crate::plan::ListenerProtocol;
+use crate::state::admission::Underway;
 use crate::state::exchange::{Client, Exchange};
+use crate::state::worker::Worker;
 use crate::tls::handshake::poll_hello;
 use crate::tls::layer::facts;
-use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_tls::{Refused, hello};
-
-/// What a connection that was served to its end is counted as.
-pub(crate) const SERVED: u16 = 200;
 
 /// Has a client's connection served by an endpoint. `announced`: see [`say`].
 pub(crate) async fn serve(

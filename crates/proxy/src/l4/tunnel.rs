@@ -3,30 +3,21 @@
 //! A tunnel may be silent for hours, and there may be many. So it leaves the task in which its exchange
 //! began and keeps, in one block of memory, only what it needs to the end (`l4/tunnels.rs`).
 
+use crate::exchange::outcome::Switched;
+use crate::exchange::outcome::broken;
 use crate::exchange::permits::Permits;
 use crate::exchange::record::{count_bytes, record};
 use crate::exchange::upstream::connect::Upstream;
-use crate::overload::admission::Underway;
 use crate::relay::{Ends, IoScratch, RelayError, RelayProgress, ReplayBuffer};
-use crate::serve::broken;
+use crate::state::admission::Underway;
 use crate::state::exchange::{Client, Exchange};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_http::Framing;
 use thalweg_net::Owner;
 use thalweg_net::connect::PeerAddress;
-
-/// What an exchange has beside itself and its client when both sides have switched protocols.
-#[derive(Debug)]
-pub(crate) struct Switched {
-    pub(crate) upstream: Upstream,
-    pub(crate) places: Permits,
-    pub(crate) underway: Underway,
-    /// What the endpoint is told before anything of the client.
-    pub(crate) preface: Vec<u8>,
-}
 
 /// A switched connection.
 #[derive(Debug)]

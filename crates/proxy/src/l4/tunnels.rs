@@ -3,10 +3,11 @@
 //! A tunnel needs no future: what it does next follows from its two flows alone. It is called as a task
 //! is, by its owner number, and like there a panic costs one tunnel and not the worker.
 
-use crate::l4::tunnel::{Switched, Tunnel};
+use crate::exchange::outcome::Switched;
+use crate::l4::tunnel::Tunnel;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::token::Token;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use slab::Slab;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

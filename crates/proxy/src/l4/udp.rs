@@ -10,11 +10,11 @@ mod room;
 mod session;
 mod table;
 
-use crate::listener::local::ConnectionGuard;
 use crate::state::active_config::ActiveConfig;
 use crate::state::exchange::{Exchange, Origin};
+use crate::state::local_listener::ConnectionGuard;
 use crate::state::token::Token;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use ports::{Port, Ports};
 use session::{Goes, Session};
 use std::cell::{Cell, RefCell};

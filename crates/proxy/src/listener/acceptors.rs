@@ -12,25 +12,25 @@
 //! handshake. Nothing of either has been accepted.
 
 use crate::exchange::local_reply::{REFUSAL, REFUSAL_OF_CLIENT};
-use crate::listener::client_limits::Prefix;
-use crate::listener::local::{ConnectionGuard, ListenerTransport, LocalListener};
-use crate::listener::sockets::{ListenerId, ListenerState, Sockets};
 use crate::plan::{Listener, ListenerProtocol, Silence};
+use crate::state::acceptors::{Acceptors, Open};
 use crate::state::active_config::ActiveConfig;
+use crate::state::client_limits::Prefix;
 use crate::state::exchange::{Before, Client};
+use crate::state::listener_sockets::{ListenerId, ListenerState, Sockets};
 use crate::state::load::Crowded;
+use crate::state::local_listener::{ConnectionGuard, ListenerTransport, LocalListener};
 use crate::state::local_plan::LocalPlan;
+use crate::state::shared::{AcceptedConnection, Command};
 use crate::state::token::Token;
-use crate::worker::Worker;
-use crate::worker::pool::{AcceptedConnection, Command};
-use slab::Slab;
+use crate::state::worker::Worker;
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thalweg_core::limits::{ACCEPTS_PER_TURN, CLOSING_TIME, FIRST_WORD_TIME, REFUSAL_TIME, REFUSALS};
 use thalweg_net::Socket;
 use thalweg_net::listen::{Accepted, Acceptor};
@@ -69,46 +69,7 @@ enum Room {
     Nowhere { crowded: bool },
 }
 
-/// A listening socket with its listener.
-#[derive(Debug)]
-struct Open {
-    acceptor: Acceptor,
-    local_listener: Rc<LocalListener>,
-    sockets: Arc<Sockets>,
-    /// The listener is gone: when the socket closes.
-    closes_at: Option<Instant>,
-}
-
-/// The listening sockets of a worker.
-#[derive(Debug)]
-pub(crate) struct Acceptors {
-    open: Slab<Open>,
-    /// Of listeners that are gone: when nobody is owed their last plan any more.
-    left: Vec<(Instant, Rc<LocalListener>)>,
-    /// The latest listener that the worker has heard of.
-    newest: ListenerId,
-    refusals: Slab<Socket>,
-    /// Accepting rests until then.
-    rest_until: Option<Instant>,
-    shut: bool,
-    /// These are the last connections: nobody else is asked to take them.
-    closing: bool,
-}
-
 impl Acceptors {
-    /// No socket yet.
-    pub(crate) fn new() -> Self {
-        Self {
-            open: Slab::new(),
-            left: Vec::new(),
-            newest: ListenerId::default(),
-            refusals: Slab::with_capacity(REFUSALS),
-            rest_until: None,
-            shut: false,
-            closing: false,
-        }
-    }
-
     /// The listeners of `current` are open from now on, and no others. Gives the acceptors of those that are gone, which
     /// `last` had.
     pub(crate) fn take_over(
@@ -494,8 +455,7 @@ pub(crate) fn welcome(
     };
     let place = ConnectionGuard::new(local_listener, arrival.client);
     // The owner is set when it is idle connections or seated, before the reactor is asked again.
-    let socket =
-        Socket::accepted(&worker.reactor, arrival.fd, Token::IdleConnections(u32::MAX).into()).ok()?;
+    let socket = Socket::accepted(&worker.reactor, arrival.fd, Token::Idle(u32::MAX).into()).ok()?;
     Some(Client { socket, peer: arrival.peer, port: arrival.port, requests: 0, before, place })
 }
 

@@ -6,7 +6,7 @@
 use crate::exchange::record::record;
 use crate::plan::ProxyProtocolPolicy;
 use crate::state::exchange::{Before, Client, Exchange};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;

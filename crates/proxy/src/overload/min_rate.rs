@@ -5,7 +5,8 @@
 //! rate as a mean. A client that reads slowly what the kernel holds for it lets nothing be handed over for
 //! minutes, and is at work all the same. Waits that are the endpoint's fault do not count: the window begins anew.
 
-use std::time::{Duration, Instant};
+use crate::state::rate::Rate;
+use std::time::Instant;
 
 /// The progress of one direction in its present window. What was handed to the kernel is no progress of the
 /// receiver: that is what it has acknowledged, by a count that may begin below 0.
@@ -16,15 +17,6 @@ pub(crate) struct RateMonitor {
     bytes: Option<i64>,
     /// When it was looked at last.
     last: i64,
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
-    /// The length of a window.
-    pub(crate) window: Duration,
-    /// Bytes per second; 0: nothing is asked for.
-    pub(crate) least: u64,
 }
 
 impl RateMonitor {
@@ -61,6 +53,7 @@ impl RateMonitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn who_falls_behind_in_a_window_is_too_slow_and_nobody_sooner() {

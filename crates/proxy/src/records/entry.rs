@@ -1,10 +1,10 @@
 //! One exchange as a worker remembers it: 256 bytes, and a box for what the ordinary exchange does not have.
 
 use super::decision::{Decision, DecisionAttempt, Notable, RecordQuery};
-use super::labels::Label;
-use crate::exchange::unseal::LabelRedactor;
 use crate::plan::RequestsPolicy;
+use crate::records::LabelRedactor;
 use crate::state::exchange::{Attempt, Exchange, Origin};
+use crate::state::labels::Label;
 use crate::state::local_plan::LocalRoute;
 use std::borrow::Cow;
 use std::net::IpAddr;

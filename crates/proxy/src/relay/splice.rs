@@ -92,7 +92,7 @@ impl Flow {
             },
         };
         let most = usize::try_from(self.reader.plain()).map_or(room, |plain| plain.min(room));
-        let n = match pipe.poll_fill(from, most) {
+        let n = match pipe.counted(|pipe| from.poll_fill(pipe, most)) {
             Poll::Pending => return Ok(Some(Poll::Pending)),
             Poll::Ready(Ok(n)) => n,
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Unsupported => {
@@ -128,7 +128,7 @@ impl Flow {
     /// Sends what is in the pipe, with nothing waiting before it.
     pub(super) fn poll_drain(&mut self, to: &impl Stream) -> Poll<io::Result<()>> {
         while let Some(pipe) = self.pipe.as_ref().filter(|pipe| pipe.held() > 0) {
-            match ready!(pipe.poll_drain(to)) {
+            match ready!(pipe.counted(|pipe| to.poll_drain(pipe))) {
                 Ok(n) => self.bytes += n as u64,
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     self.way = TransferMode::OnlyCopies;

@@ -5,8 +5,8 @@
 //! the same by its pointer. What is large (tables, lists) is freed here too: [`RetiredConfigs`] keeps everything that has
 //! been in force until no worker holds it any more, so that the last pointer is never dropped by a worker.
 
-use crate::listener::sockets::OpenListener;
 use crate::plan::{Plan, Route, To};
+use crate::state::listener_sockets::OpenListener;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_observe::Registry;

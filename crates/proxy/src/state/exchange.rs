@@ -4,11 +4,11 @@
 //! are warm and nothing is allocated in the steady state. Every phase of `serve.rs` reads what
 //! earlier phases wrote here and adds its own.
 
-use crate::listener::local::{ConnectionGuard, LocalListener};
-use crate::overload::min_rate::Rate;
 use crate::plan::{Route, ServiceId, Timeouts};
 use crate::relay::Flow;
+use crate::state::local_listener::{ConnectionGuard, LocalListener};
 use crate::state::local_plan::{LocalPlan, LocalRoute, LocalService};
+use crate::state::rate::Rate;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU64;
 use std::rc::Rc;

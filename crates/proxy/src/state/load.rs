@@ -1,9 +1,9 @@
 //! What workers tell each other and the control thread: a few numbers, read without locks.
 
 use crate::budget::{Budget, Used};
-use crate::listener::client_limits::{ClientCounts, Prefix};
-use crate::listener::sockets::ListenerState;
-use crate::overload::admission::Credits;
+use crate::state::client_limits::{ClientCounts, Prefix};
+use crate::state::credits::Credits;
+use crate::state::listener_sockets::ListenerState;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// One worker's numbers, on a cache line of their own.

@@ -4,9 +4,9 @@
 //! its head is here, and then holds only its own route and service: however long it lasts, it keeps no plan alive.
 
 use crate::plan::{Plan, Route, ServiceId};
-use crate::records::ServiceLabels;
 use crate::state::active_config::{ActiveConfig, SharedRoute};
-use crate::worker::pool::Eviction;
+use crate::state::labels::ServiceLabels;
+use crate::state::shared::Eviction;
 use std::cell::{OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;

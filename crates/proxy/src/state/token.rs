@@ -11,9 +11,9 @@ pub(crate) enum Token {
     /// A listening socket, by its place among the worker's.
     Acceptor(u32),
     /// A client connection between exchanges.
-    IdleConnections(u32),
+    Idle(u32),
     /// A task in which an exchange runs.
-    TaskSlot(u32),
+    Task(u32),
     /// A tunnel.
     Tunnel(u32),
     /// The idle upstream connections of a service.
@@ -36,8 +36,8 @@ impl From<Token> for Owner {
     fn from(target: Token) -> Self {
         let (kind, index) = match target {
             Token::Acceptor(index) => (0, index),
-            Token::IdleConnections(index) => (1, index),
-            Token::TaskSlot(index) => (2, index),
+            Token::Idle(index) => (1, index),
+            Token::Task(index) => (2, index),
             Token::Pool(index) => (3, index),
             Token::Refusal(index) => (4, index),
             Token::Tunnel(index) => (5, index),
@@ -57,8 +57,8 @@ impl From<Owner> for Token {
         let (kind, slot) = ((owner.0 >> 32) & ((1 << KIND) - 1), (owner.0 >> (32 + KIND)) as u32);
         match kind {
             0 => Self::Acceptor(index),
-            1 => Self::IdleConnections(index),
-            2 => Self::TaskSlot(index),
+            1 => Self::Idle(index),
+            2 => Self::Task(index),
             3 => Self::Pool(index),
             4 => Self::Refusal(index),
             5 => Self::Tunnel(index),
@@ -80,8 +80,8 @@ mod tests {
         for index in [0, 7, u32::MAX] {
             let kinds: [fn(u32) -> Token; 9] = [
                 Token::Acceptor,
-                Token::IdleConnections,
-                Token::TaskSlot,
+                Token::Idle,
+                Token::Task,
                 Token::Tunnel,
                 Token::Pool,
                 Token::Refusal,

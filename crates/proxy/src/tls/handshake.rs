@@ -5,8 +5,8 @@
 
 use crate::plan::ListenerTls;
 use crate::state::exchange::{Client, Exchange};
+use crate::state::worker::Worker;
 use crate::tls::layer::{Secured, facts, failure};
-use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! TLS as the layer of a socket: where the crates `net` and `tls` meet.
 
-use crate::connection::client_cert_fields::ClientCertFields;
 use crate::h2;
 use crate::state::load::Loads;
+use crate::tls::client_cert_fields::ClientCertFields;
 use std::any::Any;
 use std::cell::OnceCell;
 use std::io::{self, IoSlice};

@@ -1,13 +1,12 @@
 //! What a worker is told by the control thread: another plan, a connection that somebody else accepted, that it is to end.
 
-use super::Worker;
 use crate::listener::acceptors::welcome;
-use crate::listener::local::LocalListener;
-use crate::plan::ListenerProtocol;
 use crate::state::active_config::ActiveConfig;
-use crate::state::exchange::Client;
+use crate::state::local_listener::LocalListener;
 use crate::state::local_plan::{LocalContext, LocalPlan};
-use crate::worker::pool::Command;
+use crate::state::shared::Command;
+use crate::state::worker::Worker;
+use crate::state::worker::is_of_old;
 use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_core::limits::FIRST_WORD_TIME;
@@ -115,11 +114,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// Whether a reload has brought TLS to the client's listener, or taken it away, or there is no HTTP any more.
-pub(super) fn is_of_old(client: &Client) -> bool {
-    let local_listener = client.listener();
-    client.socket.is_layered() != local_listener.is_secure()
-        || local_listener.protocol() != ListenerProtocol::Http
 }

@@ -1,9 +1,9 @@
 //! A turn of a worker: what it is told, whom the reactor calls, who was woken, what is put off.
 
-use super::Worker;
-use crate::h2::Work;
+use crate::state::scheduler::Work;
+use crate::state::shared::Command;
 use crate::state::token::Token;
-use crate::worker::pool::Command;
+use crate::state::worker::Worker;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::limits;
@@ -125,8 +125,8 @@ impl Worker {
     /// Asks for memory that a call of this owner needs: the first step, a few calls before.
     fn expect_soon(&self, owner: Owner) {
         match Token::from(owner) {
-            Token::TaskSlot(task) => self.tasks.expect_soon(task),
-            Token::IdleConnections(place) => self.idle_connections.borrow().expect_soon(place),
+            Token::Task(task) => self.tasks.expect_soon(task),
+            Token::Idle(place) => self.idle_connections.borrow().expect_soon(place),
             _ => {}
         }
     }
@@ -134,8 +134,8 @@ impl Worker {
     /// The second step: what the first one leads to.
     fn expect_next(&self, owner: Owner) {
         match Token::from(owner) {
-            Token::TaskSlot(task) => self.tasks.expect_next(task),
-            Token::IdleConnections(place) => self.idle_connections.borrow().expect_next(place),
+            Token::Task(task) => self.tasks.expect_next(task),
+            Token::Idle(place) => self.idle_connections.borrow().expect_next(place),
             Token::Tunnel(tunnel) => self.tunnels.expect_next(tunnel),
             _ => {}
         }
@@ -143,11 +143,11 @@ impl Worker {
 
     fn call(self: &Rc<Self>, owner: Owner) {
         match Token::from(owner) {
-            Token::TaskSlot(task) if self.chunks.is_crowded() && self.slow_clients.put_off(task) => {}
-            Token::TaskSlot(task) => self.call_seat(task),
+            Token::Task(task) if self.chunks.is_crowded() && self.slow_clients.put_off(task) => {}
+            Token::Task(task) => self.call_seat(task),
             Token::Tunnel(tunnel) => self.poll_tunnel(tunnel),
             Token::Session(session) => self.scheduler.put_off(session, Work::Engine),
-            Token::IdleConnections(place) => self.resume(place),
+            Token::Idle(place) => self.resume(place),
             Token::Acceptor(local_listener) => {
                 let accepted = self.acceptors.borrow_mut().accept(self, local_listener);
                 accepted.into_iter().for_each(|client| self.park_first(client));
@@ -171,7 +171,7 @@ impl Worker {
     /// Something that an owner awaits has happened, and it was no event of the reactor.
     fn call_woken(self: &Rc<Self>, owner: Owner) {
         match Token::from(owner) {
-            Token::TaskSlot(task) => self.call_seat(task),
+            Token::Task(task) => self.call_seat(task),
             Token::Tunnel(tunnel) => self.poll_tunnel(tunnel),
             Token::Session(session) => self.scheduler.put_off(session, Work::Engine),
             _ => {}

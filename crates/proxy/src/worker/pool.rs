@@ -4,22 +4,20 @@
 //! never wait for it.
 
 use crate::budget::Budget;
-use crate::exchange::acme_http01::Challenges;
-use crate::listener::client_limits::Prefix;
-use crate::listener::local::ListenerTransport;
-use crate::listener::sockets::{Binder, ListenerState, OpenListener, Sockets};
 use crate::plan::{Listener, Plan};
 use crate::records::{FoundRecords, QueryRequest, RecordQuery};
 use crate::state::active_config::{ActiveConfig, RetiredConfigs};
+use crate::state::challenges::Challenges;
+use crate::state::listener_sockets::{Binder, ListenerState, OpenListener, Sockets};
 use crate::state::load::Loads;
-use crate::worker::Worker;
-use rustix::fd::OwnedFd;
-use std::fmt;
+use crate::state::shared::{Command, Shared};
+use crate::state::start_error::StartError;
+use crate::state::worker::Worker;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_core::limits::{PLAN_WAIT, PLANS};
@@ -36,87 +34,6 @@ use tokio::sync::mpsc;
 
 /// How often it is looked whether an old plan has gone.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// What a worker can be told.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// Exchanges that begin from now on follow this plan.
-    Plan(Arc<ActiveConfig>),
-    /// These are the members of the plan's services now.
-    Members(Arc<ActiveConfig>),
-    /// A connection that another worker accepted, at this listener, and what is spoken there.
-    Client(AcceptedConnection, Arc<ListenerState>, ListenerTransport),
-    /// Let idle upstream connections go: somebody waits for one, or for its place.
-    Evict(Arc<Eviction>),
-    /// Tell what is remembered of exchanges.
-    Recall(Arc<QueryRequest>),
-    /// Look at what is under way: some of it is to end.
-    Cut,
-    /// Accept no more, end what is under way.
-    Drain,
-    /// End the thread.
-    Stop,
-}
-
-/// Whose place is needed.
-#[derive(Debug)]
-pub(crate) struct Eviction {
-    pub(crate) service: Arc<str>,
-    /// Its URL; `None`: whichever endpoint.
-    pub(crate) endpoint: Option<Arc<str>>,
-}
-
-/// A connection that was just accepted.
-#[derive(Debug)]
-pub(crate) struct AcceptedConnection {
-    pub(crate) fd: OwnedFd,
-    pub(crate) peer: IpAddr,
-    pub(crate) port: u16,
-    /// The client among whose connections it has been counted.
-    pub(crate) client: Option<Box<Prefix>>,
-}
-
-/// What workers and the control thread share.
-pub(crate) struct Shared {
-    pub(crate) loads: Arc<Loads>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) log: Option<Arc<LogWriter>>,
-    pub(crate) notices: mpsc::Sender<String>,
-    /// The bounds on what is under way.
-    pub(crate) concurrency_limits: LimitRegistry,
-    /// What authorities are answered that check a host.
-    pub(crate) challenges: Arc<Challenges>,
-    /// Where the process listens beside its listeners.
-    pub(crate) beside: OnceLock<Own>,
-    mailboxes: Vec<Arc<Mailbox<Command>>>,
-    endpoint_sets: EndpointSets,
-    binder: Binder,
-    living: RetiredConfigs,
-    /// Locked while workers are told of a change, so that all hear of changes in the same order.
-    current: Mutex<Arc<ActiveConfig>>,
-}
-
-impl Shared {
-    /// What is in force.
-    pub(crate) fn current(&self) -> Arc<ActiveConfig> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<ActiveConfig>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tells a worker something. Connections under way are bounded by the places counted for them;
-    /// everything else is rare.
-    pub(crate) fn hand(&self, worker: usize, command: Command) {
-        self.mailboxes[worker].send(command);
-    }
-
-    /// A worker's mailbox.
-    pub(crate) fn mailbox(&self, worker: usize) -> &Arc<Mailbox<Command>> {
-        &self.mailboxes[worker]
-    }
-}
 
 /// What a worker pool is started with.
 pub struct WorkerPoolOptions {
@@ -142,28 +59,6 @@ pub struct Bound {
     /// `127.0.0.1:8080` or `unix:/path`.
     pub address: String,
 }
-
-/// Why the worker pool could not start, or a plan could not take over.
-#[derive(Debug)]
-pub struct StartError {
-    /// The listener that could not be bound, if it was one.
-    pub listener: Option<Arc<str>>,
-    /// Its address, as written.
-    pub address: String,
-    /// What the kernel said.
-    pub source: io::Error,
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.listener {
-            Some(name) => write!(f, "listener `{name}`: cannot listen on {}: {}", self.address, self.source),
-            None => self.source.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// The running workers.
 pub struct WorkerPool {
@@ -195,8 +90,8 @@ impl WorkerPool {
         let listeners = listeners.collect();
         let plan = (plan, &Redactor::default());
         let current = prepare(plan, names, listeners, (&registry, &concurrency_limits, &endpoint_sets));
-        let (workers, living) = (budget.workers, RetiredConfigs::default());
-        living.add(&current);
+        let (workers, retired) = (budget.workers, RetiredConfigs::default());
+        retired.add(&current);
         let shared = Arc::new(Shared {
             loads: Arc::new(Loads::new(budget)),
             registry,
@@ -208,7 +103,7 @@ impl WorkerPool {
             mailboxes,
             endpoint_sets,
             binder,
-            living,
+            retired,
             current: Mutex::new(current),
         });
         let mut threads = Vec::with_capacity(workers);
@@ -259,7 +154,7 @@ impl WorkerPool {
     pub fn measure(&self) {
         let registry = &self.shared.registry;
         self.shared.loads.measure(registry.budget());
-        registry.reloads().plans_alive.set(self.shared.living.reclaim() as i64);
+        registry.reloads().plans_alive.set(self.shared.retired.reclaim() as i64);
         let current = self.shared.current();
         let guarded =
             current.endpoint_sets.iter().filter(|endpoint_set| endpoint_set.service.breaker.is_some());
@@ -279,7 +174,7 @@ impl WorkerPool {
     /// Moves the limits that follow the latency of their endpoints. To be called once a second.
     pub fn adapt(&self, limits: &mut AdaptiveLimits) {
         // What was in force is freed soon, also where nobody reads metrics.
-        self.shared.living.reclaim();
+        self.shared.retired.reclaim();
         limits.tick(&self.shared.current().endpoint_sets, &self.shared.concurrency_limits);
     }
 
@@ -319,11 +214,11 @@ impl WorkerPool {
             |old: &OpenListener| listeners.iter().any(|new| Arc::ptr_eq(&new.sockets, &old.sockets));
         // Nobody new comes to a path that is gone; who waits already is taken in.
         before.iter().filter(|old| !is_kept(old)).for_each(|old| old.sockets.remove_file());
-        let Shared { registry, concurrency_limits, endpoint_sets, living, .. } = &*self.shared;
+        let Shared { registry, concurrency_limits, endpoint_sets, retired, .. } = &*self.shared;
         let after = (plan, &*current.redactor);
         *current =
             prepare(after, current.names.clone(), listeners, (registry, concurrency_limits, endpoint_sets));
-        living.add(&current);
+        retired.add(&current);
         self.tell(|| Command::Plan(current.clone()));
         Ok(())
     }
@@ -357,7 +252,7 @@ impl WorkerPool {
     /// Old plans go as soon as every worker has taken the next one over. Where workers cannot keep up, a change waits.
     fn await_place_for_a_plan(&self) -> Result<(), StartError> {
         let end = Instant::now() + PLAN_WAIT;
-        while self.shared.living.reclaim() >= PLANS {
+        while self.shared.retired.reclaim() >= PLANS {
             if Instant::now() >= end {
                 let why = format!("{PLANS} plans are in use, and the workers do not let go of the old ones");
                 return Err(StartError {
@@ -377,7 +272,7 @@ impl WorkerPool {
         let mut current = self.shared.lock();
         let endpoint_sets = self.shared.endpoint_sets.update(&current.plan.services, &names);
         *current = Arc::new(ActiveConfig { names, endpoint_sets, ..ActiveConfig::clone(&current) });
-        self.shared.living.add(&current);
+        self.shared.retired.add(&current);
         self.tell(|| Command::Members(current.clone()));
     }
 

@@ -14,7 +14,7 @@ use crate::h2;
 use crate::overload::min_rate::RateMonitor;
 use crate::relay::{Ends, IoScratch, RelayError, RelayProgress, ReplayBuffer, mark};
 use crate::state::exchange::{Client, Exchange, ResponseEnd};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;

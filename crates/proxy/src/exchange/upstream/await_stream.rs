@@ -3,11 +3,11 @@
 //! One exchange opens a connection; those that come meanwhile wait for it, and where it fails they have failed too. Where no other
 //! connection may be opened, an exchange waits for the end of one that has a stream.
 
-use crate::exchange::upstream::connect::{LATE, given_up};
 use crate::exchange::upstream::connection_permit::place_at_once;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::LocalService;
-use crate::worker::Worker;
+use crate::state::waiting::{LATE, given_up};
+use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;

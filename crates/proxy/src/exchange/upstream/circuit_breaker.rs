@@ -6,7 +6,7 @@
 use crate::exchange::grpc::status_of_endpoint;
 use crate::state::exchange::Exchange;
 use crate::state::local_plan::LocalService;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_upstream::{BreakerChange, TrialGuard};
 

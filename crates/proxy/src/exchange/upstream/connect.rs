@@ -8,8 +8,9 @@ use crate::h2;
 use crate::state::exchange::{Attempt, Client, Exchange};
 use crate::state::local_plan::LocalService;
 use crate::state::token::Token;
+use crate::state::waiting::{LATE, given_up};
+use crate::state::worker::Worker;
 use crate::tls::layer::facts;
-use crate::worker::Worker;
 use rustix::io::Errno;
 use std::future::poll_fn;
 use std::io;
@@ -275,18 +276,6 @@ fn multiplex(
     multiplexed_pool.add(multiplexed, now);
     multiplexed_pool.take(&service.pool, now, true).ok_or(none)
 }
-
-/// Why a connection that is not there yet is no longer waited for: what it has of time is over (`late`), or the client has
-/// left.
-pub(crate) fn given_up(worker: &Worker, client: &Client, x: &Exchange, late: Fault) -> Option<Fault> {
-    if client.socket.expired() {
-        return Some(x.overdue(worker.reactor.now()).unwrap_or(late));
-    }
-    x.has_left(client).then_some(Fault::new(FaultKind::ClientGone, "the client left while connecting"))
-}
-
-/// No answer to the connect in time.
-pub(crate) const LATE: Fault = Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time");
 
 /// Begins to connect to the member.
 ///

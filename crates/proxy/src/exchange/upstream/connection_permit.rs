@@ -7,8 +7,8 @@
 use crate::exchange::upstream::wait_for_permit::{Bound, Queue, await_turn};
 use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::LocalService;
-use crate::worker::Worker;
-use crate::worker::pool::{Command, Eviction};
+use crate::state::shared::{Command, Eviction};
+use crate::state::worker::Worker;
 use std::sync::Arc;
 use thalweg_core::Fault;
 use thalweg_upstream::{Acquired, ConnectionPlaces, Destination, Handover, LimitHandle, Member, WaitFor};

@@ -16,10 +16,9 @@ use crate::exchange::upstream::hedge::hedge;
 use crate::exchange::upstream::pick::{Chosen, choose};
 use crate::exchange::upstream::request_head::{check_loop, write_request};
 use crate::h2;
-use crate::l4::tcp::SERVED;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::LocalService;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::time::Instant;
 use thalweg_core::fault::Retry;
 use thalweg_core::{Fault, FaultKind};
@@ -27,6 +26,8 @@ use thalweg_http::Upgrade;
 use thalweg_observe::Limit;
 use thalweg_upstream::{AttemptGuard, ServiceState, Transition};
 
+/// What a connection that was served to its end is counted as.
+pub(crate) const SERVED: u16 = 200;
 /// Tries of one exchange in all, whatever they count for.
 pub(crate) const TRIES: usize = 16;
 /// Tries up to which an endpoint that has not begun to work on the request may be asked again.

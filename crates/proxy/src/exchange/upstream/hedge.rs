@@ -20,7 +20,8 @@ use crate::h2;
 use crate::relay::Flow;
 use crate::state::exchange::{Attempt, Client, Exchange};
 use crate::state::local_plan::LocalService;
-use crate::worker::Worker;
+use crate::state::waiting::LATE;
+use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::mem::{swap, take};
 use std::task::{Poll, ready};
@@ -355,7 +356,7 @@ impl Rival {
         };
         if !connection.socket.is_layered() {
             if poll_connected(connection)?.is_pending() {
-                return late(connection, connect::LATE);
+                return late(connection, LATE);
             }
             self.attempt.connect = self.began.elapsed();
         }

@@ -9,7 +9,7 @@ use crate::exchange::sticky::kept_at;
 use crate::exchange::upstream::wait_for_permit::{Bound, Queue, wait_for_permit};
 use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::LocalService;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;

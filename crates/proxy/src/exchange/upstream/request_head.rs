@@ -1,12 +1,12 @@
 //! The request head that goes upstream: the client's fields in their order and case, less those
 //! that are for this hop only, and what a proxy has to say.
 
-use crate::connection::client_cert_fields::write_client_cert_fields;
 use crate::exchange::grpc::{is_decoded, write_plain_type, write_timeout};
 use crate::h2::websocket;
 use crate::relay::Bridge;
 use crate::state::exchange::{Client, Exchange};
-use crate::worker::Worker;
+use crate::state::worker::Worker;
+use crate::tls::client_cert_fields::write_client_cert_fields;
 use std::io::Write;
 use std::net::IpAddr;
 use thalweg_core::{Fault, FaultKind, Side};

@@ -3,11 +3,11 @@
 //! What goes wrong here has a fault of its own, and beside it words for the operator that may quote the endpoint: these go to
 //! its standing and to notices, never to clients.
 
-use crate::exchange::upstream::connect::given_up;
 use crate::state::exchange::{Attempt, Client, Exchange};
 use crate::state::local_plan::LocalService;
+use crate::state::waiting::given_up;
+use crate::state::worker::Worker;
 use crate::tls::layer::{Secured, facts, failure};
-use crate::worker::Worker;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -165,7 +165,7 @@ fn fault_of(failure: &Failure) -> Fault {
     Fault::new(kind, failure.what())
 }
 
-/// The fault of what a session says while a response is awaited; `None`: the connection report_broken off without TLS having
+/// The fault of what a session says while a response is awaited; `None`: the connection broke off without TLS having
 /// something to say. In TLS 1.3 an endpoint that wants a client certificate says so only now.
 pub(crate) fn fault_of_session(error: &io::Error) -> Option<Fault> {
     failure(error).map(fault_of)

@@ -6,7 +6,7 @@
 
 use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::LocalService;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;

@@ -2,12 +2,12 @@
 //!
 //! They stay open while the proxy stops: answers go out through them. Datagrams that wait in the kernel when a listener goes are lost.
 
-use crate::listener::local::LocalListener;
-use crate::listener::sockets::Sockets;
 use crate::plan::{Listener, ListenerProtocol};
 use crate::state::active_config::ActiveConfig;
+use crate::state::listener_sockets::Sockets;
+use crate::state::local_listener::LocalListener;
 use crate::state::token::Token;
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -39,7 +39,7 @@ impl Port {
         &self,
         worker: &Worker,
         (position, listener): (u16, &Listener),
-        open: &crate::listener::sockets::OpenListener,
+        open: &crate::state::listener_sockets::OpenListener,
     ) {
         let is_another = self.local_listener.borrow().state.id != open.state.id;
         if is_another {
@@ -88,7 +88,7 @@ impl Ports {
 fn add(
     ports: &mut Slab<Rc<Port>>,
     worker: &Worker,
-    open: &crate::listener::sockets::OpenListener,
+    open: &crate::state::listener_sockets::OpenListener,
 ) -> Option<usize> {
     let fd = open.sockets.take(worker.id)?;
     let entry = ports.vacant_entry();

@@ -2,12 +2,12 @@
 //! good part of its time makes room; else datagrams of clients that have no session are dropped.
 
 use super::session::Session;
-use crate::listener::client_limits::Prefix;
-use crate::listener::local::{ConnectionGuard, LocalListener};
-use crate::listener::sockets::ListenerId;
 use crate::plan::ListenerProtocol;
+use crate::state::client_limits::Prefix;
+use crate::state::listener_sockets::ListenerId;
 use crate::state::load::Crowded;
-use crate::worker::Worker;
+use crate::state::local_listener::{ConnectionGuard, LocalListener};
+use crate::state::worker::Worker;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -6,7 +6,7 @@
 //! and each worker takes its own when the plan reaches it (`listener/acceptors.rs`).
 
 use crate::plan::{ListenAddress, Listener, Plan};
-use crate::worker::pool::StartError;
+use crate::state::start_error::StartError;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -5,8 +5,8 @@
 //! has been silent longest makes room for a new one: first a served one; a fresh one only when it
 //! has had a second to speak. One that has spoken, and only waits for its turn, is never sent away.
 
-use crate::listener::sockets::ListenerId;
 use crate::state::exchange::Client;
+use crate::state::listener_sockets::ListenerId;
 use slab::Slab;
 use thalweg_net::prefetch;
 

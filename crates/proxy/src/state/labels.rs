@@ -14,7 +14,7 @@ pub(crate) type Label = Rc<Arc<str>>;
 /// The names of a service on one worker.
 #[derive(Debug)]
 pub(crate) struct ServiceLabels {
-    pub(super) name: Label,
+    pub(crate) name: Label,
     /// Made when an endpoint is recorded first.
     endpoints: Box<[OnceCell<Label>]>,
 }
@@ -26,7 +26,7 @@ impl ServiceLabels {
     }
 
     /// The endpoint at this position of the service that they were made of.
-    pub(super) fn endpoint(&self, service: &Service, at: u32) -> Option<Label> {
+    pub(crate) fn endpoint(&self, service: &Service, at: u32) -> Option<Label> {
         let cell = self.endpoints.get(at as usize)?;
         match cell.get() {
             Some(label) => Some(label.clone()),

@@ -5,10 +5,10 @@
 //! served by the last plan that had it, for a moment ([`LocalListener::forget`]); then by the present one, as coming from no
 //! listener that a route could name.
 
-use crate::listener::client_limits::Prefix;
-use crate::listener::sockets::ListenerState;
 use crate::plan::{ListenAddress, Listener, ListenerProtocol, ListenerTls, ProxyProtocolPolicy};
-use crate::records::Label;
+use crate::state::client_limits::Prefix;
+use crate::state::labels::Label;
+use crate::state::listener_sockets::ListenerState;
 use crate::state::load::Loads;
 use crate::state::local_plan::LocalPlan;
 use std::cell::{Cell, RefCell};

@@ -3,11 +3,13 @@
 //! against a plain count. A failure names its seed; `SEED=n` runs that one alone, `THALWEG_LONG=1` many more.
 
 use super::*;
-use crate::budget::{Allowance, Used};
-use crate::listener::client_limits::Prefix;
-use crate::listener::sockets::{ListenerId, ListenerState};
+use crate::budget::{Allowance, Budget, Used};
+use crate::overload::admission::GIVEN_UP;
 use crate::plan::Limits;
+use crate::state::client_limits::Prefix;
+use crate::state::listener_sockets::{ListenerId, ListenerState};
 use crate::state::load::Crowded;
+use std::sync::atomic::Ordering::Relaxed;
 use thalweg_net::machine::Memory;
 use thalweg_observe::Registry;
 
@@ -48,8 +50,8 @@ fn follows(before: State, used: u64, whole: u64) -> State {
         _ if share >= 0.95 => State::Full,
         State::Full if share >= 0.9 => State::Full,
         State::Full | State::AdmissionControl if share >= 0.7 => State::AdmissionControl,
-        State::NormalizedSpan if share >= 0.8 => State::AdmissionControl,
-        _ => State::NormalizedSpan,
+        State::Normal if share >= 0.8 => State::AdmissionControl,
+        _ => State::Normal,
     }
 }
 
@@ -230,7 +232,7 @@ impl World {
         let looked = own.look(self.now);
         let after = follows(before.unwrap_or_default(), used, self.loads.budget.shared);
         assert_eq!(looked, is_due.then_some((before, after)), "{used} of {}", self.loads.budget.shared);
-        if own.state.get() > Some(State::NormalizedSpan) {
+        if own.state.get() > Some(State::Normal) {
             self.idle[worker] = self.idle[worker].saturating_sub(GIVEN_UP);
         }
     }

@@ -1,0 +1,59 @@
+//! How an exchange came to its end, and what becomes of its client's connection.
+
+use crate::exchange::grpc;
+use crate::exchange::permits::Permits;
+use crate::exchange::upstream::connect::Upstream;
+use crate::state::admission::Underway;
+use crate::state::exchange::{Client, Exchange};
+use std::sync::Arc;
+use thalweg_core::Fault;
+
+/// What becomes of the client's connection after an exchange.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// It waits for another request.
+    Again,
+    /// It is closed, after what the client still sends was drained within bounds.
+    Drain,
+    /// It is closed now.
+    Close,
+    /// It is one end of a tunnel, whose exchange goes on.
+    Tunnel(Box<Switched>),
+}
+
+/// How a response that was begun came to its end.
+#[derive(Debug)]
+pub(crate) enum Served {
+    /// Whole.
+    Whole,
+    /// It broke off: the client is made to see it.
+    Broken(Fault),
+    /// Both sides have switched protocols.
+    Switched(Box<Switched>),
+    /// Nothing was asked of a service: this is the answer to an authority that checks a host.
+    Checked(Arc<str>),
+    /// Nothing was asked of a service: the client is sent to this place.
+    Redirected(Vec<u8>),
+}
+
+/// What an exchange has beside itself and its client when both sides have switched protocols.
+#[derive(Debug)]
+pub(crate) struct Switched {
+    pub(crate) upstream: Upstream,
+    pub(crate) places: Permits,
+    pub(crate) underway: Underway,
+    /// What the endpoint is told before anything of the client.
+    pub(crate) preface: Vec<u8>,
+}
+
+/// A response that breaks off must look broken. A length that is not reached and a last chunk that
+/// does not come do; where only the close tells the end, a reset does. A gRPC call ends with the status that says so.
+pub(crate) fn broken(client: &Client, x: &mut Exchange, fault: Fault) {
+    x.fault = Some(fault);
+    if grpc::tell_end(client, x, fault) {
+        return;
+    }
+    if x.downward.is_open_ended() || client.socket.substream().is_some() {
+        client.socket.reset_on_close();
+    }
+}

@@ -1,0 +1,98 @@
+//! What the control thread and all workers share, and what workers are told.
+
+use crate::records::QueryRequest;
+use crate::state::active_config::{ActiveConfig, RetiredConfigs};
+use crate::state::challenges::Challenges;
+use crate::state::client_limits::Prefix;
+use crate::state::listener_sockets::{Binder, ListenerState};
+use crate::state::load::Loads;
+use crate::state::local_listener::ListenerTransport;
+use rustix::fd::OwnedFd;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use thalweg_net::Mailbox;
+use thalweg_observe::{LogWriter, Registry};
+use thalweg_sealed::reach::Own;
+use thalweg_upstream::{EndpointSets, LimitRegistry};
+use tokio::sync::mpsc;
+
+/// What a worker can be told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Exchanges that begin from now on follow this plan.
+    Plan(Arc<ActiveConfig>),
+    /// These are the members of the plan's services now.
+    Members(Arc<ActiveConfig>),
+    /// A connection that another worker accepted, at this listener, and what is spoken there.
+    Client(AcceptedConnection, Arc<ListenerState>, ListenerTransport),
+    /// Let idle upstream connections go: somebody waits for one, or for its place.
+    Evict(Arc<Eviction>),
+    /// Tell what is remembered of exchanges.
+    Recall(Arc<QueryRequest>),
+    /// Look at what is under way: some of it is to end.
+    Cut,
+    /// Accept no more, end what is under way.
+    Drain,
+    /// End the thread.
+    Stop,
+}
+
+/// Whose place is needed.
+#[derive(Debug)]
+pub(crate) struct Eviction {
+    pub(crate) service: Arc<str>,
+    /// Its URL; `None`: whichever endpoint.
+    pub(crate) endpoint: Option<Arc<str>>,
+}
+
+/// A connection that was just accepted.
+#[derive(Debug)]
+pub(crate) struct AcceptedConnection {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: IpAddr,
+    pub(crate) port: u16,
+    /// The client among whose connections it has been counted.
+    pub(crate) client: Option<Box<Prefix>>,
+}
+
+/// What workers and the control thread share.
+pub(crate) struct Shared {
+    pub(crate) loads: Arc<Loads>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) log: Option<Arc<LogWriter>>,
+    pub(crate) notices: mpsc::Sender<String>,
+    /// The bounds on what is under way.
+    pub(crate) concurrency_limits: LimitRegistry,
+    /// What authorities are answered that check a host.
+    pub(crate) challenges: Arc<Challenges>,
+    /// Where the process listens beside its listeners.
+    pub(crate) beside: OnceLock<Own>,
+    pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
+    pub(crate) endpoint_sets: EndpointSets,
+    pub(crate) binder: Binder,
+    pub(crate) retired: RetiredConfigs,
+    /// Locked while workers are told of a change, so that all hear of changes in the same order.
+    pub(crate) current: Mutex<Arc<ActiveConfig>>,
+}
+
+impl Shared {
+    /// What is in force.
+    pub(crate) fn current(&self) -> Arc<ActiveConfig> {
+        self.lock().clone()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Arc<ActiveConfig>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells a worker something. Connections under way are bounded by the places counted for them;
+    /// everything else is rare.
+    pub(crate) fn hand(&self, worker: usize, command: Command) {
+        self.mailboxes[worker].send(command);
+    }
+
+    /// A worker's mailbox.
+    pub(crate) fn mailbox(&self, worker: usize) -> &Arc<Mailbox<Command>> {
+        &self.mailboxes[worker]
+    }
+}

@@ -1,0 +1,17 @@
+//! When a connection to an endpoint is no longer waited for.
+
+use crate::state::exchange::{Client, Exchange};
+use crate::state::worker::Worker;
+use thalweg_core::{Fault, FaultKind};
+
+/// Why a connection that is not there yet is no longer waited for: what it has of time is over (`late`), or the client has
+/// left.
+pub(crate) fn given_up(worker: &Worker, client: &Client, x: &Exchange, late: Fault) -> Option<Fault> {
+    if client.socket.expired() {
+        return Some(x.overdue(worker.reactor.now()).unwrap_or(late));
+    }
+    x.has_left(client).then_some(Fault::new(FaultKind::ClientGone, "the client left while connecting"))
+}
+
+/// No answer to the connect in time.
+pub(crate) const LATE: Fault = Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time");
