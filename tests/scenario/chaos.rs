@@ -47,7 +47,7 @@ fn config(endpoints: &[Endpoint], balance: &str, receiver: &Receiver) -> String 
     let urls: Vec<_> = endpoints.iter().map(|endpoint| format!("\"{}\"", endpoint.url())).collect();
     let (urls, hook) = (urls.join(", "), receiver.url());
     let ms = |time: Duration| format!("{}ms", time.as_millis());
-    let (interval, timeout, per_try) = (ms(INTERVAL), ms(CHECK_TIMEOUT), ms(PER_TRY));
+    let (interval, timeout, per_try_timeout) = (ms(INTERVAL), ms(CHECK_TIMEOUT), ms(PER_TRY));
     let (idle, most) = (ms(IDLE), ms(EJECTED_MOST));
     format!(
         "workers: 2\n\
@@ -63,9 +63,9 @@ fn config(endpoints: &[Endpoint], balance: &str, receiver: &Receiver) -> String 
          unhealthy_after: 2, healthy_after: 2 }}\n\
          \x20   ejection: {{ consecutive: 3, statuses: [ 5xx ], time: 1s, max_time: {most}, window: 1s, \
          max_share: 50% }}\n\
-         \x20   retry: {{ attempts: 4, statuses: [ 500, 502, 503 ], per_try: {per_try}, \
-         budget: {BUDGET_PERCENT}%, min_per_second: 0 }}\n\
-         \x20   timeouts: {{ connect: {per_try}, idle: {idle} }}\n\
+         \x20   retry: {{ attempts: 4, statuses: [ 500, 502, 503 ], per_try_timeout: {per_try_timeout}, \
+         budget: {BUDGET_PERCENT}%, min_retries_per_second: 0 }}\n\
+         \x20   timeouts: {{ connect: {per_try_timeout}, idle: {idle} }}\n\
          webhooks:\n\
          - {{ url: \"{hook}\", secret: {{ value: \"{SECRET}\" }}, events: [ endpoint_down, endpoint_up, \
          service_unavailable, service_available ] }}\n\

@@ -73,19 +73,55 @@ fn strict_makes_warnings_fail_and_offline_leaves_the_machine_out() {
     let address = taken.local_addr().unwrap().to_string();
     let directory = Directory::new();
     let text = format!(
-        "access_log: {{ path: /no/such/place/access.log }}\nlisteners: {{ web: {{ address: \"{address}\" }} }}\nroutes:\n  - to: [ \"http://nothing.invalid\" ]\n"
+        "listeners: {{ web: {{ address: \"{address}\" }} }}\nroutes:\n  - to: [ \"http://nothing.invalid\" ]\n"
     );
     let file = directory.write("thalweg.yaml", &text);
     let file = file.to_string_lossy();
     let warned = thalweg(&directory, &["check", "--lines", &file]);
     assert_eq!(warned.code, 0, "{warned:?}");
     let places: Vec<&str> = warned.stderr.lines().map(|line| &line[line.find(".yaml").unwrap()..]).collect();
-    assert!(places.len() == 3 && places[0].starts_with(".yaml:1:21: warning:"), "{warned:?}");
-    assert!(places[1].starts_with(".yaml:2:30: warning:") && places[1].contains("taken by"), "{warned:?}");
-    assert!(places[2].starts_with(".yaml:4:") && places[2].contains("nothing.invalid"), "{warned:?}");
+    assert!(places.len() == 2, "{warned:?}");
+    assert!(places[0].starts_with(".yaml:1:30: warning:") && places[0].contains("taken by"), "{warned:?}");
+    assert!(places[1].starts_with(".yaml:3:") && places[1].contains("nothing.invalid"), "{warned:?}");
     assert_eq!(thalweg(&directory, &["check", "--strict", &file]).code, 1);
     assert_eq!(thalweg(&directory, &["check", "--strict", "--offline", &file]).code, 0);
     assert_eq!(thalweg(&directory, &["-t", "--json", &file]).code, 0);
+}
+
+/// What keeps `run` from starting here is an error of `check`, with its line.
+#[test]
+fn check_says_what_run_would_fail_on() {
+    let _watchdog = watchdog("check_says_what_run_would_fail_on");
+    let directory = Directory::new();
+    let rest = "routes: [ { to: [ \"http://127.0.0.1:1\" ] } ]\n";
+    let listener = "listeners: { web: { address: \"127.0.0.1:0\" } }\n";
+    for (text, line, cause) in [
+        (format!("{listener}user: no-such-user-here\n"), 2, "no known user"),
+        (
+            format!("{listener}access_log: {{ path: no/such/access.log }}\n"),
+            2,
+            "its directory does not exist",
+        ),
+        (format!("{listener}state: {{ path: thalweg.yaml }}\n"), 2, "a part of the path is a file"),
+        ("listeners: { web: { address: \"unix:/no/such/place/a.sock\" } }\n".to_owned(), 1, "does not exist"),
+        (
+            "listeners:\n  web: { address: \":18080\" }\nadmin: { address: \"127.0.0.1:18080\" }\n"
+                .to_owned(),
+            3,
+            "need the same port",
+        ),
+    ] {
+        let file = directory.write("thalweg.yaml", &(text + rest));
+        let file = file.to_string_lossy();
+        let checked = thalweg(&directory, &["check", "--lines", &file]);
+        assert_eq!(checked.code, 1, "{cause}: {checked:?}");
+        assert!(
+            checked.stderr.contains(cause) && checked.stderr.contains(&format!(".yaml:{line}:")),
+            "{checked:?}"
+        );
+        let ran = thalweg(&directory, &["run", "--config", &file]);
+        assert_eq!(ran.code, 1, "{cause}: `run` starts: {ran:?}");
+    }
 }
 
 #[test]

@@ -135,17 +135,17 @@ fn switched_off_it_says_so_and_a_reload_switches_it() {
     let _watchdog = watchdog("switched_off_it_says_so_and_a_reload_switches_it");
     let upstream = echo();
     let text = |keep: &str| config(&[&upstream.url()], keep);
-    let proxy = Proxy::start(&text("requests: { keep: 0 }"));
+    let proxy = Proxy::start(&text("request_history: { keep: 0 }"));
     let admin = Admin::of(&proxy);
     let ask = || get(proxy.web(), "/").unwrap().text();
     let problem = missing(&admin, &ask());
-    assert!(problem["detail"].as_str().unwrap().contains("`requests.keep` is 0"), "{problem:#}");
+    assert!(problem["detail"].as_str().unwrap().contains("`request_history.keep` is 0"), "{problem:#}");
     assert!(problem["help"].as_str().unwrap().contains("requests:"), "{problem:#}");
     assert_eq!(admin.get("/api/v1/requests")["requests"].as_array().unwrap().len(), 0);
-    reload(&proxy, &text("requests: { keep: 2 }"), 1);
+    reload(&proxy, &text("request_history: { keep: 2 }"), 1);
     let kept = ask();
     assert_eq!(record(&admin, &kept)["path"], "/");
-    reload(&proxy, &text("requests: { keep: 0 }"), 2);
+    reload(&proxy, &text("request_history: { keep: 0 }"), 2);
     missing(&admin, &kept);
     missing(&admin, &ask());
 }
@@ -154,7 +154,7 @@ fn switched_off_it_says_so_and_a_reload_switches_it() {
 fn whoever_has_an_answer_finds_its_record_while_many_others_read_and_write() {
     let _watchdog = watchdog("whoever_has_an_answer_finds_its_record_while_many_others_read_and_write");
     let upstream = echo();
-    let proxy = Proxy::start(&config(&[&upstream.url()], "requests: { keep: 10000 }"));
+    let proxy = Proxy::start(&config(&[&upstream.url()], "request_history: { keep: 10000 }"));
     let (admin, web, over) = (Admin::of(&proxy), proxy.web(), AtomicBool::new(false));
     let known: HashSet<String> = thread::scope(|scope| {
         for _ in 0..2 {

@@ -103,7 +103,10 @@ fn an_answer_that_was_under_way_before_an_ejection_does_not_end_it() {
 #[test]
 fn an_attempt_after_one_that_was_too_slow_has_a_time_of_its_own() {
     let _watchdog = watchdog("an_attempt_after_one_that_was_too_slow_has_a_time_of_its_own");
-    let more = ["ejection: off", "retry: { attempts: 2, per_try: 200ms, budget: 100%, min_per_second: 100 }"];
+    let more = [
+        "ejection: off",
+        "retry: { attempts: 2, per_try_timeout: 200ms, budget: 100%, min_retries_per_second: 100 }",
+    ];
     let house = House::new(2, &more);
     // So that both workers keep connections to both.
     house.answers(20);

@@ -39,7 +39,7 @@ fn with_before_traffic_no_request_comes_before_the_first_check_has_passed() {
     let _watchdog = watchdog("with_before_traffic_no_request_comes_before_the_first_check_has_passed");
     let endpoints = endpoints(2);
     endpoints.iter().for_each(|endpoint| endpoint.tell(Mood::Status(503)));
-    let health = QUICK_CHECKS.replace("health: {", "health: { before_traffic: true,");
+    let health = QUICK_CHECKS.replace("health: {", "health: { initial: unhealthy,");
     let text = config(&endpoints, &[&health]);
     let house = House::of(endpoints, &text);
     for _ in 0..10 {

@@ -177,7 +177,8 @@ fn a_status_that_calls_for_another_attempt_waits_for_the_other_copy() {
     let _watchdog = watchdog("a_status_that_calls_for_another_attempt_waits_for_the_other_copy");
     let busy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy";
     // Of retries there is no budget: the other copy is there already.
-    let retry = HEDGE.replace("attempts: 2", "attempts: 2, statuses: [ 503 ], budget: 0%, min_per_second: 0");
+    let retry =
+        HEDGE.replace("attempts: 2", "attempts: 2, statuses: [ 503 ], budget: 0%, min_retries_per_second: 0");
     for first_is_busy in [true, false] {
         let house = House::start(2, &retry, "");
         let (mut client, mut first, mut second) = hedged(&house, GET);
@@ -222,7 +223,7 @@ fn what_may_not_be_sent_twice_is_not_copied() {
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     let post = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nhi";
     // Who is not asked beside the first is asked in its place only when its time is over.
-    let house = House::start(2, &HEDGE.replace("attempts: 2", "attempts: 2, per_try: 600ms"), "");
+    let house = House::start(2, &HEDGE.replace("attempts: 2", "attempts: 2, per_try_timeout: 600ms"), "");
     for (name, head, body) in [("post", post, &[][..]), ("large", &put, &large), ("upgrade", upgrade, &[])] {
         let began = Instant::now();
         let mut client = house.client(head);
@@ -297,9 +298,9 @@ fn a_client_that_leaves_ends_both() {
 #[test]
 fn deadlines_hold_for_both() {
     let _watchdog = watchdog("deadlines_hold_for_both");
-    let per_try = HEDGE.replace("attempts: 2", "attempts: 2, per_try: 1s");
+    let per_try_timeout = HEDGE.replace("attempts: 2", "attempts: 2, per_try_timeout: 1s");
     for (retry, more) in [
-        (&*per_try, ""),
+        (&*per_try_timeout, ""),
         (HEDGE, "defaults: { timeouts: { request: 1s } }"),
         (HEDGE, "defaults: { timeouts: { first_byte: 1s } }"),
     ] {
@@ -351,7 +352,7 @@ fn copies_keep_to_their_budget() {
 #[test]
 fn a_service_with_one_endpoint_asks_nobody_else() {
     let _watchdog = watchdog("a_service_with_one_endpoint_asks_nobody_else");
-    let house = House::start(1, &HEDGE.replace("attempts: 2", "attempts: 2, per_try: 450ms"), "");
+    let house = House::start(1, &HEDGE.replace("attempts: 2", "attempts: 2, per_try_timeout: 450ms"), "");
     let began = Instant::now();
     let mut client = house.client(GET);
     let _asked = house.asked();
@@ -392,7 +393,7 @@ fn an_endpoint_without_a_place_is_not_asked() {
 fn who_is_kept_at_an_endpoint_is_not_moved_because_it_is_slow() {
     let _watchdog = watchdog("who_is_kept_at_an_endpoint_is_not_moved_because_it_is_slow");
     let sticky = "sticky: { secret: { value: \"0123456789abcdef0123456789abcdef\" } }, ";
-    let retry = HEDGE.replace("attempts: 2", "attempts: 2, per_try: 600ms");
+    let retry = HEDGE.replace("attempts: 2", "attempts: 2, per_try_timeout: 600ms");
     let house = House::start(2, &format!("{sticky}{retry}"), "");
     let began = Instant::now();
     let mut client = house.client(GET);

@@ -74,7 +74,7 @@ fn a_status_that_is_not_listed_is_passed_on() {
 fn without_a_budget_left_the_client_gets_the_endpoints_own_response() {
     let _watchdog = watchdog("without_a_budget_left_the_client_gets_the_endpoints_own_response");
     let (one, two) = (Upstream::start(|_| Some(BUSY.into())), Upstream::start(|_| Some(BUSY.into())));
-    let proxy = proxy(&[&one, &two], "statuses: [ 503 ], attempts: 3, budget: 0%, min_per_second: 0");
+    let proxy = proxy(&[&one, &two], "statuses: [ 503 ], attempts: 3, budget: 0%, min_retries_per_second: 0");
     let answer = get(proxy.web(), "/").unwrap();
     assert_eq!((answer.status(), answer.text()), (503, "busy".into()));
     assert_eq!(answer.value("proxy-status"), None, "{answer:?}");
@@ -132,7 +132,7 @@ fn attempts_that_are_used_up_pass_the_last_response_on() {
 #[test]
 fn an_attempt_that_takes_too_long_moves_on() {
     let _watchdog = watchdog("an_attempt_that_takes_too_long_moves_on");
-    let house = House::start(2, "retry: { per_try: 200ms, budget: 100% }", "");
+    let house = House::start(2, "retry: { per_try_timeout: 200ms, budget: 100% }", "");
     let mut client = house.client(GET);
     let mut silent = house.asked();
     let mut other = house.asked();
@@ -147,7 +147,7 @@ fn an_attempt_that_takes_too_long_moves_on() {
 #[test]
 fn the_time_for_the_request_bounds_all_attempts() {
     let _watchdog = watchdog("the_time_for_the_request_bounds_all_attempts");
-    let retry = "retry: { attempts: 9, per_try: 700ms, budget: 1000% }";
+    let retry = "retry: { attempts: 9, per_try_timeout: 700ms, budget: 1000% }";
     let house = House::start(5, retry, "defaults: { timeouts: { request: 2s } }");
     let began = Instant::now();
     let mut client = house.client(GET);
@@ -167,7 +167,8 @@ fn the_time_for_the_request_bounds_all_attempts() {
 fn after_an_interim_response_nothing_is_tried_again() {
     let _watchdog = watchdog("after_an_interim_response_nothing_is_tried_again");
     // Without a pool every attempt is a connection that the test sees.
-    let service = "pool: { max_idle: 0 }, retry: { statuses: [ 503 ], per_try: 300ms, budget: 1000% }";
+    let service =
+        "pool: { max_idle: 0 }, retry: { statuses: [ 503 ], per_try_timeout: 300ms, budget: 1000% }";
     let house = House::start(2, service, "");
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n";
     let begin = || {

@@ -294,7 +294,7 @@ fn silence_ends_a_session_in_time_and_a_word_of_either_side_does_not() {
 fn the_last_answer_that_is_expected_ends_a_session() {
     let _watchdog = watchdog("the_last_answer_that_is_expected_ends_a_session");
     let echo = Echo::start();
-    let proxy = proxy(&[&echo], ", responses: 1", ", timeouts: { idle: 1h }");
+    let proxy = proxy(&[&echo], ", expected_responses: 1", ", timeouts: { idle: 1h }");
     let before = Vitals::of(&proxy);
     let client = Client::of(&proxy);
     for round in 1..=3 {
@@ -314,7 +314,8 @@ fn an_endpoint_that_owes_answers_and_gives_none_has_failed() {
     let echo = Echo::start();
     let endpoints = [format!("udp://{}", mute.local_addr().unwrap()), echo.url()];
     let service = ", timeouts: { idle: 200ms }, ejection: { consecutive: 2, time: 1m, max_share: 100% }";
-    let text = config(&endpoints, (", responses: 1", service), "").replace("workers: 2", "workers: 1");
+    let text =
+        config(&endpoints, (", expected_responses: 1", service), "").replace("workers: 2", "workers: 1");
     let proxy = Proxy::start(&text);
     let clients: Vec<_> = (0..8).map(|_| Client::of(&proxy)).collect();
     clients.iter().for_each(|client| client.send(b"question"));

@@ -32,6 +32,7 @@ const PAGES: &[Page] = &[
     ("reference/cli.md", cli::page),
     ("reference/schema.json", || Ok(Some(thalweg_config::schema::document()))),
     ("reference/configuration-keys.md", || Ok(Some(keys()))),
+    ("reference/other-proxies.md", || Ok(Some(thalweg_config::spec::other_proxies()))),
     ("reference/openapi.json", || Ok(Some(thalweg_admin::openapi::document()))),
 ];
 

@@ -13,8 +13,8 @@ use crate::parse::{Kind, Node};
 use crate::source::Span;
 use path::{Path, scalar};
 
-pub(crate) use secrets::secret_places;
 pub use secrets::{REDACTED, redact, restore};
+pub(crate) use secrets::{secret_places, secret_places_in};
 
 /// Settings that only the file on disk may introduce, with everything below them.
 const SETTINGS: &[&str] =

@@ -50,7 +50,7 @@ pub(crate) fn compile(
     let bounds = Bounds::read(&spec.defaults.limits, problems);
     let client_timeouts = validate::client_timeouts(&spec.defaults.timeouts, problems);
     let limits = validate::limits(&spec.limits, problems);
-    let requests = validate::requests(&spec.requests, problems);
+    let requests = validate::requests(&spec.request_history, problems);
     let trusted_proxies = validate::trusted_proxies(&spec.trusted_proxies, problems);
     something_to_do(spec, declared, problems);
 

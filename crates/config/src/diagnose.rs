@@ -15,6 +15,8 @@ pub const ERRORS: usize = 50;
 const SHOWN: usize = 256;
 /// Longest source line that is quoted, in bytes.
 const QUOTED: usize = 16 * 1024;
+/// The forms of a secret.
+const SECRET_FORMS: &str = "a secret is written as `{ file: … }`, `{ env: … }` or `{ value: … }`";
 /// Columns of a rendered error; longer source lines are cut around the mark.
 const WIDTH: usize = 140;
 
@@ -182,17 +184,35 @@ impl Problems {
         }
     }
 
-    /// Takes secrets that a message, a label or a help line quotes out of them.
-    pub(crate) fn hide(&mut self, secrets: &[String]) {
+    /// Takes secrets that a message, a label or a help line quotes out of them. What is said of a value at one of the
+    /// `places` does not quote it at all.
+    pub(crate) fn hide(&mut self, secrets: &[String], places: &[Span]) {
         const SHOWN: &str = "***";
+        /// A shorter secret is part of common words: it is taken out where it is quoted.
+        const LEAST: usize = 4;
         let hide = |text: &mut String| {
-            for secret in secrets {
-                if text.contains(secret) {
+            for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+                if secret.len() < LEAST {
+                    *text = text.replace(&format!("`{secret}`"), &format!("`{SHOWN}`"));
+                } else if text.contains(secret) {
                     *text = text.replace(secret, SHOWN);
                 }
             }
         };
+        let at_secret = |span: Span| {
+            places.iter().any(|place| {
+                place.file == span.file
+                    && place.start <= span.start
+                    && span.end <= place.end
+                    && span.start < span.end
+            })
+        };
         for error in self.errors.iter_mut().chain(&mut self.warnings) {
+            if let (Some(subject @ ("value" | "choice")), true) = (error.subject, at_secret(error.span)) {
+                error.message = "the value here does not fit".into();
+                error.label = None;
+                error.help = (subject == "choice").then(|| SECRET_FORMS.to_owned());
+            }
             hide(&mut error.message);
             error.label.iter_mut().chain(&mut error.help).for_each(hide);
             error.related.iter_mut().for_each(|(_, label)| hide(label));

@@ -9,13 +9,13 @@
 mod glob;
 mod merge;
 
-use crate::api_restrictions::secret_places;
+use crate::api_restrictions::{secret_places, secret_places_in};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::inputs::{Inputs, cause, read_bounded};
 use crate::interpolate::{Environment, Filled, interpolate};
 use crate::lint::unfinished;
 use crate::parse::{FILE, Format, Kind, NODES, Node, TEXT, decode, parse};
-use crate::source::{Sources, Span};
+use crate::source::{Source, Sources, Span};
 use merge::Merge;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,11 @@ impl Gathering<'_> {
         let file = decode(name, bytes, self.sources, self.problems)?;
         self.sources.set_included(file, included);
         unfinished(file, Format::of(name), self.sources, self.problems);
-        let mut root = parse(file, Format::of(name), self.sources, self.problems)?;
+        let Some(mut root) = parse(file, Format::of(name), self.sources, self.problems) else {
+            let text = self.sources.get(file).map_or("", Source::text);
+            self.secrets.extend(secret_places_in(file, text));
+            return None;
+        };
         let (nodes, text) = root.weight();
         self.size.nodes = self.size.nodes.saturating_add(nodes);
         self.size.text = self.size.text.saturating_add(text);
@@ -133,7 +137,8 @@ impl Gathering<'_> {
             self.problems.push(SpecError::new(Class::Syntax, span, message).help(help));
             return None;
         }
-        self.secrets.extend(secret_places(&root));
+        let text = self.sources.get(file).map_or("", Source::text);
+        self.secrets.extend(secret_places(&root, text));
         interpolate(&mut root, self.environment, &mut self.filled, self.problems);
         if included.is_some() && !matches!(root.kind, Kind::Map(_) | Kind::Null) {
             let error = SpecError::new(

@@ -8,7 +8,7 @@
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::parse::{Kind, Node, TEXT, core_schema};
 use crate::source::Span;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Where variables come from: the process's environment, or a test's table.
@@ -24,6 +24,18 @@ pub struct Filled {
     variables: HashMap<(u16, u32), Vec<Variable>>,
     /// Bytes that came from the environment so far; at most [`TEXT`].
     text: usize,
+    /// What the environment holds: to be taken out of messages.
+    values: Values,
+}
+
+/// Values of the environment, each once.
+#[derive(Default)]
+struct Values(HashSet<String>);
+
+impl std::fmt::Debug for Values {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 /// A variable that a scalar mentions.
@@ -36,6 +48,14 @@ pub struct Variable {
 }
 
 impl Filled {
+    /// What the environment holds of the variables that are mentioned, for messages to leave out.
+    pub(crate) fn take_values(&mut self) -> Vec<String> {
+        let mut values: Vec<String> = std::mem::take(&mut self.values.0).into_iter().collect();
+        // The longest first: one may hold another.
+        values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        values
+    }
+
     /// Those of the scalar at this place, in the order of its text.
     pub(crate) fn at(&self, span: Span) -> &[Variable] {
         self.variables.get(&(span.file, span.start)).map_or(&[], Vec::as_slice)
@@ -141,7 +161,10 @@ impl Filler<'_> {
         let value = (self.environment)(name).filter(|value| default.is_none() || !value.is_empty());
         self.names.push(Variable { name: name.into(), by_default: value.is_none() });
         match (value, default) {
-            (Some(value), _) => Ok(value),
+            (Some(value), _) => {
+                self.filled.values.0.insert(value.clone());
+                Ok(value)
+            }
             (None, Some(default)) => Ok(default.to_owned()),
             (None, None) => {
                 let error = SpecError::new(Class::Invalid, span, format!("the variable `{name}` is not set"))

@@ -19,8 +19,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use thalweg_proxy::plan::Plan;
 
-/// Shortest secret that is taken out of messages too, in bytes: a shorter one is part of common words.
-const HIDDEN: usize = 4;
 /// Most secrets that are looked for in messages.
 const MOST_HIDDEN: usize = 1000;
 
@@ -105,8 +103,9 @@ pub fn check_text(name: &str, text: &str, environment: Environment<'_>) -> Resul
 pub fn check_bytes(name: &str, bytes: &[u8], environment: Environment<'_>) -> Result<Loaded, Report> {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let gathered = gather((name, bytes), environment, &mut sources, &mut problems);
-    let Gathered { root, filled, inputs, secrets: masked } = gathered;
-    let secrets = Secrets::new(environment, inputs);
+    let Gathered { root, mut filled, inputs, secrets: masked } = gathered;
+    let values = filled.take_values();
+    let secrets = Secrets::new(environment, inputs, &sources);
     let made = root.and_then(|mut root| {
         let (spec, declared) = crate::spec::read(&mut root, &mut problems);
         let spec = spec?;
@@ -115,9 +114,9 @@ pub fn check_bytes(name: &str, bytes: &[u8], environment: Environment<'_>) -> Re
         Some((made.plan, made.settings, (provenance, Places::of(&spec))))
     });
     let mut hidden = sources.mask(&masked);
-    hidden.retain(|text| text.len() >= HIDDEN);
+    hidden.extend(values);
     hidden.truncate(MOST_HIDDEN);
-    problems.hide(&hidden);
+    problems.hide(&hidden, &masked);
     finish(made, problems, sources, secrets.into_inputs())
 }
 
@@ -152,7 +151,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
                 defer_accept: None,
                 h2c: None,
                 redirect_https: None,
-                responses: None,
+                expected_responses: None,
             },
         )
     });
@@ -174,7 +173,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
     };
     let routes = ListSpec { items: vec![Spanned::new(span, route)], written: 1 };
     let spec = FileSpec { listeners, routes, ..FileSpec::default() };
-    let secrets = Secrets::new(&|_| None, Inputs::default());
+    let secrets = Secrets::new(&|_| None, Inputs::default(), &Sources::default());
     let made = compile(&spec, &declared, &secrets, &mut problems);
     let made = made.map(|made| (made.plan, made.settings, (Provenance::default(), Places::of(&spec))));
     finish(made, problems, sources, secrets.into_inputs())

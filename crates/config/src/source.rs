@@ -146,6 +146,11 @@ impl Sources {
         hidden
     }
 
+    /// The names of the files, in the order of their numbers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(Source::name)
+    }
+
     /// The file with this number.
     pub fn get(&self, file: u16) -> Option<&Source> {
         self.files.get(usize::from(file))

@@ -14,6 +14,8 @@ pub struct Places {
     pub metrics: Option<Span>,
     /// The path of the access log.
     pub access_log: Option<Span>,
+    /// The user that the proxy becomes.
+    pub user: Option<Span>,
     /// The path of the state.
     pub state: Option<Span>,
     /// `limits.max_connections`.
@@ -41,6 +43,7 @@ impl Places {
             admin: spec.admin.as_ref().map(|admin| admin.address.span),
             metrics: spec.metrics.as_ref().map(|metrics| metrics.address.span),
             access_log: spec.access_log.as_ref().and_then(|log| log.path.as_ref()).map(|path| path.span),
+            user: spec.user.as_ref().map(|user| user.span),
             state: spec.state.path.as_ref().map(|path| path.span),
             max_connections: spec.limits.max_connections.as_ref().map(|limit| limit.span),
             memory: spec.limits.memory.as_ref().map(|limit| limit.span),

@@ -339,3 +339,29 @@ fn what_explain_says_is_true() {
     // Else the pools do not meet often enough for this to be a test.
     assert!(taken > 2000 && beaten > 1000, "{taken} taken, {beaten} beaten");
 }
+
+/// Without a name: TLS for `https`, in the clear for `http`, and the port decides between several.
+#[test]
+fn an_https_url_comes_to_a_listener_with_tls() {
+    let text = "listeners:\n  web: { address: \":80\", redirect_https: true }\n  plain: { address: \":8080\" }\n  \
+        secure: { address: \":8443\", tls: { local: true } }\n  other: { address: \":9443\", tls: { local: true } }\n\
+        routes: [ { match: { host: a.test }, to: [ \"http://127.0.0.1:1\" ] } ]\n";
+    let loaded = check_text("a.yaml", text, &|_| None).unwrap_or_else(|report| panic!("{report}"));
+    let asked = |url: &str| {
+        let question = Question { method: "GET".into(), url: url.into(), ..Question::default() };
+        explain(&loaded.plan, &question, false, None).unwrap()
+    };
+    for (url, listener) in [
+        ("https://a.test/", "secure"),
+        ("https://a.test:9443/", "other"),
+        ("https://a.test:8080/", "secure"),
+        ("http://a.test/", "web"),
+        ("http://a.test:8080/", "plain"),
+        ("http://a.test:7000/", "web"),
+        ("/", "plain"),
+    ] {
+        assert_eq!(asked(url).request.listener, listener, "{url}");
+    }
+    // The host of a path alone is one that routes ask for.
+    assert!(asked("/a").route.is_some(), "{}", asked("/a"));
+}

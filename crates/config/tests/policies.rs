@@ -42,7 +42,7 @@ fn a_service_without_policies_has_the_built_in_ones() {
 fn a_check_is_http_with_a_path_and_tcp_on_request() {
     let check = service(
         "health: { path: /p, method: HEAD, headers: { Host: h }, expect: [ 204, 3xx ], port: 81, interval: 10s, \
-         interval_down: 2s, timeout: 1500ms, unhealthy_after: 4, healthy_after: 5, before_traffic: true }",
+         interval_down: 2s, timeout: 1500ms, unhealthy_after: 4, healthy_after: 5, initial: unhealthy }",
     );
     let expected = HealthPolicy {
         check: Check::Http {
@@ -58,7 +58,7 @@ fn a_check_is_http_with_a_path_and_tcp_on_request() {
         timeout: 1500 * MS,
         unhealthy_after: 4,
         healthy_after: 5,
-        before_traffic: true,
+        starts_unhealthy: true,
     };
     assert_eq!(*check.health.unwrap(), expected);
     let tcp = service("health: { tcp: true, interval: 200ms }").health.unwrap();
@@ -106,7 +106,7 @@ fn retries_are_inherited_by_named_services_and_those_of_urls() {
     let loaded = load(
         "defaults: { retry: { attempts: 4, statuses: [ 429, 503 ], hedge: { after: 50ms } } }\n\
          routes: [ { to: a }, { to: [ \"http://b\" ] } ]\n\
-         services: { a: { endpoints: [ \"http://a\" ], retry: { statuses: [], per_try: 2s, budget: 0%, hedge: off } } }",
+         services: { a: { endpoints: [ \"http://a\" ], retry: { statuses: [], per_try_timeout: 2s, budget: 0%, hedge: off } } }",
     );
     let inherited = RetryPolicy {
         attempts: 4,
@@ -114,7 +114,8 @@ fn retries_are_inherited_by_named_services_and_those_of_urls() {
         hedge: Some(HedgePolicy { after: 50 * MS, budget: 5 }),
         ..RetryPolicy::default()
     };
-    let own = RetryPolicy { attempts: 4, per_try: Some(2 * SECOND), budget: 0, ..RetryPolicy::default() };
+    let own =
+        RetryPolicy { attempts: 4, per_try_timeout: Some(2 * SECOND), budget: 0, ..RetryPolicy::default() };
     assert_eq!(loaded.plan.services[0].retry, own);
     assert_eq!(loaded.plan.services[1].retry, inherited);
 }

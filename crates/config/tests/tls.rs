@@ -151,9 +151,9 @@ fn what_is_wrong_with_a_file_is_told_at_its_line() {
     folder.pair("site", &site);
     assert!(folder.load(&with("")).is_ok());
     fs::remove_file(folder.0.join("site.key")).unwrap();
-    assert!(
-        folder.errors(&with("")).starts_with("t.yaml:5:12: cannot read the file of the key: no such file")
-    );
+    let key = folder.0.join("site.key");
+    let expected = format!("t.yaml:5:12: cannot read the file of the key {}: no such file", key.display());
+    assert!(folder.errors(&with("")).starts_with(&expected));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(crate) fn place(seed: u64, target: &Target) -> u64 {
 
 /// From the moment when a target becomes known to its first check.
 pub(crate) fn first(place: u64, target: &Target) -> Duration {
-    if target.policy.before_traffic {
+    if target.policy.starts_unhealthy {
         return Duration::ZERO;
     }
     target.policy.interval.min(FIRST).mul_f64(fraction(place))
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_target_that_must_be_known_before_traffic_is_asked_at_once() {
-        let policy = Arc::new(HealthPolicy { before_traffic: true, ..HealthPolicy::default() });
+        let policy = Arc::new(HealthPolicy { starts_unhealthy: true, ..HealthPolicy::default() });
         let target = target(1, &policy);
         assert_eq!(first(place(7, &target), &target), Duration::ZERO);
     }

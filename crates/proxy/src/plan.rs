@@ -172,7 +172,7 @@ pub struct Listener {
     /// Whoever comes in the clear is sent to the same place through TLS; never with [`Self::tls`].
     pub redirect_https: bool,
     /// Answers to each datagram of a client, 1–1000, after which its session ends; `None`: silence ends it.
-    pub responses: Option<u32>,
+    pub expected_responses: Option<u32>,
 }
 
 /// What the clients of a listener speak (`listeners.<name>.protocol`).

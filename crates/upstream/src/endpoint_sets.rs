@@ -118,7 +118,7 @@ impl EndpointSets {
                     key.terms.as_ref().and_then(|terms| Connector::new(terms, &endpoint.host()).ok());
                 let member = EndpointState::new(standing.clone(), place, id, self.workers);
                 let member = member.secured(connector.map(Arc::new));
-                if service.health.as_ref().is_some_and(|policy| policy.before_traffic) {
+                if service.health.as_ref().is_some_and(|policy| policy.starts_unhealthy) {
                     member.set_health(Health::Awaited, now, "");
                 } else if is_running {
                     member.is_new(now);

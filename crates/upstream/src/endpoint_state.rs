@@ -34,7 +34,7 @@ const TRIAL: Duration = Duration::from_secs(10);
 pub enum Health {
     /// Nobody has asked, or no answer has come yet: used all the same.
     Unchecked,
-    /// The same, and no request goes there before it has been asked (`before_traffic`).
+    /// The same, and no request goes there before it has been asked (`health.initial: unhealthy`).
     Awaited,
     /// It has passed its checks.
     Well,

@@ -66,7 +66,7 @@ impl RetryBudget {
     /// Of a service that nothing has been sent to, on one of so many workers: each has its part of the least rate.
     pub fn new(policy: &RetryPolicy, workers: usize) -> Self {
         let hedge = policy.hedge.map_or(0, |hedge| hedge.budget);
-        let per_second = u64::from(policy.min_per_second) * TOKEN / workers.max(1) as u64;
+        let per_second = u64::from(policy.min_retries_per_second) * TOKEN / workers.max(1) as u64;
         Self { retries: Purse::new(policy.budget, per_second), hedges: Purse::new(hedge, 0) }
     }
 
@@ -93,7 +93,7 @@ mod tests {
 
     fn budget(percent: u32, per_second: u32) -> RetryBudget {
         RetryBudget::new(
-            &RetryPolicy { budget: percent, min_per_second: per_second, ..RetryPolicy::default() },
+            &RetryPolicy { budget: percent, min_retries_per_second: per_second, ..RetryPolicy::default() },
             1,
         )
     }

@@ -189,7 +189,7 @@ fn tls_is_not_taken_from_a_port_through_the_api() {
         let (status, said) = put(&text);
         assert!(status == 403 && said.contains(".tls"), "{status} {said}");
     }
-    let (status, said) = put(&running.replace("workers: 2", "workers: 2\nrequests: { keep: 10 }"));
+    let (status, said) = put(&running.replace("workers: 2", "workers: 2\nrequest_history: { keep: 10 }"));
     assert_eq!(status, 200, "{said}");
     let mut client = Connection::open_secure(proxy.web(), Identity::shared(), "example.test").unwrap();
     assert_eq!(answered(&mut client), 200);

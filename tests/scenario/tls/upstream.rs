@@ -284,7 +284,7 @@ fn checks_go_through_tls_on_the_same_terms() {
     let upstream = Upstream::saying("hello");
     let (good, other) = (Identity::new(&["127.0.0.1"]), Identity::new(&["127.0.0.1"]));
     let fronts = [&good, &other].map(|identity| Front::start(identity.server(), upstream.address()));
-    let health = "health: { path: /, interval: 100ms, before_traffic: true }";
+    let health = "health: { path: /, interval: 100ms, initial: unhealthy }";
     let proxy = trusting(
         &good,
         &[&fronts[0].url(), &fronts[1].url()],

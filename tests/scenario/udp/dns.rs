@@ -83,8 +83,10 @@ fn a_pair_of_servers_is_asked_in_turn_and_one_that_is_killed_is_not_missed() {
     let (Some(dnsmasq), Some(dig)) = (find_or_skip("dnsmasq"), find_or_skip("dig")) else { return };
     let (one, two) = (Server::start(&dnsmasq, &dig, "one"), Server::start(&dnsmasq, &dig, "two"));
     let check = format!(", health: {{ tcp: true, port: {}, interval: 1s }}", one.address.port());
-    assert!(Proxy::start(&config(&[one.url()], (", responses: 1", &check), "")).process().is_running());
-    let proxy = Proxy::start(&config(&[one.url(), two.url()], (", responses: 1", ""), ""));
+    assert!(
+        Proxy::start(&config(&[one.url()], (", expected_responses: 1", &check), "")).process().is_running()
+    );
+    let proxy = Proxy::start(&config(&[one.url(), two.url()], (", expected_responses: 1", ""), ""));
     let server = proxy.address("dns");
     let once = ["+tries=1", "+time=15", "who.test", "TXT"];
     let answers: Vec<_> = (0..10).map(|_| ask(&dig, server, &once).unwrap()).collect();

@@ -99,7 +99,8 @@ fn the_breaker_hears_what_came_of_its_trials() {
     let mute = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = mute.local_addr().unwrap();
     let service = ", timeouts: { idle: 200ms }, breaker: { min_requests: 4, open: 300ms, trials: 2 }";
-    let proxy = Proxy::start(&config(&[format!("udp://{address}")], (", responses: 1", service), ""));
+    let proxy =
+        Proxy::start(&config(&[format!("udp://{address}")], (", expected_responses: 1", service), ""));
     let says = |words: &str| proxy.process().stderr().contains(words);
     let until_told = |words: &str| {
         let end = Instant::now() + STEP;
@@ -154,7 +155,7 @@ fn a_drained_endpoint_gets_no_new_sessions_and_keeps_the_old_until_its_time_is_o
 fn a_session_is_told_of_while_it_lasts_and_when_it_is_over() {
     let _watchdog = watchdog("a_session_is_told_of_while_it_lasts_and_when_it_is_over");
     let echo = Echo::start();
-    let proxy = proxy(&[&echo], ", responses: 2", "");
+    let proxy = proxy(&[&echo], ", expected_responses: 2", "");
     let client = Client::of(&proxy);
     client.echoes(b"one");
     echo.say(b"two");

@@ -37,9 +37,9 @@ pub struct RequestFilter {
 /// The answer to `GET /api/v1/requests` and `GET /api/v1/requests/{id}`.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Requests {
-    /// `requests.keep` of the configuration; 0: nothing is remembered.
+    /// `request_history.keep` of the configuration; 0: nothing is remembered.
     pub keep: u64,
-    /// `requests.slow` of the configuration, in milliseconds.
+    /// `request_history.slow` of the configuration, in milliseconds.
     pub slow_ms: u64,
     /// Since then, every exchange that has ended is remembered, in RFC 3339; absent while none has been forgotten.
     #[serde(serialize_with = "moment", skip_serializing_if = "Option::is_none")]

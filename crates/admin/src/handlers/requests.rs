@@ -69,8 +69,8 @@ fn unknown(id: &str, found: &Requests) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, format!("no request with the id {id} is remembered: {why}"))
     };
     if found.keep == 0 {
-        let help = "write for example `requests: { keep: 1000 }` in the configuration and reload";
-        return problem("`requests.keep` is 0".into()).help(Some(help.into()));
+        let help = "write for example `request_history: { keep: 1000 }` in the configuration and reload";
+        return problem("`request_history.keep` is 0".into()).help(Some(help.into()));
     }
     let help = "an exchange is remembered when it is over; another proxy may have served it, or one before a restart";
     match found.complete_since {
@@ -78,7 +78,10 @@ fn unknown(id: &str, found: &Requests) -> Problem {
             "those that ended before {} may have been overwritten, unless they failed or were slow",
             rfc3339_text(since)
         ))
-        .help(Some(format!("{help}; `requests.keep` ({}) says how many each worker remembers", found.keep))),
+        .help(Some(format!(
+            "{help}; `request_history.keep` ({}) says how many each worker remembers",
+            found.keep
+        ))),
         None => problem("nothing has been overwritten yet".into()).help(Some(help.into())),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Breach;
 use super::path::{Path, scalar};
-use crate::diagnose::Problems;
+use crate::diagnose::{Problems, nearest};
 use crate::parse::{Format, Kind, Node, parse};
 use crate::source::{Sources, Span};
 
@@ -21,6 +21,12 @@ const SECRETS: &[&str] = &[
     "hmac",
     "secrets",
 ];
+
+/// Keys below a secret whose values are no secrets: they say where it is.
+const REFERENCES: &[&str] = &["file", "env", "id", "key_id"];
+/// Maps whose keys are names that the user chose.
+const NAMES: &[&str] =
+    &["listeners", "services", "chains", "sni", "upstreams", "backends", "clusters", "routers"];
 
 /// The text with every secret by value replaced. References (`{ file: … }`, `{ env: … }`, `${…}`) stay, and
 /// so do comments.
@@ -107,25 +113,95 @@ fn is_redacted(node: &Node) -> bool {
     matches!(&node.kind, Kind::Str(text) if text == REDACTED)
 }
 
-/// Where secrets stand by value in one file, as it was parsed. It costs little: every file is looked through.
-pub(crate) fn secret_places(root: &Node) -> Vec<Span> {
-    fn look(node: &Node, [above, last]: [&str; 2], places: &mut Vec<Span>) {
+/// Where secrets stand by value in one file, as it was parsed: what no message may quote. It costs little: every file is
+/// looked through.
+///
+/// More is taken for a secret here than [`redact`] takes out: all values below a key that names a secret, references
+/// aside, also where that key is misspelt, unknown here or of another proxy, and what URLs carry behind their `?`.
+pub(crate) fn secret_places(root: &Node, text: &str) -> Vec<Span> {
+    fn look(node: &Node, (below, above): (bool, Option<&str>), text: &str, places: &mut Vec<Span>) {
         match &node.kind {
             Kind::Map(entries) => {
-                entries.iter().for_each(|(key, child)| look(child, [last, &key.name], places));
-            }
-            Kind::Seq(items) => items.iter().for_each(|item| look(item, [above, last], places)),
-            _ => {
-                let by_key = SECRETS.contains(&last) || (last == "value" && SECRETS.contains(&above));
-                if holds_secret(by_key, node) {
-                    places.push(node.span);
+                // Names that the user chose say nothing about what they name.
+                let is_named = above.is_some_and(|key| NAMES.contains(&key));
+                for (key, child) in entries {
+                    let refers = REFERENCES.contains(&&*key.name);
+                    let below = below && !refers || !is_named && names_secret(&key.name);
+                    look(child, (below, Some(&key.name)), text, places);
                 }
             }
+            Kind::Seq(items) => items.iter().for_each(|item| look(item, (below, None), text, places)),
+            Kind::Bool(_) => {}
+            _ if holds_secret(below, node) => places.push(node.span),
+            Kind::Str(value) if value.contains("://") && !value.contains(' ') => {
+                places.extend(query(node.span, text))
+            }
+            _ => {}
         }
     }
     let mut places = Vec::new();
-    look(root, ["", ""], &mut places);
+    look(root, (false, None), text, &mut places);
     places
+}
+
+/// What stands behind the `?` of a URL.
+fn query(url: Span, text: &str) -> Option<Span> {
+    let written = text.get(url.range())?;
+    let at = written.find('?')?;
+    // `${NAME:?…}` is no query.
+    if written.get(..at)?.rfind("${") > written.get(..at)?.rfind('}') {
+        return None;
+    }
+    Some(Span { start: url.start.saturating_add(u32::try_from(at + 1).ok()?), ..url })
+}
+
+/// Where secrets may stand in a text that cannot be parsed: what follows a key that names one, to the end of its line.
+pub(crate) fn secret_places_in(file: u16, text: &str) -> Vec<Span> {
+    let mut places = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let mut from = 0;
+        while let Some(colon) =
+            line.get(from..).and_then(|rest| rest.find([':', '='])).map(|found| from + found)
+        {
+            from = colon + 1;
+            let before = line.get(..colon).unwrap_or_default().trim_end_matches([' ', '"', '\'']);
+            let word = before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').next();
+            let end = line.trim_end().len();
+            if word.is_some_and(names_secret) && from < end {
+                places.push(Span::new(file, at + from..at + end));
+                break;
+            }
+        }
+        at += line.len();
+    }
+    places
+}
+
+/// Whether a key says that a secret follows: one of [`SECRETS`], a word that holds one, or a misspelt one.
+fn names_secret(key: &str) -> bool {
+    const PARTS: &[&str] = &[
+        "secret",
+        "passw",
+        "passphrase",
+        "token",
+        "private_key",
+        "api_key",
+        "apikey",
+        "hmac",
+        "credential",
+        "auth",
+        "jwt",
+    ];
+    const NONE: &[&str] = &["client_auth", "authority", "secure"];
+    if key.len() > 64 {
+        return false;
+    }
+    let plain = key.to_ascii_lowercase().replace('-', "_");
+    if NONE.contains(&plain.as_str()) {
+        return false;
+    }
+    PARTS.iter().any(|part| plain.contains(part)) || nearest(&plain, SECRETS.iter().copied()).is_some()
 }
 
 /// Finds every secret by value.
@@ -146,7 +222,9 @@ fn holds_secret(by_key: bool, node: &Node) -> bool {
     match &node.kind {
         Kind::Null => false,
         Kind::Str(text) if is_variable(text) => false,
-        Kind::Str(text) => by_key || has_credentials(text) || holds_private_key(text),
+        Kind::Str(text) => {
+            by_key || has_credentials(text) || has_secret_query(text) || holds_private_key(text)
+        }
         _ => by_key,
     }
 }
@@ -163,6 +241,21 @@ fn is_variable(text: &str) -> bool {
 fn has_credentials(text: &str) -> bool {
     let authority = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     authority.is_some_and(|authority| authority.contains('@'))
+}
+
+/// `scheme://host/path?key=…`
+fn has_secret_query(text: &str) -> bool {
+    const NAMES: &[&str] = &["key", "token", "secret", "sig", "signature", "code", "password", "auth"];
+    let query = text.split_once("://").and_then(|(_, rest)| rest.split_once('?'));
+    let mut names =
+        query.iter().flat_map(|(_, query)| query.split('&')).filter_map(|pair| pair.split('=').next());
+    !text.contains(' ')
+        && names.any(|name| {
+            let name = name.to_ascii_lowercase();
+            NAMES.iter().any(|word| {
+                name == *word || name.ends_with(&format!("_{word}")) || name.ends_with(&format!("-{word}"))
+            })
+        })
 }
 
 /// A PEM block with a private key (RFC 7468 §10 and its older forms), in whose place a path belongs.
@@ -183,5 +276,22 @@ fn every<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node)
             items.iter().enumerate().for_each(|(at, item)| every(item, &path.item(at, item), found));
         }
         _ => found(path, node),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key of the configuration is not taken for a misspelt secret.
+    #[test]
+    fn only_keys_of_secrets_name_one() {
+        let keys = crate::schema::keys();
+        let keys = keys.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let named: Vec<&str> =
+            keys.filter_map(|key| key.rsplit('.').next()).filter(|key| names_secret(key)).collect();
+        for key in named {
+            assert!(SECRETS.contains(&key.trim_end_matches("[]")), "`{key}`");
+        }
     }
 }

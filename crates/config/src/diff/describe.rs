@@ -48,7 +48,7 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         fields.time("delay", *delay);
         fields.time("grace", *grace);
     }));
-    objects.push(setting("requests", move |fields| {
+    objects.push(setting("request_history", move |fields| {
         let RequestsPolicy { keep, slow } = requests;
         fields.put("keep", keep);
         fields.time("slow", *slow);
@@ -84,7 +84,7 @@ fn listener(listener: &Listener) -> Object<'_> {
         proxy_protocol,
         tls,
         redirect_https,
-        responses,
+        expected_responses,
     } = listener;
     named(
         ObjectKind::Listener,
@@ -98,7 +98,7 @@ fn listener(listener: &Listener) -> Object<'_> {
             fields.put("defer_accept", defer_accept);
             fields.put("h2c", h2c);
             fields.put("redirect_https", redirect_https);
-            fields.maybe("responses", *responses);
+            fields.maybe("expected_responses", *expected_responses);
             if let Some(policy) = proxy_protocol {
                 fields.put("proxy_protocol.from", list(&policy.from));
                 fields.put("proxy_protocol.required", policy.required);

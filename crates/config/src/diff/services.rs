@@ -132,7 +132,7 @@ fn checks(policy: &HealthPolicy, fields: &mut Fields) {
         timeout,
         unhealthy_after,
         healthy_after,
-        before_traffic,
+        starts_unhealthy,
     } = policy;
     match check {
         Check::Tcp => fields.put("health", "tcp"),
@@ -158,7 +158,7 @@ fn checks(policy: &HealthPolicy, fields: &mut Fields) {
     fields.time("health.timeout", *timeout);
     fields.put("health.unhealthy_after", unhealthy_after);
     fields.put("health.healthy_after", healthy_after);
-    fields.put("health.before_traffic", before_traffic);
+    fields.put("health.initial", if *starts_unhealthy { "unhealthy" } else { "healthy" });
 }
 
 fn ejecting(policy: &EjectionPolicy, fields: &mut Fields) {
@@ -235,13 +235,21 @@ fn security(policy: &PeerPolicy, fields: &mut Fields) {
 }
 
 fn retrying(policy: &RetryPolicy, fields: &mut Fields) {
-    let RetryPolicy { attempts, statuses, grpc_statuses, per_try, budget, min_per_second, hedge } = policy;
+    let RetryPolicy {
+        attempts,
+        statuses,
+        grpc_statuses,
+        per_try_timeout,
+        budget,
+        min_retries_per_second,
+        hedge,
+    } = policy;
     fields.put("retry.attempts", attempts);
     some_statuses("retry.statuses", statuses, fields);
     fields.maybe("retry.grpc_statuses", (!grpc_statuses.is_empty()).then_some(grpc_statuses));
-    fields.maybe_time("retry.per_try", *per_try);
+    fields.maybe_time("retry.per_try_timeout", *per_try_timeout);
     fields.percent("retry.budget", *budget);
-    fields.put("retry.min_per_second", min_per_second);
+    fields.put("retry.min_retries_per_second", min_retries_per_second);
     if let Some(HedgePolicy { after, budget }) = hedge {
         fields.time("retry.hedge.after", *after);
         fields.percent("retry.hedge.budget", *budget);

@@ -104,7 +104,7 @@ fn every_word_that_changes_shows() {
         ("method: GET", "method: OPTIONS"),
         ("Host: products.internal", "Host: products.elsewhere"),
         ("body: \"^ok\"", "body: \"^OK\""),
-        ("before_traffic: true", "before_traffic: false"),
+        ("initial: unhealthy", "initial: healthy"),
         ("health: { tcp: true }", "health: { path: / }"),
         ("service: shop.Stock", "service: shop.Goods"),
         ("grpc: { service: shop.Stock }", "grpc: {}"),

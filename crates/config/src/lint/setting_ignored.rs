@@ -32,7 +32,7 @@ fn for_requests(spec: &ServiceSpec) -> impl Iterator<Item = (&'static str, Span)
         ("host", spec.host.as_ref().map(|it| it.span)),
         ("retry.statuses", first(spec.retry.statuses.as_ref())),
         ("retry.grpc_statuses", first(spec.retry.grpc_statuses.as_ref())),
-        ("retry.per_try", spec.retry.per_try.as_ref().map(|it| it.span)),
+        ("retry.per_try_timeout", spec.retry.per_try_timeout.as_ref().map(|it| it.span)),
         ("retry.hedge", hedge.map(|it| it.span)),
         ("timeouts.first_byte", first_byte),
         ("timeouts.request", spec.timeouts.request.as_ref().map(|it| it.span)),

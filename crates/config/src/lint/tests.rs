@@ -98,7 +98,7 @@ fn what_only_requests_can_be_served_by() {
         [("tcp://10.0.0.9:1", "protocol: tcp, to: s"), ("udp://10.0.0.9:1", "protocol: udp, to: s")]
     {
         for ignored in [
-            ", retry: { per_try: 1s }",
+            ", retry: { per_try_timeout: 1s }",
             ", host: endpoint",
             ", retry: { statuses: [ 503 ] }",
             ", retry: { hedge: { after: 50ms } }",

@@ -51,7 +51,7 @@ impl List<'_> {
         self.add(of, "balance", Some(part.balance.clone()));
         self.add(of, "retry.attempts", Some(part.retry.attempts.to_string()));
         self.add(of, "retry.budget", Some(format!("{}%", part.retry.budget_percent)));
-        self.maybe(of, "retry.per_try", part.retry.per_try_ms.map(time));
+        self.maybe(of, "retry.per_try_timeout", part.retry.per_try_timeout_ms.map(time));
         self.maybe(of, "retry.hedge", part.retry.hedge_after_ms.map(|ms| format!("after {}", time(ms))));
         self.written(of, "host");
         self.maybe(of, "limits.max_in_flight", part.max_in_flight.map(|most| most.to_string()));

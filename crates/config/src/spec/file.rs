@@ -39,7 +39,7 @@ pub struct FileSpec {
     /// How the proxy stops.
     pub shutdown: ShutdownSpec,
     /// What is remembered of exchanges that are over.
-    pub requests: RequestsSpec,
+    pub request_history: RequestHistorySpec,
     /// What routes and services inherit.
     pub defaults: DefaultsSpec,
     /// Where metrics are served without a token; default: nowhere.
@@ -128,10 +128,10 @@ pub struct ShutdownSpec {
     pub grace: Option<DurationSpec>,
 }
 
-/// `requests:`
+/// `request_history:`
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `keep` and `slow`")]
-pub struct RequestsSpec {
+pub struct RequestHistorySpec {
     /// Exchanges that each worker remembers, and as many more of each kind that is worth it, 0–10000; 0: none;
     /// default 1000.
     pub keep: Option<Spanned<u64>>,
@@ -217,7 +217,7 @@ pub struct ListenerSpec {
     pub h2c: Option<bool>,
     /// For `protocol: udp`: answers to each datagram of a client, 1–1000; default: not known, and only silence ends a session. With the last
     /// one that is expected it ends at once, and an endpoint that gives none within `timeouts.idle` has failed. For DNS it is 1.
-    pub responses: Option<Spanned<u64>>,
+    pub expected_responses: Option<Spanned<u64>>,
 }
 
 /// `listeners.<name>.proxy_protocol:`

@@ -29,8 +29,8 @@ pub use acme::{AcmeSpec, ChallengeSpec, DnsHookSpec, DnsWebhookSpec, EabSpec, Ke
 pub use client_auth::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec};
 pub use file::{
     AccessLogSpec, AdminSpec, AdminTlsSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec,
-    ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, ProxyProtocolSpec, RequestsSpec, ShutdownSpec,
-    StateSpec,
+    ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, ProxyProtocolSpec, RequestHistorySpec,
+    ShutdownSpec, StateSpec,
 };
 pub use filter_entry::StepSpec;
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
@@ -42,7 +42,7 @@ pub use sealed::{RevokedSpec, SealKeySpec, SealSecretSpec, SealedSpec};
 pub use secret::SecretSpec;
 pub use service::{
     AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, GrpcCheckSpec,
-    GrpcStatusSpec, HashSpec, HealthSpec, HedgeSpec, KeySpec, LongEndpointSpec, PoolSpec,
+    GrpcStatusSpec, HashSpec, HealthSpec, HedgeSpec, InitialHealthSpec, KeySpec, LongEndpointSpec, PoolSpec,
     ProxyProtocolVersionSpec, RetrySpec, SameSiteSpec, ServiceProtocolSpec, ServiceSpec, ServiceTlsSpec,
     StickySpec, TimeoutsSpec, WhenDownSpec,
 };
@@ -51,11 +51,12 @@ pub use statuses::StatusSpec;
 pub use switch::SwitchSpec;
 pub use target::{PartSpec, SplitSpec, ToItemSpec, ToSpec};
 pub use test_case::{ExpectSpec, LongRequestSpec, RequestSpec, TestSpec};
+pub use unavailable::page as other_proxies;
 pub use values::{AutoSizeSpec, AutoSpec, DurationSpec, OneOrMoreSpec, PercentSpec, SizeSpec, TenthsSpec};
 pub use webhook::WebhookSpec;
 
 use crate::diagnose::{Class, ERRORS, Problems, SpecError};
-use crate::parse::{Kind, Node};
+use crate::parse::{Key, Kind, Node};
 use crate::source::Span;
 use deserializer::{Cursor, Pruned};
 use serde::Deserialize;
@@ -87,8 +88,16 @@ pub struct Declared {
 
 impl Declared {
     fn of(root: &Node) -> Self {
-        let names = |key: &str| match root.entry(key).map(|node| &node.kind) {
-            Some(Kind::Map(entries)) => entries.iter().map(|(key, _)| (key.name.clone(), key.span)).unzip(),
+        // A section under the word of another proxy declares its names too: only the word is wrong.
+        let names = |section: &str| match &root.kind {
+            Kind::Map(entries) => {
+                let is_it =
+                    |key: &Key| key.name == section || unavailable::section(&key.name) == Some(section);
+                let maps = entries.iter().filter(|(key, _)| is_it(key)).map(|(_, node)| &node.kind);
+                let names =
+                    maps.filter_map(|kind| if let Kind::Map(names) = kind { Some(names) } else { None });
+                names.flatten().map(|(key, _)| (key.name.clone(), key.span)).unzip()
+            }
             _ => (Vec::new(), Vec::new()),
         };
         let (listeners, listener_places) = names("listeners");
@@ -101,7 +110,8 @@ impl Declared {
     fn note_broken(&mut self, root: &Node, pruned: &Pruned) {
         if let Kind::Map(entries) = &root.kind {
             let broken = entries.iter().filter(|(_, node)| pruned.contains(&node.id));
-            self.broken = broken.map(|(key, _)| key.name.clone()).collect();
+            let meant = |key: &str| unavailable::section(key).unwrap_or(key).to_owned();
+            self.broken = broken.map(|(key, _)| meant(&key.name)).collect();
         }
     }
 }

@@ -14,7 +14,7 @@ pub use balance::{BalanceSpec, HashSpec, KeySpec};
 pub use breaker::{AdaptiveSpec, BreakerSpec};
 pub use ejection::EjectionSpec;
 pub use endpoints::{EndpointSpec, LongEndpointSpec};
-pub use health::{GrpcCheckSpec, HealthSpec};
+pub use health::{GrpcCheckSpec, HealthSpec, InitialHealthSpec};
 pub use outage::{AnswerSpec, WhenDownSpec};
 pub use retry::{GrpcStatusSpec, HedgeSpec, RetrySpec};
 pub use sticky::{SameSiteSpec, StickySpec};

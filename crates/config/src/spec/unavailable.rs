@@ -1,113 +1,202 @@
-//! The keys of the design whose features have not landed: refused by name, never ignored and
-//! never called unknown.
+//! Keys that do not exist here but that people write: refused by name, never ignored.
 //!
-//! One table. A feature that lands removes its rows and adds fields to the specs. It is consulted
-//! before the specs are read, on the tree itself, so that the specs need not know these keys.
+//! Three kinds, all in one table ([`words`]): features of the design that have not landed, keys that were renamed, and the
+//! words of other proxies. The tree itself is looked through before the specs are read, so that the specs need not
+//! know these keys. A feature that lands removes its rows and adds fields to the specs; a test fails where a row
+//! stands for a key that exists.
+
+mod page;
+mod words;
+
+pub use page::page;
 
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::parse::{Key, Kind, Node};
-use std::collections::HashSet;
+use crate::source::Span;
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+use words::WORDS;
 
-/// A path of keys (`*`: any key or any element of a list) and, for some, the values meant.
+/// The page that lists these words, and what there is instead.
+const PAGE: &str = "docs/reference/other-proxies.md";
+
+/// Longest key that is looked up, in bytes.
+const LONGEST: usize = 64;
+
+/// A map of the configuration in which somebody may write such a key.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Place {
+    Top,
+    Admin,
+    AccessLog,
+    Listener,
+    ListenerTls,
+    Route,
+    Match,
+    Filter,
+    Service,
+    ServiceTls,
+    Endpoint,
+    Health,
+    Retry,
+    Timeouts,
+    Limits,
+    TestExpect,
+}
+
+/// Where the places are: paths of keys (`*`: any key or any element of a list).
+const PLACES: &[(Place, &[&[&str]])] = &[
+    (Place::Top, &[&[]]),
+    (Place::Admin, &[&["admin"]]),
+    (Place::AccessLog, &[&["access_log"]]),
+    (Place::Listener, &[&["listeners", "*"]]),
+    (Place::ListenerTls, &[&["listeners", "*", "tls"], &["listeners", "*", "tls", "certificates", "*"]]),
+    (Place::Route, &[&["routes", "*"]]),
+    (Place::Match, &[&["routes", "*", "match"]]),
+    (Place::Filter, &[&["routes", "*", "filters", "*"], &["chains", "*", "*"]]),
+    (Place::Service, &[&["services", "*"]]),
+    (Place::ServiceTls, &[&["services", "*", "tls"]]),
+    (Place::Endpoint, &[&["services", "*", "endpoints", "*"]]),
+    (Place::Health, &[&["services", "*", "health"]]),
+    (Place::Retry, &[&["services", "*", "retry"], &["defaults", "retry"]]),
+    (
+        Place::Timeouts,
+        &[&["services", "*", "timeouts"], &["routes", "*", "timeouts"], &["defaults", "timeouts"]],
+    ),
+    (
+        Place::Limits,
+        &[&["limits"], &["services", "*", "limits"], &["routes", "*", "limits"], &["defaults", "limits"]],
+    ),
+    (Place::TestExpect, &[&["tests", "*", "expect"]]),
+];
+
+/// Words that mean the same, and what is said of them.
 struct Row {
-    path: &'static [&'static str],
-    values: &'static [&'static str],
-    /// How far above the value the node to leave out is: a choice without its key has no meaning.
-    above: usize,
+    at: &'static [Place],
+    /// In lower case with `_`: a key is compared in that form.
+    words: &'static [&'static str],
+    means: Means,
 }
 
-macro_rules! rows {
-    ($( $($key:literal).+ $(= $($value:literal)|+)? $(, above $above:literal)?; )*) => {
-        &[ $( Row { path: &[$($key),+], values: &[$($($value),+)?], above: 0 $(+ $above)? }, )* ]
-    };
+/// What a word stands for here.
+#[derive(Clone, Copy, Debug)]
+enum Means {
+    /// A feature that is to come; what may be done until then.
+    Later(Option<&'static str>),
+    /// A feature with another name: what to write, and the page about it.
+    Called(&'static str, &'static str),
+    /// A key that had this name before: what to write now.
+    Renamed(&'static str),
 }
 
-const ROWS: &[Row] = rows! {
-    "route_sources";
-    "listeners"."*"."http3";
-    "routes"."*"."retry";
-    "routes"."*"."filters"."*"."rate_limit", above 1;
-    "routes"."*"."filters"."*"."cache", above 1;
-    "routes"."*"."filters"."*"."request_id", above 1;
-    "chains"."*"."*"."rate_limit", above 1;
-    "chains"."*"."*"."cache", above 1;
-    "chains"."*"."*"."request_id", above 1;
-    "services"."*"."discover";
-    "tests"."*"."expect"."headers_added";
-    "tests"."*"."expect"."headers_removed";
-    "tests"."*"."expect"."redirect";
-};
+/// By place and word.
+static TABLE: LazyLock<HashMap<(Place, &str), &Row>> = LazyLock::new(|| {
+    let rows = WORDS.iter().flat_map(|row| row.at.iter().map(move |place| (*place, row)));
+    rows.flat_map(|(place, row)| row.words.iter().map(move |word| ((place, *word), row))).collect()
+});
 
 /// Reports every such key and adds what cannot be read without it to `pruned`.
 pub(super) fn refuse(root: &Node, pruned: &mut HashSet<u32>, problems: &mut Problems) {
-    for row in ROWS {
-        let mut search = Search { row, above: Vec::new(), pruned, problems };
-        search.walk(root, None, row.path);
+    for (place, paths) in PLACES {
+        for path in *paths {
+            Search { place: *place, pruned, problems }.walk(root, path);
+        }
     }
 }
 
+/// The section of this version that a key of the top stands for: what refers to it is not reported on top.
+pub(super) fn section(key: &str) -> Option<&'static str> {
+    match lookup(Place::Top, key)?.means {
+        Means::Called(instead, _) => instead.split('`').nth(1),
+        Means::Later(_) | Means::Renamed(_) => None,
+    }
+}
+
+/// The row of a key, whatever its spelling: `entryPoints`, `basic-auth`.
+fn lookup(place: Place, key: &str) -> Option<&'static Row> {
+    if key.len() > LONGEST {
+        return None;
+    }
+    if let Some(row) = TABLE.get(&(place, key)) {
+        return Some(row);
+    }
+    let mut plain = String::with_capacity(key.len() + 4);
+    for c in key.chars() {
+        if c.is_ascii_uppercase() && !plain.is_empty() && !plain.ends_with('_') {
+            plain.push('_');
+        }
+        plain.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
+    }
+    TABLE.get(&(place, plain.as_str())).copied()
+}
+
 struct Search<'a> {
-    row: &'static Row,
-    /// The numbers of the nodes between the root and this one.
-    above: Vec<u32>,
+    place: Place,
     pruned: &'a mut HashSet<u32>,
     problems: &'a mut Problems,
 }
 
 impl Search<'_> {
-    fn walk(&mut self, node: &Node, key: Option<&Key>, path: &[&str]) {
-        let Some((part, rest)) = path.split_first() else { return self.found(node, key) };
-        self.above.push(node.id);
+    fn walk(&mut self, node: &Node, path: &[&str]) {
+        let Some((part, rest)) = path.split_first() else { return self.at(node) };
         match &node.kind {
             Kind::Map(entries) => {
-                for (key, child) in entries.iter().filter(|(key, _)| *part == "*" || key.name == *part) {
-                    self.walk(child, Some(key), rest);
+                for (_, child) in entries.iter().filter(|(key, _)| *part == "*" || key.name == *part) {
+                    self.walk(child, rest);
                 }
             }
-            Kind::Seq(items) if *part == "*" => items.iter().for_each(|item| self.walk(item, None, rest)),
+            Kind::Seq(items) if *part == "*" => items.iter().for_each(|item| self.walk(item, rest)),
             _ => {}
         }
-        self.above.pop();
     }
 
-    fn found(&mut self, node: &Node, key: Option<&Key>) {
-        let name = self.row.path.iter().rev().find(|part| **part != "*").copied().unwrap_or("this");
-        let (span, name) = match &node.kind {
-            _ if self.row.values.is_empty() => (key.map_or(node.span, |key| key.span), name.to_owned()),
-            Kind::Str(value) if self.row.values.contains(&value.as_str()) => {
-                (node.span, format!("{name}: {value}"))
+    /// Looks at the keys of a map of this place; a filter may also stand there as a word.
+    fn at(&mut self, node: &Node) {
+        match &node.kind {
+            Kind::Map(entries) => entries.iter().for_each(|(key, child)| self.key(key, child, node)),
+            Kind::Str(word) if self.place == Place::Filter => {
+                if let Some(row) = lookup(self.place, word) {
+                    self.report(row, word, node.span);
+                    self.pruned.insert(node.id);
+                }
             }
-            _ => return,
-        };
-        if has_landed(self.row.path) {
+            _ => {}
+        }
+    }
+
+    fn key(&mut self, key: &Key, child: &Node, map: &Node) {
+        let Some(row) = lookup(self.place, &key.name) else { return };
+        if self.place == Place::Filter && thalweg_filter::ALL.iter().any(|filter| filter.name == key.name) {
             return;
         }
-        let message = format!("`{name}` is not available in this version");
-        self.problems.push(SpecError::new(Class::Unavailable, span, message));
-        let above = self.above.len().checked_sub(self.row.above).and_then(|at| self.above.get(at));
-        self.pruned.insert(above.copied().unwrap_or(node.id));
+        self.report(row, &key.name, key.span);
+        // A choice without its key has no meaning.
+        self.pruned.insert(if self.place == Place::Filter { map.id } else { child.id });
     }
-}
 
-/// Filters land by a line in their own list.
-fn has_landed(path: &[&str]) -> bool {
-    match path {
-        [.., "filters", "*", name] | ["chains", "*", "*", name] => {
-            thalweg_filter::ALL.iter().any(|filter| filter.name == *name)
-        }
-        _ => false,
+    fn report(&mut self, row: &Row, word: &str, span: Span) {
+        let error = match row.means {
+            Means::Later(instead) => {
+                let error = SpecError::new(
+                    Class::Unavailable,
+                    span,
+                    format!("`{word}` is not available in this version"),
+                );
+                let instead = instead.map(|text| format!("{text}; ")).unwrap_or_default();
+                error.help(format!("{instead}see {PAGE} for what this version has"))
+            }
+            Means::Called(instead, page) => {
+                let error = SpecError::new(Class::Unknown, span, format!("unknown key `{word}`"));
+                error.help(format!("write {instead}; see {page}"))
+            }
+            Means::Renamed(instead) => {
+                let error = SpecError::new(Class::Unknown, span, format!("the key `{word}` has a new name"));
+                error.help(format!("write {instead}"))
+            }
+        };
+        self.problems.push(error);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_is_a_path_without_repetition() {
-        for (i, row) in ROWS.iter().enumerate() {
-            assert!(!row.path.is_empty());
-            assert!(ROWS[i + 1..].iter().all(|other| other.path != row.path), "{:?}", row.path);
-        }
-    }
-}
+mod tests;

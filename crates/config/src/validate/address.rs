@@ -216,9 +216,11 @@ pub(super) fn collide(a: &ListenAddress, b: &ListenAddress) -> bool {
             ListenAddress::Udp { address: a, dual_stack: a_both },
             ListenAddress::Udp { address: b, dual_stack: b_both },
         ) => {
-            let wildcard = |ip: IpAddr| ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-            let covers = |both: bool, ip: IpAddr| both && wildcard(ip);
-            let same = a.ip() == b.ip() || covers(*a_both, b.ip()) || covers(*b_both, a.ip());
+            // A wildcard takes the port at every address of its family, `:8080` at those of both.
+            let covers = |all: &SocketAddr, both: bool, one: &SocketAddr| {
+                all.ip().is_unspecified() && (both || all.is_ipv4() == one.is_ipv4())
+            };
+            let same = a.ip() == b.ip() || covers(a, *a_both, b) || covers(b, *b_both, a);
             a.port() != 0 && a.port() == b.port() && same
         }
         _ => false,
@@ -328,7 +330,12 @@ mod tests {
         let hit = |a, b| collide(&listen(a).unwrap(), &listen(b).unwrap());
         assert!(hit(":80", ":80") && hit(":80", "0.0.0.0:80") && hit("[::]:80", ":80"));
         assert!(hit("unix:/a", "unix:/a"));
-        assert!(!hit(":80", ":81") && !hit(":0", ":0") && !hit(":80", "127.0.0.1:80"));
+        assert!(!hit(":80", ":81") && !hit(":0", ":0") && !hit("127.0.0.1:80", "127.0.0.2:80"));
+        // The kernel gives a port of a wildcard away once.
+        assert!(hit(":80", "127.0.0.1:80") && hit("[::1]:80", ":80") && hit("0.0.0.0:80", "127.0.0.1:80"));
+        assert!(
+            hit("[::]:80", "[::1]:80") && !hit("[::]:80", "127.0.0.1:80") && !hit("0.0.0.0:80", "[::1]:80")
+        );
         assert!(!hit("[::]:80", "0.0.0.0:80") && !hit("unix:/a", ":80"));
         let udp = |text| match listen(text).unwrap() {
             ListenAddress::Tcp { address, dual_stack } => ListenAddress::Udp { address, dual_stack },

@@ -63,17 +63,18 @@ fn read(spec: &ClientAuthSpec, secrets: &Secrets<'_>, problems: &mut Problems) -
         Ok(auth) => return Some(Arc::new(auth)),
         Err(flaw) => flaw,
     };
-    let (span, what, help) = match &flaw {
+    let (path, what, help) = match &flaw {
         ClientAuthError::Authorities(_) => {
-            (spec.ca.span, "the CA file", "a PEM file with the certificates of authorities is needed")
+            (&spec.ca, "the CA file", "a PEM file with the certificates of authorities is needed")
         }
         ClientAuthError::Revocations(at, _) => {
             let written = spec.crl.as_ref().and_then(|list| list.value.items.get(*at));
             let help = "a PEM file is needed; `openssl crl -inform DER -in FILE -out NEW` makes one of a file in DER";
-            (written.map_or(spec.ca.span, |path| path.span), "the CRL file", help)
+            (written.unwrap_or(&spec.ca), "the CRL file", help)
         }
     };
-    problems.push(SpecError::new(Class::Invalid, span, format!("{what} {flaw}")).help(help));
+    let message = format!("{} {flaw}", secrets.shown(what, path));
+    problems.push(SpecError::new(Class::Invalid, path.span, message).help(help));
     None
 }
 

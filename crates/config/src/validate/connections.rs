@@ -154,8 +154,8 @@ fn check(name: &Spanned<String>, spec: &ListenerSpec, problems: &mut Problems) {
     if let (Some(told), true) = (&spec.proxy_protocol, is_udp) {
         strange("proxy_protocol", told.span, "remove it: clients are known by their addresses".to_owned());
     }
-    if let (Some(responses), false) = (&spec.responses, is_udp) {
-        strange("responses", responses.span, "remove it, or write `protocol: udp`".to_owned());
+    if let (Some(responses), false) = (&spec.expected_responses, is_udp) {
+        strange("expected_responses", responses.span, "remove it, or write `protocol: udp`".to_owned());
     }
     for (key, _) in flags.iter().filter(|(_, is_strange)| *is_strange) {
         strange(key, name.span, "remove it".to_owned());

@@ -75,8 +75,8 @@ pub(crate) fn listeners(
                     .and_then(|it| proxy_protocol(it, spec, problems)),
                 tls,
                 redirect_https,
-                responses: spec
-                    .responses
+                expected_responses: spec
+                    .expected_responses
                     .as_ref()
                     .and_then(|n| bounded(n, 1, RESPONSES, problems))
                     .and_then(|n| u32::try_from(n).ok()),
@@ -134,10 +134,16 @@ pub(super) fn claim(
             return None;
         }
     };
-    if let Some((_, first)) = taken.iter().find(|(other, _)| address::collide(other, &address)) {
-        let error = SpecError::new(Class::Invalid, text.span, "two listeners have the same address")
-            .label("again here")
-            .related(*first, "first here");
+    if let Some((other, first)) = taken.iter().find(|(other, _)| address::collide(other, &address)) {
+        let error = match other == &address {
+            true => SpecError::new(Class::Invalid, text.span, "two listeners have the same address")
+                .label("again here")
+                .related(*first, "first here"),
+            false => SpecError::new(Class::Invalid, text.span, "two listeners need the same port of one address")
+                .label("this one")
+                .related(*first, "and this one")
+                .help("`:PORT`, `0.0.0.0:PORT` and `[::]:PORT` take the port at every address; use another port, or name each address"),
+        };
         problems.push(error);
     }
     taken.push((address.clone(), text.span));

@@ -1,7 +1,7 @@
 //! `to: { sealed: … }`: keys and files are read here, so that what is wrong with one is told at the line that names it.
 
 use super::routes::Names;
-use super::secret::{Secrets, warn_of_readers};
+use super::secret::Secrets;
 use super::services::{Retries, service_tls};
 use super::targets::service;
 use super::{bounded, duration};
@@ -10,7 +10,6 @@ use crate::refresh_files::revoked_in;
 use crate::source::Span;
 use crate::spec::{ListSpec, RevokedSpec, SealKeySpec, SealSecretSpec, SealedSpec, SecretSpec, Spanned};
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::limits::SEALED_REVOKED_FILE;
@@ -130,7 +129,7 @@ fn key(spec: &SealKeySpec, secrets: &Secrets<'_>, problems: &mut Problems) -> Op
         SealSecretSpec::Reference(reference) => {
             let read = secrets.bytes(reference, problems)?;
             if let SecretSpec::File(path) = reference {
-                warn_of_readers(path, "this key", problems);
+                secrets.warn_of_readers(path, "this key", problems);
             }
             read
         }
@@ -189,5 +188,5 @@ fn revoked(spec: &RevokedSpec, secrets: &Secrets<'_>, problems: &mut Problems) -
     let bytes = secrets.file(path, (SEALED_REVOKED_FILE, "the file of revoked labels"), problems)?;
     let list = revoked_in(&bytes);
     let list = list.map_err(|why| problems.push(SpecError::new(Class::Invalid, path.span, why))).ok()?;
-    Some(RevokedFile::new(PathBuf::from(&path.value), list))
+    Some(RevokedFile::new(secrets.path(path), list))
 }

@@ -4,11 +4,11 @@
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::inputs::{Inputs, cause, read_bounded};
 use crate::interpolate::Environment;
-use crate::source::Span;
+use crate::source::{Sources, Span};
 use crate::spec::{SecretSpec, Spanned};
 use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Shortest secret, in bytes.
 const LEAST: usize = 16;
@@ -21,12 +21,32 @@ const WORLD_READABLE: u32 = 0o004;
 pub(crate) struct Secrets<'a> {
     environment: Environment<'a>,
     inputs: RefCell<Inputs>,
+    /// The directory of each file of the configuration, which paths in it are relative to.
+    directories: Vec<PathBuf>,
 }
 
 impl<'a> Secrets<'a> {
-    /// Variables are those of `environment`; the files that are read are added to `inputs`.
-    pub(crate) fn new(environment: Environment<'a>, inputs: Inputs) -> Self {
-        Self { environment, inputs: RefCell::new(inputs) }
+    /// Variables are those of `environment`; the files that are read are added to `inputs`. Paths are relative to the file
+    /// of `sources` that names them.
+    pub(crate) fn new(environment: Environment<'a>, inputs: Inputs, sources: &Sources) -> Self {
+        let directory = |name: &str| Path::new(name).parent().map(Path::to_owned).unwrap_or_default();
+        let directories = sources.names().map(directory).collect();
+        Self { environment, inputs: RefCell::new(inputs), directories }
+    }
+
+    /// The absolute path that is meant: a relative one begins at the directory of the file that names it.
+    pub(super) fn path(&self, written: &Spanned<String>) -> PathBuf {
+        let base = self.directories.get(usize::from(written.span.file));
+        let joined = base.map_or_else(|| PathBuf::from(&written.value), |base| base.join(&written.value));
+        std::path::absolute(&joined).unwrap_or(joined)
+    }
+
+    /// A kind of file with its path, for messages: without it where it came from the environment.
+    pub(super) fn shown(&self, what: &str, written: &Spanned<String>) -> String {
+        match written.span.filled {
+            true => what.to_owned(),
+            false => format!("{what} {}", self.path(written).display()),
+        }
     }
 
     /// What was read.
@@ -68,7 +88,7 @@ impl<'a> Secrets<'a> {
     /// The first line of a file, without its end.
     fn first_line(&self, path: &Spanned<String>, problems: &mut Problems) -> Option<Vec<u8>> {
         let mut bytes = self.file(path, (FILE, "the file of the secret"), problems)?;
-        warn_of_readers(path, "this secret", problems);
+        self.warn_of_readers(path, "this secret", problems);
         if let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             bytes.truncate(end);
         }
@@ -83,28 +103,36 @@ impl<'a> Secrets<'a> {
         (limit, what): (usize, &str),
         problems: &mut Problems,
     ) -> Option<Vec<u8>> {
-        let file = Path::new(&path.value);
-        let cause = match read_bounded(file, limit) {
+        let file = self.path(path);
+        let cause = match read_bounded(&file, limit) {
             Ok(bytes) if bytes.len() > limit => format!("it is larger than {} KiB", limit / 1024),
             Ok(bytes) => {
-                self.inputs.borrow_mut().add_secret(file, &bytes, limit);
+                self.inputs.borrow_mut().add_secret(&file, &bytes, limit);
                 return Some(bytes);
             }
             Err(error) => cause(&error),
         };
-        let message = format!("cannot read {what}: {cause}");
-        problems.push(SpecError::new(Class::Invalid, path.span, message));
+        let message = format!("cannot read {}: {cause}", self.shown(what, path));
+        let error = SpecError::new(Class::Invalid, path.span, message);
+        let is_relative = Path::new(&path.value).is_relative() && !path.span.filled;
+        problems.push(match is_relative {
+            true => error.help("a relative path begins at the directory of the file that names it"),
+            false => error,
+        });
         None
     }
-}
 
-/// A secret that every user of the machine can read is none.
-pub(super) fn warn_of_readers(path: &Spanned<String>, what: &str, problems: &mut Problems) {
-    let mode = std::fs::metadata(&path.value).map_or(0, |metadata| metadata.permissions().mode());
-    if mode & WORLD_READABLE != 0 {
-        let message = format!("every user of this machine can read the file of {what}");
-        let help = "`chmod o-r` takes that right away; the proxy's own user or group must keep it";
-        problems.push(SpecError::new(Class::Warning, path.span, message).help(help));
+    /// A secret that every user of the machine can read is none.
+    pub(super) fn warn_of_readers(&self, path: &Spanned<String>, what: &str, problems: &mut Problems) {
+        let mode = std::fs::metadata(self.path(path)).map_or(0, |metadata| metadata.permissions().mode());
+        if mode & WORLD_READABLE != 0 {
+            let message = format!(
+                "every user of this machine can read {}",
+                self.shown(&format!("the file of {what}"), path)
+            );
+            let help = "`chmod o-r` takes that right away; the proxy's own user or group must keep it";
+            problems.push(SpecError::new(Class::Warning, path.span, message).help(help));
+        }
     }
 }
 
@@ -118,7 +146,7 @@ mod tests {
     }
 
     /// A file in the directory for temporary ones, gone when dropped.
-    struct Temporary(std::path::PathBuf);
+    struct Temporary(PathBuf);
 
     impl Temporary {
         fn new(name: &str, contents: &[u8], mode: u32) -> Self {
@@ -143,7 +171,8 @@ mod tests {
     /// The secret, what is said of it, and the files that were read.
     fn of(spec: SecretSpec) -> (Option<Vec<u8>>, String, Inputs) {
         let environment = |name: &str| (name == "KEY").then(|| "0123456789abcdef".to_owned());
-        let (secrets, mut problems) = (Secrets::new(&environment, Inputs::default()), Problems::default());
+        let (secrets, mut problems) =
+            (Secrets::new(&environment, Inputs::default(), &Sources::default()), Problems::default());
         let secret = secrets.read(&Spanned::new(Span::default(), spec), &mut problems);
         let said: Vec<String> = problems.take_warnings().into_iter().map(|warning| warning.message).collect();
         (secret, problems.into_report(Default::default()).lines() + &said.join("\n"), secrets.into_inputs())

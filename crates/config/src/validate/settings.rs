@@ -8,7 +8,7 @@ use crate::diagnose::{Class, Problems, SpecError};
 use crate::settings::{AccessLog, Admin, LogFormat, LogTarget, Settings, Token, User};
 use crate::spec::{
     AccessLogSpec, AdminSpec, AutoSizeSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, LogFormatSpec,
-    RequestsSpec, SecretSpec, ShutdownSpec, Spanned, TimeoutsSpec,
+    RequestHistorySpec, SecretSpec, ShutdownSpec, Spanned, TimeoutsSpec,
 };
 use ipnet::IpNet;
 use std::path::PathBuf;
@@ -29,9 +29,9 @@ const PER_CLIENT_MAX: u64 = 1_000_000;
 /// Smallest and largest `limits.memory`, in bytes.
 const MEMORY_MIN: u64 = 16 << 20;
 const MEMORY_MAX: u64 = 1 << 50;
-/// Largest `requests.keep`: what a worker looks through between two turns.
+/// Largest `request_history.keep`: what a worker looks through between two turns.
 const KEEP_MAX: u64 = 10_000;
-/// Smallest and largest `requests.slow`.
+/// Smallest and largest `request_history.slow`.
 const SLOW_MIN: Duration = Duration::from_millis(1);
 const SLOW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Shortest admin token, in bytes.
@@ -46,11 +46,11 @@ pub(crate) fn settings(
 ) -> Settings {
     Settings {
         admin: spec.admin.as_ref().and_then(|spec| admin(spec, taken, secrets, problems)),
-        state: spec.state.path.as_ref().and_then(|path| file(path, problems)),
+        state: spec.state.path.as_ref().and_then(|path| file(path, secrets, problems)),
         workers: workers(spec.workers.as_ref(), problems),
         user: spec.user.as_ref().and_then(|text| user(text, problems)),
         metrics: spec.metrics.as_ref().and_then(|spec| tcp(&spec.address, taken, problems)),
-        access_log: spec.access_log.as_ref().and_then(|spec| access_log(spec, problems)),
+        access_log: spec.access_log.as_ref().and_then(|spec| access_log(spec, secrets, problems)),
         webhooks: webhooks(&spec.webhooks, secrets, problems),
     }
 }
@@ -109,12 +109,12 @@ fn tcp(text: &Spanned<String>, taken: &mut Taken, problems: &mut Problems) -> Op
     Some(address)
 }
 
-fn file(path: &Spanned<String>, problems: &mut Problems) -> Option<PathBuf> {
+fn file(path: &Spanned<String>, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<PathBuf> {
     if path.value.is_empty() {
         problems.push(SpecError::value(path.span, "path", "the path is empty"));
         return None;
     }
-    Some(PathBuf::from(&path.value))
+    Some(secrets.path(path))
 }
 
 fn workers(spec: Option<&Spanned<AutoSpec>>, problems: &mut Problems) -> Option<u16> {
@@ -146,7 +146,7 @@ fn user(text: &Spanned<String>, problems: &mut Problems) -> Option<User> {
     Some(User { user: user.to_owned(), group: group.map(str::to_owned) })
 }
 
-fn access_log(spec: &AccessLogSpec, problems: &mut Problems) -> Option<AccessLog> {
+fn access_log(spec: &AccessLogSpec, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<AccessLog> {
     let format = match spec.format {
         Some(LogFormatSpec::Off) => None,
         Some(LogFormatSpec::Combined) => Some(LogFormat::Combined),
@@ -155,7 +155,7 @@ fn access_log(spec: &AccessLogSpec, problems: &mut Problems) -> Option<AccessLog
     let target = match spec.path.as_ref().map(|path| path.value.as_str()) {
         None | Some("stdout") => LogTarget::Stdout,
         Some("stderr") => LogTarget::Stderr,
-        Some(_) => LogTarget::File(spec.path.as_ref().and_then(|path| file(path, problems))?),
+        Some(_) => LogTarget::File(spec.path.as_ref().and_then(|path| file(path, secrets, problems))?),
     };
     Some(AccessLog { format: format?, target })
 }
@@ -227,7 +227,7 @@ pub(crate) fn shutdown(spec: &ShutdownSpec) -> Shutdown {
 }
 
 /// What is remembered of exchanges.
-pub(crate) fn requests(spec: &RequestsSpec, problems: &mut Problems) -> RequestsPolicy {
+pub(crate) fn requests(spec: &RequestHistorySpec, problems: &mut Problems) -> RequestsPolicy {
     let built_in = RequestsPolicy::default();
     let keep = spec.keep.as_ref().and_then(|keep| bounded(keep, 0, KEEP_MAX, problems));
     RequestsPolicy {

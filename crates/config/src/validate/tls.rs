@@ -1,7 +1,7 @@
 //! `listeners.<name>.tls:` certificates are read here, and what is wrong with one is told at the line that names its file.
 
 use super::client_auth::ClientAuths;
-use super::secret::{Secrets, warn_of_readers};
+use super::secret::Secrets;
 use super::{acme, duration};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::settings::AdminTls;
@@ -10,7 +10,6 @@ use crate::spec::{
     AdminTlsSpec, CertificateSpec, ListSpec, ListenerTlsSpec, ProtocolSpec, Spanned, SwitchSpec,
     TicketKeysSpec, TicketsSpec, TlsVersionSpec, UnknownNameSpec,
 };
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::limits::{TLS_PEM, TLS_TICKET_FILE};
@@ -90,7 +89,7 @@ pub(super) fn listener_tls(
         }
     };
     let items = spec.certificates.iter().flat_map(|list| &list.value.items);
-    let files = items.map(|item| files(&item.value.cert, &item.value.key));
+    let files = items.map(|item| files(&item.value.cert, &item.value.key, secrets));
     Some(Arc::new(ListenerTls {
         acceptor,
         files: files.collect(),
@@ -154,7 +153,7 @@ fn resumption(spec: &ListenerTlsSpec, secrets: &Secrets<'_>, problems: &mut Prob
         return Some(Resumption { tickets: Tickets::of_process_for(rotate), policy });
     };
     let bytes = secrets.file(path, (TLS_TICKET_FILE, "the file of the ticket keys"), problems)?;
-    warn_of_readers(path, "these keys", problems);
+    secrets.warn_of_readers(path, "these keys", problems);
     let keys = match TicketKeys::read(&bytes) {
         Ok(keys) => keys,
         Err(why) => {
@@ -166,8 +165,7 @@ fn resumption(spec: &ListenerTlsSpec, secrets: &Secrets<'_>, problems: &mut Prob
     };
     // The library takes any 32 bytes.
     let tickets = Arc::new(Tickets::with_keys(rotate, &keys).ok()?);
-    let keys =
-        TicketKeyFile { path: PathBuf::from(&path.value), digest: keys.digest(), tickets: tickets.clone() };
+    let keys = TicketKeyFile { path: secrets.path(path), digest: keys.digest(), tickets: tickets.clone() };
     Some(Resumption { tickets: Some(tickets), policy: Some(TicketPolicy { rotate, keys: Some(keys) }) })
 }
 
@@ -180,7 +178,9 @@ pub(super) fn admin_tls(
     let certificate = certificate((&spec.cert, &spec.key), secrets, problems)?;
     let policy = Policy { alpn: vec![b"http/1.1".to_vec()], ..Policy::default() };
     match Acceptor::new(vec![(Arc::new(certificate), Vec::new())], policy, None) {
-        Ok(acceptor) => Some(AdminTls { acceptor: Arc::new(acceptor), files: files(&spec.cert, &spec.key) }),
+        Ok(acceptor) => {
+            Some(AdminTls { acceptor: Arc::new(acceptor), files: files(&spec.cert, &spec.key, secrets) })
+        }
         Err(flaw) => {
             let message = format!("TLS cannot be set up like this: {flaw}");
             problems.push(SpecError::value(spec.cert.span, "certificate", message));
@@ -189,8 +189,8 @@ pub(super) fn admin_tls(
     }
 }
 
-fn files(cert: &Spanned<String>, key: &Spanned<String>) -> CertificateFiles {
-    CertificateFiles { cert: PathBuf::from(&cert.value), key: PathBuf::from(&key.value) }
+fn files(cert: &Spanned<String>, key: &Spanned<String>, secrets: &Secrets<'_>) -> CertificateFiles {
+    CertificateFiles { cert: secrets.path(cert), key: secrets.path(key) }
 }
 
 /// What an acceptor refuses although each value is right for itself.
@@ -252,16 +252,24 @@ pub(super) fn certificate(
     let chain = file(cert, "the file of the certificate", secrets, problems);
     let key = file(key_file, "the file of the key", secrets, problems);
     if key.is_some() {
-        warn_of_readers(key_file, "this key", problems);
+        secrets.warn_of_readers(key_file, "this key", problems);
     }
     let flaw = match Certificate::read(&chain?, &key?) {
         Ok(certificate) => return Some(certificate),
         Err(flaw) => flaw,
     };
     let error = match flaw.is_of_key() {
-        true => SpecError::new(Class::Invalid, key_file.span, format!("the file of the key {flaw}"))
-            .related(cert.span, "for this certificate"),
-        false => SpecError::new(Class::Invalid, cert.span, format!("the file of the certificate {flaw}")),
+        true => SpecError::new(
+            Class::Invalid,
+            key_file.span,
+            format!("{} {flaw}", secrets.shown("the file of the key", key_file)),
+        )
+        .related(cert.span, "for this certificate"),
+        false => SpecError::new(
+            Class::Invalid,
+            cert.span,
+            format!("{} {flaw}", secrets.shown("the file of the certificate", cert)),
+        ),
     };
     problems.push(error.maybe_help(help(&flaw)));
     None

@@ -142,6 +142,7 @@ const VALIDATION: &[Reason] = &[
             "the URL has no host",
             "has no path or query",
             "has no user or password",
+            "both bring certificates to this listener",
             "must be written as `%XX`",
             "must be absolute",
             "cannot be the path of a unix socket",

@@ -165,7 +165,7 @@ async fn a_thousand_targets_are_not_asked_in_one_moment() {
 async fn where_too_much_is_to_be_checked_checks_are_late_and_that_is_said_once() {
     let world = World::default();
     let (checks, mut news) = start(&world);
-    let policy = Arc::new(HealthPolicy { before_traffic: true, ..HealthPolicy::default() });
+    let policy = Arc::new(HealthPolicy { starts_unhealthy: true, ..HealthPolicy::default() });
     let targets: Vec<_> = (0..200).map(|host| target(host, &policy)).collect();
     targets.iter().for_each(|target| world.does(target, Does::TakesTime(SECOND)));
     checks.set(targets);
@@ -185,7 +185,7 @@ async fn where_too_much_is_to_be_checked_checks_are_late_and_that_is_said_once()
 async fn who_is_gone_is_let_go_in_the_middle_of_a_check() {
     let world = World::default();
     let (checks, mut news) = start(&world);
-    let policy = Arc::new(HealthPolicy { before_traffic: true, ..HealthPolicy::default() });
+    let policy = Arc::new(HealthPolicy { starts_unhealthy: true, ..HealthPolicy::default() });
     let (slow, next) = (target(1, &policy), target(2, &policy));
     world.does(&slow, Does::TakesTime(1000 * SECOND));
     checks.set(vec![slow.clone()]);

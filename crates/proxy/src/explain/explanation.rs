@@ -169,7 +169,7 @@ pub struct RetrySeen {
     pub budget_percent: u32,
     /// For one attempt, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub per_try_ms: Option<u64>,
+    pub per_try_timeout_ms: Option<u64>,
     /// A copy is sent when there is no response after so many milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hedge_after_ms: Option<u64>,

@@ -222,7 +222,7 @@ fn part(
         retry: RetrySeen {
             attempts: service.retry.attempts,
             budget_percent: service.retry.budget,
-            per_try_ms: service.retry.per_try.map(ms),
+            per_try_timeout_ms: service.retry.per_try_timeout.map(ms),
             hedge_after_ms: service.retry.hedge.map(|hedge| ms(hedge.after)),
         },
         max_in_flight: service.limits.max_in_flight,

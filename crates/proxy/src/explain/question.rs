@@ -3,6 +3,7 @@
 use crate::plan::{Listener, ListenerProtocol, Plan};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use thalweg_route::{HostPattern, RouteId};
 
 /// One request to one listener.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -15,7 +16,8 @@ pub struct Question {
     pub headers: Vec<(String, String)>,
     /// The address that the request comes from; default 127.0.0.1.
     pub from: Option<IpAddr>,
-    /// The name of a listener; default: of those that take requests, the one whose port the URL names, else the first.
+    /// The name of a listener; default: of those that take requests, one with TLS for `https` and in the clear for `http`,
+    /// with the port of the URL if there is one; else the first.
     pub listener: Option<String>,
 }
 
@@ -58,7 +60,8 @@ pub(super) struct Asked {
 
 /// A URL in its parts.
 struct Url<'a> {
-    https: bool,
+    /// Whether the scheme is `https`; `None` where none is written.
+    https: Option<bool>,
     /// Without the port of the scheme; empty for a path alone.
     authority: &'a str,
     /// Where it is written, or the scheme's.
@@ -103,7 +106,7 @@ impl Question {
         let mut bytes = format!("{} {} HTTP/1.1\r\n", self.method, url.target).into_bytes();
         let is_host = |name: &str| name.eq_ignore_ascii_case("host");
         if !self.headers.iter().any(|(name, _)| is_host(name)) {
-            let authority = if url.authority.is_empty() { "localhost" } else { url.authority };
+            let authority = if url.authority.is_empty() { usual_host(plan) } else { url.authority.into() };
             bytes.extend_from_slice(format!("Host: {authority}\r\n").as_bytes());
         }
         for (name, value) in &self.headers {
@@ -118,7 +121,11 @@ impl Question {
         }
         bytes.extend_from_slice(b"\r\n");
         let peer = self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)).to_canonical();
-        Ok(Asked { bytes, peer, is_secure: url.https, listener: self.listener(plan, &url)? })
+        let listener = self.listener(plan, &url)?;
+        let has_tls =
+            plan.listeners.get(usize::from(listener)).is_some_and(|listener| listener.tls.is_some());
+        let is_secure = url.https.unwrap_or(has_tls && url.authority.is_empty());
+        Ok(Asked { bytes, peer, is_secure, listener })
     }
 
     fn listener(&self, plan: &Plan, url: &Url<'_>) -> Result<u16, Unaskable> {
@@ -126,8 +133,19 @@ impl Question {
         let position = |is_it: &dyn Fn(&Listener) -> bool| plan.listeners.iter().position(is_it);
         let found = match &self.listener {
             Some(name) => position(&|listener| *listener.name == **name),
-            None => position(&|listener| takes_requests(listener) && listener.address.port() == url.port)
-                .or_else(|| position(&takes_requests)),
+            None => {
+                let has_port = |listener: &Listener| listener.address.port() == url.port;
+                let fits = |listener: &Listener| match url.https {
+                    Some(https) => listener.tls.is_some() == https,
+                    // A path alone is meant for a listener that does more than to send clients elsewhere.
+                    None => !listener.redirect_https || !url.authority.is_empty(),
+                };
+                position(&|it| takes_requests(it) && fits(it) && has_port(it))
+                    .or_else(|| position(&|it| takes_requests(it) && url.https == Some(true) && fits(it)))
+                    .or_else(|| position(&|it| takes_requests(it) && has_port(it)))
+                    .or_else(|| position(&|it| takes_requests(it) && fits(it)))
+                    .or_else(|| position(&takes_requests))
+            }
         };
         let asked = self.listener.as_deref();
         if let Some(listener) = found.and_then(|at| plan.listeners.get(at)).filter(|it| !takes_requests(it)) {
@@ -161,12 +179,12 @@ impl<'a> Url<'a> {
         // Clients do not send what stands behind it.
         let text = text.split('#').next().unwrap_or_default();
         if text.starts_with('/') || text == "*" {
-            return Ok(Self { https: false, authority: "", port: None, target: text.to_owned() });
+            return Ok(Self { https: None, authority: "", port: None, target: text.to_owned() });
         }
         let (https, rest) = match text.split_once("://") {
-            None => (false, text),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            None => (None, text),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Some(false), rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Some(true), rest),
             Some(_) => return wrong("a URL begins with `http://` or `https://` here", "write one of these"),
         };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -185,7 +203,7 @@ impl<'a> Url<'a> {
 
     /// Clients leave the port of the scheme out.
     fn read_port(&mut self) {
-        let own = if self.https { 443 } else { 80 };
+        let own = if self.https == Some(true) { 443 } else { 80 };
         let behind = self.authority.rsplit(']').next().unwrap_or_default();
         let written = behind.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         self.port = Some(written.unwrap_or(own));
@@ -193,6 +211,22 @@ impl<'a> Url<'a> {
             self.authority = self.authority.rsplit_once(':').map_or(self.authority, |(host, _)| host);
         }
     }
+}
+
+/// The host of a request that names none: the first one that routes ask for, or `localhost` where a route takes every host.
+fn usual_host(plan: &Plan) -> String {
+    let routes = (0..).map_while(|at| plan.table.written(RouteId(at)));
+    let mut named = None;
+    for route in routes.take(plan.table.len()) {
+        match route.hosts.first() {
+            None | Some(HostPattern::Any) => return "localhost".into(),
+            Some(HostPattern::Exact(host)) => named = named.or(Some(host.clone())),
+            Some(HostPattern::Wildcard(suffix)) => {
+                named = named.or_else(|| Some(format!("any.{suffix}")));
+            }
+        }
+    }
+    named.unwrap_or_else(|| "localhost".into())
 }
 
 /// RFC 9110 §5.6.2.

@@ -47,7 +47,7 @@ fn listener(name: &str, address: &str) -> Listener {
         defer_accept: true,
         h2c: false,
         redirect_https: false,
-        responses: None,
+        expected_responses: None,
         proxy_protocol: None,
         tls: None,
     }

@@ -100,7 +100,7 @@ fn write_service(f: &mut fmt::Formatter<'_>, part: &ServicePart) -> fmt::Result 
         1 => write!(f, ", 1 attempt")?,
         n => write!(f, ", up to {n} attempts (budget {} %)", retry.budget_percent)?,
     }
-    if let Some(ms) = retry.per_try_ms {
+    if let Some(ms) = retry.per_try_timeout_ms {
         write!(f, " of {} each", time(ms))?;
     }
     if let Some(ms) = retry.hedge_after_ms {

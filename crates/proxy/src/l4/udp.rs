@@ -1,7 +1,7 @@
 //! Datagrams (UDP): listeners with `protocol: udp`, and the sessions of their clients.
 //!
 //! What a client sends to a listener is a session: its first datagram is given an endpoint, the others follow, and answers go back from the
-//! address that it spoke to. Connections end by silence, with the last answer that is expected (`responses`), or with their listener or
+//! address that it spoke to. Connections end by silence, with the last answer that is expected (`expected_responses`), or with their listener or
 //! endpoint. Nothing waits: what has no room is dropped and counted. All of it gets a share of a worker's turn, so that a flood keeps nobody
 //! else waiting. Why so: `docs/decisions/0061-datagrams.md`.
 

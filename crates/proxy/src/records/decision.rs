@@ -48,7 +48,7 @@ pub(crate) struct QueryRequest {
 pub enum Notable {
     /// It or one of its attempts failed, or a service answered with a status from 500 on.
     Failed,
-    /// It took at least `requests.slow`.
+    /// It took at least `request_history.slow`.
     Slow,
     /// The proxy answered with a status from 400 to 499, or the client left.
     Refused,

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use thalweg_config::{Span, SpecError};
+use thalweg_config::{Class, Span, SpecError};
 use thalweg_net::{datagram, listen};
 use thalweg_proxy::plan::ListenAddress;
 
@@ -71,8 +71,10 @@ fn unix(path: &Path, span: Span) -> Option<SpecError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let shown = directory.display();
     if !directory.is_dir() {
-        let message = format!("there is no directory {shown}");
-        return Some(warning(span, message, "make it before the start; it is not made for you"));
+        let message = format!("the directory {shown} of this socket does not exist");
+        return Some(
+            warning(span, message, "create it before the start: `run` does not").class(Class::Invalid),
+        );
     }
     if !super::files::may_write(directory) {
         let message = format!("this user may not make a socket in {shown}");

@@ -1,14 +1,15 @@
 //! What `check` looks at beyond the file: the machine that it runs on.
 //!
-//! Each check is one file and one line of the list; each takes a bounded time and changes nothing. All of them warn:
-//! the machine that checks need not be the one that runs the file, and what is wrong today may be right at the
-//! start. Checks of the file alone belong to `thalweg_config`.
+//! Each check is one file and one line of the list; each takes a bounded time and changes nothing. What keeps `run` from
+//! starting on this machine, whoever starts it, is an error; what depends on the time or on the user who starts it
+//! is a warning. Checks of the file alone belong to `thalweg_config`.
 
 mod addresses;
 mod budget;
 mod files;
 mod names;
 mod owner;
+mod user;
 
 use thalweg_config::span_index::Places;
 use thalweg_config::{Loaded, Span, SpecError};
@@ -31,6 +32,7 @@ macro_rules! checks {
 
 checks! {
     addresses "an address that is taken by another program, or that this user or this machine cannot use";
+    user "a user or group that does not exist here, or that the proxy cannot become";
     files "a file or directory that cannot be written";
     budget "bounds that the descriptors or the memory of this machine do not admit";
     names "a host name of an endpoint that does not resolve";

@@ -26,7 +26,10 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
         if let Some(why) = failures.get(&host) {
             // What was asked for is said already.
             let why = why.split(" for Query").next().unwrap_or(why);
-            let message = format!("`{host}` does not resolve here: {why}");
+            let message = match span.filled {
+                true => format!("the host name here does not resolve on this machine: {why}"),
+                false => format!("`{host}` does not resolve here: {why}"),
+            };
             let warning = SpecError::warning("names", *span, message);
             found.push(warning.help("a start does not wait for it: it is asked for again and again"));
         }

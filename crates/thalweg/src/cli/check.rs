@@ -6,7 +6,7 @@ use clap::Args;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use thalweg_config::{Loaded, Look, Report, find, load_file, places};
+use thalweg_config::{Class, Loaded, Look, Report, find, load_file, places};
 
 /// What to check.
 #[derive(Args, Debug)]
@@ -43,6 +43,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         }
         loaded
     });
+    let is_refused = |report: &Report| report.errors.iter().any(|error| error.class != Class::Warning);
     let report = loaded.as_ref().map_or_else(|report| report, |loaded| &loaded.warnings);
     if args.json {
         say(diagnostics::json(report));
@@ -50,14 +51,14 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         show(report, args.lines);
     }
     match &loaded {
-        Ok(loaded) if !args.strict || report.errors.is_empty() => {
+        Ok(loaded) if !is_refused(report) && (!args.strict || report.errors.is_empty()) => {
             if !args.json {
                 say(format_args!("{}: ok ({})", path.display(), summary(loaded)));
             }
             ExitCode::SUCCESS
         }
         Ok(_) => {
-            if !args.json {
+            if !args.json && !is_refused(report) {
                 complain(format_args!("{}: warnings fail because of `--strict`", path.display()));
             }
             ExitCode::FAILURE

@@ -16,11 +16,11 @@ use thalweg_proxy::explain::{Question, Unaskable, explain as explain_plan};
 /// What to explain.
 #[derive(Args, Debug)]
 pub(crate) struct ExplainArgs {
-    /// The method, for example GET
+    /// The method; default: GET, as in `thalweg explain /products/42`
     #[arg(value_name = "METHOD", required_unless_present = "id")]
     method: Option<String>,
     /// The URL, or a path alone: `https://shop.example.com/products/42`
-    #[arg(value_name = "URL", required_unless_present = "id")]
+    #[arg(value_name = "URL")]
     url: Option<String>,
     /// Tell of the request with this id, as in X-Request-Id and in the access log
     #[arg(long, value_name = "ID", conflicts_with_all = ["method", "url", "headers", "from", "listener", "config", "all"])]
@@ -31,7 +31,7 @@ pub(crate) struct ExplainArgs {
     /// The address that the request comes from; default: 127.0.0.1
     #[arg(long, value_name = "IP")]
     from: Option<IpAddr>,
-    /// The listener; default: the one whose port the URL names, else the first
+    /// The listener; default: one with TLS for `https://`, and with the port that the URL names, else the first
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
     /// The configuration; default: where `run` would find it
@@ -63,14 +63,13 @@ pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
 
 impl ExplainArgs {
     fn question(&self) -> Result<Question, Unaskable> {
+        let (method, url) = match (&self.method, &self.url) {
+            (Some(method), Some(url)) => (method.clone(), url.clone()),
+            (Some(url), None) if url.contains(['/', '.', ':', '*']) => ("GET".to_owned(), url.clone()),
+            (method, _) => (method.clone().unwrap_or_default(), String::new()),
+        };
         let headers = self.headers.iter().map(|text| Question::field(text)).collect::<Result<_, _>>()?;
-        Ok(Question {
-            method: self.method.clone().unwrap_or_default(),
-            url: self.url.clone().unwrap_or_default(),
-            headers,
-            from: self.from,
-            listener: self.listener.clone(),
-        })
+        Ok(Question { method, url, headers, from: self.from, listener: self.listener.clone() })
     }
 
     /// The operation of the admin API that answers the question.

@@ -24,7 +24,7 @@ pub struct HealthPolicy {
     pub healthy_after: u32,
     /// A new endpoint takes no request before its first passed check; default false: it is up until
     /// checks fail.
-    pub before_traffic: bool,
+    pub starts_unhealthy: bool,
 }
 
 impl Default for HealthPolicy {
@@ -37,7 +37,7 @@ impl Default for HealthPolicy {
             timeout: Duration::from_secs(1),
             unhealthy_after: 3,
             healthy_after: 2,
-            before_traffic: false,
+            starts_unhealthy: false,
         }
     }
 }

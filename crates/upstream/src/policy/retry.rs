@@ -16,12 +16,12 @@ pub struct RetryPolicy {
     /// that a call which ends so may be made again: calls are POSTs.
     pub grpc_statuses: GrpcStatuses,
     /// For one attempt, from sending the request to the response's head; default: `timeouts.first_byte`.
-    pub per_try: Option<Duration>,
+    pub per_try_timeout: Option<Duration>,
     /// Requests that may be sent again, in percent of all of the service, 0–1000; default 20. Attempts that
     /// reached no endpoint (refused connections) do not count.
     pub budget: u32,
     /// As many per second may always be, however few requests there are; default 3 (per worker: its share).
-    pub min_per_second: u32,
+    pub min_retries_per_second: u32,
     /// A second copy of a request that is slow to be answered; default none.
     pub hedge: Option<HedgePolicy>,
 }
@@ -32,9 +32,9 @@ impl Default for RetryPolicy {
             attempts: 2,
             statuses: Statuses::default(),
             grpc_statuses: GrpcStatuses::default(),
-            per_try: None,
+            per_try_timeout: None,
             budget: 20,
-            min_per_second: 3,
+            min_retries_per_second: 3,
             hedge: None,
         }
     }

@@ -37,8 +37,18 @@ pub struct HealthSpec {
     pub unhealthy_after: Option<Spanned<u64>>,
     /// Passed checks in a row after which it is up again, 1–100; default 2.
     pub healthy_after: Option<Spanned<u64>>,
-    /// Whether a new endpoint gets requests only after its first passed check; default false.
-    pub before_traffic: Option<bool>,
+    /// What a new endpoint counts as until its first check; default `healthy`.
+    pub initial: Option<InitialHealthSpec>,
+}
+
+/// `health.initial:`
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "`healthy` or `unhealthy`")]
+pub enum InitialHealthSpec {
+    /// It gets requests at once, until checks fail.
+    Healthy,
+    /// It gets requests only after its first passed check.
+    Unhealthy,
 }
 
 /// `health.grpc:`

@@ -15,11 +15,11 @@ pub struct RetrySpec {
     /// Ends of gRPC calls after which the call is made again, if the response is nothing else; default none.
     pub grpc_statuses: Option<ListSpec<GrpcStatusSpec>>,
     /// For one attempt, until the head of its response; default: `timeouts.first_byte`.
-    pub per_try: Option<Spanned<DurationSpec>>,
+    pub per_try_timeout: Option<Spanned<DurationSpec>>,
     /// Requests that may be sent again, in percent of all of the service, 0%–1000%; default 20%.
     pub budget: Option<Spanned<PercentSpec>>,
     /// As many per second may always be, 0–1000000; default 3.
-    pub min_per_second: Option<Spanned<u64>>,
+    pub min_retries_per_second: Option<Spanned<u64>>,
     /// A second copy of a request that is slow to be answered; default `off`.
     pub hedge: Option<Spanned<SwitchSpec<HedgeSpec>>>,
 }

@@ -2,7 +2,7 @@
 
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
-use crate::spec::{DurationSpec, HealthSpec, ListSpec, NamedSpec, Spanned, StatusSpec};
+use crate::spec::{DurationSpec, HealthSpec, InitialHealthSpec, ListSpec, NamedSpec, Spanned, StatusSpec};
 use crate::validate::key::token;
 use crate::validate::statuses::{FINAL, statuses};
 use crate::validate::{cause, duration, is_token, number};
@@ -58,7 +58,7 @@ pub(super) fn health(
         timeout: times.timeout,
         unhealthy_after: count(spec.unhealthy_after.as_ref(), problems).unwrap_or(built_in.unhealthy_after),
         healthy_after: count(spec.healthy_after.as_ref(), problems).unwrap_or(built_in.healthy_after),
-        before_traffic: spec.before_traffic.unwrap_or(built_in.before_traffic),
+        starts_unhealthy: spec.initial == Some(InitialHealthSpec::Unhealthy),
     }))
 }
 

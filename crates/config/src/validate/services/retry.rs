@@ -18,9 +18,9 @@ pub(crate) struct Retries {
     attempts: Option<u32>,
     statuses: Option<Statuses>,
     grpc_statuses: Option<GrpcStatuses>,
-    per_try: Option<Duration>,
+    per_try_timeout: Option<Duration>,
     budget: Option<u32>,
-    min_per_second: Option<u32>,
+    min_retries_per_second: Option<u32>,
     /// `Some(None)`: switched off here, whatever the defaults say.
     hedge: Option<Option<HedgePolicy>>,
 }
@@ -32,9 +32,9 @@ impl Retries {
             attempts: number(spec.attempts.as_ref(), 1, ATTEMPTS, problems),
             statuses: spec.statuses.as_ref().map(|list| statuses(list, &RETRIED, problems)),
             grpc_statuses: spec.grpc_statuses.as_ref().map(grpc_statuses),
-            per_try: deadline(spec.per_try.as_ref(), problems),
+            per_try_timeout: deadline(spec.per_try_timeout.as_ref(), problems),
             budget: percent(spec.budget.as_ref(), 0, 1000, problems),
-            min_per_second: number(spec.min_per_second.as_ref(), 0, 1_000_000, problems),
+            min_retries_per_second: number(spec.min_retries_per_second.as_ref(), 0, 1_000_000, problems),
             hedge: spec.hedge.as_ref().and_then(|spec| hedge(spec, problems)),
         }
     }
@@ -46,12 +46,12 @@ impl Retries {
             attempts: self.attempts.or(defaults.attempts).unwrap_or(built_in.attempts),
             statuses: self.statuses.clone().or_else(|| defaults.statuses.clone()).unwrap_or_default(),
             grpc_statuses: self.grpc_statuses.or(defaults.grpc_statuses).unwrap_or_default(),
-            per_try: self.per_try.or(defaults.per_try),
+            per_try_timeout: self.per_try_timeout.or(defaults.per_try_timeout),
             budget: self.budget.or(defaults.budget).unwrap_or(built_in.budget),
-            min_per_second: self
-                .min_per_second
-                .or(defaults.min_per_second)
-                .unwrap_or(built_in.min_per_second),
+            min_retries_per_second: self
+                .min_retries_per_second
+                .or(defaults.min_retries_per_second)
+                .unwrap_or(built_in.min_retries_per_second),
             hedge: self.hedge.or(defaults.hedge).flatten(),
         }
     }

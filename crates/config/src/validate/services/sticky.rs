@@ -84,7 +84,7 @@ mod tests {
 
     fn policy() -> StickyPolicy {
         let on = Spanned::new(Span::default(), SwitchSpec::On);
-        let secrets = Secrets::new(&|_| None, Inputs::default());
+        let secrets = Secrets::new(&|_| None, Inputs::default(), &crate::Sources::default());
         sticky(Some(&on), &secrets, &mut Problems::default()).unwrap()
     }
 

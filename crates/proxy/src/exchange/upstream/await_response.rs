@@ -386,8 +386,8 @@ fn expire(
 /// From the request's last byte to the response's head: less for an attempt that others may follow.
 pub(crate) fn time_to_answer(x: &Exchange) -> Duration {
     let first_byte = x.timeouts().first_byte;
-    let per_try = x.service().and_then(|local| local.state.service.retry.per_try);
-    per_try.map_or(first_byte, |per_try| per_try.min(first_byte))
+    let per_try_timeout = x.service().and_then(|local| local.state.service.retry.per_try_timeout);
+    per_try_timeout.map_or(first_byte, |per_try_timeout| per_try_timeout.min(first_byte))
 }
 
 /// Whose fault is a deadline that has passed?

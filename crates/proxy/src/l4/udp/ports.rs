@@ -47,7 +47,7 @@ impl Port {
             self.local_listener.replace(LocalListener::new(&worker.shared.loads, worker.id, &open.state));
         }
         self.local_listener.borrow().hold(position, listener);
-        self.responses.set(listener.responses);
+        self.responses.set(listener.expected_responses);
     }
 }
 
