@@ -40,7 +40,14 @@ const VALIDATION: &[Reason] = &[
     ),
     (
         "the same twice",
-        &["listed twice", "written twice", "two routes are named", "have the same address", "is the same as"],
+        &[
+            "listed twice",
+            "written twice",
+            "two routes are named",
+            "have the same address",
+            "is the same as",
+            "need the same port of one address",
+        ],
     ),
     (
         "the range of a duration, a share or a size",
