@@ -57,6 +57,14 @@ impl Identity {
         })
     }
 
+    /// One that was made an hour ago for this time.
+    pub fn made_for(names: &[&str], time: Duration) -> Self {
+        Self::made(names, |params| {
+            let begin = SystemTime::now() - Duration::from_secs(3600);
+            (params.not_before, params.not_after) = (begin.into(), (begin + time).into());
+        })
+    }
+
     fn made(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Self {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().unwrap();

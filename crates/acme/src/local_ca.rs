@@ -4,6 +4,9 @@
 //! production. What it signs is good for those names and the loopback addresses alone, and says so itself (RFC 5280
 //! §4.2.1.10): its key, should it be taken, opens nothing else.
 //!
+//! The addresses have a certificate of their own, for clients that name no host: BoringSSL knows no constraints on addresses and
+//! refuses every certificate below such a constraint that has one (`X509_V_ERR_UNSUPPORTED_CONSTRAINT_TYPE`).
+//!
 //! ```text
 //! <state>/local/authority.key    when it ends, certificate and key: made once, by whoever is first
 //! <state>/local/authority.pem    the certificate, for those who are to trust it
@@ -89,6 +92,7 @@ impl LocalAuthority {
     /// When nothing can be signed, or there can be no thread.
     pub fn serve(self: &Arc<Self>, shelf: &Arc<IssuedStore>) -> Result<(), String> {
         self.show(shelf, NAME).map_err(|failure| failure.to_string())?;
+        self.show_addresses(shelf).map_err(|failure| failure.to_string())?;
         let (authority, held) = (self.clone(), Arc::downgrade(shelf));
         let thread = thread::Builder::new().name("thalweg-local".into());
         let thread = thread.spawn(move || authority.run(&held)).map_err(|error| error.to_string())?;
@@ -104,11 +108,14 @@ impl LocalAuthority {
         while let Some(shelf) = shelf.upgrade() {
             shelf.take_wanted(&bell).iter().for_each(|name| self.answer(&shelf, name));
             let now = SystemTime::now();
-            for (name, shown, _) in shelf.all() {
-                // Clocks are set back too.
-                if shown.not_after() < now + LEAF.1 || shown.not_before() > now {
-                    self.answer(&shelf, &name);
-                }
+            // Clocks are set back too.
+            let is_due = |shown: &Certificate| shown.not_after() < now + LEAF.1 || shown.not_before() > now;
+            for (name, ..) in shelf.all().into_iter().filter(|(_, shown, _)| is_due(shown)) {
+                self.answer(&shelf, &name);
+            }
+            if shelf.unnamed().is_some_and(|shown| is_due(&shown)) {
+                // It is tried again at the next look.
+                let _ = self.show_addresses(&shelf);
             }
             drop(shelf);
             thread::park_timeout(LOOK);
@@ -130,15 +137,19 @@ impl LocalAuthority {
     }
 
     fn show(&self, shelf: &IssuedStore, name: &str) -> Result<(), Failure> {
-        shelf.put(name, Arc::new(self.sign(name)?));
+        shelf.put(name, Arc::new(self.sign(name, &[])?));
         Ok(())
     }
 
-    fn sign(&self, name: &str) -> Result<Certificate, Failure> {
-        let mut names = vec![name.to_owned()];
-        if name == NAME {
-            names.extend([Ipv4Addr::LOCALHOST.to_string(), Ipv6Addr::LOCALHOST.to_string()]);
-        }
+    /// For clients that name no host: they have come to an address, or say nothing of the name.
+    fn show_addresses(&self, shelf: &IssuedStore) -> Result<(), Failure> {
+        let addresses = [Ipv4Addr::LOCALHOST.to_string(), Ipv6Addr::LOCALHOST.to_string()];
+        shelf.put_unnamed(Arc::new(self.sign(NAME, &addresses)?));
+        Ok(())
+    }
+
+    fn sign(&self, name: &str, addresses: &[String]) -> Result<Certificate, Failure> {
+        let names: Vec<_> = [name.to_owned()].into_iter().chain(addresses.iter().cloned()).collect();
         let mut params = CertificateParams::new(names).map_err(failed)?;
         params.distinguished_name = DistinguishedName::new();
         if name.len() <= COMMON_NAME {

@@ -148,6 +148,7 @@ impl Control {
                     if let Some(event) = acme::tell(news, &shared.registry) {
                         shared.publish(event);
                         self.certificates.show(&shared, &self.looked_after);
+                        self.certificates.tell_ends(&shared, &self.looked_after, SystemTime::now());
                     }
                 }
                 line = self.rounds.next() => line.into_iter().for_each(complain),

@@ -99,6 +99,11 @@ impl Certificate {
         self.not_after
     }
 
+    /// Whether the leaf has ceased to be valid.
+    pub fn has_expired(&self, now: SystemTime) -> bool {
+        self.not_after <= now
+    }
+
     /// Whom the leaf is for, as a distinguished name.
     pub fn subject(&self) -> &str {
         &self.subject

@@ -131,7 +131,8 @@ impl ClientAuth {
     /// Reads the files.
     pub fn new(policy: ClientPolicy) -> Result<Self, ClientAuthError> {
         let roots = roots::of_pem(&policy.authorities);
-        let roots = roots.map_err(|why| ClientAuthError::Authorities(format!("cannot be used: {why}")))?;
+        let (roots, _) =
+            roots.map_err(|why| ClientAuthError::Authorities(format!("cannot be used: {why}")))?;
         let authorities = authorities(&policy.authorities)?;
         let (mut lists, mut revocations) = (Vec::new(), Vec::new());
         for (file, pem) in policy.revocations.iter().enumerate() {

@@ -112,7 +112,7 @@ impl PeerTerms {
         let provider = provider(&[], &[]);
         let verifier = match &policy.trust {
             Trust::System => server_verifier::verifier(roots::system()?, &provider)?,
-            Trust::Only(pem) => server_verifier::verifier(roots::of_pem(pem)?, &provider)?,
+            Trust::Only(pem) => server_verifier::verifier_of_file(pem, &provider)?,
             Trust::InsecureSkipVerify => server_verifier::anybody(&provider),
         };
         let versions = match policy.min_version {

@@ -36,10 +36,38 @@ fn of_certificate(why: &CertificateError) -> String {
             "the list of what its issuer has revoked has expired"
         }
         Bad::UnknownRevocationStatus => "whether it was revoked is not known",
-        why => return why.to_string(),
+        Bad::Other(other) => return of_other(&other.0.to_string()),
+        Bad::UnhandledCriticalExtension => "it has a critical extension that is not supported",
+        Bad::UnsupportedSignatureAlgorithmContext { .. }
+        | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "it is signed in a way that is not supported"
+        }
+        Bad::ApplicationVerificationFailure => "it is not taken here",
+        // More kinds come with new versions of rustls.
+        _ => "it cannot be verified",
     };
     words.to_owned()
 }
+
+/// What rustls passes on of the verifier: the name of a kind.
+fn of_other(kind: &str) -> String {
+    let words = match kind {
+        CA_AS_LEAF => "it is that of an authority, as self-signed ones are",
+        "EndEntityUsedAsCa" => "one of its issuers is no authority",
+        "NameConstraintViolation" => "its issuer may not sign for such names",
+        "PathLenConstraintViolated" | "MaximumPathDepthExceeded" => "its chain is longer than it may be",
+        "UnsupportedCertVersion" => "its version is not 3",
+        "UnsupportedCriticalExtension" => "it has a critical extension that is not supported",
+        "SignatureAlgorithmMismatch" => "it names two algorithms for its signature",
+        // Words of verifiers of our own, or a kind that has become known since.
+        kind if kind.contains(' ') => return kind.to_owned(),
+        _ => "it breaks a rule of certificates (RFC 5280)",
+    };
+    words.to_owned()
+}
+
+/// The kind of an authority's certificate that is shown as a server's: one that somebody has signed for themselves, mostly.
+pub(crate) const CA_AS_LEAF: &str = "CaUsedAsEndEntity";
 
 /// A name of a certificate without the words for its kind that rustls puts around it: `DnsName("a.test")`.
 fn bare(name: &str) -> &str {
@@ -89,6 +117,9 @@ fn fixed_of_certificate(why: &CertificateError) -> Option<&'static str> {
             "the server's certificate is for other names"
         }
         Bad::BadEncoding => "the server's certificate cannot be read",
+        Bad::Other(other) if other.0.to_string() == CA_AS_LEAF => {
+            "the server's certificate is self-signed: name it as `tls.ca`"
+        }
         _ => return None,
     })
 }
@@ -138,6 +169,25 @@ mod tests {
         let words = "it is not for a.test, but for 0.test, 1.test, 2.test, 3.test and others";
         assert_eq!(of(&why.into()), words);
         assert_eq!(of(&CertificateError::UnknownIssuer.into()), "its issuer is not known");
+    }
+
+    /// What rustls passes on of the verifier has the name of a type.
+    #[test]
+    fn no_name_of_a_type_is_told() {
+        let other = |kind: &str| {
+            CertificateError::Other(rustls::OtherError(std::sync::Arc::new(std::io::Error::other(
+                kind.to_owned(),
+            ))))
+        };
+        let self_signed = Error::InvalidCertificate(other("CaUsedAsEndEntity"));
+        assert_eq!(of(&self_signed), "it is that of an authority, as self-signed ones are");
+        let words = "the server's certificate is self-signed: name it as `tls.ca`";
+        assert_eq!(fixed(&self_signed), Some(words));
+        for kind in ["NameConstraintViolation", "EmptyEkuExtension", "SomethingNew"] {
+            let words = of(&Error::InvalidCertificate(other(kind)));
+            assert!(!words.contains(kind) && words.contains(' '), "{words}");
+        }
+        assert_eq!(of(&Error::InvalidCertificate(other("the list is old"))), "the list is old");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Issued {
     /// Where it is.
     pub shelf: Arc<IssuedStore>,
     /// The names that are shown, `*.example.com` among them. The first one answers clients that name nobody where the
-    /// configuration names no certificate.
+    /// configuration names no certificate and the shelf has none for them.
     pub names: Vec<String>,
     /// Names that are asked for when a client comes with them.
     pub on_demand: Option<OnDemandPolicy>,
@@ -136,7 +136,9 @@ impl Showcase {
         }
         found.extend(self.store.find_default().map(Found::from));
         if found.is_empty() {
-            found.extend(issued.names.first().and_then(|first| issued.shelf.get(first)).map(of_shelf));
+            let unnamed = issued.shelf.unnamed().filter(|_| name.is_none());
+            let first = || issued.names.first().and_then(|first| issued.shelf.get(first));
+            found.extend(unnamed.or_else(first).map(of_shelf));
         }
         // A certificate that is still to come asks the same as when it is there.
         if name.is_some_and(|name| self.is_issued(&name)) {

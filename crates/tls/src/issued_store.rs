@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustls::server::{NoServerSessionStorage, ServerConfig};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -32,6 +32,8 @@ type Shelves = Mutex<HashMap<String, Weak<IssuedStore>>>;
 pub struct IssuedStore {
     mark: String,
     names: RwLock<HashMap<String, Shown>>,
+    /// For clients that name no host, before the first of the names.
+    unnamed: RwLock<Option<Arc<Certificate>>>,
     /// For handshakes that check a name.
     challenges: RwLock<HashMap<String, Arc<ServerConfig>>>,
     /// How many of them there are: a look at one word while there are none.
@@ -86,6 +88,7 @@ impl IssuedStore {
         Arc::new(Self {
             mark: mark.to_owned(),
             names: RwLock::default(),
+            unnamed: RwLock::default(),
             challenges: RwLock::default(),
             challenged: AtomicUsize::new(0),
             wanted: Mutex::default(),
@@ -111,10 +114,29 @@ impl IssuedStore {
         &self.mark
     }
 
-    /// Shows a certificate for a name from now on; who waits for the name is woken.
+    /// Shows a certificate for a name from now on; who waits for the name is woken. One that has expired never takes the place
+    /// of one that is valid.
     pub fn put(&self, name: &str, certificate: Arc<Certificate>) {
-        self.write().insert(name.to_owned(), Shown { certificate, stands_in: false });
+        let mut names = self.write();
+        let now = SystemTime::now();
+        let keeps = names.get(name).is_some_and(|shown| {
+            !shown.stands_in && !shown.certificate.has_expired(now) && certificate.has_expired(now)
+        });
+        if !keeps {
+            names.insert(name.to_owned(), Shown { certificate, stands_in: false });
+        }
+        drop(names);
         self.settle(name, true);
+    }
+
+    /// Shows a certificate to clients that name no host from now on: those that come to an address.
+    pub fn put_unnamed(&self, certificate: Arc<Certificate>) {
+        *self.unnamed.write().unwrap_or_else(PoisonError::into_inner) = Some(certificate);
+    }
+
+    /// The certificate for clients that name no host, where there is one of its own.
+    pub fn unnamed(&self) -> Option<Arc<Certificate>> {
+        self.unnamed.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Shows this one as long as the name has none of its own.

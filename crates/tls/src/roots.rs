@@ -26,16 +26,18 @@ pub(crate) fn system() -> Result<Arc<RootCertStore>, PolicyError> {
     Ok(Arc::clone(known.insert(Arc::new(roots))))
 }
 
-/// All certificates of a file. One that cannot be used is an error: somebody has put it there.
-pub(crate) fn of_pem(pem: &[u8]) -> Result<Arc<RootCertStore>, PolicyError> {
+/// All certificates of a file, for what they have signed and as they are. One that cannot be used is an error: somebody has put it
+/// there.
+pub(crate) fn of_pem(pem: &[u8]) -> Result<(Arc<RootCertStore>, Vec<CertificateDer<'static>>), PolicyError> {
     let bad = |at: usize, why: &dyn std::fmt::Display| PolicyError::Roots(format!("certificate {at}: {why}"));
-    let mut roots = RootCertStore::empty();
+    let (mut roots, mut all) = (RootCertStore::empty(), Vec::new());
     for (at, der) in (1..).zip(CertificateDer::pem_slice_iter(pem)) {
         let der = der.map_err(|why| bad(at, &why))?;
-        roots.add(der).map_err(|why| bad(at, &why))?;
+        roots.add(der.clone()).map_err(|why| bad(at, &why))?;
+        all.push(der);
     }
     match roots.is_empty() {
         true => Err(PolicyError::Roots("no certificate (no block `BEGIN CERTIFICATE`)".to_owned())),
-        false => Ok(Arc::new(roots)),
+        false => Ok((Arc::new(roots), all)),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Instant;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use thalweg_tests::message::Kind;
 use thalweg_tests::program::find_or_skip;
 use thalweg_tests::{Connection, Directory, Message, Proxy, STEP, Upstream};
@@ -56,6 +57,32 @@ fn localhost_and_what_is_below_it_is_trusted_by_who_trusts_this_machine_also_aft
     let second = proxy(&state, &upstream);
     for name in ["cart.localhost", "localhost"] {
         assert_eq!(status(&second, &client, name).unwrap(), 200, "{name}");
+    }
+}
+
+/// The addresses of a certificate, in its encoding: 127.0.0.1 in a subjectAltName.
+fn has_address(leaf: &CertificateDer<'_>) -> bool {
+    leaf.windows(6).any(|bytes| bytes == [0x87, 4, 127, 0, 0, 1])
+}
+
+/// BoringSSL knows no constraints on addresses, and refuses every certificate with an address below an authority that has one: who
+/// comes with a name gets a certificate without.
+#[test]
+fn addresses_have_a_certificate_of_their_own() {
+    let _watchdog = watchdog("addresses_have_a_certificate_of_their_own");
+    let (upstream, directory) = (Upstream::saying("hello"), Directory::new());
+    let state = directory.path().join("state");
+    let proxy = proxy(&state, &upstream);
+    let client = trusting(&state);
+    for (name, expected) in [("localhost", false), ("cart.localhost", false), ("127.0.0.1", true)] {
+        let stream = TcpStream::connect(proxy.web()).unwrap();
+        stream.set_read_timeout(Some(STEP)).unwrap();
+        let mut session = ClientConnection::new(client.clone(), name.try_into().unwrap()).unwrap();
+        while session.is_handshaking() {
+            session.complete_io(&mut &stream).unwrap();
+        }
+        let shown = session.peer_certificates().and_then(<[_]>::first).unwrap();
+        assert_eq!(has_address(shown), expected, "{name}");
     }
 }
 

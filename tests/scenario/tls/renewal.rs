@@ -13,7 +13,7 @@ use thalweg_tests::message::{Kind, get};
 use thalweg_tests::secure::Secure;
 use thalweg_tests::{Admin, Connection, Directory, Identity, Message, Proxy, STEP, Upstream};
 
-use super::super::{wait_counted, watchdog};
+use super::super::{reload, wait_counted, watchdog};
 use super::config;
 
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
@@ -100,6 +100,58 @@ fn another_pair_takes_over_by_itself_and_half_of_one_does_not() {
     );
     let said = proxy.stop().stderr;
     assert!(!said.contains("reloaded") && !said.contains("PRIVATE KEY"), "{said}");
+}
+
+/// Puts a pair in the place of the one that is used.
+fn replace(proxy: &Proxy, identity: &Identity) {
+    fs::write(proxy.directory().join("web.key"), &identity.key).unwrap();
+    fs::write(proxy.directory().join("web.pem"), &identity.chain).unwrap();
+}
+
+#[test]
+fn an_expired_certificate_never_takes_the_place_of_a_valid_one() {
+    let _watchdog = watchdog("an_expired_certificate_never_takes_the_place_of_a_valid_one");
+    let upstream = Upstream::saying("hello");
+    let directory = Directory::new();
+    let [valid, next] = [(); 2].map(|()| Identity::new(&["a.test"]));
+    let expired = Identity::expired(&["a.test"]);
+    let tls = format!("certificates: [ {} ]", valid.write(&directory, "web"));
+    let text = config(&[&upstream.url()], &tls, "");
+    let proxy = Proxy::start_in(directory, &text);
+    let (admin, is_refused) = (Admin::of(&proxy), |event: &Value| {
+        event["cause"]
+            .as_str()
+            .is_some_and(|cause| cause.contains("has expired, and the one in use is valid"))
+    });
+    let events = admin.events();
+    replace(&proxy, &expired);
+    let failed = events.wait("certificate_failed", None);
+    assert!(is_refused(&failed), "{failed}");
+    assert!(shows(&proxy, &valid), "the valid one goes on");
+    assert!(only_certificate(&admin)["problem"].as_str().is_some_and(|why| why.contains("has expired")));
+    // A reload of the whole configuration changes nothing in that.
+    reload(&proxy, &format!("{text}\n# read again\n"), 1);
+    assert!(shows(&proxy, &valid), "the valid one goes on after a reload");
+    replace(&proxy, &next);
+    events.wait("certificate_replaced", None);
+    assert!(shows(&proxy, &next) && !shows(&proxy, &valid));
+}
+
+#[test]
+fn a_certificate_of_a_short_life_is_told_of_when_it_comes() {
+    let _watchdog = watchdog("a_certificate_of_a_short_life_is_told_of_when_it_comes");
+    let upstream = Upstream::saying("hello");
+    let directory = Directory::new();
+    let tls = format!("certificates: [ {} ]", Identity::new(&["a.test"]).write(&directory, "web"));
+    let proxy = Proxy::start_in(directory, &config(&[&upstream.url()], &tls, ""));
+    let events = Admin::of(&proxy).events();
+    replace(&proxy, &Identity::made_for(&["a.test"], 4 * DAY));
+    let expiring = events.wait("certificate_expiring", None);
+    assert!(
+        expiring["cause"].as_str().is_some_and(|cause| cause.ends_with("expires in 3 days")),
+        "{expiring}"
+    );
+    assert!(proxy.stop().stderr.contains("certificate_expiring: listener `web`, a.test ("));
 }
 
 /// Is served once, and keeps the tickets that come.

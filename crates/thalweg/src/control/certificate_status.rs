@@ -1,13 +1,14 @@
 //! Certificates as the admin API and the metrics show them, and how others take the place of those in use.
 
 use super::admin::Shared;
-use super::certificates::{Found, IssuedOne, Source, all, issued};
+use super::certificates::{Found, IssuedOne, Source, all, issued, valid_ones};
 use super::start::explain;
 use crate::cli::complain;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thalweg_admin::CertificateStatus;
+use thalweg_config::Settings;
 use thalweg_config::settings::AdminTls;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{CertificateFiles, ListenerTls, TicketKeyFile, TicketPolicy};
@@ -90,6 +91,32 @@ impl Shared {
         let issued = issued(&runtime.base);
         let issued = issued.iter().map(of_authority);
         of_listeners.chain(of_admin).map(of_files).chain(issued).collect()
+    }
+
+    /// Valid certificates stay in use where a configuration that is about to take over brings expired ones from the same files.
+    pub(super) fn keep_valid_certificates(
+        &self,
+        (running, running_settings): (&Plan, &Settings),
+        (plan, settings): (&mut Plan, &mut Settings),
+    ) {
+        let admin = |settings: &Settings| settings.admin.as_ref().and_then(|admin| admin.tls.clone());
+        let (before, after) = (admin(running_settings), admin(settings));
+        let kept = valid_ones((running, before.as_ref()), (plan, after.as_ref()), SystemTime::now());
+        if kept.is_empty() {
+            return;
+        }
+        for listener in &mut plan.listeners {
+            // What does not go with the rest of the configuration is what the files say.
+            if let Some(Ok(Some(tls))) = listener.tls.as_ref().map(|tls| renewed(tls, &kept)) {
+                listener.tls = Some(Arc::new(tls));
+            }
+        }
+        if let Some(tls) = settings.admin.as_mut().and_then(|admin| admin.tls.as_mut())
+            && let Some(Found::Certificate(certificate)) = kept.get(&Source::Pair(tls.files.clone()))
+            && let Ok(acceptor) = tls.acceptor.with_certificates(vec![(certificate.clone(), Vec::new())])
+        {
+            tls.acceptor = Arc::new(acceptor);
+        }
     }
 
     /// What files hold now takes the place of what they held: in the plan, which takes over as after a reload, and on the

@@ -77,8 +77,8 @@ impl Found {
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     files: Files,
-    /// All there is, and what of it is in use, by digest.
-    used: HashMap<Source, [u8; 32]>,
+    /// All there is, and what of it is in use.
+    used: HashMap<Source, Used>,
     /// How each was when it was read last.
     read: HashMap<Source, [u8; 32]>,
     /// To be read at the next look whatever their files say.
@@ -89,6 +89,16 @@ pub(crate) struct Certificates {
     admin: Option<AdminTls>,
     /// The nearest step at which the end of a certificate, by its digest, was told.
     told: HashMap<[u8; 32], u64>,
+    /// Certificates of files that are here already, by digest.
+    known: HashSet<[u8; 32]>,
+}
+
+/// What is in use of a source.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    digest: [u8; 32],
+    /// The certificate's end.
+    ends: Option<SystemTime>,
 }
 
 impl Certificates {
@@ -124,7 +134,7 @@ impl Certificates {
         paths.sort_unstable();
         // A change between the reading of the configuration and now is not lost.
         let behind = self.files.replace(paths) && !shared.runs_what_is_written();
-        for (source, digest) in &self.used {
+        for (source, Used { digest, .. }) in &self.used {
             // Brought back with an old configuration, or written since it was read.
             let differs = self.read.get(source).is_some_and(|read| read != digest);
             if behind || differs {
@@ -162,11 +172,15 @@ impl Certificates {
         for source in due {
             match source.read() {
                 Ok(found) => {
+                    if let Some(why) = self.refusal(&source, &found, SystemTime::now()) {
+                        failed.extend(self.doubt(shared, source, why));
+                        continue;
+                    }
                     let digest = found.digest();
                     self.doubtful.remove(&source);
                     self.read.insert(source.clone(), digest);
                     shared.note_problem(&source, None);
-                    if self.used.get(&source).is_some_and(|used| *used != digest) {
+                    if self.used.get(&source).is_some_and(|used| used.digest != digest) {
                         fresh.insert(source, found);
                     }
                 }
@@ -176,6 +190,19 @@ impl Certificates {
         tell(shared, EventKind::CertificateFailed, failed);
         if !fresh.is_empty() {
             shared.take_over_certificates(&fresh);
+        }
+    }
+
+    /// Why what a source holds does not take over although it fits: an expired certificate never replaces a valid one.
+    fn refusal(&self, source: &Source, found: &Found, now: SystemTime) -> Option<String> {
+        let used = self.used.get(source)?;
+        match found {
+            Found::Certificate(certificate)
+                if certificate.has_expired(now) && used.ends.is_some_and(|ends| ends > now) =>
+            {
+                Some("the certificate in the file has expired, and the one in use is valid".to_owned())
+            }
+            Found::Certificate(_) | Found::Keys(_) => None,
         }
     }
 
@@ -209,7 +236,10 @@ impl Certificates {
             // Those that renew themselves do so well before: what is nearer than that is news.
             let first = if matches!(origin, Origin::Files(_)) { STEPS[3] } else { STEPS[2] };
             let passed = step(now, certificate.not_before(), certificate.not_after());
-            let passed = passed.filter(|step| *step <= first);
+            // One of a file is told of as soon as it is here, however short its life is: it may be the wrong one.
+            let is_new = matches!(origin, Origin::Files(_)) && self.known.insert(digest);
+            let at_once = || step_at_arrival(now, certificate.not_after());
+            let passed = passed.filter(|step| *step <= first).or_else(|| is_new.then(at_once).flatten());
             let Some(passed) = passed.filter(|step| self.told.get(&digest).is_none_or(|told| step < told))
             else {
                 continue;
@@ -226,6 +256,7 @@ impl Certificates {
         }
         tell(shared, EventKind::CertificateExpiring, causes);
         self.told.retain(|digest, _| known.contains(digest));
+        self.known.retain(|digest| known.contains(digest));
     }
 }
 
@@ -321,12 +352,28 @@ pub(super) fn all<'a>(
     plan.listeners.iter().flat_map(of_listener).chain(of_admin)
 }
 
-fn used(plan: &Plan, admin: Option<&AdminTls>) -> HashMap<Source, [u8; 32]> {
-    let pairs = all(plan, admin)
-        .map(|(_, certificate, files)| (Source::Pair(files.clone()), certificate.whole_digest()));
+/// For each of these listeners, and the admin API, the certificates in use that are valid while their files hold expired ones.
+pub(super) fn valid_ones(
+    (before, admin_before): (&Plan, Option<&AdminTls>),
+    (after, admin_after): (&Plan, Option<&AdminTls>),
+    now: SystemTime,
+) -> HashMap<Source, Found> {
+    let valid = all(before, admin_before).filter(|(_, certificate, _)| !certificate.has_expired(now));
+    let valid: HashMap<_, _> = valid.map(|(_, certificate, files)| (files, certificate)).collect();
+    let expired = all(after, admin_after).filter(|(_, certificate, _)| certificate.has_expired(now));
+    let kept = expired.filter_map(|(_, _, files)| Some((files, *valid.get(files)?)));
+    kept.map(|(files, valid)| (Source::Pair(files.clone()), Found::Certificate(valid.clone()))).collect()
+}
+
+fn used(plan: &Plan, admin: Option<&AdminTls>) -> HashMap<Source, Used> {
+    let pairs = all(plan, admin).map(|(_, certificate, files)| {
+        let used = Used { digest: certificate.whole_digest(), ends: Some(certificate.not_after()) };
+        (Source::Pair(files.clone()), used)
+    });
     let tickets =
         plan.listeners.iter().filter_map(|listener| listener.tls.as_ref()?.tickets.as_ref()?.keys.as_ref());
-    let keys = tickets.map(|keys| (Source::Keys(keys.path.clone()), keys.digest));
+    let used = |digest| Used { digest, ends: None };
+    let keys = tickets.map(|keys| (Source::Keys(keys.path.clone()), used(keys.digest)));
     pairs.chain(keys).collect()
 }
 
@@ -365,6 +412,11 @@ fn step(now: SystemTime, not_before: SystemTime, not_after: SystemTime) -> Optio
     STEPS.into_iter().find(|step| left <= whole(*step) && (*step == 0 || life > whole(*step)))
 }
 
+/// The same for one that has just come: a week before its end, whatever its whole life is.
+fn step_at_arrival(now: SystemTime, not_after: SystemTime) -> Option<u64> {
+    step(now, SystemTime::UNIX_EPOCH, not_after).filter(|step| *step <= STEPS[2])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,5 +443,9 @@ mod tests {
         assert_eq!(step(at(0.0), begin, at(6.0)), None);
         assert_eq!(step(at(5.0), begin, at(6.0)), Some(1));
         assert_eq!(step(at(3.0), begin, at(7.0)), None);
+        // In a file it may be the wrong one.
+        assert_eq!(step_at_arrival(at(20.0), at(26.0)), Some(7));
+        assert_eq!(step_at_arrival(at(20.0), at(20.5)), Some(1));
+        assert_eq!(step_at_arrival(at(20.0), at(28.0)), None);
     }
 }

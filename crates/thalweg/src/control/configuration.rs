@@ -157,11 +157,13 @@ impl Shared {
     fn adopt(
         &self,
         origin: &mut MutexGuard<'_, Origin>,
-        candidate: Candidate,
+        mut candidate: Candidate,
         cause: Cause,
         mut watch: Option<WatchOptions>,
     ) -> Result<ConfigOutcome, Refused> {
         let mut runtime = self.runtime();
+        let (plan, settings) = (&mut candidate.plan, &mut candidate.settings);
+        self.keep_valid_certificates((&runtime.base, &origin.settings), (plan, settings));
         let mut outcome = self.outcome(origin, &runtime, &candidate);
         if watch.is_some() && outcome.changes.is_empty() && candidate.inputs == origin.inputs {
             add_note(&mut outcome, "nothing changes, so there is nothing to watch".into());

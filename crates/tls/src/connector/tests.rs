@@ -21,6 +21,41 @@ fn roots_of_a_file_are_all_usable_or_refused() {
     }
 }
 
+/// Self-signed certificates are mostly made as those of authorities: `openssl req -x509` does.
+#[test]
+fn a_self_signed_certificate_is_taken_where_it_is_named() {
+    let made = |names: &[&str], days: std::ops::Range<i64>| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let day = |day: i64| {
+            std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(day as u64 * 86_400)
+        };
+        (params.not_before, params.not_after) = (day(days.start).into(), day(days.end).into());
+        params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap()
+    };
+    let (known, other) = (made(&["a.test"], 100..300), made(&["a.test"], 100..300));
+    let provider = provider(&[], &[]);
+    let verifier = server_verifier::verifier_of_file(known.pem().as_bytes(), &provider).unwrap();
+    let verify = |leaf: &rcgen::Certificate, name: &str, day: u64| {
+        let (name, now) = (
+            ServerName::try_from(name.to_owned()).unwrap(),
+            rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(day * 86_400)),
+        );
+        let verified = verifier.verify_server_cert(leaf.der(), &[], &name, &[], now);
+        verified.map(drop).map_err(|why| crate::failure::Failure::of_client(why).to_string())
+    };
+    assert_eq!(verify(&known, "a.test", 200), Ok(()));
+    let refused = |leaf: &rcgen::Certificate, name: &str, day, words: &str| {
+        let why = verify(leaf, name, day).unwrap_err();
+        assert!(why.contains(words), "{why}");
+    };
+    refused(&other, "a.test", 200, "is self-signed: name it as `tls.ca`");
+    refused(&known, "b.test", 200, "it is not for b.test, but for a.test");
+    refused(&known, "a.test", 50, "not valid yet");
+    refused(&known, "a.test", 301, "has expired");
+}
+
 #[test]
 fn terms_are_equal_when_policies_are() {
     let (a, b) = (Authority::new("a"), Authority::new("b"));
