@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use thalweg_tests::connection::Event;
 use thalweg_tests::h2_frames::{
     ACK, CANCEL, DATA, END, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, INITIAL_WINDOW, NO_ERROR,
-    REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, goaway, request, reset, section,
+    REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, goaway, literal, request, reset, section,
     window_update,
 };
 use thalweg_tests::message::get;
@@ -203,6 +203,24 @@ fn crumbs_of_an_upload_that_is_over_end_no_connection() {
     client.send(request(3, "/"));
     house.asked().talk.send(OK).unwrap();
     assert_eq!(client.answer(3), Ok(200));
+}
+
+/// They have come before the request is looked at.
+#[test]
+fn small_frames_behind_their_head_are_its_body() {
+    let _watchdog = watchdog("small_frames_behind_their_head_are_its_body");
+    let house = house("", "");
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    for (stream, last) in
+        [(1, frame(DATA, END, 1, b"")), (3, frame(HEADERS, END | END_HEADERS, 3, &literal("a", "b")))]
+    {
+        let head = frame(HEADERS, END_HEADERS, stream, &section("POST", "/", &[]));
+        client.send([head, frame(DATA, 0, stream, b"x").repeat(100), last].concat());
+        let mut asked = house.asked();
+        assert_eq!(asked.body(), [b'x'; 100]);
+        asked.talk.send(OK).unwrap();
+        assert_eq!(client.answer(stream), Ok(200));
+    }
 }
 
 /// The exchange is over when its last bytes are with the engine; the connection is not when its client takes them slowly.

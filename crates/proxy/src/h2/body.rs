@@ -79,7 +79,9 @@ impl Receiving {
 
     /// Whether nothing comes behind the head.
     pub(super) fn is_nothing(&self) -> bool {
-        self.body.as_ref().and_then(Guarded::get).is_none_or(RecvStream::is_end_stream)
+        // What has been taken over from the engine is not nothing.
+        let has_some = self.is_readable() || self.failed.is_some() || !self.trailers.is_empty();
+        !has_some && self.body.as_ref().and_then(Guarded::get).is_none_or(RecvStream::is_end_stream)
     }
 
     /// The body when all of it has come, and only the word that it was all has not. The engine resets a stream that nobody

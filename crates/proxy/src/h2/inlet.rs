@@ -116,12 +116,11 @@ impl Inlet {
     pub(super) fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let is_malformed = self.has_pseudo_at_end.get();
         let polled = self.with(|receiving| receiving.poll(&self.bell.waker(), buffer, is_malformed));
-        let polled = polled.unwrap_or(Poll::Pending);
-        if polled.is_pending() {
+        if polled.as_ref().is_some_and(Poll::is_pending) {
             // The engine has nothing left.
             self.crumbs.set(0);
         }
-        polled
+        polled.unwrap_or(Poll::Pending)
     }
 
     /// Whether the message has come to an end that makes it malformed.
