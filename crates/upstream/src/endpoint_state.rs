@@ -445,7 +445,7 @@ impl EndpointState {
         self.tallies.count(worker, latency);
     }
 
-    /// Counts a response that began well and report_broken off: its attempt has been counted as answered.
+    /// Counts a response that began well and broke off: its attempt has been counted as answered.
     pub(crate) fn count_broken(&self, worker: usize) {
         self.tallies.count_broken(worker);
     }

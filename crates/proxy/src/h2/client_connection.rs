@@ -263,8 +263,8 @@ impl ClientConnection {
     }
 
     /// The engine has panicked.
-    pub(super) fn report_broken(&self) {
-        self.handle.shared.report_broken();
+    pub(super) fn engine_panicked(&self) {
+        self.handle.shared.engine_panicked();
     }
 
     /// Hands the kernel what the engine has written.

@@ -183,7 +183,7 @@ impl Call {
             let detail = "the endpoint closed before its response";
             return Fault::new(FaultKind::ConnectionTerminated, detail);
         }
-        Fault::response("the endpoint report_broken the rules of HTTP/2")
+        Fault::response("the endpoint broke the rules of HTTP/2")
     }
 
     /// The endpoint has not answered in time. Where nothing at all has come on the connection since it was asked, that may be the

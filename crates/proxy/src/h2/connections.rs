@@ -79,10 +79,10 @@ impl Place {
     }
 
     /// Its engine has panicked.
-    fn report_broken(&self) {
+    fn engine_panicked(&self) {
         match self {
-            Self::Client(session) => session.report_broken(),
-            Self::Endpoint(link) => link.report_broken(),
+            Self::Client(session) => session.engine_panicked(),
+            Self::Endpoint(link) => link.engine_panicked(),
         }
     }
 
@@ -235,7 +235,7 @@ impl Worker {
                 let is_link = matches!(place, Place::Endpoint(_));
                 self.sessions.links.set(self.sessions.links.get() - usize::from(is_link));
                 if outcome.is_err() {
-                    place.report_broken();
+                    place.engine_panicked();
                 }
                 // Dropping what panicked may panic again; that must not end the worker either.
                 let ended = catch_unwind(AssertUnwindSafe(|| drop(place)));

@@ -229,8 +229,8 @@ impl Session {
     }
 
     /// The engine has panicked.
-    pub(super) fn report_broken(&self) {
-        self.shared.report_broken();
+    pub(super) fn engine_panicked(&self) {
+        self.shared.engine_panicked();
     }
 
     /// Hands the kernel what the engine has written.

@@ -163,7 +163,7 @@ impl Shared {
     }
 
     /// The engine has panicked: nothing of it is called any more, and those who wait for it are woken.
-    pub(super) fn report_broken(&self) {
+    pub(super) fn engine_panicked(&self) {
         self.engine.set();
         self.inlets.borrow().values().for_each(|inlet| inlet.bell.waker().wake_by_ref());
         self.is_over();
