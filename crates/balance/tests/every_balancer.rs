@@ -1,4 +1,4 @@
-//! What every algorithm of the list must keep, and the worked example of ARCHITECTURE.md with them.
+//! What every algorithm of the list must keep, and the worked example of docs/how-to-add.md with them.
 //!
 //! A new line of the list is checked by all of this without a change here. Only how evenly it spreads load
 //! (`checks/weights.rs`) and how many keys may stray (`checks/keyed.rs`) can be said of it apart; without a word it
@@ -186,10 +186,10 @@ fn the_list_and_the_algorithms_agree_on_their_names() {
 
 #[test]
 fn the_worked_example_of_the_documentation_is_the_one_that_is_checked_here() {
-    let page = include_str!("../../../ARCHITECTURE.md");
+    let page = include_str!("../../../docs/how-to-add.md");
     let code = include_str!("example/mod.rs");
     assert!(
         page.contains(&format!("```rust\n{code}```\n")),
-        "ARCHITECTURE.md differs from tests/example/mod.rs"
+        "docs/how-to-add.md differs from tests/example/mod.rs"
     );
 }
