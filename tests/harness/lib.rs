@@ -20,6 +20,7 @@ pub mod event_stream;
 pub mod front;
 pub mod go_tool;
 pub mod h2_attacks;
+pub mod h2_endpoint_attacks;
 pub mod h2_frames;
 pub mod held;
 pub mod hook;

@@ -1,5 +1,6 @@
 //! Endpoints that speak HTTP/2.
 
+mod attacks;
 mod frames;
 mod malformed;
 mod pairings;

@@ -60,14 +60,19 @@ impl House {
     /// Starts a fleet whose clients may speak HTTP/2 without TLS, before an endpoint at `url`; `more` are further
     /// top-level keys.
     pub(crate) fn of_http2(url: &str, more: &str) -> Self {
-        Self::run(url, ("h2c: true", more), Vec::new(), |_| {})
+        Self::run((url, ""), ("h2c: true", more), Vec::new(), |_| {})
+    }
+
+    /// Starts a fleet before an endpoint at `url` that speaks HTTP/2, and is asked once for each request.
+    pub(crate) fn before_http2(url: &str) -> Self {
+        Self::run((url, ", protocol: http2, retry: { attempts: 1 }"), ("", ""), Vec::new(), |_| {})
     }
 
     /// As [`Self::start`], with a listener `dns` that takes datagrams, for an endpoint at this address.
     pub(crate) fn of_datagrams(upstream: Upstream, endpoint: SocketAddr) -> Self {
         let listener =
             format!("}}, dns: {{ address: \"127.0.0.1:0\", protocol: udp, to: [ \"udp://{endpoint}\" ]");
-        let mut house = Self::run(&upstream.url(), (&listener, ""), Vec::new(), |_| {});
+        let mut house = Self::run((&upstream.url(), ""), (&listener, ""), Vec::new(), |_| {});
         house._upstream = Some(upstream);
         house
     }
@@ -78,20 +83,20 @@ impl House {
         filters: Vec<Box<dyn Filter>>,
         change: impl FnOnce(&mut Service),
     ) -> Self {
-        let mut house = Self::run(&upstream.url(), ("", ""), filters, change);
+        let mut house = Self::run((&upstream.url(), ""), ("", ""), filters, change);
         house._upstream = Some(upstream);
         house
     }
 
     fn run(
-        url: &str,
+        (url, service): (&str, &str),
         (listener, more): (&str, &str),
         filters: Vec<Box<dyn Filter>>,
         change: impl FnOnce(&mut Service),
     ) -> Self {
         let config = format!(
             "listeners: {{ web: {{ address: \"127.0.0.1:0\", {listener} }} }}\n\
-             services: {{ s: {{ endpoints: [ \"{url}\" ] }} }}\n\
+             services: {{ s: {{ endpoints: [ \"{url}\" ]{service} }} }}\n\
              routes:\n\
              - {{ name: enlist, match: {{ path: /enlist }}, to: s }}\n\
              - {{ name: rest, to: s }}\n\

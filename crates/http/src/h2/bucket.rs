@@ -1,6 +1,6 @@
 //! A budget that fills by itself.
 //!
-//! Used by the meter for what a peer may ask for without giving anything: time gives a little of it
+//! Used by the flood guard for what a peer may ask for without giving anything: time gives a little of it
 //! back, work that was done gives more.
 
 /// Parts of one unit, so that a refill of less than one a millisecond is not lost.

@@ -1,6 +1,6 @@
 //! The floods that end an HTTP/2 connection, by name.
 //!
-//! One word each for metrics, logs and documents; found by the [meter](super::flood_guard).
+//! One word each for metrics, logs and documents; found by the [flood guard](super::flood_guard).
 
 /// Of what a peer sent too much. The connection is ended with `ENHANCE_YOUR_CALM`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -2,7 +2,7 @@
 //! than has been taken up.
 //!
 //! The driver of a connection calls [`FloodGuard::inbound`] with what it received before the codec sees it, and
-//! [`FloodGuard::outbound`] with what the codec wrote. The meter reads heads of frames, counts the fields of compressed
+//! [`FloodGuard::outbound`] with what the codec wrote. The guard reads heads of frames, counts the fields of compressed
 //! sections and unpacks nothing. Three things come of it:
 //!
 //! - **Prices.** Three budgets ([`Bucket`]) are charged for what costs the peer nothing and this side
@@ -69,7 +69,7 @@ pub struct Allow {
     pub stop: Stop,
 }
 
-/// Why the meter stopped.
+/// Why it stopped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stop {
     /// For want of bytes: all were taken, except for up to eight of a head that is cut. Receive more.
@@ -114,7 +114,7 @@ struct Section {
     continuations: u32,
 }
 
-/// The meter of one connection, for both directions.
+/// The flood guard of one connection, for both directions.
 #[derive(Clone, Debug)]
 pub struct FloodGuard {
     /// Where the peer stands: `Downstream` is a client.
@@ -172,7 +172,7 @@ struct Incoming {
 }
 
 impl FloodGuard {
-    /// The meter of a new connection with a client (`Side::Downstream`) or an endpoint (any other), before the
+    /// The flood guard of a new connection with a client (`Side::Downstream`) or an endpoint (any other), before the
     /// first byte. Its first turn has begun.
     pub fn new(peer: Side, limits: FloodLimits) -> Self {
         let streams = limits.max_streams.clamp(1, 0xffff);
@@ -181,7 +181,7 @@ impl FloodGuard {
         let control = limits::H2_CONTROL_BURST;
         let client = peer == Side::Downstream;
         let preface = PREFACE.len() as u32;
-        let mut meter = Self {
+        let mut guard = Self {
             peer,
             limits,
             now_ms: 0,
@@ -216,8 +216,8 @@ impl FloodGuard {
             notes: Vec::new(),
             fragments: Vec::new(),
         };
-        meter.turn(limits::H2_TURN_BYTES);
-        meter
+        guard.turn(limits::H2_TURN_BYTES);
+        guard
     }
 
     /// A turn begins, in which the codec may get `share` bytes ([`limits::H2_TURN_BYTES`], less where many
@@ -393,25 +393,25 @@ impl FloodGuard {
             kind::RST_STREAM => {
                 self.held.forget(head.stream);
                 match self.streams.is_old(head.stream) {
-                    true => self.spend(|meter| &mut meter.control, 1, Flood::Resets),
-                    false => self.spend(|meter| &mut meter.resets, 1, Flood::Resets),
+                    true => self.spend(|guard| &mut guard.control, 1, Flood::Resets),
+                    false => self.spend(|guard| &mut guard.resets, 1, Flood::Resets),
                 }
             }
             kind::SETTINGS if head.has(flag::ACK) => {
                 self.unacknowledged = self.unacknowledged.saturating_sub(1);
                 self.acknowledged = true;
-                self.spend(|meter| &mut meter.control, 1, Flood::Settings);
+                self.spend(|guard| &mut guard.control, 1, Flood::Settings);
             }
             kind::SETTINGS => {
                 self.has_settings = true;
-                self.spend(|meter| &mut meter.control, SETTINGS_PRICE, Flood::Settings);
+                self.spend(|guard| &mut guard.control, SETTINGS_PRICE, Flood::Settings);
             }
-            kind::WINDOW_UPDATE => self.spend(|meter| &mut meter.windows, 1, Flood::WindowUpdates),
-            kind::PING => self.spend(|meter| &mut meter.control, 1, Flood::Pings),
+            kind::WINDOW_UPDATE => self.spend(|guard| &mut guard.windows, 1, Flood::WindowUpdates),
+            kind::PING => self.spend(|guard| &mut guard.control, 1, Flood::Pings),
             kind::PRIORITY | kind::PRIORITY_UPDATE => {
-                self.spend(|meter| &mut meter.control, 1, Flood::Priorities);
+                self.spend(|guard| &mut guard.control, 1, Flood::Priorities);
             }
-            _ => self.spend(|meter| &mut meter.control, 1, Flood::OtherFrames),
+            _ => self.spend(|guard| &mut guard.control, 1, Flood::OtherFrames),
         }
         if head.ends_stream() && self.peer != Side::Downstream {
             self.answered();
@@ -425,7 +425,7 @@ impl FloodGuard {
         } else if payload == 0 {
             self.incoming.empty_data =
                 self.incoming.empty_data.saturating_add(u32::from(!head.ends_stream()));
-            self.spend(|meter| &mut meter.control, 1, Flood::EmptyData);
+            self.spend(|guard| &mut guard.control, 1, Flood::EmptyData);
         } else if !head.ends_stream() {
             self.notes.push(Note::Crumb { stream: head.stream });
         }
@@ -449,7 +449,7 @@ impl FloodGuard {
     fn section(&mut self, head: FrameHead) {
         let is_first = self.peer == Side::Downstream && self.streams.opens(head.stream, self.now_ms);
         if !is_first {
-            self.spend(|meter| &mut meter.control, 1, Flood::Headers);
+            self.spend(|guard| &mut guard.control, 1, Flood::Headers);
         }
         (self.incoming.headers, self.incoming.is_first) = (head, is_first);
         self.incoming.section_bytes = self.incoming.section_bytes.saturating_add(head.len);
@@ -463,7 +463,7 @@ impl FloodGuard {
     fn continuation(&mut self, head: FrameHead) {
         let Some(mut section) = self.incoming.section.take() else {
             // The codec ends the connection.
-            return self.spend(|meter| &mut meter.control, 1, Flood::OtherFrames);
+            return self.spend(|guard| &mut guard.control, 1, Flood::OtherFrames);
         };
         section.bytes = section.bytes.saturating_add(head.len as usize);
         self.incoming.section_bytes = self.incoming.section_bytes.saturating_add(head.len);
@@ -534,18 +534,18 @@ impl FloodGuard {
             // Frames that were under way when an early answer ended the stream, perhaps.
             // Or late frames of streams that this side has given up, which an endpoint cannot know.
             code::STREAM_CLOSED if self.closed == stream || self.peer != Side::Downstream => {
-                self.spend(|meter| &mut meter.control, 1, Flood::ProvokedResets);
+                self.spend(|guard| &mut guard.control, 1, Flood::ProvokedResets);
             }
             // Opened before the peer could know how many there may be.
             code::REFUSED_STREAM if !self.acknowledged => {
-                self.spend(|meter| &mut meter.control, 1, Flood::ProvokedResets);
+                self.spend(|guard| &mut guard.control, 1, Flood::ProvokedResets);
             }
             code::PROTOCOL_ERROR
             | code::FLOW_CONTROL_ERROR
             | code::FRAME_SIZE_ERROR
             | code::STREAM_CLOSED
             | code::REFUSED_STREAM => {
-                self.spend(|meter| &mut meter.resets, 1, Flood::ProvokedResets);
+                self.spend(|guard| &mut guard.resets, 1, Flood::ProvokedResets);
             }
             _ => return false,
         }

@@ -1,7 +1,7 @@
 //! Frames from outside: the nine bytes before every payload, and where they stand in a stream of bytes
 //! that comes in pieces (RFC 9113 §4.1).
 //!
-//! Used by the meter, which must know what goes by in both directions while the codec does the reading.
+//! Used by the flood guard, which must know what goes by in both directions while the codec does the reading.
 //! Nothing is copied but a head that is cut, and nothing is judged here.
 
 /// Bytes of a frame before its payload.

@@ -4,7 +4,7 @@
 //! The codec and its streams stand in the proxy, beside the sockets; here is what must hold before a byte
 //! reaches the codec, and before a head that left it reaches anything else.
 //!
-//! [`meter`] on the way to the codec; [`lines`] behind it, on the way in; [`composed`] on the way out.
+//! [`flood_guard`] on the way to the codec; [`lines`] behind it, on the way in; [`composed`] on the way out.
 
 pub mod frame;
 

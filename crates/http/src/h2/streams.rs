@@ -1,6 +1,6 @@
 //! How old the streams of a connection are, in a few words for all of them.
 //!
-//! Used by the meter: a stream that lived for a while is no rapid reset, however it ends.
+//! Used by the flood guard: a stream that lived for a while is no rapid reset, however it ends.
 
 /// From this age on, in milliseconds, a stream may count as old; from twice that on it does.
 const YOUNG_MS: u64 = 500;
