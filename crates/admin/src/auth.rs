@@ -21,10 +21,11 @@ use serde::Serialize;
 
 use crate::body::too_large;
 use crate::problem::Problem;
-use crate::routes::PROBES;
 use crate::tls::AdminTls;
 use crate::token::Tokens;
 
+/// Probes: no token, on any listener. The table's operations with `Access::Open`.
+pub(crate) const PROBES: [&str; 3] = ["/livez", "/readyz", "/healthz"];
 /// Largest body of an admin request, in bytes; larger is answered 413.
 pub(crate) const BODY: usize = 1024 * 1024;
 /// The same for a configuration: what a file may have.

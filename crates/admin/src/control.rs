@@ -41,6 +41,9 @@ pub trait Control: Send + Sync + 'static {
     /// The figures of `GET /api/v1/status`.
     fn status(&self) -> Status;
 
+    /// The budget and its use (`GET /api/v1/limits`).
+    fn limits(&self) -> Limits;
+
     /// Whether every worker turns (`/livez`).
     ///
     /// # Errors
@@ -250,4 +253,31 @@ pub struct DescriptorStatus {
     pub used: Option<u64>,
     /// May be open.
     pub limit: u64,
+}
+
+/// The answer to `GET /api/v1/limits`.
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
+pub struct Limits {
+    /// File descriptors.
+    pub descriptors: Usage,
+    /// Client connections.
+    pub connections: Usage,
+    /// Upstream connections.
+    pub upstream_connections: Usage,
+    /// Exchanges under way.
+    pub requests: Usage,
+    /// Bytes of memory of the process and its sockets.
+    pub memory_bytes: Usage,
+    /// The largest of the shares in use, 0 to 1.
+    pub saturation: f64,
+}
+
+/// One limit.
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
+pub struct Usage {
+    /// In use now; absent when it is not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
+    /// The limit.
+    pub max: u64,
 }

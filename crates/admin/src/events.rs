@@ -6,16 +6,16 @@
 //! how many. Invariant: publishing waits for no reader.
 
 mod document;
-mod stream;
+mod published;
 
-pub(crate) use stream::{LAST_EVENT_ID, SINCE, STREAM_TYPE, stream};
+pub use published::Published;
 
 use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thalweg_core::Event;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use document::Origin;
 
@@ -48,15 +48,6 @@ struct Kept {
     endpoints: usize,
 }
 
-/// An event with its number.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Published {
-    /// Counted from 1 since the process started.
-    pub id: u64,
-    /// What happened.
-    pub event: Event,
-}
-
 impl Default for Events {
     fn default() -> Self {
         Self::new()
@@ -64,6 +55,11 @@ impl Default for Events {
 }
 
 impl Events {
+    /// A permit for one more event stream; `None`: there are [`STREAMS`] already.
+    pub(crate) fn stream_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.streams).try_acquire_owned().ok()
+    }
+
     /// Nothing has happened yet.
     pub fn new() -> Self {
         Self(Arc::new(Shared {

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod config;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod process;
 pub(crate) mod requests;

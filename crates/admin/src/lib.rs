@@ -24,6 +24,7 @@ pub mod webhook;
 mod audit;
 mod auth;
 mod body;
+pub mod by_name;
 mod connection;
 mod handlers;
 mod operation;

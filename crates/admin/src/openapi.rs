@@ -11,7 +11,7 @@ use thalweg_core::FaultKind;
 
 use crate::handlers::requests;
 use crate::operation::{Access, Answer, Content, Operation, Precondition};
-use crate::operations::OPERATIONS;
+use crate::operations::operations;
 use crate::problem::{Document, PROBLEM_TYPE};
 use crate::query::{Kind, Parameter};
 
@@ -20,7 +20,7 @@ pub fn document() -> String {
     let mut schemas = Schemas::new();
     let problem = schemas.answers.subschema_for::<Document>().to_value();
     let mut paths = Map::new();
-    for operation in OPERATIONS {
+    for operation in operations() {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method.as_str().to_ascii_lowercase()] = describe(operation, &mut schemas, &problem);
     }

@@ -1,7 +1,7 @@
 //! What an operation of the API is, and what its handler is given.
 //!
-//! The table in `operations` is made of [`Operation`]s; the router and the OpenAPI document are both
-//! built from it, so they cannot drift.
+//! Rows of [`Operation`]s stand beside their handlers; `operations` joins them. The router and the OpenAPI document are
+//! both built from them, so they cannot drift.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -108,6 +108,32 @@ pub(crate) enum Handler {
     Later(fn(ApiRequest) -> Pending),
 }
 
+/// What most rows share.
+pub(crate) const PLAIN: Operation = Operation {
+    id: "",
+    method: Method::GET,
+    path: "",
+    summary: "",
+    access: Access::Read,
+    query: &[],
+    fields: &[],
+    precondition: Precondition::None,
+    body: None,
+    answers: &[],
+    refusals: &[],
+    handler: Handler::Now(|_| Err(Problem::new(StatusCode::NOT_FOUND, "not there"))),
+};
+
+/// An answer that carries nothing but its content.
+pub(crate) const fn answer(status: u16, when: &'static str, content: Content) -> Answer {
+    Answer { status, when, content: Some(content), tagged: false }
+}
+
+/// An answer with an `ETag`.
+pub(crate) const fn tagged(status: u16, when: &'static str, content: Content) -> Answer {
+    Answer { status, when, content: Some(content), tagged: true }
+}
+
 /// An answer that is waited for.
 pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 
@@ -117,13 +143,15 @@ pub(crate) struct App {
     pub(crate) control: Arc<dyn Control>,
     /// The audit log.
     pub(crate) audit: AuditLog,
+    /// Writes the OpenAPI document, which is made from the table above the handlers.
+    pub(crate) describe: fn() -> String,
     /// New with each start; part of the tags of endpoint sets.
     pub(crate) start: String,
 }
 
 impl App {
-    pub(crate) fn new(control: Arc<dyn Control>, audit: AuditLog) -> Self {
-        Self { control, audit, start: format!("{:08x}", fastrand::u32(..)) }
+    pub(crate) fn new(control: Arc<dyn Control>, audit: AuditLog, describe: fn() -> String) -> Self {
+        Self { control, audit, describe, start: format!("{:08x}", fastrand::u32(..)) }
     }
 
     /// The opaque text of the tag of a version of the endpoint sets.

@@ -21,24 +21,22 @@ use crate::audit::{Change, Entry, Who};
 use crate::auth::{Auth, Caller, Peer, Role, admit, body_limit};
 use crate::body;
 use crate::operation::{Access, ApiRequest, App, Handler, Operation, Precondition};
-use crate::operations::{OPERATIONS, is_on_metrics_listener};
+use crate::operations::{is_on_metrics_listener, operations};
 use crate::precondition;
 use crate::problem::{Detail, Problem};
 use crate::query::Query;
 
-/// Probes: no token, on any listener.
-pub(crate) const PROBES: [&str; 3] = ["/livez", "/readyz", "/healthz"];
 /// Names a request in answers and in the audit log.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Everything there is, behind `gate`.
 pub(crate) fn admin(app: Arc<App>, gate: Auth) -> Router {
-    build(OPERATIONS.iter(), app, gate)
+    build(operations(), app, gate)
 }
 
 /// Metrics and probes, behind `gate`.
 pub(crate) fn metrics_only(app: Arc<App>, gate: Auth) -> Router {
-    build(OPERATIONS.iter().filter(|operation| is_on_metrics_listener(operation)), app, gate)
+    build(operations().filter(|operation| is_on_metrics_listener(operation)), app, gate)
 }
 
 /// The operations of one path.

@@ -188,7 +188,7 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
     })?;
     let audit = AuditLog::start(options.state_dir, Arc::clone(&control))
         .map_err(failed("the audit thread cannot be started".into()))?;
-    let app = Arc::new(App::new(control, audit));
+    let app = Arc::new(App::new(control, audit, crate::openapi::document));
     let local = |listener: &Option<StdTcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
     let addresses = Addresses { socket: options.socket, admin: local(&admin), metrics: local(&metrics) };
     let names = options.names.iter().map(|name| name.to_ascii_lowercase()).collect();

@@ -5,10 +5,11 @@
 //! event is sent once the one before was taken or given up. Invariants: a queue has a bound, past
 //! which the oldest go and are counted; a call has a time; attempts have a number.
 //!
-//! `courier` is the task, `queue` what waits, `delivery` one event until it is taken.
+//! `task` delivers, `queue` holds what waits, `delivery` is one event until it is taken, `reporter` counts and tells.
 
 mod delivery;
 mod queue;
+mod reporter;
 mod task;
 
 use std::sync::Arc;
@@ -23,22 +24,15 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::events::Events;
+use reporter::Reporter;
 use task::DeliveryTask;
 
 /// The running webhooks. Dropping them ends them, whatever waits.
 pub struct Webhooks {
     events: Events,
-    says: Says,
+    reporter: Reporter,
     running: Vec<Running>,
     ending: watch::Sender<bool>,
-}
-
-/// Where webhooks tell how they fare.
-#[derive(Clone)]
-struct Says {
-    meters: Arc<WebhookMeters>,
-    /// Lines for the operator.
-    notices: mpsc::Sender<String>,
 }
 
 struct Running {
@@ -57,8 +51,8 @@ impl Webhooks {
         meters: Arc<WebhookMeters>,
         notices: mpsc::Sender<String>,
     ) -> Self {
-        let (events, says) = (events.clone(), Says { meters, notices });
-        let mut webhooks = Self { events, says, running: Vec::new(), ending: watch::Sender::new(false) };
+        let (events, reporter) = (events.clone(), Reporter { meters, notices });
+        let mut webhooks = Self { events, reporter, running: Vec::new(), ending: watch::Sender::new(false) };
         webhooks.replace(policies);
         webhooks
     }
@@ -91,7 +85,7 @@ impl Webhooks {
             policy: policy.clone(),
             client: client.clone(),
             events: self.events.clone(),
-            says: self.says.clone(),
+            reporter: self.reporter.clone(),
             ending: self.ending.subscribe(),
         };
         Running { policy, task: tokio::spawn(courier.run(self.events.subscribe())) }
@@ -101,13 +95,6 @@ impl Webhooks {
 impl Drop for Running {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-impl Says {
-    fn notice(&self, line: String) {
-        // Full: the operator has many lines to read already.
-        let _ = self.notices.try_send(line);
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod acme;
 mod admin;
+mod certificate_source;
 mod certificate_status;
 mod certificates;
 mod checks;
@@ -17,6 +18,7 @@ mod endpoints;
 mod explain;
 mod files;
 mod history;
+mod origin;
 mod overlay;
 mod privileges;
 mod reload_guard;
@@ -28,8 +30,10 @@ mod runtime;
 pub(crate) mod sealed;
 mod service_monitor;
 mod start;
+mod start_error;
 mod state_writer;
 mod tokens;
+mod traffic;
 
 pub(crate) use privileges::default_state_directory;
 pub(crate) use start::{RunOptions, start};

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use thalweg_core::EndpointSnapshot;
 
-use super::Published;
+use super::published::Published;
 
 /// Which proxy speaks.
 #[derive(Clone, Debug, Serialize)]

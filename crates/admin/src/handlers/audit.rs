@@ -8,9 +8,26 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::audit::Entry;
-use crate::operation::{ApiRequest, Pending, Reply};
+use crate::audit::{Entry, READ};
+use crate::operation::{Access, ApiRequest, Handler, Operation, PLAIN, Pending, Reply, answer, json_of};
 use crate::problem::Problem;
+use crate::query::{Kind, Parameter};
+
+/// The operations that are answered here.
+pub(crate) static OPERATIONS: &[Operation] = &[Operation {
+    id: "audit",
+    path: "/api/v1/audit",
+    summary: "The newest entries of the audit log, oldest first.",
+    access: Access::Write,
+    query: &[Parameter {
+        name: "last",
+        about: "How many. Default 100, at most 1000.",
+        kind: Kind::Count(READ),
+    }],
+    answers: &[answer(200, "The entries.", json_of::<Entries>())],
+    handler: Handler::Later(last),
+    ..PLAIN
+}];
 
 /// Entries that are shown without `last`.
 const LAST: u64 = 100;

@@ -2,18 +2,143 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use axum::http::header::ACCEPT;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
 use crate::audit::Change;
 use crate::body::{self, RollbackSpec};
 use crate::control::{
-    ConfigFormat, ConfigOutcome, ReloadOptions, ReplaceOptions, RollbackOptions, WatchOptions,
+    ConfigDocument, ConfigFormat, ConfigOutcome, History, ReloadOptions, ReplaceOptions, RollbackOptions,
+    WatchOptions,
 };
-use crate::operation::{ApiRequest, Reply};
+use crate::operation::{
+    Access, Answer, ApiRequest, Content, Handler, Operation, PLAIN, Precondition, Reply, answer, json_of,
+    tagged,
+};
 use crate::precondition::is_known;
 use crate::problem::Problem;
+use crate::query::{Kind, Parameter};
+
+/// A configuration as it arrives: its own schema is another document.
+const CONFIG: Content = Content {
+    types: TYPES,
+    schema: |_| schemars::json_schema!({ "description": "A configuration, in the format of the present one." }),
+};
+/// A configuration as it is shown.
+const SHOWN: Content = Content {
+    types: &["application/yaml", "application/json", "application/toml"],
+    schema: |generator| {
+        let document = generator.subschema_for::<ConfigDocument>();
+        schemars::json_schema!({ "anyOf": [{ "type": "string" }, document, { "type": "object" }] })
+    },
+};
+const WATCH: Parameter = Parameter {
+    name: "watch",
+    about: "Watch the routes for this time, at most 1h, and take the configuration back when one of them gets worse. Default: no watch.",
+    kind: Kind::Duration(WatchOptions::TIME_MAX),
+};
+const MAX_ERRORS: Parameter = Parameter {
+    name: "max_errors",
+    about: "With `watch`: most that the share of answers from 500 on may grow, in points of percent, 1-100. Default 5.",
+    kind: Kind::Count(100),
+};
+const MAX_P99: Parameter = Parameter {
+    name: "max_p99",
+    about: "With `watch`: most that the p99 may grow to, in percent of what it was, 101-10000. Default 200.",
+    kind: Kind::Count(10_000),
+};
+const MIN_REQUESTS: Parameter = Parameter {
+    name: "min_requests",
+    about: "With `watch`: requests of a route before it is judged, at most 1000000. Default 20.",
+    kind: Kind::Count(1_000_000),
+};
+
+/// The operations that are answered here.
+pub(crate) static OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "config",
+        path: "/api/v1/config",
+        summary: "The configuration as it was written, secrets redacted. With `Accept: application/json`, a document about it.",
+        answers: &[
+            tagged(200, "The configuration.", SHOWN),
+            Answer { status: 304, when: "It is the one of `If-None-Match`.", content: None, tagged: true },
+        ],
+        handler: Handler::Now(show),
+        ..PLAIN
+    },
+    Operation {
+        id: "replace_config",
+        method: Method::PUT,
+        path: "/api/v1/config",
+        summary: "Checks a configuration, runs it and replaces the file. A redacted value means: unchanged.",
+        access: Access::Write,
+        query: &[
+            Parameter {
+                name: "dry_run",
+                about: "Say what would change, and change nothing. Default false.",
+                kind: Kind::Flag,
+            },
+            Parameter {
+                name: "ephemeral",
+                about: "Run it without writing the file. Default false.",
+                kind: Kind::Flag,
+            },
+            WATCH,
+            MAX_ERRORS,
+            MAX_P99,
+            MIN_REQUESTS,
+        ],
+        precondition: Precondition::Required,
+        body: Some(CONFIG),
+        answers: &[tagged(200, "What changes. No `ETag` with `dry_run`.", json_of::<ConfigOutcome>())],
+        refusals: &[409],
+        handler: Handler::Now(replace),
+        ..PLAIN
+    },
+    Operation {
+        id: "reload",
+        method: Method::POST,
+        path: "/api/v1/reload",
+        summary: "Reads the configuration again, as on HUP.",
+        access: Access::Write,
+        query: &[WATCH, MAX_ERRORS, MAX_P99, MIN_REQUESTS],
+        answers: &[tagged(200, "What changes.", json_of::<ConfigOutcome>())],
+        refusals: &[400, 409],
+        handler: Handler::Now(reload),
+        ..PLAIN
+    },
+    Operation {
+        id: "plan",
+        path: "/api/v1/plan",
+        summary: "What a reload would change.",
+        answers: &[answer(200, "The plan.", json_of::<ConfigOutcome>())],
+        refusals: &[400, 409],
+        handler: Handler::Now(plan),
+        ..PLAIN
+    },
+    Operation {
+        id: "history",
+        path: "/api/v1/history",
+        summary: "Configurations that have run, newest first, without their texts.",
+        answers: &[answer(200, "The history.", json_of::<History>())],
+        handler: Handler::Now(history),
+        ..PLAIN
+    },
+    Operation {
+        id: "rollback",
+        method: Method::POST,
+        path: "/api/v1/rollback",
+        summary: "Brings an earlier configuration back, and the file with it where it can be written.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        body: Some(json_of::<RollbackSpec>()),
+        answers: &[tagged(200, "What changes.", json_of::<ConfigOutcome>())],
+        refusals: &[404, 409],
+        handler: Handler::Now(rollback),
+        ..PLAIN
+    },
+];
 
 /// Media types of a configuration.
 pub(crate) const TYPES: &[&str] = &[

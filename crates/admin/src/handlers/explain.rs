@@ -4,9 +4,30 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use thalweg_proxy::explain::{Question, Unaskable};
 
-use crate::operation::{ApiRequest, Reply};
+use crate::operation::{ApiRequest, Content, Handler, Operation, PLAIN, Reply, answer};
 use crate::problem::Problem;
 use crate::query::{Kind, Parameter};
+use thalweg_proxy::explain::Explanation;
+
+const EXPLANATION: Content = Content {
+    types: &["application/json", "text/plain"],
+    schema: |generator| {
+        let explanation = generator.subschema_for::<Explanation>();
+        schemars::json_schema!({ "anyOf": [explanation, { "type": "string" }] })
+    },
+};
+
+/// The operations that are answered here.
+pub(crate) static OPERATIONS: &[Operation] = &[Operation {
+    id: "explain",
+    path: "/api/v1/explain",
+    summary: "Which route takes a request, why the others do not, and where it goes.",
+    query: PARAMETERS,
+    answers: &[answer(200, "The explanation.", EXPLANATION)],
+    refusals: &[400],
+    handler: Handler::Now(explain),
+    ..PLAIN
+}];
 
 /// What `GET /api/v1/explain` takes.
 pub(crate) const PARAMETERS: &[Parameter] = &[

@@ -1,20 +1,110 @@
 //! The process as a whole: status, stop, probes, metrics, the description of the API.
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::control::{Certificates, State};
-use crate::openapi;
-use crate::operation::{ApiRequest, Reply};
+use crate::control::{Certificates, Limits, State, Status};
+use crate::operation::{Access, ApiRequest, Content, Handler, Operation, PLAIN, Reply, answer, json_of};
 use crate::problem::Problem;
+
+const TEXT: Content =
+    Content { types: &["text/plain"], schema: |_| schemars::json_schema!({ "type": "string" }) };
+const METRICS: Content = Content { types: &[METRICS_TYPE], ..TEXT };
+const ANY_JSON: Content =
+    Content { types: &["application/json"], schema: |_| schemars::json_schema!({ "type": "object" }) };
+
+/// The operations that are answered here.
+pub(crate) static OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "status",
+        path: "/api/v1/status",
+        summary: "The process at a glance.",
+        answers: &[answer(200, "How it stands.", json_of::<Status>())],
+        handler: Handler::Now(status),
+        ..PLAIN
+    },
+    Operation {
+        id: "limits",
+        path: "/api/v1/limits",
+        summary: "What the process may use and take on, and how much of it is in use.",
+        answers: &[answer(200, "All limits.", json_of::<Limits>())],
+        handler: Handler::Now(limits),
+        ..PLAIN
+    },
+    Operation {
+        id: "stop",
+        method: Method::POST,
+        path: "/api/v1/stop",
+        summary: "Drains and ends the process.",
+        access: Access::Write,
+        answers: &[answer(202, "The drain has begun.", json_of::<Stopping>())],
+        handler: Handler::Now(stop),
+        ..PLAIN
+    },
+    Operation {
+        id: "certificates",
+        path: "/api/v1/certificates",
+        summary: "Certificates of listeners, and what is wrong with their files.",
+        answers: &[answer(200, "All certificates.", json_of::<Certificates>())],
+        handler: Handler::Now(certificates),
+        ..PLAIN
+    },
+    Operation {
+        id: "openapi",
+        path: "/api/v1/openapi.json",
+        summary: "This description.",
+        answers: &[answer(200, "OpenAPI 3.1.", ANY_JSON)],
+        handler: Handler::Now(openapi),
+        ..PLAIN
+    },
+    Operation {
+        id: "livez",
+        path: "/livez",
+        summary: "Whether every worker turns.",
+        access: Access::Open,
+        answers: &[answer(200, "It does.", TEXT)],
+        handler: Handler::Now(livez),
+        ..PLAIN
+    },
+    Operation {
+        id: "readyz",
+        path: "/readyz",
+        summary: "Whether traffic should be sent here.",
+        access: Access::Open,
+        answers: &[answer(200, "It should.", TEXT)],
+        handler: Handler::Now(readyz),
+        ..PLAIN
+    },
+    Operation {
+        id: "healthz",
+        path: "/healthz",
+        summary: "The same as `/readyz`.",
+        access: Access::Open,
+        answers: &[answer(200, "It should.", TEXT)],
+        handler: Handler::Now(readyz),
+        ..PLAIN
+    },
+    Operation {
+        id: "metrics",
+        path: "/metrics",
+        summary: "Metrics in the Prometheus text format 0.0.4.",
+        answers: &[answer(200, "The page.", METRICS)],
+        handler: Handler::Now(metrics),
+        ..PLAIN
+    },
+];
 
 /// `Content-Type` of the metrics page.
 pub(crate) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) fn status(asked: &ApiRequest) -> Result<Response, Problem> {
     Reply::json(StatusCode::OK, &asked.app.control.status()).done()
+}
+
+pub(crate) fn limits(asked: &ApiRequest) -> Result<Response, Problem> {
+    Reply::json(StatusCode::OK, &asked.app.control.limits()).done()
 }
 
 pub(crate) fn certificates(asked: &ApiRequest) -> Result<Response, Problem> {
@@ -53,6 +143,6 @@ pub(crate) fn metrics(asked: &ApiRequest) -> Result<Response, Problem> {
     Reply::text(METRICS_TYPE, asked.app.control.metrics()).done()
 }
 
-pub(crate) fn openapi(_: &ApiRequest) -> Result<Response, Problem> {
-    Reply::text("application/json", openapi::document()).done()
+pub(crate) fn openapi(asked: &ApiRequest) -> Result<Response, Problem> {
+    Reply::text("application/json", (asked.app.describe)()).done()
 }

@@ -5,8 +5,63 @@ use thalweg_core::RequestId;
 
 use crate::control::service::rfc3339_text;
 use crate::control::{RequestFilter, Requests};
-use crate::operation::{ApiRequest, Pending, Reply};
+use crate::operation::{ApiRequest, Handler, Operation, PLAIN, Pending, Reply, answer, json_of};
 use crate::problem::Problem;
+use crate::query::{Kind, Parameter};
+
+/// The operations that are answered here.
+pub(crate) static OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "requests",
+        path: "/api/v1/requests",
+        summary: "Decision records: what was decided about the newest exchanges, and what came of it.",
+        query: &[
+            Parameter {
+                name: "route",
+                about: "Only those of the route with this name.",
+                kind: Kind::Text(128),
+            },
+            Parameter {
+                name: "service",
+                about: "Only those of the service with this name.",
+                kind: Kind::Text(128),
+            },
+            Parameter {
+                name: "status",
+                about: "Only those with this status: `503`, or `5xx`.",
+                kind: Kind::Status,
+            },
+            Parameter {
+                name: "fault",
+                about: "Only those that ended, or had an attempt that ended, with this fault.",
+                kind: Kind::Fault,
+            },
+            Parameter {
+                name: "slower_than",
+                about: "Only those that took as long or longer: `500ms`.",
+                kind: Kind::Duration(SLOWER),
+            },
+            Parameter {
+                name: "limit",
+                about: "How many. Default 50, at most 1000.",
+                kind: Kind::Count(LIMIT),
+            },
+        ],
+        answers: &[answer(200, "The newest that fit, newest first.", json_of::<Requests>())],
+        refusals: &[503],
+        handler: Handler::Later(newest),
+        ..PLAIN
+    },
+    Operation {
+        id: "request",
+        path: ONE,
+        summary: "The decision records of one id; a trusted proxy may have given it to several exchanges.",
+        answers: &[answer(200, "All that are remembered, newest first.", json_of::<Requests>())],
+        refusals: &[404, 503],
+        handler: Handler::Later(one),
+        ..PLAIN
+    },
+];
 
 /// The path of one.
 pub(crate) const ONE: &str = "/api/v1/requests/{id}";

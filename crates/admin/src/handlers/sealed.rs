@@ -1,13 +1,28 @@
 //! Labels for destinations.
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use serde_json::json;
 
 use crate::audit::Change;
 use crate::body::{self, NewLabelSpec};
-use crate::operation::{ApiRequest, Reply};
+use crate::control::SealedLabel;
+use crate::operation::{Access, ApiRequest, Handler, Operation, PLAIN, Reply, answer, json_of};
 use crate::problem::Problem;
+
+/// The operations that are answered here.
+pub(crate) static OPERATIONS: &[Operation] = &[Operation {
+    id: "seal",
+    method: Method::POST,
+    path: "/api/v1/sealed",
+    summary: "Seals a destination: a host name that leads there.",
+    access: Access::Write,
+    body: Some(json_of::<NewLabelSpec>()),
+    answers: &[answer(200, "The host name and its label.", json_of::<SealedLabel>())],
+    refusals: &[404],
+    handler: Handler::Now(seal),
+    ..PLAIN
+}];
 
 pub(crate) fn seal(asked: &ApiRequest) -> Result<Response, Problem> {
     let new = body::json::<NewLabelSpec>(&asked.body)?.validate()?;

@@ -2,16 +2,116 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::audit::Change;
 use crate::body::{self, EndpointChangeSpec, NewEndpointSpec, WeightsSpec};
-use crate::control::{Changed, RouteStatus, ServiceStatus};
-use crate::operation::{ApiRequest, Reply, segment};
+use crate::control::{Changed, EndpointStatus, RouteStatus, ServiceStatus, Services};
+use crate::operation::{
+    Access, ApiRequest, Handler, Operation, PLAIN, Precondition, Reply, json_of, segment, tagged,
+};
 use crate::problem::Problem;
+use crate::query::{Kind, Parameter};
+
+/// The operations that are answered here.
+pub(crate) static OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "routes",
+        path: "/api/v1/routes",
+        summary: "Routes and where they lead.",
+        answers: &[tagged(200, "All routes.", json_of::<Routes>())],
+        handler: Handler::Now(routes),
+        ..PLAIN
+    },
+    Operation {
+        id: "set_weights",
+        method: Method::PATCH,
+        path: "/api/v1/routes/{route}/weights",
+        summary: "Changes how a route shares its requests among services.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        body: Some(json_of::<WeightsSpec>()),
+        answers: &[tagged(200, "The route with its new shares.", json_of::<RouteStatus>())],
+        refusals: &[404],
+        handler: Handler::Now(weights),
+        ..PLAIN
+    },
+    Operation {
+        id: "services",
+        path: "/api/v1/services",
+        summary: "Services with their endpoints.",
+        answers: &[tagged(200, "All services.", json_of::<Services>())],
+        handler: Handler::Now(services),
+        ..PLAIN
+    },
+    Operation {
+        id: "service",
+        path: "/api/v1/services/{service}",
+        summary: "One service with its endpoints.",
+        answers: &[tagged(200, "The service.", json_of::<ServiceStatus>())],
+        refusals: &[404],
+        handler: Handler::Now(service),
+        ..PLAIN
+    },
+    Operation {
+        id: "add_endpoint",
+        method: Method::POST,
+        path: "/api/v1/services/{service}/endpoints",
+        summary: "Adds an endpoint to a service.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        body: Some(json_of::<NewEndpointSpec>()),
+        answers: &[tagged(201, "Added; `Location` is its path.", json_of::<EndpointStatus>())],
+        refusals: &[404, 409],
+        handler: Handler::Now(add),
+        ..PLAIN
+    },
+    Operation {
+        id: "endpoint",
+        path: "/api/v1/services/{service}/endpoints/{id}",
+        summary: "One endpoint, by its id or its percent-encoded URL.",
+        answers: &[tagged(200, "The endpoint.", json_of::<EndpointStatus>())],
+        refusals: &[404],
+        handler: Handler::Now(endpoint),
+        ..PLAIN
+    },
+    Operation {
+        id: "change_endpoint",
+        method: Method::PATCH,
+        path: "/api/v1/services/{service}/endpoints/{id}",
+        summary: "Changes the weight or the wanted state of an endpoint.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        body: Some(json_of::<EndpointChangeSpec>()),
+        answers: &[tagged(200, "The endpoint as it is now.", json_of::<EndpointStatus>())],
+        refusals: &[404, 409],
+        handler: Handler::Now(change),
+        ..PLAIN
+    },
+    Operation {
+        id: "remove_endpoint",
+        method: Method::DELETE,
+        path: "/api/v1/services/{service}/endpoints/{id}",
+        summary: "Takes an endpoint out of rotation at once and removes it after its drain.",
+        access: Access::Write,
+        query: &[Parameter {
+            name: "drain",
+            about: "Time for what is under way; then it is cut. Default 30s, at most 1h.",
+            kind: Kind::Duration(DRAIN),
+        }],
+        precondition: Precondition::Optional,
+        answers: &[
+            tagged(200, "Removed; how it last was.", json_of::<EndpointStatus>()),
+            tagged(202, "It drains.", json_of::<EndpointStatus>()),
+        ],
+        refusals: &[404, 409],
+        handler: Handler::Now(remove),
+        ..PLAIN
+    },
+];
 
 /// Longest drain that may be asked for, in seconds.
 pub(crate) const DRAIN: u64 = 3600;

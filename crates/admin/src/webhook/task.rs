@@ -8,9 +8,9 @@ use thalweg_client::HttpClient;
 use thalweg_observe::WebhookPolicy;
 use tokio::sync::watch;
 
-use super::Says;
 use super::delivery::{Delivery, Outcome};
 use super::queue::Queue;
+use super::reporter::Reporter;
 use crate::events::{Events, Heard, Subscription};
 
 /// What the task needs.
@@ -18,7 +18,7 @@ pub(super) struct DeliveryTask {
     pub(super) policy: WebhookPolicy,
     pub(super) client: HttpClient,
     pub(super) events: Events,
-    pub(super) says: Says,
+    pub(super) reporter: Reporter,
     /// Turns true when the process ends: what waits is delivered, and nothing waited for.
     pub(super) ending: watch::Receiver<bool>,
 }
@@ -38,7 +38,7 @@ impl DeliveryTask {
             let missed = waiting.missed;
             let delivery = Delivery::new(&self.events, &event, missed);
             let outcome = {
-                let mut delivered = pin!(delivery.send(&self.policy, &self.client, &self.says.meters));
+                let mut delivered = pin!(delivery.send(&self.policy, &self.client, &self.reporter.meters));
                 loop {
                     tokio::select! {
                         outcome = &mut delivered => break outcome,
@@ -46,7 +46,7 @@ impl DeliveryTask {
                     }
                 }
             };
-            let meters = &self.says.meters;
+            let meters = &self.reporter.meters;
             match outcome {
                 Outcome::Delivered => {
                     meters.delivered.add(1);
@@ -57,13 +57,13 @@ impl DeliveryTask {
                     waiting.missed += 1;
                     let (url, attempts) = (&self.policy.url, self.policy.attempts.max(1));
                     let kind = event.event.kind.name();
-                    self.says
+                    self.reporter
                         .notice(format!("webhook {url}: {kind} given up after {attempts} attempts: {why}"));
                 }
                 Outcome::Gone => {
                     meters.dropped.add(1 + waiting.queue.len() as u64);
                     let url = &self.policy.url;
-                    return self.says.notice(format!(
+                    return self.reporter.notice(format!(
                         "webhook {url}: the receiver answers 410 (gone); nothing is sent to it until its \
                          configuration changes or the proxy starts again"
                     ));
@@ -100,6 +100,6 @@ impl DeliveryTask {
             Heard::Missed(missed) => missed,
         };
         waiting.missed += lost;
-        self.says.meters.dropped.add(lost);
+        self.reporter.meters.dropped.add(lost);
     }
 }

@@ -3,6 +3,7 @@
 //! Results go to stdout, everything else to stderr. Exit codes: 0 ok, 1 invalid configuration or
 //! failed start, 2 usage, 3 forced end before the drain had finished.
 
+mod api;
 mod check;
 mod completions;
 mod decision;
@@ -59,6 +60,8 @@ enum Verb {
     Seal(seal::SealArgs),
     /// Say where a sealed label leads, and until when
     Unseal(seal::UnsealArgs),
+    /// Call any operation of the admin API by its name, or list them
+    Api(api::ApiArgs),
     /// List what can be named in a configuration
     List(list::ListArgs),
     /// Print the JSON Schema of the configuration, for editors
@@ -83,6 +86,7 @@ impl Cli {
             Verb::Stop(args) => stop::stop(&args),
             Verb::Seal(args) => seal::seal(&args),
             Verb::Unseal(args) => seal::unseal(&args),
+            Verb::Api(args) => api::api(&args),
             Verb::List(args) => list::list(&args),
             Verb::Schema => schema::schema(),
             Verb::Completions(args) => completions::completions(&args),

@@ -1,8 +1,8 @@
 //! What the admin API sees of the running proxy, and what it may ask of it.
 
 use super::acme::Acme;
-use super::certificates::Source;
-use super::configuration::Origin;
+use super::certificate_source::Source;
+use super::origin::Origin;
 use super::reload_guard::{Counts, Watcher};
 use super::runtime::Runtime;
 use super::service_monitor::ServiceMonitor;
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use thalweg_admin::control::{Limits, Usage};
 use thalweg_admin::{
     AdminTls, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus,
     Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint,
@@ -263,6 +264,22 @@ impl Control for Shared {
                 limit: self.worker_pool.budget().descriptors as u64,
             },
             services: ServicesSummary::of(&self.list_services().services),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        self.worker_pool.measure();
+        let (budget, meters) = (self.worker_pool.budget(), self.registry.budget());
+        let of =
+            |used: Option<usize>, max: usize| Usage { used: used.map(|used| used as u64), max: max as u64 };
+        let descriptors = fs::read_dir("/proc/self/fd").ok().map(Iterator::count);
+        Limits {
+            descriptors: of(descriptors, budget.descriptors),
+            connections: of(Some(self.worker_pool.clients()), budget.connections),
+            upstream_connections: of(None, budget.upstream_connections),
+            requests: of(Some(self.worker_pool.active()), budget.in_flight),
+            memory_bytes: Usage { used: u64::try_from(meters.memory_used.value()).ok(), max: budget.memory },
+            saturation: meters.saturation_ppm.value() as f64 / 1e6,
         }
     }
 

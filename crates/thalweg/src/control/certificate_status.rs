@@ -1,8 +1,9 @@
 //! Certificates as the admin API and the metrics show them, and how others take the place of those in use.
 
 use super::admin::Shared;
-use super::certificates::{Found, IssuedOne, Source, all, issued, valid_ones};
-use super::start::explain;
+use super::certificate_source::Source;
+use super::certificates::{Found, IssuedOne, all, issued, valid_ones};
+use super::start_error::explain;
 use crate::cli::complain;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -6,6 +6,7 @@
 //! goes on.
 
 use super::admin::Shared;
+use super::certificate_source::Source;
 use super::config_events::event;
 use super::files::Files;
 use crate::cli::complain;
@@ -29,15 +30,6 @@ const STEPS: [u64; 4] = [0, 1, 7, 30];
 /// Certificates that are told of one by one when the same happens to many.
 const TOLD: usize = 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// What is read as one.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Source {
-    /// A certificate and its key.
-    Pair(CertificateFiles),
-    /// Keys of session tickets.
-    Keys(PathBuf),
-}
 
 /// What it holds.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What is said of configurations: to the operator, in events, and beside what has changed.
 
-use super::configuration::Origin;
 use super::history::Cause;
+use super::origin::Origin;
 use std::time::SystemTime;
 use thalweg_admin::{Author, ConfigOrigin, ConfigOutcome, Refusal, Via};
 use thalweg_core::{Event, EventKind};

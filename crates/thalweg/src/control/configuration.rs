@@ -4,13 +4,11 @@
 
 use super::admin::Shared;
 use super::config_events::{add_note, event, in_a_sentence, in_short, said};
-use super::history::{Cause, History};
-use super::start::explain;
+use super::history::Cause;
+use super::origin::{Candidate, Origin, write_whole};
+use super::start_error::explain;
 use crate::cli::{complain, print_error, show};
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
@@ -22,93 +20,8 @@ use thalweg_config::api_restrictions::{Breach, check_arrived, redact, restore};
 use thalweg_config::diagnose::Problems;
 use thalweg_config::parse::{Format, Node, parse};
 use thalweg_config::source::Sources;
-use thalweg_config::{Inputs, Loaded, Provenance, Report, Settings, check_text};
+use thalweg_config::{Report, check_text};
 use thalweg_core::EventKind;
-use thalweg_proxy::Plan;
-use thalweg_proxy::plan::Limits;
-
-/// Where the configuration came from, and what was said in it around the plan.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    /// `None`: from the command line.
-    pub(crate) file: Option<PathBuf>,
-    /// As read last.
-    pub(crate) text: String,
-    /// Those in force; some wait for a restart.
-    pub(crate) settings: Settings,
-    /// The files that were read, that it includes and that hold secrets.
-    pub(crate) inputs: Inputs,
-    /// Where its values are written.
-    pub(crate) provenance: Provenance,
-    /// Those that the process started with; some wait for a restart.
-    pub(crate) limits: Limits,
-    /// This configuration and those before it.
-    pub(crate) history: History,
-}
-
-/// A configuration that can take over. The one that ran before is kept as one while a watch runs: all that it takes
-/// to bring it back, whatever has become of the files and variables that it referred to.
-#[derive(Clone, Debug)]
-pub(crate) struct Candidate {
-    pub(super) plan: Plan,
-    pub(super) settings: Settings,
-    pub(super) warnings: Report,
-    pub(super) text: String,
-    pub(super) inputs: Inputs,
-    pub(super) provenance: Provenance,
-}
-
-impl Candidate {
-    pub(super) fn new(loaded: Loaded, text: String) -> Self {
-        let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
-        Self { plan, settings, warnings, text, inputs, provenance }
-    }
-}
-
-impl Origin {
-    fn etag(&self) -> String {
-        self.inputs.etag()
-    }
-
-    /// All files that it was read from, and the directories in which a new one would be read too.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
-        let mut files = self.inputs.paths();
-        files.extend(self.inputs.directories());
-        files
-    }
-
-    /// The file, or what stands for it.
-    pub(super) fn name(&self) -> String {
-        self.file.as_ref().map_or_else(|| "configuration.yaml".into(), |file| file.display().to_string())
-    }
-
-    fn is_writable(&self) -> bool {
-        let directory = self.file.as_deref().and_then(Path::parent);
-        directory.is_some_and(|directory| {
-            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-            rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
-        })
-    }
-
-    /// The file as it is now; what was read last where it cannot be read.
-    fn on_disk(&self) -> String {
-        let read = self.file.as_ref().and_then(|file| fs::read_to_string(file).ok());
-        read.unwrap_or_else(|| self.text.clone())
-    }
-
-    /// Puts a text that is brought back into the file. `Err`: why the file stays as it is.
-    fn take_file_back(&self, text: &str) -> Result<(), String> {
-        let Some(file) = &self.file else { return Err("there is no configuration file".into()) };
-        let on_disk = self.on_disk();
-        if on_disk == text {
-            return Ok(());
-        }
-        if on_disk != self.text {
-            return Err(format!("{} has been changed since it was read", file.display()));
-        }
-        write_whole(file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
-    }
-}
 
 /// Why a configuration does not take over.
 pub(crate) enum Refused {
@@ -451,20 +364,4 @@ pub(super) fn mistakes(report: Report) -> Refusal {
         }
     };
     Refusal::Mistakes(report.errors.iter().map(mistake).collect())
-}
-
-/// Writes a file whole or not at all, with the rights that it has.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    // What a link points to is replaced, not the link.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mode = fs::metadata(path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    // The name is durable when the directory is.
-    path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
 }

@@ -5,6 +5,7 @@ use super::endpoint_status::{condition_of, members_of};
 use super::overlay::{AddedEndpointSpec, ModeSpec};
 use super::runtime::{Drain, Runtime};
 use super::service_monitor::drain_finished;
+use super::traffic::differs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_admin::{
@@ -18,7 +19,7 @@ use thalweg_observe::ServiceMeters;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
 use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
-use thalweg_upstream::{Address, Endpoint, EndpointSet, PeerAddress, Service};
+use thalweg_upstream::{Endpoint, EndpointSet, PeerAddress, Service};
 
 /// The id of an endpoint in paths.
 fn id_of(url: &str) -> String {
@@ -356,36 +357,6 @@ impl Shared {
         let route = route.ok_or_else(|| Refusal::Unavailable("the route has just been removed".into()))?;
         Ok(Reweighted { version: runtime.version, before, route })
     }
-}
-
-/// Why an endpoint is not for what goes to a service: requests, or whole connections. A unix socket may take either.
-pub(super) fn differs(plan: &Plan, service: &Service, url: &str) -> Option<String> {
-    let datagrams =
-        plan.takes_datagrams(&service.name) || service.endpoints.iter().any(Endpoint::takes_datagrams);
-    match (datagrams, url.starts_with("udp://")) {
-        (true, true) => return None,
-        (true, false) => {
-            return Some(format!("datagrams go to the service `{}`, and {url} takes none", service.name));
-        }
-        (false, true) => {
-            return Some(format!(
-                "no datagrams go to the service `{}`, and {url} takes nothing else",
-                service.name
-            ));
-        }
-        (false, false) => {}
-    }
-    let (mut requests, mut connections) = plan.takes(&service.name);
-    for known in service.endpoints.iter().filter(|known| !matches!(known.address, Address::Unix(_))) {
-        let takes_connections = known.takes_connections();
-        (requests, connections) = (requests || !takes_connections, connections || takes_connections);
-    }
-    let (goes, other) = match url.starts_with("tcp://") {
-        true if requests => ("requests", "connections"),
-        false if connections && !url.starts_with("unix:") => ("connections", "requests"),
-        _ => return None,
-    };
-    Some(format!("{goes} go to the service `{}`, and {url} is for {other}", service.name))
 }
 
 fn admit(runtime: &Runtime, expected: &Expected<u64>) -> Result<(), Refusal> {

@@ -4,7 +4,7 @@
 //! A route is worse when the share of its answers from 500 on, whoever made them, has grown past a threshold, or its p99.
 //! This file only judges; `rollback` acts. [`Watcher`] has a lock of its own, the last in the order.
 
-use super::configuration::Candidate;
+use super::origin::Candidate;
 use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};

@@ -1,8 +1,8 @@
 //! What another configuration would come to or has come to: the document of plans, trial runs and reloads.
 
 use super::admin::Shared;
-use super::configuration::{Candidate, Origin};
 use super::drift::drift;
+use super::origin::{Candidate, Origin};
 use super::runtime::Runtime;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;

@@ -8,18 +8,18 @@ use super::acme::Acme;
 use super::admin::Shared;
 use super::certificates::Certificates;
 use super::checks::Rounds;
-use super::configuration::Origin;
 use super::files::Files;
 use super::history::{self, History};
+use super::origin::Origin;
 use super::overlay;
 use super::privileges::{become_user, default_state_directory};
 use super::revocations::Revocations;
 use super::runtime::Runtime;
+use super::start_error::explain;
 use super::state_writer::StateWriter;
 use super::tokens;
 use super::{Control, Signals};
 use crate::cli::{complain, show};
-use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use thalweg_discovery::{News, Watch, names_in};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
 use thalweg_proxy::plan::{Limits, ListenAddress};
-use thalweg_proxy::{Allowance, Budget, Plan, StartError, WorkerPool, WorkerPoolOptions, bind_listeners};
+use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -269,19 +269,4 @@ fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle)
     }
     complain(format_args!("admin on unix:{}", addresses.socket.display()));
     complain("ready");
-}
-
-/// What the kernel said, and what to do about it.
-pub(super) fn explain(error: &StartError) -> String {
-    let code = error.source.raw_os_error().map(Errno::from_raw_os_error);
-    let help = match code {
-        Some(Errno::ADDRINUSE) => "another program listens there; stop it, or choose another address",
-        Some(Errno::ACCESS | Errno::PERM) => {
-            "ports below 1024 need root or CAP_NET_BIND_SERVICE: `setcap cap_net_bind_service=+ep` on the \
-             binary, or AmbientCapabilities=CAP_NET_BIND_SERVICE in its systemd unit"
-        }
-        Some(Errno::ADDRNOTAVAIL) => "this machine has no such address",
-        _ => return error.to_string(),
-    };
-    format!("{error}\n  help: {help}")
 }

@@ -101,6 +101,18 @@ impl Live {
 }
 
 impl Control for Sample {
+    fn limits(&self) -> Limits {
+        let usage = Usage { used: Some(1), max: 10 };
+        Limits {
+            descriptors: usage,
+            connections: usage,
+            upstream_connections: Usage { used: None, max: 10 },
+            requests: usage,
+            memory_bytes: usage,
+            saturation: 0.1,
+        }
+    }
+
     fn status(&self) -> Status {
         Status {
             version: "0.1.0".into(),

@@ -7,7 +7,7 @@ use axum::http::Method;
 use super::*;
 use crate::openapi::document;
 use crate::operation::{Access, Operation};
-use crate::operations::{OPERATIONS, is_on_metrics_listener};
+use crate::operations::{is_on_metrics_listener, operations};
 
 /// The path with something in the place of each parameter.
 fn sample_path(operation: &Operation) -> String {
@@ -25,7 +25,7 @@ fn is_unknown(answer: &Raw) -> bool {
 fn every_operation_of_the_table_answers_and_has_a_name_of_its_own() {
     let running = Running::start(Some("secret"));
     let mut ids = BTreeSet::new();
-    for operation in OPERATIONS {
+    for operation in operations() {
         let answer = running.raw_unix(&format!("{} {}", operation.method, sample_path(operation)));
         assert!(!is_unknown(&answer), "{} {}: {answer:?}", operation.method, operation.path);
         assert!(ids.insert(operation.id), "{}", operation.id);
@@ -35,9 +35,9 @@ fn every_operation_of_the_table_answers_and_has_a_name_of_its_own() {
 #[test]
 fn other_methods_of_each_path_are_405_and_allow_names_the_right_ones() {
     let running = Running::start(Some("secret"));
-    for operation in OPERATIONS {
+    for operation in operations() {
         let path = sample_path(operation);
-        let of_path = OPERATIONS.iter().filter(|other| other.path == operation.path);
+        let of_path = operations().filter(|other| other.path == operation.path);
         let mut allowed = of_path.map(|other| other.method.as_str()).collect::<BTreeSet<_>>();
         if allowed.contains("GET") {
             allowed.insert("HEAD");
@@ -57,7 +57,7 @@ fn other_methods_of_each_path_are_405_and_allow_names_the_right_ones() {
 #[test]
 fn a_read_token_reads_and_nothing_else() {
     let running = Running::start(Some("secret"));
-    for operation in OPERATIONS {
+    for operation in operations() {
         let line = format!("{} {}", operation.method, sample_path(operation));
         let answer = running.send_as("reader", &line, "", "");
         let reads = operation.method == Method::GET && operation.access == Access::Read;
@@ -79,7 +79,7 @@ fn a_read_token_reads_and_nothing_else() {
 #[test]
 fn the_metrics_listener_has_what_the_table_says() {
     let running = Running::start(None);
-    for operation in OPERATIONS {
+    for operation in operations() {
         let answer = running.metrics("GET", &sample_path(operation));
         assert_eq!(answer.status == 200, is_on_metrics_listener(operation), "{}", operation.path);
     }
@@ -98,7 +98,7 @@ fn the_description_has_every_operation_and_no_other() {
             ));
         }
     }
-    let table = OPERATIONS.iter();
+    let table = operations();
     let table = table.map(|op| (op.path.to_owned(), op.method.to_string(), op.id.to_owned())).collect();
     assert_eq!(described, table);
     assert_eq!(
@@ -129,4 +129,10 @@ fn every_reference_of_the_description_leads_somewhere() {
         let pointer = reference.strip_prefix('#').unwrap();
         assert!(document.pointer(pointer).is_some(), "{reference}");
     }
+}
+
+#[test]
+fn probes_are_the_operations_that_are_open_to_anybody() {
+    let open = operations().filter(|operation| operation.access == Access::Open);
+    assert_eq!(open.map(|operation| operation.path).collect::<Vec<_>>(), crate::auth::PROBES);
 }

@@ -5,7 +5,6 @@
 //! does the same for others. What is no longer kept is told as an event `missed`.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -14,10 +13,43 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Events, Heard, STREAMS, Subscription};
 use crate::connection::{Connection, Streaming};
-use crate::operation::ApiRequest;
+use crate::events::{Events, Heard, STREAMS, Subscription};
+use crate::operation::{ApiRequest, Content, Handler, Operation, PLAIN, answer};
 use crate::problem::Problem;
+use crate::query::{Kind, Parameter};
+
+const EVENTS: Content = Content {
+    types: &[STREAM_TYPE],
+    schema: |_| {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "Server-sent events: `id` the number of an event, `event` its kind, `data` its JSON on one line. \
+                `missed` without an id says how many are no longer kept.",
+        })
+    },
+};
+
+/// The operations that are answered here.
+pub(crate) static OPERATIONS: &[Operation] = &[Operation {
+    id: "events",
+    path: "/api/v1/events",
+    summary: "Events as they happen. The answer goes on until the client closes, for about an hour at most.",
+    query: &[Parameter {
+        name: SINCE,
+        about: "Number of the event after which to begin; kept ones come first. Default: with what happens from now on.",
+        kind: Kind::Number,
+    }],
+    fields: &[Parameter {
+        name: LAST_EVENT_ID,
+        about: "The same, as browsers send it when they connect again. It wins over `since`.",
+        kind: Kind::Number,
+    }],
+    answers: &[answer(200, "The stream.", EVENTS)],
+    refusals: &[503],
+    handler: Handler::Now(stream),
+    ..PLAIN
+}];
 
 /// Silence after which a comment is sent, so that nobody in between takes the stream for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -40,7 +72,7 @@ struct Reader {
 /// The handler.
 pub(crate) fn stream(asked: &ApiRequest) -> Result<Response, Problem> {
     let events = asked.app.control.events().clone();
-    let Ok(place) = Arc::clone(&events.0.streams).try_acquire_owned() else {
+    let Some(place) = events.stream_permit() else {
         let detail = format!("there are {STREAMS} event streams already; close one");
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
     };
