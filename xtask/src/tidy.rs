@@ -5,6 +5,7 @@
 
 mod edges;
 mod features;
+mod folders;
 mod licences;
 mod manifests;
 mod sources;
@@ -39,6 +40,7 @@ pub(crate) fn run() -> Result<()> {
     duplicates(&metadata, &mut findings);
     manifests::check(&metadata, &mut findings)?;
     sources::check(&metadata, &mut findings)?;
+    folders::check(&mut findings)?;
     if findings.is_empty() {
         println!("tidy: {} packages, no findings", metadata.packages.len());
         return Ok(());
