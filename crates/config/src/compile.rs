@@ -6,7 +6,7 @@ use crate::diagnose::{Class, Problems, SpecError};
 use crate::lint::{Subject, lint};
 use crate::settings::Settings;
 use crate::source::Span;
-use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec};
+use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec, SomeSpec};
 use crate::validate::{
     self, Bounds, Chains, Context, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Target, Traffic,
 };
@@ -336,7 +336,7 @@ impl Routes<'_> {
                         "write `http://host:port`, or take datagrams with a listener of `protocol: udp`",
                     ),
                     Traffic::Requests => (
-                        format!("requests cannot go to `{}`: no HTTP is spoken there", wrong.url),
+                        format!("requests cannot go to `{}`: it is not an HTTP endpoint", wrong.url),
                         "write `http://host:port`, or take connections with a listener of `protocol: tcp`",
                     ),
                 };
@@ -371,7 +371,10 @@ fn in_words(spec: &MatchSpec) -> Arc<str> {
         let hosts = OneOrMoreSpec::list(hosts.clone());
         words.push(hosts.items.iter().map(|host| host.value.clone()).collect::<Vec<_>>().join(","));
     }
-    let path = spec.path.as_ref().map(|path| path.value.clone());
+    let texts = |paths: &SomeSpec<String>| {
+        paths.items.iter().map(|path| path.value.clone()).collect::<Vec<_>>().join(",")
+    };
+    let path = spec.path.as_ref().map(|paths| texts(&paths.value));
     let regex = spec.path_regex.as_ref().map(|path| format!("~{}", path.value));
     words.push(path.or(regex).unwrap_or_else(|| "/*".into()));
     let methods: Vec<_> = spec.methods.items.iter().map(|method| method.value.clone()).collect();
@@ -407,7 +410,7 @@ fn something_to_do(spec: &FileSpec, declared: &Declared, problems: &mut Problems
     let end = Span { start: declared.root.end, ..declared.root };
     let note = |error: SpecError| match declared.root.range().is_empty() {
         true => error,
-        false => error.related(end, "what is written ends here"),
+        false => error.related(end, "the file ends here"),
     };
     if declared.listeners.is_empty() && !declared.broken.contains("listeners") {
         let error = SpecError::new(Class::Invalid, top, "there are no listeners")

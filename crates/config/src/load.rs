@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::source::{Sources, Span};
 use crate::span_index::Places;
 use crate::spec::{
-    Declared, FileSpec, ListSpec, ListenerLimitsSpec, ListenerSpec, NamedSpec, ProtocolSpec, RouteSpec,
+    Declared, FileSpec, ListSpec, ListenerSpec, NamedSpec, RouteSpec, Short as _, ShortSpec, SomeSpec,
     Spanned, ToSpec,
 };
 use crate::validate::Secrets;
@@ -138,22 +138,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
     let urls = spans.split_off(listen.len());
     let listeners = spans.into_iter().enumerate().map(|(at, address)| {
         let name = if at == 0 { "web".to_owned() } else { format!("web-{}", at + 1) };
-        (
-            Spanned::new(address.span, name),
-            ListenerSpec {
-                address,
-                protocol: ProtocolSpec::Http,
-                to: None,
-                sni: NamedSpec::default(),
-                proxy_protocol: None,
-                tls: None,
-                limits: ListenerLimitsSpec::default(),
-                defer_accept: None,
-                h2c: None,
-                redirect_https: None,
-                expected_responses: None,
-            },
-        )
+        (Spanned::new(address.span, name), ShortSpec(ListenerSpec::of_text(address)))
     });
     let listeners = NamedSpec(listeners.collect());
     let declared = Declared {
@@ -164,7 +149,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
     let to = Spanned::new(span, ToSpec::Urls(ListSpec { written: urls.len(), items: urls }));
     let route = RouteSpec {
         name: Some(Spanned::new(span, "default".to_owned())),
-        listeners: ListSpec::default(),
+        listeners: SomeSpec::default(),
         r#match: crate::spec::MatchSpec::default(),
         filters: ListSpec::default(),
         to,

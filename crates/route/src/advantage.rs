@@ -65,11 +65,18 @@ impl fmt::Display for Advantage {
 }
 
 impl Table {
-    /// What `better` has ahead of `worse` for a host in normal form; `None` when it has nothing, or one of them is unknown.
-    pub fn advantage(&self, better: RouteId, worse: RouteId, host: &[u8]) -> Option<Advantage> {
+    /// What `better` has ahead of `worse` for a host and a path in normal form; `None` when it has nothing, or one of them is unknown.
+    pub fn advantage(
+        &self,
+        better: RouteId,
+        worse: RouteId,
+        (host, path): (&[u8], &[u8]),
+    ) -> Option<Advantage> {
         let place = |id: RouteId| {
             let route = self.written(id)?;
-            Some((level(route, host)?, Precedence::of(route, id.0 as usize)))
+            let fitting = route.paths().filter(|pattern| pattern.is_none_or(|pattern| pattern.matches(path)));
+            let all = fitting.map(|pattern| Precedence::of(route, pattern, id.0 as usize));
+            Some((level(route, host)?, all.min()?))
         };
         let ((level_a, a), (level_b, b)) = (place(better)?, place(worse)?);
         if level_a != level_b {
@@ -152,6 +159,14 @@ mod tests {
 
     #[test]
     fn names_the_rule_that_decides() {
+        // One that both take.
+        let path = |why: Advantage| -> &[u8] {
+            match why {
+                Advantage::LongerPrefix => b"/a/b",
+                Advantage::MoreLiteral | Advantage::NoRest => b"/a/x",
+                _ => b"/a",
+            }
+        };
         let condition = || FieldMatch { name: "x".into(), value: ValueMatch::Present };
         let method = RouteMatch { methods: vec!["GET".into()], ..route("", "/a") };
         let header = RouteMatch { headers: vec![condition()], ..route("", "/a") };
@@ -163,8 +178,8 @@ mod tests {
             (route("*.c", "/*"), route("", "/a"), Advantage::NamesHost),
             (route("", "/a"), route("", "/a/*"), Advantage::ExactPath),
             (route("", "/a/*"), route("", "/{x}"), Advantage::PrefixPath),
-            (route("", "/{x}"), route("", "~/."), Advantage::PatternPath),
-            (route("", "~/."), route("", "/*"), Advantage::RegexPath),
+            (route("", "/{x}"), route("", "~/.*"), Advantage::PatternPath),
+            (route("", "~/.*"), route("", "/*"), Advantage::RegexPath),
             (route("", "/a/b/*"), route("", "/a/*"), Advantage::LongerPrefix),
             (route("", "/a/{x}"), route("", "/{x}/{y}"), Advantage::MoreLiteral),
             (route("", "/a/{x}"), route("", "/a/{x*}"), Advantage::NoRest),
@@ -173,11 +188,11 @@ mod tests {
             (query, route("", "/a"), Advantage::MoreQuery),
         ] {
             let table = Table::build(&[worse, better]).unwrap();
-            assert_eq!(table.advantage(RouteId(1), RouteId(0), b"a.b.c"), Some(why));
-            assert_eq!(table.advantage(RouteId(0), RouteId(1), b"a.b.c"), None, "{why:?}");
+            assert_eq!(table.advantage(RouteId(1), RouteId(0), (b"a.b.c", path(why))), Some(why));
+            assert_eq!(table.advantage(RouteId(0), RouteId(1), (b"a.b.c", path(why))), None, "{why:?}");
         }
         let table = Table::build(&[route("", "/a"), route("", "/a")]).unwrap();
-        assert_eq!(table.advantage(RouteId(0), RouteId(1), b"h"), Some(Advantage::Earlier));
-        assert_eq!(table.advantage(RouteId(0), RouteId(9), b"h"), None);
+        assert_eq!(table.advantage(RouteId(0), RouteId(1), (b"h", b"/a")), Some(Advantage::Earlier));
+        assert_eq!(table.advantage(RouteId(0), RouteId(9), (b"h", b"/a")), None);
     }
 }

@@ -35,7 +35,7 @@ impl Table {
 
 fn miss(route: &RouteMatch, request: &Query<'_>) -> Option<(Miss, Nearness)> {
     let host = route.hosts.is_empty() || route.hosts.iter().any(|pattern| pattern.matches(request.host));
-    let path = route.path.as_ref().is_none_or(|pattern| pattern.matches(request.path));
+    let path = route.takes_path(request.path);
     let labels = || route.hosts.iter().map(|pattern| shared_labels(pattern, request.host)).max().unwrap_or(0);
     match (host, path) {
         (true, true) => None,
@@ -57,11 +57,11 @@ fn shared_labels(pattern: &HostPattern, host: &[u8]) -> usize {
 
 /// Bytes that both begin with.
 fn shared_bytes(route: &RouteMatch, path: &[u8]) -> usize {
-    let text = match &route.path {
-        None | Some(PathPattern::Regex(_)) => return 0,
-        Some(pattern) => pattern.to_string(),
+    let shared = |pattern: Option<&PathPattern>| match pattern {
+        None | Some(PathPattern::Regex(_)) => 0,
+        Some(pattern) => pattern.to_string().bytes().zip(path).take_while(|(a, b)| a == *b).count(),
     };
-    text.bytes().zip(path).take_while(|(a, b)| a == *b).count()
+    route.paths().map(shared).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -32,9 +32,9 @@ pub(crate) struct Precedence {
 }
 
 impl Precedence {
-    /// The place of the route at `position` in the file.
-    pub(crate) fn of(route: &RouteMatch, position: usize) -> Self {
-        let (path, literal, takes_rest) = match &route.path {
+    /// The place of the route at `position` in the file, for one of its paths.
+    pub(crate) fn of(route: &RouteMatch, path: Option<&PathPattern>, position: usize) -> Self {
+        let (path, literal, takes_rest) = match path {
             Some(PathPattern::Exact(_)) => (PathKind::Exact, 0, false),
             Some(PathPattern::Prefix(prefix)) => match prefix.trim_end_matches('/').len() {
                 0 => (PathKind::Everything, 0, false),
@@ -68,15 +68,19 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// The rank of a route.
-    pub fn of(route: &RouteMatch) -> Self {
-        let path = match &route.path {
+    /// The ranks of a route: one for each of its paths.
+    pub fn all(route: &RouteMatch) -> Vec<Self> {
+        route.paths().map(|path| Self::of(route, path)).collect()
+    }
+
+    fn of(route: &RouteMatch, pattern: Option<&PathPattern>) -> Self {
+        let path = match pattern {
             Some(PathPattern::Exact(path)) => Some(path.clone()),
             Some(PathPattern::Prefix(path)) => Some(path.trim_end_matches('/').to_owned()),
             Some(PathPattern::Pattern(_) | PathPattern::Regex(_)) | None => None,
         };
         // No path at all is the same as every path.
         let path = path.filter(|path| !path.is_empty());
-        Self { precedence: Precedence::of(route, 0), path }
+        Self { precedence: Precedence::of(route, pattern, 0), path }
     }
 }

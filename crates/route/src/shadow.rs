@@ -35,29 +35,39 @@ pub struct Shadow {
 
 /// The routes, given in the order of the file, that no request can reach.
 pub fn shadows(routes: &[RouteMatch]) -> Vec<Shadow> {
-    let places: Vec<Precedence> =
-        routes.iter().enumerate().map(|(at, route)| Precedence::of(route, at)).collect();
-    let mut known: HashMap<(&HostPattern, String), Vec<usize>> = HashMap::new();
+    // Each path of a route by itself.
+    let mut entries: Vec<(usize, Option<&PathPattern>, Precedence)> = Vec::new();
     for (at, route) in routes.iter().enumerate() {
-        for host in hosts(route) {
-            known.entry((host, key(route.path.as_ref()))).or_default().push(at);
+        entries.extend(route.paths().map(|path| (at, path, Precedence::of(route, path, at))));
+    }
+    let mut known: HashMap<(&HostPattern, String), Vec<usize>> = HashMap::new();
+    for (entry, (at, path, _)) in entries.iter().enumerate() {
+        for host in hosts(&routes[*at]) {
+            known.entry((host, key(*path))).or_default().push(entry);
         }
     }
     let hides = |by: usize, hidden: usize| {
+        let ((by, by_path, by_place), (hidden, path, place)) = (&entries[by], &entries[hidden]);
         by != hidden
-            && places[by] < places[hidden]
-            && covers_path(routes[by].path.as_ref(), routes[hidden].path.as_ref())
-            && covers_conditions(&routes[by], &routes[hidden])
+            && by_place < place
+            && covers_path(*by_path, *path)
+            && covers_conditions(&routes[*by], &routes[*hidden])
     };
     let hider = |hidden: usize, host: &HostPattern| {
-        covering_keys(routes[hidden].path.as_ref()).into_iter().find_map(|key| {
+        covering_keys(entries[hidden].1).into_iter().find_map(|key| {
             let same = known.get(&(host, key))?;
-            same.iter().copied().take(COMPARED).find(|by| hides(*by, hidden))
+            same.iter().copied().take(COMPARED).find(|by| hides(*by, hidden)).map(|by| entries[by].0)
         })
     };
     let mut found = Vec::new();
+    let mut next = 0;
     for (hidden, route) in routes.iter().enumerate() {
-        let all: Option<Vec<usize>> = hosts(route).iter().map(|host| hider(hidden, host)).collect();
+        let own = next..next + 1 + route.more_paths.len();
+        next = own.end;
+        let all: Option<Vec<usize>> = own
+            .flat_map(|entry| hosts(route).iter().map(move |host| (entry, host)))
+            .map(|(e, host)| hider(e, host))
+            .collect();
         if let Some(&by) = all.as_deref().and_then(<[usize]>::first) {
             found.push(Shadow { hidden, by });
         }

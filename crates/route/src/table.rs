@@ -25,6 +25,8 @@ pub struct RouteMatch {
     pub hosts: Vec<HostPattern>,
     /// The path; `None` for any.
     pub path: Option<PathPattern>,
+    /// Further paths, of which one may match in place of `path`.
+    pub more_paths: Vec<PathPattern>,
     /// Methods, of which one must be the request's, case-sensitive. `GET` does not stand for `HEAD`.
     pub methods: Vec<String>,
     /// Header conditions, all of which must hold.
@@ -35,6 +37,18 @@ pub struct RouteMatch {
     pub clients: Vec<IpNet>,
     /// Listeners, by their number in the plan; empty for all.
     pub listeners: Vec<u16>,
+}
+
+impl RouteMatch {
+    /// The paths, of which one must match: `None` alone for any.
+    pub fn paths(&self) -> impl Iterator<Item = Option<&PathPattern>> {
+        std::iter::once(self.path.as_ref()).chain(self.more_paths.iter().map(Some))
+    }
+
+    /// Whether the path of a request is one of them.
+    pub fn takes_path(&self, path: &[u8]) -> bool {
+        self.paths().any(|pattern| pattern.is_none_or(|pattern| pattern.matches(path)))
+    }
 }
 
 /// A route: its index in the list that the table was built from.
@@ -81,15 +95,19 @@ impl Table {
             let blame = |reason| BuildError { route: position, reason };
             check_normal(route).map_err(blame)?;
             let id = route_id(position).map_err(blame)?;
-            compiled.push((Precedence::of(route, position), Route::new(id, route).map_err(blame)?));
+            for path in route.paths() {
+                let compiled_route = Route::new(id, route).map_err(blame)?;
+                compiled.push((Precedence::of(route, path, position), compiled_route, path));
+            }
         }
-        compiled.sort_unstable_by_key(|(precedence, _)| *precedence);
+        // Stable: paths of one route may be alike.
+        compiled.sort_by_key(|(precedence, ..)| *precedence);
         let mut table = Self { written: routes.into(), ..Self::default() };
-        for (number, (_, compiled)) in (0_u32..).zip(compiled) {
+        for (number, (_, compiled, path)) in (0_u32..).zip(compiled) {
             let route = &routes[compiled.id.0 as usize];
             let hosts = if route.hosts.is_empty() { &[HostPattern::Any][..] } else { &route.hosts };
             for host in hosts {
-                table.hosts.level(host).insert(&mut table.paths, route.path.as_ref(), number);
+                table.hosts.level(host).insert(&mut table.paths, path, number);
             }
             table.routes.push(compiled);
         }
@@ -103,7 +121,7 @@ impl Table {
     }
 
     /// Every route whose host and path match, best first, with the reason why it does not take the request;
-    /// the first without one is what [`Self::find`] gives. A route may come up once for each of its hosts.
+    /// the first without one is what [`Self::find`] gives. A route may come up once for each of its hosts and paths.
     pub fn candidates<'a>(&'a self, request: &'a Query<'a>) -> impl Iterator<Item = Candidate> + 'a {
         self.walk(request).map(|route| Candidate { id: route.id, outcome: route.check(request) })
     }
@@ -148,15 +166,18 @@ fn check_normal(route: &RouteMatch) -> Result<(), String> {
             return Err(format!("the host `{host}` is not in its normal form"));
         }
     }
-    match &route.path {
-        Some(PathPattern::Exact(path)) if !path.starts_with('/') => {
-            Err(format!("the path `{path}` must begin with `/`"))
+    for path in route.paths().flatten() {
+        match path {
+            PathPattern::Exact(path) if !path.starts_with('/') => {
+                return Err(format!("the path `{path}` must begin with `/`"));
+            }
+            PathPattern::Prefix(prefix) if !prefix.is_empty() && !prefix.starts_with('/') => {
+                return Err(format!("the prefix `{prefix}` must begin with `/`"));
+            }
+            _ => {}
         }
-        Some(PathPattern::Prefix(prefix)) if !prefix.is_empty() && !prefix.starts_with('/') => {
-            Err(format!("the prefix `{prefix}` must begin with `/`"))
-        }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 #[cfg(test)]

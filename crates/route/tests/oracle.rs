@@ -74,6 +74,7 @@ fn route() -> impl Strategy<Value = RouteMatch> {
         .prop_map(|(hosts, path, methods, headers, query, clients, listeners)| RouteMatch {
             hosts: hosts.iter().map(|text| HostPattern::parse(text).unwrap()).collect(),
             path,
+            more_paths: Vec::new(),
             methods: methods.iter().map(|text| (*text).to_owned()).collect(),
             headers,
             query,
@@ -231,8 +232,8 @@ proptest! {
                 }
             }
             for pair in listed.windows(2) {
-                prop_assert!(table.advantage(pair[0], pair[1], asked.host).is_some(), "{:?}", pair);
-                prop_assert!(table.advantage(pair[1], pair[0], asked.host).is_none(), "{:?}", pair);
+                prop_assert!(table.advantage(pair[0], pair[1], (asked.host, asked.path)).is_some(), "{:?}", pair);
+                prop_assert!(table.advantage(pair[1], pair[0], (asked.host, asked.path)).is_none(), "{:?}", pair);
             }
             let (excluded, all) = table.excluded(&asked, usize::MAX);
             prop_assert_eq!(excluded.len(), all);

@@ -289,7 +289,7 @@ fn labels(route: &SealedRoute, plan: &Plan, fields: &mut Fields) {
 }
 
 fn conditions_of((conditions, conceals): (&RouteMatch, bool), plan: &Plan, fields: &mut Fields) {
-    let RouteMatch { hosts, path, methods, headers, query, clients, listeners } = conditions;
+    let RouteMatch { hosts, path, more_paths, methods, headers, query, clients, listeners } = conditions;
     if !hosts.is_empty() && *hosts != [HostPattern::Any] {
         fields.put("match.host", list(hosts));
     }
@@ -297,7 +297,10 @@ fn conditions_of((conditions, conceals): (&RouteMatch, bool), plan: &Plan, field
         None => {}
         Some(PathPattern::Regex(regex)) => fields.put("match.path_regex", regex.as_str()),
         Some(path @ (PathPattern::Exact(_) | PathPattern::Prefix(_) | PathPattern::Pattern(_))) => {
-            fields.put("match.path", path);
+            match more_paths.is_empty() {
+                true => fields.put("match.path", path),
+                false => fields.put("match.path", list(std::iter::once(path).chain(more_paths))),
+            }
         }
     }
     let some = |items: &[String]| (!items.is_empty()).then(|| list(items));

@@ -41,9 +41,10 @@ fn ties(plan: &Plan) -> Ties<'_> {
     for (id, route) in (0..).map(RouteId).zip(&plan.routes) {
         let Some(conditions) = plan.table.written(id) else { continue };
         let hosts = if conditions.hosts.is_empty() { &[HostPattern::Any][..] } else { &conditions.hosts };
-        let rank = Rank::of(conditions);
-        for host in hosts {
-            ties.entry((host.clone(), rank.clone())).or_default().push(&route.name);
+        for rank in Rank::all(conditions) {
+            for host in hosts {
+                ties.entry((host.clone(), rank.clone())).or_default().push(&route.name);
+            }
         }
     }
     ties.retain(|_, names| names.len() > 1);

@@ -17,7 +17,7 @@ pub(super) fn insecure_skip_verify(subject: &Subject<'_>, problems: &mut Problem
         let Some(tls) = tls else { continue };
         let Some(skips) = tls.value.insecure_skip_verify.filter(|skips| skips.value) else { continue };
         let message = format!(
-            "the certificates of the {whose} are not verified: who stands in between can read and change everything"
+            "the certificates of the {whose} are not verified: an attacker in between can read and change everything"
         );
         let mut warning = SpecError::warning("insecure_skip_verify", skips.span, message)
             .help("write `ca: FILE` with the certificate that signed them, or with a self-signed one itself");

@@ -29,6 +29,7 @@ pub(crate) use unfinished::unfinished;
 use crate::diagnose::Problems;
 use crate::source::Span;
 use crate::spec::{CertificateSpec, ClientAuthSpec, FileSpec, ToSpec};
+use std::borrow::Cow;
 use std::time::SystemTime;
 use thalweg_proxy::plan::Plan;
 use thalweg_route::RouteMatch;
@@ -59,17 +60,17 @@ lints! {
     timeouts_contradict "a deadline that can never run out, because one around it is shorter";
     limits_contradict "a bound that can never be reached, because one around it is smaller";
     weight_zero "a part of a split, or every endpoint of a service, with weight 0";
-    webhook_twice "two webhooks with the same URL: it is told everything twice";
+    webhook_twice "two webhooks with the same URL: it gets every event twice";
     endpoint_is_listener "an endpoint that is the proxy itself";
     setting_ignored "a setting for requests, of a service that takes whole connections or datagrams";
-    insecure_skip_verify "endpoints whose certificates are not verified: anybody can be in their place";
+    insecure_skip_verify "endpoints whose certificates are not verified: an attacker can impersonate them";
     endpoints_partly_secure "a service of which some endpoints are reached through TLS and others are not";
-    trusts_everyone "forwarded fields are believed whoever sends them";
+    trusts_everyone "forwarded fields are trusted from every address";
     certificate_expired "a certificate that has expired or does not hold yet: it is refused";
     certificate_expires "a certificate that expires within 14 days";
     certificate_twice "several certificates with keys of one kind for the same host: only the first is used there";
     certificate_lacks_name "a host that a certificate is to answer for and does not name";
-    redirect_without_tls "clients are sent to TLS that no listener here speaks";
+    redirect_without_tls "clients are redirected to TLS, but no listener has TLS";
     client_ca_expired "an authority of clients that has expired, and is believed as long as what it has signed is valid";
     crl_expired "a list of revoked certificates that has expired: the clients of its issuer are refused";
     word_misspelt "a free text that is one letter away from a word with a meaning";
@@ -84,14 +85,15 @@ lints! {
 /// position of its listener.
 fn certificates<'a>(
     subject: &Subject<'a>,
-) -> impl Iterator<Item = (usize, &'a CertificateSpec, &'a Certificate, &'a [String])> {
+) -> impl Iterator<Item = (usize, CertificateSpec, &'a Certificate, &'a [String])> {
     // Without errors there are as many listeners and certificates as were written.
     let listeners = subject.spec.listeners.0.iter().zip(&subject.plan.listeners).enumerate();
     let secured =
         listeners.filter_map(|(at, ((_, spec), plan))| Some((at, spec.tls.as_ref()?, plan.tls.as_ref()?)));
     secured.flat_map(|(at, spec, tls)| {
-        let pairs = spec.certificates.iter().flat_map(|list| &list.value.items).zip(tls.acceptor.entries());
-        pairs.map(move |(spec, (read, names))| (at, &spec.value, &**read, names))
+        let list = spec.list().map(Cow::into_owned).map_or_else(Vec::new, |list| list.value.items);
+        let pairs = list.into_iter().zip(tls.acceptor.entries());
+        pairs.map(move |(spec, (read, names))| (at, spec.value, &**read, names))
     })
 }
 
@@ -101,11 +103,14 @@ fn client_auths<'a>(subject: &Subject<'a>) -> Vec<(&'a ClientAuthSpec, &'a Clien
     for ((_, spec), plan) in subject.spec.listeners.0.iter().zip(&subject.plan.listeners) {
         let (Some(spec), Some(tls)) = (&spec.tls, &plan.tls) else { continue };
         let mut common = spec.client_auth.as_ref();
-        let certificates = spec.certificates.iter().flat_map(|list| &list.value.items);
-        for (certificate, read) in certificates.zip(tls.acceptor.client_auths()) {
+        // The short form says nothing of clients.
+        let short = spec.cert.iter().filter(|_| spec.certificates.is_none()).map(|_| None);
+        let listed = spec.certificates.iter().flat_map(|list| &list.value.items);
+        let listed = listed.map(|certificate| certificate.value.client_auth.as_ref());
+        for (own, read) in listed.chain(short).zip(tls.acceptor.client_auths()) {
             let Some(read) = read else { continue };
             // What the listener says is told of once.
-            let written = certificate.value.client_auth.as_ref().or_else(|| common.take());
+            let written = own.or_else(|| common.take());
             found.extend(written.map(|written| (written, &**read)));
         }
         let of_issued = tls.acceptor.issued().and_then(|issued| issued.client_auth.as_ref());

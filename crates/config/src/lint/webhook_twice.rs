@@ -10,10 +10,13 @@ pub(super) fn webhook_twice(subject: &Subject<'_>, problems: &mut Problems) {
         let first =
             hooks[..at].iter().find(|first| first.url.value == hook.url.value && overlap(first, hook));
         if let Some(first) = first.filter(|_| !hook.url.span.filled) {
-            let warning =
-                SpecError::warning("webhook_twice", hook.url.span, "this URL is told everything twice")
-                    .related(first.url.span, "first here")
-                    .help("name all its events in one of the two, and remove the other");
+            let warning = SpecError::warning(
+                "webhook_twice",
+                hook.url.span,
+                "two webhooks have this URL: it gets every event twice",
+            )
+            .related(first.url.span, "first here")
+            .help("name all its events in one of the two, and remove the other");
             problems.push(warning);
         }
     }

@@ -6,13 +6,14 @@ use super::listener_tls::ListenerTlsSpec;
 use super::route::RouteSpec;
 use super::secret::SecretSpec;
 use super::service::{RetrySpec, ServiceSpec, TimeoutsSpec};
+use super::short::{Short, ShortSpec};
 use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::target::ToSpec;
 use super::test_case::TestSpec;
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
 use super::webhook::WebhookSpec;
 use crate::schema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 /// A configuration file.
@@ -46,9 +47,9 @@ pub struct FileSpec {
     pub metrics: Option<MetricsSpec>,
     /// The access log; default off.
     pub access_log: Option<AccessLogSpec>,
-    /// Where clients connect, by name; default none.
+    /// Where clients connect, by name, each a map or its address alone; default none.
     #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
-    pub listeners: NamedSpec<ListenerSpec>,
+    pub listeners: NamedSpec<ShortSpec<ListenerSpec>>,
     /// What happens to requests, in file order; default none.
     pub routes: ListSpec<RouteSpec>,
     /// Lists of filters by name, for routes that share them; default none.
@@ -240,6 +241,31 @@ pub struct ListenerLimitsSpec {
     pub max_connections: Option<Spanned<u64>>,
     /// Requests that a client may have under way at once on a connection of HTTP/2, 1–1000; default 100.
     pub max_streams: Option<Spanned<u64>>,
+}
+
+/// `web: ":8080"`
+impl Short for ListenerSpec {
+    const EXPECTED: &'static str = "an address or a map with `address`";
+
+    fn of_text(address: Spanned<String>) -> Self {
+        Self {
+            address,
+            protocol: ProtocolSpec::Http,
+            to: None,
+            sni: NamedSpec::default(),
+            proxy_protocol: None,
+            tls: None,
+            redirect_https: None,
+            limits: ListenerLimitsSpec::default(),
+            defer_accept: None,
+            h2c: None,
+            expected_responses: None,
+        }
+    }
+
+    fn text_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<schema::ListenAddress>()
+    }
 }
 
 impl ProtocolSpec {

@@ -14,11 +14,16 @@ use std::fmt;
 
 /// `listeners.<name>.tls:`
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
-#[serde(deny_unknown_fields, expecting = "a map with `certificates`, `acme` or `local`")]
+#[serde(deny_unknown_fields, expecting = "a map with `cert` and `key`, `certificates`, `acme` or `local`")]
 pub struct ListenerTlsSpec {
     /// What the listener proves its names with. The first one answers clients that name no host; default: what `acme`
     /// brings.
     pub certificates: Option<Spanned<ListSpec<CertificateSpec>>>,
+    /// A PEM file with the certificate, then those that lead from it to a root, where there is one: a short form of `certificates`
+    /// with `key`; default: none.
+    pub cert: Option<Spanned<String>>,
+    /// A PEM file with the private key of `cert`; default: none.
+    pub key: Option<Spanned<String>>,
     /// Certificates that an authority issues and that renew themselves, beside those of the list; default: none.
     pub acme: Option<AcmeSpec>,
     /// Certificates for `localhost` and every name below it by an authority of this machine's own, for development; not with
@@ -44,6 +49,20 @@ pub struct ListenerTlsSpec {
     pub tickets: Option<SwitchSpec<TicketsSpec>>,
     /// From its first byte to the end of the handshake, 1s–5m; default 10s.
     pub handshake_timeout: Option<Spanned<DurationSpec>>,
+}
+
+impl ListenerTlsSpec {
+    /// The certificates: those of the list, or the one of the short form.
+    pub fn list(&self) -> Option<Cow<'_, Spanned<ListSpec<CertificateSpec>>>> {
+        if let Some(list) = &self.certificates {
+            return Some(Cow::Borrowed(list));
+        }
+        let (cert, key) = (self.cert.clone()?, self.key.clone()?);
+        let span = cert.span;
+        let one = CertificateSpec { cert, key, names: None, client_auth: None };
+        let items = vec![Spanned::new(span, one)];
+        Some(Cow::Owned(Spanned::new(span, ListSpec { items, written: 1 })))
+    }
 }
 
 /// `tickets:`

@@ -16,6 +16,7 @@ mod route;
 mod sealed;
 mod secret;
 mod service;
+mod short;
 mod spanned;
 mod statuses;
 mod switch;
@@ -46,6 +47,7 @@ pub use service::{
     ProxyProtocolVersionSpec, RetrySpec, SameSiteSpec, ServiceProtocolSpec, ServiceSpec, ServiceTlsSpec,
     StickySpec, TimeoutsSpec, WhenDownSpec,
 };
+pub use short::{Short, ShortSpec, SomeSpec};
 pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;
 pub use switch::SwitchSpec;

@@ -3,6 +3,7 @@
 use super::filter_entry::StepSpec;
 use super::limits::RouteLimitsSpec;
 use super::service::TimeoutsSpec;
+use super::short::SomeSpec;
 use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::target::ToSpec;
 use super::values::OneOrMoreSpec;
@@ -21,7 +22,7 @@ pub struct RouteSpec {
     pub name: Option<Spanned<String>>,
     /// Names of listeners; default: every HTTP listener.
     #[serde(default)]
-    pub listeners: ListSpec<String>,
+    pub listeners: SomeSpec<String>,
     /// Which requests; default: all.
     #[serde(default)]
     pub r#match: MatchSpec,
@@ -44,21 +45,21 @@ pub struct RouteSpec {
 pub struct MatchSpec {
     /// `a.example.com` or `*.example.com`, or a list of them; default: any.
     pub host: Option<Spanned<OneOrMoreSpec>>,
-    /// `/a` exactly, `/a/*` and below, `/users/{id}`; default: any.
-    #[schemars(with = "Option<schema::Path>")]
-    pub path: Option<Spanned<String>>,
+    /// `/a` exactly, `/a/*` and below, `/users/{id}`, or a list of them; default: any.
+    #[schemars(with = "Option<SomeSpec<schema::Path>>")]
+    pub path: Option<Spanned<SomeSpec<String>>>,
     /// A regular expression for the whole path, instead of `path`; default: any.
     pub path_regex: Option<Spanned<String>>,
-    /// Upper case, as in `[GET, HEAD]`; default: any.
-    #[schemars(with = "ListSpec<schema::Method>")]
-    pub methods: ListSpec<String>,
+    /// Upper case, as in `GET` or `[GET, HEAD]`; default: any.
+    #[schemars(with = "SomeSpec<schema::Method>")]
+    pub methods: SomeSpec<String>,
     /// Fields of the request by name; default: any.
     pub headers: NamedSpec<Spanned<FieldSpec>>,
     /// Parameters of the query by name; default: any.
     pub query: NamedSpec<Spanned<FieldSpec>>,
     /// Addresses and networks of clients; default: any.
-    #[schemars(with = "ListSpec<schema::Network>")]
-    pub client: ListSpec<String>,
+    #[schemars(with = "SomeSpec<schema::Network>")]
+    pub client: SomeSpec<String>,
 }
 
 /// What a field or parameter must hold.

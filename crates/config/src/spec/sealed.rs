@@ -7,7 +7,6 @@ use super::values::DurationSpec;
 use crate::schema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
@@ -87,17 +86,17 @@ impl<'de> Deserialize<'de> for SealSecretSpec {
                 Ok(SealSecretSpec::Digits(text.to_owned()))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SealSecretSpec, A::Error> {
-                match ReferenceSpec::deserialize(MapAccessDeserializer::new(map))? {
-                    ReferenceSpec { file: Some(path), env: None, value: None } => Ok(SecretSpec::File(path)),
-                    ReferenceSpec { file: None, env: Some(name), value: None } => Ok(SecretSpec::Env(name)),
-                    ReferenceSpec { file: None, env: None, value: Some(text) } => Ok(SecretSpec::Value(text)),
-                    ReferenceSpec { file: None, env: None, value: None } => {
-                        Err(A::Error::missing_field("file"))
-                    }
-                    _ => Err(A::Error::custom("a secret stands in one place: `file`, `env` or `value`")),
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SealSecretSpec, A::Error> {
+                let Some(place) = map.next_key()? else { return Err(A::Error::missing_field("file")) };
+                let reference = match place {
+                    PlaceSpec::File => SecretSpec::File(map.next_value()?),
+                    PlaceSpec::Env => SecretSpec::Env(map.next_value()?),
+                    PlaceSpec::Value => SecretSpec::Value(map.next_value()?),
+                };
+                if map.next_key::<PlaceSpec>()?.is_some() {
+                    return Err(A::Error::custom("a secret stands in one place: `file`, `env` or `value`"));
                 }
-                .map(SealSecretSpec::Reference)
+                Ok(SealSecretSpec::Reference(reference))
             }
         }
 
@@ -105,13 +104,13 @@ impl<'de> Deserialize<'de> for SealSecretSpec {
     }
 }
 
-/// A [`SecretSpec`], key by key: it may stand beside another form.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a map with `file`, `env` or `value`")]
-struct ReferenceSpec {
-    file: Option<Spanned<String>>,
-    env: Option<Spanned<String>>,
-    value: Option<Spanned<String>>,
+/// The keys of a [`SecretSpec`]: it may stand beside another form.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", expecting = "`file`, `env` or `value`")]
+enum PlaceSpec {
+    File,
+    Env,
+    Value,
 }
 
 impl JsonSchema for SealSecretSpec {

@@ -21,19 +21,20 @@ pub use sticky::{SameSiteSpec, StickySpec};
 pub use tls::ServiceTlsSpec;
 
 use super::limits::ServiceLimitsSpec;
-use super::spanned::{ListSpec, Spanned};
+use super::short::{ShortSpec, SomeSpec};
+use super::spanned::Spanned;
 use super::switch::SwitchSpec;
 use super::values::{AutoSpec, DurationSpec, PercentSpec};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 /// One service.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `endpoints`")]
 pub struct ServiceSpec {
-    /// At least one URL.
-    #[schemars(extend("minItems" = 1))]
-    pub endpoints: ListSpec<EndpointSpec>,
+    /// At least one URL; one alone needs no list.
+    #[schemars(schema_with = "at_least_one")]
+    pub endpoints: SomeSpec<EndpointSpec>,
     /// How one endpoint is chosen; default `round_robin`.
     pub balance: Option<Spanned<BalanceSpec>>,
     /// An endpoint that becomes ready gets its full share only after this time, 100ms–1h; default: at once.
@@ -42,8 +43,8 @@ pub struct ServiceSpec {
     pub panic_threshold: Option<Spanned<PercentSpec>>,
     /// Whether clients stay at one endpoint by a cookie; default `off`.
     pub sticky: Option<Spanned<SwitchSpec<StickySpec>>>,
-    /// How endpoints are asked whether they are well; default: they are not.
-    pub health: Option<Spanned<HealthSpec>>,
+    /// How endpoints are checked, a map or the path of an HTTP check alone; default: they are not.
+    pub health: Option<Spanned<ShortSpec<HealthSpec>>>,
     /// When endpoints that fail are left out; default: after 5 failures in a row.
     pub ejection: Option<SwitchSpec<EjectionSpec>>,
     /// When nothing is sent for a while; default `off`.
@@ -71,6 +72,12 @@ pub struct ServiceSpec {
     /// How much it takes at once.
     #[serde(default)]
     pub limits: ServiceLimitsSpec,
+}
+
+/// One endpoint, or a list that is not empty.
+fn at_least_one(generator: &mut SchemaGenerator) -> Schema {
+    let one = generator.subschema_for::<EndpointSpec>();
+    json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
 }
 
 /// `send_proxy_protocol:`

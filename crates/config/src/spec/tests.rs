@@ -17,7 +17,7 @@ fn read_text(text: &str) -> (Option<FileSpec>, String) {
 
 #[test]
 fn reports_every_mistake_in_one_reading() {
-    let text = "workers: many\nlisteners:\n  web: { adress: ':80' }\n  b: { address: 5 }\nroutes:\n  - to: x\n    filters: [ { strip: /a } ]\n    match: { methods: GET }\nlimits: { max_head: 64 }\nbogus: 1\n";
+    let text = "workers: many\nlisteners:\n  web: { adress: ':80' }\n  b: { address: 5 }\nroutes:\n  - to: x\n    filters: [ { strip: /a } ]\n    match: { methods: 5 }\nlimits: { max_head: 64 }\nbogus: 1\n";
     let (spec, lines) = read_text(text);
     assert!(spec.is_some());
     let places: Vec<&str> = lines.lines().map(|line| line.split(": ").next().unwrap()).collect();

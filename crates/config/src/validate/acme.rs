@@ -156,7 +156,9 @@ fn domains(
     }
     let help = |message: &str| {
         let is_wildcard = message.contains("wildcards only");
-        is_wildcard.then(|| "write `challenge: dns`, and under `dns` who sets the record".to_owned())
+        is_wildcard.then(|| {
+            "write `challenge: dns`, and `dns` with the program or webhook that sets the record".to_owned()
+        })
     };
     names(list, DOMAINS, |text| name(text, challenge == AcmeChallenge::Dns), help, problems)
 }
@@ -223,7 +225,11 @@ fn has_its_hook(spec: &AcmeSpec, challenge: AcmeChallenge, problems: &mut Proble
     match (&spec.dns, challenge) {
         (None, AcmeChallenge::Dns) => {
             let span = spec.challenge.map_or(spec.email.span, |challenge| challenge.span);
-            let error = SpecError::new(Class::Invalid, span, "nobody is named who sets records in the DNS");
+            let error = SpecError::new(
+                Class::Invalid,
+                span,
+                "the DNS challenge needs a program or a webhook that sets records",
+            );
             problems.push(error.help("write for example `dns: { exec: [ /usr/local/bin/dns-hook ] }`"));
         }
         (Some(dns), AcmeChallenge::Http | AcmeChallenge::TlsAlpn) => {
@@ -267,8 +273,11 @@ fn dns_hook(spec: &Spanned<DnsHookSpec>, secrets: &Secrets<'_>, problems: &mut P
             return None;
         }
         (None, None) => {
-            let error =
-                SpecError::new(Class::Invalid, spec.span, "nobody is named who sets records in the DNS");
+            let error = SpecError::new(
+                Class::Invalid,
+                spec.span,
+                "the DNS challenge needs a program or a webhook that sets records",
+            );
             problems.push(error.help("write `exec: [ PROGRAM ]` or `webhook: { url: URL }`"));
             return None;
         }

@@ -124,7 +124,7 @@ fn check(name: &Spanned<String>, spec: &ListenerSpec, problems: &mut Problems) {
         ("defer_accept", spec.defer_accept.is_some() && is_udp),
     ];
     let mut strange = |key: &str, span: Span, help: String| {
-        let message = format!("`{key}` has no meaning where `{}` is spoken", protocol.name());
+        let message = format!("`{key}` has no meaning with `protocol: {}`", protocol.name());
         problems.push(SpecError::new(Class::Invalid, span, message).help(help));
     };
     if let (Some(span), true) = (to, !is_udp && protocol != ProtocolSpec::Tcp) {

@@ -41,9 +41,9 @@ pub(crate) fn listeners(
         });
         let redirect_https = spec.redirect_https.is_some_and(|written| written.value);
         if let (true, Some(_), Some(written)) = (redirect_https, &spec.tls, &spec.redirect_https) {
-            let message = "who comes to this listener speaks TLS already";
+            let message = "clients of this listener use TLS already";
             let error = SpecError::new(Class::Invalid, written.span, message)
-                .help("write it at the listener where clients come in the clear, as that of port 80");
+                .help("write it at the plain listener, for example that of port 80");
             problems.push(error);
         }
         if let Some(address) = claim((&spec.address, spec.protocol == ProtocolSpec::Udp), taken, problems) {
@@ -93,7 +93,7 @@ fn proxy_protocol(
 ) -> Option<Arc<ProxyProtocolPolicy>> {
     let list = &written.value.from;
     if list.value.written == 0 {
-        let error = SpecError::new(Class::Invalid, list.span, "an empty list trusts nobody")
+        let error = SpecError::new(Class::Invalid, list.span, "the list of trusted proxies is empty")
             .help("write the addresses of the proxies in front, as in `from: [ 10.0.0.0/8 ]`");
         problems.push(error);
     }
@@ -103,9 +103,9 @@ fn proxy_protocol(
         && listener.protocol == ProtocolSpec::Tcp
         && listener.tls.is_none()
     {
-        let message = "nobody could tell whether the words of a silent peer are still to come";
-        let error =
-            SpecError::new(Class::Invalid, at.span, message).help("remove it: they are always awaited then");
+        let message = "the proxy cannot tell a late PROXY header from a silent client";
+        let error = SpecError::new(Class::Invalid, at.span, message)
+            .help("remove it: the header is always required then");
         problems.push(error);
     }
     (!from.is_empty()).then(|| Arc::new(ProxyProtocolPolicy { from, required }))

@@ -147,9 +147,11 @@ fn matches(spec: &MatchSpec, problems: &mut Problems) -> RouteMatch {
             }
         }
     }
+    let mut paths = paths(spec, problems).into_iter();
     RouteMatch {
         hosts,
-        path: path(spec, problems),
+        path: paths.next(),
+        more_paths: paths.collect(),
         methods: methods(&spec.methods, problems),
         headers: fields(&spec.headers, true, problems),
         query: fields(&spec.query, false, problems),
@@ -158,26 +160,38 @@ fn matches(spec: &MatchSpec, problems: &mut Problems) -> RouteMatch {
     }
 }
 
-fn path(spec: &MatchSpec, problems: &mut Problems) -> Option<PathPattern> {
+fn paths(spec: &MatchSpec, problems: &mut Problems) -> Vec<PathPattern> {
     if let (Some(path), Some(regex)) = (&spec.path, &spec.path_regex) {
         let error =
             SpecError::new(Class::Invalid, regex.span, "a route has `path` or `path_regex`, not both")
                 .related(path.span, "the other one is here");
         problems.push(error);
     }
-    let parsed = if let Some(text) = &spec.path {
-        (text.span, "path", PathPattern::parse(text))
-    } else {
-        let text = spec.path_regex.as_ref()?;
-        (text.span, "regular expression", PathPattern::regex(text).map_err(|e| cause(&e).to_owned()))
-    };
-    match parsed {
-        (_, _, Ok(pattern)) => Some(pattern),
-        (span, subject, Err(message)) => {
-            problems.push(SpecError::value(span, subject, message));
-            None
+    if let Some(regex) = spec.path_regex.as_ref().filter(|_| spec.path.is_none()) {
+        let parsed = PathPattern::regex(regex).map_err(|e| cause(&e).to_owned());
+        let refuse = |message| problems.push(SpecError::value(regex.span, "regular expression", message));
+        return parsed.map_err(refuse).into_iter().collect();
+    }
+    let Some(written) = &spec.path else { return Vec::new() };
+    if written.value.written == 0 {
+        let error = SpecError::new(Class::Invalid, written.span, "an empty list matches no path");
+        problems.push(error.help("remove `path` to match every path"));
+    }
+    let mut seen: HashMap<&str, Span> = HashMap::new();
+    let mut paths = Vec::new();
+    for text in &written.value.items {
+        if let Some(first) = seen.insert(text, text.span) {
+            let error =
+                SpecError::value(text.span, "path", "this path is listed twice").related(first, "first here");
+            problems.push(error.help("remove one of the two"));
+            continue;
+        }
+        match PathPattern::parse(text) {
+            Ok(pattern) => paths.push(pattern),
+            Err(message) => problems.push(SpecError::value(text.span, "path", message)),
         }
     }
+    paths
 }
 
 fn methods(list: &ListSpec<String>, problems: &mut Problems) -> Vec<String> {

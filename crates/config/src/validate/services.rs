@@ -141,7 +141,7 @@ fn told_of_clients<T>(written: &Spanned<T>, endpoints: &[Endpoint], problems: &m
     let carries_requests =
         |endpoint: &Endpoint| !endpoint.takes_connections() && !matches!(endpoint.address, Address::Unix(_));
     if endpoints.iter().any(carries_requests) {
-        let message = "only `tcp://` endpoints are told of clients in this way";
+        let message = "the PROXY protocol is sent to `tcp://` endpoints only";
         let help = match endpoints.iter().any(Endpoint::takes_datagrams) {
             true => "remove it: datagrams come from the proxy's address",
             false => "remove it: requests carry `X-Forwarded-For`",

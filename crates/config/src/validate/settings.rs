@@ -65,7 +65,7 @@ fn admin(
     let read_token = spec.read_token.as_ref().and_then(|token| self::token(token, secrets, problems));
     if let (Some(written), Some(_), true) = (&spec.read_token, &read_token, token == read_token) {
         let error = SpecError::new(Class::Invalid, written.span, "`read_token` is the same as `token`")
-            .help("who has the one could do what the other allows; choose another");
+            .help("the read-only token would allow writes; choose another one");
         problems.push(error);
     }
     let tls = spec.tls.as_ref().and_then(|tls| super::tls::admin_tls(tls, secrets, problems));

@@ -318,7 +318,8 @@ impl Run<'_> {
 
 fn is_filled(route: &RouteSpec) -> bool {
     let of = &route.r#match;
-    let mut texts = of.path.iter().chain(&of.path_regex).chain(&of.methods.items).chain(&of.client.items);
+    let paths = of.path.iter().flat_map(|paths| &paths.value.items);
+    let mut texts = paths.chain(&of.path_regex).chain(&of.methods.items).chain(&of.client.items);
     let mut fields = of.headers.0.iter().chain(&of.query.0);
     let hosts = of.host.clone().map(OneOrMoreSpec::list);
     texts.any(|text| text.span.filled)

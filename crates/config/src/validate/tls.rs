@@ -45,22 +45,24 @@ pub(super) fn listener_tls(
         problems.push(SpecError::new(Class::Invalid, written.span, message).help("write one of them"));
         return None;
     }
-    if spec.certificates.is_none() && spec.acme.is_none() && !local {
+    short_form(spec, problems)?;
+    let list = spec.list();
+    if list.is_none() && spec.acme.is_none() && !local {
         // What seems to be missing may only be wrong.
         if !problems.has_error_in(spec.span) {
             let error =
                 SpecError::new(Class::Invalid, spec.span, "the TLS of this listener has no certificate");
             problems.push(error.help(
-                "write `certificates: [ { cert: site.pem, key: site.key } ]`, `acme: { email: ops@example.com }`, or `local: true` for localhost",
+                "write `cert: site.pem` and `key: site.key`, `acme: { email: ops@example.com }`, or `local: true` for localhost",
             ));
         }
         return None;
     }
-    let span = spec.certificates.as_ref().map_or(spec.span, |list| list.span);
+    let span = list.as_ref().map_or(spec.span, |list| list.span);
     let mut auths = ClientAuths::default();
     // Looked at also where each certificate has its own.
     let otherwise = spec.client_auth.as_ref().map(|spec| auths.read(spec, secrets, problems));
-    let certificates = match &spec.certificates {
+    let certificates = match &list {
         Some(list) => certificates(list, (&mut auths, otherwise.as_ref()), secrets, problems),
         None => Some(Vec::new()),
     };
@@ -88,7 +90,7 @@ pub(super) fn listener_tls(
             return None;
         }
     };
-    let items = spec.certificates.iter().flat_map(|list| &list.value.items);
+    let items = list.iter().flat_map(|list| &list.value.items);
     let files = items.map(|item| files(&item.value.cert, &item.value.key, secrets));
     Some(Arc::new(ListenerTls {
         acceptor,
@@ -241,6 +243,28 @@ fn certificates(
     let read: Vec<_> = read.collect();
     let whole = list.value.written == read.len() && !read.is_empty();
     read.into_iter().collect::<Option<Vec<_>>>().filter(|_| whole)
+}
+
+/// `cert` and `key` stand together, and not beside `certificates`.
+fn short_form(spec: &ListenerTlsSpec, problems: &mut Problems) -> Option<()> {
+    let error = match (&spec.cert, &spec.key, &spec.certificates) {
+        (None, None, _) | (Some(_), Some(_), None) => return Some(()),
+        (Some(one), _, Some(list)) | (None, Some(one), Some(list)) => {
+            SpecError::new(Class::Invalid, one.span, "a listener has `cert` and `key`, or `certificates`")
+                .related(list.span, "the list is here")
+                .help("add it to the list: `- { cert: site.pem, key: site.key }`")
+        }
+        (Some(one), None, None) => {
+            SpecError::new(Class::Invalid, one.span, "the `key` of this certificate is missing")
+                .help("add `key: site.key` beside it")
+        }
+        (None, Some(one), None) => {
+            SpecError::new(Class::Invalid, one.span, "the `cert` of this key is missing")
+                .help("add `cert: site.pem` beside it")
+        }
+    };
+    problems.push(error);
+    None
 }
 
 /// Reads a chain and its key.
@@ -455,7 +479,7 @@ fn speaks_every_version(
             Version::Tls13 => ("1.3", "max_version: \"1.2\""),
         };
         let span = list.as_ref().map_or(whole, |list| list.span);
-        let message = format!("no {what} of this list is one of TLS {number}, which is spoken too");
+        let message = format!("this list has no {what} of TLS {number}, which is enabled too");
         let error = SpecError::new(Class::Invalid, span, message);
         problems.push(error.help(format!("add one, or write `{key}`")));
         speaks = false;

@@ -111,7 +111,7 @@ fn listed(plan: &Plan, trace: &Trace, nearest: usize) -> (Vec<(RouteId, Because)
         let because = |Candidate { id, outcome }| match (outcome, taken) {
             (Err(miss), _) => Some((id, Because::Fails(failed(plan, trace, id, miss)))),
             (Ok(()), Some(taken)) if taken != id => {
-                let ahead = plan.table.advantage(taken, id, query.host);
+                let ahead = plan.table.advantage(taken, id, (query.host, query.path));
                 let winner = plan.route(Some(taken)).map(|route| route.name.to_string()).unwrap_or_default();
                 let ahead = ahead.map(|ahead| format!(": {ahead}")).unwrap_or_default();
                 Some((id, Because::After(format!("`{winner}` goes before it{ahead}"))))

@@ -18,8 +18,8 @@ pub(super) fn failed(plan: &Plan, trace: &Trace, route: RouteId, miss: Miss) -> 
     match miss {
         Miss::Host => plain("host", one_of(&asks.hosts), lossy(x.host())),
         Miss::Path => {
-            let path = asks.path.as_ref().map(|path| format!("`{path}`")).unwrap_or_default();
-            plain("path", path, lossy(x.path.of(&x.received)))
+            let paths: Vec<_> = asks.paths().flatten().collect();
+            plain("path", one_of(&paths), lossy(x.path.of(&x.received)))
         }
         Miss::Method => plain("method", one_of(&asks.methods), lossy(x.request.method_text.of(&x.received))),
         Miss::Client => plain("client", format!("in {}", one_of(&asks.clients)), x.client_ip.to_string()),

@@ -186,3 +186,16 @@ fn patterns_that_did_not_come_through_parse_are_checked() {
         assert_eq!(Table::build(&[good.clone(), bad]).unwrap_err().route, 1);
     }
 }
+
+/// Each path of a route has its own place in the order.
+#[test]
+fn a_route_with_several_paths_takes_each_of_them() {
+    let mut several = route("", "/a");
+    several.more_paths = vec![PathPattern::parse("/b/*").unwrap(), PathPattern::parse("/c/{id}").unwrap()];
+    let table = Table::build(&[route("", "/b/x"), several, route("", "/c/1"), route("", "/*")]).unwrap();
+    for (path, expected) in
+        [("/a", 1), ("/b/x", 0), ("/b/y", 1), ("/c/1", 2), ("/c/2", 1), ("/d", 3), ("/a/x", 3)]
+    {
+        assert_eq!(table.find(&request("h", path)), Some(RouteId(expected)), "{path}");
+    }
+}

@@ -36,18 +36,18 @@ mod tests {
 
     #[test]
     fn a_user_that_does_not_exist_is_an_error() {
-        let check = |user: &str| {
+        let found_for = |user: &str| {
             let text = format!(
                 "user: {user}\nlisteners: {{ web: {{ address: \":8080\" }} }}\nroutes: [ {{ to: [ \"http://127.0.0.1:1\" ] }} ]\n"
             );
             let loaded = thalweg_config::check_text("a.yaml", &text, &|_| None).unwrap();
-            super::check(&Subject { loaded: &loaded, places: &loaded.places })
+            check(&Subject { loaded: &loaded, places: &loaded.places })
         };
-        let found = check("no-such-user-here");
+        let found = found_for("no-such-user-here");
         assert_eq!(found.len(), 1);
         assert!(found[0].class == Class::Invalid && found[0].message.contains("no known user"), "{found:?}");
-        assert!(check("root:no-such-group")[0].message.contains("no known group"));
+        assert!(found_for("root:no-such-group")[0].message.contains("no known group"));
         let ourselves = rustix::process::geteuid().as_raw().to_string();
-        assert_eq!(check(&ourselves), []);
+        assert_eq!(found_for(&ourselves), []);
     }
 }

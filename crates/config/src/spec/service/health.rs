@@ -1,8 +1,8 @@
 //! `services.<name>.health:` asking endpoints whether they are well.
 
 use crate::schema;
-use crate::spec::{DurationSpec, ListSpec, NamedSpec, Spanned, StatusSpec};
-use schemars::JsonSchema;
+use crate::spec::{DurationSpec, ListSpec, NamedSpec, Short, Spanned, StatusSpec};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 /// `health:` an HTTP check, with `path`, `method`, `headers`, `expect` or `body`, a gRPC check, with `grpc`, or a TCP check, with `tcp`.
@@ -39,6 +39,19 @@ pub struct HealthSpec {
     pub healthy_after: Option<Spanned<u64>>,
     /// What a new endpoint counts as until its first check; default `healthy`.
     pub initial: Option<InitialHealthSpec>,
+}
+
+/// `health: /healthz`
+impl Short for HealthSpec {
+    const EXPECTED: &'static str = "a path or a map with `path`, `grpc` or `tcp`";
+
+    fn of_text(path: Spanned<String>) -> Self {
+        Self { path: Some(path), ..Self::default() }
+    }
+
+    fn text_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<schema::Path>()
+    }
 }
 
 /// `health.initial:`

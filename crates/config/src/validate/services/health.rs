@@ -2,7 +2,9 @@
 
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
-use crate::spec::{DurationSpec, HealthSpec, InitialHealthSpec, ListSpec, NamedSpec, Spanned, StatusSpec};
+use crate::spec::{
+    DurationSpec, HealthSpec, InitialHealthSpec, ListSpec, NamedSpec, ShortSpec, Spanned, StatusSpec,
+};
 use crate::validate::key::token;
 use crate::validate::statuses::{FINAL, statuses};
 use crate::validate::{cause, duration, is_token, number};
@@ -36,7 +38,7 @@ const MS: Duration = Duration::from_millis(1);
 
 /// How the endpoints are asked.
 pub(super) fn health(
-    spec: Option<&Spanned<HealthSpec>>,
+    spec: Option<&Spanned<ShortSpec<HealthSpec>>>,
     endpoints: &[Endpoint],
     problems: &mut Problems,
 ) -> Option<Arc<HealthPolicy>> {
@@ -114,7 +116,7 @@ fn check(spec: &HealthSpec, (span, endpoints): (Span, &[Endpoint]), problems: &m
         if (!asks || spec.port.is_none()) && !problems.has_error_in(span) {
             let message = "no check asks through `udp://`: it has to go elsewhere";
             let error = SpecError::new(Class::Invalid, span, message).help(
-                "write `port` with `path` or `tcp: true`, as in `{ tcp: true, port: 53 }` for DNS, or remove it: who refuses datagrams is left out",
+                "write `port` with `path` or `tcp: true`, as in `{ tcp: true, port: 53 }` for DNS, or remove it: an endpoint that refuses datagrams is ejected anyway",
             );
             problems.push(error);
         }
@@ -143,7 +145,7 @@ fn check(spec: &HealthSpec, (span, endpoints): (Span, &[Endpoint]), problems: &m
             return Check::Tcp;
         }
         if !problems.has_error_in(span) {
-            let error = SpecError::new(Class::Invalid, span, "the check does not say what is asked")
+            let error = SpecError::new(Class::Invalid, span, "this health check has no kind")
                 .help("write `path: /healthz` for an HTTP request, `grpc: {}` for `grpc.health.v1`, or `tcp: true` to connect only");
             problems.push(error);
         }
