@@ -140,7 +140,7 @@ fn switched_off_it_says_so_and_a_reload_switches_it() {
     let ask = || get(proxy.web(), "/").unwrap().text();
     let problem = missing(&admin, &ask());
     assert!(problem["detail"].as_str().unwrap().contains("`request_history.keep` is 0"), "{problem:#}");
-    assert!(problem["help"].as_str().unwrap().contains("requests:"), "{problem:#}");
+    assert!(problem["help"].as_str().unwrap().contains("request_history:"), "{problem:#}");
     assert_eq!(admin.get("/api/v1/requests")["requests"].as_array().unwrap().len(), 0);
     reload(&proxy, &text("request_history: { keep: 2 }"), 1);
     let kept = ask();

@@ -80,7 +80,7 @@ fn text(services: &[(&str, String)], turn: usize) -> String {
         "{before}{comma} {{ name: sockets, match: {{ path: /tunnel }}, to: sockets }}, \
          {{ name: downloads, match: {{ path: /download }}, to: downloads }}, {{ name: load, to: load }}, {behind}"
     );
-    let more = "defaults: { timeouts: { idle: 10m }, limits: { min_rate: 0B } }\n";
+    let more = "defaults: { timeouts: { idle: 10m, head: 5m }, limits: { min_rate: 0B } }\n";
     plan("web: { address: \"127.0.0.1:0\" }", &routes, &all) + more
 }
 
