@@ -42,6 +42,8 @@ const LAST: LogRecord<'static> = LogRecord {
     reused: false,
     timers: Timers { wait: None, connect: None, tls: None, first_byte: None, total: 0 },
     fault: None,
+    ended: None,
+    unlogged: 0,
     user_agent: None,
     referer: None,
 };
@@ -70,6 +72,8 @@ fuzz_target!(|input: &[u8]| {
         grpc_status: Draw::of(input).below(2).eq(&0).then_some("unavailable"),
         route: Some("default"),
         fault: input.len().is_multiple_of(2).then_some(&fault),
+        ended: None,
+        unlogged: 0,
         user_agent: part(),
         referer: part(),
         ..LogRecord::default()

@@ -44,6 +44,10 @@ pub struct Read {
     pub message: Message,
     /// Why the proxy refuses it although its framing is sound.
     pub refused: Option<Fault>,
+    /// Whether its target has bytes that are percent-encoded on the way.
+    pub has_raw_target: bool,
+    /// Whether its minor version is above 1.
+    pub is_newer: bool,
     /// Whether a method, target or upgrade makes other parsers switch to another protocol.
     pub may_switch: bool,
 }
@@ -114,7 +118,10 @@ fn describe(head: &RequestHead, bytes: &[u8], body: body::Body) -> Read {
     };
     let may_switch =
         head.method_text.of(bytes) == b"CONNECT" || message.fields.iter().any(|(n, _)| n == b"upgrade");
-    Read { message, refused: admission(head, bytes).err(), may_switch }
+    let version = &bytes[head.target.end as usize + 1..];
+    let is_newer = !version.starts_with(b"HTTP/1.0") && !version.starts_with(b"HTTP/1.1");
+    let has_raw_target = head.has_raw_target;
+    Read { message, refused: admission(head, bytes).err(), has_raw_target, is_newer, may_switch }
 }
 
 /// What the proxy checks once the framing is known.

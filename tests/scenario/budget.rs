@@ -76,8 +76,12 @@ fn a_client_has_as_many_connections_as_it_may_and_others_are_not_concerned() {
     let mut fourth = open_from("127.0.0.1", proxy.web());
     let refused = ask(&mut fourth);
     assert_eq!(refused.status(), 429);
-    assert!(refused.value("proxy-status").unwrap().contains("connection_limit_reached"), "{refused:?}");
+    let cause = refused.value("proxy-status").unwrap();
+    assert!(cause.contains("connection_limit_reached"), "{refused:?}");
+    assert!(cause.contains("`limits.max_connections_per_client`"), "the bound is named: {refused:?}");
     assert!(refused.value("retry-after").is_some() && refused.value("connection") == Some("close"));
+    let id = refused.value("x-request-id").unwrap().to_owned();
+    assert!(refused.value("date").is_some() && refused.text().contains(&id), "{refused:?}");
     assert_eq!(
         fourth.read_to_end(Instant::now() + STEP),
         Event::End,
@@ -90,6 +94,10 @@ fn a_client_has_as_many_connections_as_it_may_and_others_are_not_concerned() {
     }
     kept.pop();
     is_served_again("127.0.0.1", proxy.web());
+    let log = proxy.stop().log;
+    let record = log.iter().find(|record| record["id"] == *id).expect("a refused connection has a line");
+    assert_eq!((&record["status"], &record["client_ip"]), (&429.into(), &"127.0.0.1".into()), "{record}");
+    assert_eq!((&record["listener"], &record["fault"]), (&"web".into(), &"connection_limit_reached".into()));
 }
 
 #[test]
@@ -147,6 +155,10 @@ fn a_client_that_opens_too_many_connections_keeps_nobody_waiting() {
     }
     drop(kept);
     is_served_again("127.0.0.1", proxy.web());
+    let log = proxy.stop().log;
+    let lines: Vec<_> = log.iter().filter(|record| record["fault"] == "connection_limit_reached").collect();
+    let seconds = usize::try_from(asked.elapsed().as_secs()).unwrap() + 2;
+    assert!(!lines.is_empty() && lines.len() <= 10 * seconds, "{} lines in {seconds} s", lines.len());
 }
 
 #[test]
@@ -162,7 +174,10 @@ fn a_listener_has_as_many_connections_as_it_may_and_the_other_stays_open() {
     let begun: Vec<_> = (0..2).map(|_| open_from("127.0.0.1", proxy.web())).collect();
     begun.iter().for_each(|client| client.send("GET / HTTP/1.1\r\n"));
     wait_counted(&proxy, "thalweg_connections_active", "listener=\"web\"", 2);
-    assert_eq!(ask_from("127.0.0.1", proxy.web()).0, 503);
+    let refused = ask(&mut open_from("127.0.0.1", proxy.web()));
+    assert_eq!(refused.status(), 503);
+    let cause = refused.value("proxy-status").unwrap();
+    assert!(cause.contains("`limits.max_connections` of the listener"), "the bound is named: {refused:?}");
     let free = proxy.address("free");
     let kept: Vec<_> = (0..4).map(|_| ask_from("127.0.0.1", free)).collect();
     assert!(kept.iter().all(|(status, _)| *status == 200), "the other listener has no bound");

@@ -274,7 +274,7 @@ fn the_proxy_waits_for_its_connections_when_it_stops_and_then_ends_them() {
     server.assert_ends("the time is over");
     let ended = proxy.ended(STEP);
     assert_eq!((ended.status.code(), ended.log.len()), (Some(3), 1), "one had to be ended");
-    assert_eq!(ended.log[0]["fault"], "connection_terminated", "{}", ended.log[0]);
+    assert_eq!(ended.log[0]["fault"], "proxy_stopped", "{}", ended.log[0]);
 }
 
 #[test]

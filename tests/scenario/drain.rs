@@ -183,8 +183,12 @@ fn the_grace_has_an_end() {
     let proxy = Proxy::start(&config(&[&upstream.url()], "shutdown: { delay: 0s, grace: 300ms }"));
     let mut client = in_flight(&proxy, &asked);
     proxy.process().signal(Signal::TERM);
-    assert_eq!(proxy.ended(STEP).status.code(), Some(3));
+    let ended = proxy.ended(STEP);
+    assert_eq!(ended.status.code(), Some(3));
     assert_ne!(client.read_to_end(Instant::now() + STEP), Event::Late);
+    let [record] = &ended.log[..] else { panic!("one exchange was cut: {:?}", ended.log) };
+    assert_eq!((&record["fault"], &record["fault_side"]), (&"proxy_stopped".into(), &"proxy".into()));
+    assert!(record["endpoint"].is_string() && record.get("status").is_none(), "{record}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
 use thalweg_proxy::plan::{
-    Listener, ListenerProtocol, Plan, Route, SealedRoute, ServiceId, Split, Timeouts, To,
+    Escapes, Listener, ListenerProtocol, Plan, Route, SealedRoute, ServiceId, Split, Timeouts, To,
 };
 use thalweg_route::Table;
 use thalweg_upstream::{Address, Endpoint, Service};
@@ -94,6 +94,7 @@ pub(crate) fn compile(
         client_timeouts,
         shutdown,
         requests,
+        error_details: spec.error_details.unwrap_or(true),
         beside: settings.beside(),
     };
     validate::run_tests(&tests, spec, &plan, problems);
@@ -183,6 +184,7 @@ impl<'s> Routes<'s> {
                 timeouts: timeouts.0,
                 service_timeouts: timeouts.1,
                 limits: checked.bounds.resolve(self.bounds),
+                allow_encoded: validate::encoded(&spec.allow_encoded),
             });
         }
     }
@@ -297,6 +299,7 @@ impl Routes<'_> {
                 timeouts: timeouts.0,
                 service_timeouts: timeouts.1,
                 limits: Bounds::default().resolve(self.bounds),
+                allow_encoded: Escapes::NONE,
             });
         }
     }

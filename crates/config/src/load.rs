@@ -155,6 +155,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
         to,
         timeouts: crate::spec::TimeoutsSpec::default(),
         limits: crate::spec::RouteLimitsSpec::default(),
+        allow_encoded: ListSpec::default(),
     };
     let routes = ListSpec { items: vec![Spanned::new(span, route)], written: 1 };
     let spec = FileSpec { listeners, routes, ..FileSpec::default() };

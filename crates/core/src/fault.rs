@@ -178,6 +178,8 @@ fault_kinds! {
         "the endpoint's response is not valid HTTP";
     ProxyLoopDetected "proxy_loop_detected" 508 Proxy Never false false Warn
         "the request has passed through this proxy too often";
+    ProxyStopped "proxy_stopped" 503 Proxy Never true false Debug
+        "the proxy stopped before the exchange was over";
     ProxyInternalError "proxy_internal_error" 500 Proxy Never true false Error
         "a bug in the proxy; the exchange was given up";
 }

@@ -44,6 +44,9 @@ pub const DESCRIPTOR_RESERVE: usize = 64;
 pub const PIPES: usize = 16;
 /// Connections that are answered 503 at once when every place is taken, at the same time and worker.
 pub const REFUSALS: usize = 16;
+/// Refused connections of one worker that have a line of their own in the access log, in a second; the next line says how many
+/// had none.
+pub const REFUSAL_LINES_PER_SECOND: u32 = 10;
 /// Time a refused connection gets to read its answer.
 pub const REFUSAL_TIME: Duration = Duration::from_millis(100);
 /// Time that a connection which was accepted but not served yet has to speak once the proxy stops.

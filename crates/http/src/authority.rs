@@ -32,7 +32,8 @@ pub struct Authority {
 ///
 /// # Errors
 /// 400 for anything but a name of letters, digits, `-`, `_` and single dots (one may end it), an
-/// IPv4 address or an IPv6 address in brackets, and a port of one to five digits (A13).
+/// IPv4 address or an IPv6 address in brackets, and a port of at most five digits (A13). An empty port
+/// (`a:`, RFC 3986 §3.2.3) is none.
 pub fn parse_authority(bytes: &[u8], span: Span) -> Result<Authority, Fault> {
     let text = span.of(bytes);
     let is_ipv6 = text.first() == Some(&b'[');
@@ -48,7 +49,7 @@ pub fn parse_authority(bytes: &[u8], span: Span) -> Result<Authority, Fault> {
     let start = span.start as usize;
     let port = parse_port(rest)?;
     let lower = !is_ipv6 && !host.ends_with(b".") && !host.iter().any(u8::is_ascii_uppercase);
-    let is_normal = lower && (port.is_none() || (port != Some(80) && rest[1] != b'0'));
+    let is_normal = lower && (rest.is_empty() || port.is_some_and(|port| port != 80 && rest[1] != b'0'));
     Ok(Authority { host: Span::new(start, start + len), port, is_ipv6, is_normal })
 }
 
@@ -84,7 +85,7 @@ fn is_name(host: &[u8]) -> bool {
 
 fn parse_port(rest: &[u8]) -> Result<Option<u16>, Fault> {
     let digits = match rest {
-        [] => return Ok(None),
+        [] | [b':'] => return Ok(None),
         [b':', digits @ ..] => digits,
         _ => return Err(Fault::request(400, "characters after the host's closing bracket")),
     };
@@ -139,10 +140,13 @@ mod tests {
             ("[::1]", "[::1]", None),
             ("[2001:db8::a]:443", "[2001:db8::a]", Some(443)),
             ("example.com.:80", "example.com.", Some(80)),
+            ("a:", "a", None),
+            ("[::1]:", "[::1]", None),
         ] {
             let authority = parse(text.as_bytes()).unwrap();
             assert_eq!(authority.host.of(text.as_bytes()), host.as_bytes());
             assert_eq!((authority.port, authority.is_ipv6), (port, text.starts_with('[')));
+            assert!(!authority.is_normal || !text.ends_with(':'), "an empty port is left out: {text}");
         }
     }
 
@@ -161,7 +165,6 @@ mod tests {
             "a,b",
             "a:99999",
             "a:65536",
-            "a:",
             "a:+1",
             "a:1 ",
             "a:123456",
@@ -170,7 +173,6 @@ mod tests {
             "[::1",
             "::1",
             "[::1]x",
-            "[::1]:",
             "[fe80::1%25eth0]",
             "[fe80::1%eth0]",
             "[v1.a]",

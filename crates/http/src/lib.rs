@@ -36,4 +36,4 @@ pub use http_url::HttpUrl;
 pub use method::{Method, Version};
 pub use rules::{RequestRules, Upgrade};
 pub use span::Span;
-pub use target::{PathTraits, Target, TargetForm, normalize_path, parse_target, path_is_normal};
+pub use target::{Escapes, Target, TargetForm, normalize_path, parse_target, path_is_normal, write_query};

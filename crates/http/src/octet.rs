@@ -8,6 +8,7 @@ const VALUE: u8 = 1 << 1;
 const TARGET: u8 = 1 << 2;
 const UNRESERVED: u8 = 1 << 3;
 const HOST: u8 = 1 << 4;
+const RAW: u8 = 1 << 5;
 
 /// One in every byte of a word, and the highest bit of each.
 const ONES: u64 = 0x0101_0101_0101_0101;
@@ -31,6 +32,9 @@ const fn classes() -> [u8; 256] {
         }
         if byte.is_ascii_graphic() && !one_of(b"\"#<>\\^`{|}", byte) {
             class |= TARGET;
+        }
+        if one_of(b"\"\\^`{|}", byte) {
+            class |= RAW;
         }
         if alnum || one_of(b"-._~", byte) {
             class |= UNRESERVED;
@@ -77,6 +81,13 @@ pub fn is_value(byte: u8) -> bool {
 #[inline]
 pub fn is_target(byte: u8) -> bool {
     is(byte, TARGET)
+}
+
+/// A byte that RFC 3986 does not allow in a request target and that clients send without an escape all the same:
+/// `"`, `\`, `^`, backquote, `{`, `|`, `}`. It is percent-encoded before it goes further (decision 0066).
+#[inline]
+pub fn is_raw(byte: u8) -> bool {
+    is(byte, RAW)
 }
 
 /// A byte that never needs an escape: letters, digits, `-._~` (RFC 3986 §2.3).
@@ -128,6 +139,17 @@ pub(crate) fn colon(bytes: &[u8]) -> Option<usize> {
 #[inline]
 pub fn target_len(bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| !is_target(byte)).unwrap_or(bytes.len())
+}
+
+/// The number of target bytes and raw bytes ([`is_raw`]) in front.
+pub fn raw_target_len(bytes: &[u8]) -> usize {
+    bytes.iter().position(|&byte| !is(byte, TARGET | RAW)).unwrap_or(bytes.len())
+}
+
+/// Appends `%` and two hexadecimal digits in upper case.
+pub(crate) fn write_escape(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
 }
 
 /// The number of field-value bytes in front, eight at a time.
@@ -194,7 +216,9 @@ mod tests {
         }
         for byte in b"\"#<>\\^`{|} \t\r\n\0\x7f\x80\xff" {
             assert!(!is_target(*byte), "{byte}");
+            assert_eq!(is_raw(*byte), b"\"\\^`{|}".contains(byte), "{byte}");
         }
+        assert_eq!((0..=255u8).filter(|&b| is_raw(b)).count(), 7);
         for byte in b"\r\n\0\x0b\x0c\x1f\x7f" {
             assert!(!is_value(*byte), "{byte}");
         }

@@ -3,7 +3,8 @@
 //! Called once per request, before routing; matching, filters, logs and the upstream all see the
 //! result. What an upstream could take for another path than we do is refused instead of rewritten:
 //! backslashes, NUL, parameters on dot segments, overlong UTF-8, climbing above the root, and paths
-//! that begin with two slashes (a client of ours could not tell them from `//host/path`).
+//! that begin with two slashes (a client of ours could not tell them from `//host/path`). Escapes that an upstream
+//! which decodes them reads otherwise ([`Escapes`]) are reported; routes decide about them.
 
 use thalweg_core::Fault;
 
@@ -42,11 +43,80 @@ pub struct Target {
     pub query: Option<Span>,
 }
 
-/// What normalization found in a path.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct PathTraits {
-    /// It has an encoded slash (`%2F`), which is kept and separates nothing.
-    pub encoded_slash: bool,
+/// Escapes in a path that change how it is read once they are decoded. A route refuses them unless it allows them.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Escapes(u8);
+
+impl Escapes {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// `%2F` where decoding it makes an empty segment: at the edge of a segment or beside another one. Elsewhere it is
+    /// forwarded as it is and separates nothing.
+    pub const SLASH: Self = Self(1);
+    /// `%01` to `%1F` and `%7F`. `%00` is always refused.
+    pub const CONTROL: Self = Self(1 << 1);
+    /// `%5C`
+    pub const BACKSLASH: Self = Self(1 << 2);
+    /// All, with their names in the configuration.
+    pub const ALL: [(Self, &str); 3] =
+        [(Self::SLASH, "slash"), (Self::CONTROL, "control"), (Self::BACKSLASH, "backslash")];
+
+    /// The names of those that are among them.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::ALL.into_iter().filter(move |(one, _)| self.contains(*one)).map(|(_, name)| name)
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those that `other` does not have.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether all of `other` are among them.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Why a path with these is refused by a route that allows those of `allowed` only.
+    ///
+    /// # Errors
+    /// 400 where one is not allowed.
+    pub const fn check(self, allowed: Self) -> Result<(), Fault> {
+        let refused = self.without(allowed);
+        Err(Fault::request(
+            400,
+            if refused.is_empty() {
+                return Ok(());
+            } else if refused.contains(Self::BACKSLASH) {
+                "an encoded backslash in the path, which the route does not allow"
+            } else if refused.contains(Self::CONTROL) {
+                "an encoded control character in the path, which the route does not allow"
+            } else {
+                "an encoded slash at the edge of a path segment, which the route does not allow"
+            },
+        ))
+    }
+}
+
+/// Appends a query with its raw bytes ([`octet::is_raw`]) percent-encoded; all else stays as it is.
+pub fn write_query(query: &[u8], out: &mut Vec<u8>) {
+    for &byte in query {
+        match octet::is_raw(byte) {
+            true => octet::write_escape(out, byte),
+            false => out.push(byte),
+        }
+    }
 }
 
 /// Splits a target that [`crate::RequestHead::parse`] accepted (its bytes are target bytes).
@@ -108,9 +178,11 @@ fn with_path(mut target: Target, bytes: &[u8], rest: Span) -> Result<Target, Fau
 }
 
 const DOUBLE_SLASH: Fault = Fault::request(400, "a path that begins with two slashes");
+const FORBIDDEN: Fault = Fault::request(400, "a forbidden character in the path");
 const MALFORMED_ESCAPE: Fault = Fault::request(400, "a malformed percent escape in the path");
 const DOT_PARAMETER: Fault = Fault::request(400, "a parameter on a dot segment of the path");
-const DOT_BESIDE_SLASH: Fault = Fault::request(400, "a dot segment beside an encoded slash in the path");
+const DOT_BESIDE_SLASH: Fault =
+    Fault::request(400, "a dot segment beside an encoded slash or backslash in the path");
 
 /// `//x` is a path to some and a host to others (A15); the one place that decides it.
 fn begins_like_an_authority(path: &[u8]) -> bool {
@@ -118,7 +190,7 @@ fn begins_like_an_authority(path: &[u8]) -> bool {
 }
 
 /// Whether the path is its own normal form for certain, which nearly all paths are. True promises
-/// that [`normalize_path`] would give the same bytes and no trait; false promises nothing.
+/// that [`normalize_path`] would give the same bytes and no escapes; false promises nothing.
 pub fn path_is_normal(path: &[u8]) -> bool {
     if path.first() != Some(&b'/') || begins_like_an_authority(path) {
         return false;
@@ -134,11 +206,12 @@ pub fn path_is_normal(path: &[u8]) -> bool {
 }
 
 /// Appends the normal form of a path: escapes of unreserved characters decoded, other escapes in
-/// upper case, dot segments resolved, empty segments kept (B1, B2). Idempotent.
+/// upper case, raw bytes ([`octet::is_raw`]) but the backslash percent-encoded, dot segments resolved, empty segments kept
+/// (B1, B2). Idempotent. Gives the escapes that the route has to allow, also those of segments that `..` took away.
 ///
 /// # Errors
 /// 400 for what has no safe normal form; `out` is then as it was.
-pub fn normalize_path(path: &[u8], out: &mut Vec<u8>) -> Result<PathTraits, Fault> {
+pub fn normalize_path(path: &[u8], out: &mut Vec<u8>) -> Result<Escapes, Fault> {
     let base = out.len();
     let result = write_normal_path(path, out, base);
     if result.is_err() {
@@ -147,22 +220,22 @@ pub fn normalize_path(path: &[u8], out: &mut Vec<u8>) -> Result<PathTraits, Faul
     result
 }
 
-fn write_normal_path(path: &[u8], out: &mut Vec<u8>, base: usize) -> Result<PathTraits, Fault> {
+fn write_normal_path(path: &[u8], out: &mut Vec<u8>, base: usize) -> Result<Escapes, Fault> {
     let Some(rest) = path.strip_prefix(b"/") else {
         return Err(Fault::request(400, "a path that does not begin with a slash"));
     };
-    let mut traits = PathTraits::default();
+    let mut escapes = Escapes::NONE;
     let mut segments = rest.split(|&byte| byte == b'/').peekable();
     while let Some(segment) = segments.next() {
         let start = out.len();
         out.push(b'/');
-        let has_slash = write_segment(segment, out)?;
-        traits.encoded_slash |= has_slash;
+        let found = write_segment(segment, out)?;
+        escapes = escapes.union(found.escapes);
         let dots = match &out[start + 1..] {
             b"." => 1,
             b".." => 2,
             segment => {
-                check_hidden_dots(segment, has_slash)?;
+                check_hidden_dots(segment, found.separates)?;
                 continue;
             }
         };
@@ -180,35 +253,44 @@ fn write_normal_path(path: &[u8], out: &mut Vec<u8>, base: usize) -> Result<Path
     if begins_like_an_authority(&out[base..]) {
         return Err(DOUBLE_SLASH);
     }
-    // A segment with an encoded slash may have gone with `..`.
-    traits.encoded_slash = traits.encoded_slash && memchr::memmem::find(&out[base..], b"%2F").is_some();
-    Ok(traits)
+    Ok(escapes)
 }
 
-/// Appends one segment with its escapes in normal form; true if one of them is a slash.
-fn write_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
-    let mut encoded_slash = false;
+/// What is in one segment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    escapes: Escapes,
+    /// It has a slash or backslash, encoded: servers that decode first see several segments.
+    separates: bool,
+}
+
+/// Appends one segment with its escapes in normal form.
+fn write_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<Found, Fault> {
+    let mut found = Found::default();
     let mut lead = 0;
     let mut rest = segment;
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
         if byte != b'%' {
-            if !octet::is_target(byte) || byte == b'?' {
-                return Err(Fault::request(400, "a forbidden character in the path"));
-            }
-            out.push(byte);
             lead = 0;
+            match byte {
+                b'\\' => return Err(Fault::request(400, "a backslash in the path")),
+                b'?' => return Err(FORBIDDEN),
+                _ if octet::is_target(byte) => out.push(byte),
+                _ if octet::is_raw(byte) => octet::write_escape(out, byte),
+                _ => return Err(FORBIDDEN),
+            }
             continue;
         }
         let [high, low, tail @ ..] = rest else { return Err(MALFORMED_ESCAPE) };
         let (Some(high), Some(low)) = (octet::hex_digit(*high), octet::hex_digit(*low)) else {
             return Err(MALFORMED_ESCAPE);
         };
+        let at_start = rest.len() + 1 == segment.len();
         rest = tail;
         let value = high << 4 | low;
         match value {
             0 => return Err(Fault::request(400, "an encoded NUL in the path")),
-            b'\\' => return Err(Fault::request(400, "an encoded backslash in the path")),
             0x80..=0xbf if is_overlong(lead, value) => {
                 return Err(Fault::request(400, "overlong UTF-8 in the path"));
             }
@@ -217,14 +299,23 @@ fn write_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
                 lead = 0;
                 continue;
             }
-            b'/' => encoded_slash = true,
+            b'/' => {
+                found.separates = true;
+                if at_start || rest.is_empty() || out.ends_with(b"%2F") {
+                    found.escapes = found.escapes.union(Escapes::SLASH);
+                }
+            }
+            b'\\' => {
+                found.separates = true;
+                found.escapes = found.escapes.union(Escapes::BACKSLASH);
+            }
+            1..=0x1f | 0x7f => found.escapes = found.escapes.union(Escapes::CONTROL),
             _ => {}
         }
-        const HEX: &[u8; 16] = b"0123456789ABCDEF";
-        out.extend_from_slice(&[b'%', HEX[usize::from(high)], HEX[usize::from(low)]]);
+        octet::write_escape(out, value);
         lead = value;
     }
-    Ok(encoded_slash)
+    Ok(found)
 }
 
 /// Whether two bytes begin an encoding of a character that has a shorter one (`%C0%AE` for `.`).
@@ -233,18 +324,18 @@ fn is_overlong(lead: u8, next: u8) -> bool {
 }
 
 /// Refuses segments that become dot segments in servers which cut parameters off (`..;x`) or
-/// decode slashes (`..%2Fx`).
-fn check_hidden_dots(segment: &[u8], has_slash: bool) -> Result<(), Fault> {
+/// decode slashes and backslashes (`..%2Fx`, `..%5Cx`).
+fn check_hidden_dots(segment: &[u8], separates: bool) -> Result<(), Fault> {
     let mut rest = segment;
     loop {
         // A gateway may decode the slash first and cut parameters then, so every piece counts.
-        let len = memchr::memmem::find(rest, b"%2F").unwrap_or(rest.len());
+        let len = rest.windows(3).position(|three| matches!(three, b"%2F" | b"%5C")).unwrap_or(rest.len());
         let piece = &rest[..len];
         let dots = piece.iter().take(3).take_while(|byte| **byte == b'.').count();
         if matches!(dots, 1 | 2) {
             match &piece[dots..] {
                 [b';', ..] | [b'%', b'3', b'B', ..] => return Err(DOT_PARAMETER),
-                [] if has_slash => return Err(DOT_BESIDE_SLASH),
+                [] if separates => return Err(DOT_BESIDE_SLASH),
                 _ => {}
             }
         }

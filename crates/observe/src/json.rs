@@ -56,6 +56,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
         object.word("fault_side", fault.side().name());
         object.word("fault_detail", fault.detail);
     }
+    object.word("ended", record.ended.unwrap_or_default());
+    if record.unlogged > 0 {
+        object.number("unlogged", record.unlogged);
+    }
     if let Some(agent) = record.user_agent {
         object.text("user_agent", |out| escape::json(out, bounded(agent)));
     }
@@ -201,6 +205,8 @@ mod tests {
             reused: true,
             timers: Timers { wait: Some(1), connect: Some(2), tls: Some(0), first_byte: Some(3), total: 9 },
             fault: Some(&fault),
+            ended: Some("idle"),
+            unlogged: 7,
             user_agent: Some(b"curl/8"),
             referer: Some(b"http://a/?token=t"),
         };
@@ -217,6 +223,7 @@ mod tests {
                 r#""reused":true,"#,
                 r#""duration_us":9,"wait_us":1,"connect_us":2,"tls_us":0,"ttfb_us":3,"#,
                 r#""fault":"http_response_timeout","fault_side":"upstream","fault_detail":"no first byte in time","#,
+                r#""ended":"idle","unlogged":7,"#,
                 r#""user_agent":"curl/8","referer":"http://a/?token=[redacted]"}"#,
                 "\n"
             )

@@ -11,7 +11,8 @@
 //! `grpc_status` (its name), `bytes_in`, `bytes_out`, `route`, `service`, `endpoint`, `attempts`, `failed` (a list of
 //! `{"endpoint","fault","reused","connect_us"}`, one for each attempt that failed and was followed by another, in
 //! their order), `reused`, `duration_us`,
-//! `wait_us`, `connect_us`, `tls_us`, `ttfb_us`, `fault`, `fault_side`, `fault_detail`,
+//! `wait_us`, `connect_us`, `tls_us`, `ttfb_us`, `fault`, `fault_side`, `fault_detail`, `ended` (`idle`: a tunnel or connection
+//! that was silent for `timeouts.idle`), `unlogged` (refused connections before this one that have no line),
 //! `user_agent`, `referer`.
 
 use std::net::IpAddr;
@@ -88,6 +89,10 @@ pub struct LogRecord<'a> {
     pub timers: Timers,
     /// What went wrong.
     pub fault: Option<&'a Fault>,
+    /// Why it ended, where that is no fault.
+    pub ended: Option<&'static str>,
+    /// Refused connections of the same kind that have no line, since the last one that has.
+    pub unlogged: u64,
     /// The `User-Agent` field.
     pub user_agent: Option<&'a [u8]>,
     /// The `Referer` field. The values of its query are redacted too.

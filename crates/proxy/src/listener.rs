@@ -2,3 +2,4 @@
 
 pub(crate) mod acceptors;
 pub(crate) mod proxy_protocol;
+pub(crate) mod refusals;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::limits;
 use thalweg_filter::Filter;
+pub use thalweg_http::Escapes;
 use thalweg_http::HeadLimits;
 use thalweg_net::connect::{is_machines, needs_keepalive};
 use thalweg_route::{Query, RouteId, Table};
@@ -52,6 +53,8 @@ pub struct Plan {
     pub shutdown: Shutdown,
     /// What is remembered of exchanges that are over.
     pub requests: RequestsPolicy,
+    /// Whether answers that the proxy makes itself say what went wrong; default true.
+    pub error_details: bool,
     /// Where the process is to listen beside its listeners: the admin API and the metrics, as written.
     pub beside: Vec<SocketAddr>,
 }
@@ -165,6 +168,8 @@ pub struct Listener {
     pub defer_accept: bool,
     /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge).
     pub h2c: bool,
+    /// A client that has ended its sending side after its request still gets its answer.
+    pub allow_half_close: bool,
     /// Whose words about clients are heard before anything else; `None`: nobody's.
     pub proxy_protocol: Option<Arc<ProxyProtocolPolicy>>,
     /// `None`: clients speak in the clear.
@@ -340,6 +345,8 @@ pub struct Route {
     pub service_timeouts: Arc<[(ServiceId, Timeouts)]>,
     /// Bounds on its exchanges.
     pub limits: RouteLimits,
+    /// Escapes that its requests may have in their paths; others are refused. Default none.
+    pub allow_encoded: Escapes,
 }
 
 impl Route {

@@ -13,7 +13,7 @@ use crate::exchange::acme_http01::challenge;
 use crate::exchange::filter_request::filter_request;
 use crate::exchange::find_route::find_route;
 use crate::exchange::local_reply::{reply_fault, reply_redirect, reply_text};
-use crate::exchange::outcome::{Next, Served, Switched, broken};
+use crate::exchange::outcome::{Next, STOPPED, Served, Switched, broken};
 use crate::exchange::permits::enter;
 use crate::exchange::read_request::{Admitted, admit};
 use crate::exchange::record::record;
@@ -22,22 +22,31 @@ use crate::exchange::respond::respond;
 use crate::exchange::upstream::forward::forward;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
-use thalweg_core::Fault;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use thalweg_core::{Fault, FaultKind};
 
 /// Serves one request of a client's connection, or finds that none came.
 pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Next {
     let next = match admit(worker, client, x).await {
-        Ok(Admitted::Request) => match exchange(worker, client, x).await {
-            Ok(Served::Whole) if x.keep_alive => Next::Again,
-            Ok(Served::Whole) => Next::Drain,
-            Ok(Served::Broken(fault)) => {
-                broken(client, x, fault);
+        Ok(Admitted::Request) => match until_cut(worker, exchange(worker, client, x)).await {
+            None => {
+                broken(worker, client, x, Fault::new(FaultKind::ProxyStopped, STOPPED));
                 Next::Close
             }
-            Ok(Served::Switched(switched)) => return Next::Tunnel(switched),
-            Ok(Served::Checked(answer)) => reply_text(worker, client, x, &answer).await,
-            Ok(Served::Redirected(place)) => reply_redirect(worker, client, x, &place).await,
-            Err(fault) => reply_fault(worker, client, x, fault).await,
+            Some(outcome) => match outcome {
+                Ok(Served::Whole) if x.keep_alive => Next::Again,
+                Ok(Served::Whole) => Next::Drain,
+                Ok(Served::Broken(fault)) => {
+                    broken(worker, client, x, fault);
+                    Next::Close
+                }
+                Ok(Served::Switched(switched)) => return Next::Tunnel(switched),
+                Ok(Served::Checked(answer)) => reply_text(worker, client, x, &answer).await,
+                Ok(Served::Redirected(place)) => reply_redirect(worker, client, x, &place).await,
+                Err(fault) => reply_fault(worker, client, x, fault).await,
+            },
         },
         Ok(Admitted::Silence) => return Next::Again,
         Ok(Admitted::End) => {
@@ -56,6 +65,16 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
     };
     record(worker, client, x);
     next
+}
+
+/// Runs an exchange to its end, or to that of the worker: `None`.
+async fn until_cut<T>(worker: &Worker, exchange: impl Future<Output = T>) -> Option<T> {
+    let mut exchange = pin!(exchange);
+    poll_fn(|context| match worker.is_cut() {
+        true => Poll::Ready(None),
+        false => exchange.as_mut().poll(context).map(Some),
+    })
+    .await
 }
 
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {

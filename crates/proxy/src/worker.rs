@@ -57,6 +57,7 @@ impl Worker {
             self.mailbox().awake();
             full = events == limits::EVENTS_PER_TURN;
             if self.turn(&mut lists) {
+                self.cut_exchanges();
                 self.end_sessions();
                 self.end_tunnels();
                 self.heartbeat(Duration::ZERO);
@@ -133,6 +134,12 @@ impl Worker {
         let head = self.view.borrow().plan.client_timeouts.head;
         let time = if client.listener().is_leaving() { FIRST_WORD_TIME } else { head };
         self.park_for(client, time);
+    }
+
+    /// Ends the exchanges under way: each is recorded.
+    fn cut_exchanges(&self) {
+        self.cut.set(true);
+        (0..self.tasks.len()).for_each(|task| self.poll_task(task));
     }
 
     fn heartbeat(&self, late: Duration) {

@@ -301,8 +301,12 @@ fn own_answer(connection: &mut Connection, status: u16, fault: &str, closes: boo
     if answer.value("content-length").is_none() || answer.value("content-type").is_none() {
         return wrong("no Content-Length or Content-Type");
     }
-    if answer.body.is_empty() {
-        return wrong("no explanation");
+    let id = answer.value("x-request-id").unwrap_or_default();
+    if id.is_empty() || !answer.text().contains(id) {
+        return wrong("no request id in head and body");
+    }
+    if answer.value("date").is_none_or(|date| !date.ends_with(" GMT")) {
+        return wrong("no Date");
     }
     let says_close = answer.value("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
     if says_close != closes {

@@ -32,7 +32,8 @@ fn a_client_in_the_clear_is_sent_to_the_port_with_tls() {
         let host = if target.starts_with('/') { "example.test" } else { "other.test" };
         let location = format!("https://{host}:{port}{place}");
         assert_eq!((answer.status(), answer.value("location")), (308, Some(&*location)));
-        assert_eq!((answer.value("proxy-status"), answer.value("x-request-id")), (None, None));
+        assert!(answer.value("proxy-status").is_none() && answer.value("x-request-id").is_some());
+        assert!(answer.value("date").is_some());
         assert_eq!(answer.body, b"", "and the connection stays");
     }
     let body = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000\r\n\r\n";

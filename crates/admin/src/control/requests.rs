@@ -118,6 +118,9 @@ pub struct RequestRecord {
     /// The cause in a few words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault_detail: Option<&'static str>,
+    /// `idle`: a tunnel or connection that was silent for `timeouts.idle`, which is no fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<&'static str>,
     /// Why it is kept longer than others: `failed` (it or an attempt failed, or a status from 500 on), `slow`, or
     /// `refused` (the proxy answered with a status from 400 to 499, or the client left).
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -26,6 +26,7 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         client_timeouts,
         shutdown,
         requests,
+        error_details,
         // Told with the settings.
         beside: _,
     } = plan;
@@ -53,6 +54,7 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         fields.put("keep", keep);
         fields.time("slow", *slow);
     }));
+    objects.push(setting("error_details", move |fields| fields.put("", error_details)));
     objects
 }
 
@@ -81,6 +83,7 @@ fn listener(listener: &Listener) -> Object<'_> {
         max_streams,
         defer_accept,
         h2c,
+        allow_half_close,
         proxy_protocol,
         tls,
         redirect_https,
@@ -97,6 +100,7 @@ fn listener(listener: &Listener) -> Object<'_> {
             fields.put("limits.max_streams", max_streams);
             fields.put("defer_accept", defer_accept);
             fields.put("h2c", h2c);
+            fields.put("allow_half_close", allow_half_close);
             fields.put("redirect_https", redirect_https);
             fields.maybe("expected_responses", *expected_responses);
             if let Some(policy) = proxy_protocol {
@@ -223,7 +227,8 @@ fn process_limits(limits: &Limits, fields: &mut Fields) {
 }
 
 fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Plan) -> Object<'a> {
-    let Route { name, matches, conceals, filters, to, timeouts, service_timeouts, limits } = route;
+    let Route { name, matches, conceals, filters, to, timeouts, service_timeouts, limits, allow_encoded } =
+        route;
     let summary = move || format!("{matches} → {}", target(to, plan));
     named(ObjectKind::Route, name, summary, move |fields| {
         conditions.into_iter().for_each(|conditions| conditions_of((conditions, *conceals), plan, fields));
@@ -256,6 +261,8 @@ fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Pla
             Priority::Low => "low",
         };
         fields.put("limits.priority", priority);
+        let names: Vec<_> = allow_encoded.names().collect();
+        fields.maybe("allow_encoded", (!names.is_empty()).then(|| list(names)));
     })
 }
 

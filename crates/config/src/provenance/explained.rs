@@ -36,6 +36,8 @@ impl List<'_> {
         self.timeouts(of, &route.timeouts);
         self.maybe(of, "limits.max_body", route.limits.max_body.map(size_text));
         self.maybe(of, "limits.max_in_flight", route.limits.max_in_flight.map(|most| most.to_string()));
+        let allowed = &route.allow_encoded;
+        self.maybe(of, "allow_encoded", (!allowed.is_empty()).then(|| allowed.join(", ")));
     }
 
     fn timeouts(&mut self, of: Object<'_>, times: &TimeoutsSeen) {

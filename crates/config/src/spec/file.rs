@@ -41,6 +41,9 @@ pub struct FileSpec {
     pub shutdown: ShutdownSpec,
     /// What is remembered of exchanges that are over.
     pub request_history: RequestHistorySpec,
+    /// Answers that the proxy makes itself say what went wrong, in `Proxy-Status` and in the body; default true. With
+    /// `false` clients get the status and the id of the request, by which logs and records tell the rest.
+    pub error_details: Option<bool>,
     /// What routes and services inherit.
     pub defaults: DefaultsSpec,
     /// Where metrics are served without a token; default: nowhere.
@@ -216,6 +219,9 @@ pub struct ListenerSpec {
     /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge, RFC 9113 §3.3), beside HTTP/1.1; default
     /// false. With `tls` both are offered anyway.
     pub h2c: Option<bool>,
+    /// Answer a client that has ended its sending side after its request. Otherwise it is taken to have left, and its
+    /// request is given up; default false. For clients such as `nc -N`.
+    pub allow_half_close: Option<bool>,
     /// For `protocol: udp`: answers to each datagram of a client, 1–1000; default: not known, and only silence ends a session. With the last
     /// one that is expected it ends at once, and an endpoint that gives none within `timeouts.idle` has failed. For DNS it is 1.
     pub expected_responses: Option<Spanned<u64>>,

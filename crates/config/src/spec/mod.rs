@@ -38,7 +38,7 @@ pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
 pub use listener_tls::{
     CertificateSpec, ListenerTlsSpec, TicketKeysSpec, TicketsSpec, TlsVersionSpec, UnknownNameSpec,
 };
-pub use route::{FieldSpec, MatchSpec, RouteSpec};
+pub use route::{EncodedSpec, FieldSpec, MatchSpec, RouteSpec};
 pub use sealed::{RevokedSpec, SealKeySpec, SealSecretSpec, SealedSpec};
 pub use secret::SecretSpec;
 pub use service::{

@@ -37,6 +37,23 @@ pub struct RouteSpec {
     /// Bounds on its exchanges.
     #[serde(default)]
     pub limits: RouteLimitsSpec,
+    /// Percent-encoded characters that paths of its requests may have and that are refused otherwise: `slash` at the edge
+    /// of a segment, `control`, `backslash`; default none.
+    #[serde(default)]
+    pub allow_encoded: ListSpec<EncodedSpec>,
+}
+
+/// What may be percent-encoded in a path.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", expecting = "`slash`, `control` or `backslash`")]
+pub enum EncodedSpec {
+    /// `%2F` at the edge of a segment or beside another one, where decoding it makes an empty segment. Elsewhere it is
+    /// always forwarded.
+    Slash,
+    /// `%01` to `%1F` and `%7F`. `%00` is always refused.
+    Control,
+    /// `%5C`.
+    Backslash,
 }
 
 /// `routes[].match:` every condition that is written must hold.

@@ -120,6 +120,7 @@ fn check(name: &Spanned<String>, spec: &ListenerSpec, problems: &mut Problems) {
     let is_udp = protocol == ProtocolSpec::Udp;
     let flags = [
         ("h2c", spec.h2c.is_some() && !is_http),
+        ("allow_half_close", spec.allow_half_close.is_some() && !is_http),
         ("redirect_https", spec.redirect_https.is_some() && !is_http),
         ("defer_accept", spec.defer_accept.is_some() && is_udp),
     ];

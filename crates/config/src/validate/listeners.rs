@@ -69,6 +69,7 @@ pub(crate) fn listeners(
                     .defer_accept
                     .unwrap_or(!matches!(spec.protocol, ProtocolSpec::Tcp | ProtocolSpec::Udp)),
                 h2c: spec.h2c.unwrap_or(false),
+                allow_half_close: spec.allow_half_close.unwrap_or(false),
                 proxy_protocol: spec
                     .proxy_protocol
                     .as_ref()

@@ -27,7 +27,7 @@ pub(crate) use chains::{Chains, FilterPlace};
 pub(crate) use connections::{Link, Traffic, connections};
 pub(crate) use limits::Bounds;
 pub(crate) use listeners::listeners;
-pub(crate) use routes::{Names, route};
+pub(crate) use routes::{Names, encoded, route};
 pub(crate) use sealed::sealed;
 pub(crate) use secret::Secrets;
 pub(crate) use services::{Context, Deadlines, Retries, inline, services};

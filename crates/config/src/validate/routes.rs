@@ -8,10 +8,13 @@ use super::targets::{Target, target};
 use super::{cause, check_name, is_token, network};
 use crate::diagnose::{Class, Problems, SpecError, nearest, suggest};
 use crate::source::Span;
-use crate::spec::{FieldSpec, ListSpec, MatchSpec, NamedSpec, OneOrMoreSpec, RouteSpec, Spanned};
+use crate::spec::{
+    EncodedSpec, FieldSpec, ListSpec, MatchSpec, NamedSpec, OneOrMoreSpec, RouteSpec, Spanned,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_filter::Filter;
+use thalweg_proxy::plan::Escapes;
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, Regex, RouteMatch, ValueMatch};
 
 /// Methods that people write in the wrong case.
@@ -96,6 +99,16 @@ pub(crate) fn route<'a>(
         check_hosts(sealed, hosts, problems);
     }
     Checked { matches, filters, filter_places, target, deadlines, bounds }
+}
+
+/// What the paths of a route's requests may have encoded.
+pub(crate) fn encoded(list: &ListSpec<EncodedSpec>) -> Escapes {
+    let all = list.items.iter().map(|item| match item.value {
+        EncodedSpec::Slash => Escapes::SLASH,
+        EncodedSpec::Control => Escapes::CONTROL,
+        EncodedSpec::Backslash => Escapes::BACKSLASH,
+    });
+    all.fold(Escapes::NONE, Escapes::union)
 }
 
 fn listeners(list: &ListSpec<String>, names: &Names<'_>, problems: &mut Problems) -> Vec<u16> {

@@ -97,6 +97,43 @@ pub fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
+/// Appends `Date: <time>` as a line, in the form of RFC 9110 §5.6.7. `unix` is in seconds since the Unix epoch; years
+/// after 9999 are written as 9999.
+pub fn write_date(out: &mut Vec<u8>, unix: u64) {
+    /// The last second of the year 9999.
+    const LAST: u64 = 253_402_300_799;
+    const DAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
+    const MONTHS: [&[u8; 3]; 12] =
+        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+    let unix = unix.min(LAST);
+    let (days, second) = (unix / 86_400, unix % 86_400);
+    // Years of this calendar begin in March, so that the leap day is a year's last one (Hinnant, "chrono-compatible
+    // low-level date algorithms"). An era has 400 years.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = (shifted_month + 2) % 12;
+    let year = era * 400 + year_of_era + u64::from(month < 2);
+    let two = |out: &mut Vec<u8>, number: u64, end: u8| {
+        out.extend_from_slice(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8, end]);
+    };
+    out.extend_from_slice(b"Date: ");
+    out.extend_from_slice(DAYS[(days % 7) as usize]);
+    out.extend_from_slice(b", ");
+    two(out, day, b' ');
+    out.extend_from_slice(MONTHS[month as usize]);
+    out.push(b' ');
+    write_decimal(out, year);
+    out.push(b' ');
+    two(out, second / 3600, b':');
+    two(out, second / 60 % 60, b':');
+    two(out, second % 60, b' ');
+    out.extend_from_slice(b"GMT\r\n");
+}
+
 /// Appends the status line, always in HTTP/1.1 (RFC 9110 §2.5). `status` is within 100 and 599; a
 /// reason that is no field value is left out.
 pub fn write_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
@@ -210,5 +247,25 @@ mod tests {
         write_status_line(&mut out, 502, reason(502).as_bytes());
         write_status_line(&mut out, 299, b"a\r\nb");
         assert_eq!(out, b"HTTP/1.1 502 Bad Gateway\r\nHTTP/1.1 299 \r\n");
+    }
+
+    #[test]
+    fn dates_have_the_form_of_http() {
+        let date = |unix| {
+            let mut out = Vec::new();
+            write_date(&mut out, unix);
+            String::from_utf8(out).unwrap()
+        };
+        for (unix, expected) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (1_709_251_199, "Thu, 29 Feb 2024 23:59:59 GMT"),
+            (1_735_689_599, "Tue, 31 Dec 2024 23:59:59 GMT"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+            (u64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            assert_eq!(date(unix), format!("Date: {expected}\r\n"));
+        }
     }
 }

@@ -36,8 +36,10 @@ pub struct RequestHead {
     pub method: Method,
     /// The method as it was written.
     pub method_text: Span,
-    /// The request target as it was written: never empty, only target bytes.
+    /// The request target as it was written: never empty, only target bytes and, where [`Self::has_raw_target`], raw ones.
     pub target: Span,
+    /// The target has bytes that need an escape ([`octet::is_raw`]).
+    pub has_raw_target: bool,
     /// The version.
     pub version: Version,
     /// All fields in the order in which they came.
@@ -72,7 +74,7 @@ impl RequestHead {
     /// were split. After an error the head must be cleared.
     ///
     /// # Errors
-    /// 414 and 431 for the limits, 505 for another version, 400 for everything else.
+    /// 414 and 431 for the limits, 505 for another major version, 400 for everything else.
     pub fn parse(&mut self, input: &[u8], limits: &HeadLimits) -> Result<Progress, Fault> {
         let head_end = limits.head.min(u32::MAX as usize);
         if !matches!(self.part, Part::Fields | Part::Done) {
@@ -165,6 +167,10 @@ impl RequestHead {
         }
         if self.part == Part::Target {
             self.at += octet::target_len(input.get(self.at..).unwrap_or_default());
+            if input.get(self.at).is_some_and(|byte| octet::is_raw(*byte)) {
+                self.has_raw_target = true;
+                self.at += octet::raw_target_len(&input[self.at..]);
+            }
             match input.get(self.at) {
                 None => return Ok(Progress::Partial),
                 Some(b' ') if self.at > self.mark => {}
@@ -177,10 +183,10 @@ impl RequestHead {
         self.version = match rest.first_chunk::<10>() {
             Some(b"HTTP/1.1\r\n") => Version::Http11,
             Some(b"HTTP/1.0\r\n") => Version::Http10,
-            _ => {
-                let preface = self.method_text.of(input) == b"PRI";
-                return version_fault(rest, preface).map_or(Ok(Progress::Partial), Err);
-            }
+            _ => match other_version(rest, self.method_text.of(input) == b"PRI")? {
+                Some(version) => version,
+                None => return Ok(Progress::Partial),
+            },
         };
         self.scan = FieldScan::starting(self.mark + 10);
         self.part = Part::Fields;
@@ -222,7 +228,6 @@ fn target_fault(byte: u8, empty: bool) -> Fault {
             b'\n' => "bare LF in the request line",
             b'\t' => "a tab in the request line",
             b'#' => "a fragment in the request target",
-            b'\\' => "a backslash in the request target",
             0 => "NUL in the request target",
             0x80.. => "a byte above 0x7f in the request target",
             _ => "a forbidden character in the request target",
@@ -230,24 +235,31 @@ fn target_fault(byte: u8, empty: bool) -> Fault {
     )
 }
 
-/// What is wrong with what should become `HTTP/1.1` CR LF; nothing if it only is not complete.
+/// The version of a request line that does not end in `HTTP/1.0` or `HTTP/1.1`; nothing when more bytes are needed. A higher minor
+/// version is served as 1.1, the highest that the proxy speaks (RFC 9110 §2.5, §6.2).
+///
+/// # Errors
+/// 505 for another major version, 400 for what is no version.
 #[cold]
-fn version_fault(rest: &[u8], preface: bool) -> Option<Fault> {
+fn other_version(rest: &[u8], preface: bool) -> Result<Option<Version>, Fault> {
     for (i, &byte) in rest.iter().take(10).enumerate() {
-        let fault = match (i, byte) {
+        let detail = match (i, byte) {
             (0..5, _) if byte == b"HTTP/"[i] => continue,
-            (5, b'1') | (6, b'.') | (7, b'0' | b'1') | (8, b'\r') | (9, b'\n') => continue,
-            (5, b'2') if preface => Fault::request(400, "an HTTP/2 preface on an HTTP/1 port"),
-            (5 | 7, b'0'..=b'9') => Fault::request(505, "an HTTP version other than 1.0 and 1.1"),
-            (0, b' ') => Fault::request(400, "more than one space before the version"),
-            (8, b' ' | b'\t') => Fault::request(400, "whitespace after the version"),
-            (9, _) => Fault::request(400, BARE_CR),
-            (_, b'\n') => Fault::request(400, BARE_LF),
-            _ => Fault::request(400, "a malformed version or a space in the request target"),
+            (5, b'2') if preface => "an HTTP/2 preface on an HTTP/1 port",
+            (5 | 7, b'0'..=b'9') | (6, b'.') => continue,
+            (8, b'\r') if rest[5] != b'1' => {
+                return Err(Fault::request(505, "an HTTP version other than 1.x"));
+            }
+            (8, b'\r') | (9, b'\n') => continue,
+            (0, b' ') => "more than one space before the version",
+            (8, b' ' | b'\t') => "whitespace after the version",
+            (9, _) => BARE_CR,
+            (_, b'\n') => BARE_LF,
+            _ => "a malformed version or a space in the request target",
         };
-        return Some(fault);
+        return Err(Fault::request(400, detail));
     }
-    None
+    Ok((rest.len() >= 10).then_some(Version::Http11))
 }
 
 #[cfg(test)]

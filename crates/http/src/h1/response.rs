@@ -134,6 +134,7 @@ impl ResponseHead {
                 return Err(fault);
             }
             let Some(&separator) = input.get(STATUS_END) else { return Ok(Progress::Partial) };
+            // A higher minor version is read as 1.1 (RFC 9110 §2.5).
             self.version = if input[7] == b'0' { Version::Http10 } else { Version::Http11 };
             self.status =
                 input[9..STATUS_END].iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
@@ -167,10 +168,10 @@ fn status_fault(input: &[u8]) -> Option<Fault> {
     for (i, &byte) in input.iter().take(STATUS_END + 1).enumerate() {
         let detail = match (i, byte) {
             (0..5, _) if byte == b"HTTP/"[i] => continue,
-            (5, b'1') | (6, b'.') | (7, b'0' | b'1') | (8, b' ') => continue,
+            (5, b'1') | (6, b'.') | (7, b'0'..=b'9') | (8, b' ') => continue,
             (9, b'1'..=b'5') | (10 | 11, b'0'..=b'9') | (12, b' ' | b'\r') => continue,
             (0..5, _) => "the response is not HTTP",
-            (5..8, _) => "the response has an HTTP version other than 1.0 and 1.1",
+            (5..8, _) => "the response has an HTTP version other than 1.x",
             (_, b'\n') => BARE_LF,
             (9, b'0' | b'6'..=b'9') => "the status is not within 100 and 599",
             (9.., _) => "the status is not three digits",

@@ -77,6 +77,7 @@ pub fn read_request<'f>(
     let target = out.len();
     out.extend_from_slice(line.target);
     head.write_first_line((line.method, Span::new(0, target - 1)), Span::new(target, out.len()));
+    head.has_raw_target = line.has_raw_target;
     out.push(b' ');
     out.extend_from_slice(head.version.label().as_bytes());
     if out.len() > limits.line {

@@ -33,6 +33,7 @@ pub(super) struct FirstLine<'a> {
     pub(super) method: Method,
     pub(super) method_text: &'a [u8],
     pub(super) target: &'a [u8],
+    pub(super) has_raw_target: bool,
     pub(super) upgrade: Upgrade,
 }
 
@@ -58,7 +59,8 @@ impl<'a> Pseudo<'a> {
             read_authority(authority)?;
         }
         let method = Method::from_bytes(method_text);
-        let line = FirstLine { method, method_text, target: b"", upgrade: Upgrade::None };
+        let line =
+            FirstLine { method, method_text, target: b"", has_raw_target: false, upgrade: Upgrade::None };
         match (method, self.protocol) {
             (Method::Connect, None) => match (self.authority, self.scheme, self.path) {
                 (Some(target), None, None) => Ok(FirstLine { target, ..line }),
@@ -69,15 +71,18 @@ impl<'a> Pseudo<'a> {
                 if self.authority.is_none() {
                     return refuse("CONNECT without :authority");
                 }
-                let target = target(self.path)?;
+                let (target, has_raw_target) = target(self.path)?;
                 let upgrade = Upgrade::WebSocket;
-                Ok(FirstLine { method: Method::Get, method_text: b"GET", target, upgrade })
+                Ok(FirstLine { method: Method::Get, method_text: b"GET", target, has_raw_target, upgrade })
             }
             (Method::Connect, Some(_)) => {
                 Err(Fault::request(501, "CONNECT with a protocol other than websocket"))
             }
             (_, Some(_)) => refuse(":protocol with a method other than CONNECT"),
-            (_, None) => Ok(FirstLine { target: target(self.path)?, ..line }),
+            (_, None) => {
+                let (target, has_raw_target) = target(self.path)?;
+                Ok(FirstLine { target, has_raw_target, ..line })
+            }
         }
     }
 
@@ -115,16 +120,17 @@ fn port_of(scheme: &[u8]) -> Option<u16> {
     }
 }
 
-/// A path, or `*`. What HTTP/1 calls absolute form is none.
-fn target(path: Option<&[u8]>) -> Result<&[u8], Fault> {
+/// A path, or `*`, and whether it has raw bytes ([`octet::is_raw`]). What HTTP/1 calls absolute form is none.
+fn target(path: Option<&[u8]>) -> Result<(&[u8], bool), Fault> {
     let path = path.unwrap_or_default();
-    let detail = match path.get(octet::target_len(path)) {
+    let plain = octet::target_len(path);
+    let raw = octet::raw_target_len(&path[plain..]);
+    let detail = match path.get(plain + raw) {
         Some(b'#') => "a fragment in the request target",
-        Some(b'\\') => "a backslash in the request target",
         Some(0) => "NUL in the request target",
         Some(0x80..) => "a byte above 0x7f in the request target",
         Some(_) => "a forbidden character in the request target",
-        None if path.starts_with(b"/") || path == b"*" => return Ok(path),
+        None if path.starts_with(b"/") || path == b"*" => return Ok((path, raw > 0)),
         None if path.is_empty() => "no :path",
         None => "a :path that does not begin with a slash",
     };

@@ -7,7 +7,7 @@ use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::LocalPlan;
 use crate::state::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_http::{Framing, RequestHead};
+use thalweg_http::{Escapes, Framing, RequestHead};
 use thalweg_route::{FieldLookup, Query, RouteId};
 
 /// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
@@ -74,6 +74,7 @@ pub(crate) fn take_route(
 ) -> Result<(RouteId, Option<ServiceId>), Fault> {
     let found = with_query(x, listener, |query| plan.table.find(query));
     let Some((found, route)) = found.and_then(|found| Some((found, plan.route(Some(found))?))) else {
+        x.escapes.check(Escapes::NONE)?;
         return Err(Fault::new(FaultKind::DestinationNotFound, UNTOLD));
     };
     Ok((found, service_of(&route.to, x, chance)))
@@ -95,7 +96,7 @@ pub(crate) fn with_query<T>(x: &Exchange, listener: u16, ask: impl FnOnce(&Query
         listener,
         host: x.host(),
         path: x.path.of(&x.received),
-        query: x.query.map(|span| span.of(&x.received)).unwrap_or_default(),
+        query: x.query().unwrap_or_default(),
         method: x.request.method_text.of(&x.received),
         client: x.client_ip,
         fields: &Fields { head: &x.request, bytes: &x.received },
@@ -117,8 +118,9 @@ fn draw(split: &Split, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<Ser
     found.map(|(service, _)| *service)
 }
 
-/// What the route allows: time for the whole exchange, and bytes of body where they are declared.
+/// What the route allows: escapes in the path, time for the whole exchange, and bytes of body where they are declared.
 pub(crate) fn bound(route: &Route, x: &mut Exchange) -> Result<(), Fault> {
+    x.escapes.check(route.allow_encoded)?;
     let end = route.timeouts_to(x.target).request.and_then(|time| x.started.checked_add(time));
     x.ends_at = [end, x.call_ends_at].into_iter().flatten().min();
     match (x.framing, route.limits.max_body) {

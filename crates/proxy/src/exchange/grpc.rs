@@ -91,14 +91,14 @@ pub(crate) fn write_status(out: &mut Vec<u8>, code: Code, words: &str) {
 
 /// A response that had begun has broken off: its client is told the status in trailers. Says whether it could be: only HTTP/2
 /// lets a message end early and whole, and only when nothing waits before them.
-pub(crate) fn tell_end(client: &Client, x: &mut Exchange, fault: Fault) -> bool {
+pub(crate) fn tell_end(client: &Client, x: &mut Exchange, (fault, detail): (Fault, &str)) -> bool {
     let promises_length = x.response.present.contains(FieldId::ContentLength);
     if kind(x) != Kind::Grpc || fault.kind == FaultKind::ClientGone || promises_length {
         return false;
     }
     let code = code_of(x, fault);
     let mut trailers = Vec::new();
-    write_status(&mut trailers, code, fault.detail);
+    write_status(&mut trailers, code, detail);
     let told = x.downward.break_off(&client.socket, &trailers);
     x.grpc_status = if told { Some(code) } else { x.grpc_status };
     told

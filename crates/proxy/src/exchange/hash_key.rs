@@ -24,7 +24,7 @@ pub(crate) fn request_key(key: &HashKey, x: &Exchange) -> Option<u64> {
         }
         HashKey::Cookie(name) => cookie(x, name).map(key_hash),
         HashKey::Query(name) => {
-            let query = x.query?.of(bytes);
+            let query = x.query()?;
             let mut pairs = query.split(|byte| *byte == b'&');
             pairs.find_map(|pair| value_of(pair, name.as_bytes())).map(key_hash)
         }

@@ -1,7 +1,7 @@
 //! The answers that the proxy makes itself: one status, `Proxy-Status` (RFC 9209) and a small body
-//! in the form that the client asked for.
+//! in the form that the client asked for. All carry `Date` (RFC 9110 §6.6.1) and the id of the request.
 //!
-//! They never name an address, a header's value or anything else that a peer sent.
+//! With `error_details: false` clients get the status and the id, and nothing of the fault. They never name an address, a header's value or anything else that a peer sent.
 
 use crate::exchange::filter_response::filter_response;
 use crate::exchange::grpc;
@@ -10,13 +10,14 @@ use crate::exchange::redirect_https;
 use crate::exchange::unseal::UNTOLD;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
+use std::fmt::Write as _;
 use std::future::poll_fn;
-use std::io::Write;
+use std::io::Write as _;
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind, RequestId, Side};
 use thalweg_http::grpc::Kind;
-use thalweg_http::h1::encode::{reason, write_content_length, write_status_line};
+use thalweg_http::h1::encode::{reason, write_content_length, write_date, write_status_line};
 use thalweg_http::{FieldId, Framing, Method, Version};
 use thalweg_upstream::{StaticAnswer, WhenDown};
 
@@ -49,7 +50,7 @@ pub(crate) async fn reply_text(worker: &Worker, client: &Client, x: &mut Exchang
 pub(crate) async fn reply_redirect(worker: &Worker, client: &Client, x: &mut Exchange, place: &[u8]) -> Next {
     x.keep_alive &= is_read_whole(x) && !worker.is_leaving(client);
     worker.warm.buffers.get(x.downward.buffer());
-    write_redirect(client, x, place);
+    write_redirect(worker, client, x, place);
     send(client, x).await
 }
 
@@ -84,46 +85,68 @@ fn stand_in(x: &Exchange, fault: Fault) -> Option<StaticAnswer> {
     }
 }
 
-/// What is answered, in the form that the client asked for.
-fn words(x: &Exchange, fault: Fault) -> StaticAnswer {
-    let form = Form::wanted(x.request.value(&x.received, FieldId::Accept));
-    StaticAnswer {
-        status: fault.status,
-        content_type: form.media_type().into(),
-        body: form.body(told(x, fault)).into(),
-    }
+/// What the client is told of a fault.
+struct Told {
+    fault: Fault,
+    /// `error_details`
+    has_details: bool,
+    /// Absent where answers are to be the same: by an id they could be told apart.
+    id: Option<RequestId>,
 }
 
-/// The fault as its client may know it.
-fn told(x: &Exchange, fault: Fault) -> Fault {
-    let is_secret = x.conceal_reason && fault.kind == FaultKind::DestinationNotFound;
-    if is_secret { Fault { detail: UNTOLD, ..fault } } else { fault }
+impl Told {
+    fn of(worker: &Worker, client: &Client, x: &Exchange, fault: Fault) -> Self {
+        let is_secret = x.conceal_reason && fault.kind == FaultKind::DestinationNotFound;
+        Self {
+            fault: if is_secret { Fault { detail: UNTOLD, ..fault } } else { fault },
+            has_details: worker.view_for(client).plan.error_details,
+            id: x.id.filter(|_| !x.conceal_reason),
+        }
+    }
+
+    /// The answer, in the form that the client asked for.
+    fn answer(&self, x: &Exchange) -> StaticAnswer {
+        let form = Form::wanted(x.request.value(&x.received, FieldId::Accept));
+        StaticAnswer {
+            status: self.fault.status,
+            content_type: form.media_type().into(),
+            body: form.body(self).into(),
+        }
+    }
+
+    /// The fields that tell of it: `Proxy-Status`, where there are details, and `X-Request-Id`.
+    fn write_fields(&self, out: &mut Vec<u8>) {
+        if self.has_details {
+            write_proxy_status(out, self.fault);
+        }
+        write_id(out, self.id.as_ref());
+    }
 }
 
 fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault) {
+    let told = Told::of(worker, client, x, fault);
     if grpc::kind(x) != Kind::No {
-        return write_call_end(client, x, fault);
+        return write_call_end(worker, client, x, &told);
     }
-    let StaticAnswer { status, content_type, body } = stand_in(x, fault).unwrap_or_else(|| words(x, fault));
+    let StaticAnswer { status, content_type, body } = stand_in(x, fault).unwrap_or_else(|| told.answer(x));
     let (keep_alive, version) = (x.keep_alive, x.request.version);
     // RFC 9110 §6.4.1.
     let is_bare = matches!(status, 204 | 304);
     let headless = is_bare || x.request.method == Method::Head;
     x.status = status;
-    // By an id, answers that are to be the same could be told apart.
-    let (id, retry_after) = (x.id.filter(|_| !x.conceal_reason), x.retry_after.max(1));
+    let retry_after = x.retry_after.max(1);
     x.downward.reset();
     let length = if headless { 0 } else { body.len() as u64 };
     let mut flow = std::mem::take(&mut x.downward);
     let out = flow.start(Framing::Length(length), Side::Upstream, false);
     write_status_line(out, status, reason(status).as_bytes());
     filter_response(x, &[], out);
-    write_proxy_status(out, told(x, fault));
+    write_date(out, worker.unix_seconds());
+    told.write_fields(out);
     if !is_bare {
         let _ = write!(out, "Content-Type: {content_type}\r\n");
         write_content_length(out, body.len() as u64);
     }
-    write_id(out, id.as_ref());
     if matches!(status, 429 | 503) {
         let _ = write!(out, "Retry-After: {retry_after}\r\n");
     }
@@ -141,21 +164,23 @@ fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault
 }
 
 /// The answer to a gRPC call: its status in a head that is the whole response, "Trailers-Only" (PROTOCOL-HTTP2 of gRPC).
-fn write_call_end(client: &Client, x: &mut Exchange, fault: Fault) {
+fn write_call_end(worker: &Worker, client: &Client, x: &mut Exchange, told: &Told) {
     let (keep_alive, version, kind) = (x.keep_alive, x.request.version, grpc::kind(x));
-    let code = grpc::code_of(x, fault);
+    let code = grpc::code_of(x, told.fault);
     (x.status, x.grpc_status) = (200, Some(code));
-    let id = x.id.filter(|_| !x.conceal_reason);
     x.downward.reset();
     let mut flow = std::mem::take(&mut x.downward);
     let out = flow.start(Framing::Length(0), Side::Upstream, false);
     write_status_line(out, 200, reason(200).as_bytes());
     filter_response(x, &[], out);
+    write_date(out, worker.unix_seconds());
     let _ = write!(out, "Content-Type: {}\r\n", kind.name());
-    let fault = told(x, fault);
-    grpc::write_status(out, code, fault.detail);
-    write_proxy_status(out, fault);
-    write_id(out, id.as_ref());
+    grpc::write_status(
+        out,
+        code,
+        if told.has_details { told.fault.detail } else { reason(told.fault.status) },
+    );
+    told.write_fields(out);
     if version != Version::Http2 {
         write_content_length(out, 0);
     }
@@ -178,7 +203,7 @@ fn write_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
     }
 }
 
-fn write_redirect(client: &Client, x: &mut Exchange, place: &[u8]) {
+fn write_redirect(worker: &Worker, client: &Client, x: &mut Exchange, place: &[u8]) {
     let (keep_alive, version) = (x.keep_alive, x.request.version);
     x.status = redirect_https::STATUS;
     x.downward.reset();
@@ -187,6 +212,8 @@ fn write_redirect(client: &Client, x: &mut Exchange, place: &[u8]) {
     out.extend_from_slice(b"Location: ");
     out.extend_from_slice(place);
     out.extend_from_slice(b"\r\n");
+    write_date(out, worker.unix_seconds());
+    write_id(out, x.id.as_ref());
     write_content_length(out, 0);
     write_connection(out, keep_alive, version);
     out.extend_from_slice(b"\r\n");
@@ -200,7 +227,9 @@ fn write_text(worker: &Worker, client: &Client, x: &mut Exchange, text: &str) {
     x.downward.reset();
     let out = x.downward.start(Framing::Length(length as u64), Side::Upstream, false);
     write_status_line(out, x.status, reason(x.status).as_bytes());
+    write_date(out, worker.unix_seconds());
     out.extend_from_slice(b"Content-Type: application/octet-stream\r\n");
+    write_id(out, x.id.as_ref());
     write_content_length(out, text.len() as u64);
     write_connection(out, keep_alive, version);
     out.extend_from_slice(b"\r\n");
@@ -251,30 +280,59 @@ impl Form {
         }
     }
 
-    fn body(self, fault: Fault) -> String {
+    fn body(self, told: &Told) -> String {
+        let Told { fault, has_details, id } = told;
         let (status, title) = (fault.status, reason(fault.status));
         let (kind, detail) = (fault.kind.name(), fault.detail);
-        match self {
-            Self::Problem => format!(
-                "{{\"type\":\"about:blank\",\"status\":{status},\"title\":\"{title}\",\"fault\":\"{kind}\",\"detail\":\"{detail}\"}}\n"
-            ),
-            Self::Html => format!(
-                "<!doctype html><title>{status} {title}</title><h1>{status} {title}</h1><p>{detail} ({kind})</p>\n"
-            ),
-            Self::Text => format!("{status} {title}: {detail} ({kind})\n"),
-        }
+        let id = id.as_ref().map(RequestId::as_str);
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = match self {
+            Self::Problem => {
+                let _ = write!(out, "{{\"type\":\"about:blank\",\"status\":{status},\"title\":\"{title}\"");
+                if *has_details {
+                    let _ = write!(out, ",\"fault\":\"{kind}\",\"detail\":\"{detail}\"");
+                }
+                let _ = id.map(|id| write!(out, ",\"request_id\":\"{id}\""));
+                writeln!(out, "}}")
+            }
+            Self::Html => {
+                let _ =
+                    write!(out, "<!doctype html><title>{status} {title}</title><h1>{status} {title}</h1>");
+                if *has_details {
+                    let _ = write!(out, "<p>{detail} ({kind})</p>");
+                }
+                let _ = id.map(|id| write!(out, "<p>Request {id}</p>"));
+                writeln!(out)
+            }
+            Self::Text => {
+                let _ = write!(out, "{status} {title}");
+                if *has_details {
+                    let _ = write!(out, ": {detail} ({kind})");
+                }
+                let _ = id.map(|id| write!(out, "; request {id}"));
+                writeln!(out)
+            }
+        };
+        out
     }
 }
 
-/// What a connection gets when there is no place for it.
-pub(crate) const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-Proxy-Status: thalweg; error=connection_limit_reached; details=\"every place for connections is taken\"\r\n\
-Retry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-
-/// What a connection gets when its client has as many as it may.
-pub(crate) const REFUSAL_OF_CLIENT: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\n\
-Proxy-Status: thalweg; error=connection_limit_reached; details=\"too many connections from this address\"\r\n\
-Retry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+/// What a connection gets that is refused before anything of it was read: the fault of the bound that refuses it, whole and
+/// with its end.
+pub(crate) fn refusal(unix: u64, fault: Fault, id: RequestId, has_details: bool) -> Vec<u8> {
+    let told = Told { fault, has_details, id: Some(id) };
+    let body = Form::Text.body(&told);
+    let mut out = Vec::with_capacity(512);
+    write_status_line(&mut out, fault.status, reason(fault.status).as_bytes());
+    write_date(&mut out, unix);
+    told.write_fields(&mut out);
+    let _ = write!(out, "Content-Type: {}\r\n", Form::Text.media_type());
+    write_content_length(&mut out, body.len() as u64);
+    out.extend_from_slice(b"Retry-After: 1\r\nConnection: close\r\n\r\n");
+    out.extend_from_slice(body.as_bytes());
+    out
+}
 
 #[cfg(test)]
 mod tests {
@@ -296,5 +354,23 @@ mod tests {
             let text = kind.rule().summary;
             assert!(!text.contains(['"', '\\', '<', '&']), "{text}");
         }
+    }
+
+    #[test]
+    fn bodies_say_no_more_than_they_may() {
+        let fault = Fault::new(FaultKind::ConnectionRefused, "the endpoint refused the connection");
+        let id = RequestId::new(1, 2);
+        for form in [Form::Problem, Form::Html, Form::Text] {
+            let body = |has_details, id| form.body(&Told { fault, has_details, id });
+            let whole = body(true, Some(id));
+            assert!(whole.contains("502") && whole.contains(fault.detail), "{whole}");
+            assert!(whole.contains("connection_refused") && whole.contains(id.as_str()), "{whole}");
+            let less = body(false, Some(id));
+            assert!(less.contains("502 Bad Gateway") || less.contains("\"title\":\"Bad Gateway\""), "{less}");
+            assert!(!less.contains("refused") && less.contains(id.as_str()), "{less}");
+            assert!(!body(true, None).to_lowercase().contains("request"), "{}", body(true, None));
+        }
+        let refusal = String::from_utf8(refusal(0, fault, id, false)).unwrap();
+        assert!(!refusal.contains("Proxy-Status") && refusal.contains("Date: Thu, 01 Jan 1970"), "{refusal}");
     }
 }

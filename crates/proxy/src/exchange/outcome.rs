@@ -5,6 +5,7 @@ use crate::exchange::permits::Permits;
 use crate::exchange::upstream::connect::Upstream;
 use crate::state::admission::Underway;
 use crate::state::exchange::{Client, Exchange};
+use crate::state::worker::Worker;
 use std::sync::Arc;
 use thalweg_core::Fault;
 
@@ -46,11 +47,16 @@ pub(crate) struct Switched {
     pub(crate) preface: Vec<u8>,
 }
 
+/// Why the proxy has cut what was under way.
+pub(crate) const STOPPED: &str = "the proxy stopped: `shutdown.grace` was over, or it was told to stop now";
+
 /// A response that breaks off must look broken. A length that is not reached and a last chunk that
 /// does not come do; where only the close tells the end, a reset does. A gRPC call ends with the status that says so.
-pub(crate) fn broken(client: &Client, x: &mut Exchange, fault: Fault) {
+pub(crate) fn broken(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault) {
     x.fault = Some(fault);
-    if grpc::tell_end(client, x, fault) {
+    let has_details = worker.view_for(client).plan.error_details;
+    let detail = if has_details { fault.detail } else { "the exchange broke off" };
+    if grpc::tell_end(client, x, (fault, detail)) {
         return;
     }
     if x.downward.is_open_ended() || client.socket.substream().is_some() {

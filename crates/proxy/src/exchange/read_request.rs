@@ -7,7 +7,7 @@
 use crate::exchange::grpc::note_deadline;
 use crate::h2;
 use crate::plan::Plan;
-use crate::state::exchange::{Before, Client, Exchange, NormalizedSpan};
+use crate::state::exchange::{Before, Client, EncodedQuery, Exchange, NormalizedSpan, TargetQuery};
 use crate::state::worker::Worker;
 use crate::tls::client_cert_fields::strip_client_cert_fields;
 use crate::tls::layer::is_secure;
@@ -21,8 +21,8 @@ use thalweg_http::h1::encode::write_decimal;
 use thalweg_http::h1::framing::{request_framing, request_keeps_alive};
 use thalweg_http::rules::{expects_continue, host_of, strip_request, wants_upgrade};
 use thalweg_http::{
-    Authority, FieldId, Framing, Method, Progress, RequestRules, Span, TargetForm, Upgrade, Version,
-    normalize_path, parse_authority, parse_target, path_is_normal, write_normal_host,
+    Authority, Escapes, FieldId, Framing, Method, Progress, RequestRules, Span, TargetForm, Upgrade, Version,
+    normalize_path, parse_authority, parse_target, path_is_normal, write_normal_host, write_query,
 };
 
 /// Addresses of a forwarded chain that are looked at; a longer chain is not believed further.
@@ -189,8 +189,16 @@ pub(crate) fn bring_to_normal_form(
         x.upgrade = wants_upgrade(request, bytes);
     }
     expects_continue(request, bytes)?;
-    x.query = target.query;
-    find_normal_path(bytes, target.path, target.form, &mut x.path)?;
+    x.target_query = match target.query {
+        None => TargetQuery::None,
+        Some(query) if request.has_raw_target => {
+            let mut encoded = Vec::new();
+            write_query(query.of(bytes), &mut encoded);
+            TargetQuery::Encoded(EncodedQuery(encoded).into())
+        }
+        Some(query) => TargetQuery::Received(query),
+    };
+    x.escapes = find_normal_path(bytes, target.path, target.form, &mut x.path)?;
     x.trusted_peer = plan.trusts(peer);
     x.client_ip = if x.trusted_peer { seen_through(plan, x, peer) } else { peer };
     if let Some(given) = given_id(x) {
@@ -224,17 +232,15 @@ fn find_normal_path(
     path: Span,
     form: TargetForm,
     normal: &mut NormalizedSpan,
-) -> Result<(), Fault> {
+) -> Result<Escapes, Fault> {
     let raw = path.of(bytes);
     match form {
         TargetForm::Asterisk => normal.write().push(b'*'),
         _ if raw.is_empty() => normal.write().push(b'/'),
         _ if path_is_normal(raw) => normal.is_at(path),
-        _ => {
-            normalize_path(raw, normal.write())?;
-        }
+        _ => return normalize_path(raw, normal.write()),
     }
-    Ok(())
+    Ok(Escapes::NONE)
 }
 
 /// The right-most address of the forwarded chain that is not a trusted proxy; what cannot be read

@@ -56,7 +56,7 @@ pub(crate) fn record_of(
             worker.meters.limit(Limit::Head);
         }
         if fault.kind.rule().level != Level::Debug {
-            worker.report(fault, x.route().map_or("", |route| &route.name), x.id.as_ref());
+            worker.report(fault, x.describe(), x.id.as_ref());
         }
     }
     if let (Some(service), Some(last)) = (x.service(), x.attempts.last())
@@ -115,7 +115,7 @@ impl<'a> Said<'a> {
         Self {
             host: veil.over(x.authority()),
             path: veil.over(x.path.of(bytes)),
-            query: x.query.map(|query| veil.over(query.of(bytes))),
+            query: x.query().map(|query| veil.over(query)),
             referer: field(FieldId::Referer),
             user_agent: field(FieldId::UserAgent),
         }
@@ -161,6 +161,8 @@ fn line<'a>(origin: Origin<'a>, x: &'a Exchange, said: &'a Said<'_>, duration: D
             total: duration.as_micros() as u64,
         },
         fault: x.fault.as_ref(),
+        ended: x.ended_idle.then_some("idle"),
+        unlogged: 0,
         user_agent: said.user_agent.as_deref(),
         referer: said.referer.as_deref(),
     }

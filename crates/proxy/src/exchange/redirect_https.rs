@@ -58,7 +58,7 @@ pub(crate) fn place(
     if !path.starts_with(b"/") {
         return Err(Fault::request(400, "only what has a path can be asked for through TLS instead"));
     }
-    let query = x.query.map(|query| query.of(&x.received));
+    let query = x.query();
     let mut place = Vec::with_capacity(16 + host.len() + path.len() + query.map_or(0, <[u8]>::len));
     place.extend_from_slice(b"https://");
     place.extend_from_slice(host);

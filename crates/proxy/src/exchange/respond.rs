@@ -136,7 +136,7 @@ pub(crate) async fn respond(
             let detail = "the endpoint was taken away and its drain is over";
             return Poll::Ready(Err(Fault::new(FaultKind::HttpResponseIncomplete, detail)));
         }
-        if client.socket.is_gone() || (client.socket.peer_closed() && x.upward.is_received()) {
+        if client.socket.is_gone() || (client.has_ended() && x.upward.is_received()) {
             return Poll::Ready(Err(Fault::new(
                 FaultKind::ClientGone,
                 "the client left within the response",

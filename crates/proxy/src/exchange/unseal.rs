@@ -80,7 +80,7 @@ fn is_own(worker: &Worker, view: &LocalPlan, address: SocketAddr) -> bool {
 pub(crate) fn keep_from(worker: &Worker, x: &mut Exchange, reason: &'static str) -> Fault {
     x.conceal_reason = true;
     let fault = Fault::new(FaultKind::DestinationNotFound, reason);
-    worker.report(&fault, x.route().map_or("", |route| &route.name), x.id.as_ref());
+    worker.report(&fault, x.describe(), x.id.as_ref());
     fault
 }
 

@@ -79,6 +79,9 @@ pub struct TakenRoute {
     pub timeouts: TimeoutsSeen,
     /// Bounds on its exchanges.
     pub limits: RouteLimitsSeen,
+    /// Escapes that it lets pass in paths.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_encoded: Vec<String>,
 }
 
 /// What a label says.

@@ -67,7 +67,7 @@ fn seen(plan: &Plan, question: &Question, trace: &Trace) -> SeenRequest {
         url: question.url.clone(),
         host: lossy(x.host()),
         path: lossy(x.path.of(&x.received)),
-        query: x.query.map(|span| lossy(span.of(&x.received))),
+        query: x.query().map(lossy),
         client: x.client_ip.to_string(),
         listener: listener_name(plan, trace.listener),
     }
@@ -165,6 +165,7 @@ fn taken(plan: &Plan, route: &Route, trace: &Trace, (all, live): (bool, Option<L
             max_body: route.limits.max_body,
             max_in_flight: route.limits.max_in_flight,
         },
+        allow_encoded: route.allow_encoded.names().map(str::to_owned).collect(),
     }
 }
 

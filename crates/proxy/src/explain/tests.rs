@@ -5,6 +5,7 @@ use crate::plan::{
 };
 use std::sync::Arc;
 use thalweg_filter::FilterSpec;
+use thalweg_http::Escapes;
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteMatch, Table, ValueMatch};
 use thalweg_upstream::{Address, Endpoint, EndpointLimits, Mode, Service};
 
@@ -34,6 +35,7 @@ fn route(name: &str, to: To) -> Route {
         timeouts: Timeouts::default(),
         service_timeouts: Arc::new([]),
         limits: RouteLimits::default(),
+        allow_encoded: Escapes::NONE,
     }
 }
 
@@ -46,6 +48,7 @@ fn listener(name: &str, address: &str) -> Listener {
         max_streams: 100,
         defer_accept: true,
         h2c: false,
+        allow_half_close: false,
         redirect_https: false,
         expected_responses: None,
         proxy_protocol: None,
@@ -81,6 +84,7 @@ fn plan() -> Plan {
             service("b", &["http://10.0.0.3:80"]),
         ],
         requests: crate::plan::RequestsPolicy::default(),
+        error_details: true,
         beside: Vec::new(),
         trusted_proxies: vec!["10.9.0.0/16".parse().unwrap()],
         limits: Limits::default(),

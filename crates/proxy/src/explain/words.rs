@@ -67,7 +67,7 @@ fn header(trace: &Trace, name: &str) -> Option<String> {
 
 /// The first value of a parameter.
 fn parameter(trace: &Trace, name: &str) -> Option<String> {
-    let query = trace.x.query?.of(&trace.x.received);
+    let query = trace.x.query()?;
     let mut found = None;
     thalweg_route::query::any(query, name.as_bytes(), &mut |value| {
         found = Some(lossy(value));

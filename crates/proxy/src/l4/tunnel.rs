@@ -34,6 +34,24 @@ pub(crate) struct Tunnel {
     _underway: Underway,
 }
 
+const _: () =
+    assert!(size_of::<Tunnel>() <= 1536, "the next size class of the allocator costs 256 bytes a tunnel");
+
+/// Why a tunnel has ended before both sides had.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Cut {
+    /// Nothing was moved for as long as the route allows: nobody's fault.
+    Idle,
+    /// Something went wrong.
+    Fault(Fault),
+}
+
+impl From<Fault> for Cut {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
 /// How far a tunnel has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Moved {
@@ -84,7 +102,7 @@ impl Tunnel {
     }
 
     /// Moves what can be moved; `Ready` when the tunnel has ended. Cancel-safe.
-    pub(crate) fn poll(&mut self, worker: &Worker) -> Poll<Result<(), Fault>> {
+    pub(crate) fn poll(&mut self, worker: &Worker) -> Poll<Result<(), Cut>> {
         match self.pump(worker) {
             Ok(_) if !self.up_open && !self.down_open => Poll::Ready(Ok(())),
             Ok(Moved::All) => Poll::Pending,
@@ -92,17 +110,17 @@ impl Tunnel {
                 worker.tunnels.go_on(self.x.owner);
                 Poll::Pending
             }
-            Err(fault) => Poll::Ready(Err(fault)),
+            Err(cut) => Poll::Ready(Err(cut)),
         }
     }
 
-    fn pump(&mut self, worker: &Worker) -> Result<Moved, Fault> {
+    fn pump(&mut self, worker: &Worker) -> Result<Moved, Cut> {
         if self.upstream.attempt_guard.standing.is_cut() {
             let detail = "the endpoint was taken away and its drain is over";
-            return Err(Fault::new(FaultKind::ConnectionTerminated, detail));
+            return Err(Fault::new(FaultKind::ConnectionTerminated, detail).into());
         }
         if self.client.socket.expired() && !self.goes_on() {
-            return Err(Fault::new(FaultKind::ConnectionReadTimeout, "the tunnel was idle for too long"));
+            return Err(Cut::Idle);
         }
         let mut directions = u8::from(self.up_open) + u8::from(self.down_open);
         let Self { client, x, upstream, .. } = self;
@@ -129,7 +147,7 @@ impl Tunnel {
                         ends.to.shutdown_write();
                     }
                 }
-                Poll::Ready(Err(broken)) => return Err(fault_of(broken)),
+                Poll::Ready(Err(broken)) => return Err(fault_of(broken).into()),
             }
             if moved {
                 // Silence may be long: nothing is kept for what comes after it.
@@ -138,7 +156,7 @@ impl Tunnel {
         }
         // Who is not read any more has no other way to tell that it is gone.
         match (self.up_open, self.down_open) {
-            (false, true) if down.is_gone() => return Err(fault_of(RelayError::SenderGone)),
+            (false, true) if down.is_gone() => return Err(fault_of(RelayError::SenderGone).into()),
             // It has said its last word, and wants to hear no other: servers of HTTP/2 end streams so.
             (true, false) if up.is_gone() => self.up_open = false,
             _ => {}
@@ -163,16 +181,22 @@ impl Tunnel {
     }
 
     /// Records the exchange and closes both connections.
-    pub(crate) fn end(mut self, worker: &Worker, outcome: Result<(), Fault>) {
-        if let Err(fault) = outcome {
+    pub(crate) fn end(mut self, worker: &Worker, outcome: Result<(), Cut>) {
+        if let Err(cut) = outcome {
             // Where only the end says that all has come, an end would say so.
             if self.x.is_connection && self.up_open {
                 self.upstream.connection.socket.reset_on_close();
             }
             // What is on its way to a client who has been told of the end is not taken back.
-            match self.down_open {
-                true => broken(&self.client, &mut self.x, fault),
-                false => self.x.fault = Some(fault),
+            match cut {
+                Cut::Idle => {
+                    self.x.ended_idle = true;
+                    if self.down_open {
+                        self.client.socket.reset_on_close();
+                    }
+                }
+                Cut::Fault(fault) if self.down_open => broken(worker, &self.client, &mut self.x, fault),
+                Cut::Fault(fault) => self.x.fault = Some(fault),
             }
         }
         record(worker, &self.client, &mut self.x);

@@ -3,8 +3,9 @@
 //! A tunnel needs no future: what it does next follows from its two flows alone. It is called as a task
 //! is, by its owner number, and like there a panic costs one tunnel and not the worker.
 
+use crate::exchange::outcome::STOPPED;
 use crate::exchange::outcome::Switched;
-use crate::l4::tunnel::Tunnel;
+use crate::l4::tunnel::{Cut, Tunnel};
 use crate::state::exchange::{Client, Exchange};
 use crate::state::token::Token;
 use crate::state::worker::Worker;
@@ -103,15 +104,14 @@ impl Worker {
     pub(crate) fn end_tunnels(&self) {
         for index in self.tunnels.all() {
             if let Some(tunnel) = self.tunnels.take(index) {
-                let detail = "the proxy stopped: `shutdown.grace` was over, or it was told to stop now";
-                let fault = Fault::new(FaultKind::ConnectionTerminated, detail);
-                self.end_tunnel(index, tunnel, Some(Err(fault)));
+                let fault = Fault::new(FaultKind::ProxyStopped, STOPPED);
+                self.end_tunnel(index, tunnel, Some(Err(fault.into())));
             }
         }
     }
 
     /// Whose poll said how it ended, or panicked.
-    fn end_tunnel(&self, index: u32, tunnel: Box<Tunnel>, outcome: Option<Result<(), Fault>>) {
+    fn end_tunnel(&self, index: u32, tunnel: Box<Tunnel>, outcome: Option<Result<(), Cut>>) {
         self.tunnels.places.borrow_mut().try_remove(index as usize);
         let has_panicked = outcome.is_none();
         // Dropping what panicked may panic again; that must not end the worker either.

@@ -4,14 +4,16 @@
 //! the connection that has been silent longest. When there is no place at all, in the process or for
 //! its listener, it is answered 503 at once; only [`REFUSALS`] connections can be in that state, the
 //! rest wait in the kernel's queue. A client that has too many is answered 429, and past those
-//! connections is closed without an answer: it must not keep others waiting.
+//! connections is closed without an answer: it must not keep others waiting. Answers name the bound; the access log has a
+//! line for the first ones of each second (`refusals.rs`).
 //!
 //! When a plan arrives, the acceptors of its listeners open and those of listeners that are gone close (`take_over`).
 //! What closing cannot avoid: the kernel resets a connection that comes between the last look into the queue and the
 //! close, some microseconds apart, and one whose first bytes take longer than [`CLOSING_TIME`] after its
 //! handshake. Nothing of either has been accepted.
 
-use crate::exchange::local_reply::{REFUSAL, REFUSAL_OF_CLIENT};
+use crate::exchange::local_reply::refusal;
+use crate::listener::refusals::Bound;
 use crate::plan::{Listener, ListenerProtocol, Silence};
 use crate::state::acceptors::{Acceptors, Open};
 use crate::state::active_config::ActiveConfig;
@@ -42,15 +44,6 @@ const REFUSAL_READS: usize = 16;
 /// How long a worker does not accept after the kernel had no descriptor for it.
 const REST: Duration = Duration::from_millis(50);
 
-/// Why a connection is refused.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Refusal {
-    /// Every place is taken, in the process or for the listener.
-    NoPlace,
-    /// The client has as many connections as it may.
-    OfClient,
-}
-
 /// Who makes room for a new connection, or why none can be taken.
 enum Room {
     /// There is a place here.
@@ -65,8 +58,8 @@ enum Room {
     Soon,
     /// The slowest client, of this listener or of all, by the end of the turn and a short drain.
     OfSlowClient(Option<ListenerId>),
-    /// Nobody. When only its own listener is crowded, the others stay open.
-    Nowhere { crowded: bool },
+    /// Nobody, by this bound. When only its own listener is crowded, the others stay open.
+    Nowhere(Bound),
 }
 
 impl Acceptors {
@@ -204,9 +197,9 @@ impl Acceptors {
     /// Where the next connection of a listener would go. Nothing is given up before it is there.
     fn find_room(&self, worker: &Worker, local_listener: &LocalListener) -> Room {
         match self.find_place(worker, local_listener) {
-            Room::Nowhere { crowded } if !self.is_closing(local_listener) => {
-                let of = crowded.then_some(local_listener.state.id);
-                if worker.has_slow(of) { Room::OfSlowClient(of) } else { Room::Nowhere { crowded } }
+            Room::Nowhere(bound) if !self.is_closing(local_listener) => {
+                let of = (bound == Bound::Listener).then_some(local_listener.state.id);
+                if worker.has_slow(of) { Room::OfSlowClient(of) } else { Room::Nowhere(bound) }
             }
             room => room,
         }
@@ -223,7 +216,8 @@ impl Acceptors {
         let silent = |of: Option<ListenerId>| match worker.idle_connections.borrow().evictable(now_ms, of) {
             Some(place) => Room::Of(place),
             None if worker.sessions.has_evictable(of, now_ms) => Room::OfSession(of),
-            None => Room::Nowhere { crowded: of.is_some() },
+            None if of.is_some() => Room::Nowhere(Bound::Listener),
+            None => Room::Nowhere(Bound::Process),
         };
         if local_listener.is_crowded() {
             return silent(Some(local_listener.state.id));
@@ -239,7 +233,7 @@ impl Acceptors {
                     worker.pressure.ask_for_room();
                     Room::Soon
                 }
-                _ => Room::Nowhere { crowded: false },
+                _ => Room::Nowhere(Bound::Memory),
             };
         }
         let other =
@@ -263,11 +257,11 @@ impl Acceptors {
             self.shut_for_now();
             return false;
         }
-        if let Room::Nowhere { crowded } = room
+        if let Room::Nowhere(bound) = room
             && self.refusals.len() >= REFUSALS
         {
             match self.open.get_mut(key) {
-                Some(open) if crowded => {
+                Some(open) if bound == Bound::Listener => {
                     self.shut = true;
                     open.acceptor.pause();
                 }
@@ -289,13 +283,13 @@ impl Acceptors {
         // A peer on a unix socket is on this machine.
         let peer = peer.map_or((IpAddr::V4(Ipv4Addr::LOCALHOST), 0), |a| (a.ip().to_canonical(), a.port()));
         let arrival = AcceptedConnection { fd, peer: peer.0, port: peer.1, client: None };
-        if let Room::Nowhere { .. } = room {
-            self.refuse(worker, arrival, &local_listener, Refusal::NoPlace);
+        if let Room::Nowhere(bound) = room {
+            self.refuse(worker, arrival, &local_listener, bound);
             return true;
         }
         match enter(worker, arrival, client, (&local_listener, &room)) {
             Ok(arrival) => place(worker, (arrival, local_listener), &room, stay),
-            Err((arrival, refusal)) => self.refuse(worker, arrival, &local_listener, refusal),
+            Err((arrival, bound)) => self.refuse(worker, arrival, &local_listener, bound),
         }
         true
     }
@@ -305,29 +299,32 @@ impl Acceptors {
         worker: &Worker,
         arrival: AcceptedConnection,
         local_listener: &LocalListener,
-        refusal: Refusal,
+        bound: Bound,
     ) {
-        let (limit, answer) = match refusal {
-            Refusal::NoPlace => (Limit::Connections, REFUSAL),
-            Refusal::OfClient => (Limit::ConnectionsPerClient, REFUSAL_OF_CLIENT),
-        };
-        let alert = Refused::Limit.alert();
-        let answer = match local_listener.protocol() {
-            _ if local_listener.is_secure() => &alert[..],
-            ListenerProtocol::Http => answer,
-            ListenerProtocol::TlsPassthrough => &alert,
-            // Whatever is spoken, it has no word for this that we know.
-            ListenerProtocol::Tcp | ListenerProtocol::Udp => &[],
-        };
-        worker.meters.limit(limit);
+        let (fault, id) = (bound.fault(), worker.next_id());
+        worker.meters.limit(bound.limit());
         local_listener.meters.refused.add(1);
-        if self.refusals.len() >= REFUSALS {
+        worker.report(&fault, format_args!("listener `{}`", local_listener.state.name), None);
+        let is_answered = self.refusals.len() < REFUSALS;
+        let is_http = local_listener.protocol() == ListenerProtocol::Http && !local_listener.is_secure();
+        let status = if is_answered && is_http { fault.status } else { 0 };
+        self.lines.write(worker, (&arrival, local_listener), (&fault, &id), status);
+        if !is_answered {
             return worker.meters.limit(Limit::Refusals);
         }
+        let answer = match local_listener.protocol() {
+            _ if local_listener.is_secure() => Refused::Limit.alert().to_vec(),
+            ListenerProtocol::Http => {
+                refusal(worker.unix_seconds(), fault, id, worker.view().plan.error_details)
+            }
+            ListenerProtocol::TlsPassthrough => Refused::Limit.alert().to_vec(),
+            // Whatever is spoken, it has no word for this that we know.
+            ListenerProtocol::Tcp | ListenerProtocol::Udp => Vec::new(),
+        };
         let entry = self.refusals.vacant_entry();
         let owner = Token::Refusal(entry.key() as u32).into();
         let Ok(socket) = Socket::accepted(&worker.reactor, arrival.fd, owner) else { return };
-        let _ = socket.poll_send(&[IoSlice::new(answer)]);
+        let _ = socket.poll_send(&[IoSlice::new(&answer)]);
         socket.shutdown_write();
         socket.set_deadline(Some(REFUSAL_TIME));
         entry.insert(socket);
@@ -367,7 +364,7 @@ impl Acceptors {
         for key in keys {
             let local_listener = self.open[key].local_listener.clone();
             let room = match self.find_room(worker, &local_listener) {
-                Room::Nowhere { .. } => self.refusals.len() < REFUSALS,
+                Room::Nowhere(_) => self.refusals.len() < REFUSALS,
                 Room::Soon => false,
                 Room::Here | Room::At(_) | Room::Of(_) | Room::OfSession(_) | Room::OfSlowClient(_) => true,
             };
@@ -466,7 +463,7 @@ fn enter(
     mut arrival: AcceptedConnection,
     client: Option<IpAddr>,
     (local_listener, room): (&LocalListener, &Room),
-) -> Result<AcceptedConnection, (AcceptedConnection, Refusal)> {
+) -> Result<AcceptedConnection, (AcceptedConnection, Bound)> {
     let (loads, view) = (&worker.shared.loads, worker.view());
     // Who makes room is counted until it has gone.
     let most = local_listener.most().filter(|_| matches!(room, Room::Here | Room::At(_)));
@@ -479,7 +476,7 @@ fn enter(
             arrival.client = client.map(Box::new);
             Ok(arrival)
         }
-        Err(Crowded::Client) => Err((arrival, Refusal::OfClient)),
-        Err(Crowded::Listener) => Err((arrival, Refusal::NoPlace)),
+        Err(Crowded::Client) => Err((arrival, Bound::Client)),
+        Err(Crowded::Listener) => Err((arrival, Bound::Listener)),
     }
 }

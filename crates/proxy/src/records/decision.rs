@@ -103,6 +103,8 @@ pub struct Decision {
     pub fault: Option<Fault>,
     /// Why it is kept longer than others.
     pub notable: Option<Notable>,
+    /// It is a tunnel that was silent for as long as its route allows.
+    pub ended_idle: bool,
 }
 
 /// One try to have the request answered.

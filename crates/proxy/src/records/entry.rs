@@ -63,6 +63,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 struct Trouble {
     fault: Option<Fault>,
+    ended_idle: bool,
     /// In the order of their beginning; empty where the entry itself has the only one.
     attempts: Box<[Tried]>,
     /// In place of the entry's own, when that is too small; else empty.
@@ -95,7 +96,7 @@ impl Entry {
     pub(super) fn of(origin: Origin<'_>, x: &Exchange, around: Around<'_>, policy: RequestsPolicy) -> Self {
         let notable = notable(x, around.total, policy);
         let bytes = &x.received[..];
-        let query = x.query.filter(|_| around.has_queries).map(|query| query.of(bytes));
+        let query = x.query().filter(|_| around.has_queries);
         let method = x.request.method_text.of(bytes).into();
         let said = [x.authority(), x.path.of(bytes), query.unwrap_or_default()];
         let [host, path, said_query] = said.map(|text| around.veil.over(text));
@@ -105,7 +106,7 @@ impl Entry {
         let mut lengths = write(parts, &mut text);
         let is_cut = parts.iter().map(|part| part.len()).sum::<usize>() > TEXT;
         let last = x.attempts.last();
-        let is_plain = x.fault.is_none() && x.attempts.failed().is_empty();
+        let is_plain = x.fault.is_none() && x.attempts.failed().is_empty() && !x.ended_idle;
         let trouble = match is_plain && (notable.is_none() || !is_cut) {
             true => None,
             false => Some(trouble(x, is_plain, (parts, is_cut && notable.is_some()), &mut lengths)),
@@ -239,6 +240,7 @@ impl Entry {
             bytes_out: self.bytes_out,
             status: self.status,
             fault: self.fault(),
+            ended_idle: self.trouble.as_ref().is_some_and(|trouble| trouble.ended_idle),
             notable: self.notable,
         }
     }
@@ -319,7 +321,12 @@ fn trouble(
         text.resize(LONG_TEXT.min(parts.iter().map(|part| part.len()).sum()), 0);
         *lengths = write(parts, &mut text);
     }
-    Box::new(Trouble { fault: x.fault, attempts: attempts.into(), text: text.into() })
+    Box::new(Trouble {
+        fault: x.fault,
+        ended_idle: x.ended_idle,
+        attempts: attempts.into(),
+        text: text.into(),
+    })
 }
 
 /// Writes the parts one behind the other, as far as there is room; says how much of each.

@@ -29,6 +29,7 @@ pub(crate) struct Acceptors {
     /// The latest listener that the worker has heard of.
     pub(crate) newest: ListenerId,
     pub(crate) refusals: Slab<Socket>,
+    pub(crate) lines: RefusalLines,
     /// Accepting rests until then.
     pub(crate) rest_until: Option<Instant>,
     pub(crate) shut: bool,
@@ -44,9 +45,20 @@ impl Acceptors {
             left: Vec::new(),
             newest: ListenerId::default(),
             refusals: Slab::with_capacity(REFUSALS),
+            lines: RefusalLines::default(),
             rest_until: None,
             shut: false,
             closing: false,
         }
     }
+}
+
+/// The lines of a worker's refused connections.
+#[derive(Debug, Default)]
+pub(crate) struct RefusalLines {
+    /// When the second began in which lines are counted.
+    pub(crate) since: Option<Instant>,
+    pub(crate) written: u32,
+    /// Refused connections since the last line.
+    pub(crate) unlogged: u64,
 }

@@ -9,13 +9,14 @@ use crate::relay::Flow;
 use crate::state::local_listener::{ConnectionGuard, LocalListener};
 use crate::state::local_plan::{LocalPlan, LocalRoute, LocalService};
 use crate::state::rate::Rate;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_http::grpc::{Code, Kind};
-use thalweg_http::{FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
+use thalweg_http::{Escapes, FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
 use thalweg_upstream::Aim;
 
@@ -70,6 +71,11 @@ impl Client {
     /// Its listener.
     pub(crate) fn listener(&self) -> &LocalListener {
         self.place.listener()
+    }
+
+    /// Whether it has ended its sending side and is taken to have left with that (decision 0007), or is gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.socket.peer_closed() && (!self.listener().allows_half_close() || self.socket.is_gone())
     }
 
     /// Whose its exchanges are.
@@ -195,6 +201,20 @@ impl NormalizedSpan {
     }
 }
 
+/// A query without its question mark. Small: every tunnel has one.
+#[derive(Debug)]
+pub(crate) enum TargetQuery {
+    None,
+    /// It stands in `received`.
+    Received(Span),
+    /// It had characters that are percent-encoded, which is rare.
+    Encoded(Box<EncodedQuery>),
+}
+
+/// A query whose raw characters have been percent-encoded.
+#[derive(Debug)]
+pub(crate) struct EncodedQuery(pub(crate) Vec<u8>);
+
 /// What tells where a response ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ResponseEnd {
@@ -231,8 +251,10 @@ pub(crate) struct Exchange {
     /// The path that goes upstream, where the route has filters.
     pub(crate) filtered_path: Vec<u8>,
     pub(crate) is_filtered: bool,
-    /// The query, without its question mark, in `received`.
-    pub(crate) query: Option<Span>,
+    /// Escapes in the path that the route has to allow.
+    pub(crate) escapes: Escapes,
+    /// The query ([`Exchange::query`]).
+    pub(crate) target_query: TargetQuery,
     /// The client's address, seen through trusted proxies.
     pub(crate) client_ip: IpAddr,
     pub(crate) trusted_peer: bool,
@@ -296,6 +318,8 @@ pub(crate) struct Exchange {
     pub(crate) grpc_status: Option<Code>,
     pub(crate) first_byte: Option<Duration>,
     pub(crate) fault: Option<Fault>,
+    /// A tunnel was silent for as long as its route allows: that ended it, and is no fault.
+    pub(crate) ended_idle: bool,
     /// In seconds: when the client may come again, where that is known; 0: it is not.
     pub(crate) retry_after: u64,
     /// Bytes received and sent that are in the metrics already.
@@ -319,7 +343,8 @@ impl Exchange {
             path: NormalizedSpan::default(),
             filtered_path: Vec::new(),
             is_filtered: false,
-            query: None,
+            escapes: Escapes::NONE,
+            target_query: TargetQuery::None,
             client_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             trusted_peer: false,
             is_secure: false,
@@ -352,6 +377,7 @@ impl Exchange {
             grpc_status: None,
             first_byte: None,
             fault: None,
+            ended_idle: false,
             retry_after: 0,
             counted: (0, 0),
         }
@@ -384,7 +410,8 @@ impl Exchange {
         self.host_len = 0;
         self.path.clear();
         self.is_filtered = false;
-        self.query = None;
+        self.escapes = Escapes::NONE;
+        self.target_query = TargetQuery::None;
         self.upgrade = Upgrade::None;
         self.bridge = Kind::No;
         self.keep_alive = false;
@@ -410,6 +437,7 @@ impl Exchange {
         self.grpc_status = None;
         self.first_byte = None;
         self.fault = None;
+        self.ended_idle = false;
         self.retry_after = 0;
         self.counted = (0, 0);
     }
@@ -463,7 +491,7 @@ impl Exchange {
     pub(crate) fn has_left(&self, client: &Client) -> bool {
         match self.is_connection {
             true => client.socket.is_gone(),
-            false => client.socket.peer_closed() && self.framing.is_empty(),
+            false => client.has_ended() && self.framing.is_empty(),
         }
     }
 
@@ -475,6 +503,23 @@ impl Exchange {
     /// The route that takes the request, once it is found.
     pub(crate) fn route(&self) -> Option<&Route> {
         self.route.as_ref().map(|route| route.route())
+    }
+
+    /// What it was about, for operators: the route, and the endpoint that was asked last.
+    pub(crate) fn describe(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| {
+            let Some(route) = self.route() else { return f.write_str("no route") };
+            write!(f, "route `{}`", route.name)?;
+            let service = self.service().map(|local| &local.state.service);
+            let asked = service.zip(self.attempts.last());
+            let endpoint = asked.and_then(|(service, last)| service.endpoints.get(last.endpoint as usize));
+            match (service, endpoint) {
+                (Some(service), Some(endpoint)) => {
+                    write!(f, ", service `{}`, endpoint {}", service.name, endpoint.url)
+                }
+                _ => Ok(()),
+            }
+        })
     }
 
     /// The service that the request goes to, once it is found.
@@ -533,6 +578,15 @@ impl Exchange {
     /// The path that goes upstream.
     pub(crate) fn upstream_path(&self) -> &[u8] {
         if self.is_filtered { &self.filtered_path } else { self.path.of(&self.received) }
+    }
+
+    /// The query, without its question mark, as it goes upstream.
+    pub(crate) fn query(&self) -> Option<&[u8]> {
+        match &self.target_query {
+            TargetQuery::None => None,
+            TargetQuery::Received(span) => Some(span.of(&self.received)),
+            TargetQuery::Encoded(query) => Some(&query.0),
+        }
     }
 
     /// The host and port that the client named, in normal form; empty for none.

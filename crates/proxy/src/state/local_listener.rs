@@ -52,6 +52,8 @@ pub(crate) struct LocalListener {
     is_unix: Cell<bool>,
     /// HTTP/2 may begin on a plain connection.
     h2c: Cell<bool>,
+    /// A client that has ended its sending side still gets its answer.
+    half_close: Cell<bool>,
     /// Whoever comes in the clear is sent to TLS.
     redirects: Cell<bool>,
     is_leaving: Cell<bool>,
@@ -73,6 +75,7 @@ impl LocalListener {
             spoken: RefCell::default(),
             is_unix: Cell::new(false),
             h2c: Cell::new(false),
+            half_close: Cell::new(false),
             redirects: Cell::new(false),
             is_leaving: Cell::new(true),
             last: RefCell::default(),
@@ -91,6 +94,7 @@ impl LocalListener {
         });
         self.is_unix.set(matches!(listener.address, ListenAddress::Unix(_)));
         self.h2c.set(listener.h2c);
+        self.half_close.set(listener.allow_half_close);
         self.redirects.set(listener.redirect_https);
         self.is_leaving.set(false);
     }
@@ -175,6 +179,11 @@ impl LocalListener {
     /// Whether a client may begin to speak HTTP/2 on a plain connection.
     pub(crate) fn speaks_h2c(&self) -> bool {
         self.h2c.get()
+    }
+
+    /// Whether a client that has ended its sending side still gets its answer.
+    pub(crate) fn allows_half_close(&self) -> bool {
+        self.half_close.get()
     }
 
     /// Whether whoever comes in the clear is sent to TLS.

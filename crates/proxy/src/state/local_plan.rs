@@ -265,6 +265,7 @@ mod tests {
             let endpoint_sets = self.endpoint_sets.update(&services, &Names::new());
             let plan = Plan {
                 requests: crate::plan::RequestsPolicy::default(),
+                error_details: true,
                 beside: Vec::new(),
                 listeners: Vec::new(),
                 connections: Arc::default(),

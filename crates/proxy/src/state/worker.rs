@@ -23,6 +23,7 @@ use crate::state::slow_clients::SlowClients;
 use crate::state::tasks::TaskPool;
 use crate::state::token::Token;
 use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -78,6 +79,8 @@ pub(crate) struct Worker {
     /// By kind of fault: when it may be reported again, and how many were not.
     pub(crate) reports: RefCell<[(Option<Instant>, u64); FaultKind::ALL.len()]>,
     pub(crate) draining: Cell<bool>,
+    /// It ends: what is under way is cut.
+    pub(crate) cut: Cell<bool>,
 }
 
 impl Worker {
@@ -128,6 +131,7 @@ impl Worker {
             unix_us: Cell::new(0),
             reports: RefCell::new([(None, 0); FaultKind::ALL.len()]),
             draining: Cell::new(false),
+            cut: Cell::new(false),
             shared,
         }))
     }
@@ -166,6 +170,16 @@ impl Worker {
     /// Whether the proxy is stopping.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.get()
+    }
+
+    /// Whether the worker ends, and with it what is under way.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.get()
+    }
+
+    /// Seconds since the Unix epoch, at the last turn.
+    pub(crate) fn unix_seconds(&self) -> u64 {
+        self.unix_ms.get() / 1000
     }
 
     /// Milliseconds of the worker's own clock, at the last turn.
@@ -207,7 +221,7 @@ impl Worker {
     }
 
     /// Tells the operator of a fault that may need a hand; each kind at most once in [`REPORTS`].
-    pub(crate) fn report(&self, fault: &Fault, route: &str, id: Option<&RequestId>) {
+    pub(crate) fn report(&self, fault: &Fault, of: impl Display, id: Option<&RequestId>) {
         let mut reports = self.reports.borrow_mut();
         let Some((next, left_out)) = reports.get_mut(fault.kind as usize) else { return };
         let now = self.reactor.now();
@@ -218,9 +232,9 @@ impl Worker {
         let more = std::mem::take(left_out);
         *next = Some(now + REPORTS);
         self.notice(|| {
-            let id = id.map_or("", RequestId::as_str);
+            let id = id.map(|id| format!("; request {}", id.as_str())).unwrap_or_default();
             let more = if more > 0 { format!(" (and {more} more of this kind)") } else { String::new() };
-            format!("route `{route}`: {fault}; request {id}{more}")
+            format!("{of}: {fault}{id}{more}")
         });
     }
 

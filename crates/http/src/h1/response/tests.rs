@@ -52,7 +52,8 @@ fn c3_odd_status_lines_are_refused_at_their_first_wrong_byte() {
         "HTTP/1.1 +20",
         "HTTP/3",
         "HTTP/2",
-        "HTTP/1.2",
+        "HTTP/0.9",
+        "HTTP/01.1",
         "HTTP/1.11",
         "http",
         "ICY 200",
@@ -71,6 +72,14 @@ fn c3_odd_status_lines_are_refused_at_their_first_wrong_byte() {
     ] {
         assert_eq!(kind(input), FaultKind::HttpProtocolError, "{input:?}");
     }
+}
+
+/// RFC 9110 §2.5.
+#[test]
+fn higher_minor_versions_are_read_as_1_1() {
+    let mut head = ResponseHead::new();
+    assert_eq!(head.parse(b"HTTP/1.2 200 OK\r\n\r\n", &HeadLimits::default()), Ok(Progress::Complete));
+    assert_eq!((head.version, head.status), (Version::Http11, 200));
 }
 
 #[test]

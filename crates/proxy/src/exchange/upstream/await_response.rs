@@ -95,7 +95,7 @@ pub(crate) async fn await_response(
             let detail = "the endpoint was taken away and its drain is over";
             return Poll::Ready(Err(Fault::new(FaultKind::ConnectionTerminated, detail)));
         }
-        if client.socket.peer_closed() && (x.upward.is_received() || client.socket.is_gone()) {
+        if client.socket.is_gone() || (client.has_ended() && x.upward.is_received()) {
             return Poll::Ready(Err(Fault::new(
                 FaultKind::ClientGone,
                 "the client left before the response",

@@ -312,25 +312,19 @@ pub(crate) fn none_left(state: &ServiceState, last: Option<Fault>) -> Fault {
     if state.is_unresolved() {
         return Fault::new(FaultKind::DnsError, "no host name of the service has been resolved");
     }
-    use FaultKind as Kind;
-    // These say more than that nobody is left: that it was asked, or what is wrong with it until somebody mends it.
-    let tells = |kind| {
-        matches!(
-            kind,
-            Kind::HttpResponseTimeout
-                | Kind::TlsProtocolError
-                | Kind::TlsCertificateError
-                | Kind::TlsAlertReceived
-        )
+    let Some(last) = last else {
+        return Fault::new(
+            FaultKind::DestinationUnavailable,
+            "the service has no endpoint that takes requests",
+        );
     };
-    if let Some(last) = last.filter(|last| tells(last.kind)) {
-        return last;
-    }
-    let detail = match last.map(|fault| fault.kind) {
-        Some(FaultKind::ConnectionRefused) => "every endpoint refused the connection",
-        Some(FaultKind::ConnectionTimeout) => "no endpoint accepted a connection in time",
-        Some(_) => "every endpoint failed",
-        None => "the service has no endpoint that takes requests",
+    let detail = match last.kind {
+        FaultKind::ConnectionRefused => "every endpoint refused the connection",
+        FaultKind::ConnectionTimeout => "no endpoint accepted a connection in time",
+        FaultKind::DestinationIpUnroutable => "no endpoint can be reached",
+        FaultKind::StreamRefused | FaultKind::HttpResponseStatus => "every endpoint failed",
+        // An endpoint was reached, and what it did says more than that no other one is left.
+        _ => return last,
     };
     Fault::new(FaultKind::DestinationUnavailable, detail)
 }

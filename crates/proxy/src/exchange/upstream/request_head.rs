@@ -111,12 +111,12 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     out.extend_from_slice(b"\r\n");
 }
 
-/// The target that goes upstream: the path after the filters, and the query as it came.
+/// The target that goes upstream: the path after the filters, and the query.
 pub(crate) fn write_target(out: &mut Vec<u8>, x: &Exchange) {
     out.extend_from_slice(x.upstream_path());
-    if let Some(query) = x.query {
+    if let Some(query) = x.query() {
         out.push(b'?');
-        out.extend_from_slice(query.of(&x.received));
+        out.extend_from_slice(query);
     }
 }
 

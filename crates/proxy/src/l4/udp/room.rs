@@ -31,7 +31,7 @@ pub(super) fn take_place(
         .map_err(|limit| {
             worker.meters.limit(limit);
             local_listener.meters.refused.add(1);
-            worker.report(&CROWDED, &local_listener.state.name, None);
+            worker.report(&CROWDED, format_args!("listener `{}`", local_listener.state.name), None);
         })
         .ok()
 }

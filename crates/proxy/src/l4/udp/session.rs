@@ -137,7 +137,7 @@ impl Session {
                 if is_bound {
                     // No line for each datagram that is more than there is room for.
                     worker.meters.fault(fault.kind);
-                    worker.report(&fault, x.route().map_or("", |route| &route.name), x.id.as_ref());
+                    worker.report(&fault, x.describe(), x.id.as_ref());
                 } else {
                     record_of(worker, key.origin(&place), &mut x, || None);
                 }
