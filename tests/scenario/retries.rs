@@ -155,7 +155,10 @@ fn the_time_for_the_request_bounds_all_attempts() {
     let (head, _) = response(&mut client);
     let passed = began.elapsed();
     assert_eq!(head.status(), 504);
-    assert!(head.value("proxy-status").unwrap().contains("longer than the route allows"), "{head:?}");
+    assert!(
+        head.value("proxy-status").unwrap().contains("longer than `timeouts.request` allows"),
+        "{head:?}"
+    );
     assert!(passed >= Duration::from_secs(2), "{passed:?}");
     asked.iter_mut().for_each(|asked| asked.talk.assert_ends("an attempt of an exchange that is over"));
     let log = house.proxy.stop().log;

@@ -131,47 +131,47 @@ fault_kinds! {
     ClientTimeout "http_request_timeout" 408 Downstream Never true false Debug
         "the client did not send its request in time";
     CallDeadline "http_request_deadline" 504 Downstream Never false false Debug
-        "the time that the client has given its gRPC call was over";
+        "the gRPC deadline that the client set has passed";
     ClientGone "http_request_aborted" 499 Downstream Never true false Debug
         "the client closed its connection before the exchange was over";
     DestinationNotFound "destination_not_found" 404 Proxy Never false false Debug
         "no route matches the request";
     DestinationUnavailable "destination_unavailable" 503 Upstream Never false false Warn
-        "no endpoint of the service can be used now";
+        "the service has no available endpoint";
     DnsError "dns_error" 503 Upstream Never false false Warn
-        "the endpoint's host name has never been resolved";
+        "the endpoint's host name has never resolved to an address";
     ConnectionRefused "connection_refused" 502 Upstream Always false true Warn
         "the endpoint refused the connection";
     ConnectionTimeout "connection_timeout" 504 Upstream Always false true Warn
-        "the endpoint did not accept the connection in time, or did not end the TLS handshake";
+        "the connection to the endpoint, or its TLS handshake, timed out";
     DestinationIpUnroutable "destination_ip_unroutable" 502 Upstream Always false true Warn
-        "there is no way to the endpoint's address";
+        "the network has no route to the endpoint's address";
     ConnectionLimitReached "connection_limit_reached" 503 Proxy Never false false Warn
-        "a bound on connections, descriptors or exchanges under way was reached";
+        "a limit on connections, file descriptors or requests in flight was reached";
     TlsProtocolError "tls_protocol_error" 502 Upstream Always false true Warn
-        "the endpoint does not speak TLS, or not as it should";
+        "the endpoint does not speak TLS, or violates its protocol";
     TlsCertificateError "tls_certificate_error" 502 Upstream Always false true Warn
-        "the endpoint's certificate is not trusted, or not for its name";
+        "the endpoint's certificate is not trusted or does not match its name";
     TlsAlertReceived "tls_alert_received" 502 Upstream Always false true Warn
-        "the endpoint refused to speak TLS with the proxy";
+        "the endpoint ended the TLS handshake with an alert";
     ConnectionTerminated "connection_terminated" 502 Upstream IfIdempotent false true Warn
         "the upstream connection ended before the response began";
     StreamRefused "stream_refused" 503 Upstream Unprocessed false false Debug
-        "the endpoint took no further request on its HTTP/2 connection, and did not begin to work on this one";
+        "the endpoint refused the HTTP/2 stream before it processed the request";
     ConnectionWriteTimeout "connection_write_timeout" 504 Upstream Never true true Warn
         "the endpoint stopped reading the request";
     HttpResponseTimeout "http_response_timeout" 504 Upstream IfIdempotent false true Warn
         "the endpoint did not begin its response in time";
     ConnectionReadTimeout "connection_read_timeout" 504 Upstream Never true true Warn
-        "the endpoint stopped in the middle of its response";
+        "the endpoint stopped sending in the middle of its response";
     HttpResponseIncomplete "http_response_incomplete" 502 Upstream Never true true Warn
-        "the endpoint's response broke off";
+        "the endpoint ended its response before it was complete";
     HttpResponseHeaderSectionSize "http_response_header_section_size" 502 Upstream Never false false Warn
         "the response's header section is over the limit";
     HttpResponseTransferCoding "http_response_transfer_coding" 502 Upstream Never true false Warn
-        "the response's transfer coding is broken or not supported";
+        "the response's transfer coding is invalid or not supported";
     HttpResponseStatus "http_response_status" 502 Upstream IfIdempotent false false Debug
-        "the endpoint's status calls for another attempt; never the last word of an exchange";
+        "the endpoint's status asks for another attempt; never the final fault of an exchange";
     HttpUpgradeFailed "http_upgrade_failed" 502 Upstream Never true false Warn
         "the endpoint switched protocols without being asked, or to another one";
     HttpProtocolError "http_protocol_error" 502 Upstream Never false false Warn
@@ -181,7 +181,7 @@ fault_kinds! {
     ProxyStopped "proxy_stopped" 503 Proxy Never true false Debug
         "the proxy stopped before the exchange was over";
     ProxyInternalError "proxy_internal_error" 500 Proxy Never true false Error
-        "a bug in the proxy; the exchange was given up";
+        "a bug in the proxy ended the exchange";
 }
 
 impl FaultKind {

@@ -265,6 +265,7 @@ impl Short for ListenerSpec {
             limits: ListenerLimitsSpec::default(),
             defer_accept: None,
             h2c: None,
+            allow_half_close: None,
             expected_responses: None,
         }
     }

@@ -88,7 +88,10 @@ async fn receive_head(worker: &Worker, client: &mut Client, x: &mut Exchange) ->
         match receive(worker, client, x, waited && !only_line).await {
             Ok(Some(0)) if x.received.is_empty() => return Ok(Admitted::End),
             Ok(Some(0)) => {
-                return Err(Fault::new(FaultKind::ClientGone, "the client left within a request head"));
+                return Err(Fault::new(
+                    FaultKind::ClientGone,
+                    "the client closed the connection inside the request head",
+                ));
             }
             Ok(Some(_)) if waited => worker.mark_slow(client, x, x.received.len() as u64),
             Ok(Some(_)) => {}
@@ -114,7 +117,12 @@ async fn receive_head(worker: &Worker, client: &mut Client, x: &mut Exchange) ->
                 });
             }
             Err(_) if x.received.is_empty() => return Ok(Admitted::End),
-            Err(_) => return Err(Fault::new(FaultKind::ClientGone, "the client left within a request head")),
+            Err(_) => {
+                return Err(Fault::new(
+                    FaultKind::ClientGone,
+                    "the client closed the connection inside the request head",
+                ));
+            }
         }
     }
 }

@@ -49,14 +49,14 @@ pub(crate) fn place(
     }
     if grpc::kind(x) != Kind::No {
         // Its clients follow nobody anywhere.
-        return Err(Fault::new(FaultKind::HttpRequestDenied, "calls are only taken through TLS"));
+        return Err(Fault::new(FaultKind::HttpRequestDenied, "gRPC calls are accepted over TLS only"));
     }
     let (host, path) = (x.host(), x.path.of(&x.received));
     if host.is_empty() {
         return Err(Fault::request(400, "no host field"));
     }
     if !path.starts_with(b"/") {
-        return Err(Fault::request(400, "only what has a path can be asked for through TLS instead"));
+        return Err(Fault::request(400, "a target without a path cannot be redirected to HTTPS"));
     }
     let query = x.query();
     let mut place = Vec::with_capacity(16 + host.len() + path.len() + query.map_or(0, <[u8]>::len));

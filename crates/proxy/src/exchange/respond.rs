@@ -133,13 +133,13 @@ pub(crate) async fn respond(
             watch.upward_open = send_rest(&mut means, client, x, &upstream, (context, &mut moved))?;
         }
         if upstream.attempt_guard.standing.is_cut() {
-            let detail = "the endpoint was taken away and its drain is over";
+            let detail = "the endpoint was removed and its drain time is over";
             return Poll::Ready(Err(Fault::new(FaultKind::HttpResponseIncomplete, detail)));
         }
         if client.socket.is_gone() || (client.has_ended() && x.upward.is_received()) {
             return Poll::Ready(Err(Fault::new(
                 FaultKind::ClientGone,
-                "the client left within the response",
+                "the client closed the connection inside the response",
             )));
         }
         if moved || watch.pace.is_none() {
@@ -264,7 +264,7 @@ fn send_rest(
         Poll::Ready(Ok(RelayProgress::All) | Err(RelayError::ReceiverGone)) => Ok(false),
         Poll::Ready(Err(RelayError::Sender(fault))) => Err(fault),
         Poll::Ready(Err(RelayError::SenderGone)) => {
-            Err(Fault::new(FaultKind::ClientGone, "the client left within its request body"))
+            Err(Fault::new(FaultKind::ClientGone, "the client closed the connection inside the request body"))
         }
     }
 }
@@ -272,10 +272,13 @@ fn send_rest(
 fn fault_of(broken: RelayError) -> Fault {
     match broken {
         RelayError::Sender(fault) => fault,
-        RelayError::SenderGone => {
-            Fault::new(FaultKind::HttpResponseIncomplete, "the endpoint reset within its response")
+        RelayError::SenderGone => Fault::new(
+            FaultKind::HttpResponseIncomplete,
+            "the endpoint reset the connection inside its response",
+        ),
+        RelayError::ReceiverGone => {
+            Fault::new(FaultKind::ClientGone, "the client closed the connection inside the response")
         }
-        RelayError::ReceiverGone => Fault::new(FaultKind::ClientGone, "the client left within the response"),
     }
 }
 
@@ -283,6 +286,6 @@ fn late(x: &Exchange) -> Fault {
     if x.downward.is_stalled() {
         Fault::new(FaultKind::ClientTimeout, "the client stopped reading the response")
     } else {
-        Fault::new(FaultKind::ConnectionReadTimeout, "the endpoint stopped within its response")
+        Fault::new(FaultKind::ConnectionReadTimeout, "the endpoint stopped sending inside its response")
     }
 }

@@ -180,7 +180,7 @@ impl Call {
             return Fault::new(FaultKind::ConnectionTerminated, RESET);
         }
         if error.is_io() || error.is_remote() {
-            let detail = "the endpoint closed before its response";
+            let detail = "the endpoint closed the connection before it answered";
             return Fault::new(FaultKind::ConnectionTerminated, detail);
         }
         Fault::response("the endpoint broke the rules of HTTP/2")

@@ -28,14 +28,14 @@ pub(crate) struct Tunnel {
     up_open: bool,
     down_open: bool,
     /// What neither side had acknowledged when the deadline passed; more than there can be since something moved.
-    left: u64,
+    left: u32,
     /// Counted until the end.
     _places: Permits,
     _underway: Underway,
 }
 
 const _: () =
-    assert!(size_of::<Tunnel>() <= 1536, "the next size class of the allocator costs 256 bytes a tunnel");
+    assert!(size_of::<Tunnel>() < 1536, "the next size class of the allocator costs 256 bytes a tunnel");
 
 /// Why a tunnel has ended before both sides had.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -93,7 +93,7 @@ impl Tunnel {
         client.socket.set_deadline(Some(idle(&x)));
         let (up_open, down_open) = (true, true);
         let (_places, _underway) = (places, underway);
-        Box::new(Self { client, x, upstream, up_open, down_open, left: u64::MAX, _places, _underway })
+        Box::new(Self { client, x, upstream, up_open, down_open, left: u32::MAX, _places, _underway })
     }
 
     /// Whose it is, and the exchange that it goes on with.
@@ -116,7 +116,7 @@ impl Tunnel {
 
     fn pump(&mut self, worker: &Worker) -> Result<Moved, Cut> {
         if self.upstream.attempt_guard.standing.is_cut() {
-            let detail = "the endpoint was taken away and its drain is over";
+            let detail = "the endpoint was removed and its drain time is over";
             return Err(Fault::new(FaultKind::ConnectionTerminated, detail).into());
         }
         if self.client.socket.expired() && !self.goes_on() {
@@ -163,7 +163,7 @@ impl Tunnel {
         }
         if moved {
             client.socket.set_deadline(Some(idle(x)));
-            self.left = u64::MAX;
+            self.left = u32::MAX;
             count_bytes(worker, x);
         }
         Ok(come)
@@ -172,6 +172,8 @@ impl Tunnel {
     /// Nothing has been moved for too long. A side that reads what the kernel holds for it gets another deadline.
     fn goes_on(&mut self) -> bool {
         let left = self.client.socket.unacknowledged() + self.upstream.connection.socket.unacknowledged();
+        // Socket buffers hold less than 4 GiB.
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
         let goes_on = left > 0 && left < self.left;
         if goes_on {
             self.left = left;

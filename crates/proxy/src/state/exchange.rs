@@ -555,9 +555,12 @@ impl Exchange {
         let end = self.ends_at.filter(|end| *end <= now)?;
         Some(match self.call_ends_at {
             Some(call) if call <= end => {
-                Fault::new(FaultKind::CallDeadline, "the time that the client has given is over")
+                Fault::new(FaultKind::CallDeadline, "the deadline that the client set has passed")
             }
-            _ => Fault::new(FaultKind::HttpResponseTimeout, "the exchange took longer than the route allows"),
+            _ => Fault::new(
+                FaultKind::HttpResponseTimeout,
+                "the exchange took longer than `timeouts.request` allows",
+            ),
         })
     }
 
@@ -565,7 +568,7 @@ impl Exchange {
     pub(crate) fn overdue_by_client(&self, now: Instant) -> Option<Fault> {
         let fault = self.overdue(now)?;
         let is_routes = fault.kind == FaultKind::HttpResponseTimeout;
-        let detail = "the client took longer for the exchange than the route allows";
+        let detail = "the client took longer than `timeouts.request` allows";
         Some(if is_routes { Fault::new(FaultKind::ClientTimeout, detail) } else { fault })
     }
 

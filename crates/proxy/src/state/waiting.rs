@@ -10,8 +10,11 @@ pub(crate) fn given_up(worker: &Worker, client: &Client, x: &Exchange, late: Fau
     if client.socket.expired() {
         return Some(x.overdue(worker.reactor.now()).unwrap_or(late));
     }
-    x.has_left(client).then_some(Fault::new(FaultKind::ClientGone, "the client left while connecting"))
+    x.has_left(client).then_some(Fault::new(
+        FaultKind::ClientGone,
+        "the client closed the connection while the proxy connected to the endpoint",
+    ))
 }
 
 /// No answer to the connect in time.
-pub(crate) const LATE: Fault = Fault::new(FaultKind::ConnectionTimeout, "no answer to the connect in time");
+pub(crate) const LATE: Fault = Fault::new(FaultKind::ConnectionTimeout, "the connection attempt timed out");

@@ -165,7 +165,7 @@ mod tests {
             "attempts": [
                 { "endpoint": "http://10.0.0.1:80", "began_us": 90, "connect_us": 0, "reused": true, "hedge": false,
                   "answered": false, "failed_us": 2100, "fault": "connection_terminated",
-                  "fault_detail": "the endpoint closed before its response" },
+                  "fault_detail": "the endpoint closed the connection before it answered" },
                 { "endpoint": "http://10.0.0.2:80", "began_us": 2100, "connect_us": 410, "reused": false,
                   "hedge": false, "answered": true },
             ],
@@ -183,7 +183,7 @@ mod tests {
             \x20   waited 80 µs for a place\n\
             \x20   attempt 1: http://10.0.0.1:80\n\
             \x20     began after 90 µs, on a kept connection\n\
-            \x20     failed after 2.1 ms: connection_terminated: the endpoint closed before its response\n\
+            \x20     failed after 2.1 ms: connection_terminated: the endpoint closed the connection before it answered\n\
             \x20   attempt 2: http://10.0.0.2:80\n\
             \x20     began after 2.1 ms, connecting took 410 µs\n\
             \x20     answered\n\

@@ -92,13 +92,13 @@ pub(crate) async fn await_response(
             }
         }
         if upstream.attempt_guard.standing.is_cut() {
-            let detail = "the endpoint was taken away and its drain is over";
+            let detail = "the endpoint was removed and its drain time is over";
             return Poll::Ready(Err(Fault::new(FaultKind::ConnectionTerminated, detail)));
         }
         if client.socket.is_gone() || (client.has_ended() && x.upward.is_received()) {
             return Poll::Ready(Err(Fault::new(
                 FaultKind::ClientGone,
-                "the client left before the response",
+                "the client closed the connection before the response",
             )));
         }
         receive(worker, client, x, upstream, &mut wait).map_ok(|()| Awaited::Response)
@@ -127,7 +127,10 @@ fn send(
         Poll::Ready(Ok(RelayProgress::All)) | Poll::Pending => {}
         Poll::Ready(Err(RelayError::Sender(fault))) => return Err(fault),
         Poll::Ready(Err(RelayError::SenderGone)) => {
-            return Err(Fault::new(FaultKind::ClientGone, "the client left within its request body"));
+            return Err(Fault::new(
+                FaultKind::ClientGone,
+                "the client closed the connection inside the request body",
+            ));
         }
         Poll::Ready(Err(RelayError::ReceiverGone)) => wait.refused = true,
     }
@@ -146,7 +149,7 @@ fn send(
         wait.acknowledged = x.upward.acknowledged(&upstream.connection.socket);
         worker.clear_slow(x);
     } else if pace.is_too_slow(now, bytes.cast_signed(), rate) {
-        return Err(Fault::new(FaultKind::ClientTimeout, "the request body comes too slowly"));
+        return Err(Fault::new(FaultKind::ClientTimeout, "the client sends the request body too slowly"));
     } else {
         worker.mark_slow(client, x, bytes);
     }
@@ -185,12 +188,13 @@ pub(crate) fn receive(
         };
         if n == 0 {
             return Poll::Ready(Err(match x.answered.is_empty() && wait.interim == 0 {
-                true => {
-                    Fault::new(FaultKind::ConnectionTerminated, "the endpoint closed before its response")
-                }
+                true => Fault::new(
+                    FaultKind::ConnectionTerminated,
+                    "the endpoint closed the connection before it answered",
+                ),
                 false => Fault::new(
                     FaultKind::HttpResponseIncomplete,
-                    "the endpoint closed within a response head",
+                    "the endpoint closed the connection inside the response head",
                 ),
             }));
         }
@@ -331,7 +335,7 @@ fn check_switch(x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
         return failed("the endpoint switched protocols without being asked");
     }
     let Some(chosen) = x.response.value(head, FieldId::Upgrade) else {
-        return failed("the endpoint switched protocols and did not say to which");
+        return failed("the endpoint switched protocols without naming the new one");
     };
     let asked = x.request.values(&x.received, FieldId::Upgrade);
     let mut asked = asked.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
@@ -341,7 +345,7 @@ fn check_switch(x: &mut Exchange, head: &[u8]) -> Result<(), Fault> {
     if let (Version::Http2, Some(id)) = (x.request.version, &x.id)
         && !h2::websocket::takes_proof(id, &mut x.response, head)
     {
-        return failed("the endpoint has not understood the WebSocket handshake");
+        return failed("the endpoint's answer to the WebSocket handshake is invalid");
     }
     // What is left of the request would go into the tunnel, or be lost.
     if !x.upward.is_done() {

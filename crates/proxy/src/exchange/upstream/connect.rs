@@ -370,8 +370,8 @@ pub(crate) fn fault_of(error: io::Error) -> Fault {
         Some(Errno::TIMEDOUT) => LATE,
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL) => Fault::new(
             FaultKind::ConnectionLimitReached,
-            "no descriptor or local port for another connection",
+            "no file descriptor or local port is left for another connection",
         ),
-        _ => Fault::new(FaultKind::DestinationIpUnroutable, "there is no way to the endpoint"),
+        _ => Fault::new(FaultKind::DestinationIpUnroutable, "the network has no route to the endpoint"),
     }
 }

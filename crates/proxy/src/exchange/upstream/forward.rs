@@ -310,13 +310,10 @@ fn may_retry(x: &Exchange, fault: &Fault) -> bool {
 /// The fault when no member is left to try.
 pub(crate) fn none_left(state: &ServiceState, last: Option<Fault>) -> Fault {
     if state.is_unresolved() {
-        return Fault::new(FaultKind::DnsError, "no host name of the service has been resolved");
+        return Fault::new(FaultKind::DnsError, "no host name of the service has resolved to an address");
     }
     let Some(last) = last else {
-        return Fault::new(
-            FaultKind::DestinationUnavailable,
-            "the service has no endpoint that takes requests",
-        );
+        return Fault::new(FaultKind::DestinationUnavailable, "the service has no available endpoint");
     };
     let detail = match last.kind {
         FaultKind::ConnectionRefused => "every endpoint refused the connection",

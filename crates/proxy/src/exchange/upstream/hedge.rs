@@ -214,7 +214,8 @@ impl Race<'_> {
             return Poll::Ready(Err(overdue.unwrap_or_else(|| late(x))));
         }
         if self.client.socket.peer_closed() {
-            let fault = Fault::new(FaultKind::ClientGone, "the client left before the response");
+            let fault =
+                Fault::new(FaultKind::ClientGone, "the client closed the connection before the response");
             return Poll::Ready(Err(fault));
         }
         Poll::Pending
@@ -328,7 +329,7 @@ const NOBODY: Fault = Fault::new(FaultKind::ProxyInternalError, "a request that 
 
 /// Its endpoint may have been taken away meanwhile.
 fn check_cut(upstream: &Upstream) -> Result<(), Fault> {
-    let detail = "the endpoint was taken away and its drain is over";
+    let detail = "the endpoint was removed and its drain time is over";
     match upstream.attempt_guard.standing.is_cut() {
         true => Err(Fault::new(FaultKind::ConnectionTerminated, detail)),
         false => Ok(()),

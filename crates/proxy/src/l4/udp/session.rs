@@ -221,7 +221,7 @@ impl Session {
     /// Passes on what has come of the endpoint, and looks whether the session has come to its end.
     pub(super) fn pass_down(&mut self, worker: &Worker, batch: &mut Batch) -> Goes {
         if self.endpoint.attempt_guard.standing.is_cut() {
-            let detail = "the endpoint was taken away and its drain is over";
+            let detail = "the endpoint was removed and its drain time is over";
             return Goes::Over(Some(Fault::new(FaultKind::ConnectionTerminated, detail)));
         }
         let (mut errors, begun) = (0, Instant::now());
