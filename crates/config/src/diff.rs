@@ -1,11 +1,10 @@
 //! What differs between two configurations, object by object and field by field.
 //!
-//! Called for `plan`, trial runs and reloads. Each side is described as objects with fields of text (`describe`,
-//! `services`, `settings`), and two descriptions are compared; so whatever is described is told when it changes.
-//! Invariant: the describing functions take every plan type apart without `..`, so that the compiler asks about a field
-//! that is new. Secrets are compared and never shown.
+//! Called for `plan`, trial runs and reloads. Each side is described as objects (`describe`, `services`,
+//! `settings`), whose fields are what their plan types serialise to (`fields`); so a new field of a plan type is told when
+//! it changes. What cannot serialise, TLS sessions and what names other objects of the plan, is added by hand.
+//! Secrets are compared and never shown.
 
-mod acme;
 mod describe;
 mod fields;
 mod order;
@@ -14,10 +13,13 @@ mod settings;
 
 use crate::settings::Settings;
 use fields::{Field, Fields};
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use thalweg_proxy::Plan;
+use thalweg_proxy::plan::Route;
+use thalweg_upstream::Service;
 
 /// Longest value that is shown, in characters; the rest is left out.
 const SHOWN: usize = 120;
@@ -94,6 +96,30 @@ pub struct FieldChange {
     pub after: Option<String>,
     /// It differs in what is not shown: a secret, or the end of a long text.
     pub hidden: bool,
+}
+
+/// The name of a field and what is shown of it; `None`: nothing is.
+pub(crate) type ShownField = (Cow<'static, str>, Option<String>);
+
+/// Everything that is configured of a route.
+pub(crate) fn route_settings(route: &Route, plan: &Plan) -> Vec<ShownField> {
+    let mut fields = Fields::default();
+    describe::route_fields(route, None, plan, &mut fields);
+    fields.shown()
+}
+
+/// Everything that is configured of a service, its endpoints excepted.
+pub(crate) fn service_settings(service: &Service) -> Vec<ShownField> {
+    let mut fields = Fields::default();
+    services::service_fields(service, &mut fields);
+    fields.shown()
+}
+
+/// What a plan value consists of, below this path.
+pub(crate) fn settings_of(path: &str, value: &impl Serialize) -> Vec<ShownField> {
+    let mut fields = Fields::default();
+    fields.all(path, value);
+    fields.shown()
 }
 
 /// An object that takes part in a comparison. What it says is written down when it is its turn: of ten thousand, two at a

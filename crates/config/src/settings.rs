@@ -2,9 +2,11 @@
 //!
 //! The binary reads it at start; workers never see it.
 
+use serde::{Serialize, Serializer};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use thalweg_core::written;
 use thalweg_observe::WebhookPolicy;
 use thalweg_proxy::plan::{CertificateFiles, ListenAddress};
 use thalweg_tls::Acceptor;
@@ -37,15 +39,19 @@ impl Settings {
 }
 
 /// The admin API's own listener.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Admin {
     /// Always TCP; loopback unless there is TLS or the user insisted.
+    #[serde(serialize_with = "written::text")]
     pub address: ListenAddress,
     /// `None`: the one in the state directory.
+    #[serde(serialize_with = "written::maybe_hidden")]
     pub token: Option<Token>,
     /// A second token, for reading only; `None`: there is none.
+    #[serde(serialize_with = "written::maybe_hidden")]
     pub read_token: Option<Token>,
     /// `None`: who asks speaks in the clear.
+    #[serde(skip)]
     pub tls: Option<AdminTls>,
 }
 
@@ -60,7 +66,7 @@ pub struct AdminTls {
 
 /// An admin token, wherever it came from. Two are equal when their texts are, so that a reload sees that the
 /// file of a token holds another one.
-#[derive(Clone, Eq, PartialEq)]
+#[derive(Clone, Eq, Hash, PartialEq)]
 pub struct Token(String);
 
 impl Token {
@@ -82,25 +88,36 @@ impl std::fmt::Debug for Token {
 }
 
 /// `user` or `user:group`, names or numbers.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct User {
     /// The user.
+    #[serde(rename = "")]
     pub user: String,
     /// The group; `None`: the user's own.
     pub group: Option<String>,
 }
 
 /// The access log.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct AccessLog {
     /// How a line looks.
     pub format: LogFormat,
     /// Where it goes.
+    #[serde(rename = "path", serialize_with = "target")]
     pub target: LogTarget,
 }
 
+fn target<S: Serializer>(target: &LogTarget, serializer: S) -> Result<S::Ok, S::Error> {
+    match target {
+        LogTarget::Stdout => serializer.serialize_str("stdout"),
+        LogTarget::Stderr => serializer.serialize_str("stderr"),
+        LogTarget::File(path) => serializer.collect_str(&format_args!("file {}", path.display())),
+    }
+}
+
 /// How a line of the access log looks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// One JSON object.
     Json,

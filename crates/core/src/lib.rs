@@ -12,6 +12,7 @@ pub mod limits;
 pub mod records;
 pub mod signing_key;
 pub mod units;
+pub mod written;
 
 pub use event::{EndpointCondition, EndpointSnapshot, Event, EventKind};
 pub use fault::{Fault, FaultKind, Side};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The key of a signature. Never shown.
-#[derive(Clone, Eq, PartialEq)]
+#[derive(Clone, Eq, Hash, PartialEq)]
 pub struct SigningKey(Arc<[u8]>);
 
 impl SigningKey {

@@ -3,8 +3,10 @@
 //! Read once, when the configuration is. Strict (RFC 3986, RFC 9110 §4.2): what two programs could
 //! read in two ways is refused, so that a call goes where the configuration says.
 
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use thalweg_core::written::Partly;
 
 /// Longest URL, in bytes.
 pub const URL: usize = 8 * 1024;
@@ -139,6 +141,13 @@ fn check_host(host: &str) -> Result<(), &'static str> {
         return Err("the host is neither a name nor an IPv4 address of four numbers");
     }
     Ok(())
+}
+
+/// Without path and query, which are often secret; they are compared.
+impl Serialize for HttpUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Partly::of(self, self.text().as_str()).serialize(serializer)
+    }
 }
 
 #[cfg(test)]

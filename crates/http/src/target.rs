@@ -47,6 +47,13 @@ pub struct Target {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Escapes(u8);
 
+/// By their names.
+impl serde::Serialize for Escapes {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.names())
+    }
+}
+
 impl Escapes {
     /// None.
     pub const NONE: Self = Self(0);

@@ -2,9 +2,9 @@
 //!
 //! The configuration writes it and the admin crate delivers by it.
 
+use serde::{Serialize, Serializer};
 use std::time::Duration;
-
-use thalweg_core::{EventKind, SigningKey};
+use thalweg_core::{EventKind, SigningKey, written};
 use thalweg_http::HttpUrl;
 
 /// Default for the time of one attempt, from the name's lookup to the status of the answer.
@@ -21,22 +21,34 @@ pub const QUEUE: usize = 1024;
 pub const QUEUE_MAX: usize = 65_536;
 
 /// One webhook: where events are sent, which ones, and how hard it is tried.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct WebhookPolicy {
     /// Where they are sent.
+    #[serde(skip)]
     pub url: HttpUrl,
     /// Which kinds are sent; empty means all.
+    #[serde(serialize_with = "or_all")]
     pub events: Vec<EventKind>,
     /// The key of the signature; without one there is no signature.
+    #[serde(serialize_with = "written::maybe_hidden")]
     pub secret: Option<SigningKey>,
     /// Time of one attempt. Default [`TIMEOUT`].
+    #[serde(serialize_with = "written::duration")]
     pub timeout: Duration,
     /// Attempts per delivery, the first included; 0 counts as 1. Default [`ATTEMPTS`].
     pub attempts: u32,
     /// Pause before the second attempt; doubles up to [`BACKOFF_MAX`]. Default [`BACKOFF`].
+    #[serde(serialize_with = "written::duration")]
     pub backoff: Duration,
     /// Events that may wait, 1 to [`QUEUE_MAX`]; past it the oldest is dropped. Default [`QUEUE`].
     pub queue: usize,
+}
+
+fn or_all<S: Serializer>(events: &[EventKind], serializer: S) -> Result<S::Ok, S::Error> {
+    match events {
+        [] => serializer.serialize_str("all"),
+        events => serializer.collect_seq(events.iter().map(|kind| kind.name())),
+    }
 }
 
 impl WebhookPolicy {

@@ -9,12 +9,13 @@ pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, r
 pub(crate) mod sealed;
 
 use ipnet::IpNet;
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::limits;
+use thalweg_core::{limits, written};
 use thalweg_filter::Filter;
 pub use thalweg_http::Escapes;
 use thalweg_http::HeadLimits;
@@ -152,17 +153,21 @@ impl Silence {
 }
 
 /// An address that the proxy accepts on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Listener {
     /// The key under `listeners:`.
+    #[serde(skip)]
     pub name: Arc<str>,
     /// Where.
+    #[serde(serialize_with = "written::text")]
     pub address: ListenAddress,
     /// What its clients speak.
     pub protocol: ListenerProtocol,
     /// Its client connections at the same time; `None`: no bound of its own.
+    #[serde(rename = "limits.max_connections")]
     pub max_connections: Option<usize>,
     /// Streams at the same time on each of those that speak HTTP/2, 1 to 1000; default 100.
+    #[serde(rename = "limits.max_streams")]
     pub max_streams: u32,
     /// TCP connections are accepted when their first bytes are here, or after a second without any.
     pub defer_accept: bool,
@@ -171,8 +176,10 @@ pub struct Listener {
     /// A client that has ended its sending side after its request still gets its answer.
     pub allow_half_close: bool,
     /// Whose words about clients are heard before anything else; `None`: nobody's.
+    #[serde(serialize_with = "written::shared")]
     pub proxy_protocol: Option<Arc<ProxyProtocolPolicy>>,
     /// `None`: clients speak in the clear.
+    #[serde(skip)]
     pub tls: Option<Arc<ListenerTls>>,
     /// Whoever comes in the clear is sent to the same place through TLS; never with [`Self::tls`].
     pub redirect_https: bool,
@@ -181,7 +188,8 @@ pub struct Listener {
 }
 
 /// What the clients of a listener speak (`listeners.<name>.protocol`).
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ListenerProtocol {
     /// HTTP/1 and HTTP/2.
     #[default]
@@ -207,9 +215,10 @@ impl ListenerProtocol {
 }
 
 /// Who says with the PROXY protocol on whose behalf it connects (`listeners.<name>.proxy_protocol`).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProxyProtocolPolicy {
     /// Peers that say it; at least one. Others are clients themselves.
+    #[serde(serialize_with = "written::list")]
     pub from: Vec<IpNet>,
     /// Whether they always say it; default true. Otherwise a connection may begin without.
     pub required: bool,
@@ -327,21 +336,27 @@ impl fmt::Display for ListenAddress {
 }
 
 /// A route without its match: what happens to a request that it takes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Route {
     /// As written, or made from its position; unique.
+    #[serde(skip)]
     pub name: Arc<str>,
     /// What it matches, for people: `shop.example.com /products/* GET`.
+    #[serde(skip)]
     pub matches: Arc<str>,
     /// Some of its conditions on fields or parameters came from the environment: they are never shown.
+    #[serde(skip)]
     pub conceals: bool,
     /// In order.
+    #[serde(skip)]
     pub filters: Arc<[Box<dyn Filter>]>,
     /// Where the request goes.
+    #[serde(skip)]
     pub to: To,
     /// Deadlines towards every service that has none of its own here: see [`Self::timeouts_to`].
     pub timeouts: Timeouts,
     /// Deadlines towards those that have, where the route leads to more than one service.
+    #[serde(skip)]
     pub service_timeouts: Arc<[(ServiceId, Timeouts)]>,
     /// Bounds on its exchanges.
     pub limits: RouteLimits,
@@ -396,12 +411,14 @@ pub struct Split {
 }
 
 /// Bounds on the exchanges of a route (`routes[].limits`, then `defaults.limits`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct RouteLimits {
     /// Bytes of a request body, chunked or not; longer is answered 413. Default: no bound.
+    #[serde(serialize_with = "written::size")]
     pub max_body: Option<u64>,
     /// Bytes per second that a request body must bring, and that a client must take of a response that
     /// waits for it, as a mean over the idle deadline; 0: no bound. Default 128.
+    #[serde(serialize_with = "per_second")]
     pub min_rate: u64,
     /// Exchanges and tunnels under way, 1–1,000,000; default no bound.
     pub max_in_flight: Option<u32>,
@@ -409,6 +426,10 @@ pub struct RouteLimits {
     pub queue: QueuePolicy,
     /// Who goes first in every queue that an exchange of the route waits in.
     pub priority: Priority,
+}
+
+fn per_second<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{bytes}B/s"))
 }
 
 impl Default for RouteLimits {
@@ -424,16 +445,20 @@ impl Default for RouteLimits {
 }
 
 /// Deadlines towards a service, resolved from the route, its service and `defaults`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Timeouts {
     /// Until an endpoint has accepted the connection; default 2 s.
+    #[serde(serialize_with = "written::duration")]
     pub connect: Duration,
     /// From the request's last byte sent to the response's first byte; default 60 s.
+    #[serde(serialize_with = "written::duration")]
     pub first_byte: Duration,
     /// Without a byte in either direction of a body or tunnel; default 60 s.
+    #[serde(serialize_with = "written::duration")]
     pub idle: Duration,
     /// For the whole exchange, from the request's head to the response's last byte; default none. Not
     /// for tunnels.
+    #[serde(serialize_with = "written::duration")]
     pub request: Option<Duration>,
 }
 
@@ -449,11 +474,13 @@ impl Default for Timeouts {
 }
 
 /// Deadlines towards clients (`defaults.timeouts.head`, `defaults.timeouts.keep_alive`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct ClientTimeouts {
     /// From the first byte of a request's head (for the first: from the accept) to its last; default 10 s.
+    #[serde(serialize_with = "written::duration")]
     pub head: Duration,
     /// An idle connection between requests is closed after this time; default 75 s.
+    #[serde(serialize_with = "written::duration")]
     pub keep_alive: Duration,
 }
 
@@ -464,17 +491,21 @@ impl Default for ClientTimeouts {
 }
 
 /// Bounds (`limits:`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Limits {
     /// Client connections at the same time in the whole process; `None` (`auto`): what the budget admits.
+    #[serde(serialize_with = "written::or_auto")]
     pub max_connections: Option<usize>,
     /// Connections at the same time of one client address (IPv6: of one /64); 0: no bound.
     pub max_connections_per_client: u32,
     /// Bytes that the process and its sockets may use; `None` (`auto`): a share of what the machine gives.
+    #[serde(serialize_with = "written::size_or_auto")]
     pub memory: Option<u64>,
     /// Exchanges at the same time in the whole process; `None` (`auto`): what the budget admits.
+    #[serde(serialize_with = "written::or_auto")]
     pub max_in_flight: Option<usize>,
     /// Bytes of a head, requests and responses alike; default 64 KiB.
+    #[serde(serialize_with = "written::size_of_memory")]
     pub max_head: usize,
     /// Fields of a head; default 128.
     pub max_fields: usize,
@@ -494,12 +525,13 @@ impl Default for Limits {
 }
 
 /// What is remembered of exchanges that are over (`requests:`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct RequestsPolicy {
     /// Exchanges that each worker remembers, the newest ones, 0–10,000; 0: none. Beyond them, as many of those that
     /// failed, of those that were slow and of those that clients did not get right. Default 1,000.
     pub keep: usize,
     /// From this time on an exchange is slow; default 1 s.
+    #[serde(serialize_with = "written::duration")]
     pub slow: Duration,
 }
 
@@ -510,11 +542,13 @@ impl Default for RequestsPolicy {
 }
 
 /// How the proxy stops (`shutdown:`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Shutdown {
     /// `/readyz` fails and accepting goes on for this long, so that load balancers notice; default 0 s.
+    #[serde(serialize_with = "written::duration")]
     pub delay: Duration,
     /// Then running exchanges get this long; default 30 s.
+    #[serde(serialize_with = "written::duration")]
     pub grace: Duration,
 }
 

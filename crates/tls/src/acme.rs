@@ -2,11 +2,12 @@
 //!
 //! The configuration writes it, a listener's plan carries it, and the acme crate orders certificates by it.
 
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_core::SigningKey;
+use thalweg_core::{SigningKey, written};
 use thalweg_http::HttpUrl;
 
 /// Default for the directory: the authority of Let's Encrypt.
@@ -29,7 +30,7 @@ pub mod local {
 }
 
 /// Certificates of a listener that an authority issues (`listeners.<name>.tls.acme`).
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct AcmePolicy {
     /// Whom the authority may write to.
     pub email: String,
@@ -40,6 +41,7 @@ pub struct AcmePolicy {
     /// Where the authority says what it offers; `https`.
     pub directory: HttpUrl,
     /// PEM of the roots that the authority itself is trusted by; `None`: those of the system.
+    #[serde(serialize_with = "written::maybe_hidden")]
     pub directory_ca: Option<Arc<[u8]>>,
     /// The kind of the certificates' keys.
     pub key_type: AcmeKeyType,
@@ -63,7 +65,8 @@ impl AcmePolicy {
 }
 
 /// How it is shown that a name is ours.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AcmeChallenge {
     /// By an answer over plain HTTP on port 80 (http-01, RFC 8555 §8.3).
     Http,
@@ -74,7 +77,8 @@ pub enum AcmeChallenge {
 }
 
 /// Kinds of keys.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AcmeKeyType {
     /// ECDSA with P-256.
     P256,
@@ -96,11 +100,12 @@ impl AcmeKeyType {
 }
 
 /// An account elsewhere. `Debug` does not show its key.
-#[derive(Clone, Eq, PartialEq)]
+#[derive(Clone, Eq, PartialEq, Serialize)]
 pub struct AcmeBinding {
     /// Its name there.
     pub key_id: String,
     /// The key that both sides know, decoded.
+    #[serde(serialize_with = "written::hidden")]
     pub hmac: Arc<[u8]>,
 }
 
@@ -140,32 +145,44 @@ impl fmt::Debug for AcmeBinding {
 }
 
 /// How TXT records are set and taken away.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct DnsHook {
     /// Who does it.
+    #[serde(flatten)]
     pub by: DnsHookBy,
     /// Time of one call, 5 s to 30 min. Default [`DNS_TIMEOUT`].
+    #[serde(serialize_with = "written::duration")]
     pub timeout: Duration,
     /// How long a record gets to reach all name servers, up to 1 h. Default [`DNS_PROPAGATION`].
+    #[serde(serialize_with = "written::duration")]
     pub propagation: Duration,
 }
 
 /// Who sets TXT records.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DnsHookBy {
     /// A program and its arguments; `set` or `unset`, the record's name and its value are added.
+    #[serde(serialize_with = "program")]
     Exec(Vec<String>),
     /// A service that is called.
     Webhook {
         /// Where.
         url: HttpUrl,
         /// The key of the signature; without one there is no signature.
+        #[serde(serialize_with = "written::maybe_hidden")]
         secret: Option<SigningKey>,
     },
 }
 
+/// Arguments of a program are often secret, as paths of URLs are.
+fn program<S: Serializer>(command: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    let program = command.first().map(String::as_str).unwrap_or_default();
+    written::Partly::of(program, command).serialize(serializer)
+}
+
 /// Names that are asked for when the first client comes with them.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct OnDemandPolicy {
     /// Names, and `*.example.com` for whatever ends so, that may be asked for.
     pub allow: Vec<String>,

@@ -18,6 +18,7 @@
 //! Pure: no socket and no clock; how long somebody waits is the caller's matter.
 
 use crate::connection_handoff::Handover;
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -26,9 +27,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use thalweg_core::written;
 
 /// Who goes first when several wait (`routes[].limits.priority`). Within one, the first to come.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// Before all others.
     High,
@@ -55,11 +58,12 @@ pub trait Alternative: Debug + Send {
 }
 
 /// How many may wait at a concurrency limit, and for how long (`limits.queue`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct QueuePolicy {
     /// Most that wait at once, 0–100,000; 0: nobody waits. Default 100.
     pub size: u32,
     /// Longest wait of one; default 1 s.
+    #[serde(serialize_with = "written::duration")]
     pub timeout: Duration,
 }
 

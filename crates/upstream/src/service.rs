@@ -8,25 +8,31 @@ use crate::policy::{
     AdaptivePolicy, BalancePolicy, BreakerPolicy, EjectionPolicy, HealthPolicy, RetryPolicy, StickyPolicy,
     WhenDown,
 };
+use serde::Serialize;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_core::written;
 use thalweg_tls::PeerTerms;
 
 /// A named set of interchangeable endpoints with its policies.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Service {
     /// The key under `services:`, or the route's name when the route lists URLs itself.
+    #[serde(skip)]
     pub name: Arc<str>,
     /// As written, in file order; at least one, unless exchanges bring theirs along.
+    #[serde(skip)]
     pub endpoints: Vec<Endpoint>,
     /// How one endpoint is chosen.
+    #[serde(flatten)]
     pub balance: BalancePolicy,
     /// Whether and how clients stay at one endpoint.
     pub sticky: Option<StickyPolicy>,
     /// How endpoints are asked whether they are well.
+    #[serde(serialize_with = "written::shared")]
     pub health: Option<Arc<HealthPolicy>>,
     /// When endpoints that fail are left out.
     pub ejection: EjectionPolicy,
@@ -37,6 +43,7 @@ pub struct Service {
     /// The `Host` that is sent upstream.
     pub host: HostRule,
     /// What is asked of endpoints that are reached through TLS; there where one of them is.
+    #[serde(skip)]
     pub tls: Option<Arc<PeerTerms>>,
     /// What is spoken with endpoints.
     pub protocol: Protocol,
@@ -49,6 +56,7 @@ pub struct Service {
     /// How much it takes at once.
     pub limits: ServiceLimits,
     /// Where it has no endpoints, and every exchange brings its own along.
+    #[serde(rename = "sealed")]
     pub destinations: Option<DestinationPolicy>,
 }
 
@@ -88,16 +96,18 @@ impl PartialEq for Service {
 }
 
 /// How endpoints are reached that exchanges bring along.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct DestinationPolicy {
     /// Exchanges, tunnels and connections under way to each, 1–1,000,000; default 1,000.
     pub max_in_flight: u32,
     /// Addresses of this machine that connections come from, in turn; none: the kernel chooses.
+    #[serde(serialize_with = "written::list")]
     pub sources: Arc<[IpAddr]>,
 }
 
 /// In which form endpoints are told of clients (HAProxy's `proxy-protocol.txt`).
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ProxyProtocol {
     /// A line of text.
     V1,
@@ -120,24 +130,29 @@ pub(crate) fn is_secure(url: &str) -> bool {
 }
 
 /// One endpoint as written: an address or a host name, and a weight.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Endpoint {
     /// The URL as the user wrote it, for names in logs and metrics, and the `Host` of [`HostRule::Endpoint`].
+    #[serde(skip)]
     pub url: Arc<str>,
     /// Where to connect.
+    #[serde(serialize_with = "written::text")]
     pub address: Address,
     /// The share of the traffic, 0 (none) to 1000; default 1.
     pub weight: u32,
     /// Endpoints of a higher tier are used only while none of a lower one is well, 0–9; default 0.
     pub tier: u8,
     /// Whether it takes new requests. Only the admin API sets another than the default.
+    #[serde(rename = "state")]
     pub mode: Mode,
     /// How much it takes at once.
+    #[serde(flatten)]
     pub limits: EndpointLimits,
 }
 
 /// What an operator wants of an endpoint.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// It takes requests.
     #[default]
@@ -162,7 +177,7 @@ impl PartialEq for Endpoint {
 }
 
 /// Bounds on what an endpoint takes at once, all its addresses together (`services.<name>.endpoints[]`).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct EndpointLimits {
     /// Connections open to it, idle ones included, 1–1,000,000; default no bound.
     pub max_connections: Option<u32>,
@@ -171,7 +186,7 @@ pub struct EndpointLimits {
 }
 
 /// Bounds on what a service takes at once (`services.<name>.limits`).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct ServiceLimits {
     /// Connections open to it, idle ones included, 1–1,000,000; default no bound.
     pub max_connections: Option<u32>,
@@ -243,7 +258,8 @@ impl fmt::Display for Address {
 }
 
 /// The `Host` field of the request that is sent upstream (`services.<name>.host`).
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HostRule {
     /// `keep`: the client's, in normal form. The default.
     #[default]
@@ -251,11 +267,13 @@ pub enum HostRule {
     /// `endpoint`: the authority of the endpoint's URL.
     Endpoint,
     /// Any other text: this name.
+    #[serde(untagged, serialize_with = "written::text")]
     Fixed(Arc<str>),
 }
 
 /// What is spoken with endpoints (`services.<name>.protocol`).
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// `auto`: through TLS what an endpoint chooses of HTTP/2 and HTTP/1.1 (ALPN), else HTTP/1.1. The default.
     #[default]
@@ -267,17 +285,25 @@ pub enum Protocol {
 }
 
 /// How connections to an endpoint are kept (`services.<name>.pool`). Per worker.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct PoolPolicy {
     /// Idle connections kept per endpoint and worker; `None` (the default, `auto`): as many as were
     /// in use at once, bounded by the descriptor budget.
+    #[serde(serialize_with = "written::or_auto")]
     pub max_idle: Option<u32>,
     /// An idle connection is closed after this time; default 60 s.
+    #[serde(serialize_with = "written::duration")]
     pub idle: Duration,
     /// A connection is not reused after this time; default 1 h.
+    #[serde(serialize_with = "written::duration")]
     pub max_age: Duration,
     /// A connection is not reused after this many requests; default none (`u32::MAX`).
+    #[serde(skip_serializing_if = "is_unbounded")]
     pub max_requests: u32,
+}
+
+fn is_unbounded(number: &u32) -> bool {
+    *number == u32::MAX
 }
 
 impl Default for PoolPolicy {

@@ -1,17 +1,15 @@
 //! A plan and its settings as a list of objects: listeners, routes, and what stands at the top level.
 
 use super::fields::{Fields, Times, list};
-use super::{Object, ObjectKind, acme, services, settings};
+use super::{Object, ObjectKind, services, settings};
 use crate::settings::Settings;
 use std::borrow::Cow;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
-    ClientTimeouts, Limits, Listener, ListenerTls, RequestsPolicy, Route, RouteLimits, SealedRoute,
-    ServiceId, Shutdown, Split, TicketKeyFile, TicketPolicy, Timeouts, To,
+    Listener, ListenerTls, Route, SealedRoute, ServiceId, Split, TicketKeyFile, TicketPolicy, To,
 };
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteId, RouteMatch, ValueMatch};
 use thalweg_tls::{Certificate, ClientAuth, ClientMode, Policy, Told, UnknownName};
-use thalweg_upstream::{HashKey, Priority, QueuePolicy};
 
 /// Everything that is configured.
 pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Object<'a>> {
@@ -38,22 +36,10 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
     services.iter().for_each(|service| services::describe(service, &mut objects));
     settings::describe(settings, &mut objects);
     objects.push(setting("trusted_proxies", move |fields| fields.put("", list(trusted_proxies))));
-    objects.push(setting("limits", move |fields| process_limits(limits, fields)));
-    objects.push(setting("defaults.timeouts", move |fields| {
-        let ClientTimeouts { head, keep_alive } = client_timeouts;
-        fields.time("head", *head);
-        fields.time("keep_alive", *keep_alive);
-    }));
-    objects.push(setting("shutdown", move |fields| {
-        let Shutdown { delay, grace } = shutdown;
-        fields.time("delay", *delay);
-        fields.time("grace", *grace);
-    }));
-    objects.push(setting("request_history", move |fields| {
-        let RequestsPolicy { keep, slow } = requests;
-        fields.put("keep", keep);
-        fields.time("slow", *slow);
-    }));
+    objects.push(setting("limits", move |fields| fields.all("", limits)));
+    objects.push(setting("defaults.timeouts", move |fields| fields.all("", client_timeouts)));
+    objects.push(setting("shutdown", move |fields| fields.all("", shutdown)));
+    objects.push(setting("request_history", move |fields| fields.all("", requests)));
     objects.push(setting("error_details", move |fields| fields.put("", error_details)));
     objects
 }
@@ -75,41 +61,11 @@ pub(super) fn named<'a>(
 }
 
 fn listener(listener: &Listener) -> Object<'_> {
-    let Listener {
-        name,
-        address,
-        protocol,
-        max_connections,
-        max_streams,
-        defer_accept,
-        h2c,
-        allow_half_close,
-        proxy_protocol,
-        tls,
-        redirect_https,
-        expected_responses,
-    } = listener;
-    named(
-        ObjectKind::Listener,
-        name,
-        move || address.to_string(),
-        move |fields| {
-            fields.put("address", address);
-            fields.put("protocol", protocol.name());
-            fields.maybe("limits.max_connections", *max_connections);
-            fields.put("limits.max_streams", max_streams);
-            fields.put("defer_accept", defer_accept);
-            fields.put("h2c", h2c);
-            fields.put("allow_half_close", allow_half_close);
-            fields.put("redirect_https", redirect_https);
-            fields.maybe("expected_responses", *expected_responses);
-            if let Some(policy) = proxy_protocol {
-                fields.put("proxy_protocol.from", list(&policy.from));
-                fields.put("proxy_protocol.required", policy.required);
-            }
-            tls.iter().for_each(|tls| listener_tls(tls, fields));
-        },
-    )
+    let summary = move || listener.address.to_string();
+    named(ObjectKind::Listener, &listener.name, summary, move |fields| {
+        fields.all("", listener);
+        listener.tls.iter().for_each(|tls| listener_tls(tls, fields));
+    })
 }
 
 /// Certificates are told apart by their digests; what their files hold is not shown.
@@ -157,7 +113,7 @@ fn listener_tls(tls: &ListenerTls, fields: &mut Fields) {
         }
     }
     fields.time("tls.handshake_timeout", *handshake_timeout);
-    issuance.iter().for_each(|policy| acme::acme(policy, fields));
+    issuance.iter().for_each(|policy| fields.all("tls.acme", &**policy));
     fields.put("tls.local", local);
 }
 
@@ -215,55 +171,33 @@ pub(super) fn certificate_text(certificate: &Certificate) -> String {
     format!("sha256 {}… ({})", beginning(certificate.digest()), first_of(names))
 }
 
-fn process_limits(limits: &Limits, fields: &mut Fields) {
-    let Limits { max_connections, max_connections_per_client, memory, max_in_flight, max_head, max_fields } =
-        limits;
-    fields.or("max_connections", *max_connections, "auto");
-    fields.put("max_connections_per_client", max_connections_per_client);
-    fields.or("memory", memory.map(thalweg_core::units::size_text), "auto");
-    fields.or("max_in_flight", *max_in_flight, "auto");
-    fields.size("max_head", *max_head as u64);
-    fields.put("max_fields", max_fields);
+fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Plan) -> Object<'a> {
+    let summary = move || format!("{} → {}", route.matches, target(&route.to, plan));
+    let describe = move |fields: &mut Fields| route_fields(route, conditions, plan, fields);
+    named(ObjectKind::Route, &route.name, summary, describe)
 }
 
-fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Plan) -> Object<'a> {
-    let Route { name, matches, conceals, filters, to, timeouts, service_timeouts, limits, allow_encoded } =
-        route;
-    let summary = move || format!("{matches} → {}", target(to, plan));
-    named(ObjectKind::Route, name, summary, move |fields| {
-        conditions.into_iter().for_each(|conditions| conditions_of((conditions, *conceals), plan, fields));
-        for (at, filter) in filters.iter().enumerate() {
-            // A filter may hold more than its argument says.
-            let text = format!("{}: {}", filter.name(), filter.argument());
-            fields.behind(format!("filters[{at}]"), &text, format_args!("{text} {filter:?}"));
-        }
-        fields.put("to", target(to, plan));
-        if let To::Split(Split { parts: _, key }) = to {
-            fields.maybe("sticky_by", key.as_ref().map(hash_key));
-        }
-        if let To::Sealed(sealed) = to {
-            labels(sealed, plan, fields);
-        }
-        deadlines("", timeouts, fields);
-        for (service, timeouts) in service_timeouts.iter() {
-            let service = plan.services.get(service.0 as usize);
-            let place = service.map(|service| format!("service `{}`: ", service.name)).unwrap_or_default();
-            deadlines(&place, timeouts, fields);
-        }
-        let RouteLimits { max_body, min_rate, max_in_flight, queue, priority } = limits;
-        fields.maybe("limits.max_body", max_body.map(thalweg_core::units::size_text));
-        fields.put("limits.min_rate", format_args!("{min_rate}B/s"));
-        fields.maybe("limits.max_in_flight", *max_in_flight);
-        self::queue(*queue, fields);
-        let priority = match priority {
-            Priority::High => "high",
-            Priority::Normal => "normal",
-            Priority::Low => "low",
-        };
-        fields.put("limits.priority", priority);
-        let names: Vec<_> = allow_encoded.names().collect();
-        fields.maybe("allow_encoded", (!names.is_empty()).then(|| list(names)));
-    })
+/// Positions of services mean nothing in another plan: what holds them is told by name.
+pub(super) fn route_fields(route: &Route, conditions: Option<&RouteMatch>, plan: &Plan, fields: &mut Fields) {
+    conditions.into_iter().for_each(|conditions| conditions_of((conditions, route.conceals), plan, fields));
+    for (at, filter) in route.filters.iter().enumerate() {
+        // A filter may hold more than its argument says.
+        let text = format!("{}: {}", filter.name(), filter.argument());
+        fields.behind(format!("filters[{at}]"), &text, format_args!("{text} {filter:?}"));
+    }
+    fields.put("to", target(&route.to, plan));
+    if let To::Split(Split { parts: _, key }) = &route.to {
+        fields.maybe("sticky_by", key.as_ref());
+    }
+    if let To::Sealed(sealed) = &route.to {
+        labels(sealed, plan, fields);
+    }
+    for (service, timeouts) in route.service_timeouts.iter() {
+        let service = plan.services.get(service.0 as usize);
+        let place = service.map(|service| format!("service `{}`: ", service.name)).unwrap_or_default();
+        fields.all(&format!("{place}timeouts"), timeouts);
+    }
+    fields.all("", route);
 }
 
 fn target(to: &To, plan: &Plan) -> String {
@@ -347,31 +281,5 @@ fn in_words(value: &ValueMatch) -> String {
         ValueMatch::Suffix(text) => format!("suffix \"{text}\""),
         ValueMatch::Contains(text) => format!("contains \"{text}\""),
         ValueMatch::Regex(regex) => format!("regex \"{}\"", regex.as_str()),
-    }
-}
-
-fn deadlines(place: &str, timeouts: &Timeouts, fields: &mut Fields) {
-    let Timeouts { connect, first_byte, idle, request } = timeouts;
-    fields.time(format!("{place}timeouts.connect"), *connect);
-    fields.time(format!("{place}timeouts.first_byte"), *first_byte);
-    fields.time(format!("{place}timeouts.idle"), *idle);
-    fields.maybe_time(format!("{place}timeouts.request"), *request);
-}
-
-/// `limits.queue` of a route or a service.
-pub(super) fn queue(policy: QueuePolicy, fields: &mut Fields) {
-    let QueuePolicy { size, timeout } = policy;
-    fields.put("limits.queue.size", size);
-    fields.time("limits.queue.timeout", timeout);
-}
-
-/// What is hashed.
-pub(super) fn hash_key(key: &HashKey) -> String {
-    match key {
-        HashKey::ClientIp => "client_ip".into(),
-        HashKey::Path => "path".into(),
-        HashKey::Header(name) => format!("header {name}"),
-        HashKey::Cookie(name) => format!("cookie {name}"),
-        HashKey::Query(name) => format!("query {name}"),
     }
 }

@@ -1,11 +1,14 @@
 //! Fields of an object as text: how they are written down, and how two lists of them are compared.
 
-use super::{FieldChange, SHOWN};
+use super::{FieldChange, SHOWN, ShownField};
+use serde::Serialize;
+use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::time::Duration;
-use thalweg_core::units::{duration_text, size_text};
+use thalweg_core::units::duration_text;
+use thalweg_core::written::{HIDDEN, SHOWN as SHOWN_PART};
 
 /// The name of a field, as in the configuration.
 type Name = Cow<'static, str>;
@@ -57,19 +60,36 @@ impl Fields {
         self.put(name, duration_text(value));
     }
 
-    /// A duration that is not set unless there is one.
-    pub(super) fn maybe_time(&mut self, name: impl Into<Name>, value: Option<Duration>) {
-        self.maybe(name, value.map(duration_text));
+    /// Every value below this one, by its path.
+    pub(super) fn all(&mut self, path: &str, value: &impl Serialize) {
+        // It fails for no plan type: their keys are texts.
+        self.tree(path.to_owned(), serde_json::to_value(value).unwrap_or_default());
     }
 
-    /// A number of bytes.
-    pub(super) fn size(&mut self, name: impl Into<Name>, value: u64) {
-        self.put(name, size_text(value));
-    }
-
-    /// A share in percent.
-    pub(super) fn percent(&mut self, name: impl Into<Name>, value: u32) {
-        self.put(name, format_args!("{value}%"));
+    fn tree(&mut self, path: String, value: Value) {
+        match value {
+            Value::Null => {}
+            Value::Bool(value) => self.put(path, value),
+            Value::Number(value) => self.put(path, value),
+            Value::String(text) => self.put(path, text),
+            Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+                let items = items.into_iter().enumerate();
+                items.for_each(|(at, item)| self.tree(format!("{path}[{at}]"), item));
+            }
+            Value::Array(items) if items.is_empty() => {}
+            Value::Array(items) => self.put(path, list(items.iter().map(scalar))),
+            Value::Object(mut object) => {
+                let mut text = |key: &str| object.remove(key).map(|value| scalar(&value).into_owned());
+                match (text(SHOWN_PART), text(HIDDEN)) {
+                    (Some(shown), whole) => self.behind(path, shown, whole.unwrap_or_default()),
+                    (None, Some(whole)) => self.secret(path, whole),
+                    (None, None) if object.is_empty() => self.put(path, "{}"),
+                    (None, None) => {
+                        object.into_iter().for_each(|(key, value)| self.tree(join(&path, &key), value))
+                    }
+                }
+            }
+        }
     }
 
     /// What is compared, and what is shown of it.
@@ -81,6 +101,30 @@ impl Fields {
     /// What is compared and never shown.
     pub(super) fn secret(&mut self, name: impl Into<Name>, value: impl Display) {
         self.0.push(Field { name: name.into(), value: value.to_string(), shown: Shown::Nothing });
+    }
+}
+
+impl Fields {
+    /// Each field with what is shown of it.
+    pub(super) fn shown(self) -> Vec<ShownField> {
+        self.0.into_iter().map(|field| (field.name.clone(), field.shown().map(short))).collect()
+    }
+}
+
+/// `timeouts` and `connect` as `timeouts.connect`. A value without a key of its own stands for what holds it.
+fn join(path: &str, key: &str) -> String {
+    match (path, key) {
+        (path, "") => path.to_owned(),
+        ("", key) => key.to_owned(),
+        (path, key) => format!("{path}.{key}"),
+    }
+}
+
+/// A value without parts, as text.
+fn scalar(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => text.into(),
+        other => other.to_string().into(),
     }
 }
 

@@ -98,7 +98,7 @@ fn read(args: &ExplainArgs, question: &Question) -> ExitCode {
         }
     };
     let told = explain_plan(&loaded.plan, question, args.all, None).map(|mut told| {
-        loaded.provenance.add_origins(&mut told);
+        loaded.provenance.add_origins(&loaded.plan, &mut told);
         told
     });
     match told {

@@ -23,7 +23,7 @@ impl Shared {
             Some(EndpointNow { state: stand.condition.name().to_owned(), cause: stand.cause, in_flight })
         };
         let mut told = explain(&plan, question, all, Some(&live))?;
-        self.origin().provenance.add_origins(&mut told);
+        self.origin().provenance.add_origins(&plan, &mut told);
         Ok(told)
     }
 }

@@ -1,24 +1,36 @@
 //! How one endpoint is chosen.
 
+use serde::{Serialize, Serializer};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_balance::{BALANCERS, Balancer};
+use thalweg_core::written;
 
 /// `services.<name>.balance`, `slow_start` and `panic_threshold`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct BalancePolicy {
     /// The algorithm; default `round_robin`.
+    #[serde(rename = "balance", serialize_with = "algorithm")]
     pub algorithm: &'static Balancer,
     /// What is hashed, for a keyed algorithm (`balance: { hash: { on: … } }`).
+    #[serde(rename = "balance.on")]
     pub key: Option<HashKey>,
     /// Most that a keyed algorithm gives one endpoint, in percent of its fair share, 101–1000; default no bound.
+    #[serde(rename = "balance.bounded_load", serialize_with = "written::percent")]
     pub bounded_load: Option<u32>,
     /// An endpoint that becomes ready gets its full share only after this time, 100 ms–1 h; default none. Not for
     /// keyed algorithms, where it would move keys.
+    #[serde(serialize_with = "written::duration")]
     pub slow_start: Option<Duration>,
     /// Where less than this share of the endpoints, in percent, is well, all of them serve rather than few;
     /// 0–100, default 0: never.
+    #[serde(serialize_with = "written::percent")]
     pub panic_threshold: u32,
+}
+
+fn algorithm<S: Serializer>(algorithm: &Balancer, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(algorithm.name)
 }
 
 impl Default for BalancePolicy {
@@ -51,4 +63,23 @@ pub enum HashKey {
     Cookie(Arc<str>),
     /// `{ query: NAME }`: the first parameter of this name.
     Query(Arc<str>),
+}
+
+/// `client_ip`, `header X-Tenant`
+impl fmt::Display for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientIp => f.write_str("client_ip"),
+            Self::Path => f.write_str("path"),
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Cookie(name) => write!(f, "cookie {name}"),
+            Self::Query(name) => write!(f, "query {name}"),
+        }
+    }
+}
+
+impl Serialize for HashKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }

@@ -1,5 +1,6 @@
 //! Sets of statuses, of HTTP and of gRPC.
 
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::ops::RangeInclusive;
 use thalweg_core::GRPC_STATUSES;
@@ -52,7 +53,7 @@ impl GrpcStatuses {
     }
 
     /// Whether it is the empty set.
-    pub fn is_empty(self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0 == 0
     }
 }
@@ -63,5 +64,17 @@ impl fmt::Display for GrpcStatuses {
         let names =
             (0..).zip(GRPC_STATUSES).filter(|(number, _)| self.contains(*number)).map(|(_, name)| name);
         write!(f, "[{}]", names.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Serialize for Statuses {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for GrpcStatuses {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
