@@ -2,14 +2,14 @@
 //!
 //! Both are made from the `*Spec` types that the parser reads: [`document`] is what `thalweg schema` prints and
 //! `docs/reference/schema.json` holds, [`keys`] is `docs/reference/configuration-keys.md`. Ranges and defaults stand
-//! in one place, the doc comment of the field, from where `claims` takes them; the suites in `tests/schema*`
+//! in one place, attributes of the field (`claims`); the suites in `tests/schema*`
 //! hold them against what validation does.
 //!
 //! Invariant: what the schema refuses, the parser refuses. The reverse cannot hold: a schema knows neither names nor
 //! bounds across keys.
 
 mod adapt;
-mod doc_limits;
+mod claims;
 mod keys;
 mod texts;
 
@@ -31,6 +31,13 @@ pub fn document() -> String {
 
 /// The schema.
 pub fn value() -> Value {
+    let mut schema = annotated();
+    adapt::publish(&mut schema);
+    schema
+}
+
+/// The schema with the claims of its keys in keywords of their own.
+fn annotated() -> Value {
     let generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let mut schema = generator.into_root_schema_for::<FileSpec>().to_value();
     adapt::adapt(&mut schema);

@@ -19,13 +19,16 @@ const MAX_AGE: Duration = Duration::from_secs(10 * YEAR.as_secs());
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a map such as `{ max_age: 365d }`")]
 pub struct HstsSpec {
-    /// How long a browser remembers it, whole seconds, 0s–3650d; 0s: it forgets; default `365d`.
+    /// How long a browser remembers it, whole seconds; 0s: it forgets.
+    #[schemars(extend("x-range" = ["0s", "3650d"], "x-default" = "365d"))]
     #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["365d", "30d"]))]
     max_age: Option<String>,
-    /// It holds for all hosts below this one too; default false.
+    /// It holds for all hosts below this one too.
+    #[schemars(extend("x-default" = false))]
     include_subdomains: bool,
     /// Browsers may have it built in: a promise that is hard to take back (<https://hstspreload.org>). Needs
-    /// `include_subdomains` and a `max_age` of 365d or more; default false.
+    /// `include_subdomains` and a `max_age` of 365d or more.
+    #[schemars(extend("x-default" = false))]
     preload: bool,
 }
 

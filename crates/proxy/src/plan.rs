@@ -163,12 +163,8 @@ pub struct Listener {
     pub address: ListenAddress,
     /// What its clients speak.
     pub protocol: ListenerProtocol,
-    /// Its client connections at the same time; `None`: no bound of its own.
-    #[serde(rename = "limits.max_connections")]
-    pub max_connections: Option<usize>,
-    /// Streams at the same time on each of those that speak HTTP/2, 1 to 1000; default 100.
-    #[serde(rename = "limits.max_streams")]
-    pub max_streams: u32,
+    /// Bounds of its own.
+    pub limits: ListenerLimits,
     /// TCP connections are accepted when their first bytes are here, or after a second without any.
     pub defer_accept: bool,
     /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge).
@@ -185,6 +181,30 @@ pub struct Listener {
     pub redirect_https: bool,
     /// Answers to each datagram of a client, 1–1000, after which its session ends; `None`: silence ends it.
     pub expected_responses: Option<u32>,
+}
+
+/// Bounds of one listener (`listeners.<name>.limits`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct ListenerLimits {
+    /// Its client connections at the same time; `None`: no bound of its own.
+    pub max_connections: Option<usize>,
+    /// Streams at the same time on each of those that speak HTTP/2, 1 to 1000; default 100.
+    pub max_streams: u32,
+    /// Requests on each of its client connections, after which it is closed; `None`: no bound.
+    pub max_requests: Option<u32>,
+}
+
+impl ListenerLimits {
+    /// Whether a connection that has brought so many requests takes no more.
+    pub(crate) fn are_spent(&self, requests: u32) -> bool {
+        self.max_requests.is_some_and(|most| requests >= most)
+    }
+}
+
+impl Default for ListenerLimits {
+    fn default() -> Self {
+        Self { max_connections: None, max_streams: limits::H2_STREAMS, max_requests: None }
+    }
 }
 
 /// What the clients of a listener speak (`listeners.<name>.protocol`).

@@ -1,4 +1,4 @@
-//! Idle connections to one member, of one worker: last in, first out.
+//! Idle connections to one member, of one worker: last in, first out, unless the policy asks for the oldest first.
 //!
 //! The newest connection is the likeliest to be alive and warm; the oldest ones pass their idle
 //! deadline and go, so the pool sizes itself to what is in use at once. A connection that the other
@@ -173,12 +173,16 @@ impl<W: Wire> Pool<W> {
         &self.destination
     }
 
-    /// The newest usable connection; unusable ones on the way are closed. `sure` asks the kernel once
+    /// The newest usable connection, or the oldest where the policy says so; unusable ones on the way are closed. `sure` asks the kernel once
     /// more, for requests that could not be sent again.
     pub fn take(&self, policy: &PoolPolicy, now: Instant, sure: bool) -> Option<Connection<W>> {
         // Closing one calls nobody who could come back here: who gets its place is only woken.
         let mut idle = self.idle.borrow_mut();
-        while let Some(connection) = idle.pop() {
+        let next = |idle: &mut Vec<Connection<W>>| match policy.oldest_first {
+            true => (!idle.is_empty()).then(|| idle.remove(0)),
+            false => idle.pop(),
+        };
+        while let Some(connection) = next(&mut idle) {
             let young = now.saturating_duration_since(connection.opened) < policy.max_age
                 && connection.requests < policy.max_requests;
             if young && !connection.socket.is_spent() && (!sure || connection.socket.is_quiet()) {

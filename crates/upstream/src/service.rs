@@ -300,6 +300,8 @@ pub struct PoolPolicy {
     /// A connection is not reused after this many requests; default none (`u32::MAX`).
     #[serde(skip_serializing_if = "is_unbounded")]
     pub max_requests: u32,
+    /// The connection that has been idle longest is taken first, not the one that was used last; default false.
+    pub oldest_first: bool,
 }
 
 fn is_unbounded(number: &u32) -> bool {
@@ -313,6 +315,7 @@ impl Default for PoolPolicy {
             idle: Duration::from_secs(60),
             max_age: Duration::from_secs(3600),
             max_requests: u32::MAX,
+            oldest_first: false,
         }
     }
 }

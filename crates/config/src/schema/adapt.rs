@@ -1,9 +1,10 @@
 //! From what `schemars` derives to what files may hold.
 //!
-//! In this order: one name for each definition; sections that may be empty; ranges and defaults from the doc
-//! comments; `${NAME}` wherever a scalar stands. No step looks outside the schema.
+//! In this order: one name for each definition; sections that may be empty; ranges and defaults from the attributes
+//! of fields; `${NAME}` wherever a scalar stands. No step looks outside the schema.
 
-use super::{doc_limits, forms, has_type};
+use super::claims::{Claims, RANGE};
+use super::{forms, has_type};
 use serde_json::{Map, Value, json};
 
 /// The definition of a scalar that the environment fills in.
@@ -87,23 +88,30 @@ fn empty_section(schema: &mut Value) {
     }
 }
 
-/// Ranges and defaults of the properties, from their descriptions.
+/// Ranges of numbers as a validator knows them.
 fn claimed(schema: &mut Value) {
     let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
     for property in properties.values_mut() {
-        let Some(doc) = property.get("description").and_then(Value::as_str).map(str::to_owned) else {
-            continue;
-        };
-        let claims = doc_limits::read(&doc);
-        if let Some((least, most)) = claims.range
-            && let (Some(least), Some(most)) = (doc_limits::number(least), doc_limits::number(most))
+        if let Some([least, most]) = property.get(RANGE).and_then(Value::as_array).cloned().as_deref()
+            && least.is_number()
         {
-            bound(property, &least, &most);
-        }
-        if let Some(default) = claims.default.and_then(doc_limits::Fallback::to_json) {
-            property["default"] = default;
+            bound(property, least, most);
         }
     }
+}
+
+/// Says ranges and defaults in the words and keywords of the published schema.
+pub(super) fn publish(schema: &mut Value) {
+    each(schema, &mut |schema| {
+        let claims = Claims::of(schema);
+        let told = claims.sentence(schema["description"].as_str().unwrap_or_default());
+        let Value::Object(object) = schema else { return };
+        if let Some(told) = told {
+            object.insert("description".into(), told.into());
+        }
+        object.extend(claims.default.map(|value| ("default".to_owned(), value)));
+        super::claims::KEYWORDS.iter().for_each(|keyword| drop(object.remove(*keyword)));
+    });
 }
 
 /// Bounds the numbers among the forms of a value.

@@ -1,8 +1,8 @@
 //! The reference of all keys, as Markdown: one row per key, under the path that a user would write.
 
 use super::adapt::VARIABLE;
-use super::doc_limits::{self, Fallback};
-use super::{forms, has_type, members, value};
+use super::claims::Claims;
+use super::{annotated, forms, has_type, members};
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ const DEPTH: usize = 12;
 
 /// The page, without a title.
 pub fn keys() -> String {
-    let schema = value();
+    let schema = annotated();
     let mut page = Page { schema: &schema, text: String::new() };
     page.section("", &schema, 0);
     page.text
@@ -56,17 +56,21 @@ impl Page<'_> {
         // One of several keys is described as the form that it makes.
         let is_choice = is_required && property.get("description").is_none();
         let doc = if is_choice { owner } else { property }.get("description");
-        let claims = doc_limits::read(doc.and_then(Value::as_str).unwrap_or_default());
-        let default = match claims.default {
-            Some(Fallback::Value(value)) => code(value),
-            Some(Fallback::Words(words)) => words.to_owned(),
+        let meaning = doc.and_then(Value::as_str).unwrap_or_default().trim_end_matches('.');
+        let claims = Claims::of(property);
+        let default = match claims.default_text() {
+            Some(default) => default,
             None if is_choice => "one of these".to_owned(),
             None if is_required => "required".to_owned(),
             None => String::new(),
         };
-        let range = claims.range.map_or_else(String::new, |(least, most)| format!("{least}–{most}"));
-        let cells =
-            [code(&join(path, name)), self.kinds(property), default, range, claims.meaning.to_owned()];
+        let cells = [
+            code(&join(path, name)),
+            self.kinds(property),
+            default,
+            claims.range.unwrap_or_default(),
+            meaning.to_owned(),
+        ];
         let cells = cells.map(|cell| cell.replace('|', "\\|"));
         let _ = writeln!(self.text, "| {} |", cells.join(" | "));
     }

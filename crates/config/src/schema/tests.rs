@@ -16,7 +16,7 @@ fn sections(call: &mut dyn FnMut(&str, &Value)) {
             walk(owner, form, call);
         }
     }
-    let schema = value();
+    let schema = annotated();
     walk("the file", &schema, call);
     for (name, definition) in members(&schema, "$defs") {
         walk(&name, &definition, call);
@@ -47,7 +47,7 @@ fn every_key_is_described_in_the_words_of_users() {
     });
 }
 
-/// A key without a default in its doc comment would have none in the schema either.
+/// A key without a default among its attributes would have none in the schema either.
 #[test]
 fn every_key_is_required_or_says_what_holds_without_it() {
     let mut silent = Vec::new();
@@ -56,9 +56,9 @@ fn every_key_is_required_or_says_what_holds_without_it() {
         for (key, property) in
             members(section, "properties").filter(|(key, _)| !required.contains(&key.as_str().into()))
         {
-            let text = property.get("description").and_then(Value::as_str).unwrap_or_default();
+            let claims = claims::Claims::of(&property);
             let is_section = property.get("$ref").is_some() || has_type(&property, "object");
-            if doc_limits::read(text).default.is_none() && !is_section {
+            if claims.default_text().is_none() && !is_section {
                 silent.push(format!("{owner}.{key}"));
             }
         }

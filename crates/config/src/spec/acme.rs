@@ -13,25 +13,33 @@ use serde::Deserialize;
 pub struct AcmeSpec {
     /// Whom the authority may write to.
     pub email: Spanned<String>,
-    /// How it is shown that a host is ours; default `tls_alpn`.
+    /// How it is shown that a host is ours.
+    #[schemars(extend("x-default" = "tls_alpn"))]
     pub challenge: Option<Spanned<ChallengeSpec>>,
-    /// Hosts, each with a certificate of its own, `*.example.com` among them where `challenge` is `dns`; default: the
-    /// hosts of the routes of this listener that are no wildcards and that no certificate of the list has.
+    /// Hosts, each with a certificate of its own, `*.example.com` among them where `challenge` is `dns`.
+    #[schemars(extend("x-default-words" = "the hosts of the routes of this listener that are no wildcards and that no certificate of the list has"))]
     pub domains: Option<Spanned<ListSpec<String>>>,
-    /// Where the authority says what it offers, an `https` URL; default: that of Let's Encrypt.
+    /// Where the authority says what it offers, an `https` URL.
+    #[schemars(extend("x-default-words" = "that of Let's Encrypt"))]
     #[schemars(with = "Option<schema::WebhookUrl>")]
     pub directory: Option<Spanned<String>>,
-    /// A PEM file with the roots that the authority itself is trusted by; default: those of the system.
+    /// A PEM file with the roots that the authority itself is trusted by.
+    #[schemars(extend("x-default-words" = "those of the system"))]
     pub directory_ca: Option<Spanned<String>>,
-    /// The kind of the certificates' keys; default `p256`.
+    /// The kind of the certificates' keys.
+    #[schemars(extend("x-default" = "p256"))]
     pub key_type: Option<KeyTypeSpec>,
-    /// An account elsewhere that ours is bound to (RFC 8555 §7.3.4); default: none.
+    /// An account elsewhere that ours is bound to (RFC 8555 §7.3.4).
+    #[schemars(extend("x-default-words" = "none"))]
     pub eab: Option<EabSpec>,
-    /// Who sets records, for the challenge `dns`; default: nobody.
+    /// Who sets records, for the challenge `dns`.
+    #[schemars(extend("x-default-words" = "nobody"))]
     pub dns: Option<Spanned<DnsHookSpec>>,
-    /// Hosts that are asked for when the first client comes with them; default: none.
+    /// Hosts that are asked for when the first client comes with them.
+    #[schemars(extend("x-default-words" = "none"))]
     pub on_demand: Option<Spanned<OnDemandSpec>>,
-    /// The profile of the authority that certificates are ordered with; default: the authority's own choice.
+    /// The profile of the authority that certificates are ordered with.
+    #[schemars(extend("x-default-words" = "the authority's own choice"))]
     pub profile: Option<Spanned<String>>,
 }
 
@@ -73,13 +81,17 @@ pub struct EabSpec {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `exec` or `webhook`")]
 pub struct DnsHookSpec {
-    /// A program and its arguments; `set` or `unset`, the record's name and its value are added; default: none.
+    /// A program and its arguments; `set` or `unset`, the record's name and its value are added.
+    #[schemars(extend("x-default-words" = "none"))]
     pub exec: Option<Spanned<ListSpec<String>>>,
-    /// A service that is called, instead of `exec`; default: none.
+    /// A service that is called, instead of `exec`.
+    #[schemars(extend("x-default-words" = "none"))]
     pub webhook: Option<Spanned<DnsWebhookSpec>>,
-    /// For one call, 5s–30m; default 2m.
+    /// For one call.
+    #[schemars(extend("x-range" = ["5s", "30m"], "x-default" = "2m"))]
     pub timeout: Option<Spanned<DurationSpec>>,
-    /// What a record gets to reach all name servers, 0s–1h; default 1m.
+    /// What a record gets to reach all name servers.
+    #[schemars(extend("x-range" = ["0s", "1h"], "x-default" = "1m"))]
     pub propagation: Option<Spanned<DurationSpec>>,
 }
 
@@ -90,7 +102,8 @@ pub struct DnsWebhookSpec {
     /// `http://…` or `https://…`.
     #[schemars(with = "schema::WebhookUrl")]
     pub url: Spanned<String>,
-    /// What signs the calls, at least 16 bytes; default: they are not signed.
+    /// What signs the calls, at least 16 bytes.
+    #[schemars(extend("x-default-words" = "they are not signed"))]
     pub secret: Option<Spanned<SecretSpec>>,
 }
 
@@ -98,11 +111,14 @@ pub struct DnsWebhookSpec {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `allow` or `ask`")]
 pub struct OnDemandSpec {
-    /// Hosts, and `*.example.com` for whatever ends so, that may be asked for; default: none.
+    /// Hosts, and `*.example.com` for whatever ends so, that may be asked for.
+    #[schemars(extend("x-default-words" = "none"))]
     pub allow: Option<Spanned<ListSpec<String>>>,
-    /// Who is asked, with `?domain=`, about a further host; 200 says yes; default: nobody.
+    /// Who is asked, with `?domain=`, about a further host; 200 says yes.
+    #[schemars(extend("x-default-words" = "nobody"))]
     #[schemars(with = "Option<schema::WebhookUrl>")]
     pub ask: Option<Spanned<String>>,
-    /// Hosts that are asked for within an hour, 1–1000; default 20.
+    /// Hosts that are asked for within an hour.
+    #[schemars(extend("x-range" = [1, 1000], "x-default" = 20))]
     pub per_hour: Option<Spanned<u64>>,
 }

@@ -8,15 +8,19 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `ca`")]
 pub struct ClientAuthSpec {
-    /// Whether a client must show a certificate; default `required`.
+    /// Whether a client must show a certificate.
+    #[schemars(extend("x-default" = "required"))]
     pub mode: Option<ClientAuthModeSpec>,
     /// A PEM file with the certificates of the authorities whose clients are let in.
     pub ca: Spanned<String>,
-    /// PEM files with lists of revoked certificates, of each authority of a client's chain one; default: nothing is looked up.
+    /// PEM files with lists of revoked certificates, of each authority of a client's chain one.
+    #[schemars(extend("x-default-words" = "nothing is looked up"))]
     pub crl: Option<Spanned<ListSpec<String>>>,
-    /// What becomes of a certificate that none of the lists says anything about; default `deny`.
+    /// What becomes of a certificate that none of the lists says anything about.
+    #[schemars(extend("x-default" = "deny"))]
     pub crl_unknown: Option<Spanned<CrlUnknownSpec>>,
-    /// What of its certificate the upstream is told in the head of each request; default: the subject.
+    /// What of its certificate the upstream is told in the head of each request.
+    #[schemars(extend("x-default-words" = "the subject"))]
     pub forward: Option<Spanned<ListSpec<ForwardSpec>>>,
 }
 

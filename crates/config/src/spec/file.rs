@@ -12,27 +12,36 @@ use super::target::ToSpec;
 use super::test_case::TestSpec;
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
 use super::webhook::WebhookSpec;
+use crate::diagnose::Problems;
 use crate::schema;
+use crate::validate::{CONNECTIONS_MAX, bounded, number};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
+use thalweg_core::limits::{H2_STREAMS, H2_STREAMS_MAX};
+use thalweg_proxy::plan::ListenerLimits;
 
 /// A configuration file.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `listeners` and `routes`")]
 pub struct FileSpec {
     /// Files to read with this one: paths, or patterns with `*`, `?` and `[…]`, relative to the file in which they
-    /// stand. Read before everything else; default none.
+    /// stand. Read before everything else.
+    #[schemars(extend("x-default-words" = "none"))]
     pub include: ListSpec<String>,
-    /// Where the admin API listens; default: only the unix socket.
+    /// Where the admin API listens.
+    #[schemars(extend("x-default-words" = "only the unix socket"))]
     pub admin: Option<AdminSpec>,
     /// What must last.
     pub state: StateSpec,
-    /// Worker threads, 1–1024; `auto` (the default): as many as CPUs are allowed.
+    /// Worker threads; `auto`: as many as CPUs are allowed.
+    #[schemars(extend("x-range" = [1, 1024], "x-default" = "auto"))]
     pub workers: Option<Spanned<AutoSpec>>,
-    /// Addresses and networks whose forwarded fields are believed; default none.
+    /// Addresses and networks whose forwarded fields are believed.
+    #[schemars(extend("x-default-words" = "none"))]
     #[schemars(with = "ListSpec<schema::Network>")]
     pub trusted_proxies: ListSpec<String>,
-    /// `user` or `user:group` to become before threads start; default: stay.
+    /// `user` or `user:group` to become before threads start.
+    #[schemars(extend("x-default-words" = "stay"))]
     #[schemars(with = "Option<schema::UserName>")]
     pub user: Option<Spanned<String>>,
     /// Bounds on heads and connections.
@@ -41,29 +50,38 @@ pub struct FileSpec {
     pub shutdown: ShutdownSpec,
     /// What is remembered of exchanges that are over.
     pub request_history: RequestHistorySpec,
-    /// Answers that the proxy makes itself say what went wrong, in `Proxy-Status` and in the body; default true. With
-    /// `false` clients get the status and the id of the request, by which logs and records tell the rest.
+    /// Answers that the proxy makes itself say what went wrong, in `Proxy-Status` and in the body. With `false`
+    /// clients get the status and the id of the request, by which logs and records tell the rest.
+    #[schemars(extend("x-default" = true))]
     pub error_details: Option<bool>,
     /// What routes and services inherit.
     pub defaults: DefaultsSpec,
-    /// Where metrics are served without a token; default: nowhere.
+    /// Where metrics are served without a token.
+    #[schemars(extend("x-default-words" = "nowhere"))]
     pub metrics: Option<MetricsSpec>,
-    /// The access log; default off.
+    /// The access log.
+    #[schemars(extend("x-default-words" = "off"))]
     pub access_log: Option<AccessLogSpec>,
-    /// Where clients connect, by name, each a map or its address alone; default none.
+    /// Where clients connect, by name, each a map or its address alone.
+    #[schemars(extend("x-default-words" = "none"))]
     #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub listeners: NamedSpec<ShortSpec<ListenerSpec>>,
-    /// What happens to requests, in file order; default none.
+    /// What happens to requests, in file order.
+    #[schemars(extend("x-default-words" = "none"))]
     pub routes: ListSpec<RouteSpec>,
-    /// Lists of filters by name, for routes that share them; default none.
+    /// Lists of filters by name, for routes that share them.
+    #[schemars(extend("x-default-words" = "none"))]
     #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub chains: NamedSpec<ListSpec<StepSpec>>,
-    /// Where requests go, by name; default none.
+    /// Where requests go, by name.
+    #[schemars(extend("x-default-words" = "none"))]
     #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub services: NamedSpec<ServiceSpec>,
-    /// Who is told when something happens; default none.
+    /// Who is told when something happens.
+    #[schemars(extend("x-default-words" = "none"))]
     pub webhooks: ListSpec<WebhookSpec>,
-    /// Requests and what must become of them: checked before the configuration is used; default none.
+    /// Requests and what must become of them: checked before the configuration is used.
+    #[schemars(extend("x-default-words" = "none"))]
     pub tests: ListSpec<TestSpec>,
 }
 
@@ -74,13 +92,17 @@ pub struct AdminSpec {
     /// `127.0.0.1:9900` and the like.
     #[schemars(with = "schema::ListenAddress")]
     pub address: Spanned<String>,
-    /// The bearer token; default: created once in the state directory.
+    /// The bearer token.
+    #[schemars(extend("x-default-words" = "created once in the state directory"))]
     pub token: Option<Spanned<SecretSpec>>,
-    /// A second token that may only read; default: none.
+    /// A second token that may only read.
+    #[schemars(extend("x-default-words" = "none"))]
     pub read_token: Option<Spanned<SecretSpec>>,
-    /// A certificate: who asks speaks TLS; default: in the clear.
+    /// A certificate: who asks speaks TLS.
+    #[schemars(extend("x-default-words" = "in the clear"))]
     pub tls: Option<AdminTlsSpec>,
-    /// Allows an address that is not loopback without TLS; default false.
+    /// Allows an address that is not loopback without TLS.
+    #[schemars(extend("x-default" = false))]
     #[serde(default)]
     pub insecure: bool,
 }
@@ -99,7 +121,8 @@ pub struct AdminTlsSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `path`")]
 pub struct StateSpec {
-    /// A directory; default: `/var/lib/thalweg` for root, else the XDG state directory.
+    /// A directory.
+    #[schemars(extend("x-default-words" = "`/var/lib/thalweg` for root, else the XDG state directory"))]
     pub path: Option<Spanned<String>>,
 }
 
@@ -107,18 +130,24 @@ pub struct StateSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of limits")]
 pub struct LimitsSpec {
-    /// Client connections at once, 1–100000000; `auto` (the default): what descriptors and memory admit.
+    /// Client connections at once; `auto`: what descriptors and memory admit.
+    #[schemars(extend("x-range" = [1, 100000000], "x-default" = "auto"))]
     pub max_connections: Option<Spanned<AutoSpec>>,
-    /// Connections at once of one client address, IPv6 by /64, 0–1000000; 0 (the default): no bound.
+    /// Connections at once of one client address, IPv6 by /64; 0: no bound.
+    #[schemars(extend("x-range" = [0, 1000000], "x-default" = 0))]
     pub max_connections_per_client: Option<Spanned<u64>>,
-    /// Bytes that buffers and sockets may use with the process, 16MiB–1024TiB; `auto` (the default): three
-    /// quarters of the smallest cgroup limit, or half of the machine's memory.
+    /// Bytes that buffers and sockets may use with the process; `auto`: three quarters of the smallest cgroup limit,
+    /// or half of the machine's memory.
+    #[schemars(extend("x-range" = ["16MiB", "1024TiB"], "x-default" = "auto"))]
     pub memory: Option<Spanned<AutoSizeSpec>>,
-    /// Exchanges at once, 1–100000000; `auto` (the default): what memory admits.
+    /// Exchanges at once; `auto`: what memory admits.
+    #[schemars(extend("x-range" = [1, 100000000], "x-default" = "auto"))]
     pub max_in_flight: Option<Spanned<AutoSpec>>,
-    /// Bytes of a head, 1KiB–1MiB; default 64KiB.
+    /// Bytes of a head.
+    #[schemars(extend("x-range" = ["1KiB", "1MiB"], "x-default" = "64KiB"))]
     pub max_head: Option<Spanned<SizeSpec>>,
-    /// Fields of a head, 1–10000; default 128.
+    /// Fields of a head.
+    #[schemars(extend("x-range" = [1, 10000], "x-default" = 128))]
     pub max_fields: Option<Spanned<u64>>,
 }
 
@@ -126,9 +155,11 @@ pub struct LimitsSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `delay` and `grace`")]
 pub struct ShutdownSpec {
-    /// Accepting goes on for this long while `/readyz` already fails; default 0s.
+    /// Accepting goes on for this long while `/readyz` already fails.
+    #[schemars(extend("x-default" = "0s"))]
     pub delay: Option<DurationSpec>,
-    /// Then running exchanges get this long; default 30s.
+    /// Then running exchanges get this long.
+    #[schemars(extend("x-default" = "30s"))]
     pub grace: Option<DurationSpec>,
 }
 
@@ -136,10 +167,11 @@ pub struct ShutdownSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `keep` and `slow`")]
 pub struct RequestHistorySpec {
-    /// Exchanges that each worker remembers, and as many more of each kind that is worth it, 0–10000; 0: none;
-    /// default 1000.
+    /// Exchanges that each worker remembers, and as many more of each kind that is worth it; 0: none.
+    #[schemars(extend("x-range" = [0, 10000], "x-default" = 1000))]
     pub keep: Option<Spanned<u64>>,
-    /// From this time on an exchange is slow and is remembered longer, 1ms–1d; default 1s.
+    /// From this time on an exchange is slow and is remembered longer.
+    #[schemars(extend("x-range" = ["1ms", "1d"], "x-default" = "1s"))]
     pub slow: Option<Spanned<DurationSpec>>,
 }
 
@@ -168,9 +200,11 @@ pub struct MetricsSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `format` and `path`")]
 pub struct AccessLogSpec {
-    /// How a line looks; default `json`.
+    /// How a line looks.
+    #[schemars(extend("x-default" = "json"))]
     pub format: Option<LogFormatSpec>,
-    /// `stdout` (the default), `stderr` or a file.
+    /// `stdout`, `stderr` or a file.
+    #[schemars(extend("x-default" = "stdout"))]
     pub path: Option<Spanned<String>>,
 }
 
@@ -193,37 +227,47 @@ pub struct ListenerSpec {
     /// `:80`, `127.0.0.1:80`, `[::1]:80` or `unix:/path`.
     #[schemars(with = "schema::ListenAddress")]
     pub address: Spanned<String>,
-    /// What is spoken; default `http`.
+    /// What is spoken.
+    #[schemars(extend("x-default" = "http"))]
     #[serde(default)]
     pub protocol: ProtocolSpec,
-    /// Where connections go, for `protocol: tcp`, or datagrams, for `protocol: udp`: the name of a service, a list of `tcp://…` or `udp://…`
-    /// endpoints, or services with weights; default: nowhere.
+    /// Where connections go, for `protocol: tcp`, or datagrams, for `protocol: udp`: the name of a service, a list of
+    /// `tcp://…` or `udp://…` endpoints, or services with weights.
+    #[schemars(extend("x-default-words" = "nowhere"))]
     pub to: Option<Spanned<ToSpec>>,
-    /// Where connections go by the name that their clients ask for, for `protocol: tls_passthrough`: hosts, as in `match.host`, and
-    /// `default` for all other names and none; default: nowhere.
+    /// Where connections go by the name that their clients ask for, for `protocol: tls_passthrough`: hosts, as in
+    /// `match.host`, and `default` for all other names and none.
+    #[schemars(extend("x-default-words" = "nowhere"))]
     #[serde(default)]
     pub sni: NamedSpec<Spanned<ToSpec>>,
-    /// Peers that say with the PROXY protocol on whose behalf they connect, before anything else; default: nobody does.
+    /// Peers that say with the PROXY protocol on whose behalf they connect, before anything else.
+    #[schemars(extend("x-default-words" = "nobody does"))]
     pub proxy_protocol: Option<Spanned<ProxyProtocolSpec>>,
-    /// Certificates, and how they are used: clients speak TLS; default: clients speak in the clear.
+    /// Certificates, and how they are used: clients speak TLS.
+    #[schemars(extend("x-default-words" = "clients speak in the clear"))]
     pub tls: Option<Spanned<ListenerTlsSpec>>,
     /// Answer every request 308: the same place through TLS, at the port of the first listener with `tls`. Not for a
-    /// listener that has `tls` itself; default false.
+    /// listener that has `tls` itself.
+    #[schemars(extend("x-default" = false))]
     pub redirect_https: Option<Spanned<bool>>,
     /// Bounds of its own.
     #[serde(default)]
     pub limits: ListenerLimitsSpec,
-    /// Accept a TCP connection when its first bytes are here, or after a second without any (`TCP_DEFER_ACCEPT`);
-    /// default `true`, but not for `protocol: tcp`, where endpoints may have the first word. It saves a wake-up for each connection.
+    /// Accept a TCP connection when its first bytes are here, or after a second without any (`TCP_DEFER_ACCEPT`). It saves a
+    /// wake-up for each connection. Off for `protocol: tcp`, where endpoints may have the first word.
+    #[schemars(extend("x-default" = true))]
     pub defer_accept: Option<bool>,
-    /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge, RFC 9113 §3.3), beside HTTP/1.1; default
-    /// false. With `tls` both are offered anyway.
+    /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge, RFC 9113 §3.3), beside
+    /// HTTP/1.1. With `tls` both are offered anyway.
+    #[schemars(extend("x-default" = false))]
     pub h2c: Option<bool>,
     /// Answer a client that has ended its sending side after its request. Otherwise it is taken to have left, and its
-    /// request is given up; default false. For clients such as `nc -N`.
+    /// request is given up. For clients such as `nc -N`.
+    #[schemars(extend("x-default" = false))]
     pub allow_half_close: Option<bool>,
-    /// For `protocol: udp`: answers to each datagram of a client, 1–1000; default: not known, and only silence ends a session. With the last
-    /// one that is expected it ends at once, and an endpoint that gives none within `timeouts.idle` has failed. For DNS it is 1.
+    /// For `protocol: udp`: answers to each datagram of a client. With the last one that is expected it ends at once,
+    /// and an endpoint that gives none within `timeouts.idle` has failed. For DNS it is 1.
+    #[schemars(extend("x-range" = [1, 1000], "x-default-words" = "not known, and only silence ends a session"))]
     pub expected_responses: Option<Spanned<u64>>,
 }
 
@@ -234,8 +278,9 @@ pub struct ProxyProtocolSpec {
     /// Addresses and networks of those peers. All others are clients themselves.
     #[schemars(with = "ListSpec<schema::Network>", extend("minItems" = 1))]
     pub from: Spanned<ListSpec<String>>,
-    /// Whether they always say it; default true. Otherwise what they send may begin without: only of peers that make every byte themselves,
-    /// and not for a listener where endpoints may have the first word.
+    /// Whether they always say it. Otherwise what they send may begin without: only of peers that make every byte
+    /// themselves, and not for a listener where endpoints may have the first word.
+    #[schemars(extend("x-default" = true))]
     pub required: Option<Spanned<bool>>,
 }
 
@@ -243,10 +288,29 @@ pub struct ProxyProtocolSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `max_connections`")]
 pub struct ListenerLimitsSpec {
-    /// Its client connections, or sessions of clients with `protocol: udp`, at once, 1–100000000; default: no bound but `limits.max_connections`.
+    /// Its client connections, or sessions of clients with `protocol: udp`, at once.
+    #[schemars(extend("x-range" = [1, CONNECTIONS_MAX], "x-default-words" = "no bound but `limits.max_connections`"))]
     pub max_connections: Option<Spanned<u64>>,
-    /// Requests that a client may have under way at once on a connection of HTTP/2, 1–1000; default 100.
+    /// Requests that a client may have under way at once on a connection of HTTP/2.
+    #[schemars(extend("x-range" = [1, H2_STREAMS_MAX], "x-default" = H2_STREAMS))]
     pub max_streams: Option<Spanned<u64>>,
+    /// Requests on a connection of a client, after which it is closed; with HTTP/2 those that come meanwhile are served too.
+    #[schemars(extend("x-range" = [1, u32::MAX], "x-default-words" = "no bound"))]
+    pub max_requests: Option<Spanned<u64>>,
+}
+
+impl ListenerLimitsSpec {
+    /// What it comes to; where nothing is written, what is built in.
+    pub(crate) fn policy(&self, problems: &mut Problems) -> ListenerLimits {
+        let built_in = ListenerLimits::default();
+        let most = self.max_connections.as_ref().and_then(|n| bounded(n, 1, CONNECTIONS_MAX, problems));
+        let max_streams = number(self.max_streams.as_ref(), 1, H2_STREAMS_MAX, problems);
+        ListenerLimits {
+            max_connections: most.and_then(|n| usize::try_from(n).ok()),
+            max_streams: max_streams.unwrap_or(built_in.max_streams),
+            max_requests: number(self.max_requests.as_ref(), 1, u32::MAX, problems),
+        }
+    }
 }
 
 /// `web: ":8080"`

@@ -11,15 +11,19 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of limits")]
 pub struct RouteLimitsSpec {
-    /// Bytes of a request body; default: no bound.
+    /// Bytes of a request body.
+    #[schemars(extend("x-default-words" = "no bound"))]
     pub max_body: Option<Spanned<SizeSpec>>,
-    /// Bytes per second that a body must move by; `0B`: no bound; default 128B.
+    /// Bytes per second that a body must move by; `0B`: no bound.
+    #[schemars(extend("x-default" = "128B"))]
     pub min_rate: Option<Spanned<SizeSpec>>,
-    /// Exchanges under way, 1–1000000; default: no bound.
+    /// Exchanges under way.
+    #[schemars(extend("x-range" = [1, 1000000], "x-default-words" = "no bound"))]
     pub max_in_flight: Option<Spanned<u64>>,
     /// Who may wait for a place.
     pub queue: QueueSpec,
-    /// Who goes first in every queue; default `normal`.
+    /// Who goes first in every queue.
+    #[schemars(extend("x-default" = "normal"))]
     pub priority: Option<PrioritySpec>,
 }
 
@@ -27,11 +31,14 @@ pub struct RouteLimitsSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of limits")]
 pub struct ServiceLimitsSpec {
-    /// Connections open, idle ones included, 1–1000000; default: no bound.
+    /// Connections open, idle ones included.
+    #[schemars(extend("x-range" = [1, 1000000], "x-default-words" = "no bound"))]
     pub max_connections: Option<Spanned<u64>>,
-    /// Exchanges under way, 1–1000000; default: no bound.
+    /// Exchanges under way.
+    #[schemars(extend("x-range" = [1, 1000000], "x-default-words" = "no bound"))]
     pub max_in_flight: Option<Spanned<u64>>,
-    /// A bound on what is under way to each endpoint that follows its latency; default `off`.
+    /// A bound on what is under way to each endpoint that follows its latency.
+    #[schemars(extend("x-default" = "off"))]
     pub adaptive: Option<Spanned<SwitchSpec<AdaptiveSpec>>>,
     /// Who may wait for a place.
     pub queue: QueueSpec,
@@ -41,9 +48,11 @@ pub struct ServiceLimitsSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `size` and `timeout`")]
 pub struct QueueSpec {
-    /// Exchanges that may wait, 0–100000; default 100.
+    /// Exchanges that may wait.
+    #[schemars(extend("x-range" = [0, 100000], "x-default" = 100))]
     pub size: Option<Spanned<u64>>,
-    /// The longest wait; default 1s.
+    /// The longest wait.
+    #[schemars(extend("x-default" = "1s"))]
     pub timeout: Option<Spanned<DurationSpec>>,
 }
 

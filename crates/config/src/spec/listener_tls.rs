@@ -16,38 +16,50 @@ use std::fmt;
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `cert` and `key`, `certificates`, `acme` or `local`")]
 pub struct ListenerTlsSpec {
-    /// What the listener proves its names with. The first one answers clients that name no host; default: what `acme`
-    /// brings.
+    /// What the listener proves its names with. The first one answers clients that name no host.
+    #[schemars(extend("x-default-words" = "what `acme` brings"))]
     pub certificates: Option<Spanned<ListSpec<CertificateSpec>>>,
-    /// A PEM file with the certificate, then those that lead from it to a root, where there is one: a short form of `certificates`
-    /// with `key`; default: none.
+    /// A PEM file with the certificate, then those that lead from it to a root, where there is one: a short form of
+    /// `certificates` with `key`.
+    #[schemars(extend("x-default-words" = "none"))]
     pub cert: Option<Spanned<String>>,
-    /// A PEM file with the private key of `cert`; default: none.
+    /// A PEM file with the private key of `cert`.
+    #[schemars(extend("x-default-words" = "none"))]
     pub key: Option<Spanned<String>>,
-    /// Certificates that an authority issues and that renew themselves, beside those of the list; default: none.
+    /// Certificates that an authority issues and that renew themselves, beside those of the list.
+    #[schemars(extend("x-default-words" = "none"))]
     pub acme: Option<AcmeSpec>,
-    /// Certificates for `localhost` and every name below it by an authority of this machine's own, for development; not with
-    /// `acme`; default false.
+    /// Certificates for `localhost` and every name below it by an authority of this machine's own, for development;
+    /// not with `acme`.
+    #[schemars(extend("x-default" = false))]
     pub local: Option<Spanned<bool>>,
-    /// What clients must show of themselves, for certificates that do not say it themselves and those of `acme` or `local`;
-    /// default: nothing.
+    /// What clients must show of themselves, for certificates that do not say it themselves and those of `acme` or
+    /// `local`.
+    #[schemars(extend("x-default-words" = "nothing"))]
     pub client_auth: Option<ClientAuthSpec>,
-    /// What a client gets that names a host without a certificate; default `default`.
+    /// What a client gets that names a host without a certificate.
+    #[schemars(extend("x-default" = "default"))]
     pub unknown_name: Option<UnknownNameSpec>,
-    /// The oldest version that is spoken; default `1.2`.
+    /// The oldest version that is spoken.
+    #[schemars(extend("x-default" = 1.2))]
     pub min_version: Option<Spanned<TlsVersionSpec>>,
-    /// The newest version that is spoken; default `1.3`.
+    /// The newest version that is spoken.
+    #[schemars(extend("x-default" = 1.3))]
     pub max_version: Option<Spanned<TlsVersionSpec>>,
-    /// Cipher suites by their IANA names, of both versions; the first that a client has too is taken, unless ChaCha20 is the
-    /// first that it offers; default: all that there are.
+    /// Cipher suites by their IANA names, of both versions; the first that a client has too is taken, unless ChaCha20
+    /// is the first that it offers.
+    #[schemars(extend("x-default-words" = "all that there are"))]
     #[schemars(with = "Option<ListSpec<schema::SuiteName>>")]
     pub suites: Option<Spanned<ListSpec<String>>>,
-    /// Key exchange groups; default: X25519MLKEM768, X25519, secp256r1 and secp384r1.
+    /// Key exchange groups.
+    #[schemars(extend("x-default-words" = "X25519MLKEM768, X25519, secp256r1 and secp384r1"))]
     #[schemars(with = "Option<ListSpec<schema::GroupName>>")]
     pub groups: Option<Spanned<ListSpec<String>>>,
-    /// How sessions are resumed: `off`, or settings; default: keys of the process, which rotate.
+    /// How sessions are resumed: `off`, or settings.
+    #[schemars(extend("x-default-words" = "keys of the process, which rotate"))]
     pub tickets: Option<SwitchSpec<TicketsSpec>>,
-    /// From its first byte to the end of the handshake, 1s–5m; default 10s.
+    /// From its first byte to the end of the handshake.
+    #[schemars(extend("x-range" = ["1s", "5m"], "x-default" = "10s"))]
     pub handshake_timeout: Option<Spanned<DurationSpec>>,
 }
 
@@ -69,10 +81,11 @@ impl ListenerTlsSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `rotate` and `keys`")]
 pub struct TicketsSpec {
-    /// How long a key seals, 10m–7d; it opens for as long again, and no client keeps a ticket longer than both; default
-    /// 12h.
+    /// How long a key seals; it opens for as long again, and no client keeps a ticket longer than both.
+    #[schemars(extend("x-range" = ["10m", "7d"], "x-default" = "12h"))]
     pub rotate: Option<Spanned<DurationSpec>>,
-    /// Keys that replicas share, in place of those of the process; default: none.
+    /// Keys that replicas share, in place of those of the process.
+    #[schemars(extend("x-default-words" = "none"))]
     pub keys: Option<TicketKeysSpec>,
 }
 
@@ -92,9 +105,11 @@ pub struct CertificateSpec {
     pub cert: Spanned<String>,
     /// A PEM file with the private key of the certificate.
     pub key: Spanned<String>,
-    /// The hosts that it answers for, `*.example.com` among them; default: those of the certificate.
+    /// The hosts that it answers for, `*.example.com` among them.
+    #[schemars(extend("x-default-words" = "those of the certificate"))]
     pub names: Option<Spanned<ListSpec<String>>>,
-    /// What clients of these hosts must show of themselves, instead of what the listener says; default: that.
+    /// What clients of these hosts must show of themselves, instead of what the listener says.
+    #[schemars(extend("x-default-words" = "that"))]
     pub client_auth: Option<ClientAuthSpec>,
 }
 

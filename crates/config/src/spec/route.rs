@@ -18,15 +18,19 @@ use std::fmt;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `to`")]
 pub struct RouteSpec {
-    /// Unique; default: made from the route's position.
+    /// Unique.
+    #[schemars(extend("x-default-words" = "made from the route's position"))]
     pub name: Option<Spanned<String>>,
-    /// Names of listeners; default: every HTTP listener.
+    /// Names of listeners.
+    #[schemars(extend("x-default-words" = "every HTTP listener"))]
     #[serde(default)]
     pub listeners: SomeSpec<String>,
-    /// Which requests; default: all.
+    /// Which requests.
+    #[schemars(extend("x-default-words" = "all"))]
     #[serde(default)]
     pub r#match: MatchSpec,
-    /// What is done to the request, in order: filters, and `{ chain: name }`; default: nothing.
+    /// What is done to the request, in order: filters, and `{ chain: name }`.
+    #[schemars(extend("x-default-words" = "nothing"))]
     #[serde(default)]
     pub filters: ListSpec<StepSpec>,
     /// Where it goes.
@@ -37,8 +41,9 @@ pub struct RouteSpec {
     /// Bounds on its exchanges.
     #[serde(default)]
     pub limits: RouteLimitsSpec,
-    /// Percent-encoded characters that paths of its requests may have and that are refused otherwise: `slash` at the edge
-    /// of a segment, `control`, `backslash`; default none.
+    /// Percent-encoded characters that paths of its requests may have and that are refused otherwise: `slash` at the
+    /// edge of a segment, `control`, `backslash`.
+    #[schemars(extend("x-default-words" = "none"))]
     #[serde(default)]
     pub allow_encoded: ListSpec<EncodedSpec>,
 }
@@ -60,21 +65,28 @@ pub enum EncodedSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of conditions")]
 pub struct MatchSpec {
-    /// `a.example.com` or `*.example.com`, or a list of them; default: any.
+    /// `a.example.com` or `*.example.com`, or a list of them.
+    #[schemars(extend("x-default-words" = "any"))]
     pub host: Option<Spanned<OneOrMoreSpec>>,
-    /// `/a` exactly, `/a/*` and below, `/users/{id}`, or a list of them; default: any.
+    /// `/a` exactly, `/a/*` and below, `/users/{id}`, or a list of them.
+    #[schemars(extend("x-default-words" = "any"))]
     #[schemars(with = "Option<SomeSpec<schema::Path>>")]
     pub path: Option<Spanned<SomeSpec<String>>>,
-    /// A regular expression for the whole path, instead of `path`; default: any.
+    /// A regular expression for the whole path, instead of `path`.
+    #[schemars(extend("x-default-words" = "any"))]
     pub path_regex: Option<Spanned<String>>,
-    /// Upper case, as in `GET` or `[GET, HEAD]`; default: any.
+    /// Upper case, as in `GET` or `[GET, HEAD]`.
+    #[schemars(extend("x-default-words" = "any"))]
     #[schemars(with = "SomeSpec<schema::Method>")]
     pub methods: SomeSpec<String>,
-    /// Fields of the request by name; default: any.
+    /// Fields of the request by name.
+    #[schemars(extend("x-default-words" = "any"))]
     pub headers: NamedSpec<Spanned<FieldSpec>>,
-    /// Parameters of the query by name; default: any.
+    /// Parameters of the query by name.
+    #[schemars(extend("x-default-words" = "any"))]
     pub query: NamedSpec<Spanned<FieldSpec>>,
-    /// Addresses and networks of clients; default: any.
+    /// Addresses and networks of clients.
+    #[schemars(extend("x-default-words" = "any"))]
     #[schemars(with = "SomeSpec<schema::Network>")]
     pub client: SomeSpec<String>,
 }

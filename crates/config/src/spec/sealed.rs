@@ -20,24 +20,31 @@ pub struct SealedSpec {
     /// The keys that labels are sealed with. The last one seals, all of them open.
     #[schemars(extend("minItems" = 1))]
     pub keys: Spanned<ListSpec<SealKeySpec>>,
-    /// Addresses that labels may name, as networks with ports: `10.0.0.0/8:1024-65535`, `[2001:db8::/32]:443`. Loopback, link-local and
-    /// other special addresses have to be named for themselves; default none.
+    /// Addresses that labels may name, as networks with ports: `10.0.0.0/8:1024-65535`, `[2001:db8::/32]:443`.
+    /// Loopback, link-local and other special addresses have to be named for themselves.
+    #[schemars(extend("x-default-words" = "none"))]
     #[serde(default)]
     #[schemars(with = "ListSpec<schema::NetworkWithPorts>")]
     pub allow: ListSpec<String>,
-    /// Services that labels may name; default none.
+    /// Services that labels may name.
+    #[schemars(extend("x-default-words" = "none"))]
     #[serde(default)]
     pub services: ListSpec<String>,
-    /// Labels that hold no longer; default none.
+    /// Labels that hold no longer.
+    #[schemars(extend("x-default-words" = "none"))]
     pub revoked: Option<RevokedSpec>,
-    /// How long a label may be good for, from any moment on, 1m–8760h; default 24h.
+    /// How long a label may be good for, from any moment on.
+    #[schemars(extend("x-range" = ["1m", "8760h"], "x-default" = "24h"))]
     pub max_ttl: Option<Spanned<DurationSpec>>,
-    /// Requests, tunnels and connections under way to each destination at once, 1–1000000; default 1000.
+    /// Requests, tunnels and connections under way to each destination at once.
+    #[schemars(extend("x-range" = [1, 1000000], "x-default" = 1000))]
     pub max_in_flight: Option<Spanned<u64>>,
-    /// How destinations prove who they are that labels want reached through TLS; default: these are not reached.
+    /// How destinations prove who they are that labels want reached through TLS.
+    #[schemars(extend("x-default-words" = "these are not reached"))]
     pub tls: Option<Spanned<ServiceTlsSpec>>,
-    /// Addresses of this machine that connections to destinations come from, in turn, each with as many ports as a machine has; default:
-    /// what the kernel chooses.
+    /// Addresses of this machine that connections to destinations come from, in turn, each with as many ports as a
+    /// machine has.
+    #[schemars(extend("x-default-words" = "what the kernel chooses"))]
     #[serde(default)]
     #[schemars(with = "ListSpec<schema::IpAddress>")]
     pub sources: ListSpec<String>,
@@ -47,7 +54,8 @@ pub struct SealedSpec {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `id` and `secret`")]
 pub struct SealKeySpec {
-    /// What labels call it, 1–31. Not given to another key while labels of this one may be about.
+    /// What labels call it. Not given to another key while labels of this one may be about.
+    #[schemars(extend("x-range" = [1, 31]))]
     pub id: Spanned<u64>,
     /// 64 random bytes as 128 hexadecimal digits, as `openssl rand -hex 64` makes them, or where these stand.
     pub secret: Spanned<SealSecretSpec>,

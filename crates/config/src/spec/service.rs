@@ -6,6 +6,7 @@ mod ejection;
 mod endpoints;
 mod health;
 mod outage;
+mod pool;
 mod retry;
 mod sticky;
 mod tls;
@@ -16,6 +17,7 @@ pub use ejection::EjectionSpec;
 pub use endpoints::{EndpointSpec, LongEndpointSpec};
 pub use health::{GrpcCheckSpec, HealthSpec, InitialHealthSpec};
 pub use outage::{AnswerSpec, WhenDownSpec};
+pub use pool::PoolSpec;
 pub use retry::{GrpcStatusSpec, HedgeSpec, RetrySpec};
 pub use sticky::{SameSiteSpec, StickySpec};
 pub use tls::ServiceTlsSpec;
@@ -24,7 +26,7 @@ use super::limits::ServiceLimitsSpec;
 use super::short::{ShortSpec, SomeSpec};
 use super::spanned::Spanned;
 use super::switch::SwitchSpec;
-use super::values::{AutoSpec, DurationSpec, PercentSpec};
+use super::values::{DurationSpec, PercentSpec};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
@@ -35,30 +37,42 @@ pub struct ServiceSpec {
     /// At least one URL; one alone needs no list.
     #[schemars(schema_with = "at_least_one")]
     pub endpoints: SomeSpec<EndpointSpec>,
-    /// How one endpoint is chosen; default `round_robin`.
+    /// How one endpoint is chosen.
+    #[schemars(extend("x-default" = "round_robin"))]
     pub balance: Option<Spanned<BalanceSpec>>,
-    /// An endpoint that becomes ready gets its full share only after this time, 100ms–1h; default: at once.
+    /// An endpoint that becomes ready gets its full share only after this time.
+    #[schemars(extend("x-range" = ["100ms", "1h"], "x-default-words" = "at once"))]
     pub slow_start: Option<Spanned<DurationSpec>>,
-    /// Where less than this share of the endpoints is well, all of them serve, 0%–100%; default 0%: never.
+    /// Where less than this share of the endpoints is well, all of them serve; 0%: never.
+    #[schemars(extend("x-range" = ["0%", "100%"], "x-default" = "0%"))]
     pub panic_threshold: Option<Spanned<PercentSpec>>,
-    /// Whether clients stay at one endpoint by a cookie; default `off`.
+    /// Whether clients stay at one endpoint by a cookie.
+    #[schemars(extend("x-default" = "off"))]
     pub sticky: Option<Spanned<SwitchSpec<StickySpec>>>,
-    /// How endpoints are checked, a map or the path of an HTTP check alone; default: they are not.
+    /// How endpoints are checked, a map or the path of an HTTP check alone.
+    #[schemars(extend("x-default-words" = "they are not"))]
     pub health: Option<Spanned<ShortSpec<HealthSpec>>>,
-    /// When endpoints that fail are left out; default: after 5 failures in a row.
+    /// When endpoints that fail are left out.
+    #[schemars(extend("x-default-words" = "after 5 failures in a row"))]
     pub ejection: Option<SwitchSpec<EjectionSpec>>,
-    /// When nothing is sent for a while; default `off`.
+    /// When nothing is sent for a while.
+    #[schemars(extend("x-default" = "off"))]
     pub breaker: Option<SwitchSpec<BreakerSpec>>,
-    /// What is done when no endpoint is well; default `error`.
+    /// What is done when no endpoint is well.
+    #[schemars(extend("x-default" = "error"))]
     pub when_down: Option<WhenDownSpec>,
-    /// The `Host` sent upstream: `keep` (the default), `endpoint`, or this name.
+    /// The `Host` sent upstream: `keep`, `endpoint`, or this name.
+    #[schemars(extend("x-default" = "keep"))]
     pub host: Option<Spanned<String>>,
-    /// How endpoints with `https://` prove who they are; default: to whom the system trusts, by the host of their URL.
+    /// How endpoints with `https://` prove who they are.
+    #[schemars(extend("x-default-words" = "to whom the system trusts, by the host of their URL"))]
     pub tls: Option<Spanned<ServiceTlsSpec>>,
-    /// What is spoken with endpoints; default `auto`: with `https://` what they choose of HTTP/2 and HTTP/1.1, else HTTP/1.1.
+    /// What is spoken with endpoints; `auto`: with `https://` what they choose of HTTP/2 and HTTP/1.1, else HTTP/1.1.
+    #[schemars(extend("x-default" = "auto"))]
     #[serde(default)]
     pub protocol: ServiceProtocolSpec,
-    /// Tell `tcp://` endpoints with the PROXY protocol who a client is; default: they are not told.
+    /// Tell `tcp://` endpoints with the PROXY protocol who a client is.
+    #[schemars(extend("x-default-words" = "they are not told"))]
     pub send_proxy_protocol: Option<Spanned<ProxyProtocolVersionSpec>>,
     /// When another attempt is made.
     #[serde(default)]
@@ -107,30 +121,22 @@ pub enum ServiceProtocolSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of durations")]
 pub struct TimeoutsSpec {
-    /// Until an endpoint has accepted the connection and, with TLS, shaken hands; default 2s.
+    /// Until an endpoint has accepted the connection and, with TLS, shaken hands.
+    #[schemars(extend("x-default" = "2s"))]
     pub connect: Option<Spanned<DurationSpec>>,
-    /// From the request's last byte to the response's first; default 60s.
+    /// From the request's last byte to the response's first.
+    #[schemars(extend("x-default" = "60s"))]
     pub first_byte: Option<Spanned<DurationSpec>>,
-    /// Between two bytes of a response or tunnel; default 60s, and 10m for whole connections.
+    /// Between two bytes of a response or tunnel; 10m for whole connections.
+    #[schemars(extend("x-default" = "60s"))]
     pub idle: Option<Spanned<DurationSpec>>,
-    /// For the whole exchange, tunnels excepted; default: no bound.
+    /// For the whole exchange, tunnels excepted.
+    #[schemars(extend("x-default-words" = "no bound"))]
     pub request: Option<Spanned<DurationSpec>>,
-    /// For the head of a client's request, only in `defaults`; default 10s.
+    /// For the head of a client's request, only in `defaults`.
+    #[schemars(extend("x-default" = "10s"))]
     pub head: Option<Spanned<DurationSpec>>,
-    /// For an idle client connection, only in `defaults`; default 75s.
+    /// For an idle client connection, only in `defaults`.
+    #[schemars(extend("x-default" = "75s"))]
     pub keep_alive: Option<Spanned<DurationSpec>>,
-}
-
-/// `pool:` per endpoint and worker.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
-#[serde(deny_unknown_fields, default, expecting = "a map of pool settings")]
-pub struct PoolSpec {
-    /// Idle connections kept, 0–65535; `auto` (the default): as many as were in use at once.
-    pub max_idle: Option<Spanned<AutoSpec>>,
-    /// An idle connection is closed after this time; default 60s.
-    pub idle: Option<Spanned<DurationSpec>>,
-    /// A connection is not reused after this time; default 1h.
-    pub max_age: Option<Spanned<DurationSpec>>,
-    /// A connection is not reused after this many requests, 1–4294967295; default: no limit.
-    pub max_requests: Option<Spanned<u64>>,
 }

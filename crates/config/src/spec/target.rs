@@ -31,7 +31,8 @@ pub struct SplitSpec {
     /// The services.
     #[schemars(extend("minItems" = 1))]
     pub split: ListSpec<ToItemSpec>,
-    /// What keeps a client in one part; default: each request is drawn anew.
+    /// What keeps a client in one part.
+    #[schemars(extend("x-default-words" = "each request is drawn anew"))]
     pub sticky_by: Option<KeySpec>,
 }
 
@@ -68,7 +69,8 @@ pub enum ToItemSpec {
 pub struct PartSpec {
     /// Its name.
     pub service: Spanned<String>,
-    /// Its share, 0–1000; default 1.
+    /// Its share.
+    #[schemars(extend("x-range" = [0, 1000], "x-default" = 1))]
     pub weight: Option<Spanned<u64>>,
 }
 

@@ -12,7 +12,8 @@ use std::fmt;
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `request` and `expect`")]
 pub struct TestSpec {
-    /// For messages; default: the request.
+    /// For messages.
+    #[schemars(extend("x-default-words" = "the request"))]
     pub name: Option<Spanned<String>>,
     /// What is asked.
     pub request: Spanned<RequestSpec>,
@@ -33,16 +34,19 @@ pub enum RequestSpec {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `url`")]
 pub struct LongRequestSpec {
-    /// Default `GET`.
+    /// The method of the request.
+    #[schemars(extend("x-default" = "GET"))]
     pub method: Option<Spanned<String>>,
     /// `https://host/path?query`, or a path alone.
     pub url: Spanned<String>,
     /// Fields of the request by name; a `host` takes the place of the URL's.
     #[serde(default)]
     pub headers: NamedSpec<Spanned<String>>,
-    /// The address that the request comes from; default 127.0.0.1.
+    /// The address that the request comes from.
+    #[schemars(extend("x-default" = "127.0.0.1"))]
     pub client: Option<Spanned<String>>,
-    /// The name of a listener; default: the one whose port the URL names, else the first.
+    /// The name of a listener.
+    #[schemars(extend("x-default-words" = "the one whose port the URL names, else the first"))]
     pub listener: Option<Spanned<String>>,
 }
 
@@ -54,13 +58,17 @@ pub struct LongRequestSpec {
     expecting = "a map of `route`, `service`, `upstream_path` and `status`"
 )]
 pub struct ExpectSpec {
-    /// The name of the route that takes it, or `none`; default: any.
+    /// The name of the route that takes it, or `none`.
+    #[schemars(extend("x-default-words" = "any"))]
     pub route: Option<Spanned<String>>,
-    /// The service that it goes to; of a split by chance, one that has a share; default: any.
+    /// The service that it goes to; of a split by chance, one that has a share.
+    #[schemars(extend("x-default-words" = "any"))]
     pub service: Option<Spanned<String>>,
-    /// The path that goes upstream, without the query; default: any.
+    /// The path that goes upstream, without the query.
+    #[schemars(extend("x-default-words" = "any"))]
     pub upstream_path: Option<Spanned<String>>,
-    /// The status with which the proxy answers itself: 404 when no route takes the request; default: any.
+    /// The status with which the proxy answers itself: 404 when no route takes the request.
+    #[schemars(extend("x-default-words" = "any"))]
     pub status: Option<Spanned<u64>>,
 }
 

@@ -14,13 +14,17 @@ pub struct WebhookSpec {
     /// `http://…` or `https://…`.
     #[schemars(with = "schema::WebhookUrl")]
     pub url: Spanned<String>,
-    /// Names of events; default: all of them.
+    /// Names of events.
+    #[schemars(extend("x-default-words" = "all of them"))]
     #[schemars(with = "Option<ListSpec<schema::EventName>>")]
     pub events: Option<Spanned<ListSpec<String>>>,
-    /// What signs the deliveries, at least 16 bytes; default: they are not signed.
+    /// What signs the deliveries, at least 16 bytes.
+    #[schemars(extend("x-default-words" = "they are not signed"))]
     pub secret: Option<Spanned<SecretSpec>>,
-    /// For one attempt, 100ms–1m; default 5s.
+    /// For one attempt.
+    #[schemars(extend("x-range" = ["100ms", "1m"], "x-default" = "5s"))]
     pub timeout: Option<Spanned<DurationSpec>>,
-    /// Attempts for one delivery, 1–10; default 5.
+    /// Attempts for one delivery.
+    #[schemars(extend("x-range" = [1, 10], "x-default" = 5))]
     pub attempts: Option<Spanned<u64>>,
 }

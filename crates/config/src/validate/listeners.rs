@@ -1,13 +1,11 @@
 //! `listeners:` where clients connect.
 
 use super::secret::Secrets;
-use super::settings::CONNECTIONS_MAX;
 use super::{acme, address, bounded, check_name, network, tls};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{FileSpec, ListenerSpec, ProtocolSpec, ProxyProtocolSpec, Spanned};
 use std::sync::Arc;
-use thalweg_core::limits::{H2_STREAMS, H2_STREAMS_MAX};
 use thalweg_proxy::plan::{ListenAddress, Listener, ListenerProtocol, ProxyProtocolPolicy};
 
 /// Most listeners. Each is a socket per worker; their positions must fit into 16 bits.
@@ -47,12 +45,6 @@ pub(crate) fn listeners(
             problems.push(error);
         }
         if let Some(address) = claim((&spec.address, spec.protocol == ProtocolSpec::Udp), taken, problems) {
-            let most = spec.limits.max_connections.as_ref();
-            let most = most.and_then(|n| bounded(n, 1, CONNECTIONS_MAX, problems));
-            let max_connections = most.and_then(|n| usize::try_from(n).ok());
-            let streams = spec.limits.max_streams.as_ref();
-            let streams = streams.and_then(|n| bounded(n, 1, u64::from(H2_STREAMS_MAX), problems));
-            let max_streams = streams.and_then(|n| u32::try_from(n).ok()).unwrap_or(H2_STREAMS);
             listeners.push(Listener {
                 name: name.value.as_str().into(),
                 address,
@@ -62,8 +54,7 @@ pub(crate) fn listeners(
                     ProtocolSpec::TlsPassthrough => ListenerProtocol::TlsPassthrough,
                     ProtocolSpec::Udp => ListenerProtocol::Udp,
                 },
-                max_connections,
-                max_streams,
+                limits: spec.limits.policy(problems),
                 // Endpoints may have the first word.
                 defer_accept: spec
                     .defer_accept

@@ -27,11 +27,14 @@ pub(crate) use chains::{Chains, FilterPlace};
 pub(crate) use connections::{Link, Traffic, connections};
 pub(crate) use limits::Bounds;
 pub(crate) use listeners::listeners;
+pub(crate) use numbers::{bounded, deadline, number};
 pub(crate) use routes::{Names, encoded, route};
 pub(crate) use sealed::sealed;
 pub(crate) use secret::Secrets;
 pub(crate) use services::{Context, Deadlines, Retries, inline, services};
-pub(crate) use settings::{client_timeouts, limits, requests, settings, shutdown, trusted_proxies};
+pub(crate) use settings::{
+    CONNECTIONS_MAX, client_timeouts, limits, requests, settings, shutdown, trusted_proxies,
+};
 pub(crate) use targets::Target;
 pub(crate) use test_cases::{Known, run_tests, tests};
 
@@ -40,7 +43,7 @@ use crate::source::Span;
 use crate::spec::Spanned;
 use address::Flaw;
 use ipnet::IpNet;
-use numbers::{bounded, deadline, duration, number, percent};
+use numbers::{duration, percent};
 use std::net::IpAddr;
 use std::sync::Arc;
 use thalweg_upstream::Address;

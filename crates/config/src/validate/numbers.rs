@@ -5,7 +5,7 @@ use crate::spec::{DurationSpec, PercentSpec, Spanned};
 use std::time::Duration;
 
 /// A number within bounds.
-pub(super) fn bounded(number: &Spanned<u64>, least: u64, most: u64, problems: &mut Problems) -> Option<u64> {
+pub(crate) fn bounded(number: &Spanned<u64>, least: u64, most: u64, problems: &mut Problems) -> Option<u64> {
     if (least..=most).contains(&number.value) {
         return Some(number.value);
     }
@@ -15,7 +15,7 @@ pub(super) fn bounded(number: &Spanned<u64>, least: u64, most: u64, problems: &m
 }
 
 /// The same for a number that need not be written.
-pub(super) fn number(
+pub(crate) fn number(
     number: Option<&Spanned<u64>>,
     least: u32,
     most: u32,
@@ -58,7 +58,7 @@ pub(super) fn duration(
 }
 
 /// A deadline: longer than nothing.
-pub(super) fn deadline(
+pub(crate) fn deadline(
     duration: Option<&Spanned<DurationSpec>>,
     problems: &mut Problems,
 ) -> Option<Duration> {

@@ -17,20 +17,16 @@ pub(super) use tls::service_tls;
 
 use super::limits::service_limits;
 use super::secret::Secrets;
-use super::{address, bounded, check_name, deadline};
+use super::{address, check_name, deadline};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{
-    AutoSpec, ListSpec, NamedSpec, PoolSpec, ProxyProtocolVersionSpec, ServiceProtocolSpec, ServiceSpec,
-    Spanned, TimeoutsSpec,
+    ListSpec, NamedSpec, ProxyProtocolVersionSpec, ServiceProtocolSpec, ServiceSpec, Spanned, TimeoutsSpec,
 };
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_proxy::plan::Timeouts;
-use thalweg_upstream::{Address, Endpoint, HostRule, PoolPolicy, Protocol, ProxyProtocol, Service};
-
-/// Most idle connections kept per endpoint and worker.
-const IDLE: u64 = 65_535;
+use thalweg_upstream::{Address, Endpoint, HostRule, Protocol, ProxyProtocol, Service};
 
 /// Deadlines as far as they are written at one place.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -128,7 +124,7 @@ fn service(
             None => tls::built_in(&endpoints, name.span, problems),
         },
         retry: Retries::read(&spec.retry, problems).resolve(around.retries),
-        pool: pool(&spec.pool, problems),
+        pool: spec.pool.policy(problems),
         limits: service_limits(&spec.limits, problems),
         destinations: None,
         endpoints,
@@ -196,19 +192,4 @@ fn host_rule(host: Option<&Spanned<String>>, problems: &mut Problems) -> HostRul
         .help("write `keep`, `endpoint` or a name such as `app.internal`");
     problems.push(error);
     HostRule::default()
-}
-
-fn pool(spec: &PoolSpec, problems: &mut Problems) -> PoolPolicy {
-    let built_in = PoolPolicy::default();
-    let max_idle = spec.max_idle.as_ref().and_then(|value| match value.value {
-        AutoSpec::Auto => None,
-        AutoSpec::Number(n) => bounded(&Spanned::new(value.span, n), 0, IDLE, problems),
-    });
-    let max_requests = spec.max_requests.as_ref().and_then(|n| bounded(n, 1, u64::from(u32::MAX), problems));
-    PoolPolicy {
-        max_idle: max_idle.and_then(|n| u32::try_from(n).ok()),
-        idle: deadline(spec.idle.as_ref(), problems).unwrap_or(built_in.idle),
-        max_age: deadline(spec.max_age.as_ref(), problems).unwrap_or(built_in.max_age),
-        max_requests: max_requests.and_then(|n| u32::try_from(n).ok()).unwrap_or(built_in.max_requests),
-    }
 }

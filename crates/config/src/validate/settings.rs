@@ -23,7 +23,7 @@ const HEAD_MIN: usize = 1024;
 /// Largest `limits.max_fields`.
 const FIELDS_MAX: u64 = 10_000;
 /// Largest `max_connections`, of the process and of a listener, and largest `limits.max_in_flight`.
-pub(super) const CONNECTIONS_MAX: u64 = 100_000_000;
+pub(crate) const CONNECTIONS_MAX: u64 = 100_000_000;
 /// Largest `limits.max_connections_per_client`.
 const PER_CLIENT_MAX: u64 = 1_000_000;
 /// Smallest and largest `limits.memory`, in bytes.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::plan::{
-    ClientTimeouts, Limits, ListenAddress, Listener, ListenerProtocol, Route, RouteLimits, ServiceId,
-    Shutdown, Split, Timeouts, To,
+    ClientTimeouts, Limits, ListenAddress, Listener, ListenerLimits, ListenerProtocol, Route, RouteLimits,
+    ServiceId, Shutdown, Split, Timeouts, To,
 };
 use std::sync::Arc;
 use thalweg_filter::FilterSpec;
@@ -44,8 +44,7 @@ fn listener(name: &str, address: &str) -> Listener {
         name: name.into(),
         address: ListenAddress::Tcp { address: address.parse().unwrap(), dual_stack: false },
         protocol: ListenerProtocol::Http,
-        max_connections: None,
-        max_streams: 100,
+        limits: ListenerLimits::default(),
         defer_accept: true,
         h2c: false,
         allow_half_close: false,

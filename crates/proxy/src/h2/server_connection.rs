@@ -47,6 +47,8 @@ pub(super) struct Session {
     pipe: Pipe<Client>,
     shared: Rc<Shared>,
     waker: Waker,
+    /// Requests that have come.
+    requests: u32,
     /// The client has been told that no more requests are taken.
     is_closing: bool,
     /// The engine has been told to end it for what the client has done.
@@ -75,7 +77,7 @@ impl Session {
     pub(super) fn new(worker: &Worker, client: Client, received: Vec<u8>, waker: Waker) -> Box<Self> {
         let limits = worker.view_for(&client).head_limits;
         client.socket.set_deadline(Some(worker.view_for(&client).plan.client_timeouts.head));
-        let max_streams = client.listener().streams();
+        let max_streams = client.listener().limits().max_streams;
         let meter = FloodLimits { max_streams, max_head: limits.head, max_fields: limits.fields };
         let shared = Rc::new(Shared::with_client(waker.clone(), Known::of(&client.socket), meter));
         shared.count_in(worker.sessions.idle_count());
@@ -102,6 +104,7 @@ impl Session {
             pipe,
             shared,
             waker,
+            requests: 0,
             is_closing: false,
             is_shed: false,
             began: worker.now_ms(),
@@ -184,7 +187,13 @@ impl Session {
                     },
                 },
                 State::Open(connection) => match connection.poll_accept(context) {
-                    Poll::Ready(Some(Ok(request))) => requests.push(self.guest(worker, request)),
+                    Poll::Ready(Some(Ok(request))) => {
+                        requests.push(self.guest(worker, request));
+                        self.requests = self.requests.saturating_add(1);
+                        if self.with_client(|client| client.listener().limits().are_spent(self.requests)) {
+                            self.go_away();
+                        }
+                    }
                     Poll::Ready(Some(Err(_)) | None) => self.leave(),
                     Poll::Pending => match self.pipe.open() {
                         Intake::Heads => {}

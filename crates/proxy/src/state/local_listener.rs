@@ -5,7 +5,9 @@
 //! served by the last plan that had it, for a moment ([`LocalListener::forget`]); then by the present one, as coming from no
 //! listener that a route could name.
 
-use crate::plan::{ListenAddress, Listener, ListenerProtocol, ListenerTls, ProxyProtocolPolicy};
+use crate::plan::{
+    ListenAddress, Listener, ListenerLimits, ListenerProtocol, ListenerTls, ProxyProtocolPolicy,
+};
 use crate::state::client_limits::Prefix;
 use crate::state::labels::Label;
 use crate::state::listener_sockets::ListenerState;
@@ -15,7 +17,6 @@ use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use thalweg_core::limits::H2_STREAMS;
 use thalweg_observe::ListenerMeters;
 
 /// The position of a listener that no plan has.
@@ -42,10 +43,7 @@ pub(crate) struct LocalListener {
     pub(crate) label: Label,
     /// Its position in the plan that holds for it.
     position: Cell<u16>,
-    /// Its connections at the same time.
-    most: Cell<Option<usize>>,
-    /// Streams of each at the same time.
-    streams: Cell<u32>,
+    limits: Cell<ListenerLimits>,
     /// What its clients speak, also when it is gone.
     spoken: RefCell<ListenerTransport>,
     /// It is a path and no address.
@@ -70,8 +68,7 @@ impl LocalListener {
             label: Rc::new(state.name.clone()),
             state: state.clone(),
             position: Cell::new(NOWHERE),
-            most: Cell::new(None),
-            streams: Cell::new(H2_STREAMS),
+            limits: Cell::default(),
             spoken: RefCell::default(),
             is_unix: Cell::new(false),
             h2c: Cell::new(false),
@@ -85,8 +82,7 @@ impl LocalListener {
     /// The worker's plan has the listener, at this position.
     pub(crate) fn hold(&self, position: u16, listener: &Listener) {
         self.position.set(position);
-        self.most.set(listener.max_connections);
-        self.streams.set(listener.max_streams);
+        self.limits.set(listener.limits);
         self.speak(ListenerTransport {
             protocol: listener.protocol,
             proxy_protocol: listener.proxy_protocol.clone(),
@@ -141,12 +137,12 @@ impl LocalListener {
 
     /// Its connections at the same time; `None`: no bound.
     pub(crate) fn most(&self) -> Option<usize> {
-        self.most.get()
+        self.limits.get().max_connections
     }
 
-    /// Streams at the same time on a connection of HTTP/2.
-    pub(crate) fn streams(&self) -> u32 {
-        self.streams.get()
+    /// Its bounds, those of the last plan that had it.
+    pub(crate) fn limits(&self) -> ListenerLimits {
+        self.limits.get()
     }
 
     /// What its clients speak.
@@ -193,7 +189,7 @@ impl LocalListener {
 
     /// Whether it has as many connections as it may.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.state.is_crowded(self.most.get())
+        self.state.is_crowded(self.most())
     }
 }
 

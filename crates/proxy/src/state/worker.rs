@@ -161,10 +161,12 @@ impl Worker {
         client.listener().last().unwrap_or_else(|| self.view())
     }
 
-    /// Whether the proxy is stopping or the client's listener is gone: its connection is not kept.
+    /// Whether the proxy is stopping, the client's listener is gone, or its connection has brought all the requests that it may:
+    /// it is not kept.
     pub(crate) fn is_leaving(&self, client: &Client) -> bool {
         let is_of_old = client.requests > 0 && is_of_old(client);
-        self.draining.get() || client.listener().is_leaving() || is_of_old
+        let is_spent = client.listener().limits().are_spent(client.requests);
+        self.draining.get() || client.listener().is_leaving() || is_of_old || is_spent
     }
 
     /// Whether the proxy is stopping.

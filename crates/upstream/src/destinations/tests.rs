@@ -106,6 +106,22 @@ fn an_idle_connection_keeps_its_endpoint_known_until_it_ends() {
 }
 
 #[test]
+fn the_policy_says_which_idle_connection_goes_first() {
+    let [one, _] = workers(10);
+    let (now, count) = (Instant::now(), OpenCount::default());
+    for (oldest_first, first) in [(false, 2), (true, 1)] {
+        let policy = PoolPolicy { oldest_first, ..PoolPolicy::default() };
+        let guard = one.attempt_guard(aim(1), now).unwrap();
+        for requests in [1, 2] {
+            let mut connection = Connection::new(WaitQueue(Rc::default()), now, &count);
+            connection.requests = requests;
+            guard.pool.put(connection, &policy, Owner(0));
+        }
+        assert_eq!(guard.pool.take(&policy, now, false).map(|taken| taken.requests), Some(first));
+    }
+}
+
+#[test]
 fn all_workers_together_keep_the_bound_of_each_endpoint() {
     let [one, other] = workers(3);
     let now = Instant::now();

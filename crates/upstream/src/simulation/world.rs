@@ -431,6 +431,7 @@ fn service(random: &mut fastrand::Rng, old: Option<&Arc<Service>>) -> Arc<Servic
         idle: Duration::from_secs(60),
         max_age: Duration::from_secs(200),
         max_requests: if random.bool() { u32::MAX } else { random.u32(1..6) },
+        oldest_first: random.bool(),
     };
     let (max_connections, max_in_flight) = (bound(random), bound(random));
     let adaptive = (random.u32(..3) == 0).then(|| adaptive(random));

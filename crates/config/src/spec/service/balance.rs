@@ -32,11 +32,13 @@ struct LongBalanceSpec {
 pub struct HashSpec {
     /// What of a request is hashed.
     pub on: KeySpec,
-    /// `ring` (the default), `maglev` or `rendezvous`.
+    /// `ring`, `maglev` or `rendezvous`.
+    #[schemars(extend("x-default" = "ring"))]
     #[schemars(with = "Option<schema::KeyedBalancerName>")]
     pub algorithm: Option<Spanned<String>>,
-    /// Most of what is under way that one endpoint gets, in percent of its fair share, 101%–1000%; beyond it
-    /// the next one takes the request; default: no bound.
+    /// Most of what is under way that one endpoint gets, in percent of its fair share; beyond it the next one takes
+    /// the request.
+    #[schemars(extend("x-range" = ["101%", "1000%"], "x-default-words" = "no bound"))]
     pub bounded_load: Option<Spanned<PercentSpec>>,
 }
 

@@ -8,15 +8,20 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of rules")]
 pub struct BreakerSpec {
-    /// Share of failures at which it opens, 1%–100%; default 50%.
+    /// Share of failures at which it opens.
+    #[schemars(extend("x-range" = ["1%", "100%"], "x-default" = "50%"))]
     pub failures: Option<Spanned<PercentSpec>>,
-    /// The time that is looked at, 1s–10m; default 10s.
+    /// The time that is looked at.
+    #[schemars(extend("x-range" = ["1s", "10m"], "x-default" = "10s"))]
     pub window: Option<Spanned<DurationSpec>>,
-    /// Requests that there must have been in it, 1–1000000; default 20.
+    /// Requests that there must have been in it.
+    #[schemars(extend("x-range" = [1, 1000000], "x-default" = 20))]
     pub min_requests: Option<Spanned<u64>>,
-    /// How long it stays open, 100ms–1h; default 5s.
+    /// How long it stays open.
+    #[schemars(extend("x-range" = ["100ms", "1h"], "x-default" = "5s"))]
     pub open: Option<Spanned<DurationSpec>>,
-    /// Requests that are then let through; when all succeed it closes, 1–1000; default 3.
+    /// Requests that are then let through; when all succeed it closes.
+    #[schemars(extend("x-range" = [1, 1000], "x-default" = 3))]
     pub trials: Option<Spanned<u64>>,
 }
 
@@ -24,11 +29,13 @@ pub struct BreakerSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `min`, `max` and `tolerance`")]
 pub struct AdaptiveSpec {
-    /// It never goes below, 1–1000000; default 10.
+    /// It never goes below.
+    #[schemars(extend("x-range" = [1, 1000000], "x-default" = 10))]
     pub min: Option<Spanned<u64>>,
-    /// Nor above, 1–1000000; default 1000.
+    /// Nor above.
+    #[schemars(extend("x-range" = [1, 1000000], "x-default" = 1000))]
     pub max: Option<Spanned<u64>>,
-    /// How far latency may grow before the bound falls, in percent of what it is without load, 101%–1000%;
-    /// default 150%.
+    /// How far latency may grow before the bound falls, in percent of what it is without load.
+    #[schemars(extend("x-range" = ["101%", "1000%"], "x-default" = "150%"))]
     pub tolerance: Option<Spanned<PercentSpec>>,
 }

@@ -25,15 +25,20 @@ pub struct LongEndpointSpec {
     /// The URL.
     #[schemars(with = "schema::EndpointUrl")]
     pub url: Spanned<String>,
-    /// Its share, 0–1000; default 1.
+    /// Its share.
+    #[schemars(extend("x-range" = [0, 1000], "x-default" = 1))]
     pub weight: Option<Spanned<u64>>,
-    /// It is used only while none of a lower tier is well, 0–9; default 0.
+    /// It is used only while none of a lower tier is well.
+    #[schemars(extend("x-range" = [0, 9], "x-default" = 0))]
     pub tier: Option<Spanned<u64>>,
-    /// `true` is another word for `tier: 1`; default false.
+    /// `true` is another word for `tier: 1`.
+    #[schemars(extend("x-default" = false))]
     pub backup: Option<Spanned<bool>>,
-    /// Connections open, idle ones included, 1–1000000; default: no bound.
+    /// Connections open, idle ones included.
+    #[schemars(extend("x-range" = [1, 1000000], "x-default-words" = "no bound"))]
     pub max_connections: Option<Spanned<u64>>,
-    /// Exchanges under way, 1–1000000; default: no bound.
+    /// Exchanges under way.
+    #[schemars(extend("x-range" = [1, 1000000], "x-default-words" = "no bound"))]
     pub max_in_flight: Option<Spanned<u64>>,
 }
 

@@ -9,35 +9,48 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `path`, `grpc` or `tcp`")]
 pub struct HealthSpec {
-    /// `true`: accepting a connection is enough; default false, but where all endpoints are `tcp://…` and nothing else is said.
+    /// `true`: accepting a connection is enough, as it is where all endpoints are `tcp://…` and nothing else is said.
+    #[schemars(extend("x-default" = false))]
     pub tcp: Option<Spanned<bool>>,
-    /// `grpc.health.v1` is asked; default: it is not.
+    /// `grpc.health.v1` is asked.
+    #[schemars(extend("x-default-words" = "it is not"))]
     pub grpc: Option<Spanned<GrpcCheckSpec>>,
-    /// Path and query that are asked for; default `/`.
+    /// Path and query that are asked for.
+    #[schemars(extend("x-default" = "/"))]
     #[schemars(with = "Option<schema::Path>")]
     pub path: Option<Spanned<String>>,
-    /// The method; default `GET`.
+    /// The method.
+    #[schemars(extend("x-default" = "GET"))]
     #[schemars(with = "Option<schema::Method>")]
     pub method: Option<Spanned<String>>,
     /// Further fields of the request; `host` replaces the endpoint's own name.
     pub headers: NamedSpec<Spanned<String>>,
-    /// Statuses that pass; default `[200-399]`.
+    /// Statuses that pass.
+    #[schemars(extend("x-default" = ["200-399"]))]
     pub expect: Option<Spanned<ListSpec<StatusSpec>>>,
-    /// A regular expression that the first 64 KiB of the body must match somewhere; default: any body.
+    /// A regular expression that the first 64 KiB of the body must match somewhere.
+    #[schemars(extend("x-default-words" = "any body"))]
     pub body: Option<Spanned<String>>,
-    /// Another port than the endpoint's, 1–65535; default: the endpoint's own.
+    /// Another port than the endpoint's.
+    #[schemars(extend("x-range" = [1, 65535], "x-default-words" = "the endpoint's own"))]
     pub port: Option<Spanned<u64>>,
-    /// Time between two checks, ±10 %, 100ms–1h; default 5s.
+    /// Time between two checks, ±10 %.
+    #[schemars(extend("x-range" = ["100ms", "1h"], "x-default" = "5s"))]
     pub interval: Option<Spanned<DurationSpec>>,
-    /// The same while the endpoint is down; default: as `interval`.
+    /// The same while the endpoint is down.
+    #[schemars(extend("x-default-words" = "as `interval`"))]
     pub interval_down: Option<Spanned<DurationSpec>>,
-    /// For one check, 10ms–1m and not longer than the intervals; default: 1s, or the interval where it is shorter.
+    /// For one check and not longer than the intervals.
+    #[schemars(extend("x-range" = ["10ms", "1m"], "x-default-words" = "1s, or the interval where it is shorter"))]
     pub timeout: Option<Spanned<DurationSpec>>,
-    /// Failed checks in a row after which it is down, 1–100; default 3.
+    /// Failed checks in a row after which it is down.
+    #[schemars(extend("x-range" = [1, 100], "x-default" = 3))]
     pub unhealthy_after: Option<Spanned<u64>>,
-    /// Passed checks in a row after which it is up again, 1–100; default 2.
+    /// Passed checks in a row after which it is up again.
+    #[schemars(extend("x-range" = [1, 100], "x-default" = 2))]
     pub healthy_after: Option<Spanned<u64>>,
-    /// What a new endpoint counts as until its first check; default `healthy`.
+    /// What a new endpoint counts as until its first check.
+    #[schemars(extend("x-default" = "healthy"))]
     pub initial: Option<InitialHealthSpec>,
 }
 
@@ -68,6 +81,7 @@ pub enum InitialHealthSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map such as `{ service: shop.Cart }`")]
 pub struct GrpcCheckSpec {
-    /// The service that is asked for by its full name; default: the server as a whole.
+    /// The service that is asked for by its full name.
+    #[schemars(extend("x-default-words" = "the server as a whole"))]
     pub service: Option<Spanned<String>>,
 }

@@ -23,11 +23,14 @@ pub enum WhenDownSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `status` and `body`")]
 pub struct AnswerSpec {
-    /// 200–599; default 503.
+    /// The status of the answer.
+    #[schemars(extend("x-range" = [200, 599], "x-default" = 503))]
     pub status: Option<Spanned<u64>>,
-    /// The media type; default `text/plain; charset=utf-8`.
+    /// The media type.
+    #[schemars(extend("x-default" = "text/plain; charset=utf-8"))]
     pub content_type: Option<Spanned<String>>,
-    /// At most 64 KiB; default empty.
+    /// At most 64 KiB.
+    #[schemars(extend("x-default-words" = "empty"))]
     pub body: Option<Spanned<String>>,
 }
 

@@ -8,15 +8,20 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of cookie settings")]
 pub struct StickySpec {
-    /// The cookie's name; default `thalweg_endpoint`.
+    /// The cookie's name.
+    #[schemars(extend("x-default" = "thalweg_endpoint"))]
     pub cookie: Option<Spanned<String>>,
-    /// What signs it, at least 16 bytes; default: made anew at each start.
+    /// What signs it, at least 16 bytes.
+    #[schemars(extend("x-default-words" = "made anew at each start"))]
     pub secret: Option<Spanned<SecretSpec>>,
-    /// How long browsers keep it, 1s–400d, in whole seconds; default: until they are closed.
+    /// How long browsers keep it, in whole seconds.
+    #[schemars(extend("x-range" = ["1s", "400d"], "x-default-words" = "until they are closed"))]
     pub max_age: Option<Spanned<DurationSpec>>,
-    /// Whether browsers send it with HTTPS only; default false.
+    /// Whether browsers send it with HTTPS only.
+    #[schemars(extend("x-default" = false))]
     pub secure: Option<bool>,
-    /// Whether browsers send it with requests that come from other sites; default `lax`.
+    /// Whether browsers send it with requests that come from other sites.
+    #[schemars(extend("x-default" = "lax"))]
     pub same_site: Option<Spanned<SameSiteSpec>>,
 }
 

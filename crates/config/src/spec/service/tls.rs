@@ -9,18 +9,25 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map of TLS settings")]
 pub struct ServiceTlsSpec {
-    /// A PEM file with the certificates of those who are trusted; default: whom the system trusts.
+    /// A PEM file with the certificates of those who are trusted.
+    #[schemars(extend("x-default-words" = "whom the system trusts"))]
     pub ca: Option<Spanned<String>>,
-    /// The name that is asked for and that the certificate must have; default: the host of the endpoint's URL.
+    /// The name that is asked for and that the certificate must have.
+    #[schemars(extend("x-default-words" = "the host of the endpoint's URL"))]
     pub server_name: Option<Spanned<String>>,
-    /// A PEM file with the certificate that is shown to endpoints that ask for one; default: none.
+    /// A PEM file with the certificate that is shown to endpoints that ask for one.
+    #[schemars(extend("x-default-words" = "none"))]
     pub cert: Option<Spanned<String>>,
-    /// A PEM file with the private key of `cert`; default: none.
+    /// A PEM file with the private key of `cert`.
+    #[schemars(extend("x-default-words" = "none"))]
     pub key: Option<Spanned<String>>,
-    /// The oldest version that is spoken; default `1.2`.
+    /// The oldest version that is spoken.
+    #[schemars(extend("x-default" = 1.2))]
     pub min_version: Option<TlsVersionSpec>,
-    /// Whether sessions are resumed; default true.
+    /// Whether sessions are resumed.
+    #[schemars(extend("x-default" = true))]
     pub resumption: Option<bool>,
-    /// Trusts any certificate: who stands in between can read and change everything; default false.
+    /// Trusts any certificate: who stands in between can read and change everything.
+    #[schemars(extend("x-default" = false))]
     pub insecure_skip_verify: Option<Spanned<bool>>,
 }
