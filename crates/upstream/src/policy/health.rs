@@ -71,7 +71,7 @@ pub enum Check {
         #[serde(serialize_with = "written::text")]
         method: Arc<str>,
         /// Further fields, in order; a `host` here replaces the endpoint's authority.
-        #[serde(serialize_with = "hidden_values")]
+        #[serde(flatten, serialize_with = "hidden_values")]
         headers: Vec<(Arc<str>, Arc<str>)>,
         /// Statuses that pass; default 200–399.
         expect: Statuses,
@@ -90,7 +90,7 @@ fn hidden_values<S: Serializer>(headers: &[(Arc<str>, Arc<str>)], serializer: S)
     let named = headers
         .iter()
         .zip(0..)
-        .map(|((name, value), at)| (format!("{at} ({name})"), written::Hidden::of(value)));
+        .map(|((name, value), at)| (format!("headers[{at}] ({name})"), written::Hidden::of(value)));
     serializer.collect_map(named)
 }
 
