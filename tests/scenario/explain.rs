@@ -65,18 +65,18 @@ fn a_file_is_explained_without_a_running_proxy() {
            `rest`: it would, but `products` goes before it: a prefix goes before patterns and `/*`\n\
          \n\
          where route `products` is written\n  \
-           match                    thalweg.yaml:7\n  \
-           filters[0] strip_prefix  thalweg.yaml:8\n  \
-           to                       thalweg.yaml:9\n  \
-           timeouts.connect 2s      built in\n  \
-           timeouts.first_byte 1m   built in\n  \
-           timeouts.idle 1m         built in\n\
+           match                               thalweg.yaml:7\n  \
+           filters[0] strip_prefix: /products  thalweg.yaml:8\n  \
+           to products                         thalweg.yaml:9\n  \
+           timeouts.connect 2s                 built in\n  \
+           timeouts.first_byte 1m              built in\n  \
+           timeouts.idle 1m                    built in\n\
          \n\
          where service `products` is written\n  \
-           endpoints                thalweg.yaml:13\n  \
-           balance round_robin      built in\n  \
-           retry.attempts 2         built in\n  \
-           retry.budget 20%         built in\n"
+           endpoints                           thalweg.yaml:13\n  \
+           balance round_robin                 built in\n  \
+           retry.attempts 2                    built in\n  \
+           retry.budget 20%                    built in\n"
     );
     let told = explain(&directory, &["GET", "/x", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
@@ -117,11 +117,15 @@ fn the_running_proxy_says_how_endpoints_stand() {
     let told = here(&["GET", "/products/1", "--live"]);
     assert_eq!(told.code, 0, "{told:?}");
     assert!(told.stdout.contains(&format!("{}  weight 1, ready, 0 under way\n", a.url())), "{told:?}");
-    assert!(told.stdout.contains("filters[0] strip_prefix  "), "{told:?}");
+    assert!(told.stdout.contains("filters[0] strip_prefix: /products  "), "{told:?}");
     // The lines are those of what runs.
     let below = format!("# another line\n{}", shop(&a.url(), &b.url()));
-    let line =
-        |told: &Finished| told.stdout.lines().find(|line| line.contains("strip_prefix  ")).map(str::to_owned);
+    let line = |told: &Finished| {
+        told.stdout
+            .lines()
+            .find(|line| line.contains("strip_prefix: ") && line.contains("filters[0]"))
+            .map(str::to_owned)
+    };
     let before = line(&told);
     fs::write(proxy.directory().join("thalweg.yaml"), below).unwrap();
     assert_eq!(line(&here(&["GET", "/products/1", "--live"])), before);
