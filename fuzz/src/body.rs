@@ -8,15 +8,15 @@ use thalweg_http::{BodyReader, BodyStep, Framing};
 
 /// What was read of a body.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Body {
+pub(crate) struct Body {
     /// The payload of all chunks together.
-    pub payload: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
     /// The trailer lines that may be passed on.
-    pub trailers: Vec<u8>,
+    pub(crate) trailers: Vec<u8>,
     /// Bytes of input that belong to the body.
-    pub consumed: usize,
+    pub(crate) consumed: usize,
     /// Whether it is whole.
-    pub complete: bool,
+    pub(crate) complete: bool,
 }
 
 /// Reads a body that arrives in `pieces`, and asserts that the reader's steps are sound: inside the
@@ -24,7 +24,7 @@ pub struct Body {
 ///
 /// # Errors
 /// The reader's fault, and how many payload bytes came before it.
-pub fn read(framing: Framing, side: Side, pieces: &[&[u8]]) -> Result<Body, (Fault, usize)> {
+pub(crate) fn read(framing: Framing, side: Side, pieces: &[&[u8]]) -> Result<Body, (Fault, usize)> {
     let mut reader = BodyReader::new(framing, side);
     let mut body = Body::default();
     for mut piece in pieces.iter().copied() {
@@ -71,7 +71,7 @@ pub fn read(framing: Framing, side: Side, pieces: &[&[u8]]) -> Result<Body, (Fau
 }
 
 /// Writes a chunked body with our encoder, one chunk for each piece that is not empty.
-pub fn write_chunked(pieces: &[&[u8]], trailers: &[u8]) -> Vec<u8> {
+pub(crate) fn write_chunked(pieces: &[&[u8]], trailers: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
         write_chunk_head(&mut out, piece.len());

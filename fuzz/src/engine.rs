@@ -15,46 +15,46 @@ use thalweg_http::{
 use crate::body;
 
 /// Most messages of one stream that are read.
-pub const MESSAGES: usize = 64;
+pub(crate) const MESSAGES: usize = 64;
 
 /// A name in lower case and its value.
-pub type Line = (Vec<u8>, Vec<u8>);
+pub(crate) type Line = (Vec<u8>, Vec<u8>);
 
 /// A whole request as somebody read it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Message {
+pub(crate) struct Message {
     /// The method as written.
-    pub method: Vec<u8>,
+    pub(crate) method: Vec<u8>,
     /// Authority, path and query, joined with spaces; see [`target_text`].
-    pub target: Vec<u8>,
+    pub(crate) target: Vec<u8>,
     /// Whether it is HTTP/1.1.
     pub is_http11: bool,
     /// All fields, sorted by name; the values of one name in their order.
-    pub fields: Vec<Line>,
+    pub(crate) fields: Vec<Line>,
     /// The payload.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// The trailer fields, sorted like the fields.
-    pub trailers: Vec<Line>,
+    pub(crate) trailers: Vec<Line>,
 }
 
 /// A message of ours, and whether the proxy would take it.
 #[derive(Clone, Debug)]
-pub struct Read {
+pub(crate) struct Read {
     /// What was read.
-    pub message: Message,
+    pub(crate) message: Message,
     /// Why the proxy refuses it although its framing is sound.
-    pub refused: Option<Fault>,
+    pub(crate) refused: Option<Fault>,
     /// Whether its target has bytes that are percent-encoded on the way.
-    pub has_raw_target: bool,
+    pub(crate) has_raw_target: bool,
     /// Whether its minor version is above 1.
-    pub is_newer: bool,
+    pub(crate) is_newer: bool,
     /// Whether a method, target or upgrade makes other parsers switch to another protocol.
-    pub may_switch: bool,
+    pub(crate) may_switch: bool,
 }
 
 /// Why no further message was read.
 #[derive(Clone, Copy, Debug)]
-pub enum End {
+pub(crate) enum End {
     /// The input ended where a message or nothing could begin.
     Clean,
     /// The input ended within a message.
@@ -62,11 +62,11 @@ pub enum End {
     /// The last message closes the connection.
     Close,
     /// Refused.
-    Refused(Fault),
+    Refused,
 }
 
 /// Reads all messages of a stream.
-pub fn read(input: &[u8]) -> (Vec<Read>, End) {
+pub(crate) fn read(input: &[u8]) -> (Vec<Read>, End) {
     let mut messages = Vec::new();
     let mut rest = input;
     while messages.len() < MESSAGES {
@@ -77,17 +77,17 @@ pub fn read(input: &[u8]) -> (Vec<Read>, End) {
         match head.parse(rest, &HeadLimits::default()) {
             Ok(Progress::Complete) => {}
             Ok(Progress::Partial) => return (messages, End::Partial),
-            Err(fault) => return (messages, End::Refused(fault)),
+            Err(_) => return (messages, End::Refused),
         }
         let framing = match request_framing(&head, rest) {
             Ok(framing) => framing,
-            Err(fault) => return (messages, End::Refused(fault)),
+            Err(_) => return (messages, End::Refused),
         };
         let after = &rest[head.len..];
         let body = match body::read(framing, Side::Downstream, &[after]) {
             Ok(body) if body.complete => body,
             Ok(_) => return (messages, End::Partial),
-            Err((fault, _)) => return (messages, End::Refused(fault)),
+            Err(_) => return (messages, End::Refused),
         };
         let keep_alive = request_keeps_alive(&head, rest);
         let consumed = body.consumed;
@@ -150,13 +150,13 @@ fn target_of(target: &Target, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The parts of a target as one text, for comparison. An absent query differs from an empty one.
-pub fn target_text(authority: &[u8], path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn target_text(authority: &[u8], path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     let query = query.map(|query| [b"?", query].concat()).unwrap_or_default();
     [authority, path, &query].join(&b' ')
 }
 
 /// Sorts by name and keeps the order of equal names.
-pub fn sort(lines: &mut [Line]) {
+pub(crate) fn sort(lines: &mut [Line]) {
     lines.sort_by(|a, b| a.0.cmp(&b.0));
 }
 

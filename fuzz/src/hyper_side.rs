@@ -26,26 +26,26 @@ const FIELDS: usize = thalweg_core::limits::FIELDS;
 
 /// A request that hyper took.
 #[derive(Clone, Debug, Default)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// What it read.
-    pub message: Message,
+    pub(crate) message: Message,
     /// Why the body could not be read; the message is then not whole.
-    pub broken: Option<String>,
+    pub(crate) broken: Option<String>,
     /// Whether the body was read to its end or its fault.
-    pub done: bool,
+    pub(crate) done: bool,
 }
 
 /// What hyper made of a stream.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// The requests, in order.
-    pub taken: Vec<Taken>,
+    pub(crate) taken: Vec<Taken>,
     /// What ended the connection; nothing if hyper closed it without complaint.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// Lets hyper serve a connection on which `pieces` arrive and then the end.
-pub fn read(pieces: &[&[u8]]) -> Outcome {
+pub(crate) fn read(pieces: &[&[u8]]) -> Outcome {
     let taken = Rc::new(RefCell::new(Vec::new()));
     let service = service_fn(|request| answer(Rc::clone(&taken), request));
     let wire = Wire {

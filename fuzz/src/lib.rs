@@ -1,15 +1,26 @@
-//! What the fuzz targets share: how input is cut into pieces, and how our engine and hyper read it.
+//! Fuzz targets: functions that take any bytes and panic when a property does not hold.
 //!
-//! Each target under `fuzz_targets/` states in its module doc what it asserts. Inputs are plain bytes
+//! Each file under `targets/` states in its module doc what its input is and what it asserts. Inputs are plain bytes
 //! of the wire (or of a file), so that a seed or a finding can be read and sent as it is; everything
 //! else a target needs, such as the places of cuts, is drawn from a hash of the input.
+//!
+//! Two callers: the tests in [`mod@smoke`], which are part of every `cargo test`, and `libfuzzer/`, a program of its own
+//! that `cargo xtask fuzz` builds with the fuzzer's flags.
 #![forbid(unsafe_code)]
 
-pub mod pieces;
+pub mod seeds;
+pub mod targets;
 
-pub mod body;
+mod pieces;
 
-pub mod engine;
-pub mod hyper_side;
+mod body;
 
-pub use pieces::{Draw, byte_by_byte, cut};
+mod engine;
+mod hyper_side;
+
+#[cfg(test)]
+mod mutation;
+#[cfg(test)]
+mod smoke;
+
+use pieces::{Draw, byte_by_byte, cut};

@@ -10,11 +10,11 @@ const CUTS: u64 = 8;
 
 /// A stream of numbers that the input decides (FNV-1a, then xorshift).
 #[derive(Clone, Copy, Debug)]
-pub struct Draw(u64);
+pub(crate) struct Draw(u64);
 
 impl Draw {
     /// The draws of this input.
-    pub fn of(input: &[u8]) -> Self {
+    pub(crate) fn of(input: &[u8]) -> Self {
         let hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
         });
@@ -22,7 +22,7 @@ impl Draw {
     }
 
     /// A number below `bound`; 0 for a bound of 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -30,7 +30,7 @@ impl Draw {
     }
 
     /// Ends of up to [`CUTS`] pieces of `len` bytes in rising order; the last one is `len`.
-    pub fn ends(&mut self, len: usize) -> Vec<usize> {
+    pub(crate) fn ends(&mut self, len: usize) -> Vec<usize> {
         let count = self.below(CUTS);
         let mut ends: Vec<usize> = (0..count).map(|_| self.below(len as u64 + 1) as usize).collect();
         ends.push(len);
@@ -40,19 +40,19 @@ impl Draw {
 }
 
 /// The pieces that end at `ends`, which rise.
-pub fn cut<'a>(input: &'a [u8], ends: &[usize]) -> Vec<&'a [u8]> {
+pub(crate) fn cut<'a>(input: &'a [u8], ends: &[usize]) -> Vec<&'a [u8]> {
     let mut start = 0;
     ends.iter().map(|end| &input[std::mem::replace(&mut start, *end)..*end]).collect()
 }
 
 /// Every byte as a piece of its own.
-pub fn byte_by_byte(input: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn byte_by_byte(input: &[u8]) -> Vec<&[u8]> {
     input.chunks(1).collect()
 }
 
 /// Calls `parse` with prefixes of the input that end at `ends`, until it has decided. A head parser
 /// must come to the same result whatever the ends are.
-pub fn growing<E>(
+pub(crate) fn growing<E>(
     input: &[u8],
     ends: impl IntoIterator<Item = usize>,
     mut parse: impl FnMut(&[u8]) -> Result<Progress, E>,

@@ -24,7 +24,7 @@ const CLIENTS: usize = 16;
 /// Writers at the same time.
 const WRITERS: usize = 2;
 /// How long everything changes at once, and with `THALWEG_LONG=1`.
-const STRESS: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(120));
+const STRESS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 /// Most that an answer of the admin API may take while everything changes.
 const ANSWER: Duration = Duration::from_secs(1);
 

@@ -1,51 +1,51 @@
 //! `cargo xtask ci`: everything that must pass before a change lands, cheapest first.
 //!
 //! Called by `.ci/run` and by people. Stops at the first step that fails and always prints what each took.
+//! `--full` adds what takes long: long variants of tests, and a minute of libFuzzer for each target.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::command::{cargo, exists, run as run_command};
-use crate::{fuzz, generate, tidy};
+use crate::command::{cargo, exists, run as run_command, target};
+use crate::{fuzz, generate, test, tidy};
 
-/// Time for each fuzz target in the fast tier: enough to notice a broken target or a shallow bug.
-const FUZZ_SMOKE: Duration = Duration::from_secs(5);
 /// Programs that scenarios need; a test whose program is missing says that it was skipped.
 const PROGRAMS: &[&str] = &["nginx", "ab", "wrk", "curl", "python3", "node", "strace", "go", "javac"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Also the slow tier (reserved: nothing stands in it yet)
+    /// Also the slow tier: long variants of the tests, and the fuzzer
     #[arg(long)]
     full: bool,
 }
 
 type Step = (&'static str, fn() -> Result<()>);
 
+/// Checking and testing name the same packages and targets, so that dependencies are compiled once for each.
 const STEPS: &[Step] = &[
     ("fmt", || run_command(&mut cargo("fmt --all --check"))),
     ("tidy", tidy::run),
     ("clippy", || run_command(&mut cargo("clippy --workspace --all-targets -- -D warnings"))),
-    ("gen", || generate::run(&generate::Args { check: true })),
-    ("test", || crate::test::run(&crate::test::Args::default())),
+    ("build", test::build),
+    ("gen", || generate::pages(true)),
+    ("test", || test::all(false)),
     ("docs", docs),
-    ("release", || run_command(&mut cargo("build --release --package thalweg"))),
-    ("fuzz", smoke),
+    ("release", release),
 ];
+/// The slow tier.
+const SLOW: &[Step] = &[("long", || test::all(true)), ("fuzz", fuzz::all)];
 
 /// Runs every step.
 pub(crate) fn run(args: &Args) -> Result<()> {
     for program in PROGRAMS.iter().filter(|program| !exists(program)) {
         println!("ci: {program} is not installed: the tests that need it are skipped");
     }
-    if args.full {
-        println!("ci: --full is reserved: the slow tier has no steps yet");
-    }
     let begin = Instant::now();
     let mut times = Vec::new();
     let mut result = Ok(());
-    for (name, step) in STEPS {
+    let slow = if args.full { SLOW } else { &[] };
+    for (name, step) in STEPS.iter().chain(slow) {
         println!("ci: {name}");
         let start = Instant::now();
         result = step().with_context(|| format!("step `{name}`"));
@@ -67,11 +67,8 @@ fn docs() -> Result<()> {
     run_command(cargo("doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn smoke() -> Result<()> {
-    let targets = fuzz::targets()?;
-    if targets.is_empty() {
-        println!("ci: no fuzz targets yet");
-        return Ok(());
-    }
-    fuzz::each(&targets, FUZZ_SMOKE)
+/// The optimised binary, and the transcripts with it.
+fn release() -> Result<()> {
+    run_command(&mut cargo("build --release --package thalweg"))?;
+    test::transcripts(&target()?.join("release/thalweg"))
 }

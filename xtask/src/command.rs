@@ -61,3 +61,14 @@ fn shown(command: &Command) -> String {
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
+
+/// Where cargo builds.
+pub(crate) fn target() -> Result<PathBuf> {
+    let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec()?;
+    Ok(metadata.target_directory.into_std_path_buf())
+}
+
+/// The path of a program of the workspace, as cargo's `dev` profile builds it.
+pub(crate) fn built(program: &str) -> Result<PathBuf> {
+    Ok(target()?.join("debug").join(program))
+}

@@ -5,6 +5,7 @@
 mod bench;
 mod ci;
 mod command;
+mod dist;
 mod fuzz;
 mod generate;
 mod test;
@@ -34,6 +35,8 @@ enum Verb {
     /// Measure the product side by side with others
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// The binary to ship, and its debug information in a file of its own
+    Dist,
     /// Fuzz one target, or every target in turn
     Fuzz(fuzz::Args),
 }
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Tidy => tidy::run(),
         Verb::Gen(args) => generate::run(&args),
         Verb::Bench(bench) => bench::run(&bench),
+        Verb::Dist => dist::run(),
         Verb::Fuzz(args) => fuzz::run(&args),
     };
     match result {

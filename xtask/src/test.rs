@@ -1,18 +1,144 @@
 //! `cargo xtask test`: every test of the workspace.
+//!
+//! Builds everything once, the binary under test included, then runs the executables: those of single crates side by
+//! side, one for each core, then the black-box tests with more threads than there are cores, because they wait more
+//! than they compute. What an executable prints is shown when it fails.
 
-use anyhow::Result;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
-use crate::command::{cargo, run as run_command};
+use anyhow::{Context, Result, bail};
+use cargo_metadata::Message;
+
+use crate::command::{built, cargo, run as run_command};
+
+/// Executables that have the machine for themselves: they measure, or bring threads of their own.
+const ALONE: &[&str] = &["black_box", "steady_state"];
+/// Threads of the black-box tests for each core.
+const THREADS: usize = 2;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Handed to `cargo test`, for instance a filter
+    /// Also the long variants, as `THALWEG_LONG=1` asks for them
+    #[arg(long)]
+    long: bool,
+    /// Handed to `cargo test` as it is, for instance a filter
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
 
-/// Builds the binary that the black-box tests start, then runs all tests.
+/// An executable with tests.
+struct Executable {
+    name: String,
+    command: Mutex<Command>,
+}
+
+/// Builds and runs all tests, or what the arguments choose.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    run_command(&mut cargo("build --package thalweg"))?;
-    run_command(cargo("test --workspace").args(&args.rest))
+    if args.rest.is_empty() {
+        build()?;
+        return all(args.long);
+    }
+    run_command(cargo("test --workspace").args(&args.rest).envs(args.long.then_some(("THALWEG_LONG", "1"))))
+}
+
+/// One build for everything that is run. With every target of every package, so that each package is compiled with one
+/// set of options: a build of the binary alone would compile most of them again.
+pub(crate) fn build() -> Result<()> {
+    run_command(&mut cargo("build --workspace --all-targets"))
+}
+
+/// Runs what [`build`] has built.
+pub(crate) fn all(long: bool) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (alone, together): (Vec<_>, Vec<_>) =
+        executables(long)?.into_iter().partition(|executable| ALONE.contains(&executable.name.as_str()));
+    let failed = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some(executable) = together.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    one(executable, &failed);
+                }
+            });
+        }
+    });
+    for executable in &alone {
+        if let Ok(mut command) = executable.command.lock() {
+            command.arg(format!("--test-threads={}", cores * THREADS));
+        }
+        one(executable, &failed);
+    }
+    let failed = failed.into_inner().unwrap_or_default();
+    if !failed.is_empty() {
+        bail!("tests failed in {}", failed.join(", "));
+    }
+    run_command(&mut cargo("test --workspace --doc --quiet"))
+}
+
+/// The transcripts, with this binary.
+pub(crate) fn transcripts(binary: &Path) -> Result<()> {
+    for executable in executables(false)?.iter().filter(|executable| executable.name == "black_box") {
+        if let Ok(mut command) = executable.command.lock() {
+            command.args(["--exact", "transcripts::transcripts_hold"]).env("THALWEG_BIN", binary);
+            run_command(&mut command)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every executable with tests, each with its package's folder as the working directory, as `cargo test` has it.
+fn executables(long: bool) -> Result<Vec<Executable>> {
+    let binary = built("thalweg")?;
+    let output = cargo("test --workspace --all-targets --no-run --message-format json")
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("the tests cannot be built");
+    }
+    let mut found = Vec::new();
+    for message in Message::parse_stream(output.stdout.as_slice()) {
+        let Message::CompilerArtifact(artifact) = message? else { continue };
+        let (Some(path), true) = (&artifact.executable, artifact.profile.test) else { continue };
+        // An example has no tests; that it compiles is enough.
+        if artifact.target.is_example() {
+            continue;
+        }
+        let folder = artifact.manifest_path.parent().context("a manifest without a folder")?;
+        let mut command = Command::new(path);
+        command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder).env("THALWEG_BIN", &binary);
+        command.envs(long.then_some(("THALWEG_LONG", "1")));
+        let target = artifact.target.name;
+        let name = match folder.file_name() {
+            Some(package) if !ALONE.contains(&target.as_str()) => format!("{package}: {target}"),
+            _ => target,
+        };
+        found.push(Executable { name, command: Mutex::new(command) });
+    }
+    Ok(found)
+}
+
+fn one(executable: &Executable, failed: &Mutex<Vec<String>>) {
+    let start = Instant::now();
+    let output = executable.command.lock().map(|mut command| command.output());
+    let (passed, said) = match output {
+        Ok(Ok(output)) => (output.status.success(), [output.stdout, output.stderr].concat()),
+        Ok(Err(error)) => (false, error.to_string().into_bytes()),
+        Err(_) => (false, b"not run".to_vec()),
+    };
+    let said = String::from_utf8_lossy(&said);
+    let result =
+        said.lines().rev().find_map(|line| line.strip_prefix("test result: ")).unwrap_or("did not end");
+    println!("test: {:>6.1} s  {}: {result}", start.elapsed().as_secs_f64(), executable.name);
+    if !passed {
+        println!("{said}");
+        if let Ok(mut failed) = failed.lock() {
+            failed.push(executable.name.clone());
+        }
+    }
 }
