@@ -7,7 +7,8 @@
 //! lies; after a refusal the output is as it was.
 
 use thalweg_http::{
-    Escapes, Method, Span, Target, TargetForm, normalize_path, octet, parse_authority, parse_target, path_is_normal,
+    Escapes, Method, Span, Target, TargetForm, normalize_path, octet, parse_authority, parse_target,
+    path_is_normal,
 };
 
 /// Checks one input.

@@ -38,7 +38,7 @@ mod tests {
     fn a_user_that_does_not_exist_is_an_error() {
         let found_for = |user: &str| {
             let text = format!(
-                "user: {user}\nlisteners: {{ web: {{ address: \":8080\" }} }}\nroutes: [ {{ to: [ \"http://127.0.0.1:1\" ] }} ]\n"
+                "user: \"{user}\"\nlisteners: {{ web: {{ address: \":8080\" }} }}\nroutes: [ {{ to: [ \"http://127.0.0.1:1\" ] }} ]\n"
             );
             let loaded = thalweg_config::check_text("a.yaml", &text, &|_| None).unwrap();
             check(&Subject { loaded: &loaded, places: &loaded.places })
