@@ -138,7 +138,6 @@ pub(crate) fn unescape(text: &str, out: &mut Vec<u8>) -> Option<()> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 mod tests {
     use super::*;
     use crate::targets::TARGETS;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Tallies that this executable can hold: one per fleet that a test starts.
-const TALLIES: usize = 64;
+const TALLIES: usize = 128;
 /// The slot of a thread that is not counted.
 const NOBODY: usize = usize::MAX;
 

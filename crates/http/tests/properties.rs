@@ -177,7 +177,12 @@ proptest! {
     #[test]
     fn what_we_accept_httparse_reads_the_same(input in requests()) {
         let mut head = RequestHead::new();
-        if head.parse(&input, &LIMITS) == Ok(Progress::Complete) {
+        // httparse knows minor versions 0 and 1 only; we serve those above as 1.1 (RFC 9110 §2.5).
+        let is_newer = |input: &[u8]| {
+            let line = input.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or(input);
+            matches!(line.trim_ascii_end().last(), Some(b'2'..=b'9'))
+        };
+        if head.parse(&input, &LIMITS) == Ok(Progress::Complete) && !is_newer(&input) {
             let mut headers = [httparse::EMPTY_HEADER; 16];
             let mut theirs = httparse::Request::new(&mut headers);
             prop_assert_eq!(theirs.parse(&input), Ok(httparse::Status::Complete(head.len)));

@@ -518,7 +518,7 @@ fn an_endpoint_that_drops_every_connection_is_not_asked_for_ever() {
         }
         left.retain(|answer| match answer.try_recv() {
             Ok(answer) => {
-                assert_eq!(answer.status(), 503);
+                assert_eq!(answer.status(), 502);
                 false
             }
             Err(error) => error != mpsc::TryRecvError::Disconnected,

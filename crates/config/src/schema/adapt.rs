@@ -82,7 +82,8 @@ fn derived(schema: &mut Value) {
 
 /// A section without a required key may be empty: `limits:` with nothing behind it.
 fn empty_section(schema: &mut Value) {
-    let is_section = schema.get("properties").is_some() && schema.get("required").is_none();
+    let has_keys = schema.get("properties").is_some() || schema["additionalProperties"] == false;
+    let is_section = has_keys && schema.get("required").is_none();
     if is_section && schema["type"] == "object" {
         schema["type"] = json!(["object", "null"]);
     }

@@ -307,7 +307,8 @@ fn says_where_a_client_in_the_clear_is_sent_and_looks_for_no_route() {
         let outcome = told(&question).outcome;
         assert!(matches!(outcome, Outcome::Answered { status: 400, .. }), "{host}: {outcome:?}");
     }
-    assert!(matches!(told(&ask("OPTIONS *")).outcome, Outcome::Answered { status: 400, .. }));
+    let outcome = told(&ask("OPTIONS *")).outcome;
+    assert!(matches!(outcome, Outcome::Answered { status: 400, .. }), "{outcome:?}");
     // Its TLS ended at a proxy in front that is believed, or is said to have by somebody who is not.
     let mut question = ask("GET http://shop.example.com/products/1");
     question.headers.push(("X-Forwarded-Proto".into(), "https".into()));
