@@ -72,6 +72,10 @@ fn check(head: &ResponseHead, input: &[u8], limits: &HeadLimits) {
 fn compare(head: &ResponseHead, input: &[u8]) {
     let mut room = [httparse::EMPTY_HEADER; thalweg_core::limits::FIELDS];
     let mut theirs = httparse::Response::new(&mut room);
+    // httparse knows no minor version above 1; we read those as 1.1 (RFC 9110 §2.5).
+    if !(input.starts_with(b"HTTP/1.0") || input.starts_with(b"HTTP/1.1")) {
+        return;
+    }
     assert_eq!(theirs.parse(input), Ok(httparse::Status::Complete(head.len)));
     assert_eq!(theirs.code, Some(head.status));
     assert_eq!(theirs.version, Some(u8::from(head.version == Version::Http11)));
