@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -100,6 +101,9 @@ fn attackers_that_leave_places_free_do_not_keep_a_client_from_being_served() {
 }
 
 fn attack_by_many(name: &str, mode: &[&str]) {
+    /// Attackers of one test at a time: several of them leave the machine no time for the client that is to be served.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _watchdog = watchdog(name);
     if let Some(program) = find_or_skip("slowhttptest") {
         attack(&program, mode, MANY);
