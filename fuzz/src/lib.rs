@@ -4,7 +4,7 @@
 //! of the wire (or of a file), so that a seed or a finding can be read and sent as it is; everything
 //! else a target needs, such as the places of cuts, is drawn from a hash of the input.
 //!
-//! Two callers: the tests in [`mod@smoke`], which are part of every `cargo test`, and `libfuzzer/`, a program of its own
+//! Two callers: the tests in `smoke`, which are part of every `cargo test`, and `libfuzzer/`, a program of its own
 //! that `cargo xtask fuzz` builds with the fuzzer's flags.
 #![forbid(unsafe_code)]
 

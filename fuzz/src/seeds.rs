@@ -2,7 +2,7 @@
 //!
 //! A line `== NAME` begins a seed; its bytes are those of the lines up to the next one, joined without their line
 //! ends. Escapes stand for what a line cannot show: `\r`, `\n`, `\t`, `\\` and `\xHH`; a blank at the end of a line
-//! is `\x20`, and `=` at its beginning `\x3d`. [`write()`] ends a line after each `\n` and after [`WIDTH`] characters.
+//! is `\x20`, and `=` at its beginning `\x3d`. [`write()`] ends a line after each `\n` and after `WIDTH` characters.
 
 use std::fs;
 use std::io;

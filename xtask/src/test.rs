@@ -17,6 +17,8 @@ use crate::command::{built, cargo, run as run_command};
 
 /// Executables that have the machine for themselves: they measure, or bring threads of their own.
 const ALONE: &[&str] = &["black_box", "steady_state"];
+/// Scenarios that fill the machine by themselves: they come last, one at a time.
+const LAST: &str = "scenario::hostile_clients::";
 /// Threads of the black-box tests for each core.
 const THREADS: usize = 2;
 
@@ -69,7 +71,13 @@ pub(crate) fn all(long: bool) -> Result<()> {
     });
     for executable in &alone {
         if let Ok(mut command) = executable.command.lock() {
-            command.arg(format!("--test-threads={}", cores * THREADS));
+            command.arg(format!("--test-threads={}", cores * THREADS)).args(["--skip", LAST]);
+        }
+        one(executable, &failed);
+    }
+    for executable in executables(long)?.iter().filter(|executable| executable.name == "black_box") {
+        if let Ok(mut command) = executable.command.lock() {
+            command.args([LAST, "--test-threads=1"]);
         }
         one(executable, &failed);
     }
