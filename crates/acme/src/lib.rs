@@ -1,5 +1,5 @@
 //! Certificates that an authority issues and renews by itself (ACME, RFC 8555), and those of this machine's own authority
-//! ([`local`]).
+//! ([`local_ca`]).
 //!
 //! [`RenewalService::start`] starts a thread that looks after names: it orders what is missing, renews what is due, keeps both on
 //! disk, and puts what it has on a shelf ([`thalweg_tls::IssuedStore`]) where handshakes look. The thread has a runtime of its
