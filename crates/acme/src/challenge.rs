@@ -18,7 +18,7 @@ pub type HttpAnswers = Arc<dyn Fn(&str, Option<&str>) + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) http: HttpAnswers,
-    pub(crate) shelf: Arc<IssuedStore>,
+    pub(crate) issued_store: Arc<IssuedStore>,
     /// For hooks that are called.
     pub(crate) client: HttpClient,
 }
@@ -54,7 +54,7 @@ impl Stage {
             }
             AcmeChallenge::TlsAlpn => {
                 let (chain, key) = keys::proof(name, authorization)?;
-                let shown = self.shelf.challenge(name, chain.as_bytes(), key.as_bytes());
+                let shown = self.issued_store.challenge(name, chain.as_bytes(), key.as_bytes());
                 shown.map_err(|flaw| Failure::Other(format!("a certificate of our own {flaw}")))?;
                 Ok(Shown::TlsAlpn { name: name.to_owned() })
             }
@@ -75,7 +75,7 @@ impl Stage {
     pub(crate) async fn take_away(&self, shown: Shown) -> Result<(), Failure> {
         match shown {
             Shown::Http { token } => (self.http)(&token, None),
-            Shown::TlsAlpn { name } => self.shelf.end_challenge(&name),
+            Shown::TlsAlpn { name } => self.issued_store.end_challenge(&name),
             Shown::Dns { record, value, hook } => {
                 dns::call(&self.client, &hook, (dns::UNSET, &record, &value)).await?;
             }

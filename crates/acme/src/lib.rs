@@ -2,7 +2,7 @@
 //! ([`local_ca`]).
 //!
 //! [`RenewalService::start`] starts a thread that looks after names: it orders what is missing, renews what is due, keeps both on
-//! disk, and puts what it has on a shelf ([`thalweg_tls::IssuedStore`]) where handshakes look. The thread has a runtime of its
+//! disk, and puts what it has on a store of issued certificates ([`thalweg_tls::IssuedStore`]) where handshakes look. The thread has a runtime of its
 //! own: it may wait for disks and keys, which nobody else has to.
 //!
 //! Invariants: what was issued is on disk before it is shown; the key and the place of an order are on disk before the

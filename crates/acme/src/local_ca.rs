@@ -85,66 +85,66 @@ impl LocalAuthority {
         &self.file
     }
 
-    /// Shows `localhost` on the shelf from now on, and what is below it when a client comes with it. What it signs it
-    /// renews, as long as somebody holds the shelf.
+    /// Shows `localhost` on the store of issued certificates from now on, and what is below it when a client comes with it. What it signs it
+    /// renews, as long as somebody holds the store of issued certificates.
     ///
     /// # Errors
     /// When nothing can be signed, or there can be no thread.
-    pub fn serve(self: &Arc<Self>, shelf: &Arc<IssuedStore>) -> Result<(), String> {
-        self.show(shelf, NAME).map_err(|failure| failure.to_string())?;
-        self.show_addresses(shelf).map_err(|failure| failure.to_string())?;
-        let (authority, held) = (self.clone(), Arc::downgrade(shelf));
+    pub fn serve(self: &Arc<Self>, issued_store: &Arc<IssuedStore>) -> Result<(), String> {
+        self.show(issued_store, NAME).map_err(|failure| failure.to_string())?;
+        self.show_addresses(issued_store).map_err(|failure| failure.to_string())?;
+        let (authority, held) = (self.clone(), Arc::downgrade(issued_store));
         let thread = thread::Builder::new().name("thalweg-local".into());
         let thread = thread.spawn(move || authority.run(&held)).map_err(|error| error.to_string())?;
         // From here on clients may ask; the thread looks for what they have asked for when it begins.
         let bell = Waker::from(Arc::new(Bell(thread.thread().clone())));
-        let asked = shelf.take_wanted(&bell);
-        asked.iter().for_each(|name| self.answer(shelf, name));
+        let asked = issued_store.take_wanted(&bell);
+        asked.iter().for_each(|name| self.answer(issued_store, name));
         Ok(())
     }
 
-    fn run(&self, shelf: &Weak<IssuedStore>) {
+    fn run(&self, issued_store: &Weak<IssuedStore>) {
         let bell = Waker::from(Arc::new(Bell(thread::current())));
-        while let Some(shelf) = shelf.upgrade() {
-            shelf.take_wanted(&bell).iter().for_each(|name| self.answer(&shelf, name));
+        while let Some(issued_store) = issued_store.upgrade() {
+            issued_store.take_wanted(&bell).iter().for_each(|name| self.answer(&issued_store, name));
             let now = SystemTime::now();
             // Clocks are set back too.
             let is_due = |shown: &Certificate| shown.not_after() < now + LEAF.1 || shown.not_before() > now;
-            for (name, ..) in shelf.all().into_iter().filter(|(_, shown, _)| is_due(shown)) {
-                self.answer(&shelf, &name);
+            for (name, ..) in issued_store.all().into_iter().filter(|(_, shown, _)| is_due(shown)) {
+                self.answer(&issued_store, &name);
             }
-            if shelf.unnamed().is_some_and(|shown| is_due(&shown)) {
+            if issued_store.unnamed().is_some_and(|shown| is_due(&shown)) {
                 // It is tried again at the next look.
-                let _ = self.show_addresses(&shelf);
+                let _ = self.show_addresses(&issued_store);
             }
-            drop(shelf);
+            drop(issued_store);
             thread::park_timeout(LOOK);
         }
     }
 
     /// Signs for a name that a client waits for.
-    fn answer(&self, shelf: &IssuedStore, name: &str) {
+    fn answer(&self, issued_store: &IssuedStore, name: &str) {
         // Whoever comes with the name that has to go gets another one.
-        if !shelf.has(name)
-            && shelf.len() >= TLS_LOCAL_NAMES
-            && let Some((other, ..)) = shelf.all().into_iter().find(|(other, ..)| other != NAME)
+        if !issued_store.has(name)
+            && issued_store.len() >= TLS_LOCAL_NAMES
+            && let Some((other, ..)) = issued_store.all().into_iter().find(|(other, ..)| other != NAME)
         {
-            shelf.remove(&other);
+            issued_store.remove(&other);
         }
-        if self.show(shelf, name).is_err() {
-            shelf.settle(name, false);
+        if self.show(issued_store, name).is_err() {
+            issued_store.settle(name, false);
         }
     }
 
-    fn show(&self, shelf: &IssuedStore, name: &str) -> Result<(), Failure> {
-        shelf.put(name, Arc::new(self.sign(name, &[])?));
+    fn show(&self, issued_store: &IssuedStore, name: &str) -> Result<(), Failure> {
+        issued_store.put(name, Arc::new(self.sign(name, &[])?));
         Ok(())
     }
 
     /// For clients that name no host: they have come to an address, or say nothing of the name.
-    fn show_addresses(&self, shelf: &IssuedStore) -> Result<(), Failure> {
+    fn show_addresses(&self, issued_store: &IssuedStore) -> Result<(), Failure> {
         let addresses = [Ipv4Addr::LOCALHOST.to_string(), Ipv6Addr::LOCALHOST.to_string()];
-        shelf.put_unnamed(Arc::new(self.sign(NAME, &addresses)?));
+        issued_store.put_unnamed(Arc::new(self.sign(NAME, &addresses)?));
         Ok(())
     }
 

@@ -96,21 +96,23 @@ impl RenewalService {
         Ok(Self { state, policies, again })
     }
 
-    /// Puts on the shelves what is on disk for these policies, and stand-ins for the rest: to be called before listeners
+    /// Puts on the stores what is on disk for these policies, and stand-ins for the rest: to be called before listeners
     /// use them.
     pub fn stock(&self, policies: &[Arc<AcmePolicy>]) {
         for policy in policies {
-            let (shelf, archive) =
+            let (issued_store, archive) =
                 (IssuedStore::of_process(&policy.mark()), Archive::of(&self.state, policy));
             for name in names_of(policy, &archive) {
-                if shelf.has(&name) {
+                if issued_store.has(&name) {
                     continue;
                 }
                 match archive.drawer(policy, &name).certificate() {
-                    Some(kept) => shelf.put(&name, kept),
+                    Some(kept) => issued_store.put(&name, kept),
                     None if !policy.domains.contains(&name) => {}
                     // Without one the client is refused, which is no worse.
-                    None => drop(keys::placeholder(&name).map(|it| shelf.stand_in(&name, Arc::new(it)))),
+                    None => {
+                        drop(keys::placeholder(&name).map(|it| issued_store.stand_in(&name, Arc::new(it))))
+                    }
                 }
             }
         }
@@ -147,7 +149,7 @@ type Key = (String, String);
 struct Entry {
     policy: Arc<AcmePolicy>,
     authority: Arc<Authority>,
-    shelf: Arc<IssuedStore>,
+    issued_store: Arc<IssuedStore>,
     certificate: Option<Arc<Certificate>>,
     wish: Option<Wish>,
     next: SystemTime,
@@ -245,7 +247,7 @@ impl Work {
         let mut missing = Vec::new();
         for policy in &policies {
             let authority = self.authority(policy);
-            let (mark, shelf) = (policy.mark(), IssuedStore::of_process(&policy.mark()));
+            let (mark, issued_store) = (policy.mark(), IssuedStore::of_process(&policy.mark()));
             for name in names_of(policy, &authority.archive) {
                 let key = (mark.clone(), name);
                 if self.names.contains_key(&key) {
@@ -257,7 +259,7 @@ impl Work {
                     known => {
                         let (busy, hasty, fresh_until) = known
                             .map_or((false, 0, Instant::now()), |it| (it.busy, it.hasty, it.fresh_until));
-                        let entry = Entry::new(policy, (&authority, &shelf), &key.1, brought);
+                        let entry = Entry::new(policy, (&authority, &issued_store), &key.1, brought);
                         if entry.certificate.is_none() && !brought {
                             missing.push(key.1.clone());
                         }
@@ -282,9 +284,9 @@ impl Work {
                     self.names.entry(key).or_insert(entry);
                 }
                 None => {
-                    entry.shelf.remove(&key.1);
+                    entry.issued_store.remove(&key.1);
                     // Who waits for it asks these policies.
-                    entry.shelf.want_again(&key.1);
+                    entry.issued_store.want_again(&key.1);
                 }
             }
         }
@@ -382,8 +384,8 @@ impl Work {
                 let why = why.to_string();
                 match entry.brought && is_over {
                     true => {
-                        entry.shelf.remove(&name);
-                        entry.shelf.settle(&name, false);
+                        entry.issued_store.remove(&name);
+                        entry.issued_store.settle(&name, false);
                         self.names.remove(&key);
                         News::Failed { name, why, again: None }
                     }
@@ -433,12 +435,12 @@ impl Work {
     /// Whether a name that a client waits for may be ordered.
     async fn answered(&mut self, key: Key, allowed: bool) {
         let (mark, name) = &key;
-        let shelf = IssuedStore::of_process(mark);
+        let issued_store = IssuedStore::of_process(mark);
         let gate = self.gates.entry(mark.clone()).or_default();
         gate.note(name, allowed, Instant::now());
         let of_mark = |policy: &&Arc<AcmePolicy>| policy.mark() == *mark && policy.on_demand.is_some();
         let Some(policy) = self.policies.iter().find(of_mark).cloned().filter(|_| allowed) else {
-            return shelf.settle(name, false);
+            return issued_store.settle(name, false);
         };
         if let Some(known) = self.names.get(&key) {
             // Where it has none, it is being ordered.
@@ -448,14 +450,14 @@ impl Work {
         let is_kept = archive.drawer(&policy, name).valid_certificate().is_some();
         let per_hour = policy.on_demand.as_ref().map_or(0, |on_demand| on_demand.per_hour);
         if !is_kept && !gate.admits(per_hour, Instant::now()) {
-            shelf.settle(name, false);
+            issued_store.settle(name, false);
             if !gate.may_say(Instant::now()) {
                 return;
             }
             let line = format!("`{name}` is not ordered: {per_hour} names have been brought within an hour");
             return self.tell(News::Said(line)).await;
         }
-        let entry = Entry::new(&policy, (&self.authority(&policy), &shelf), name, true);
+        let entry = Entry::new(&policy, (&self.authority(&policy), &issued_store), name, true);
         entry.shelve(name);
         self.names.insert(key, entry);
     }
@@ -464,14 +466,14 @@ impl Work {
 impl Entry {
     fn new(
         policy: &Arc<AcmePolicy>,
-        (authority, shelf): (&Arc<Authority>, &Arc<IssuedStore>),
+        (authority, issued_store): (&Arc<Authority>, &Arc<IssuedStore>),
         name: &str,
         brought: bool,
     ) -> Self {
         Self {
             policy: policy.clone(),
             authority: authority.clone(),
-            shelf: shelf.clone(),
+            issued_store: issued_store.clone(),
             certificate: authority.archive.drawer(policy, name).certificate(),
             wish: None,
             next: SystemTime::UNIX_EPOCH,
@@ -488,18 +490,22 @@ impl Entry {
             authority: self.authority.clone(),
             policy: self.policy.clone(),
             name: name.to_owned(),
-            stage: Stage { http: options.http.clone(), shelf: self.shelf.clone(), client: client.clone() },
+            stage: Stage {
+                http: options.http.clone(),
+                issued_store: self.issued_store.clone(),
+                client: client.clone(),
+            },
             known: self.certificate.clone(),
             wish: self.wish,
             fresh_until: self.fresh_until,
         }
     }
 
-    /// Puts what there is on the shelf, where that has none.
+    /// Puts what there is on the store of issued certificates, where that has none.
     fn shelve(&self, name: &str) {
         let valid = self.certificate.as_ref().filter(|kept| kept.not_after() > SystemTime::now());
-        if let Some(kept) = valid.filter(|_| !self.shelf.has(name)) {
-            self.shelf.put(name, kept.clone());
+        if let Some(kept) = valid.filter(|_| !self.issued_store.has(name)) {
+            self.issued_store.put(name, kept.clone());
         }
     }
 
@@ -518,7 +524,7 @@ impl Entry {
 
     /// Shows a certificate from now on. When it is due is looked up next.
     fn show(&mut self, name: &str, certificate: Arc<Certificate>) {
-        self.shelf.put(name, certificate.clone());
+        self.issued_store.put(name, certificate.clone());
         self.certificate = Some(certificate);
         self.wish = None;
         self.failures = 0;

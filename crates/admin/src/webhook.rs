@@ -81,14 +81,14 @@ impl Webhooks {
     }
 
     fn run(&self, policy: WebhookPolicy, client: &HttpClient) -> Running {
-        let courier = DeliveryTask {
+        let task = DeliveryTask {
             policy: policy.clone(),
             client: client.clone(),
             events: self.events.clone(),
             reporter: self.reporter.clone(),
             ending: self.ending.subscribe(),
         };
-        Running { policy, task: tokio::spawn(courier.run(self.events.subscribe())) }
+        Running { policy, task: tokio::spawn(task.run(self.events.subscribe())) }
     }
 }
 

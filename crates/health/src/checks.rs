@@ -1,4 +1,4 @@
-//! The task that keeps the rota: begins what is due, weighs what ends, tells what is new.
+//! The task that keeps the schedule: begins what is due, weighs what ends, tells what is new.
 
 use crate::outcome::Outcome;
 use crate::probe::{Network, Probe};
@@ -51,7 +51,7 @@ impl Checks {
         let tallies = Tallies::default();
         let keeper = Keeper {
             ask,
-            rota: Schedule::new(seed),
+            schedule: Schedule::new(seed),
             checks: JoinSet::new(),
             under_way: HashMap::new(),
             tallies: tallies.clone(),
@@ -87,7 +87,7 @@ struct Deaf;
 
 struct Keeper<A> {
     ask: A,
-    rota: Schedule,
+    schedule: Schedule,
     checks: JoinSet<Outcome>,
     under_way: HashMap<tokio::task::Id, (Id, AbortHandle)>,
     tallies: Tallies,
@@ -101,7 +101,7 @@ impl<A: Probe> Keeper<A> {
         loop {
             let Ok(()) = self.begin().await else { return };
             let free = self.checks.len() < UNDER_WAY;
-            let wake = self.rota.next_turn().filter(|_| free);
+            let wake = self.schedule.next_turn().filter(|_| free);
             let went_on = tokio::select! {
                 changed = targets.changed() => {
                     if changed.is_err() {
@@ -118,10 +118,10 @@ impl<A: Probe> Keeper<A> {
     }
 
     fn set(&mut self, targets: &[Target]) {
-        self.rota.set(Instant::now(), targets);
-        self.tallies.replace(self.rota.tallies());
+        self.schedule.set(Instant::now(), targets);
+        self.tallies.replace(self.schedule.tallies());
         for (id, check) in self.under_way.values() {
-            if !self.rota.has(*id) {
+            if !self.schedule.has(*id) {
                 check.abort();
             }
         }
@@ -132,7 +132,7 @@ impl<A: Probe> Keeper<A> {
     async fn begin(&mut self) -> Result<(), Deaf> {
         let now = Instant::now();
         while self.checks.len() < UNDER_WAY {
-            let Some(Turn { id, target, late }) = self.rota.take(now) else { break };
+            let Some(Turn { id, target, late }) = self.schedule.take(now) else { break };
             self.tallies.set_late(late);
             if late > LATE && !self.told_late {
                 self.told_late = true;
@@ -156,10 +156,10 @@ impl<A: Probe> Keeper<A> {
             Err(error) => (error.id(), Outcome::NotAsked("a bug in the check".into())),
         };
         let Some((id, _)) = self.under_way.remove(&task) else { return Ok(()) };
-        let report = self.rota.end(Instant::now(), id, &outcome);
+        let report = self.schedule.end(Instant::now(), id, &outcome);
         match (report, outcome) {
             (Some(report), _) => self.say(News::Report(report)).await,
-            (None, Outcome::NotAsked(why)) if self.rota.has(id) && !self.told_not_asked => {
+            (None, Outcome::NotAsked(why)) if self.schedule.has(id) && !self.told_not_asked => {
                 self.told_not_asked = true;
                 self.say(News::Trouble(format!("a health check could not be made: {why}"))).await
             }

@@ -4,7 +4,7 @@
 //! what is to be checked and how, and says through a channel what it found ([`News`]). Targets that are
 //! equal are one check, however many services use them. What is down goes on being checked, and comes back.
 //!
-//! In the order of a check: the timetable says whose turn it is (`rota`, pure), the endpoint is asked on a
+//! In the order of a check: the timetable says whose turn it is (`schedule`, pure), the endpoint is asked on a
 //! connection of its own (`ask`), and what it said is weighed with what it said before ([`Thresholds`], pure).
 #![forbid(unsafe_code)]
 

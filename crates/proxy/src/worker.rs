@@ -34,7 +34,7 @@ const HEARTBEAT: Duration = Duration::from_millis(250);
 const MUCH: usize = 256 * 1024;
 
 impl Worker {
-    /// Runs until the worker pool says stop.
+    /// Runs until it is told to stop.
     pub(crate) fn run(self: Rc<Self>) -> io::Result<()> {
         self.reactor.watch(self.mailbox().as_fd(), Token::Notifier.into())?;
         self.bind_listeners();

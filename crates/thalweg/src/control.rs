@@ -328,7 +328,7 @@ impl Control {
     /// Once a second: what only statistics show.
     fn judge(&mut self) {
         let endpoint_sets = self.shared.worker_pool().endpoint_sets();
-        let said = self.shared.steward().judge(&endpoint_sets, std::time::Instant::now());
+        let said = self.shared.monitor().judge(&endpoint_sets, std::time::Instant::now());
         said.into_iter().for_each(complain);
         for endpoint_set in &endpoint_sets {
             endpoint_set.standing.tick_breaker(std::time::Instant::now());

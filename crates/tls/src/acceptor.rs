@@ -130,13 +130,13 @@ impl Acceptor {
         let name = hello.name.as_deref().filter(|_| !asks_for_challenge(hello))?;
         // A certificate that covers the name is as good as one of its own.
         let is_wanted = issued.may_want(name) && self.showcase.realm(Some(name)).is_none();
-        is_wanted.then(|| issued.shelf.want(name, now, waker))
+        is_wanted.then(|| issued.issued_store.want(name, now, waker))
     }
 
     /// A client does not wait any more for what [`Self::want`] has asked for.
     pub fn give_up(&self, hello: &Hello, waker: &Waker) {
         if let (Some(issued), Some(name)) = (self.issued(), &hello.name) {
-            issued.shelf.give_up(name, waker);
+            issued.issued_store.give_up(name, waker);
         }
     }
 
@@ -166,7 +166,7 @@ impl Acceptor {
     pub(crate) fn realm_for(&self, hello: &Hello) -> Result<Realm, Refused> {
         let found = match self.issued().filter(|_| asks_for_challenge(hello)) {
             // Who checks a name is asked for nothing.
-            Some(issued) => issued.shelf.challenged(hello).map(|config| Realm {
+            Some(issued) => issued.issued_store.challenged(hello).map(|config| Realm {
                 client_auth: None,
                 by_client_order: Arc::clone(&config),
                 config,

@@ -21,7 +21,7 @@ pub const PER_HOUR: u32 = 20;
 
 /// The authority of this machine's own (`listeners.<name>.tls.local`).
 pub mod local {
-    /// What tells its shelf from those of other authorities.
+    /// What tells its store from those of other authorities.
     pub const MARK: &str = "local";
     /// What listeners show of it, also to clients that name nobody.
     pub const NAME: &str = "localhost";

@@ -1,4 +1,4 @@
-//! Which names of a shelf a listener shows, and how they stand beside the certificates that its configuration names.
+//! Which names of a store of issued certificates a listener shows, and how they stand beside the certificates that its configuration names.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::store::Store;
 #[derive(Clone, Debug)]
 pub struct Issued {
     /// Where it is.
-    pub shelf: Arc<IssuedStore>,
+    pub issued_store: Arc<IssuedStore>,
     /// The names that are shown, `*.example.com` among them. The first one answers clients that name nobody where the
-    /// configuration names no certificate and the shelf has none for them.
+    /// configuration names no certificate and the store of issued certificates has none for them.
     pub names: Vec<String>,
     /// Names that are asked for when a client comes with them.
     pub on_demand: Option<OnDemandPolicy>,
@@ -28,7 +28,7 @@ pub struct Issued {
 
 impl PartialEq for Issued {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shelf, &other.shelf)
+        Arc::ptr_eq(&self.issued_store, &other.issued_store)
             && self.names == other.names
             && self.on_demand == other.on_demand
             && self.client_auth == other.client_auth
@@ -49,7 +49,7 @@ impl Issued {
     pub fn shown(&self) -> Vec<(String, Arc<Certificate>, bool)> {
         let names: HashSet<&String> = self.names.iter().collect();
         let is_asked = |name: &str| self.on_demand.as_ref().is_some_and(|policy| policy.covers(name));
-        let mut shown = self.shelf.all();
+        let mut shown = self.issued_store.all();
         shown.retain(|(name, ..)| names.contains(name) || is_asked(name));
         shown.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
         shown
@@ -59,7 +59,7 @@ impl Issued {
     pub(crate) fn may_want(&self, name: &str) -> bool {
         self.on_demand.as_ref().is_some_and(|policy| policy.covers(name))
             && name.contains('.')
-            && !self.shelf.has(name)
+            && !self.issued_store.has(name)
     }
 }
 
@@ -136,8 +136,8 @@ impl Showcase {
         }
         found.extend(self.store.find_default().map(Found::from));
         if found.is_empty() {
-            let unnamed = issued.shelf.unnamed().filter(|_| name.is_none());
-            let first = || issued.names.first().and_then(|first| issued.shelf.get(first));
+            let unnamed = issued.issued_store.unnamed().filter(|_| name.is_none());
+            let first = || issued.names.first().and_then(|first| issued.issued_store.get(first));
             found.extend(unnamed.or_else(first).map(of_shelf));
         }
         // A certificate that is still to come asks the same as when it is there.
@@ -153,15 +153,15 @@ impl Showcase {
     }
 
     fn issued_for(&self, issued: &Issued, name: &str) -> Option<Arc<Certificate>> {
-        // The shelf has names of other listeners too.
+        // the store of issued certificates has names of other listeners too.
         let may_bring = || issued.on_demand.as_ref().is_some_and(|policy| policy.covers(name));
         if (self.names.contains(name) || may_bring())
-            && let Some(found) = issued.shelf.get(name)
+            && let Some(found) = issued.issued_store.get(name)
         {
             return Some(found);
         }
         let wildcard = wildcard(name).filter(|wildcard| self.names.contains(wildcard))?;
-        issued.shelf.get(&wildcard)
+        issued.issued_store.get(&wildcard)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Certificates that come and go while a listener runs: those that an authority issues.
 //!
-//! Control puts them here, handshakes look here. All acceptors with the same mark share one shelf, over reloads too: a
+//! Control puts them here, handshakes look here. All acceptors with the same mark share one store, over reloads too: a
 //! configuration that takes over finds what the one before it has been issued. A name without a certificate may have a
 //! placeholder. Where names are asked for on demand, a handshake waits here for what becomes of its name.
 
@@ -98,15 +98,15 @@ impl IssuedStore {
     /// The one with this mark in the process, which lives as long as somebody holds it.
     pub fn of_process(mark: &str) -> Arc<Self> {
         static SHELVES: OnceLock<Shelves> = OnceLock::new();
-        let mut shelves =
+        let mut issued_stores =
             SHELVES.get_or_init(Shelves::default).lock().unwrap_or_else(PoisonError::into_inner);
-        shelves.retain(|_, shelf| shelf.strong_count() > 0);
-        if let Some(shelf) = shelves.get(mark).and_then(Weak::upgrade) {
-            return shelf;
+        issued_stores.retain(|_, issued_store| issued_store.strong_count() > 0);
+        if let Some(issued_store) = issued_stores.get(mark).and_then(Weak::upgrade) {
+            return issued_store;
         }
-        let shelf = Self::new(mark);
-        shelves.insert(mark.to_owned(), Arc::downgrade(&shelf));
-        shelf
+        let issued_store = Self::new(mark);
+        issued_stores.insert(mark.to_owned(), Arc::downgrade(&issued_store));
+        issued_store
     }
 
     /// What tells it from others.

@@ -70,24 +70,25 @@ impl Wake for Told {
 fn names_are_signed_when_clients_come_with_them_and_kept_up_to_a_bound() {
     let state = State::new("local-names");
     let (authority, _) = LocalAuthority::open(&state.0).unwrap();
-    let (authority, shelf) = (Arc::new(authority), IssuedStore::new("test"));
-    authority.serve(&shelf).unwrap();
-    let localhost = shelf.get("localhost").unwrap();
+    let (authority, issued_store) = (Arc::new(authority), IssuedStore::new("test"));
+    authority.serve(&issued_store).unwrap();
+    let localhost = issued_store.get("localhost").unwrap();
     // BoringSSL refuses addresses below a constraint on addresses: those who come with the name get none.
     assert_eq!((localhost.names().len(), localhost.addresses().len()), (1, 0));
-    let unnamed = shelf.unnamed().unwrap();
+    let unnamed = issued_store.unnamed().unwrap();
     assert_eq!((unnamed.names(), unnamed.addresses().len()), (localhost.names(), 2));
     let (tell, told) = mpsc::channel();
     let waker = Waker::from(Arc::new(Told(tell)));
     let ask = |name: &str| {
-        assert_eq!(shelf.want(name, Instant::now(), &waker), OnDemand::Waits);
+        assert_eq!(issued_store.want(name, Instant::now(), &waker), OnDemand::Waits);
         told.recv_timeout(STEP).unwrap();
-        shelf.has(name)
+        issued_store.has(name)
     };
     assert!(ask("a.localhost") && ask("x.y.localhost"));
-    let one = shelf.get("a.localhost").unwrap();
-    (shelf.all().len()..TLS_LOCAL_NAMES).for_each(|at| shelf.put(&format!("{at}.localhost"), one.clone()));
+    let one = issued_store.get("a.localhost").unwrap();
+    (issued_store.all().len()..TLS_LOCAL_NAMES)
+        .for_each(|at| issued_store.put(&format!("{at}.localhost"), one.clone()));
     // One has to go, and not the first.
-    assert!(ask("b.localhost") && shelf.has("localhost"));
-    assert_eq!(shelf.len(), TLS_LOCAL_NAMES);
+    assert!(ask("b.localhost") && issued_store.has("localhost"));
+    assert_eq!(issued_store.len(), TLS_LOCAL_NAMES);
 }

@@ -112,16 +112,16 @@ fn if_right<T>(written: Option<Option<T>>) -> Option<Option<T>> {
 
 /// What an authority issues is found where all listeners find it that ask it for the like.
 fn issued(policy: &AcmePolicy, client_auth: Option<Arc<ClientAuth>>) -> Issued {
-    let shelf = IssuedStore::of_process(&policy.mark());
-    Issued { shelf, names: policy.domains.clone(), on_demand: policy.on_demand.clone(), client_auth }
+    let issued_store = IssuedStore::of_process(&policy.mark());
+    Issued { issued_store, names: policy.domains.clone(), on_demand: policy.on_demand.clone(), client_auth }
 }
 
 /// What the authority of this machine signs: `localhost`, and what is below it when a client comes with it.
 fn issued_here(client_auth: Option<Arc<ClientAuth>>) -> Issued {
-    let shelf = IssuedStore::of_process(local::MARK);
+    let issued_store = IssuedStore::of_process(local::MARK);
     let allow = vec![local::BELOW.to_owned()];
     let on_demand = Some(OnDemandPolicy { allow, ask: None, per_hour: u32::MAX });
-    Issued { shelf, names: vec![local::NAME.to_owned()], on_demand, client_auth }
+    Issued { issued_store, names: vec![local::NAME.to_owned()], on_demand, client_auth }
 }
 
 /// Whether one of the certificates is for this host.

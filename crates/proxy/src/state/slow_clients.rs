@@ -48,9 +48,9 @@ pub(crate) struct SlowClients {
     tasks: RefCell<Vec<Option<SlowClient>>>,
     /// Where the next look begins.
     hand: Cell<usize>,
-    /// TaskPool whose clients have been called off and that have not been polled since.
+    /// Tasks whose clients were shed and that were not polled since.
     pub(crate) called_off: RefCell<Vec<u32>>,
-    /// TaskPool on whose connections something has happened, in that order.
+    /// Tasks whose connections have events, in that order.
     queue: RefCell<VecDeque<u32>>,
 }
 
@@ -111,7 +111,7 @@ impl SlowClients {
         Some((at as u32, self.tasks.borrow_mut()[at].take()?))
     }
 
-    /// Lets a slow clients wait for its turn; whether the one at this task is a slow clients.
+    /// Queues the task if its client is slow; says whether it is.
     pub(crate) fn put_off(&self, task: u32) -> bool {
         let mut tasks = self.tasks.borrow_mut();
         let Some(Some(slow)) = tasks.get_mut(task as usize) else { return false };
@@ -135,7 +135,7 @@ impl SlowClients {
         !self.queue.borrow().is_empty()
     }
 
-    /// TaskPool to be polled because their clients have been called off.
+    /// Tasks to poll because their clients were shed.
     pub(crate) fn take_shed(&self) -> Vec<u32> {
         self.called_off.take()
     }

@@ -1,8 +1,8 @@
-//! TaskPool: where exchanges run.
+//! The task pool: where exchanges run.
 //!
 //! A task is a future that lives as long as the worker needs it. It waits for a client connection
 //! with something to read, holds the conversation until the client falls silent, gives the
-//! connection back to be idle connections and waits for the next. So an exchange costs no spawn and no
+//! connection back to the idle ones and waits for the next. So an exchange costs no spawn and no
 //! allocation, its code is plain `async`, and a connection that says nothing holds no task.
 //!
 //! A panic ends the task's future and with it the one exchange it served; the task gets a new one.
@@ -114,12 +114,12 @@ impl<T> TaskPool<T> {
         }
     }
 
-    /// TaskPool, vacant ones too.
+    /// How many tasks there are, free ones too.
     pub(crate) fn len(&self) -> u32 {
         self.tasks.borrow().len() as u32
     }
 
-    /// TaskPool in use.
+    /// How many tasks are in use.
     pub(crate) fn occupied(&self) -> usize {
         self.tasks.borrow().len() - self.vacant.borrow().len()
     }

@@ -24,11 +24,11 @@ pub(crate) struct Acme {
     state: PathBuf,
     challenges: Arc<Challenges>,
     news: mpsc::Sender<News>,
-    bureau: Mutex<Option<RenewalService>>,
+    renewal: Mutex<Option<RenewalService>>,
     local: Mutex<Local>,
 }
 
-/// The authority of this machine and the shelf that it serves, once a listener has wanted it: a shelf that nobody looks at
+/// The authority of this machine and the store of issued certificates that it serves, once a listener has wanted it: a store of issued certificates that nobody looks at
 /// costs little, and what is on it is at hand when one wants it again.
 type Local = Option<Arc<IssuedStore>>;
 
@@ -40,7 +40,7 @@ impl Acme {
             state,
             challenges: Arc::default(),
             news,
-            bureau: Mutex::default(),
+            renewal: Mutex::default(),
             local: Mutex::default(),
         };
         acme.stock(plan);
@@ -63,19 +63,19 @@ impl Acme {
         if policies.is_empty() {
             return;
         }
-        let mut bureau = self.bureau();
-        if bureau.is_none() {
+        let mut renewal = self.renewal();
+        if renewal.is_none() {
             let challenges = self.challenges();
             let http: HttpAnswers = Arc::new(move |token, answer| challenges.set(token, answer));
             let options = Options { state: self.state.clone(), http, news: self.news.clone() };
             match RenewalService::start(options) {
-                Ok(started) => *bureau = Some(started),
+                Ok(started) => *renewal = Some(started),
                 Err(error) => {
                     complain(format_args!("cannot start the thread that asks for certificates: {error}"))
                 }
             }
         }
-        bureau.iter().for_each(|bureau| bureau.stock(&policies));
+        renewal.iter().for_each(|renewal| renewal.stock(&policies));
     }
 
     fn stock_local(&self) -> Result<(), String> {
@@ -83,25 +83,25 @@ impl Acme {
         if local.is_none() {
             let (authority, why) = LocalAuthority::open(&self.state)?;
             why.into_iter().for_each(complain);
-            let shelf = IssuedStore::of_process(local::MARK);
-            Arc::new(authority).serve(&shelf)?;
-            *local = Some(shelf);
+            let issued_store = IssuedStore::of_process(local::MARK);
+            Arc::new(authority).serve(&issued_store)?;
+            *local = Some(issued_store);
         }
         Ok(())
     }
 
     /// From now on this is what is asked for.
     pub(crate) fn follow(&self, plan: &Plan) {
-        self.bureau().iter().for_each(|bureau| bureau.follow(policies(plan)));
+        self.renewal().iter().for_each(|renewal| renewal.follow(policies(plan)));
     }
 
     /// Somebody may have mended what has failed.
     pub(crate) fn try_again(&self) {
-        self.bureau().iter().for_each(RenewalService::try_again);
+        self.renewal().iter().for_each(RenewalService::try_again);
     }
 
-    fn bureau(&self) -> MutexGuard<'_, Option<RenewalService>> {
-        self.bureau.lock().unwrap_or_else(PoisonError::into_inner)
+    fn renewal(&self) -> MutexGuard<'_, Option<RenewalService>> {
+        self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     events: Events,
     origin: Mutex<Origin>,
     runtime: Mutex<Runtime>,
-    steward: Mutex<ServiceMonitor>,
+    monitor: Mutex<ServiceMonitor>,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// What the admin listener shakes hands on, once it is there.
@@ -83,7 +83,7 @@ impl Shared {
             events: Events::new(),
             origin: Mutex::new(origin),
             runtime: Mutex::new(runtime),
-            steward: Mutex::default(),
+            monitor: Mutex::default(),
             tokens: OnceLock::new(),
             admin_tls: OnceLock::new(),
             certificate_problems: Mutex::default(),
@@ -108,14 +108,14 @@ impl Shared {
         lock(&self.origin)
     }
 
-    /// What runs. Taken before [`Self::steward`] where both are needed.
+    /// What runs. Taken before [`Self::monitor`] where both are needed.
     pub(super) fn runtime(&self) -> MutexGuard<'_, Runtime> {
         lock(&self.runtime)
     }
 
     /// Who watches how services stand.
-    pub(super) fn steward(&self) -> MutexGuard<'_, ServiceMonitor> {
-        lock(&self.steward)
+    pub(super) fn monitor(&self) -> MutexGuard<'_, ServiceMonitor> {
+        lock(&self.monitor)
     }
 
     /// Who watches a new configuration. The last in the order of locks: while it is held only meters are read.
@@ -135,7 +135,7 @@ impl Shared {
 
     /// Since when an endpoint stands as it does.
     pub(super) fn since(&self, service: &str, url: &str) -> SystemTime {
-        self.steward().since(service, url).unwrap_or(self.started_at)
+        self.monitor().since(service, url).unwrap_or(self.started_at)
     }
 
     /// The files that the configuration in force was read from.
@@ -184,12 +184,12 @@ impl Shared {
     /// Tells what has changed in how services stand since the last look.
     pub(crate) fn look(&self, anyway: bool) {
         let endpoint_sets = self.worker_pool.endpoint_sets();
-        let mut steward = self.steward();
-        if steward.has_seen(&endpoint_sets) && !anyway {
+        let mut monitor = self.monitor();
+        if monitor.has_seen(&endpoint_sets) && !anyway {
             return;
         }
-        let events = steward.look(&endpoint_sets, Instant::now());
-        for (service, url, up) in steward.turned() {
+        let events = monitor.look(&endpoint_sets, Instant::now());
+        for (service, url, up) in monitor.turned() {
             self.registry.endpoint_up(service, url).set(i64::from(*up));
         }
         // Still locked: events of two looks keep their order.

@@ -228,7 +228,7 @@ mod tests {
     struct House {
         endpoint_sets: EndpointSets,
         services: Vec<Arc<Service>>,
-        steward: ServiceMonitor,
+        monitor: ServiceMonitor,
     }
 
     fn house() -> House {
@@ -238,7 +238,7 @@ mod tests {
         House {
             endpoint_sets: EndpointSets::new(1, Notifier::default()),
             services,
-            steward: ServiceMonitor::default(),
+            monitor: ServiceMonitor::default(),
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
 
         fn look(&mut self, now: Instant) -> Vec<String> {
             let endpoint_sets = self.drawn();
-            let events = self.steward.look(&endpoint_sets, now);
+            let events = self.monitor.look(&endpoint_sets, now);
             let said = events.iter().map(|event| {
                 let endpoint = event.endpoint.as_deref().unwrap_or("-");
                 format!("{} {endpoint} {}", event.kind.name(), event.cause)
@@ -301,7 +301,7 @@ mod tests {
     fn endpoints_of_the_start_stand_so_since_then_and_those_that_come_later_since_they_came() {
         let (mut house, now) = (house(), Instant::now());
         house.look(now);
-        assert_eq!(house.steward.since("a", "http://127.0.0.1:1"), None);
+        assert_eq!(house.monitor.since("a", "http://127.0.0.1:1"), None);
         let before = SystemTime::now();
         let mut changed = Service::clone(&house.services[0]);
         let new = changed.endpoints.remove(0);
@@ -316,11 +316,11 @@ mod tests {
             [("a", "http://127.0.0.1:1"), ("b", "http://127.0.0.1:1"), ("b", "http://127.0.0.1:2")]
         {
             assert!(
-                house.steward.since(service, url).is_some_and(|since| since >= before),
+                house.monitor.since(service, url).is_some_and(|since| since >= before),
                 "{service} {url}"
             );
         }
-        assert_eq!(house.steward.since("a", "http://127.0.0.1:2"), None);
+        assert_eq!(house.monitor.since("a", "http://127.0.0.1:2"), None);
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
         policy.ejection.consecutive = 0;
         house.services[0] = Arc::new(policy);
         let endpoint_sets = house.drawn();
-        assert!(house.steward.judge(&endpoint_sets, start).is_empty());
+        assert!(house.monitor.judge(&endpoint_sets, start).is_empty());
         let state =
             thalweg_upstream::ServiceState::<thalweg_net::Socket>::new(endpoint_sets[0].clone(), 0, None);
         let mut asked = 0;
@@ -348,8 +348,8 @@ mod tests {
             }
         }
         let later = start + Duration::from_secs(1);
-        let said = house.steward.judge(&endpoint_sets, later);
+        let said = house.monitor.judge(&endpoint_sets, later);
         assert_eq!(said, ["service `a`, endpoint http://127.0.0.1:1: 50 % of its requests failed; ejected"]);
-        assert!(house.steward.judge(&endpoint_sets, later).is_empty());
+        assert!(house.monitor.judge(&endpoint_sets, later).is_empty());
     }
 }

@@ -170,9 +170,9 @@ fn other_certificates_ask_what_those_before_them_did() {
 }
 
 /// `open.test` asks nobody; `a.test`, which an authority issues, asks everybody, and so would `b.test`.
-fn issued_beside(issuer: &Authority, clients: &Authority, shelf: &Arc<IssuedStore>) -> Arc<Acceptor> {
+fn issued_beside(issuer: &Authority, clients: &Authority, issued_store: &Arc<IssuedStore>) -> Arc<Acceptor> {
     let issued = crate::Issued {
-        shelf: Arc::clone(shelf),
+        issued_store: Arc::clone(issued_store),
         names: vec!["a.test".to_owned(), "b.test".to_owned()],
         on_demand: None,
         client_auth: Some(asking(clients)),
@@ -185,9 +185,9 @@ fn issued_beside(issuer: &Authority, clients: &Authority, shelf: &Arc<IssuedStor
 #[test]
 fn what_an_authority_issues_asks_what_the_listener_asks() {
     let (issuer, clients) = (Authority::new("servers"), Authority::new("clients"));
-    let shelf = IssuedStore::new("m");
-    let acceptor = issued_beside(&issuer, &clients, &shelf);
-    shelf.put("a.test", issuer.issue(&["a.test"]).read());
+    let issued_store = IssuedStore::new("m");
+    let acceptor = issued_beside(&issuer, &clients, &issued_store);
+    issued_store.put("a.test", issuer.issue(&["a.test"]).read());
     let shown = clients.issue_client("alice", -1..30, 7);
     // As it was made, and with files that were renewed.
     let given = vec![(issuer.issue(&["open.test"]).read(), Vec::new())];
@@ -212,15 +212,15 @@ fn what_an_authority_issues_asks_what_the_listener_asks() {
 #[test]
 fn a_name_whose_certificate_is_still_to_come_is_not_answered_in_another_realm() {
     let (issuer, clients) = (Authority::new("servers"), Authority::new("clients"));
-    let shelf = IssuedStore::new("m");
-    let acceptor = issued_beside(&issuer, &clients, &shelf);
+    let issued_store = IssuedStore::new("m");
+    let acceptor = issued_beside(&issuer, &clients, &issued_store);
     assert!(acceptor.choose(Some("other.test")).is_some(), "the default answers");
     for name in ["b.test", "B.test", "b.test."] {
         assert!(acceptor.choose(Some(name)).is_none() && acceptor.realm(Some(name)).is_none(), "{name}");
     }
     // Hostile input, or a certificate that came in between: the realm of another name shows nothing of it.
     let open = Arc::clone(&acceptor.realm(Some("open.test")).unwrap().config);
-    shelf.put("b.test", issuer.issue(&["b.test"]).read());
+    issued_store.put("b.test", issuer.issue(&["b.test"]).read());
     let nobody = Arc::new(far_client_with(&issuer, &TLS13, None));
     let mut link = Link::with_client(&acceptor, &nobody, "b.test", 3, Cuts::NONE);
     link.session = Session::of_config(open).unwrap();

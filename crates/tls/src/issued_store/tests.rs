@@ -12,14 +12,14 @@ fn issued(authority: &Authority, name: &str) -> Arc<Certificate> {
     authority.issue_for(&rcgen::PKCS_ECDSA_P256_SHA256, &[name]).read()
 }
 
-fn acceptor(shelf: &Arc<IssuedStore>, names: &[&str], on_demand: Option<&[&str]>) -> Acceptor {
+fn acceptor(issued_store: &Arc<IssuedStore>, names: &[&str], on_demand: Option<&[&str]>) -> Acceptor {
     let on_demand = on_demand.map(|allow| OnDemandPolicy {
         allow: allow.iter().map(|name| (*name).to_owned()).collect(),
         ask: None,
         per_hour: 1,
     });
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    let issued = Issued { shelf: Arc::clone(shelf), names, on_demand, client_auth: None };
+    let issued = Issued { issued_store: Arc::clone(issued_store), names, on_demand, client_auth: None };
     Acceptor::with_issued(Vec::new(), issued, Policy::default(), None).unwrap()
 }
 
@@ -33,12 +33,12 @@ fn hello(name: &str, alpn: &[&str]) -> Hello {
 }
 
 /// Has the name checked by a client that looks for this extension (RFC 8737 §6.1).
-fn check(shelf: &IssuedStore, name: &str) {
+fn check(issued_store: &IssuedStore, name: &str) {
     let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
     params.custom_extensions = vec![rcgen::CustomExtension::new_acme_identifier(&[7; 32])];
     let key = rcgen::KeyPair::generate().unwrap();
     let chain = params.self_signed(&key).unwrap().pem();
-    shelf.challenge(name, chain.as_bytes(), key.serialize_pem().as_bytes()).unwrap();
+    issued_store.challenge(name, chain.as_bytes(), key.serialize_pem().as_bytes()).unwrap();
 }
 
 /// Counts how often it is woken.
@@ -53,31 +53,31 @@ impl Wake for Rung {
 
 #[test]
 fn a_certificate_takes_the_place_of_its_stand_in_and_not_the_other_way() {
-    let (authority, shelf) = (Authority::new("ca"), IssuedStore::new("m"));
+    let (authority, issued_store) = (Authority::new("ca"), IssuedStore::new("m"));
     let (first, second) = (issued(&authority, "first.test"), issued(&authority, "second.test"));
-    shelf.stand_in("a.test", Arc::clone(&first));
-    assert_eq!((shelf.get("a.test"), shelf.has("a.test")), (Some(Arc::clone(&first)), false));
-    shelf.put("a.test", Arc::clone(&second));
-    shelf.stand_in("a.test", first);
-    assert_eq!((shelf.get("a.test"), shelf.has("a.test")), (Some(second), true));
-    shelf.remove("a.test");
-    assert_eq!(shelf.get("a.test"), None);
+    issued_store.stand_in("a.test", Arc::clone(&first));
+    assert_eq!((issued_store.get("a.test"), issued_store.has("a.test")), (Some(Arc::clone(&first)), false));
+    issued_store.put("a.test", Arc::clone(&second));
+    issued_store.stand_in("a.test", first);
+    assert_eq!((issued_store.get("a.test"), issued_store.has("a.test")), (Some(second), true));
+    issued_store.remove("a.test");
+    assert_eq!(issued_store.get("a.test"), None);
 }
 
 #[test]
 fn listeners_with_the_same_mark_share_a_shelf() {
-    let shelf = IssuedStore::of_process("shared by a test");
-    assert!(Arc::ptr_eq(&shelf, &IssuedStore::of_process("shared by a test")));
-    assert!(!Arc::ptr_eq(&shelf, &IssuedStore::of_process("another one")));
+    let issued_store = IssuedStore::of_process("shared by a test");
+    assert!(Arc::ptr_eq(&issued_store, &IssuedStore::of_process("shared by a test")));
+    assert!(!Arc::ptr_eq(&issued_store, &IssuedStore::of_process("another one")));
 }
 
 #[test]
 fn a_listener_shows_its_own_names_alone() {
-    let (authority, shelf) = (Authority::new("ca"), IssuedStore::new("m"));
+    let (authority, issued_store) = (Authority::new("ca"), IssuedStore::new("m"));
     for name in ["a.test", "*.w.test", "b.test"] {
-        shelf.put(name, issued(&authority, name));
+        issued_store.put(name, issued(&authority, name));
     }
-    let listener = acceptor(&shelf, &["a.test", "*.W.test"], None);
+    let listener = acceptor(&issued_store, &["a.test", "*.W.test"], None);
     let names = |name: &str| Some(vec![name.to_owned()]);
     assert_eq!(chosen(&listener, Some("A.test")), names("a.test"));
     assert_eq!(chosen(&listener, Some("x.w.test")), names("*.w.test"));
@@ -89,12 +89,12 @@ fn a_listener_shows_its_own_names_alone() {
 
 #[test]
 fn certificates_of_the_configuration_go_first() {
-    let (authority, shelf) = (Authority::new("ca"), IssuedStore::new("m"));
+    let (authority, issued_store) = (Authority::new("ca"), IssuedStore::new("m"));
     let file = authority.issue_for(&rcgen::PKCS_ECDSA_P256_SHA256, &["a.test", "file.test"]).read();
-    shelf.put("a.test", issued(&authority, "a.test"));
-    shelf.put("b.test", issued(&authority, "b.test"));
+    issued_store.put("a.test", issued(&authority, "a.test"));
+    issued_store.put("b.test", issued(&authority, "b.test"));
     let issued = Issued {
-        shelf: Arc::clone(&shelf),
+        issued_store: Arc::clone(&issued_store),
         names: vec!["a.test".to_owned(), "b.test".to_owned()],
         on_demand: None,
         client_auth: None,
@@ -109,12 +109,12 @@ fn certificates_of_the_configuration_go_first() {
 
 #[test]
 fn only_who_offers_that_protocol_alone_sees_the_certificate_of_a_check() {
-    let (authority, shelf) = (Authority::new("ca"), IssuedStore::new("m"));
-    let listener = acceptor(&shelf, &["a.test"], None);
-    shelf.put("a.test", issued(&authority, "a.test"));
+    let (authority, issued_store) = (Authority::new("ca"), IssuedStore::new("m"));
+    let listener = acceptor(&issued_store, &["a.test"], None);
+    issued_store.put("a.test", issued(&authority, "a.test"));
     let asks = hello("a.test", &["acme-tls/1"]);
     assert_eq!(listener.realm_for(&asks).unwrap_err(), Refused::UnknownName);
-    check(&shelf, "a.test");
+    check(&issued_store, "a.test");
     let config = listener.realm_for(&asks).unwrap().config;
     assert_eq!(config.alpn_protocols, [b"acme-tls/1"]);
     for others in [&["acme-tls/1", "http/1.1"][..], &["http/1.1"], &[]] {
@@ -122,15 +122,15 @@ fn only_who_offers_that_protocol_alone_sees_the_certificate_of_a_check() {
         assert!(!config.alpn_protocols.contains(&b"acme-tls/1".to_vec()), "{others:?}");
     }
     assert_eq!(listener.realm_for(&hello("b.test", &["acme-tls/1"])).unwrap_err(), Refused::UnknownName);
-    shelf.end_challenge("a.test");
+    issued_store.end_challenge("a.test");
     assert_eq!(listener.realm_for(&asks).unwrap_err(), Refused::UnknownName);
 }
 
 #[test]
 fn a_client_that_checks_a_name_shakes_hands() {
-    let shelf = IssuedStore::new("m");
-    let listener = Arc::new(acceptor(&shelf, &["a.test"], None));
-    check(&shelf, "a.test");
+    let issued_store = IssuedStore::new("m");
+    let listener = Arc::new(acceptor(&issued_store, &["a.test"], None));
+    check(&issued_store, "a.test");
     let terms = PeerTerms::new(PeerPolicy { trust: Trust::InsecureSkipVerify, ..PeerPolicy::default() });
     let mut far = (*terms.unwrap().config()).clone();
     far.alpn_protocols = vec![b"acme-tls/1".to_vec()];
@@ -143,20 +143,23 @@ fn a_client_that_checks_a_name_shakes_hands() {
 
 #[test]
 fn who_waits_is_woken_when_the_certificate_comes_and_when_it_does_not() {
-    let (authority, shelf) = (Authority::new("ca"), IssuedStore::new("m"));
+    let (authority, issued_store) = (Authority::new("ca"), IssuedStore::new("m"));
     let (bell, seat) = (Arc::new(Rung::default()), Arc::new(Rung::default()));
     let (told, waits) = (Waker::from(Arc::clone(&bell)), Waker::from(Arc::clone(&seat)));
-    let listener = acceptor(&shelf, &[], Some(&["*.d.test"]));
+    let listener = acceptor(&issued_store, &[], Some(&["*.d.test"]));
     let want = |name: &str| listener.want(&hello(name, &[]), Instant::now(), &waits);
     assert_eq!(want("other.test"), None, "it is not allowed");
     assert_eq!(want("a.d.test"), Some(OnDemand::Refused), "nobody is there who could ask");
-    assert!(shelf.take_wanted(&told).is_empty());
+    assert!(issued_store.take_wanted(&told).is_empty());
     assert_eq!((want("a.d.test"), want("a.d.test")), (Some(OnDemand::Waits), Some(OnDemand::Waits)));
-    assert_eq!((bell.0.load(Ordering::SeqCst), shelf.take_wanted(&told)), (1, vec!["a.d.test".to_owned()]));
-    shelf.put("a.d.test", issued(&authority, "a.d.test"));
+    assert_eq!(
+        (bell.0.load(Ordering::SeqCst), issued_store.take_wanted(&told)),
+        (1, vec!["a.d.test".to_owned()])
+    );
+    issued_store.put("a.d.test", issued(&authority, "a.d.test"));
     assert_eq!((seat.0.load(Ordering::SeqCst), want("a.d.test")), (1, None));
     assert_eq!(want("b.d.test"), Some(OnDemand::Waits));
-    shelf.settle("b.d.test", false);
+    issued_store.settle("b.d.test", false);
     assert_eq!((seat.0.load(Ordering::SeqCst), want("b.d.test")), (2, Some(OnDemand::Refused)));
     let later = Instant::now() + REFUSED + Duration::from_secs(1);
     assert_eq!(listener.want(&hello("b.d.test", &[]), later, &waits), Some(OnDemand::Waits));
@@ -165,68 +168,68 @@ fn who_waits_is_woken_when_the_certificate_comes_and_when_it_does_not() {
 
 #[test]
 fn so_many_wait_and_no_more() {
-    let shelf = IssuedStore::new("m");
+    let issued_store = IssuedStore::new("m");
     let (now, bell) = (Instant::now(), Arc::new(Rung::default()));
-    shelf.take_wanted(&Waker::from(bell));
+    issued_store.take_wanted(&Waker::from(bell));
     for at in 0..TLS_WANTED {
         let waker = Waker::from(Arc::new(Rung::default()));
-        assert_eq!(shelf.want(&format!("{}.test", at % 7), now, &waker), OnDemand::Waits);
+        assert_eq!(issued_store.want(&format!("{}.test", at % 7), now, &waker), OnDemand::Waits);
     }
     let waker = Waker::from(Arc::new(Rung::default()));
-    assert_eq!(shelf.want("0.test", now, &waker), OnDemand::Refused);
-    assert_eq!(shelf.want("new.test", now, &waker), OnDemand::Refused);
-    shelf.settle("0.test", true);
-    assert_eq!(shelf.want("new.test", now, &waker), OnDemand::Waits);
-    shelf.give_up("new.test", &waker);
-    assert_eq!(shelf.want("newer.test", now, &waker), OnDemand::Waits);
+    assert_eq!(issued_store.want("0.test", now, &waker), OnDemand::Refused);
+    assert_eq!(issued_store.want("new.test", now, &waker), OnDemand::Refused);
+    issued_store.settle("0.test", true);
+    assert_eq!(issued_store.want("new.test", now, &waker), OnDemand::Waits);
+    issued_store.give_up("new.test", &waker);
+    assert_eq!(issued_store.want("newer.test", now, &waker), OnDemand::Waits);
 }
 
 #[test]
 fn names_whose_clients_have_left_count_as_long_as_they_are_asked_for() {
-    let shelf = IssuedStore::new("m");
+    let issued_store = IssuedStore::new("m");
     let (now, waker) = (Instant::now(), Waker::from(Arc::new(Rung::default())));
-    shelf.take_wanted(&waker);
+    issued_store.take_wanted(&waker);
     for at in 0..TLS_WANTED {
         let name = format!("{at}.test");
-        assert_eq!(shelf.want(&name, now, &waker), OnDemand::Waits);
-        shelf.give_up(&name, &waker);
+        assert_eq!(issued_store.want(&name, now, &waker), OnDemand::Waits);
+        issued_store.give_up(&name, &waker);
     }
-    assert_eq!(shelf.want("more.test", now, &waker), OnDemand::Refused);
-    shelf.settle("0.test", false);
-    assert_eq!(shelf.want("more.test", now, &waker), OnDemand::Waits);
+    assert_eq!(issued_store.want("more.test", now, &waker), OnDemand::Refused);
+    issued_store.settle("0.test", false);
+    assert_eq!(issued_store.want("more.test", now, &waker), OnDemand::Waits);
 }
 
 #[test]
 fn where_no_more_refusals_can_be_remembered_the_oldest_is_forgotten() {
-    let shelf = IssuedStore::new("m");
+    let issued_store = IssuedStore::new("m");
     let (now, waker) = (Instant::now(), Waker::from(Arc::new(Rung::default())));
-    shelf.take_wanted(&waker);
-    (0..=TLS_WANTED_REFUSED).for_each(|at| shelf.settle(&format!("{at}.test"), false));
+    issued_store.take_wanted(&waker);
+    (0..=TLS_WANTED_REFUSED).for_each(|at| issued_store.settle(&format!("{at}.test"), false));
     let last = format!("{TLS_WANTED_REFUSED}.test");
-    assert_eq!(shelf.want(&last, now, &waker), OnDemand::Refused);
-    assert_eq!(shelf.want("1.test", now, &waker), OnDemand::Refused);
-    assert_eq!(shelf.want("0.test", now, &waker), OnDemand::Waits);
+    assert_eq!(issued_store.want(&last, now, &waker), OnDemand::Refused);
+    assert_eq!(issued_store.want("1.test", now, &waker), OnDemand::Refused);
+    assert_eq!(issued_store.want("0.test", now, &waker), OnDemand::Waits);
 }
 
 #[test]
 fn who_waits_while_policies_change_is_told_of_again() {
-    let shelf = IssuedStore::new("m");
+    let issued_store = IssuedStore::new("m");
     let (now, waker) = (Instant::now(), Waker::from(Arc::new(Rung::default())));
-    shelf.take_wanted(&waker);
-    assert_eq!(shelf.want("a.test", now, &waker), OnDemand::Waits);
-    assert_eq!(shelf.take_wanted(&waker), ["a.test"]);
-    shelf.want_again("a.test");
-    shelf.want_again("a.test");
-    shelf.want_again("b.test");
-    assert_eq!(shelf.take_wanted(&waker), ["a.test"]);
+    issued_store.take_wanted(&waker);
+    assert_eq!(issued_store.want("a.test", now, &waker), OnDemand::Waits);
+    assert_eq!(issued_store.take_wanted(&waker), ["a.test"]);
+    issued_store.want_again("a.test");
+    issued_store.want_again("a.test");
+    issued_store.want_again("b.test");
+    assert_eq!(issued_store.take_wanted(&waker), ["a.test"]);
 }
 
 #[test]
 fn a_listener_shows_no_names_that_others_brought_and_it_does_not_allow() {
-    let (authority, shelf) = (Authority::new("ca"), IssuedStore::new("m"));
-    shelf.put("a.d.test", issued(&authority, "a.d.test"));
-    shelf.put("inner.test", issued(&authority, "inner.test"));
-    let listener = acceptor(&shelf, &[], Some(&["*.d.test"]));
+    let (authority, issued_store) = (Authority::new("ca"), IssuedStore::new("m"));
+    issued_store.put("a.d.test", issued(&authority, "a.d.test"));
+    issued_store.put("inner.test", issued(&authority, "inner.test"));
+    let listener = acceptor(&issued_store, &[], Some(&["*.d.test"]));
     assert_eq!(chosen(&listener, Some("a.d.test")), Some(vec!["a.d.test".to_owned()]));
     assert_eq!(chosen(&listener, Some("inner.test")), None);
 }
