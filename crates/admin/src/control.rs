@@ -34,6 +34,7 @@ pub use sealed::{NewLabel, SealedLabel};
 pub use service::{
     Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, NewEndpoint, Reweighted,
     RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary, WantedState,
+    WeightsReset,
 };
 
 /// The running proxy, as the admin API sees it.
@@ -132,6 +133,13 @@ pub trait Control: Send + Sync + 'static {
         weights: Vec<(String, u32)>,
         expected: &Expected<u64>,
     ) -> Result<Reweighted, Refusal>;
+
+    /// Takes back the shares of a route that were set: those of the configuration are in force again. Where none were
+    /// set nothing changes.
+    ///
+    /// # Errors
+    /// An unknown route of which nothing was set, or another version than expected.
+    fn reset_weights(&self, route: &str, expected: &Expected<u64>) -> Result<WeightsReset, Refusal>;
 
     /// Seals a destination, where a route would serve it.
     ///

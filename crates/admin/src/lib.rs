@@ -43,6 +43,7 @@ pub use control::{
     Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted,
     RollbackOptions, RouteStatus, RouteTarget, RuntimeChange, SealedLabel, ServiceState, ServiceStatus,
     Services, ServicesSummary, State, Status, Via, WantedState, WatchOptions, WatchState, WatchStatus,
+    WeightsReset,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

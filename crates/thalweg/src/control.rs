@@ -34,6 +34,7 @@ mod start_error;
 mod state_writer;
 mod tokens;
 mod traffic;
+mod weights;
 
 pub(crate) use privileges::default_state_directory;
 pub(crate) use start::{RunOptions, start};

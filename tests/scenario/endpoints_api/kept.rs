@@ -210,3 +210,50 @@ fn the_audit_log_has_each_change_and_each_refusal() {
     let text = fs::read_to_string(state.join("audit.log")).unwrap();
     assert!(!text.contains(TOKENS.0) && !text.contains(TOKENS.1), "no token in the log");
 }
+
+#[test]
+fn weights_that_were_set_say_so_until_they_are_taken_back() {
+    let _watchdog = watchdog("weights_that_were_set_say_so_until_they_are_taken_back");
+    let (blue, green) = (Upstream::saying("blue"), Upstream::saying("green"));
+    let directory = Directory::new();
+    let state = state_in(&directory);
+    let text = |blue_weight: u32, green_weight: u32| {
+        let to = format!(
+            "[ {{ service: s, weight: {blue_weight} }}, {{ service: t, weight: {green_weight} }} ] }} ]"
+        );
+        let services = format!("services: {{ t: {{ endpoints: [ \"{}\" ] }}, s:", green.url());
+        config(&[&blue.url()], &state)
+            .replace("routes: [ { to: s } ]", &format!("routes: [ {{ name: the split, to: {to}"))
+            .replace("services: { s:", &services)
+    };
+    let said = |proxy: &Proxy, what: &str| proxy.process().stderr().matches(what).count();
+    let hears = |proxy: &Proxy, what: &str| {
+        proxy.process().wait_line(what, STEP, |line| line.contains(what).then_some(()));
+    };
+    let set = "route `the split`: weights set through the admin API are in force (s 0, t 1), not those of the file; \
+               `DELETE /api/v1/routes/the%20split/weights` brings those of the file back";
+    let masked = "route `the split`: the file has other weights now (s 2, t 0)";
+    let place = "/api/v1/routes/the%20split/weights";
+
+    let proxy = Proxy::start_in(directory, &text(1, 0));
+    assert_eq!(said(&proxy, "set through the admin API"), 0);
+    assert_eq!(Admin::of(&proxy).call("PATCH", place, r#"{"s": 0, "t": 1}"#).status(), 200);
+    hears(&proxy, set);
+    let proxy = Proxy::start_in(proxy.stop().directory, &text(1, 0));
+    assert_eq!(said(&proxy, set), 1, "at the start");
+    assert_eq!(asked(proxy.web(), 8, 1)["green"], 8);
+
+    reload(&proxy, &text(2, 0), 1);
+    hears(&proxy, masked);
+    assert_eq!(asked(proxy.web(), 8, 1)["green"], 8);
+    let admin = Admin::of(&proxy);
+    for _ in 0..2 {
+        assert_eq!(admin.call("DELETE", place, "").status(), 204, "a second time too");
+    }
+    assert_eq!(admin.get("/api/v1/routes")["routes"][0]["to"][0], json!({ "service": "s", "weight": 2 }));
+    hears(&proxy, "thalweg: route `the split`: the weights of the file are in force again");
+    assert_eq!(asked(proxy.web(), 8, 1)["blue"], 8);
+    let proxy = Proxy::start_in(proxy.stop().directory, &text(2, 0));
+    assert_eq!(said(&proxy, "set through the admin API"), 0, "it is forgotten");
+    assert_eq!(Admin::of(&proxy).call("DELETE", "/api/v1/routes/none/weights", "").status(), 404);
+}

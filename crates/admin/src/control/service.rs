@@ -222,6 +222,17 @@ pub struct Reweighted {
     pub route: RouteStatus,
 }
 
+/// The weights of a route are those of the configuration.
+#[derive(Clone, Debug)]
+pub struct WeightsReset {
+    /// Number of the endpoint sets afterwards; the one before where nothing had been set.
+    pub version: u64,
+    /// The shares before; none of a route that the configuration does not have any more.
+    pub before: Vec<RouteTarget>,
+    /// The shares of the configuration.
+    pub after: Vec<RouteTarget>,
+}
+
 /// Writes a time as RFC 3339 in UTC, to the millisecond. A time that the calendar does not have is its end.
 pub(crate) fn rfc3339<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&rfc3339_text(*time))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::audit::Change;
 use crate::body::{self, EndpointChangeSpec, NewEndpointSpec, WeightsSpec};
 use crate::control::{Changed, EndpointStatus, RouteStatus, ServiceStatus, Services};
 use crate::operation::{
-    Access, ApiRequest, Handler, Operation, PLAIN, Precondition, Reply, json_of, segment, tagged,
+    Access, Answer, ApiRequest, Handler, Operation, PLAIN, Precondition, Reply, json_of, segment, tagged,
 };
 use crate::problem::Problem;
 use crate::query::{Kind, Parameter};
@@ -37,6 +37,23 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         answers: &[tagged(200, "The route with its new shares.", json_of::<RouteStatus>())],
         refusals: &[404],
         handler: Handler::Now(weights),
+        ..PLAIN
+    },
+    Operation {
+        id: "reset_weights",
+        method: Method::DELETE,
+        path: "/api/v1/routes/{route}/weights",
+        summary: "Takes the shares of a route back that were set here: those of the configuration are in force again.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        answers: &[Answer {
+            status: 204,
+            when: "They are those of the configuration, also where none were set.",
+            content: None,
+            tagged: true,
+        }],
+        refusals: &[404],
+        handler: Handler::Now(reset),
         ..PLAIN
     },
     Operation {
@@ -198,5 +215,14 @@ pub(crate) fn weights(asked: &ApiRequest) -> Result<Response, Problem> {
     Reply::json(StatusCode::OK, &done.route)
         .tag(&asked.app.tag(done.version))
         .changed(Change::new(Some(&done.before), Some(&done.route.to)))
+        .done()
+}
+
+pub(crate) fn reset(asked: &ApiRequest) -> Result<Response, Problem> {
+    let reset = asked.app.control.reset_weights(asked.path("route"), &asked.expected_version());
+    let done = reset.map_err(|refusal| asked.refused(refusal))?;
+    Reply::from(StatusCode::NO_CONTENT.into_response())
+        .tag(&asked.app.tag(done.version))
+        .changed(Change::new(Some(&done.before), Some(&done.after)))
         .done()
 }

@@ -18,7 +18,7 @@ use thalweg_admin::{
     AdminTls, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus,
     Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint,
     NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions,
-    RouteStatus, SealedLabel, Services, ServicesSummary, State, Status, Tokens,
+    RouteStatus, SealedLabel, Services, ServicesSummary, State, Status, Tokens, WeightsReset,
 };
 use thalweg_core::Event;
 use thalweg_core::limits::WORKER_SILENCE;
@@ -374,6 +374,10 @@ impl Control for Shared {
         expected: &Expected<u64>,
     ) -> Result<Reweighted, Refusal> {
         self.reweigh(route, &weights, expected)
+    }
+
+    fn reset_weights(&self, route: &str, expected: &Expected<u64>) -> Result<WeightsReset, Refusal> {
+        self.reset_shares(route, expected)
     }
 
     fn requests(&self, filter: RequestFilter) -> Recalling {

@@ -6,6 +6,7 @@ use super::overlay::{AddedEndpointSpec, ModeSpec};
 use super::runtime::{Drain, Runtime};
 use super::service_monitor::drain_finished;
 use super::traffic::differs;
+use super::weights::in_force_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_admin::{
@@ -282,7 +283,7 @@ impl Shared {
     }
 
     /// The runtime has changed: it runs from now on, and is kept.
-    fn commit(&self, runtime: &mut Runtime) {
+    pub(super) fn commit(&self, runtime: &mut Runtime) {
         runtime.version += 1;
         runtime.overlay.tidy();
         if let Err(error) = self.worker_pool().set_plan(runtime.plan()) {
@@ -352,6 +353,9 @@ impl Shared {
         of.extend(weights.iter().cloned());
         self.commit(&mut runtime);
         let plan = self.worker_pool().plan();
+        if let Some(line) = in_force_of(&runtime.overlay, &runtime.base, route) {
+            self.say(&line);
+        }
         let found = plan.routes.iter().find(|known| *known.name == *route);
         let route = found.map(|found| route_status(&plan, found));
         let route = route.ok_or_else(|| Refusal::Unavailable("the route has just been removed".into()))?;
@@ -359,7 +363,7 @@ impl Shared {
     }
 }
 
-fn admit(runtime: &Runtime, expected: &Expected<u64>) -> Result<(), Refusal> {
+pub(super) fn admit(runtime: &Runtime, expected: &Expected<u64>) -> Result<(), Refusal> {
     let version = runtime.version;
     if expected.admits(&version) { Ok(()) } else { Err(Refusal::Stale { version }) }
 }
@@ -370,7 +374,7 @@ fn service_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a Arc<Service>, Refusa
     found.ok_or_else(|| Refusal::Unknown(format!("there is no service `{name}`")))
 }
 
-fn route_status(plan: &Plan, route: &thalweg_proxy::plan::Route) -> RouteStatus {
+pub(super) fn route_status(plan: &Plan, route: &thalweg_proxy::plan::Route) -> RouteStatus {
     let name_of = |service: thalweg_proxy::plan::ServiceId| {
         plan.services.get(service.0 as usize).map_or(String::new(), |service| service.name.to_string())
     };

@@ -4,6 +4,7 @@ use super::admin::Shared;
 use super::drift::drift;
 use super::origin::{Candidate, Origin};
 use super::runtime::Runtime;
+use super::weights::masked;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use thalweg_admin::{ChangeAction, ConfigChange, ConfigOutcome, FieldChange, ListenerChange};
@@ -25,7 +26,7 @@ impl Shared {
             listeners: self.listener_changes(&runtime.base, plan),
             waits_for_restart: waits_for_restart(origin, (&plan.limits, settings)),
             drift: drift(&runtime.overlay, plan),
-            notes: self.notes(&runtime.base, plan),
+            notes: self.notes(runtime, plan),
             warnings: warnings.lines().lines().map(str::to_owned).collect(),
             ..ConfigOutcome::default()
         };
@@ -56,19 +57,21 @@ impl Shared {
             .collect()
     }
 
-    /// What becomes of exchanges to services that go.
-    fn notes(&self, before: &Plan, after: &Plan) -> Vec<String> {
+    /// What becomes of exchanges to services that go, and which weights stay without effect.
+    fn notes(&self, runtime: &Runtime, after: &Plan) -> Vec<String> {
+        let before = &runtime.base;
         let gone = before.services.iter().filter(|old| after.services.iter().all(|new| new.name != old.name));
         let under_way = gone.map(|service| {
             let workers = 0..self.worker_pool().workers();
             workers.map(|worker| self.registry.service(worker, &service.name).active.value()).sum::<i64>()
         });
-        match under_way.sum::<i64>() {
-            count @ 1.. => vec![format!(
+        let cut = match under_way.sum::<i64>() {
+            count @ 1.. => Some(format!(
                 "{count} exchanges and tunnels under way to services that go are not cut: they go on to their end"
-            )],
-            _ => Vec::new(),
-        }
+            )),
+            _ => None,
+        };
+        cut.into_iter().chain(masked(&runtime.overlay, (before, after))).collect()
     }
 }
 

@@ -18,6 +18,7 @@ use super::runtime::Runtime;
 use super::start_error::explain;
 use super::state_writer::StateWriter;
 use super::tokens;
+use super::weights::in_force;
 use super::{Control, Signals};
 use crate::cli::{complain, show};
 use std::net::SocketAddr;
@@ -175,7 +176,9 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     };
     let keeper = store.map(start).transpose();
     let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;
-    Ok(Runtime { base: plan, overlay: overlay.unwrap_or_default(), version: 1, drains: Vec::new(), keeper })
+    let overlay = overlay.unwrap_or_default();
+    in_force(&overlay, &plan).into_iter().for_each(complain);
+    Ok(Runtime { base: plan, overlay, version: 1, drains: Vec::new(), keeper })
 }
 
 /// Waits a little for host names, so that the first requests find their endpoints.

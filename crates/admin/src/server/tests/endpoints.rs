@@ -77,6 +77,27 @@ fn weights_of_a_route_are_changed() {
 }
 
 #[test]
+fn weights_that_were_set_are_taken_back_once_and_that_is_audited() {
+    let running = Running::start(Some("secret"));
+    let place = "/api/v1/routes/checkout%20canary/weights";
+    let set = running.json(&format!("PATCH {place}"), r#"{"checkout-next":50}"#);
+    let stale = running.send(&format!("DELETE {place}"), "If-Match: \"x\"\n", "");
+    assert_eq!(stale.status, 412);
+    let back = running.send(&format!("DELETE {place}"), &format!("If-Match: {}\n", set.etag()), "");
+    assert_eq!((back.status, &*back.body), (204, ""));
+    assert_ne!(back.etag(), set.etag());
+    let again = running.send(&format!("DELETE {place}"), "", "");
+    assert_eq!((again.status, again.etag()), (204, back.etag()), "nothing is left to take back");
+    let shown = running.send("GET /api/v1/routes", "", "").json();
+    assert_eq!(shown["routes"][0]["to"][1]["weight"], 5);
+    assert_eq!(running.send("DELETE /api/v1/routes/other/weights", "", "").status, 404);
+    let audit = json(&running.unix("GET", "/api/v1/audit"));
+    let entry = &audit["entries"][2];
+    assert_eq!((&entry["method"], &entry["status"]), (&"DELETE".into(), &204.into()), "{audit}");
+    assert_eq!((&entry["before"][1]["weight"], &entry["after"][1]["weight"]), (&50.into(), &5.into()));
+}
+
+#[test]
 fn unknown_things_are_404_and_duplicates_409() {
     let running = Running::start(Some("secret"));
     for (line, body) in [

@@ -338,6 +338,20 @@ impl Control for Sample {
         Ok(Reweighted { version: state.version, before, route })
     }
 
+    fn reset_weights(&self, route: &str, expected: &Expected<u64>) -> Result<WeightsReset, Refusal> {
+        let mut state = self.state();
+        if route != "checkout canary" {
+            return Err(Refusal::Unknown(format!("there is no route `{route}`")));
+        }
+        state.check(expected)?;
+        let before = state.to.clone();
+        let of_file = Self::default().state().to.clone();
+        if before != of_file {
+            (state.to, state.version) = (of_file.clone(), state.version + 1);
+        }
+        Ok(WeightsReset { version: state.version, before, after: of_file })
+    }
+
     fn config(&self) -> ConfigDocument {
         let state = self.state();
         ConfigDocument {
