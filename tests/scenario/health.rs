@@ -65,9 +65,16 @@ fn when_all_fail_their_checks_clients_are_told_so_until_one_passes() {
         is_unavailable(&house);
     }
     assert_eq!(house.endpoints.iter().map(|endpoint| endpoint.count()).sum::<u64>(), 0);
+    let hears = |what: &str| {
+        house.proxy.process().wait_line(what, STEP, |line| line.starts_with(what).then_some(()));
+    };
+    hears("thalweg: service `s`: all 2 endpoints are down (2 unhealthy)");
     house.endpoints[1].tell(Mood::Ok);
     house.told(0, "service_available", None);
     assert_eq!(house.answers(10), "b".repeat(10));
+    hears("thalweg: service `s`: an endpoint can be used again, after ");
+    let stderr = house.proxy.process().stderr();
+    assert_eq!(stderr.matches("endpoints are down").count(), 1, "{stderr}");
 }
 
 #[test]

@@ -194,6 +194,9 @@ impl Shared {
         }
         // Still locked: events of two looks keep their order.
         events.into_iter().for_each(|event| self.publish(event));
+        let lines = monitor.take_lines();
+        drop(monitor);
+        lines.iter().for_each(|line| self.say(line));
     }
 
     /// Waits until the admin API says stop.

@@ -7,7 +7,8 @@
 use super::endpoint_status::{Stand, condition_of};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+use thalweg_core::units::duration_text;
 use thalweg_core::{EndpointCondition, EndpointSnapshot, Event, EventKind};
 use thalweg_upstream::{Cause, EndpointSet, EndpointState, Judged, Window, find_outliers};
 
@@ -23,12 +24,31 @@ pub(crate) struct ServiceMonitor {
     turned: Vec<(Arc<str>, Arc<str>, bool)>,
     /// The endpoint sets and their versions at the last look.
     seen: Vec<(usize, u32)>,
+    /// What the operator has not been told yet.
+    lines: Vec<String>,
 }
 
 struct Known {
     endpoints: BTreeMap<Arc<str>, Stand>,
     since: HashMap<Arc<str>, SystemTime>,
-    available: bool,
+    /// No endpoint can be used.
+    outage: Option<Outage>,
+}
+
+/// A time in which a service has no endpoint that can be used.
+#[derive(Clone, Copy)]
+struct Outage {
+    since: Instant,
+    /// Somebody has been told. Not so while endpoints that are new wait for their first check.
+    is_told: bool,
+}
+
+/// An outage begins or is over.
+struct Turn {
+    kind: EventKind,
+    cause: String,
+    /// The operator is told too.
+    is_said: bool,
 }
 
 /// Whether an endpoint in this condition gets traffic.
@@ -54,7 +74,8 @@ impl ServiceMonitor {
     }
 
     /// Compares how services stand with the last look, and says what has happened. The first look at a service
-    /// finds nothing new; where it is not the first look of all, its endpoints stand so since now.
+    /// finds nothing new but that none of its endpoints can be used; where it is not the first look of all, they stand
+    /// so since now.
     pub(crate) fn look(&mut self, endpoint_sets: &[Arc<EndpointSet>], now: Instant) -> Vec<Event> {
         let mut events = Vec::new();
         let is_first = !std::mem::replace(&mut self.has_looked, true);
@@ -66,9 +87,10 @@ impl ServiceMonitor {
             let endpoints: BTreeMap<_, _> = endpoints
                 .map(|(at, endpoint)| (endpoint.url.clone(), condition_of(endpoint_set, at as u32, now)))
                 .collect();
-            let available = endpoints.values().any(|stand| is_up(stand.condition));
-            let mut known = Known { endpoints, since: HashMap::new(), available };
+            let mut known = Known { endpoints, since: HashMap::new(), outage: None };
             let was = before.get(&service.name);
+            // Who has no endpoints of its own is no service for anybody.
+            let turn = service.destinations.is_none().then(|| known.follow(was, now)).flatten();
             for (url, stand) in &known.endpoints {
                 let was = was.and_then(|was| was.endpoints.get(url)).map(|was| is_up(was.condition));
                 if was != Some(is_up(stand.condition)) {
@@ -89,9 +111,20 @@ impl ServiceMonitor {
                 let now = SystemTime::now();
                 known.since = known.endpoints.keys().map(|url| (url.clone(), now)).collect();
             }
+            if let Some(Turn { kind, cause, is_said }) = turn {
+                if is_said {
+                    self.lines.push(format!("service `{}`: {cause}", service.name));
+                }
+                events.push(event(endpoint_set, (kind, None), cause, snapshots(endpoint_set, &known)));
+            }
             self.known.insert(service.name.clone(), known);
         }
         events
+    }
+
+    /// What the operator is to be told since the last call.
+    pub(crate) fn take_lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
     }
 
     /// Whose traffic began or ended at the last look: service, endpoint, and whether it has any.
@@ -139,6 +172,55 @@ impl ServiceMonitor {
     }
 }
 
+impl Known {
+    /// Goes on with the outage that there was, begins one or ends it. It is told once when it begins and once when it is
+    /// over, whatever becomes of single endpoints in between.
+    fn follow(&mut self, before: Option<&Self>, now: Instant) -> Option<Turn> {
+        let outage = before.and_then(|before| before.outage);
+        if self.endpoints.values().any(|stand| is_up(stand.condition)) {
+            let Outage { since, is_told } = outage?;
+            let cause = match is_told {
+                true => format!("an endpoint can be used again, after {}", rounded(now - since)),
+                false => "an endpoint can be used".to_owned(),
+            };
+            return Some(Turn { kind: EventKind::ServiceAvailable, cause, is_said: is_told });
+        }
+        let mut outage = outage.unwrap_or(Outage { since: now, is_told: false });
+        let awaits = self.endpoints.values().any(|stand| stand.condition == EndpointCondition::Unchecked);
+        let was_up = before.is_some_and(|before| before.outage.is_none());
+        let begins = !outage.is_told && (was_up || !awaits);
+        outage.is_told |= begins;
+        self.outage = Some(outage);
+        let turn = |cause| Turn { kind: EventKind::ServiceUnavailable, cause, is_said: true };
+        begins.then(|| turn(self.all_down()))
+    }
+
+    /// How many are down, and how they stand.
+    fn all_down(&self) -> String {
+        let stands = |stand: &&Stand, condition: EndpointCondition| stand.condition == condition;
+        let counts = EndpointCondition::ALL.iter().filter_map(|condition| {
+            let count = self.endpoints.values().filter(|stand| stands(stand, *condition)).count();
+            (count > 0).then(|| (count, condition.name()))
+        });
+        match self.endpoints.len() {
+            0 => "it has no endpoints".into(),
+            1 => format!("its only endpoint is down ({})", counts.map(|(_, name)| name).collect::<String>()),
+            all => {
+                let counts: Vec<_> = counts.map(|(count, name)| format!("{count} {name}")).collect();
+                format!("all {all} endpoints are down ({})", counts.join(", "))
+            }
+        }
+    }
+}
+
+/// A time for people: whole seconds, milliseconds where there are none.
+fn rounded(time: Duration) -> String {
+    match time.as_secs() {
+        0 => duration_text(Duration::from_millis(time.as_millis() as u64)),
+        seconds => duration_text(Duration::from_secs(seconds)),
+    }
+}
+
 fn words(cause: Cause) -> String {
     match cause {
         Cause::Failures(share) => format!("{:.0} % of its requests failed", share * 100.0),
@@ -154,38 +236,38 @@ fn words(cause: Cause) -> String {
 fn compare(endpoint_set: &EndpointSet, before: &Known, now: &Known, events: &mut Vec<Event>) {
     // One for all events of this look: there may be as many as there are endpoints.
     let mut all: Option<Arc<[EndpointSnapshot]>> = None;
-    let mut tell = |kind, endpoint: Option<&Arc<str>>, cause: &str| {
-        events.push(Event {
-            at: SystemTime::now(),
-            kind,
-            service: Some(endpoint_set.service.name.clone()),
-            endpoint: endpoint.cloned(),
-            cause: cause.to_owned(),
-            endpoints: all.get_or_insert_with(|| snapshots(endpoint_set, now)).clone(),
-        });
+    let mut tell = |kind, url: &Arc<str>, cause: &str| {
+        let all = all.get_or_insert_with(|| snapshots(endpoint_set, now)).clone();
+        events.push(event(endpoint_set, (kind, Some(url)), cause.to_owned(), all));
     };
     for url in before.endpoints.keys().filter(|url| !now.endpoints.contains_key(*url)) {
-        tell(EventKind::EndpointRemoved, Some(url), "it is no longer in the service");
+        tell(EventKind::EndpointRemoved, url, "it is no longer in the service");
     }
     for (url, stand) in &now.endpoints {
         let Some(was) = before.endpoints.get(url) else {
-            tell(EventKind::EndpointAdded, Some(url), "it is in the service");
+            tell(EventKind::EndpointAdded, url, "it is in the service");
             continue;
         };
         if is_put_aside(stand.condition) || is_put_aside(was.condition) {
             continue;
         }
         match (is_up(was.condition), is_up(stand.condition)) {
-            (true, false) => tell(EventKind::EndpointDown, Some(url), &stand.cause),
-            (false, true) => tell(EventKind::EndpointUp, Some(url), "it is used again"),
+            (true, false) => tell(EventKind::EndpointDown, url, &stand.cause),
+            (false, true) => tell(EventKind::EndpointUp, url, "it is used again"),
             _ => {}
         }
     }
-    match (before.available, now.available) {
-        (true, false) => tell(EventKind::ServiceUnavailable, None, "no endpoint can be used"),
-        (false, true) => tell(EventKind::ServiceAvailable, None, "an endpoint can be used"),
-        _ => {}
-    }
+}
+
+/// An event of a service, or of one of its endpoints.
+fn event(
+    endpoint_set: &EndpointSet,
+    (kind, endpoint): (EventKind, Option<&Arc<str>>),
+    cause: String,
+    endpoints: Arc<[EndpointSnapshot]>,
+) -> Event {
+    let (at, service) = (SystemTime::now(), Some(endpoint_set.service.name.clone()));
+    Event { at, kind, service, endpoint: endpoint.cloned(), cause, endpoints }
 }
 
 fn snapshots(endpoint_set: &EndpointSet, known: &Known) -> Arc<[EndpointSnapshot]> {
@@ -221,7 +303,6 @@ pub(crate) fn drain_finished(endpoint_set: Option<&Arc<EndpointSet>>, url: &Arc<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use thalweg_config::check_text;
     use thalweg_upstream::{EndpointSets, Health, Names, Notifier, Service};
 
@@ -269,16 +350,69 @@ mod tests {
         house.drawn()[0].entries[1].standing.set_health(Health::Unwell, now, "status 503");
         assert_eq!(
             house.look(now),
-            ["endpoint_down http://127.0.0.1:2 status 503", "service_unavailable - no endpoint can be used"]
+            [
+                "endpoint_down http://127.0.0.1:2 status 503",
+                "service_unavailable - all 2 endpoints are down (1 unhealthy, 1 ejected)"
+            ]
         );
         standing.accepted(standing.stage(), now);
         assert_eq!(
             house.look(now),
             [
                 "endpoint_up http://127.0.0.1:1 it is used again",
-                "service_available - an endpoint can be used"
+                "service_available - an endpoint can be used again, after 0s"
             ]
         );
+    }
+
+    #[test]
+    fn an_outage_is_said_when_it_begins_and_when_it_is_over_and_not_in_between() {
+        let (mut house, start) = (house(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        house.look(start);
+        let [one, two] = [0, 1].map(|entry| house.drawn()[0].entries[entry].standing.clone());
+        one.set_health(Health::Unwell, at(1), "status 503");
+        house.look(at(1));
+        assert!(house.monitor.take_lines().is_empty(), "one is left");
+        two.set_health(Health::Unwell, at(2), "status 503");
+        house.look(at(2));
+        assert_eq!(house.monitor.take_lines(), ["service `a`: all 2 endpoints are down (2 unhealthy)"]);
+        // In between one is put aside and comes back.
+        let file = Service::clone(&house.services[0]);
+        for mode in [thalweg_upstream::Mode::Maintenance, thalweg_upstream::Mode::Ready] {
+            let mut changed = file.clone();
+            changed.endpoints[0].mode = mode;
+            house.services[0] = Arc::new(changed);
+            house.look(at(3));
+        }
+        assert!(house.monitor.take_lines().is_empty(), "it is known");
+        one.set_health(Health::Well, at(92), "");
+        house.look(at(92));
+        assert_eq!(house.monitor.take_lines(), ["service `a`: an endpoint can be used again, after 1m30s"]);
+        two.set_health(Health::Well, at(93), "");
+        house.look(at(93));
+        assert!(house.monitor.take_lines().is_empty());
+    }
+
+    #[test]
+    fn a_start_that_waits_for_the_first_checks_is_no_outage_until_they_fail() {
+        let (mut house, start) = (house(), Instant::now());
+        let mut awaiting = Service::clone(&house.services[0]);
+        awaiting.endpoints.truncate(1);
+        house.services[0] = Arc::new(awaiting);
+        let standing = house.drawn()[0].entries[0].standing.clone();
+        standing.set_health(Health::Awaited, start, "");
+        assert!(house.look(start).is_empty());
+        standing.set_health(Health::Unwell, start, "status 503");
+        assert_eq!(house.look(start), ["service_unavailable - its only endpoint is down (unhealthy)"]);
+        assert_eq!(house.monitor.take_lines(), ["service `a`: its only endpoint is down (unhealthy)"]);
+
+        let mut passes = ServiceMonitor::default();
+        standing.set_health(Health::Awaited, start, "");
+        assert!(passes.look(&house.drawn(), start).is_empty());
+        standing.set_health(Health::Well, start, "");
+        assert_eq!(passes.look(&house.drawn(), start).len(), 2, "the endpoint is up, the service available");
+        assert!(passes.take_lines().is_empty(), "nobody was told that it was down");
     }
 
     #[test]
