@@ -84,9 +84,18 @@ impl Proxy {
 
     /// Like [`Proxy::start`], with at most `descriptors` open files.
     pub fn start_with_descriptors(descriptors: u32, config: &str) -> Self {
+        Self::start_limited(&format!("-n {descriptors}"), config)
+    }
+
+    /// Like [`Proxy::start`], with files of at most so many blocks, of 512 or 1,024 bytes.
+    pub fn start_with_file_blocks(blocks: u32, config: &str) -> Self {
+        Self::start_limited(&format!("-f {blocks}"), config)
+    }
+
+    fn start_limited(limit: &str, config: &str) -> Self {
         let directory = Directory::new();
         let mut command = wrapped(directory.path(), OsStr::new("sh"));
-        let script = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        let script = format!("ulimit {limit} && exec \"$0\" \"$@\"");
         command.args(["-c", &script]).arg(binary::path());
         Self::spawn(directory, config, &mut command)
     }

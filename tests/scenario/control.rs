@@ -7,9 +7,9 @@ use thalweg_tests::message::{fetch, get};
 use thalweg_tests::process::Signal;
 use thalweg_tests::program::{Finished, run};
 use thalweg_tests::proxy::{command, read_log};
-use thalweg_tests::{Directory, Proxy, STEP, Upstream};
+use thalweg_tests::{Directory, Proxy, STEP, Upstream, Watchdog};
 
-use super::{proxy, wait_counted, watchdog};
+use super::{config, proxy, wait_counted, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -98,4 +98,43 @@ fn what_strangers_send_adds_no_metric_series() {
     (1..100).for_each(ask);
     wait_counted(&proxy, "thalweg_requests_total", "code=\"200\"", 100);
     assert_eq!(series(), before);
+}
+
+#[test]
+fn an_access_log_that_takes_no_more_says_so_once_tears_no_line_and_counts_what_is_lost() {
+    const ASKED: usize = 60;
+    let _watchdog = Watchdog::new("an_access_log_that_takes_no_more_…", Duration::from_secs(60));
+    let upstream = Upstream::saying("hello");
+    let proxy = Proxy::start_with_file_blocks(8, &config(&[&upstream.url()], ""));
+    let ask = || assert_eq!(get(proxy.web(), "/").unwrap().status(), 200, "no exchange suffers");
+    // More than 8 KiB of lines.
+    (0..ASKED).for_each(|_| ask());
+    let full = "access.log cannot be written: File too large";
+    proxy.process().wait_line(full, STEP, |line| line.contains(full).then_some(()));
+    let dropped = || {
+        let page = get(proxy.metrics(), "/metrics").unwrap().text();
+        let lost = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("thalweg_log_dropped_total{reason=\"write_failed\"} "));
+        lost.map(|count| count.parse::<usize>().unwrap()).sum::<usize>()
+    };
+    let end = Instant::now() + STEP;
+    // Each worker hands its lines over when it likes.
+    while read_log(&proxy.log_path()).len() + dropped() < ASKED {
+        assert!(Instant::now() < end, "neither written nor counted: {} lost", dropped());
+    }
+    let old = proxy.directory().join("old.log");
+    fs::rename(proxy.log_path(), &old).unwrap();
+    proxy.process().signal(Signal::USR1);
+    proxy.process().wait_line("reopened", STEP, |line| line.ends_with("log reopened").then_some(()));
+    ask();
+    let lost = proxy.process().wait_line("the end of it", STEP, |line| {
+        let lost = line.strip_prefix("thalweg: the access log is written again; ")?;
+        lost.split(' ').next()?.parse::<usize>().ok()
+    });
+    let old = read_log(&old).len();
+    let ended = proxy.stop();
+    assert_eq!(ended.stderr.matches("cannot be written").count(), 1, "{}", ended.stderr);
+    assert!(lost > 0 && old > 0, "{lost} {old}");
+    assert_eq!((old + lost, ended.log.len()), (ASKED, 1), "each line is written or counted");
 }

@@ -6,7 +6,7 @@
 //! workers do not slow each other down.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_core::FaultKind;
@@ -441,28 +441,56 @@ pub struct WebhookMeters {
     pub retries: Counter,
 }
 
-/// What the thread that writes the access log counts. Its last error is kept for the control thread.
+/// What the thread that writes the access log counts. Its last errors are kept for the control thread.
 #[derive(Debug, Default)]
 pub struct LogMeters {
     /// Lines lost because the destination did not take them.
     pub lost: Counter,
     /// Writes and reopens that failed.
     pub errors: Counter,
-    last_error: Mutex<Option<String>>,
+    /// The last batch was not written whole.
+    fails: AtomicBool,
+    write_error: Mutex<Option<String>>,
+    reopen_error: Mutex<Option<String>>,
 }
 
 impl LogMeters {
-    /// Counts an error and remembers its text. Only the log writer's thread calls this.
-    pub(crate) fn error(&self, text: String) {
+    /// A batch was written whole. Only the log writer's thread calls this and the next two.
+    pub(crate) fn written(&self) {
+        self.fails.store(false, Relaxed);
+    }
+
+    /// Counts a write that failed and remembers why.
+    pub(crate) fn write_failed(&self, text: String) {
+        self.fails.store(true, Relaxed);
+        self.remember(&self.write_error, text);
+    }
+
+    /// Counts a reopen that failed and remembers why.
+    pub(crate) fn reopen_failed(&self, text: String) {
+        self.remember(&self.reopen_error, text);
+    }
+
+    fn remember(&self, place: &Mutex<Option<String>>, text: String) {
         self.errors.add(1);
-        if let Ok(mut last) = self.last_error.lock() {
+        if let Ok(mut last) = place.lock() {
             *last = Some(text);
         }
     }
 
-    /// Takes the text of the last error, to be told to the operator once.
-    pub fn take_error(&self) -> Option<String> {
-        self.last_error.lock().ok().and_then(|mut last| last.take())
+    /// Whether lines cannot be written: the last batch was not taken whole.
+    pub fn fails(&self) -> bool {
+        self.fails.load(Relaxed)
+    }
+
+    /// Why a write has failed last, since the last call.
+    pub fn take_write_error(&self) -> Option<String> {
+        self.write_error.lock().ok().and_then(|mut last| last.take())
+    }
+
+    /// Why a reopen has failed last, since the last call.
+    pub fn take_reopen_error(&self) -> Option<String> {
+        self.reopen_error.lock().ok().and_then(|mut last| last.take())
     }
 }
 

@@ -4,6 +4,7 @@
 //! resolve differently, for the admin API. It is the process's first thread with a small runtime of
 //! its own, so it answers while workers are saturated.
 
+mod access_log;
 mod acme;
 mod admin;
 mod certificate_source;
@@ -40,6 +41,7 @@ pub(crate) use privileges::default_state_directory;
 pub(crate) use start::{RunOptions, start};
 
 use crate::cli::{complain, show};
+use access_log::AccessLogMonitor;
 use admin::Shared;
 use certificates::Certificates;
 use checks::Rounds;
@@ -78,6 +80,7 @@ const LOG_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct Control {
     pub(crate) shared: Arc<Shared>,
     log: Option<Arc<LogWriter>>,
+    log_monitor: AccessLogMonitor,
     notices: mpsc::Receiver<String>,
     watch: Watch,
     rounds: Rounds,
@@ -106,6 +109,8 @@ struct Signals {
     reload: Signal,
     reopen: Signal,
     upgrade: Signal,
+    /// A file has reached the limit on its size, which the write that failed says too: it must not end the process.
+    _file_size: Signal,
 }
 
 impl Signals {
@@ -119,6 +124,7 @@ impl Signals {
             reload: signal(SignalKind::hangup())?,
             reopen: signal(SignalKind::user_defined1())?,
             upgrade: signal(SignalKind::user_defined2())?,
+            _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 
@@ -167,6 +173,7 @@ impl Control {
                     self.shared.tend_watch();
                     Tickets::rotate_of_process(std::time::Instant::now());
                     self.tell_ends();
+                    self.log_monitor.look(&shared.registry).for_each(complain);
                     if std::mem::take(&mut self.is_untidy) {
                         tidy_up();
                     }
@@ -222,7 +229,10 @@ impl Control {
             complain("the history may not be kept: the disk did not take it in time");
         }
         if let Some(log) = &self.log {
-            log.shutdown(LOG_TIME);
+            if !log.shutdown(LOG_TIME) {
+                complain("the last lines of the access log may be lost: they were not written in time");
+            }
+            self.log_monitor.end(&self.shared.registry).into_iter().for_each(complain);
         }
         if whole {
             complain("stopped");

@@ -3,7 +3,7 @@
 //! Used by the writer's thread only, so it may wait; everybody else only drops lines meanwhile.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,13 +21,14 @@ pub(super) struct Drain {
     destination: Destination,
     file: File,
     meters: Arc<LogMeters>,
-    /// The last write ended in the middle of a line.
+    /// What there is ends in the middle of a line.
     torn: bool,
 }
 
 impl Drain {
     pub(super) fn new(destination: Destination, file: File, meters: Arc<LogMeters>) -> Self {
-        Self { destination, file, meters, torn: false }
+        let torn = destination.ends_torn();
+        Self { destination, file, meters, torn }
     }
 
     /// Opens the file anew. The old one is kept if that fails.
@@ -35,28 +36,46 @@ impl Drain {
         match self.destination.open() {
             Ok(file) => {
                 self.file = file;
-                self.torn = false;
+                // It may be the same one.
+                self.torn = self.destination.ends_torn();
             }
             Err(error) => {
                 let text = format!("the access log {} cannot be opened again: {error}", self.destination);
-                self.meters.error(text);
+                self.meters.reopen_failed(text);
             }
         }
     }
 
-    /// Writes a batch of whole lines. On an error the rest of it is lost and counted.
+    /// Writes a batch of whole lines. On an error the rest of it is lost and counted, and a line that is there in part is
+    /// cut off, or else ended before the next one.
     pub(super) fn write(&mut self, batch: &[u8], lines: u64) {
         let mut rest = batch;
         let result = self.write_rest(&mut rest);
-        if let Err(error) = result {
-            let lost = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
-            debug_assert!(lost <= lines);
-            self.meters.lost.add(lost);
-            self.meters.error(format!("the access log {} cannot be written: {error}", self.destination));
-            // A batch of which nothing was written leaves the end of the file as it was.
-            if rest.len() < batch.len() {
-                self.torn = batch.get(batch.len() - rest.len() - 1) != Some(&b'\n');
-            }
+        let Err(error) = result else { return self.meters.written() };
+        let lost = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+        debug_assert!(lost <= lines);
+        self.meters.lost.add(lost);
+        self.meters.write_failed(format!("the access log {} cannot be written: {error}", self.destination));
+        // A batch of which nothing was written leaves the end of the file as it was.
+        let written = batch.get(..batch.len() - rest.len()).unwrap_or_default();
+        let torn = written.iter().rev().take_while(|byte| **byte != b'\n').count();
+        if !written.is_empty() {
+            self.torn = torn > 0 && !self.cut_off(torn as u64).unwrap_or(false);
+        }
+    }
+
+    /// Cuts the last bytes off, where they are the end of a regular file. Says whether they were.
+    fn cut_off(&mut self, bytes: u64) -> io::Result<bool> {
+        let metadata = self.file.metadata()?;
+        // Standard output may be shared with others, and its next line need not come at the end of the file.
+        if !matches!(self.destination, Destination::File(_)) || !metadata.is_file() {
+            return Ok(false);
+        }
+        // Whoever else appends to it has not done so since, and nobody has made it shorter.
+        let is_ours = self.file.stream_position()? == metadata.len();
+        match metadata.len().checked_sub(bytes).filter(|_| is_ours) {
+            Some(length) => self.file.set_len(length).map(|()| true),
+            None => Ok(false),
         }
     }
 
@@ -92,5 +111,24 @@ impl Drain {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl Destination {
+    /// Whether it is a file whose last line has no end: its writer was killed, or the disk was full. Unknown where it
+    /// cannot be read.
+    fn ends_torn(&self) -> bool {
+        let Self::File(path) = self else { return false };
+        let last = || -> io::Result<[u8; 1]> {
+            // Opening a FIFO would wait for its writer.
+            if !std::fs::metadata(path)?.is_file() {
+                return Ok(*b"\n");
+            }
+            let (mut file, mut last) = (File::open(path)?, [0]);
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            Ok(last)
+        };
+        last().is_ok_and(|last| last != *b"\n")
     }
 }

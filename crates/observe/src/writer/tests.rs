@@ -121,8 +121,8 @@ fn a_reopen_that_fails_keeps_the_old_file() {
     batch.flush();
     assert!(writer.shutdown(LONG));
     assert!(fs::read_to_string(moved.join("access.log")).unwrap().contains("/still"));
-    assert!(registry.log().take_error().is_some_and(|text| text.contains("cannot be opened again")));
-    assert_eq!(registry.log().take_error(), None);
+    assert!(registry.log().take_reopen_error().is_some_and(|text| text.contains("cannot be opened again")));
+    assert_eq!(registry.log().take_reopen_error(), None);
 }
 
 #[test]
@@ -135,7 +135,66 @@ fn a_full_disk_costs_lines_and_nothing_else() {
     batch.flush();
     assert!(writer.shutdown(LONG));
     assert_eq!((registry.log().lost.value(), registry.log().errors.value()), (2, 1));
+    assert!(registry.log().fails());
+    assert!(
+        registry.log().take_write_error().is_some_and(|text| text.contains("/dev/full cannot be written"))
+    );
     assert!(registry.render().contains("thalweg_log_dropped_total{reason=\"write_failed\"} 2\n"));
+}
+
+/// The file of [`at_the_limit`], in a process of its own.
+const LIMITED: &str = "THALWEG_TEST_LIMITED";
+
+#[test]
+fn a_file_that_takes_no_more_ends_with_a_whole_line() {
+    let folder = Folder::new();
+    let path = folder.file("access.log");
+    // One block, 512 bytes or 1,024; the signal that goes with the limit would end the process.
+    let script = "trap '' XFSZ && ulimit -f 1 && exec \"$0\" --exact writer::tests::at_the_limit";
+    let child = std::process::Command::new("sh")
+        .args(["-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .env(LIMITED, &path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn at_the_limit() {
+    // Nothing to see without the limit.
+    let Some(path) = std::env::var_os(LIMITED) else { return };
+    let (path, registry) = (PathBuf::from(path), Registry::new(1));
+    let destination = Destination::File(path.clone());
+    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), registry.log());
+    let line = [vec![b'x'; 99], vec![b'\n']].concat();
+    drain.write(&line.repeat(20), 20);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.len() % 100 == 0 && !text.is_empty(), "{}", text.len());
+    assert_eq!(registry.log().lost.value(), 20 - text.len() as u64 / 100);
+    assert!(registry.log().fails());
+    drain.write(b"next\n", 1);
+    assert_eq!(fs::read_to_string(&path).unwrap(), text + "next\n");
+    assert!(!registry.log().fails());
+}
+
+#[test]
+fn a_line_that_another_process_left_torn_is_ended() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let (path, old) = (folder.file("access.log"), folder.file("old"));
+    fs::write(&path, "whole\nto").unwrap();
+    let destination = Destination::File(path.clone());
+    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), registry.log());
+    drain.write(b"next\n", 1);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "whole\nto\nnext\n");
+    drain.reopen();
+    drain.write(b"same\n", 1);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "whole\nto\nnext\nsame\n");
+    fs::rename(&path, &old).unwrap();
+    drain.reopen();
+    drain.write(b"new\n", 1);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
 }
 
 /// A FIFO and its open reading end.

@@ -4,6 +4,7 @@
 //! privileges that `user:` gives up, and threads come last because they keep the privileges that
 //! they start with.
 
+use super::access_log::AccessLogMonitor;
 use super::acme::Acme;
 use super::admin::Shared;
 use super::certificates::Certificates;
@@ -82,8 +83,7 @@ pub(crate) async fn start(
     let registry = Arc::new(Registry::new(workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let (notices_in, notices) = mpsc::channel(NOTICES);
-    let changed = Arc::new(Notify::new());
-    let limits = plan.limits;
+    let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
     let runtime = laid_over(plan, &settings)?;
     let plan = runtime.plan();
     let mut watch = Watch::start(&names_in(plan.services.iter()), &Default::default());
@@ -115,6 +115,7 @@ pub(crate) async fn start(
         Control {
             shared,
             log,
+            log_monitor: AccessLogMonitor::default(),
             notices,
             watch,
             rounds: Rounds::start(),
