@@ -13,7 +13,7 @@ use thalweg_core::Fault;
 use thalweg_filter::{Filter, RequestEdit};
 use thalweg_net::machine;
 use thalweg_observe::{Registry, WorkerMeters};
-use thalweg_proxy::{Allowance, Budget, WorkerPool, WorkerPoolOptions, bind_listeners};
+use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_tests::{STEP, Upstream};
 use thalweg_upstream::Service;
 use tokio::sync::mpsc;
@@ -83,6 +83,15 @@ impl House {
         filters: Vec<Box<dyn Filter>>,
         change: impl FnOnce(&mut Service),
     ) -> Self {
+        Self::of_plan(upstream, filters, |plan| change(Arc::make_mut(&mut plan.services[0])))
+    }
+
+    /// As [`Self::start`], with a plan that is not as it is without a word.
+    pub(crate) fn of_plan(
+        upstream: Upstream,
+        filters: Vec<Box<dyn Filter>>,
+        change: impl FnOnce(&mut Plan),
+    ) -> Self {
         let mut house = Self::run((&upstream.url(), ""), ("", ""), filters, change);
         house._upstream = Some(upstream);
         house
@@ -92,7 +101,7 @@ impl House {
         (url, service): (&str, &str),
         (listener, more): (&str, &str),
         filters: Vec<Box<dyn Filter>>,
-        change: impl FnOnce(&mut Service),
+        change: impl FnOnce(&mut Plan),
     ) -> Self {
         let config = format!(
             "listeners: {{ web: {{ address: \"127.0.0.1:0\", {listener} }} }}\n\
@@ -103,7 +112,7 @@ impl House {
              {more}\n"
         );
         let mut plan = thalweg_config::check_text("house.yaml", &config, &|_| None).unwrap().plan;
-        change(Arc::make_mut(&mut plan.services[0]));
+        change(&mut plan);
         let (tally, mut filters) = (Tally::new(), Some(filters));
         for route in &mut plan.routes {
             route.filters = match &*route.name {

@@ -8,5 +8,6 @@ mod allocations;
 mod balancers;
 mod breaker;
 mod datagrams;
+mod endpoint_changes;
 mod h2_attacks;
 mod panics;

@@ -101,21 +101,22 @@ impl Plan {
         self.https_listener().is_some()
     }
 
-    /// Whether requests go to a service, by its name, and whether connections do.
-    pub fn takes(&self, service: &str) -> (bool, bool) {
-        let is_it = |id: ServiceId| self.services.get(id.0 as usize).is_some_and(|it| *it.name == *service);
-        let goes = |routes: &[Route]| routes.iter().any(|route| route.to.services().any(is_it));
+    /// What goes to each service, in their order.
+    pub fn traffic(&self) -> Vec<Traffic> {
+        let mut all = vec![Traffic::default(); self.services.len()];
         let (requests, connections) = self.routes.split_at(self.table.len().min(self.routes.len()));
-        (goes(requests), goes(connections))
-    }
-
-    /// Whether datagrams go to a service, by its name.
-    pub fn takes_datagrams(&self, service: &str) -> bool {
+        let mut note = |route: &Route, of: fn(&mut Traffic) -> &mut bool| {
+            for service in route.to.services() {
+                all.get_mut(service.0 as usize).into_iter().for_each(|traffic| *of(traffic) = true);
+            }
+        };
+        requests.iter().for_each(|route| note(route, |traffic| &mut traffic.requests));
+        connections.iter().for_each(|route| note(route, |traffic| &mut traffic.connections));
         let udp = (0_u16..).zip(&self.listeners).filter(|(_, it)| it.protocol == ListenerProtocol::Udp);
         let any = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
-        let mut routes = udp.filter_map(|(at, _)| self.route(self.route_of_connection(at, b"", any)));
-        let is_it = |id: ServiceId| self.services.get(id.0 as usize).is_some_and(|it| *it.name == *service);
-        routes.any(|route| route.to.services().any(is_it))
+        let of_udp = udp.filter_map(|(at, _)| self.route(self.route_of_connection(at, b"", any)));
+        of_udp.for_each(|route| note(route, |traffic| &mut traffic.datagrams));
+        all
     }
 
     /// The position of the listener that `redirect_https` sends clients to: the first one with TLS.
@@ -353,6 +354,17 @@ impl fmt::Display for ListenAddress {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+/// What goes to a service.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Traffic {
+    /// Requests do.
+    pub requests: bool,
+    /// Whole connections do, or datagrams.
+    pub connections: bool,
+    /// Datagrams do.
+    pub datagrams: bool,
 }
 
 /// A route without its match: what happens to a request that it takes.

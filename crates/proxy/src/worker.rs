@@ -154,7 +154,7 @@ impl Worker {
         if let Some(log) = &mut *self.log.borrow_mut() {
             log.flush();
         }
-        let idle: usize = self.view().services.iter().map(|service| service.state.idle()).sum();
+        let idle: usize = self.view().services().iter().map(|service| service.state.idle()).sum();
         self.meters.upstream_idle.set(idle as i64);
         self.meters.tick(Instant::now());
     }

@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use thalweg_acme::News;
 use thalweg_admin::{Author, ConfigOrigin, Webhooks};
-use thalweg_discovery::{News as Names, Watch, names_in};
+use thalweg_discovery::{Followed, Sources, Update};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::LogWriter;
 use thalweg_proxy::{Bound, Plan};
@@ -65,6 +65,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// How often a drain is looked at.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// Changes of endpoints within this time are followed together by sources, checks and metrics.
+const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How often it is looked which certificates are about to expire.
 const ENDS_EVERY: Duration = Duration::from_secs(60);
 /// How often statistics are judged.
@@ -82,7 +84,13 @@ pub(crate) struct Control {
     log: Option<Arc<LogWriter>>,
     log_monitor: AccessLogMonitor,
     notices: mpsc::Receiver<String>,
-    watch: Watch,
+    /// Where endpoints and their addresses come from.
+    sources: Sources,
+    /// What they said before the workers ran.
+    early: Vec<Update>,
+    /// The change of endpoints that sources and checks follow, and since when.
+    followed: u64,
+    followed_at: Instant,
     rounds: Rounds,
     /// Those that are watched, with `run --watch`.
     files: Option<Files>,
@@ -139,12 +147,15 @@ impl Control {
     pub(crate) async fn run(mut self) -> ExitCode {
         let shared = self.shared.clone();
         self.look_after_plan(true);
+        std::mem::take(&mut self.early).into_iter().for_each(|update| self.take_over(update));
         let mut second = tokio::time::interval(JUDGE_EVERY);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut drains = tokio::time::interval(DRAIN_LOOK);
         drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut files = tokio::time::interval(files::LOOK_EVERY);
         files.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut follow = tokio::time::interval(FOLLOW_EVERY);
+        follow.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut draining = false;
         loop {
             tokio::select! {
@@ -154,7 +165,8 @@ impl Control {
                 _ = self.signals.reopen.recv() => self.reopen(),
                 _ = self.signals.upgrade.recv() => complain("SIGUSR2: upgrade is not available in this version"),
                 Some(line) = self.notices.recv() => complain(line),
-                news = self.watch.next() => self.take_over(news),
+                update = self.sources.next() => self.take_over(update),
+                _ = follow.tick(), if self.is_behind() => self.follow_endpoints(),
                 Some(news) = self.issued.recv() => {
                     if let Some(event) = acme::tell(news, &shared.registry) {
                         shared.publish(event);
@@ -165,6 +177,7 @@ impl Control {
                 line = self.rounds.next() => line.into_iter().for_each(complain),
                 () = shared.changed() => {
                     self.look_after_plan(false);
+                    self.follow_soon();
                     draining = self.shared.tend_drains();
                 }
                 _ = second.tick() => {
@@ -285,11 +298,6 @@ impl Control {
         if !first && Arc::ptr_eq(&plan, &self.looked_after) {
             return;
         }
-        let names = names_in(plan.services.iter());
-        if !first && names != names_in(self.looked_after.services.iter()) {
-            self.watch = Watch::start(&names, &self.shared.worker_pool().names());
-        }
-        self.shared.retire_series(&plan);
         self.shared.acme().follow(&plan);
         let before = (!first).then_some(&*self.looked_after);
         self.certificates.follow(&self.shared, before, &plan);
@@ -297,9 +305,35 @@ impl Control {
         self.is_untidy = true;
         self.looked_after = plan;
         self.tell_of_listeners();
-        self.rounds.ask(&self.shared.worker_pool().endpoint_sets());
+        self.follow_endpoints();
         self.webhooks.replace(self.shared.webhooks());
         self.watch_files();
+    }
+
+    /// Whether endpoints have changed since sources and checks were told.
+    fn is_behind(&self) -> bool {
+        self.shared.worker_pool().endpoint_changes() != self.followed
+    }
+
+    /// Follows endpoints that have changed, without waiting where that was not done just now: many changes in a row are
+    /// followed together.
+    fn follow_soon(&mut self) {
+        if self.is_behind() && self.followed_at.elapsed() >= FOLLOW_EVERY {
+            self.follow_endpoints();
+        }
+    }
+
+    /// Follows endpoints that have changed: host names are resolved, members checked, series of those that are gone
+    /// end.
+    fn follow_endpoints(&mut self) {
+        let pool = self.shared.worker_pool();
+        (self.followed, self.followed_at) = (pool.endpoint_changes(), Instant::now());
+        let (plan, sets) = (pool.plan(), pool.endpoint_sets());
+        let running: Vec<_> = sets.iter().map(|set| set.service.clone()).collect();
+        let configured = self.shared.runtime().base.services.clone();
+        self.sources.follow(Followed { configured: &configured, running: &running });
+        self.shared.retire_series(&plan, &sets);
+        self.rounds.ask(&sets);
     }
 
     /// Follows which files the configuration stands in. A change between its being read and now is not lost.
@@ -354,13 +388,12 @@ impl Control {
         }
     }
 
-    fn take_over(&mut self, news: Names) {
-        match news {
-            Names::Changed(names) => {
-                self.shared.worker_pool().set_names(names);
-                self.rounds.ask(&self.shared.worker_pool().endpoint_sets());
-            }
-            Names::Failed(text) => complain(text),
+    fn take_over(&mut self, update: Update) {
+        match update {
+            Update::Endpoints { service, endpoints } => self.shared.take_endpoints(&service, endpoints),
+            Update::Addresses { host, addresses } => self.shared.worker_pool().set_name(&host, addresses),
+            Update::Failed(text) => complain(text),
         }
+        self.follow_soon();
     }
 }

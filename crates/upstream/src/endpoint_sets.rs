@@ -1,7 +1,8 @@
 //! Who the members of each service are, for all workers alike.
 //!
-//! The control thread draws the endpoint sets up whenever the plan or the meaning of a host name changes
-//! ([`EndpointSets::update`]), before workers hear of it. What is known of a member stays while its service has
+//! The control thread draws all endpoint sets up when the plan changes ([`EndpointSets::update`]), and that of one service when its
+//! endpoints or the meaning of a host name change ([`EndpointSets::update_one`]), before workers hear of it. What is known
+//! of a member stays while its service has
 //! it; a balancer's tables are made here once and shared, so that no worker stops for them.
 
 use crate::destinations::Directory;
@@ -89,6 +90,16 @@ impl EndpointSets {
             endpoint_set
         });
         endpoint_sets.collect()
+    }
+
+    /// The endpoint set of one service, in the form that it has from now on. What it costs does not depend on the others.
+    pub fn update_one(&self, service: &Arc<Service>, names: &Names) -> Arc<EndpointSet> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = known.remove(&service.name);
+        let now = self.know(service, names, kept);
+        let endpoint_set = now.endpoint_set.clone();
+        known.insert(service.name.clone(), now);
+        endpoint_set
     }
 
     fn know(&self, service: &Arc<Service>, names: &Names, before: Option<Known>) -> Known {

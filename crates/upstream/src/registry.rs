@@ -59,6 +59,18 @@ enum Guarded {
     EndpointConnections(Arc<str>, Arc<str>),
 }
 
+/// All that may be guarded of a service.
+fn guarded_of(service: &Service) -> impl Iterator<Item = Guarded> {
+    let name = &service.name;
+    let own = [Guarded::Service(name.clone()), Guarded::ServiceConnections(name.clone())];
+    let of_endpoints = service.endpoints.iter().flat_map(|endpoint| {
+        let url = &endpoint.url;
+        let in_flight = Guarded::Endpoint(name.clone(), url.clone());
+        [in_flight, Guarded::EndpointConnections(name.clone(), url.clone())]
+    });
+    own.into_iter().chain(of_endpoints)
+}
+
 /// The bound of a route as a plan has it.
 #[derive(Clone, Debug)]
 pub struct RouteBound {
@@ -117,6 +129,23 @@ impl<T: Alternative> LimitRegistry<T> {
         book.adaptive.retain(|guarded, _| current.contains(guarded));
         // A bound that comes back meets those inside, and their concurrency limits, in the line that it had.
         book.lines.retain(|_, line| Arc::strong_count(line) > 1);
+        book.lines.extend(lines);
+    }
+
+    /// The bounds of this service, in another form than before, hold from now on. All others stay as they are, and what
+    /// it costs does not depend on how many there are.
+    pub fn adopt_service(&self, before: &Service, service: &Service) {
+        let mut book = self.lock();
+        let (mut current, mut lines) = (HashSet::new(), HashMap::new());
+        book.adopt_service(service, &mut current, &mut lines);
+        for guarded in guarded_of(before).filter(|guarded| !current.contains(guarded)) {
+            book.adaptive.remove(&guarded);
+            let Some(concurrency) = book.concurrency_limits.get(&guarded) else { continue };
+            concurrency.set_limit(u32::MAX);
+            if Arc::strong_count(concurrency) == 1 {
+                book.concurrency_limits.remove(&guarded);
+            }
+        }
         book.lines.extend(lines);
     }
 

@@ -66,7 +66,7 @@ impl Worker {
     fn give_up_idle(&self) {
         let view = self.view();
         for _ in 0..GIVEN_UP {
-            if !view.services.iter().any(|service| service.state.evict()) {
+            if !view.services().iter().any(|service| service.state.evict()) {
                 break;
             }
         }

@@ -14,13 +14,25 @@ use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
 use thalweg_upstream::{ConcurrencyLimit, EndpointSet, LimitRegistry, Names};
 
+/// What is in force at this moment: the last plan, and the members that its services have had since.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    pub(crate) current: Arc<ActiveConfig>,
+    /// What host names stand for.
+    pub(crate) names: Names,
+    /// Of the plan's services, in their order. Each changes by itself, without a plan.
+    pub(crate) endpoint_sets: Vec<Arc<EndpointSet>>,
+    /// One more with each of them that has been replaced.
+    pub(crate) changes: u64,
+}
+
+/// The endpoint sets of all services of a plan, in their order.
+pub(crate) type EndpointSetList = Arc<[Arc<EndpointSet>]>;
+
 /// What is in force.
 #[derive(Clone, Debug)]
 pub(crate) struct ActiveConfig {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) names: Arc<Names>,
-    /// Of the plan's services, in their order.
-    pub(crate) endpoint_sets: Vec<Arc<EndpointSet>>,
     /// In the order of the plan.
     pub(crate) listeners: Arc<[OpenListener]>,
     /// In the order of the plan.
@@ -41,7 +53,6 @@ impl ActiveConfig {
     /// A plan with what belongs to it, after one with the redactor `former`. Its bounds have been adopted by `concurrency_limits`.
     pub(crate) fn new(
         (plan, former): (Arc<Plan>, &Redactor),
-        (names, endpoint_sets): (Arc<Names>, Vec<Arc<EndpointSet>>),
         listeners: Arc<[OpenListener]>,
         (registry, concurrency_limits): (&Registry, &LimitRegistry),
     ) -> Self {
@@ -67,8 +78,6 @@ impl ActiveConfig {
             routes: routes.collect(),
             services: Arc::new(positions.collect()),
             plan,
-            names,
-            endpoint_sets,
             listeners,
         }
     }
@@ -89,12 +98,38 @@ pub(crate) struct SharedRoute {
 
 /// All that is or was in force and may still be in use.
 #[derive(Debug, Default)]
-pub(crate) struct RetiredConfigs(Mutex<Vec<Arc<ActiveConfig>>>);
+pub(crate) struct RetiredConfigs {
+    plans: Mutex<Vec<Arc<ActiveConfig>>>,
+    /// Endpoint sets that others have replaced.
+    endpoint_sets: Mutex<Vec<Arc<EndpointSet>>>,
+    /// Those that workers are told of with a plan.
+    told: Mutex<Vec<EndpointSetList>>,
+}
+
+/// So many replaced endpoint sets are kept before it is looked which of them are free.
+const REPLACED: usize = 64;
 
 impl RetiredConfigs {
     /// Something takes over.
     pub(crate) fn add(&self, current: &Arc<ActiveConfig>) {
         self.lock().push(current.clone());
+    }
+
+    /// Workers are told of these: the list is freed when all have taken it over.
+    pub(crate) fn add_list(&self, list: &EndpointSetList) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(list.clone());
+    }
+
+    /// An endpoint set has been replaced: it is freed when no worker holds it. Looks at some of them at a time, so that what a
+    /// change costs does not depend on how many are still held.
+    pub(crate) fn retire(&self, endpoint_set: Arc<EndpointSet>) {
+        let mut endpoint_sets = self.endpoint_sets.lock().unwrap_or_else(PoisonError::into_inner);
+        endpoint_sets.push(endpoint_set);
+        if endpoint_sets.len().is_multiple_of(REPLACED) {
+            let free = take_free(&mut endpoint_sets);
+            drop(endpoint_sets);
+            drop(free);
+        }
     }
 
     /// Frees what nobody else holds, and counts the plans that are left. Not to be called by a worker.
@@ -104,10 +139,20 @@ impl RetiredConfigs {
         let plans: HashSet<_> = held.iter().map(|one| Arc::as_ptr(&one.plan)).collect();
         self.lock().extend(held);
         drop(free);
+        let endpoint_sets = take_free(&mut self.endpoint_sets.lock().unwrap_or_else(PoisonError::into_inner));
+        let told = take_free(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        drop((told, endpoint_sets));
         plans.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<ActiveConfig>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Takes out what nobody else holds.
+fn take_free<T: ?Sized>(all: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
+    let (held, free) = std::mem::take(all).into_iter().partition(|one| Arc::strong_count(one) > 1);
+    *all = held;
+    free
 }

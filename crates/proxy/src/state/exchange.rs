@@ -529,7 +529,7 @@ impl Exchange {
 
     /// It goes to this service of its route.
     pub(crate) fn send_to(&mut self, view: &LocalPlan, service: Option<ServiceId>) {
-        self.service = service.and_then(|service| view.service(service)).cloned();
+        self.service = service.and_then(|service| view.service(service));
         self.target = service;
     }
 

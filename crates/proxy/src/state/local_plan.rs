@@ -7,7 +7,8 @@ use crate::plan::{Plan, Route, ServiceId};
 use crate::state::active_config::{ActiveConfig, SharedRoute};
 use crate::state::labels::ServiceLabels;
 use crate::state::shared::Eviction;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{OnceCell, Ref, RefCell};
+use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use thalweg_http::HeadLimits;
@@ -20,6 +21,8 @@ use thalweg_upstream::{EndpointSet, LimitHandle, LimitRegistry, ServiceConcurren
 pub(crate) struct LocalService {
     pub(crate) state: Rc<ServiceState>,
     pub(crate) slot: u32,
+    /// By endpoint.
+    urls: Vec<Arc<str>>,
     /// By endpoint.
     pub(crate) meters: Vec<Arc<EndpointMeters>>,
     /// By endpoint: 1 while it accepts connections, as far as is known.
@@ -36,6 +39,7 @@ impl LocalService {
     fn new(endpoint_set: &Arc<EndpointSet>, ground: &LocalContext<'_>, known: Option<&Self>) -> Self {
         let LocalContext { worker, registry, concurrency_limits, slots } = *ground;
         let service = &endpoint_set.service;
+        let urls = service.endpoints.iter().map(|endpoint| endpoint.url.clone()).collect();
         let (state, slot) = match known {
             Some(known) if known.state.service == *service => {
                 known.state.update(endpoint_set);
@@ -52,15 +56,25 @@ impl LocalService {
                 (state, slot)
             }
         };
-        let meters = service.endpoints.iter().map(|e| registry.endpoint(worker, &service.name, &e.url));
-        let up = service.endpoints.iter().map(|e| registry.endpoint_up(&service.name, &e.url));
-        let up: Vec<_> = up.collect();
+        // What is known already is not looked up again: of many endpoints few come and go at a time.
+        let before: HashMap<&str, _> = known.map(LocalService::meters_by_url).unwrap_or_default();
+        let meters = |url: &str| match before.get(url) {
+            Some((meters, up)) => (Arc::clone(meters), Arc::clone(up)),
+            None => (registry.endpoint(worker, &service.name, url), registry.endpoint_up(&service.name, url)),
+        };
+        let (meters, up): (Vec<_>, Vec<_>) = service.endpoints.iter().map(|e| meters(&e.url)).unzip();
         if known.is_none() {
             up.iter().for_each(|gauge| gauge.set(1));
         }
-        let totals = Rc::new(Totals(registry.service(worker, &service.name)));
+        let totals = known.map(|known| known.totals.clone());
+        let totals = totals.unwrap_or_else(|| Rc::new(Totals(registry.service(worker, &service.name))));
         let (concurrency_limits, labels) = (concurrency_limits.service(service), ServiceLabels::of(service));
-        LocalService { state, slot, meters: meters.collect(), up, concurrency_limits, labels, totals }
+        LocalService { state, slot, urls, meters, up, concurrency_limits, labels, totals }
+    }
+
+    fn meters_by_url(&self) -> HashMap<&str, (&Arc<EndpointMeters>, &Arc<Gauge>)> {
+        let meters = self.meters.iter().zip(&self.up);
+        self.urls.iter().zip(meters).map(|(url, both)| (&**url, both)).collect()
     }
 
     /// The meters of the service as a whole.
@@ -129,7 +143,8 @@ impl LocalRoute {
 pub(crate) struct LocalPlan {
     pub(crate) plan: Arc<Plan>,
     pub(crate) current: Arc<ActiveConfig>,
-    pub(crate) services: Vec<Rc<LocalService>>,
+    /// In the order of the plan. Each changes by itself when its members do.
+    services: RefCell<Vec<Rc<LocalService>>>,
     /// Made when the first exchange comes: of ten thousand routes few are used between two reloads.
     routes: Vec<OnceCell<Rc<LocalRoute>>>,
     pub(crate) head_limits: HeadLimits,
@@ -145,18 +160,24 @@ pub(crate) struct LocalContext<'a> {
 
 impl LocalPlan {
     /// The view of what is in force; services that `old` has in the same form are taken over as they are.
-    pub(crate) fn new(current: Arc<ActiveConfig>, ground: &LocalContext<'_>, old: Option<&Self>) -> Self {
-        let services = current.endpoint_sets.iter().map(|endpoint_set| {
-            let known =
-                old.and_then(|old| old.services.get(old.current.position(&endpoint_set.service.name)?));
+    pub(crate) fn new(
+        (current, endpoint_sets): (Arc<ActiveConfig>, &[Arc<EndpointSet>]),
+        ground: &LocalContext<'_>,
+        old: Option<&Self>,
+    ) -> Self {
+        let services = endpoint_sets.iter().map(|endpoint_set| {
+            let known = old.and_then(|old| {
+                let at = old.current.position(&endpoint_set.service.name)?;
+                old.services.borrow().get(at).cloned()
+            });
             match known {
-                Some(known) if known.state.is_of(endpoint_set) => known.clone(),
-                _ => Rc::new(LocalService::new(endpoint_set, ground, known.map(|known| &**known))),
+                Some(known) if known.state.is_of(endpoint_set) => known,
+                known => Rc::new(LocalService::new(endpoint_set, ground, known.as_deref())),
             }
         });
         let plan = current.plan.clone();
         Self {
-            services: services.collect(),
+            services: RefCell::new(services.collect()),
             routes: current.routes.iter().map(|_| OnceCell::new()).collect(),
             head_limits: plan.head_limits(),
             plan,
@@ -184,8 +205,33 @@ impl LocalPlan {
     }
 
     /// A service by its position.
-    pub(crate) fn service(&self, service: ServiceId) -> Option<&Rc<LocalService>> {
-        self.services.get(service.0 as usize)
+    pub(crate) fn service(&self, service: ServiceId) -> Option<Rc<LocalService>> {
+        self.services.borrow().get(service.0 as usize).cloned()
+    }
+
+    /// All services.
+    pub(crate) fn services(&self) -> Ref<'_, [Rc<LocalService>]> {
+        Ref::map(self.services.borrow(), |services| &services[..])
+    }
+
+    /// These are the members of a service from now on. Nothing else is touched; exchanges under way keep what they have.
+    pub(crate) fn set_endpoint_set(
+        &self,
+        service: ServiceId,
+        endpoint_set: &Arc<EndpointSet>,
+        ground: &LocalContext<'_>,
+    ) {
+        let Some(known) = self.service(service).filter(|known| !known.state.is_of(endpoint_set)) else {
+            return;
+        };
+        if *known.state.service.name != *endpoint_set.service.name {
+            // Of another plan: its own message is on the way.
+            return;
+        }
+        let new = Rc::new(LocalService::new(endpoint_set, ground, Some(&known)));
+        if let Some(place) = self.services.borrow_mut().get_mut(service.0 as usize) {
+            *place = new;
+        }
     }
 }
 
@@ -277,14 +323,12 @@ mod tests {
                 client_timeouts: ClientTimeouts::default(),
                 shutdown: Shutdown::default(),
             };
-            let known = (Arc::default(), endpoint_sets);
             let plan = (plan.into(), &Redactor::default());
-            let current =
-                ActiveConfig::new(plan, known, Arc::default(), (&self.registry, &self.concurrency_limits));
+            let current = ActiveConfig::new(plan, Arc::default(), (&self.registry, &self.concurrency_limits));
             let (registry, concurrency_limits, slots) =
                 (&self.registry, &self.concurrency_limits, &self.slots);
             LocalPlan::new(
-                current.into(),
+                (current.into(), &endpoint_sets),
                 &LocalContext { worker: 0, registry, concurrency_limits, slots },
                 old,
             )
@@ -310,9 +354,9 @@ mod tests {
         let house = House::new();
         let before = house.view(&[("a", &[1]), ("b", &[1, 1]), ("c", &[1])], None);
         let after = house.view(&[("new", &[1]), ("c", &[1]), ("b", &[1, 2]), ("a", &[1])], Some(&before));
-        assert!(Rc::ptr_eq(&before.services[0], &after.services[3]), "a");
-        assert!(Rc::ptr_eq(&before.services[2], &after.services[1]), "c");
-        let (old, new) = (&before.services[1], &after.services[2]);
+        assert!(Rc::ptr_eq(&before.services()[0], &after.services()[3]), "a");
+        assert!(Rc::ptr_eq(&before.services()[2], &after.services()[1]), "c");
+        let (old, new) = (&before.services()[1], &after.services()[2]);
         assert!(!Rc::ptr_eq(&old.state, &new.state), "b has changed");
         assert_eq!(old.slot, new.slot, "and is called for its old connections");
         assert!(Rc::ptr_eq(&old.state.retries, &new.state.retries), "and keeps its retry budget");
@@ -343,7 +387,7 @@ mod tests {
         let one = house.view(&[("a", &[1]), ("b", &[1])], None);
         let two = house.view(&[("b", &[1])], Some(&one));
         let three = house.view(&[("a", &[1]), ("b", &[1])], Some(&two));
-        assert!(!Rc::ptr_eq(&one.services[0].state, &three.services[0].state));
-        assert!(Rc::ptr_eq(&one.services[1], &three.services[1]));
+        assert!(!Rc::ptr_eq(&one.services()[0].state, &three.services()[0].state));
+        assert!(Rc::ptr_eq(&one.services()[1], &three.services()[1]));
     }
 }

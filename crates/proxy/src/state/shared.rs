@@ -1,7 +1,8 @@
 //! What the control thread and all workers share, and what workers are told.
 
+use crate::plan::ServiceId;
 use crate::records::QueryRequest;
-use crate::state::active_config::{ActiveConfig, RetiredConfigs};
+use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::challenges::Challenges;
 use crate::state::client_limits::Prefix;
 use crate::state::listener_sockets::{Binder, ListenerState};
@@ -13,16 +14,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thalweg_net::Mailbox;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_sealed::reach::Own;
-use thalweg_upstream::{EndpointSets, LimitRegistry};
+use thalweg_upstream::{EndpointSet, EndpointSets, LimitRegistry};
 use tokio::sync::mpsc;
 
 /// What a worker can be told.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Exchanges that begin from now on follow this plan.
-    Plan(Arc<ActiveConfig>),
-    /// These are the members of the plan's services now.
-    Members(Arc<ActiveConfig>),
+    /// Exchanges that begin from now on follow this plan, whose services have these endpoint sets.
+    Plan(Arc<ActiveConfig>, EndpointSetList),
+    /// This is the endpoint set of one service of the plan now.
+    EndpointSet(ServiceId, Arc<EndpointSet>),
     /// A connection that another worker accepted, at this listener, and what is spoken there.
     Client(AcceptedConnection, Arc<ListenerState>, ListenerTransport),
     /// Let idle upstream connections go: somebody waits for one, or for its place.
@@ -72,17 +73,23 @@ pub(crate) struct Shared {
     pub(crate) binder: Binder,
     pub(crate) retired: RetiredConfigs,
     /// Locked while workers are told of a change, so that all hear of changes in the same order.
-    pub(crate) current: Mutex<Arc<ActiveConfig>>,
+    pub(crate) in_force: Mutex<InForce>,
 }
 
 impl Shared {
     /// What is in force.
     pub(crate) fn current(&self) -> Arc<ActiveConfig> {
-        self.lock().clone()
+        self.lock().current.clone()
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Arc<ActiveConfig>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The same, and the endpoint sets of its services now.
+    pub(crate) fn current_with_endpoint_sets(&self) -> (Arc<ActiveConfig>, Vec<Arc<EndpointSet>>) {
+        let in_force = self.lock();
+        (in_force.current.clone(), in_force.endpoint_sets.clone())
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, InForce> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells a worker something. Connections under way are bounded by the places counted for them;

@@ -88,7 +88,7 @@ impl Worker {
     pub(crate) fn new(id: usize, shared: Arc<Shared>) -> io::Result<Rc<Self>> {
         let reactor = Rc::new(Reactor::new()?);
         let mailbox = shared.mailbox(id).clone();
-        let current = shared.current();
+        let (current, endpoint_sets) = shared.current_with_endpoint_sets();
         let slots = ServiceSlots::default();
         let ground = LocalContext {
             worker: id,
@@ -96,7 +96,7 @@ impl Worker {
             concurrency_limits: &shared.concurrency_limits,
             slots: &slots,
         };
-        let view = LocalPlan::new(current, &ground, None);
+        let view = LocalPlan::new((current, &endpoint_sets), &ground, None);
         let meters = shared.registry.worker(id);
         let chunks = Rc::new(ChunkPool::default());
         chunks.pipes.set_most(shared.loads.budget.pipes);
@@ -212,7 +212,7 @@ impl Worker {
             return true;
         }
         let view = self.view();
-        view.services.iter().any(|service| service.state.evict())
+        view.services().iter().any(|service| service.state.evict())
     }
 
     /// A line for the operator, written by the control thread; dropped when it cannot keep up.

@@ -10,17 +10,17 @@ use crate::state::worker::is_of_old;
 use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_core::limits::FIRST_WORD_TIME;
+use thalweg_upstream::EndpointSet;
 
 impl Worker {
     pub(super) fn handle(self: &Rc<Self>, command: Command) {
         match command {
-            Command::Plan(current) => self.take_over(current),
-            Command::Members(current) => {
-                let view = self.view();
-                // Of another plan: its own message is on the way.
-                let same = Arc::ptr_eq(&view.plan, &current.plan);
-                let both = view.services.iter().zip(&current.endpoint_sets).filter(|_| same);
-                both.for_each(|(service, endpoint_set)| service.state.update(endpoint_set));
+            Command::Plan(current, endpoint_sets) => self.take_over(current, &endpoint_sets),
+            Command::EndpointSet(service, endpoint_set) => {
+                let (registry, concurrency_limits) = (&self.shared.registry, &self.shared.concurrency_limits);
+                let ground =
+                    LocalContext { worker: self.id, registry, concurrency_limits, slots: &self.slots };
+                self.view().set_endpoint_set(service, &endpoint_set, &ground);
             }
             Command::Client(arrival, listener, spoken) => {
                 let local_listener = self.acceptors.borrow().find(self, &listener, &spoken);
@@ -59,11 +59,11 @@ impl Worker {
     }
 
     /// Requests that come from now on follow another plan.
-    fn take_over(self: &Rc<Self>, current: Arc<ActiveConfig>) {
+    fn take_over(self: &Rc<Self>, current: Arc<ActiveConfig>, endpoint_sets: &[Arc<EndpointSet>]) {
         let (registry, concurrency_limits) = (&self.shared.registry, &self.shared.concurrency_limits);
         let ground = LocalContext { worker: self.id, registry, concurrency_limits, slots: &self.slots };
         let old = self.view();
-        let view = Rc::new(LocalPlan::new(current, &ground, Some(&old)));
+        let view = Rc::new(LocalPlan::new((current, endpoint_sets), &ground, Some(&old)));
         self.decisions.adopt(view.plan.requests);
         self.is_untidy.set(true);
         self.view.replace(view.clone());

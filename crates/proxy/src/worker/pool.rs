@@ -4,9 +4,9 @@
 //! never wait for it.
 
 use crate::budget::Budget;
-use crate::plan::{Listener, Plan};
+use crate::plan::{Listener, Plan, ServiceId};
 use crate::records::{FoundRecords, QueryRequest, RecordQuery};
-use crate::state::active_config::{ActiveConfig, RetiredConfigs};
+use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::challenges::Challenges;
 use crate::state::listener_sockets::{Binder, ListenerState, OpenListener, Sockets};
 use crate::state::load::Loads;
@@ -14,7 +14,7 @@ use crate::state::shared::{Command, Shared};
 use crate::state::start_error::StartError;
 use crate::state::worker::Worker;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -28,7 +28,7 @@ use thalweg_observe::{LogWriter, Registry};
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
 use thalweg_upstream::{
-    AdaptiveLimits, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound,
+    AdaptiveLimits, Address, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound, Service,
 };
 use tokio::sync::mpsc;
 
@@ -82,14 +82,15 @@ impl WorkerPool {
         let mailboxes = mailboxes.map_err(thread_error)?;
         let (registry, concurrency_limits, endpoint_sets) =
             (options.registry, LimitRegistry::default(), EndpointSets::new(budget.workers, options.bell));
-        let (plan, names) = (Arc::new(plan), Arc::new(options.names));
+        let (plan, names) = (Arc::new(plan), options.names);
         let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
             let state = ListenerState::new(binder.next_id(), &listener.name, &registry);
             OpenListener { state, sockets }
         });
         let listeners = listeners.collect();
         let plan = (plan, &Redactor::default());
-        let current = prepare(plan, names, listeners, (&registry, &concurrency_limits, &endpoint_sets));
+        let (current, first) =
+            prepare(plan, &names, listeners, (&registry, &concurrency_limits, &endpoint_sets));
         let (workers, retired) = (budget.workers, RetiredConfigs::default());
         retired.add(&current);
         let shared = Arc::new(Shared {
@@ -104,7 +105,7 @@ impl WorkerPool {
             endpoint_sets,
             binder,
             retired,
-            current: Mutex::new(current),
+            in_force: Mutex::new(InForce { endpoint_sets: first, current, names, changes: 0 }),
         });
         let mut threads = Vec::with_capacity(workers);
         for id in 0..workers {
@@ -155,12 +156,11 @@ impl WorkerPool {
         let registry = &self.shared.registry;
         self.shared.loads.measure(registry.budget());
         registry.reloads().plans_alive.set(self.shared.retired.reclaim() as i64);
-        let current = self.shared.current();
-        let guarded =
-            current.endpoint_sets.iter().filter(|endpoint_set| endpoint_set.service.breaker.is_some());
+        let endpoint_sets = self.endpoint_sets();
+        let guarded = endpoint_sets.iter().filter(|endpoint_set| endpoint_set.service.breaker.is_some());
         let state = |endpoint_set: &'_ Arc<EndpointSet>| endpoint_set.standing.breaker() as i64;
         registry.set_breakers(guarded.map(|endpoint_set| (&*endpoint_set.service.name, state(endpoint_set))));
-        let services = current.endpoint_sets.iter().map(|endpoint_set| &endpoint_set.service);
+        let services = endpoint_sets.iter().map(|endpoint_set| &endpoint_set.service);
         let adaptive = services.filter(|service| service.limits.adaptive.is_some());
         let limits = adaptive.flat_map(|service| {
             service.endpoints.iter().filter_map(|endpoint| {
@@ -175,7 +175,7 @@ impl WorkerPool {
     pub fn adapt(&self, limits: &mut AdaptiveLimits) {
         // What was in force is freed soon, also where nobody reads metrics.
         self.shared.retired.reclaim();
-        limits.tick(&self.shared.current().endpoint_sets, &self.shared.concurrency_limits);
+        limits.tick(&self.endpoint_sets(), &self.shared.concurrency_limits);
     }
 
     /// Client connections open now.
@@ -188,14 +188,30 @@ impl WorkerPool {
         self.shared.loads.active()
     }
 
-    /// The plan in force.
+    /// The plan in force. What endpoints its services have now say their endpoint sets: they change without a plan.
     pub fn plan(&self) -> Arc<Plan> {
         self.shared.current().plan.clone()
     }
 
     /// The members of all services now, in the order of the plan.
     pub fn endpoint_sets(&self) -> Vec<Arc<EndpointSet>> {
-        self.shared.current().endpoint_sets.clone()
+        self.shared.lock().endpoint_sets.clone()
+    }
+
+    /// The members of a service now.
+    pub fn endpoint_set(&self, service: &str) -> Option<Arc<EndpointSet>> {
+        let in_force = self.shared.lock();
+        in_force.current.position(service).and_then(|at| in_force.endpoint_sets.get(at)).cloned()
+    }
+
+    /// Another number than before when endpoints of any service have changed.
+    pub fn endpoint_changes(&self) -> u64 {
+        self.shared.lock().changes
+    }
+
+    /// The position of a service in the plan in force.
+    pub fn position(&self, service: &str) -> Option<usize> {
+        self.shared.lock().current.position(service)
     }
 
     /// Exchanges that begin from now on follow `plan`: all of it takes over, or nothing does. Sockets of new
@@ -207,19 +223,25 @@ impl WorkerPool {
     pub fn set_plan(&self, plan: Plan) -> Result<(), StartError> {
         self.await_place_for_a_plan()?;
         let plan = Arc::new(plan);
-        let mut current = self.shared.lock();
-        let before = current.listeners.clone();
-        let listeners = self.open_listeners(&plan, &current)?;
+        let mut in_force = self.shared.lock();
+        let before = in_force.current.listeners.clone();
+        let listeners = self.open_listeners(&plan, &in_force.current)?;
         let is_kept =
             |old: &OpenListener| listeners.iter().any(|new| Arc::ptr_eq(&new.sockets, &old.sockets));
         // Nobody new comes to a path that is gone; who waits already is taken in.
         before.iter().filter(|old| !is_kept(old)).for_each(|old| old.sockets.remove_file());
         let Shared { registry, concurrency_limits, endpoint_sets, retired, .. } = &*self.shared;
-        let after = (plan, &*current.redactor);
-        *current =
-            prepare(after, current.names.clone(), listeners, (registry, concurrency_limits, endpoint_sets));
+        let after = (plan, &*in_force.current.redactor);
+        let (current, first) =
+            prepare(after, &in_force.names, listeners, (registry, concurrency_limits, endpoint_sets));
         retired.add(&current);
-        self.tell(|| Command::Plan(current.clone()));
+        let replaced = std::mem::replace(&mut in_force.endpoint_sets, first);
+        let list: EndpointSetList = in_force.endpoint_sets.iter().cloned().collect();
+        retired.add_list(&list);
+        replaced.into_iter().for_each(|endpoint_set| retired.retire(endpoint_set));
+        in_force.changes += 1;
+        in_force.current = current.clone();
+        self.tell(|| Command::Plan(current.clone(), list.clone()));
         Ok(())
     }
 
@@ -266,14 +288,48 @@ impl WorkerPool {
         Ok(())
     }
 
-    /// Host names stand for these addresses from now on.
-    pub fn set_names(&self, names: Names) {
-        let names = Arc::new(names);
-        let mut current = self.shared.lock();
-        let endpoint_sets = self.shared.endpoint_sets.update(&current.plan.services, &names);
-        *current = Arc::new(ActiveConfig { names, endpoint_sets, ..ActiveConfig::clone(&current) });
-        self.shared.retired.add(&current);
-        self.tell(|| Command::Members(current.clone()));
+    /// A service has these endpoints from now on: `service` is its form with them. There is no new plan, no
+    /// other service or route is looked at, and members that stay keep what is known of them. Says whether the
+    /// plan has the service.
+    pub fn set_endpoints(&self, service: &Arc<Service>) -> bool {
+        let mut in_force = self.shared.lock();
+        let Some(at) = in_force.current.position(&service.name) else { return false };
+        self.put_endpoint_set(&mut in_force, at, service);
+        true
+    }
+
+    /// A host name stands for these addresses from now on. Services that have it get a new endpoint set each; no other one is
+    /// touched.
+    pub fn set_name(&self, host: &Arc<str>, addresses: Vec<IpAddr>) {
+        let mut in_force = self.shared.lock();
+        in_force.names.insert(host.clone(), addresses);
+        let has_name = |endpoint_set: &Arc<EndpointSet>| {
+            let mut addresses = endpoint_set.service.endpoints.iter().map(|endpoint| &endpoint.address);
+            addresses.any(|address| matches!(address, Address::Name { host: known, .. } if known == host))
+        };
+        let with_name =
+            in_force.endpoint_sets.iter().enumerate().filter(|(_, endpoint_set)| has_name(endpoint_set));
+        let with_name: Vec<_> =
+            with_name.map(|(at, endpoint_set)| (at, endpoint_set.service.clone())).collect();
+        with_name.iter().for_each(|(at, service)| self.put_endpoint_set(&mut in_force, *at, service));
+    }
+
+    fn put_endpoint_set(&self, in_force: &mut InForce, at: usize, service: &Arc<Service>) {
+        let Shared { concurrency_limits, endpoint_sets, retired, .. } = &*self.shared;
+        let Some(before) = in_force.endpoint_sets.get(at).cloned() else { return };
+        if !Arc::ptr_eq(&before.service, service) {
+            concurrency_limits.adopt_service(&before.service, service);
+        }
+        let endpoint_set = endpoint_sets.update_one(service, &in_force.names);
+        if Arc::ptr_eq(&before, &endpoint_set) {
+            return;
+        }
+        in_force.changes += 1;
+        in_force.endpoint_sets[at] = endpoint_set.clone();
+        retired.retire(before);
+        // As many as fit into a configuration.
+        let id = ServiceId(at as u32);
+        self.tell(|| Command::EndpointSet(id, endpoint_set.clone()));
     }
 
     /// Asks every worker what it remembers of exchanges. Each answers once, as soon as it turns; the channel ends when
@@ -319,8 +375,8 @@ impl WorkerPool {
     }
 
     /// What host names stand for now.
-    pub fn names(&self) -> Arc<Names> {
-        self.shared.current().names.clone()
+    pub fn names(&self) -> Names {
+        self.shared.lock().names.clone()
     }
 
     fn tell(&self, command: impl Fn() -> Command) {
@@ -352,23 +408,19 @@ pub fn bind_listeners(plan: &Plan, budget: Budget) -> Result<BoundListeners, Sta
 /// Makes a plan ready for the workers, after one with the redactor `former`. Its bounds hold from here on.
 fn prepare(
     (plan, former): (Arc<Plan>, &Redactor),
-    names: Arc<Names>,
+    names: &Names,
     listeners: Arc<[OpenListener]>,
     (registry, concurrency_limits, endpoint_sets): (&Registry, &LimitRegistry, &EndpointSets),
-) -> Arc<ActiveConfig> {
+) -> (Arc<ActiveConfig>, Vec<Arc<EndpointSet>>) {
     let routes = plan.routes.iter().map(|route| RouteBound {
         name: route.name.clone(),
         max_in_flight: route.limits.max_in_flight,
         queue: route.limits.queue,
     });
     concurrency_limits.adopt(routes, plan.services.iter().map(|service| &**service));
-    let endpoint_sets = endpoint_sets.update(&plan.services, &names);
-    Arc::new(ActiveConfig::new(
-        (plan, former),
-        (names, endpoint_sets),
-        listeners,
-        (registry, concurrency_limits),
-    ))
+    let endpoint_sets = endpoint_sets.update(&plan.services, names);
+    let current = ActiveConfig::new((plan, former), listeners, (registry, concurrency_limits));
+    (Arc::new(current), endpoint_sets)
 }
 
 fn run_worker(id: usize, shared: Arc<Shared>) {

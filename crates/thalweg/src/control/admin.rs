@@ -27,6 +27,7 @@ use thalweg_observe::WebhookPolicy;
 use thalweg_observe::{Registry, Series};
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 use thalweg_proxy::{Plan, StartError, WorkerPool};
+use thalweg_upstream::EndpointSet;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -160,12 +161,12 @@ impl Shared {
     }
 
     /// Metrics of what the plan does not have go, when the last exchange has let go of them.
-    pub(crate) fn retire_series(&self, plan: &Plan) {
+    pub(crate) fn retire_series(&self, plan: &Plan, sets: &[Arc<EndpointSet>]) {
         let listeners: HashSet<&str> = plan.listeners.iter().map(|listener| &*listener.name).collect();
         let routes: HashSet<&str> = plan.routes.iter().map(|route| &*route.name).collect();
-        let services: HashMap<&str, HashSet<&str>> = plan
-            .services
+        let services: HashMap<&str, HashSet<&str>> = sets
             .iter()
+            .map(|set| &set.service)
             .map(|service| {
                 (&*service.name, service.endpoints.iter().map(|endpoint| &*endpoint.url).collect())
             })
@@ -185,14 +186,23 @@ impl Shared {
     pub(crate) fn look(&self, anyway: bool) {
         let endpoint_sets = self.worker_pool.endpoint_sets();
         let mut monitor = self.monitor();
-        if monitor.has_seen(&endpoint_sets) && !anyway {
-            return;
-        }
-        let events = monitor.look(&endpoint_sets, Instant::now());
+        let events = monitor.look(&endpoint_sets, Instant::now(), anyway);
+        self.tell_found(monitor, events);
+    }
+
+    /// The same of one service.
+    pub(super) fn look_at(&self, service: &str) {
+        let Some(endpoint_set) = self.worker_pool.endpoint_set(service) else { return };
+        let mut monitor = self.monitor();
+        let events = monitor.look_at(&endpoint_set, Instant::now());
+        self.tell_found(monitor, events);
+    }
+
+    fn tell_found(&self, mut monitor: MutexGuard<'_, ServiceMonitor>, events: Vec<Event>) {
         for (service, url, up) in monitor.turned() {
             self.registry.endpoint_up(service, url).set(i64::from(*up));
         }
-        // Still locked: events of two looks keep their order.
+        // With its lock held, so that events of two looks keep their order.
         events.into_iter().for_each(|event| self.publish(event));
         let lines = monitor.take_lines();
         drop(monitor);

@@ -125,7 +125,7 @@ impl Shared {
     pub(super) fn take_over_certificates(&self, fresh: &HashMap<Source, Found>) {
         let mut origin = self.origin();
         let mut runtime = self.runtime();
-        let mut base = runtime.base.clone();
+        let mut base = Plan::clone(&runtime.base);
         for listener in &mut base.listeners {
             let Some(tls) = &listener.tls else { continue };
             match renewed(tls, fresh) {
@@ -136,7 +136,7 @@ impl Shared {
                 }
             }
         }
-        let before = std::mem::replace(&mut runtime.base, base);
+        let before = std::mem::replace(&mut runtime.base, base.into());
         if let Err(error) = self.set_plan(runtime.plan()) {
             runtime.base = before;
             complain(format_args!("certificates stay as they are: {}", explain(&error)));

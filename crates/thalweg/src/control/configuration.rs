@@ -84,16 +84,16 @@ impl Shared {
         }
         let Candidate { plan, settings, warnings, text, inputs, provenance } = candidate;
         show(&warnings, false);
-        let plan = std::mem::replace(&mut runtime.base, plan);
+        let before = std::mem::replace(&mut runtime.base, plan.into());
         if let Err(error) = self.set_plan(runtime.plan()) {
-            runtime.base = plan;
+            runtime.base = before;
             return Err(Refused::Cannot(explain(&error)));
         }
         self.acme().try_again();
         runtime.version += 1;
         drop(runtime);
         let previous = watch.map(|_| Candidate {
-            plan,
+            plan: before.into_plan(),
             settings: origin.settings.clone(),
             warnings: Report::default(),
             text: origin.text.clone(),

@@ -20,7 +20,7 @@ use thalweg_observe::ServiceMeters;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
 use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
-use thalweg_upstream::{Endpoint, EndpointSet, PeerAddress, Service};
+use thalweg_upstream::{Endpoint, EndpointSet, PeerAddress};
 
 /// The id of an endpoint in paths.
 fn id_of(url: &str) -> String {
@@ -113,8 +113,8 @@ impl Shared {
         expected: &Expected<u64>,
     ) -> Result<Changed, Refusal> {
         let mut runtime = self.runtime();
-        let plan = self.worker_pool().plan();
-        let known = service_of(&plan, service)?;
+        let set = self.set_of(service)?;
+        let known = &set.service;
         let (mut url, address) = endpoint_address(&new.url).map_err(|error| Refusal::Invalid {
             field: "url".into(),
             detail: error.message,
@@ -136,14 +136,15 @@ impl Shared {
                 help: None,
             })?;
         }
-        if let Some(detail) = differs(&plan, known, &url) {
+        let position = self.worker_pool().position(service).unwrap_or(usize::MAX);
+        if let Some(detail) = differs(runtime.base.traffic_to(position), known, &url) {
             return Err(Refusal::Conflict(detail));
         }
         if known.endpoints.len() >= limits::ENDPOINTS {
             return Err(Refusal::Conflict(format!("a service has at most {} endpoints", limits::ENDPOINTS)));
         }
         admit(&runtime, expected)?;
-        let base = service_of(&runtime.base, service).ok();
+        let base = runtime.base.services.get(position);
         let in_file = base.and_then(|base| base.endpoints.iter().find(|known| known.address == address));
         // An address has one name, however it is written this time; but nobody gets plain text who wanted TLS.
         if let Some(known) = in_file.or(there) {
@@ -167,7 +168,7 @@ impl Shared {
         } else {
             of.added.push(AddedEndpointSpec { url: url.to_string(), weight: new.weight, tier: new.tier });
         }
-        self.commit(&mut runtime);
+        self.commit(&mut runtime, service);
         let endpoint = self.status_of(&runtime, service, &url)?;
         Ok(Changed { version: runtime.version, before: None, endpoint, gone: false })
     }
@@ -204,7 +205,7 @@ impl Shared {
                 });
             }
         }
-        self.commit(&mut runtime);
+        self.commit(&mut runtime, service);
         let endpoint = self.status_of(&runtime, service, &url)?;
         Ok(Changed { version: runtime.version, before: Some(before), endpoint, gone: false })
     }
@@ -224,7 +225,7 @@ impl Shared {
         runtime.overlay.of(service).removed.insert(url.to_string());
         let deadline = Instant::now().checked_add(drain);
         runtime.drain(Drain { service: service.into(), url: url.clone(), deadline, removes: true });
-        self.commit(&mut runtime);
+        self.commit(&mut runtime, service);
         let mut endpoint = self.status_of(&runtime, service, &url)?;
         let gone = endpoint.requests_active == 0;
         if gone {
@@ -241,10 +242,8 @@ impl Shared {
         let now = Instant::now();
         let mut cuts = false;
         for drain in runtime.drains.clone() {
-            let endpoint_sets = self.worker_pool().endpoint_sets();
-            let endpoint_set =
-                endpoint_sets.iter().find(|endpoint_set| endpoint_set.service.name == drain.service);
-            let endpoint = endpoint_set.and_then(|endpoint_set| {
+            let endpoint_set = self.worker_pool().endpoint_set(&drain.service);
+            let endpoint = endpoint_set.as_ref().and_then(|endpoint_set| {
                 let at = endpoint_set.service.endpoints.iter().position(|endpoint| endpoint.url == drain.url);
                 at.map(|at| (endpoint_set, at as u32))
             });
@@ -266,51 +265,83 @@ impl Shared {
     fn finish_drain(&self, runtime: &mut Runtime, service: &str, url: &Arc<str>, cut: bool) {
         let removes = runtime.drain_of(service, url).is_some_and(|drain| drain.removes);
         runtime.end_drain(service, url);
-        let endpoint_sets = self.worker_pool().endpoint_sets();
-        let endpoint_set = endpoint_sets.iter().find(|endpoint_set| *endpoint_set.service.name == *service);
-        self.publish(drain_finished(endpoint_set, url, cut));
+        let endpoint_set = self.worker_pool().endpoint_set(service);
+        self.publish(drain_finished(endpoint_set.as_ref(), url, cut));
         if removes {
-            let in_file = service_of(&runtime.base, service)
-                .is_ok_and(|known| known.endpoints.iter().any(|endpoint| endpoint.url == *url));
+            let position = self.worker_pool().position(service);
+            let base = position.and_then(|at| runtime.base.services.get(at));
+            let in_file =
+                base.is_some_and(|known| known.endpoints.iter().any(|endpoint| endpoint.url == *url));
             let of = runtime.overlay.of(service);
             of.added.retain(|added| *added.url != **url);
             of.changed.remove(&**url);
             if !in_file {
                 of.removed.remove(&**url);
             }
-            self.commit(runtime);
+            self.commit(runtime, service);
         }
     }
 
-    /// The runtime has changed: it runs from now on, and is kept.
-    pub(super) fn commit(&self, runtime: &mut Runtime) {
+    /// The endpoints of a service have changed: they run from now on, and the change is kept. No other service is touched,
+    /// and there is no new plan.
+    fn commit(&self, runtime: &mut Runtime, service: &str) {
         runtime.version += 1;
-        runtime.overlay.tidy();
+        runtime.overlay.tidy(service);
+        self.put_endpoints(runtime, service);
+        runtime.keep();
+        self.stir();
+    }
+
+    fn put_endpoints(&self, runtime: &Runtime, service: &str) {
+        let at = self.worker_pool().position(service);
+        if let Some(changed) = at.and_then(|at| runtime.service(at)) {
+            self.worker_pool().set_endpoints(&changed);
+        }
+        // What is answered next says since when endpoints stand as they do.
+        self.look_at(service);
+    }
+
+    /// A source says that a service has these endpoints. What the admin API has changed is laid over them.
+    pub(super) fn take_endpoints(&self, service: &str, endpoints: Vec<Endpoint>) {
+        let mut runtime = self.runtime();
+        let Some(at) = self.worker_pool().position(service) else { return };
+        runtime.base.set_endpoints(at, endpoints);
+        self.put_endpoints(&runtime, service);
+        self.stir();
+    }
+
+    /// Shares of routes have changed: another plan runs from now on, and the change is kept.
+    pub(super) fn commit_routes(&self, runtime: &mut Runtime) {
+        runtime.version += 1;
         if let Err(error) = self.worker_pool().set_plan(runtime.plan()) {
             // Its listeners are those that run: only workers that do not turn keep it from taking over.
-            self.say(&format!("a change of endpoints waits for the next one: {error}"));
+            self.say(&format!("a change of shares waits for the next one: {error}"));
         }
         runtime.keep();
-        // What is answered next says since when endpoints stand as they do.
-        self.look(false);
         self.stir();
+    }
+
+    /// The endpoints of a service now.
+    fn set_of(&self, service: &str) -> Result<Arc<EndpointSet>, Refusal> {
+        let found = self.worker_pool().endpoint_set(service);
+        let listed = found.filter(|set| set.service.destinations.is_none());
+        listed.ok_or_else(|| Refusal::Unknown(format!("there is no service `{service}`")))
     }
 
     /// The URL of the endpoint with this id or URL.
     fn find(&self, service: &str, id: &str) -> Result<Arc<str>, Refusal> {
-        let plan = self.worker_pool().plan();
-        let mut endpoints = service_of(&plan, service)?.endpoints.iter();
+        let set = self.set_of(service)?;
+        let mut endpoints = set.service.endpoints.iter();
         let found = endpoints.find(|endpoint| *endpoint.url == *id || id_of(&endpoint.url) == id);
         let unknown = || Refusal::Unknown(format!("the service `{service}` has no endpoint `{id}`"));
         found.map(|endpoint: &Endpoint| endpoint.url.clone()).ok_or_else(unknown)
     }
 
     fn status_of(&self, runtime: &Runtime, service: &str, url: &str) -> Result<EndpointStatus, Refusal> {
-        let endpoint_sets = self.worker_pool().endpoint_sets();
-        let endpoint_set = endpoint_sets.iter().find(|endpoint_set| *endpoint_set.service.name == *service);
+        let endpoint_set = self.worker_pool().endpoint_set(service);
         let found = endpoint_set.and_then(|endpoint_set| {
             let at = endpoint_set.service.endpoints.iter().position(|endpoint| *endpoint.url == *url)?;
-            Some(self.endpoint_status(runtime, endpoint_set, at))
+            Some(self.endpoint_status(runtime, &endpoint_set, at))
         });
         found.ok_or_else(|| Refusal::Unknown(format!("the service `{service}` has no endpoint `{url}`")))
     }
@@ -351,7 +382,7 @@ impl Shared {
         admit(&runtime, expected)?;
         let of = runtime.overlay.routes.entry(route.to_owned()).or_default();
         of.extend(weights.iter().cloned());
-        self.commit(&mut runtime);
+        self.commit_routes(&mut runtime);
         let plan = self.worker_pool().plan();
         if let Some(line) = in_force_of(&runtime.overlay, &runtime.base, route) {
             self.say(&line);
@@ -366,12 +397,6 @@ impl Shared {
 pub(super) fn admit(runtime: &Runtime, expected: &Expected<u64>) -> Result<(), Refusal> {
     let version = runtime.version;
     if expected.admits(&version) { Ok(()) } else { Err(Refusal::Stale { version }) }
-}
-
-fn service_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a Arc<Service>, Refusal> {
-    let mut listed = plan.services.iter().filter(|service| service.destinations.is_none());
-    let found = listed.find(|service| *service.name == *name);
-    found.ok_or_else(|| Refusal::Unknown(format!("there is no service `{name}`")))
 }
 
 pub(super) fn route_status(plan: &Plan, route: &thalweg_proxy::plan::Route) -> RouteStatus {

@@ -2,8 +2,11 @@
 
 use super::admin::Shared;
 use super::endpoint_status::{condition_of, members_of};
+use std::sync::Arc;
 use std::time::Instant;
+use thalweg_proxy::Plan;
 use thalweg_proxy::explain::{EndpointNow, Explanation, Question, Unaskable, explain};
+use thalweg_upstream::EndpointSet;
 
 impl Shared {
     /// What becomes of a request.
@@ -11,7 +14,8 @@ impl Shared {
         // Changes are made under this lock: plan and endpoint sets are of the same moment.
         let (plan, endpoint_sets) = {
             let _runtime = self.runtime();
-            (self.worker_pool().plan(), self.worker_pool().endpoint_sets())
+            let sets = self.worker_pool().endpoint_sets();
+            (with_endpoints(&self.worker_pool().plan(), &sets), sets)
         };
         let now = Instant::now();
         let live = |service: &str, at: usize| {
@@ -26,4 +30,14 @@ impl Shared {
         self.origin().provenance.add_origins(&plan, &mut told);
         Ok(told)
     }
+}
+
+/// The plan with the endpoints that its services have now: these change without a plan.
+fn with_endpoints(plan: &Arc<Plan>, sets: &[Arc<EndpointSet>]) -> Arc<Plan> {
+    let mut both = plan.services.iter().zip(sets);
+    if both.all(|(service, set)| Arc::ptr_eq(service, &set.service)) {
+        return plan.clone();
+    }
+    let services = sets.iter().map(|set| set.service.clone()).collect();
+    Arc::new(Plan { services, ..Plan::clone(plan) })
 }

@@ -3,6 +3,7 @@
 //! A layer of its own: a reload changes what is below it, and it is laid over the result. Where `state:` names a
 //! directory it is kept there and survives a restart. Pure but for [`load`] and [`store`].
 
+use super::runtime::Base;
 use super::traffic::differs;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_config::endpoint_address;
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::To;
+use thalweg_proxy::plan::{To, Traffic};
 use thalweg_tls::{PeerPolicy, PeerTerms, PolicyError};
 use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
 
@@ -73,11 +74,11 @@ pub(crate) enum ModeSpec {
 
 impl OverlaySpec {
     /// The plan with these changes. Endpoints that are removed stay, and drain, while `drains` says so.
-    pub(crate) fn lay_over(&self, base: &Plan, drains: impl Fn(&str, &str) -> bool) -> Plan {
-        let mut plan = base.clone();
-        for service in &mut plan.services {
+    pub(crate) fn lay_over(&self, base: &Base, drains: impl Fn(&str, &str) -> bool) -> Plan {
+        let mut plan = Plan::clone(base);
+        for (at, service) in plan.services.iter_mut().enumerate() {
             if let Some(changes) = self.services.get(&*service.name) {
-                *service = Arc::new(changes.lay_over((base, service), &drains));
+                *service = Arc::new(changes.lay_over((base.traffic_to(at), service), &drains));
             }
         }
         let names: Vec<Arc<str>> = plan.services.iter().map(|service| service.name.clone()).collect();
@@ -97,12 +98,26 @@ impl OverlaySpec {
         plan
     }
 
-    /// Forgets services of which nothing is changed any more.
-    pub(crate) fn tidy(&mut self) {
-        for of in self.services.values_mut() {
-            of.changed.retain(|_, change| *change != ChangedEndpointSpec::default());
+    /// The service at this position with its changes.
+    pub(crate) fn lay_over_one(
+        &self,
+        base: &Base,
+        at: usize,
+        drains: impl Fn(&str, &str) -> bool,
+    ) -> Option<Arc<Service>> {
+        let service = base.services.get(at)?;
+        let changes = self.services.get(&*service.name);
+        let changed = changes.map(|changes| changes.lay_over((base.traffic_to(at), service), &drains));
+        Some(changed.map_or_else(|| service.clone(), Arc::new))
+    }
+
+    /// Forgets what is not changed of a service any more.
+    pub(crate) fn tidy(&mut self, service: &str) {
+        let Some(of) = self.services.get_mut(service) else { return };
+        of.changed.retain(|_, change| *change != ChangedEndpointSpec::default());
+        if *of == ServiceOverlaySpec::default() {
+            self.services.remove(service);
         }
-        self.services.retain(|_, of| *of != ServiceOverlaySpec::default());
     }
 
     /// The changes of a service, to be changed.
@@ -112,7 +127,11 @@ impl OverlaySpec {
 }
 
 impl ServiceOverlaySpec {
-    fn lay_over(&self, (base, service): (&Plan, &Service), drains: &impl Fn(&str, &str) -> bool) -> Service {
+    fn lay_over(
+        &self,
+        (traffic, service): (Traffic, &Service),
+        drains: &impl Fn(&str, &str) -> bool,
+    ) -> Service {
         let mut service = service.clone();
         for AddedEndpointSpec { url, weight, tier } in &self.added {
             // What is kept in a file may be of another version: what cannot be read is left out.
@@ -120,7 +139,7 @@ impl ServiceOverlaySpec {
             let (limits, mode) = (EndpointLimits::default(), Mode::Ready);
             let endpoint = Endpoint { url, address, weight: *weight, tier: *tier, mode, limits };
             // The file may have made a service for connections of one for requests since.
-            if differs(base, &service, &endpoint.url).is_some() {
+            if differs(traffic, &service, &endpoint.url).is_some() {
                 continue;
             }
             let is_there = service.endpoints.iter().any(|known| known.address == endpoint.address);
@@ -202,7 +221,7 @@ mod tests {
     }
 
     fn endpoints(overlay: &OverlaySpec, drains: bool) -> Vec<(String, u32, Mode)> {
-        let plan = overlay.lay_over(&plan(), |_, _| drains);
+        let plan = overlay.lay_over(&plan().into(), |_, _| drains);
         let endpoints = plan.services[0].endpoints.iter();
         endpoints.map(|e| (e.url.to_string(), e.weight, e.mode)).collect()
     }

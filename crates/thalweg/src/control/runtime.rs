@@ -5,9 +5,12 @@
 
 use super::overlay::OverlaySpec;
 use super::state_writer::StateWriter;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_proxy::Plan;
+use thalweg_proxy::plan::Traffic;
+use thalweg_upstream::{Endpoint, Service};
 
 /// An endpoint that takes no new requests, watched until nothing is under way to it.
 #[derive(Clone, Debug)]
@@ -20,11 +23,51 @@ pub(crate) struct Drain {
     pub(crate) removes: bool,
 }
 
+/// The plan as the configuration says, and what is asked of it at each change of endpoints.
+#[derive(Debug)]
+pub(crate) struct Base {
+    plan: Plan,
+    traffic: Vec<Traffic>,
+}
+
+impl From<Plan> for Base {
+    fn from(plan: Plan) -> Self {
+        Self { traffic: plan.traffic(), plan }
+    }
+}
+
+impl Deref for Base {
+    type Target = Plan;
+
+    fn deref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl Base {
+    /// The plan alone.
+    pub(crate) fn into_plan(self) -> Plan {
+        self.plan
+    }
+
+    /// What goes to the service at this position.
+    pub(crate) fn traffic_to(&self, service: usize) -> Traffic {
+        self.traffic.get(service).copied().unwrap_or_default()
+    }
+
+    /// A source says that the service at this position has these endpoints.
+    pub(crate) fn set_endpoints(&mut self, service: usize, endpoints: Vec<Endpoint>) {
+        if let Some(place) = self.plan.services.get_mut(service) {
+            *place = Arc::new(Service { endpoints, ..Service::clone(place) });
+        }
+    }
+}
+
 /// What runs, and how it came to be.
 #[derive(Debug)]
 pub(crate) struct Runtime {
     /// As the configuration says.
-    pub(crate) base: Plan,
+    pub(crate) base: Base,
     pub(crate) overlay: OverlaySpec,
     /// One more with every change of the endpoint sets.
     pub(crate) version: u64,
@@ -36,8 +79,16 @@ pub(crate) struct Runtime {
 impl Runtime {
     /// The plan that is to run.
     pub(crate) fn plan(&self) -> Plan {
-        self.overlay
-            .lay_over(&self.base, |service, url| self.drain_of(service, url).is_some_and(|d| d.removes))
+        self.overlay.lay_over(&self.base, |service, url| self.is_leaving(service, url))
+    }
+
+    /// The service at this position as it is to run. Nothing else is looked at.
+    pub(crate) fn service(&self, at: usize) -> Option<Arc<Service>> {
+        self.overlay.lay_over_one(&self.base, at, |service, url| self.is_leaving(service, url))
+    }
+
+    fn is_leaving(&self, service: &str, url: &str) -> bool {
+        self.drain_of(service, url).is_some_and(|drain| drain.removes)
     }
 
     /// The drain of an endpoint, if it has one.

@@ -5,7 +5,7 @@
 //! that it is worth a look. What goes and comes back between two looks is no event.
 
 use super::endpoint_status::{Stand, condition_of};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_core::units::duration_text;
@@ -22,13 +22,23 @@ pub(crate) struct ServiceMonitor {
     has_looked: bool,
     /// Whose traffic began or ended at the last look: service, endpoint, and whether it has any.
     turned: Vec<(Arc<str>, Arc<str>, bool)>,
-    /// The endpoint sets and their versions at the last look.
-    seen: Vec<(usize, u32)>,
     /// What the operator has not been told yet.
     lines: Vec<String>,
 }
 
+/// A form of an endpoint set: another one when anything of it has changed.
+#[derive(Clone, Copy, Eq, PartialEq)]
+struct Seen(usize, u32);
+
+impl Seen {
+    fn of(set: &Arc<EndpointSet>) -> Self {
+        Self(Arc::as_ptr(set) as usize, set.standing.version())
+    }
+}
+
 struct Known {
+    /// What it was found of.
+    seen: Seen,
     endpoints: BTreeMap<Arc<str>, Stand>,
     since: HashMap<Arc<str>, SystemTime>,
     /// No endpoint can be used.
@@ -62,62 +72,22 @@ fn is_put_aside(condition: EndpointCondition) -> bool {
 }
 
 impl ServiceMonitor {
-    /// Whether nothing can have changed since the last look but by the passing of time.
-    pub(crate) fn has_seen(&mut self, endpoint_sets: &[Arc<EndpointSet>]) -> bool {
-        let of = |endpoint_set: &Arc<EndpointSet>| {
-            (Arc::as_ptr(endpoint_set) as usize, endpoint_set.standing.version())
-        };
-        let now: Vec<_> = endpoint_sets.iter().map(of).collect();
-        let same = now == self.seen;
-        self.seen = now;
-        same
-    }
-
-    /// Compares how services stand with the last look, and says what has happened. The first look at a service
-    /// finds nothing new but that none of its endpoints can be used; where it is not the first look of all, they stand
-    /// so since now.
-    pub(crate) fn look(&mut self, endpoint_sets: &[Arc<EndpointSet>], now: Instant) -> Vec<Event> {
+    /// Compares how services stand with the last look, and says what has happened. Services of which nothing can have changed
+    /// but by the passing of time are looked at only with `all`. The first look at a service finds nothing
+    /// new but that none of its endpoints can be used; where it is not the first look of all, they stand so since now.
+    pub(crate) fn look(&mut self, sets: &[Arc<EndpointSet>], now: Instant, all: bool) -> Vec<Event> {
         let mut events = Vec::new();
-        let is_first = !std::mem::replace(&mut self.has_looked, true);
         self.turned.clear();
-        let mut before = std::mem::take(&mut self.known);
-        for endpoint_set in endpoint_sets {
-            let service = &endpoint_set.service;
-            let endpoints = service.endpoints.iter().enumerate();
-            let endpoints: BTreeMap<_, _> = endpoints
-                .map(|(at, endpoint)| (endpoint.url.clone(), condition_of(endpoint_set, at as u32, now)))
-                .collect();
-            let mut known = Known { endpoints, since: HashMap::new(), outage: None };
-            let was = before.get(&service.name);
-            // Who has no endpoints of its own is no service for anybody.
-            let turn = service.destinations.is_none().then(|| known.follow(was, now)).flatten();
-            for (url, stand) in &known.endpoints {
-                let was = was.and_then(|was| was.endpoints.get(url)).map(|was| is_up(was.condition));
-                if was != Some(is_up(stand.condition)) {
-                    self.turned.push((service.name.clone(), url.clone(), is_up(stand.condition)));
-                }
+        for set in sets {
+            let seen = self.known.get(&set.service.name).map(|known| known.seen);
+            if all || seen != Some(Seen::of(set)) {
+                self.compare(set, now, &mut events);
             }
-            if let Some(before) = before.remove(&service.name) {
-                compare(endpoint_set, &before, &known, &mut events);
-                known.since = before.since;
-                known.since.retain(|url, _| known.endpoints.contains_key(url));
-                for (url, stand) in &known.endpoints {
-                    let was = before.endpoints.get(url).map(|was| was.condition);
-                    if was != Some(stand.condition) {
-                        known.since.insert(url.clone(), SystemTime::now());
-                    }
-                }
-            } else if !is_first {
-                let now = SystemTime::now();
-                known.since = known.endpoints.keys().map(|url| (url.clone(), now)).collect();
-            }
-            if let Some(Turn { kind, cause, is_said }) = turn {
-                if is_said {
-                    self.lines.push(format!("service `{}`: {cause}", service.name));
-                }
-                events.push(event(endpoint_set, (kind, None), cause, snapshots(endpoint_set, &known)));
-            }
-            self.known.insert(service.name.clone(), known);
+        }
+        self.has_looked = true;
+        if self.known.len() > sets.len() {
+            let names: HashSet<_> = sets.iter().map(|set| &set.service.name).collect();
+            self.known.retain(|name, _| names.contains(name));
         }
         events
     }
@@ -125,6 +95,55 @@ impl ServiceMonitor {
     /// What the operator is to be told since the last call.
     pub(crate) fn take_lines(&mut self) -> Vec<String> {
         std::mem::take(&mut self.lines)
+    }
+
+    /// The same of one service.
+    pub(crate) fn look_at(&mut self, set: &Arc<EndpointSet>, now: Instant) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.turned.clear();
+        self.compare(set, now, &mut events);
+        events
+    }
+
+    fn compare(&mut self, set: &Arc<EndpointSet>, now: Instant, events: &mut Vec<Event>) {
+        let service = &set.service;
+        // Before it is looked at: what changes from here on has another version.
+        let seen = Seen::of(set);
+        let endpoints = service.endpoints.iter().enumerate();
+        let endpoints: BTreeMap<_, _> = endpoints
+            .map(|(at, endpoint)| (endpoint.url.clone(), condition_of(set, at as u32, now)))
+            .collect();
+        let mut known = Known { seen, endpoints, since: HashMap::new(), outage: None };
+        let before = self.known.remove(&service.name);
+        // Who has no endpoints of its own is no service for anybody.
+        let turn = service.destinations.is_none().then(|| known.follow(before.as_ref(), now)).flatten();
+        for (url, stand) in &known.endpoints {
+            let was = before.as_ref().and_then(|was| was.endpoints.get(url)).map(|was| is_up(was.condition));
+            if was != Some(is_up(stand.condition)) {
+                self.turned.push((service.name.clone(), url.clone(), is_up(stand.condition)));
+            }
+        }
+        if let Some(before) = before {
+            compare(set, &before, &known, events);
+            known.since = before.since;
+            known.since.retain(|url, _| known.endpoints.contains_key(url));
+            for (url, stand) in &known.endpoints {
+                let was = before.endpoints.get(url).map(|was| was.condition);
+                if was != Some(stand.condition) {
+                    known.since.insert(url.clone(), SystemTime::now());
+                }
+            }
+        } else if self.has_looked {
+            let now = SystemTime::now();
+            known.since = known.endpoints.keys().map(|url| (url.clone(), now)).collect();
+        }
+        if let Some(Turn { kind, cause, is_said }) = turn {
+            if is_said {
+                self.lines.push(format!("service `{}`: {cause}", service.name));
+            }
+            events.push(event(set, (kind, None), cause, snapshots(set, &known)));
+        }
+        self.known.insert(service.name.clone(), known);
     }
 
     /// Whose traffic began or ended at the last look: service, endpoint, and whether it has any.
@@ -330,7 +349,7 @@ mod tests {
 
         fn look(&mut self, now: Instant) -> Vec<String> {
             let endpoint_sets = self.drawn();
-            let events = self.monitor.look(&endpoint_sets, now);
+            let events = self.monitor.look(&endpoint_sets, now, false);
             let said = events.iter().map(|event| {
                 let endpoint = event.endpoint.as_deref().unwrap_or("-");
                 format!("{} {endpoint} {}", event.kind.name(), event.cause)
@@ -409,9 +428,13 @@ mod tests {
 
         let mut passes = ServiceMonitor::default();
         standing.set_health(Health::Awaited, start, "");
-        assert!(passes.look(&house.drawn(), start).is_empty());
+        assert!(passes.look(&house.drawn(), start, true).is_empty());
         standing.set_health(Health::Well, start, "");
-        assert_eq!(passes.look(&house.drawn(), start).len(), 2, "the endpoint is up, the service available");
+        assert_eq!(
+            passes.look(&house.drawn(), start, true).len(),
+            2,
+            "the endpoint is up, the service available"
+        );
         assert!(passes.take_lines().is_empty(), "nobody was told that it was down");
     }
 

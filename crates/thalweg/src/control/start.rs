@@ -23,13 +23,13 @@ use super::weights::in_force;
 use super::{Control, Signals};
 use crate::cli::{complain, show};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_admin::{AdminOptions, AdminTls, Control as _, Webhooks};
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
-use thalweg_discovery::{News, Watch, names_in};
+use thalweg_discovery::{Followed, Sources, Update};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogWriter, Registry};
 use thalweg_proxy::plan::{Limits, ListenAddress};
@@ -75,19 +75,16 @@ pub(crate) async fn start(
     let doors = bind_listeners(&plan, budget).map_err(|error| explain(&error))?;
     let state = settings.state.clone().unwrap_or_else(default_state_directory);
     let socket = options.admin_socket.clone().unwrap_or_else(thalweg_admin::default_socket);
-    if let Some(user) = &settings.user {
-        let user = user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user));
-        let directories: Vec<_> = socket.parent().into_iter().chain([state.as_path()]).collect();
-        become_user(&user, &directories)?;
-    }
+    leave_root(&settings, &socket, &state)?;
     let registry = Arc::new(Registry::new(workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let (notices_in, notices) = mpsc::channel(NOTICES);
     let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
     let runtime = laid_over(plan, &settings)?;
     let plan = runtime.plan();
-    let mut watch = Watch::start(&names_in(plan.services.iter()), &Default::default());
-    let names = first_names(&mut watch).await;
+    let followed = Followed { configured: &runtime.base.services, running: &plan.services };
+    let mut sources = Sources::start(followed, &Default::default());
+    let (names, early) = first_names(&mut sources).await;
     let (acme, issued) = Acme::new(state.clone(), &plan);
     let fleet_options = WorkerPoolOptions {
         registry: registry.clone(),
@@ -117,7 +114,10 @@ pub(crate) async fn start(
             log,
             log_monitor: AccessLogMonitor::default(),
             notices,
-            watch,
+            sources,
+            early,
+            followed: 0,
+            followed_at: Instant::now(),
             rounds: Rounds::start(),
             files,
             certificates: Certificates::default(),
@@ -133,6 +133,14 @@ pub(crate) async fn start(
         },
         admin,
     ))
+}
+
+/// Becomes the user that is configured, who then owns the directories of the admin socket and of the state.
+fn leave_root(settings: &Settings, socket: &Path, state: &Path) -> Result<(), String> {
+    let Some(user) = &settings.user else { return Ok(()) };
+    let user = user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user));
+    let directories: Vec<_> = socket.parent().into_iter().chain([state]).collect();
+    become_user(&user, &directories)
 }
 
 /// No label leads to the admin API or the metrics.
@@ -179,22 +187,24 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;
     let overlay = overlay.unwrap_or_default();
     in_force(&overlay, &plan).into_iter().for_each(complain);
-    Ok(Runtime { base: plan, overlay, version: 1, drains: Vec::new(), keeper })
+    Ok(Runtime { base: plan.into(), overlay, version: 1, drains: Vec::new(), keeper })
 }
 
-/// Waits a little for host names, so that the first requests find their endpoints.
-async fn first_names(watch: &mut Watch) -> thalweg_upstream::Names {
-    let mut names = thalweg_upstream::Names::new();
+/// Waits a little for host names, so that the first requests find their endpoints. What else the sources say is taken over
+/// when workers run.
+async fn first_names(sources: &mut Sources) -> (thalweg_upstream::Names, Vec<Update>) {
+    let (mut names, mut rest) = (thalweg_upstream::Names::new(), Vec::new());
     let _ = tokio::time::timeout(FIRST_NAMES, async {
-        while !watch.is_complete() {
-            match watch.next().await {
-                News::Changed(changed) => names = changed,
-                News::Failed(text) => complain(text),
+        while !sources.is_complete() {
+            match sources.next().await {
+                Update::Addresses { host, addresses } => drop(names.insert(host, addresses)),
+                Update::Failed(text) => complain(text),
+                update @ Update::Endpoints { .. } => rest.push(update),
             }
         }
     })
     .await;
-    names
+    (names, rest)
 }
 
 fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Arc<LogWriter>>, String> {

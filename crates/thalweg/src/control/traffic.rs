@@ -1,12 +1,11 @@
 //! The kind of traffic that goes to a service: requests, connections or datagrams.
 
-use thalweg_proxy::Plan;
+use thalweg_proxy::plan::Traffic;
 use thalweg_upstream::{Address, Endpoint, Service};
 
 /// Why an endpoint is not for what goes to a service: requests, or whole connections. A unix socket may take either.
-pub(super) fn differs(plan: &Plan, service: &Service, url: &str) -> Option<String> {
-    let datagrams =
-        plan.takes_datagrams(&service.name) || service.endpoints.iter().any(Endpoint::takes_datagrams);
+pub(super) fn differs(traffic: Traffic, service: &Service, url: &str) -> Option<String> {
+    let datagrams = traffic.datagrams || service.endpoints.iter().any(Endpoint::takes_datagrams);
     match (datagrams, url.starts_with("udp://")) {
         (true, true) => return None,
         (true, false) => {
@@ -20,7 +19,7 @@ pub(super) fn differs(plan: &Plan, service: &Service, url: &str) -> Option<Strin
         }
         (false, false) => {}
     }
-    let (mut requests, mut connections) = plan.takes(&service.name);
+    let (mut requests, mut connections) = (traffic.requests, traffic.connections);
     for known in service.endpoints.iter().filter(|known| !matches!(known.address, Address::Unix(_))) {
         let takes_connections = known.takes_connections();
         (requests, connections) = (requests || !takes_connections, connections || takes_connections);

@@ -32,7 +32,7 @@ impl Shared {
         admit(&runtime, expected)?;
         if is_set {
             runtime.overlay.routes.remove(route);
-            self.commit(&mut runtime);
+            self.commit_routes(&mut runtime);
         }
         let version = runtime.version;
         drop(runtime);
