@@ -48,6 +48,7 @@ fn wrapped(directory: &Path, program: &OsStr) -> Command {
         .env("XDG_STATE_HOME", directory.join("state"))
         .env("NO_COLOR", "1")
         .env_remove("THALWEG_CONFIG")
+        .env_remove("THALWEG_ADMIN_SOCKET")
         .env_remove("RUST_LOG");
     command
 }

@@ -48,6 +48,7 @@ mod tls;
 mod tunnels;
 mod udp;
 mod undo;
+mod verbs;
 mod websocket;
 
 use std::env;

@@ -15,6 +15,7 @@ pub mod client;
 pub mod control;
 pub mod events;
 pub mod openapi;
+pub mod place;
 pub mod server;
 pub mod socket;
 pub mod tls;
@@ -47,8 +48,9 @@ pub use control::{
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;
+pub use place::{PlaceReason, SOCKET_VARIABLE, SocketPlace};
 pub use server::{Addresses, AdminOptions, Handle, StartError, start};
-pub use socket::{default_socket, known_sockets};
+pub use socket::process_at;
 pub use tls::AdminTls;
 pub use token::{Token, Tokens};
 pub use webhook::Webhooks;

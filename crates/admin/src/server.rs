@@ -54,6 +54,9 @@ const LAST_ANSWER_TIME: Duration = Duration::from_secs(1);
 /// Pause after a failed accept (no descriptors, no memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What to do when the socket cannot be opened.
+pub const ANOTHER_SOCKET: &str = "`--admin-socket PATH` or `$THALWEG_ADMIN_SOCKET` names another place";
+
 /// Where the admin API listens and whom it lets in.
 #[derive(Clone, Debug, Default)]
 pub struct AdminOptions {
@@ -81,11 +84,13 @@ pub struct AdminOptions {
 pub struct StartError {
     what: String,
     source: io::Error,
+    help: Option<&'static str>,
 }
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.source)
+        write!(f, "{}: {}", self.what, self.source)?;
+        self.help.map_or(Ok(()), |help| write!(f, "\n  help: {help}"))
     }
 }
 
@@ -161,10 +166,12 @@ impl Drop for Handle {
 /// A socket cannot be bound (another thalweg may be running), the token cannot be read or made, or
 /// the thread cannot be started. The text names which.
 pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle, StartError> {
-    let failed = |what: String| move |source| StartError { what, source };
-    let at = options.socket.display();
-    let (unix, socket_file) =
-        socket::bind(&options.socket).map_err(failed(format!("the admin socket {at} cannot be opened")))?;
+    let failed = |what: String| move |source| StartError { what, source, help: None };
+    let (unix, socket_file) = socket::bind(&options.socket).map_err(|source| StartError {
+        what: format!("the admin socket {} cannot be opened", options.socket.display()),
+        source,
+        help: Some(ANOTHER_SOCKET),
+    })?;
     // Plain sockets: the caller may be inside a runtime of its own, which allows no other here.
     let bind = |name: &str, address: Option<SocketAddr>| {
         let text = |address| failed(format!("the {name} address {address} cannot be opened"));
@@ -185,6 +192,7 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
     let tokens = tokens.map(|tokens| tokens.map(Arc::new)).map_err(|what| StartError {
         what: "the admin read token cannot be used".into(),
         source: io::Error::new(io::ErrorKind::InvalidInput, what),
+        help: None,
     })?;
     let audit = AuditLog::start(options.state_dir, Arc::clone(&control))
         .map_err(failed("the audit thread cannot be started".into()))?;

@@ -11,19 +11,18 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::Pid;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
 
-/// Where the socket is when nothing else is said: below `$XDG_RUNTIME_DIR` if that is set, else
-/// `/run/thalweg/admin.sock`.
-pub fn default_socket() -> PathBuf {
-    let user_dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    user_dir.unwrap_or_else(|| PathBuf::from("/run")).join("thalweg/admin.sock")
-}
+use crate::client::CALL_TIME;
 
-/// Where the verbs look for a running proxy, in order: the user's own, then the system's.
-pub fn known_sockets() -> Vec<PathBuf> {
-    let mut sockets = vec![default_socket(), PathBuf::from("/run/thalweg/admin.sock")];
-    sockets.dedup();
-    sockets
+/// The process that listens at `path`, as far as it can be seen from here: not from another PID namespace.
+pub fn process_at(path: &Path) -> io::Result<Option<Pid>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let stream = runtime.block_on(async { timeout(CALL_TIME, UnixStream::connect(path)).await? })?;
+    let _inside = runtime.enter();
+    Ok(stream.peer_cred()?.pid().and_then(Pid::from_raw))
 }
 
 /// Whether a process of user `peer` may use the socket of user `own`.
@@ -180,6 +179,15 @@ pub(crate) mod tests {
         drop(file);
         assert!(UnixStream::connect(&path).is_ok());
         drop(successor);
+    }
+
+    #[test]
+    fn the_process_behind_a_socket_is_known() {
+        let folder = Folder::new();
+        let path = folder.0.join("admin.sock");
+        assert!(process_at(&path).is_err());
+        let _bound = bind(&path).unwrap();
+        assert_eq!(process_at(&path).unwrap(), Some(rustix::process::getpid()));
     }
 
     #[test]

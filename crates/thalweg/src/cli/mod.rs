@@ -9,6 +9,7 @@ mod completions;
 mod decision;
 mod demo;
 mod diagnostics;
+mod drain;
 mod explain;
 mod health;
 mod list;
@@ -19,13 +20,15 @@ mod reload;
 mod run;
 mod schema;
 mod seal;
+mod status;
 mod stop;
 mod version;
+mod wait;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use thalweg_admin::{Call, Target, Token, known_sockets};
+use thalweg_admin::{Answer, Call, CallError, SocketPlace, Target, Token};
 
 pub(crate) use check::show;
 pub(crate) use output::{complain, print_error, say};
@@ -48,14 +51,18 @@ enum Verb {
     Explain(explain::ExplainArgs),
     /// Try it: sample services, a proxy in front of them, and URLs to open
     Demo(demo::DemoArgs),
+    /// Say how the running proxy stands: its services and endpoints, their health, what is in flight
+    Status(status::StatusArgs),
     /// Say whether the running proxy is ready for traffic
     Health(health::HealthArgs),
     /// Say what a reload would change in the running proxy
     Plan(plan::PlanArgs),
     /// Have the running proxy read its configuration again, or bring an earlier one back
     Reload(reload::ReloadArgs),
+    /// Give an endpoint nothing new and let what is in flight finish, or undo that
+    Drain(drain::DrainArgs),
     /// Have the running proxy finish what it does and end
-    Stop(AdminArgs),
+    Stop(stop::StopArgs),
     /// Print a host name that leads to a destination: its first label says, sealed, where to
     Seal(seal::SealArgs),
     /// Say where a sealed label leads, and until when
@@ -80,9 +87,11 @@ impl Cli {
             Verb::Check(args) => check::check(&args),
             Verb::Explain(args) => explain::explain(&args),
             Verb::Demo(args) => demo::demo(&args),
+            Verb::Status(args) => status::status(&args),
             Verb::Health(args) => health::health(&args),
             Verb::Plan(args) => plan::plan(&args),
             Verb::Reload(args) => reload::reload(&args),
+            Verb::Drain(args) => drain::drain(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::Seal(args) => seal::seal(&args),
             Verb::Unseal(args) => seal::unseal(&args),
@@ -98,7 +107,8 @@ impl Cli {
 /// How a verb reaches the running proxy.
 #[derive(Args, Debug)]
 pub(crate) struct AdminArgs {
-    /// Where the admin API is: `http://127.0.0.1:9900`, `https://host:9900` or `unix:/path`; default: the local socket
+    /// Where the admin API is: `http://127.0.0.1:9900`, `https://host:9900` or `unix:/path`; default:
+    /// $THALWEG_ADMIN_SOCKET, else the place where `run` of this user puts its socket
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
     /// File with the token for an http or https address
@@ -111,30 +121,42 @@ pub(crate) struct AdminArgs {
 
 impl AdminArgs {
     /// Calls the admin API without a body; an error is a sentence for people.
-    fn call(&self, method: &str, path: &str) -> Result<thalweg_admin::Answer, String> {
+    fn call(&self, method: &str, path: &str) -> Result<Answer, String> {
         self.call_with(Call { method, path, fields: &[], body: &[] })
     }
 
     /// Calls the admin API; an error is a sentence for people.
-    fn call_with(&self, call: Call<'_>) -> Result<thalweg_admin::Answer, String> {
-        let targets = match &self.admin {
-            Some(text) => match Target::parse(text)? {
-                Target::Tls(authority, _) => vec![Target::Tls(authority, self.ca.clone())],
-                _ if self.ca.is_some() => return Err("--ca is for an https address".into()),
-                target => vec![target],
-            },
-            None => known_sockets().into_iter().map(Target::Socket).collect(),
+    fn call_with(&self, call: Call<'_>) -> Result<Answer, String> {
+        let (target, place) = self.target()?;
+        self.send(&target, call)?.map_err(|error| match place {
+            Some(place) if error.nobody_there() => format!("{error}\n  help: {}", place.help()),
+            _ => error.to_string(),
+        })
+    }
+
+    /// The one place that is asked, and the rule by which it was found. Nobody else is asked when nobody answers.
+    fn target(&self) -> Result<(Target, Option<SocketPlace>), String> {
+        let Some(text) = &self.admin else {
+            let place = SocketPlace::from_environment();
+            place.check().map_err(|error| {
+                format!(
+                    "the admin socket {} is not used: {error}\n  help: {}",
+                    place.path.display(),
+                    place.help()
+                )
+            })?;
+            return Ok((Target::Socket(place.path.clone()), Some(place)));
         };
+        match Target::parse(text)? {
+            Target::Tls(authority, _) => Ok((Target::Tls(authority, self.ca.clone()), None)),
+            _ if self.ca.is_some() => Err("--ca is for an https address".into()),
+            target => Ok((target, None)),
+        }
+    }
+
+    fn send(&self, target: &Target, call: Call<'_>) -> Result<Result<Answer, CallError>, String> {
         let token = self.token_file.as_deref().map(Token::from_file).transpose();
         let token = token.map_err(|error| error.to_string())?;
-        let mut nobody = Vec::new();
-        for target in targets {
-            match thalweg_admin::call_with(&target, token.as_ref(), call) {
-                Ok(answer) => return Ok(answer),
-                Err(error) if error.nobody_there() => nobody.push(error.to_string()),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        Err(nobody.join("; "))
+        Ok(thalweg_admin::call_with(target, token.as_ref(), call))
     }
 }

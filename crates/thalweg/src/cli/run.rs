@@ -23,7 +23,8 @@ pub(crate) struct RunArgs {
     /// Reload when the configuration file has changed
     #[arg(long, conflicts_with_all = ["listen", "to"])]
     watch: bool,
-    /// Another place for the admin socket
+    /// Another place for the admin socket; default: $THALWEG_ADMIN_SOCKET, the XDG runtime directory, for root
+    /// /run/thalweg, else a private directory below the temporary one
     #[arg(long, value_name = "PATH")]
     admin_socket: Option<PathBuf>,
 }

@@ -1,21 +1,45 @@
 //! `thalweg stop`: the running proxy finishes what it does and ends.
 
+use super::problem::document;
+use super::wait::{Running, wait_time};
 use super::{AdminArgs, complain, say};
+use clap::Args;
 use std::process::ExitCode;
+use std::time::Duration;
+use thalweg_core::units::duration_text;
 
-pub(crate) fn stop(args: &AdminArgs) -> ExitCode {
-    match args.call("POST", "/api/v1/stop") {
-        Ok(answer) if answer.status < 300 => {
-            say("stopping");
-            ExitCode::SUCCESS
-        }
-        Ok(answer) => {
-            complain(format_args!("refused: {}", String::from_utf8_lossy(&answer.body).trim()));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            complain(error);
-            ExitCode::FAILURE
-        }
+/// Whom to stop, and whether to wait.
+#[derive(Args, Debug)]
+pub(crate) struct StopArgs {
+    /// Wait until the process has ended, at most this long (10m without a time); exit with 1 when it still runs then.
+    /// Over TCP: until its admin API answers no more
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "10m", value_parser = wait_time)]
+    wait: Option<Duration>,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+pub(crate) fn stop(args: &StopArgs) -> ExitCode {
+    stop_and_wait(args).unwrap_or_else(|code| code)
+}
+
+fn stop_and_wait(args: &StopArgs) -> Result<ExitCode, ExitCode> {
+    // Found before it is asked: afterwards it may be gone already.
+    let running = args.wait.map(|time| Running::find(&args.admin).map(|running| (running, time)));
+    let running = running.transpose().map_err(|error| {
+        complain(error);
+        ExitCode::FAILURE
+    })?;
+    document(args.admin.call("POST", "/api/v1/stop"), "configuration")?;
+    say("stopping");
+    let Some((running, time)) = running else { return Ok(ExitCode::SUCCESS) };
+    if running.wait(time) {
+        say("stopped");
+        return Ok(ExitCode::SUCCESS);
     }
+    complain(format_args!(
+        "the proxy still runs after {}; it ends when nothing is in flight, or when `shutdown.grace` is over",
+        duration_text(time)
+    ));
+    Err(ExitCode::FAILURE)
 }

@@ -26,7 +26,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_admin::{AdminOptions, AdminTls, Control as _, Webhooks};
+use thalweg_admin::server::ANOTHER_SOCKET;
+use thalweg_admin::{AdminOptions, AdminTls, Control as _, PlaceReason, SocketPlace, Webhooks};
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_discovery::{Followed, Sources, Update};
@@ -74,8 +75,8 @@ pub(crate) async fn start(
     let budget = Budget::new(&plan.limits, plan.listeners.len(), allowance);
     let doors = bind_listeners(&plan, budget).map_err(|error| explain(&error))?;
     let state = settings.state.clone().unwrap_or_else(default_state_directory);
-    let socket = options.admin_socket.clone().unwrap_or_else(thalweg_admin::default_socket);
-    leave_root(&settings, &socket, &state)?;
+    let place = admin_place(options.admin_socket.clone())?;
+    leave_root(&settings, &place.path, &state)?;
     let registry = Arc::new(Registry::new(workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let (notices_in, notices) = mpsc::channel(NOTICES);
@@ -97,13 +98,13 @@ pub(crate) async fn start(
     let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), (changed, acme)));
-    let admin = admin_options(&settings, socket, state)?;
+    let admin = admin_options(&settings, place.path.clone(), state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     shared.keep_tokens(admin.tokens());
     shared.keep_admin_tls(admin.tls());
     keep_off(&shared, &admin);
     if !options.quiet {
-        announce(&shared, &settings, &admin);
+        announce(&shared, &settings, &admin, place.reason);
     }
     let webhooks = Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in);
     let (looked_after, bound) = (shared.worker_pool().plan(), shared.worker_pool().bound());
@@ -222,6 +223,16 @@ fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Ar
     Ok(Some(Arc::new(writer)))
 }
 
+/// Where the admin socket will be, ready for it.
+fn admin_place(argument: Option<PathBuf>) -> Result<SocketPlace, String> {
+    let place = argument.map_or_else(SocketPlace::from_environment, SocketPlace::argument);
+    place.prepare().map_err(|error| {
+        let at = place.path.display();
+        format!("the admin socket {at} cannot be opened: {error}\n  help: {ANOTHER_SOCKET}")
+    })?;
+    Ok(place)
+}
+
 fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Result<AdminOptions, String> {
     let admin = settings.admin.as_ref();
     Ok(AdminOptions {
@@ -245,7 +256,7 @@ fn tcp(address: &ListenAddress) -> Option<SocketAddr> {
     }
 }
 
-fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle) {
+fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle, reason: PlaceReason) {
     let worker_pool = shared.worker_pool();
     let (workers, budget) = (worker_pool.workers(), worker_pool.budget());
     complain(format_args!(
@@ -281,6 +292,13 @@ fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle)
     if let Some(token) = admin.token_file() {
         complain(format_args!("admin token in {}", token.path.display()));
     }
-    complain(format_args!("admin on unix:{}", addresses.socket.display()));
+    let socket = addresses.socket.display();
+    if reason == PlaceReason::Temporary {
+        complain(format_args!(
+            "`$XDG_RUNTIME_DIR` is not set: the admin socket is in a private temporary directory, where verbs of \
+             this user look too; root and other environments need `--admin unix:{socket}`"
+        ));
+    }
+    complain(format_args!("admin on unix:{socket}"));
     complain("ready");
 }

@@ -1,0 +1,142 @@
+//! `thalweg status`: the running proxy at a glance, for people. Programs take `--json` or the exit code.
+
+use super::problem::document;
+use super::{AdminArgs, say};
+use clap::Args;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+use thalweg_core::units::duration_text;
+
+/// Whom to ask, and how to say it.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit codes: 0 when it runs and every service has all of its endpoints, but for those that were \
+                        drained or set aside; 1 when it drains, when a service is degraded or down, or when nobody \
+                        answers."
+)]
+pub(crate) struct StatusArgs {
+    /// Print `{ "well": …, "status": …, "services": […] }`
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+pub(crate) fn status(args: &StatusArgs) -> ExitCode {
+    let ask = |path| document(args.admin.call("GET", path), "configuration");
+    let (status, services) =
+        match ask("/api/v1/status").and_then(|status| Ok((status, ask("/api/v1/services")?))) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
+    let services = services["services"].as_array().cloned().unwrap_or_default();
+    let well = is_well(&status, &services);
+    if args.json {
+        say(format_args!("{:#}", json!({ "well": well, "status": status, "services": services })));
+    } else {
+        say(page(&status, &services).trim_end());
+    }
+    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether there is nothing to look at.
+fn is_well(status: &Value, services: &[Value]) -> bool {
+    status["state"] == "running" && services.iter().all(|service| service["state"] == "up")
+}
+
+fn page(status: &Value, services: &[Value]) -> String {
+    let uptime = Duration::from_secs(status["uptime_seconds"].as_u64().unwrap_or(0));
+    let mut page = format!(
+        "thalweg {}, pid {}, up {}: {}, {} in flight, {} of {} connections\n",
+        plain(&status["version"]),
+        plain(&status["pid"]),
+        duration_text(uptime),
+        plain(&status["state"]),
+        plain(&status["requests_active"]),
+        plain(&status["connections"]["active"]),
+        plain(&status["connections"]["max"]),
+    );
+    for service in services {
+        let of = |name: &str| plain(&service[name]);
+        let (name, state, active) = (of("name"), of("state"), of("requests_active"));
+        let _ = writeln!(page, "\n{name}: {state}, {active} in flight, {} queued", of("queued"));
+        page.push_str(&table(service["endpoints"].as_array().map(Vec::as_slice).unwrap_or_default()));
+    }
+    page
+}
+
+/// The endpoints of a service, a line each below a line of headings.
+fn table(endpoints: &[Value]) -> String {
+    if endpoints.is_empty() {
+        return "  no endpoints\n".into();
+    }
+    let headings = ["endpoint", "state", "weight", "in flight", "why"].map(str::to_owned);
+    let rows = endpoints.iter().map(|endpoint| {
+        let of = |name: &str| plain(&endpoint[name]);
+        let why = match endpoint["state"].as_str() {
+            Some("ready") => String::new(),
+            _ if endpoint["cause"].is_null() => format!("since {}", of("since")),
+            _ => format!("{}, since {}", of("cause"), of("since")),
+        };
+        [of("url"), of("state"), of("weight"), of("requests_active"), why]
+    });
+    let rows: Vec<_> = std::iter::once(headings).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let (url, state, weight, active) = (width(0), width(1), width(2), width(3));
+    let lines = rows.iter().map(|row| {
+        let line = format!(
+            "  {:<url$}  {:<state$}  {:>weight$}  {:>active$}  {}",
+            row[0], row[1], row[2], row[3], row[4]
+        );
+        format!("{}\n", line.trim_end())
+    });
+    lines.collect()
+}
+
+/// A value as a terminal may have it: causes come from the network.
+fn plain(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(state: &str, endpoints: Value) -> Value {
+        json!({ "name": "shop", "state": state, "requests_active": 12, "queued": 0, "endpoints": endpoints })
+    }
+
+    #[test]
+    fn the_page_tells_each_endpoint_in_a_line() {
+        let status = json!({
+            "version": "0.1.0", "pid": 7, "uptime_seconds": 3700, "state": "running", "requests_active": 12,
+            "connections": { "active": 3, "max": 100 },
+        });
+        let endpoints = json!([
+            { "url": "http://10.0.0.1:9001", "state": "ready", "weight": 1, "requests_active": 12, "since": "T" },
+            { "url": "http://10.0.0.2:9001", "state": "unhealthy", "weight": 10, "requests_active": 0, "since": "T",
+                "cause": "connection\u{1b}[31m refused" },
+            { "url": "http://b", "state": "draining", "weight": 1, "requests_active": 0, "since": "T" },
+        ]);
+        let text = "thalweg 0.1.0, pid 7, up 1h1m40s: running, 12 in flight, 3 of 100 connections\n\n\
+            shop: degraded, 12 in flight, 0 queued\n  \
+            endpoint              state      weight  in flight  why\n  \
+            http://10.0.0.1:9001  ready           1         12\n  \
+            http://10.0.0.2:9001  unhealthy      10          0  connection\u{fffd}[31m refused, since T\n  \
+            http://b              draining        1          0  since T\n";
+        assert_eq!(page(&status, &[service("degraded", endpoints)]), text);
+        assert!(page(&status, &[service("down", json!([]))]).ends_with("queued\n  no endpoints\n"));
+    }
+
+    #[test]
+    fn only_what_runs_with_all_services_up_is_well() {
+        let [running, draining] = ["running", "draining"].map(|state| json!({ "state": state }));
+        let [up, degraded, down] = ["up", "degraded", "down"].map(|state| service(state, json!([])));
+        assert!(is_well(&running, std::slice::from_ref(&up)) && is_well(&running, &[]));
+        assert!(!is_well(&running, &[up.clone(), degraded]) && !is_well(&running, &[up.clone(), down]));
+        assert!(!is_well(&draining, &[up]));
+    }
+}
