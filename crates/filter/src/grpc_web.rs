@@ -2,9 +2,10 @@
 //!
 //! The filter is a wish: bodies change their form where they are relayed, behind the filters.
 
-use crate::Filter;
+use crate::{Filter, Hooks};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// Nothing can be said about it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -16,8 +17,8 @@ impl GrpcWebSpec {
     ///
     /// # Errors
     /// None.
-    pub(crate) fn build(&self) -> Result<Box<dyn Filter>, String> {
-        Ok(Box::new(GrpcWeb))
+    pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
+        Ok(Arc::new(GrpcWeb))
     }
 }
 
@@ -31,6 +32,10 @@ impl Filter for GrpcWeb {
 
     fn argument(&self) -> String {
         "{}".into()
+    }
+
+    fn hooks(&self) -> Hooks {
+        Hooks::REQUEST
     }
 
     fn bridges_grpc_web(&self) -> bool {

@@ -3,9 +3,10 @@
 //! The field is sent through TLS alone (§7.2), once, in place of what the service says of it (§6.1), also with answers
 //! that the proxy makes itself once a route has taken the request.
 
-use crate::{Filter, ResponseEdit};
+use crate::{Filter, Hooks, ResponseCx};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::units::{duration_text, parse_duration};
 
@@ -37,7 +38,7 @@ impl HstsSpec {
     ///
     /// # Errors
     /// When the time is none, or `preload` is written without what it needs.
-    pub(crate) fn build(&self) -> Result<Box<dyn Filter>, String> {
+    pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
         let max_age = self.max_age.as_deref().map_or(Ok(YEAR), parse_duration)?;
         if max_age > MAX_AGE {
             return Err("`max_age` must be from 0s to 3650d".to_owned());
@@ -54,7 +55,7 @@ impl HstsSpec {
         {
             value.push_str(if is_set { word } else { "" });
         }
-        Ok(Box::new(Hsts { value, max_age }))
+        Ok(Arc::new(Hsts { value, max_age }))
     }
 }
 
@@ -75,9 +76,13 @@ impl Filter for Hsts {
         format!("{}{flags}", duration_text(self.max_age))
     }
 
-    fn on_response(&self, edit: &mut ResponseEdit<'_>) {
-        if edit.is_secure {
-            edit.fields.set("Strict-Transport-Security", &self.value);
+    fn hooks(&self) -> Hooks {
+        Hooks::RESPONSE
+    }
+
+    fn on_response(&self, cx: &mut ResponseCx<'_>) {
+        if cx.facts.scheme == "https" {
+            cx.fields.set("Strict-Transport-Security", self.value.as_bytes());
         }
     }
 }
@@ -85,27 +90,19 @@ impl Filter for Hsts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ResponseFields;
-
-    #[derive(Debug, Default)]
-    struct Seen(Vec<(String, String)>);
-
-    impl ResponseFields for Seen {
-        fn set(&mut self, name: &str, value: &str) {
-            self.0.push((name.to_owned(), value.to_owned()));
-        }
-    }
+    use crate::tests::Asked;
 
     fn spec(max_age: Option<&str>, include_subdomains: bool, preload: bool) -> HstsSpec {
         HstsSpec { max_age: max_age.map(str::to_owned), include_subdomains, preload }
     }
 
     fn sent(spec: &HstsSpec, is_secure: bool) -> Option<String> {
-        let mut seen = Seen::default();
-        let filter = spec.build().unwrap();
-        filter.on_response(&mut ResponseEdit { is_secure, fields: &mut seen });
-        assert!(seen.0.iter().all(|(name, _)| name == "Strict-Transport-Security"));
-        seen.0.pop().map(|(_, value)| value)
+        let mut asked = Asked::at("/");
+        asked.scheme = if is_secure { "https" } else { "http" };
+        asked.answer(&*spec.build().unwrap());
+        let lines = asked.response_lines();
+        (!lines.is_empty())
+            .then(|| lines.strip_prefix("Strict-Transport-Security: ").unwrap().trim_end().to_owned())
     }
 
     #[test]

@@ -1,69 +1,38 @@
 //! 5 filters: what a route does to a request or a response on its way.
 //!
 //! One file per filter and one line in the `filters!` list below: the list makes the configuration's
-//! `filters:` entries ([`FilterSpec`]), `thalweg list filters` and the property suite. Filters of
-//! this crate never wait: they are plain function calls on the request's path.
+//! `filters:` entries ([`FilterSpec`]), `thalweg list filters` and the property suite. Filters are
+//! plain function calls on the request's path; what has to wait is returned as data ([`Verdict::Wait`]).
+//!
+//! [`Filter`] is the whole interface, [`RequestCx`] and [`ResponseCx`] what it sees and may change. `proxy` calls the
+//! filters of a route through its [`Chain`].
 #![forbid(unsafe_code)]
 
+mod chain;
+mod fields;
+mod filter;
 mod grpc_web;
 mod hsts;
+mod request;
+mod response;
 mod strip_prefix;
+mod template;
+mod when;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::fmt::Debug;
-use thalweg_core::Fault;
+use std::sync::Arc;
 
-/// What a filter may see and change of a request before an endpoint is chosen.
-#[derive(Debug)]
-pub struct RequestEdit<'a> {
-    /// The path in normal form, as it will be sent to the upstream. Starts with `/`, has no query.
-    pub path: &'a mut Vec<u8>,
-}
-
-/// What a filter may see and change of the head of a final response before it is sent, be it a service's or the
-/// proxy's own.
-#[derive(Debug)]
-pub struct ResponseEdit<'a> {
-    /// Whether the client gets it through TLS.
-    pub is_secure: bool,
-    /// Its fields.
-    pub fields: &'a mut dyn ResponseFields,
-}
-
-/// The fields of a response.
-pub trait ResponseFields: Debug {
-    /// The response has this field and no other one of this name. What HTTP does not allow in a name or value is
-    /// not sent.
-    fn set(&mut self, name: &str, value: &str);
-}
-
-/// One step on the request or the response of a route: pure, bounded, without waiting.
-pub trait Filter: Debug + Send + Sync {
-    /// The word in the configuration.
-    fn name(&self) -> &'static str;
-
-    /// Its argument on one line, for people: what differs between two configurations is told with it. No
-    /// secret may stand in it.
-    fn argument(&self) -> String;
-
-    /// Changes the request or refuses it; filters are asked in their order. A filter of responses leaves it alone.
-    ///
-    /// # Errors
-    /// The fault that the client is answered with.
-    fn on_request(&self, _edit: &mut RequestEdit<'_>) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    /// Whether calls of gRPC-Web become calls of gRPC; the bodies are changed where they are relayed.
-    fn bridges_grpc_web(&self) -> bool {
-        false
-    }
-
-    /// Changes the head of the final response; filters are asked from the last one to the first. A filter of requests
-    /// leaves it alone.
-    fn on_response(&self, _edit: &mut ResponseEdit<'_>) {}
-}
+pub use chain::{Chain, Step};
+pub use fields::{FieldView, HeadFields, may_be_changed};
+pub use filter::{Filter, Hooks, Job, JobResult, Verdict};
+pub use request::{
+    BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, NoConnection, QueryEdit,
+    RequestCx, TargetEdit, Transforms, Values,
+};
+pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
+pub use template::{Escape, PLACEHOLDERS, Template, TemplateSpec};
+pub use when::{OneOrMany, StatusSpec, When, WhenSpec, is_type};
 
 /// A filter as people see it.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +58,7 @@ macro_rules! filters {
             ///
             /// # Errors
             /// A sentence that names the wrong argument and the remedy.
-            pub fn build(&self) -> Result<Box<dyn Filter>, String> {
+            pub fn build(&self) -> Result<Arc<dyn Filter>, String> {
                 match self { $( Self::$key(spec) => spec.build(), )* }
             }
         }
@@ -111,3 +80,6 @@ filters! {
     /// Removes a prefix of whole segments from the path before it goes upstream.
     strip_prefix: strip_prefix::StripPrefixSpec = "/products",
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,9 +1,9 @@
 //! `strip_prefix: /products`: `/products/42` goes upstream as `/42`, `/products` as `/`.
 
-use crate::{Filter, RequestEdit};
+use crate::{Filter, Hooks, RequestCx, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_core::Fault;
+use std::sync::Arc;
 
 /// The prefix to remove: a path of whole segments that starts with `/`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -16,7 +16,7 @@ impl StripPrefixSpec {
     ///
     /// # Errors
     /// When it does not start with `/`, or holds a query, a fragment, a wildcard or an escape.
-    pub(crate) fn build(&self) -> Result<Box<dyn Filter>, String> {
+    pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
         let prefix = self.0.trim_end_matches('/');
         if !self.0.starts_with('/') {
             return Err(format!("`strip_prefix` must start with `/`; write `/{}`", self.0));
@@ -24,7 +24,7 @@ impl StripPrefixSpec {
         if let Some(bad) = prefix.chars().find(|c| "?#*%\\ ".contains(*c) || c.is_control()) {
             return Err(format!("`strip_prefix` may not hold `{}`", bad.escape_default()));
         }
-        Ok(Box::new(StripPrefix(prefix.as_bytes().into())))
+        Ok(Arc::new(StripPrefix(prefix.as_bytes().into())))
     }
 }
 
@@ -43,34 +43,38 @@ impl Filter for StripPrefix {
         }
     }
 
-    fn on_request(&self, edit: &mut RequestEdit<'_>) -> Result<(), Fault> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        let Some(rest) = edit.path.strip_prefix(&*self.0) else { return Ok(()) };
+    fn hooks(&self) -> Hooks {
+        Hooks::REQUEST
+    }
+
+    fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
+        let path = &mut cx.target.path;
+        let Some(rest) = path.strip_prefix(&*self.0).filter(|_| !self.0.is_empty()) else {
+            return Verdict::Continue;
+        };
         match rest.first() {
             Some(b'/') => {
-                edit.path.drain(..self.0.len());
+                path.drain(..self.0.len());
             }
             None => {
-                edit.path.clear();
-                edit.path.push(b'/');
+                path.clear();
+                path.push(b'/');
             }
             Some(_) => {}
         }
-        Ok(())
+        Verdict::Continue
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::Asked;
 
     fn strip(prefix: &str, path: &str) -> String {
-        let mut path = path.as_bytes().to_vec();
-        let filter = StripPrefixSpec(prefix.into()).build().unwrap();
-        filter.on_request(&mut RequestEdit { path: &mut path }).unwrap();
-        String::from_utf8(path).unwrap()
+        let mut asked = Asked::at(path);
+        asked.send(&*StripPrefixSpec(prefix.into()).build().unwrap());
+        asked.path()
     }
 
     #[test]

@@ -113,6 +113,40 @@ impl PathPattern {
     }
 }
 
+impl PathPattern {
+    /// What a parameter took of a path that fits, by its name or its number, from 1 on in the order of the pattern; `*`
+    /// counts, and the rest is the last one. Of a regular expression: its groups.
+    pub fn capture<'a>(&self, path: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        let number = name.parse::<usize>().ok();
+        match self {
+            Self::Exact(_) => None,
+            Self::Prefix(text) => {
+                let rest = path.strip_prefix(text.trim_end_matches('/').as_bytes())?;
+                (number == Some(1)).then(|| rest.strip_prefix(b"/").unwrap_or(rest))
+            }
+            Self::Pattern(pattern) => pattern.capture(path, name, number),
+            Self::Regex(regex) => regex.capture(path, name),
+        }
+    }
+
+    /// Whether [`Self::capture`] knows a parameter of this name or number.
+    pub fn has_capture(&self, name: &str) -> bool {
+        let number = name.parse::<usize>().ok();
+        match self {
+            Self::Exact(_) => false,
+            Self::Prefix(_) => number == Some(1),
+            Self::Pattern(pattern) => {
+                let open = pattern.segments.len() - pattern.literals() + usize::from(pattern.rest.is_some());
+                let is_named = |segment: &Segment| matches!(segment, Segment::One(known) if known == name);
+                number.is_some_and(|number| (1..=open).contains(&number))
+                    || pattern.segments.iter().any(is_named)
+                    || pattern.rest.as_deref().is_some_and(|rest| rest == name)
+            }
+            Self::Regex(regex) => regex.has_group(name),
+        }
+    }
+}
+
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -159,6 +193,22 @@ impl Pattern {
     /// How many segments are literal: more come first.
     pub fn literals(&self) -> usize {
         self.segments.iter().filter(|segment| matches!(segment, Segment::Literal(_))).count()
+    }
+
+    fn capture<'a>(&self, path: &'a [u8], name: &str, number: Option<usize>) -> Option<&'a [u8]> {
+        let (mut rest, mut count) = (path.strip_prefix(b"/")?, 0);
+        for segment in &self.segments {
+            let end = memchr::memchr(b'/', rest).unwrap_or(rest.len());
+            if let Segment::One(known) = segment {
+                count += 1;
+                if number == Some(count) || (!known.is_empty() && known == name) {
+                    return Some(&rest[..end]);
+                }
+            }
+            rest = rest.get(end + 1..).unwrap_or_default();
+        }
+        let known = self.rest.as_deref()?;
+        (number == Some(count + 1) || (!known.is_empty() && known == name)).then_some(rest)
     }
 
     fn matches(&self, path: &[u8]) -> bool {

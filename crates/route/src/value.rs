@@ -90,6 +90,21 @@ impl Regex {
         self.compiled.is_match(value)
     }
 
+    /// What a group took of a value that matches, by its name or number; 0 is all of it.
+    pub fn capture<'a>(&self, value: &'a [u8], group: &str) -> Option<&'a [u8]> {
+        let found = self.compiled.captures(value)?;
+        let group = group.parse().map_or_else(|_| found.name(group), |number| found.get(number))?;
+        Some(group.as_bytes())
+    }
+
+    /// Whether there is a group of this name or number.
+    pub fn has_group(&self, group: &str) -> bool {
+        group.parse::<usize>().map_or_else(
+            |_| self.compiled.capture_names().flatten().any(|name| name == group),
+            |number| number < self.compiled.captures_len(),
+        )
+    }
+
     /// The expression as it was written, without the anchors.
     pub fn as_str(&self) -> &str {
         &self.text

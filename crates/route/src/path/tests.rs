@@ -130,3 +130,30 @@ fn the_written_form_parses_to_the_same_pattern() {
         assert_eq!(parsed(text).to_string(), text);
     }
 }
+
+#[test]
+fn parameters_say_what_they_took() {
+    let took = |pattern: &PathPattern, path: &'static str, name: &str| {
+        assert!(pattern.matches(path.as_bytes()));
+        let found = pattern.capture(path.as_bytes(), name).map(|found| str::from_utf8(found).unwrap());
+        assert!(found.is_none() || pattern.has_capture(name), "{pattern} {name}");
+        found
+    };
+    let pattern = PathPattern::parse("/a/{id}/*/b/{rest*}").unwrap();
+    for (name, expected) in [
+        ("id", Some("7")),
+        ("1", Some("7")),
+        ("2", Some("x")),
+        ("3", Some("c/d")),
+        ("rest", Some("c/d")),
+        ("4", None),
+    ] {
+        assert_eq!(took(&pattern, "/a/7/x/b/c/d", name), expected, "{name}");
+    }
+    let prefix = PathPattern::parse("/api/*").unwrap();
+    assert_eq!((took(&prefix, "/api/x/y", "1"), took(&prefix, "/api", "1")), (Some("x/y"), Some("")));
+    assert_eq!(took(&PathPattern::parse("/a").unwrap(), "/a", "1"), None);
+    let regex = PathPattern::regex("/u/([0-9]+)(?:/(?<tail>.*))?").unwrap();
+    assert_eq!((took(&regex, "/u/12/x", "1"), took(&regex, "/u/12/x", "tail")), (Some("12"), Some("x")));
+    assert_eq!(took(&regex, "/u/12", "2"), None);
+}

@@ -1,0 +1,138 @@
+//! The filters of a route towards one of its services, as they are called.
+
+use crate::filter::JobResult;
+use crate::when::When;
+use crate::{Filter, Hooks, RequestCx, ResponseCx, Verdict};
+use std::sync::Arc;
+
+/// A filter of a chain, and when it is called.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The filter.
+    pub filter: Arc<dyn Filter>,
+    /// Absent: always.
+    pub when: Option<Arc<When>>,
+}
+
+impl Step {
+    /// A filter that is always called.
+    pub fn always(filter: Arc<dyn Filter>) -> Self {
+        Self { filter, when: None }
+    }
+
+    /// The word in the configuration.
+    pub fn name(&self) -> &'static str {
+        self.filter.name()
+    }
+
+    /// The filter's argument, and its condition, on one line.
+    pub fn argument(&self) -> String {
+        match &self.when {
+            None => self.filter.argument(),
+            Some(when) => format!("{} when {when}", self.filter.argument()),
+        }
+    }
+}
+
+/// Filters in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    steps: Arc<[Step]>,
+    hooks: Hooks,
+}
+
+impl Chain {
+    /// These filters.
+    pub fn new(steps: Vec<Step>) -> Self {
+        let hooks = steps.iter().fold(Hooks::NONE, |all, step| all | step.filter.hooks());
+        Self { steps: steps.into(), hooks }
+    }
+
+    /// The filters, in their order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Whether a filter takes part on this side.
+    #[inline]
+    pub fn has(&self, hook: Hooks) -> bool {
+        self.hooks.contains(hook)
+    }
+
+    /// Calls the filters from `from` on, until one does not let the request go on; `seen` is told of each that was called, by its
+    /// position and what is there then.
+    pub fn on_request(
+        &self,
+        from: usize,
+        cx: &mut RequestCx<'_>,
+        seen: &mut dyn FnMut(usize, &mut RequestCx<'_>),
+    ) -> (usize, Verdict) {
+        for (at, step) in self.steps.iter().enumerate().skip(from) {
+            if !step.filter.hooks().contains(Hooks::REQUEST) || !step.applies_to_request(cx) {
+                continue;
+            }
+            cx.at = at as u16;
+            let verdict = step.filter.on_request(cx);
+            seen(at, cx);
+            if !matches!(verdict, Verdict::Continue) {
+                return (at, verdict);
+            }
+        }
+        (self.steps.len(), Verdict::Continue)
+    }
+
+    /// Goes on with the filter at `at`, which has waited, and those behind it.
+    pub fn resume(
+        &self,
+        at: usize,
+        cx: &mut RequestCx<'_>,
+        got: JobResult,
+        seen: &mut dyn FnMut(usize, &mut RequestCx<'_>),
+    ) -> (usize, Verdict) {
+        let Some(step) = self.steps.get(at) else { return (at, Verdict::Continue) };
+        cx.at = at as u16;
+        let verdict = step.filter.resume(cx, got);
+        seen(at, cx);
+        match verdict {
+            Verdict::Continue => self.on_request(at + 1, cx, seen),
+            verdict => (at, verdict),
+        }
+    }
+
+    /// Calls the filters from the last one to the first; one that replaces the response is the last that is called.
+    pub fn on_response(&self, cx: &mut ResponseCx<'_>, seen: &mut dyn FnMut(usize, &mut ResponseCx<'_>)) {
+        self.on_response_below(self.steps.len(), cx, seen);
+    }
+
+    /// The same from the filter before `below` on.
+    pub fn on_response_below(
+        &self,
+        below: usize,
+        cx: &mut ResponseCx<'_>,
+        seen: &mut dyn FnMut(usize, &mut ResponseCx<'_>),
+    ) {
+        for (at, step) in self.steps.iter().enumerate().take(below).rev() {
+            if !step.filter.hooks().contains(Hooks::RESPONSE) || !step.applies_to_response(cx) {
+                continue;
+            }
+            cx.at = at as u16;
+            step.filter.on_response(cx);
+            seen(at, cx);
+            if cx.outcome.replaced.is_some() {
+                return;
+            }
+        }
+    }
+}
+
+impl Step {
+    fn applies_to_request(&self, cx: &RequestCx<'_>) -> bool {
+        let Some(when) = &self.when else { return true };
+        !when.is_about_response() && when.fits_request(&cx.facts, cx.fields.view())
+    }
+
+    fn applies_to_response(&self, cx: &ResponseCx<'_>) -> bool {
+        let Some(when) = &self.when else { return true };
+        when.fits_request(&cx.facts, cx.request) && when.fits_response(cx.status, cx.fields.view())
+    }
+}

@@ -1,0 +1,102 @@
+//! The interface of a filter, and what it answers.
+
+use crate::{Reply, RequestCx, ResponseCx};
+use std::fmt::Debug;
+use std::ops::BitOr;
+use std::time::Duration;
+use thalweg_core::Fault;
+
+/// One step on the request, the response, or both, of a route.
+///
+/// A filter overrides what it needs. What it does not name in [`Self::hooks`] is never called. It is bounded and does
+/// not block: where it has to wait, it returns [`Verdict::Wait`] and is resumed.
+pub trait Filter: Debug + Send + Sync {
+    /// The word in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// Its argument on one line, for people: differences between two configurations are told with it. It contains no
+    /// secret.
+    fn argument(&self) -> String;
+
+    /// The sides that it takes part in.
+    fn hooks(&self) -> Hooks;
+
+    /// The captures of the route's path that its texts use, by name or number; `check` compares them with the patterns of
+    /// the route.
+    fn captures(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Called for each request, in the order of the filters.
+    fn on_request(&self, _cx: &mut RequestCx<'_>) -> Verdict {
+        Verdict::Continue
+    }
+
+    /// Called when what [`Verdict::Wait`] has asked for is there, or was not to be had.
+    fn resume(&self, _cx: &mut RequestCx<'_>, _got: JobResult) -> Verdict {
+        Verdict::Continue
+    }
+
+    /// Whether calls of gRPC-Web become calls of gRPC; the bodies are changed where they are relayed.
+    fn bridges_grpc_web(&self) -> bool {
+        false
+    }
+
+    /// Called with the head of the final response, the proxy's own answers included, from the last filter to the first.
+    fn on_response(&self, _cx: &mut ResponseCx<'_>) {}
+}
+
+/// The sides of an exchange that a filter takes part in.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Hooks(u8);
+
+impl Hooks {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// [`Filter::on_request`].
+    pub const REQUEST: Self = Self(1);
+    /// [`Filter::on_response`].
+    pub const RESPONSE: Self = Self(2);
+    /// Both.
+    pub const BOTH: Self = Self(3);
+
+    /// Whether all of `other` are among these.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Hooks {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The next filter is called, or the request goes on.
+    Continue,
+    /// The client gets this answer, and the request goes nowhere.
+    Reply(Box<Reply>),
+    /// The client gets the answer that belongs to this fault.
+    Fault(Fault),
+    /// The exchange waits; then the filter is resumed.
+    Wait(Job),
+}
+
+/// What an exchange waits for.
+#[derive(Debug)]
+pub enum Job {
+    /// Time. Zero is over at once.
+    Sleep(Duration),
+}
+
+/// What came of a [`Job`].
+#[derive(Debug)]
+pub enum JobResult {
+    /// The time is over.
+    Slept,
+}

@@ -1,0 +1,266 @@
+//! What a filter sees and may change of a request.
+
+use crate::fields::{FieldView, HeadFields};
+use std::any::Any;
+use std::fmt::Debug;
+use std::net::IpAddr;
+use std::time::Instant;
+use thalweg_http::Version;
+use thalweg_route::PathPattern;
+
+/// What is known of a request, whatever its filters do.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The method, case-sensitive.
+    pub method: &'a [u8],
+    /// `http` or `https`, as the client used it.
+    pub scheme: &'static str,
+    /// The host that the client named, in normal form, without a port; may be empty.
+    pub host: &'a [u8],
+    /// The port that the client named, or that of the scheme.
+    pub port: u16,
+    /// The path in normal form, as routes match it.
+    pub path: &'a [u8],
+    /// The query as it came, without `?`.
+    pub query: Option<&'a [u8]>,
+    /// The client's address, seen through trusted proxies.
+    pub client_ip: IpAddr,
+    /// Its id; empty where there is none.
+    pub request_id: &'a str,
+    /// The listener's name.
+    pub listener: &'a str,
+    /// The route's name.
+    pub route: &'a str,
+    /// The service's name; empty where there is none.
+    pub service: &'a str,
+    /// The version of HTTP that the client speaks.
+    pub version: Version,
+    /// The patterns of the route's path.
+    pub patterns: &'a [PathPattern],
+    /// The time of the worker's turn.
+    pub now: Instant,
+    /// The same in seconds since the Unix epoch.
+    pub unix_seconds: u64,
+    /// What costs something to know.
+    pub connection: &'a dyn Connection,
+    /// Nothing is sent and nothing may be spent: a question of `explain` or a test of `check`.
+    pub is_dry_run: bool,
+}
+
+/// What is asked of the connection and the worker only when a filter needs it.
+pub trait Connection: Debug {
+    /// The version of TLS (`TLSv1.3`); `None` in the clear.
+    fn tls_version(&self) -> Option<&'static str>;
+
+    /// The name that the client has asked for in its handshake.
+    fn tls_server_name(&self) -> Option<String>;
+
+    /// The subject of the certificate that the client has shown.
+    fn client_subject(&self) -> Option<String>;
+
+    /// A random number.
+    fn chance(&self) -> u64;
+}
+
+/// A connection in the clear of which nothing is known, as `explain` and tests have it.
+#[derive(Clone, Copy, Debug)]
+pub struct NoConnection;
+
+impl Connection for NoConnection {
+    fn tls_version(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn tls_server_name(&self) -> Option<String> {
+        None
+    }
+
+    fn client_subject(&self) -> Option<String> {
+        None
+    }
+
+    fn chance(&self) -> u64 {
+        0
+    }
+}
+
+/// A query that goes upstream.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum QueryEdit {
+    /// As the client sent it.
+    #[default]
+    Unchanged,
+    /// None.
+    Removed,
+    /// This one, without `?`.
+    Replaced(Vec<u8>),
+}
+
+/// The target that goes upstream.
+#[derive(Clone, Debug, Default)]
+pub struct TargetEdit {
+    /// The path. Begins with one `/`, has no query, and contains only characters of a target.
+    pub path: Vec<u8>,
+    /// The query.
+    pub query: QueryEdit,
+    /// The host and port in place of what the client named; wins over the service's `host`.
+    pub host: Option<Vec<u8>>,
+}
+
+impl TargetEdit {
+    /// Begins with a path, and keeps the memory.
+    pub fn begin(&mut self, path: &[u8]) {
+        self.path.clear();
+        self.path.extend_from_slice(path);
+        self.query = QueryEdit::Unchanged;
+        self.host = None;
+    }
+}
+
+/// What filters remember from the request to the response: nothing is allocated while nothing is remembered.
+#[derive(Debug, Default)]
+pub struct FilterStates(Vec<(u16, Box<dyn Any>)>);
+
+impl FilterStates {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn put(&mut self, at: u16, state: Box<dyn Any>) {
+        self.0.retain(|(known, _)| *known != at);
+        self.0.push((at, state));
+    }
+
+    pub(crate) fn get<T: 'static>(&self, at: u16) -> Option<&T> {
+        self.0.iter().find(|(known, _)| *known == at)?.1.downcast_ref()
+    }
+}
+
+/// Makes a transform of a body; called for each attempt, because each sends the body again.
+pub type MakeTransform = Box<dyn Fn() -> Box<dyn BodyTransform>>;
+
+/// Changes a body on its way, piece by piece.
+pub trait BodyTransform: Debug {
+    /// Takes bytes from the front of `data` and appends what becomes of them to `out`.
+    ///
+    /// A transform that makes much of little returns as soon as `out` has [`ENOUGH`] bytes or more, and leaves the rest in
+    /// `data`: it is called again when the receiver has taken some.
+    ///
+    /// # Errors
+    /// The body is not what it claims to be, or goes over a bound: the message breaks off.
+    fn push(&mut self, data: &mut &[u8], out: &mut Vec<u8>) -> Result<(), thalweg_core::Fault>;
+
+    /// Nothing more may come for a while: what is held back may go, where that is worth it.
+    fn flush(&mut self, _out: &mut Vec<u8>) {}
+
+    /// The body has ended. `trailers` are whole lines and may be changed. Returns whether all has been said; it is called
+    /// again otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::push`]: it ended too early.
+    fn finish(&mut self, trailers: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<bool, thalweg_core::Fault>;
+}
+
+/// Bytes that a transform makes at most, about, before its receiver takes some.
+pub const ENOUGH: usize = 64 * 1024;
+
+/// A request on its way upstream.
+#[derive(Debug)]
+pub struct RequestCx<'a> {
+    /// What does not change.
+    pub facts: Facts<'a>,
+    /// The target that goes upstream.
+    pub target: &'a mut TargetEdit,
+    /// Its fields.
+    pub fields: HeadFields<'a>,
+    /// Whether it has a body, or may have one.
+    pub has_body: bool,
+    /// The length that it declares for its body.
+    pub content_length: Option<u64>,
+    pub(crate) at: u16,
+    pub(crate) states: &'a mut FilterStates,
+    pub(crate) transforms: &'a mut Transforms,
+}
+
+/// Makers of transforms of a request's body, in the order of the filters; shared by the attempts.
+pub struct Transforms(Vec<MakeTransform>);
+
+impl Transforms {
+    /// None.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Fresh transforms.
+    pub fn make(&self) -> impl Iterator<Item = Box<dyn BodyTransform>> {
+        self.0.iter().map(|make| make())
+    }
+}
+
+impl Default for Transforms {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Debug for Transforms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} transforms", self.0.len())
+    }
+}
+
+impl<'a> RequestCx<'a> {
+    /// A request for its filters.
+    pub fn new(
+        facts: Facts<'a>,
+        (target, fields): (&'a mut TargetEdit, HeadFields<'a>),
+        (states, transforms): (&'a mut FilterStates, &'a mut Transforms),
+        (has_body, content_length): (bool, Option<u64>),
+    ) -> Self {
+        Self { facts, target, fields, has_body, content_length, at: 0, states, transforms }
+    }
+
+    /// Remembers something for this filter's side of the response, in place of what it has remembered before.
+    pub fn remember(&mut self, state: impl Any) {
+        self.states.put(self.at, Box::new(state));
+    }
+
+    /// What this filter has remembered.
+    pub fn remembered<T: 'static>(&self) -> Option<&T> {
+        self.states.get(self.at)
+    }
+
+    /// The body changes on its way upstream; it is sent without a length.
+    pub fn transform_body(&mut self, make: MakeTransform) {
+        self.transforms.0.push(make);
+    }
+
+    /// What placeholders stand for.
+    pub fn values(&self) -> Values<'_> {
+        Values { facts: &self.facts, fields: self.fields.view(), target: Some(&*self.target), status: None }
+    }
+}
+
+/// What placeholders are filled from.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    /// Of the request.
+    pub facts: &'a Facts<'a>,
+    /// Of the request.
+    pub fields: FieldView<'a>,
+    /// What goes upstream, where that is known.
+    pub target: Option<&'a TargetEdit>,
+    /// Of the response.
+    pub status: Option<u16>,
+}

@@ -1,0 +1,182 @@
+//! What a filter sees and may change of a final response, and answers of its own.
+
+use crate::fields::{FieldView, HeadFields};
+use crate::request::{BodyTransform, Facts, FilterStates, TargetEdit, Values};
+use std::fs::File;
+use std::sync::Arc;
+use thalweg_core::Fault;
+use thalweg_http::h1::encode::write_field;
+
+/// A final response on its way to the client.
+#[derive(Debug)]
+pub struct ResponseCx<'a> {
+    /// Of the request.
+    pub facts: Facts<'a>,
+    /// The request's fields, as they went upstream.
+    pub request: FieldView<'a>,
+    /// The target that went upstream; `None`: filters of the request were not reached.
+    pub target: Option<&'a TargetEdit>,
+    /// The host and port that the endpoint was asked for; empty for an own answer.
+    pub upstream_host: &'a [u8],
+    /// The status.
+    pub status: u16,
+    /// Why the proxy answers itself; `None`: it does not, or a filter has answered.
+    pub fault: Option<Fault>,
+    /// Whether it comes from an endpoint.
+    pub is_upstream: bool,
+    /// Whether a body follows the head.
+    pub has_body: bool,
+    /// The length of the body, where it is known.
+    pub content_length: Option<u64>,
+    /// Its fields.
+    pub fields: HeadFields<'a>,
+    pub(crate) at: u16,
+    pub(crate) states: &'a mut FilterStates,
+    pub(crate) outcome: ResponseOutcome,
+}
+
+/// What filters ask for beside changed fields.
+#[derive(Debug, Default)]
+pub struct ResponseOutcome {
+    /// Sent in place of the response.
+    pub replaced: Option<Box<Reply>>,
+    /// In the order in which the body goes through them.
+    pub transforms: Vec<Box<dyn BodyTransform>>,
+    /// The length of the body is not what it was, even if no body follows.
+    pub changes_length: bool,
+}
+
+impl<'a> ResponseCx<'a> {
+    /// A response for its filters. What is not given is that of an own answer without a body.
+    pub fn new(
+        facts: Facts<'a>,
+        request: FieldView<'a>,
+        fields: HeadFields<'a>,
+        states: &'a mut FilterStates,
+    ) -> Self {
+        Self {
+            facts,
+            request,
+            target: None,
+            upstream_host: &[],
+            status: 200,
+            fault: None,
+            is_upstream: false,
+            has_body: false,
+            content_length: None,
+            fields,
+            at: 0,
+            states,
+            outcome: ResponseOutcome::default(),
+        }
+    }
+
+    /// What this filter has remembered of the request.
+    pub fn remembered<T: 'static>(&self) -> Option<&T> {
+        self.states.get(self.at)
+    }
+
+    /// The client gets another response; filters before this one see it.
+    pub fn replace(&mut self, reply: Reply) {
+        self.outcome.replaced = Some(Box::new(reply));
+    }
+
+    /// The body changes on its way; its length is not told. `make` is called if there is one: the answer to a HEAD has the
+    /// same fields and none.
+    pub fn transform_body(&mut self, make: impl FnOnce() -> Box<dyn BodyTransform>) {
+        self.outcome.changes_length = true;
+        if self.has_body {
+            self.outcome.transforms.push(make());
+        }
+    }
+
+    /// What placeholders stand for.
+    pub fn values(&self) -> Values<'_> {
+        Values { facts: &self.facts, fields: self.request, target: self.target, status: Some(self.status) }
+    }
+
+    /// What filters have asked for.
+    pub fn into_outcome(self) -> ResponseOutcome {
+        self.outcome
+    }
+}
+
+/// An answer that a filter gives itself.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status; 200 to 599.
+    pub status: u16,
+    /// Fields as whole lines, without those of framing, `Date` and the id.
+    pub fields: Vec<u8>,
+    /// The body.
+    pub body: ReplyBody,
+}
+
+impl Reply {
+    /// An answer without a body.
+    pub fn new(status: u16) -> Self {
+        Self { status, fields: Vec::new(), body: ReplyBody::Empty }
+    }
+
+    /// Adds a field. What HTTP does not allow is not written.
+    #[must_use]
+    pub fn field(mut self, name: &str, value: &[u8]) -> Self {
+        write_field(&mut self.fields, name.as_bytes(), value);
+        self
+    }
+
+    /// The body, and its type.
+    #[must_use]
+    pub fn body(self, content_type: &str, body: impl Into<Arc<[u8]>>) -> Self {
+        let mut reply = self.field("Content-Type", content_type.as_bytes());
+        reply.body = ReplyBody::Bytes(body.into());
+        reply
+    }
+}
+
+/// The body of a [`Reply`].
+#[derive(Debug)]
+pub enum ReplyBody {
+    /// None.
+    Empty,
+    /// Bytes in memory.
+    Bytes(Arc<[u8]>),
+    /// Pieces, one after the other.
+    Parts(Vec<Part>),
+}
+
+impl ReplyBody {
+    /// Bytes in all.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Parts(parts) => parts.iter().map(Part::length).sum(),
+        }
+    }
+}
+
+/// A piece of a body.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// Bytes in memory.
+    Bytes(Vec<u8>),
+    /// Bytes of a regular file. When it has fewer by then, the message breaks off.
+    File {
+        /// Open for reading.
+        file: Arc<File>,
+        /// The offset of the first byte.
+        from: u64,
+        /// How many.
+        length: u64,
+    },
+}
+
+impl Part {
+    fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { length, .. } => *length,
+        }
+    }
+}

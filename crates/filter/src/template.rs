@@ -1,0 +1,351 @@
+//! Texts with placeholders, compiled once: `https://{host}{path}`.
+//!
+//! What a placeholder stands for can never split a message: bytes that a field value may not hold are left out, and where a
+//! text becomes part of a URL, HTML or JSON it is escaped for that.
+
+use crate::request::Values;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::fmt;
+use std::io::Write as _;
+use thalweg_http::octet;
+
+/// Bytes that a template may have as it is written.
+const LENGTH: usize = 16 * 1024;
+
+/// A text with placeholders, as it is written.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(transparent)]
+pub struct TemplateSpec(pub String);
+
+impl TemplateSpec {
+    /// Compiles it.
+    ///
+    /// # Errors
+    /// A sentence that names the wrong placeholder and the right ones.
+    pub fn build(&self) -> Result<Template, String> {
+        Template::parse(&self.0)
+    }
+}
+
+/// A compiled text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Template {
+    parts: Box<[Part]>,
+    text: Box<str>,
+}
+
+/// How placeholders are written where a text is used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Escape {
+    /// The value of a field.
+    Field,
+    /// A part of a URL: what may not stand in a path or query is percent-encoded.
+    Url,
+    /// Text of an HTML page.
+    Html,
+    /// Within a JSON string.
+    Json,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Part {
+    Text(Box<str>),
+    Placeholder(Placeholder),
+}
+
+macro_rules! placeholders {
+    ($( $variant:ident $(($argument:ident))? $word:literal $about:literal, )*) => {
+        #[derive(Clone, Debug, Eq, PartialEq)]
+        enum Placeholder { $( $variant $((placeholders!(@ $argument)))?, )* }
+
+        /// Every placeholder as it is written, and what it stands for.
+        pub const PLACEHOLDERS: &[(&str, &str)] = &[ $( ($word, $about), )* ];
+
+        impl Placeholder {
+            fn parse(word: &str) -> Option<Self> {
+                $( if let Some(found) = placeholders!(? word, $word, $variant $(, $argument)?) { return Some(found); } )*
+                None
+            }
+        }
+    };
+    (@ name) => { Box<str> };
+    (? $given:ident, $word:literal, $variant:ident) => { ($given == $word).then_some(Self::$variant) };
+    (? $given:ident, $word:literal, $variant:ident, name) => {
+        $given.strip_prefix(named($word)).filter(|name| !name.is_empty()).map(|name| Self::$variant(name.into()))
+    };
+}
+
+placeholders! {
+    ClientIp "client_ip" "the client's address, seen through trusted proxies",
+    Method "method" "the method",
+    Scheme "scheme" "`http` or `https`",
+    Host "host" "the host that the client named, in lower case, without a port",
+    Port "port" "the port that the client named, or that of the scheme",
+    Path "path" "the path as the client sent it, in normal form",
+    PathCapture(name) "path.NAME" "what a parameter of the route's path took, by its name or number: `{path.id}`, `{path.1}`",
+    Query "query" "the query as the client sent it, without `?`",
+    QueryParameter(name) "query.NAME" "the first value of a query parameter, decoded",
+    UpstreamPath "upstream_path" "the path after the filters so far",
+    Header(name) "header.NAME" "the first value of a field of the request",
+    Cookie(name) "cookie.NAME" "the value of a cookie of the request",
+    RequestId "request_id" "the id of the request",
+    Listener "listener" "the name of the listener",
+    Route "route" "the name of the route",
+    Service "service" "the name of the service",
+    TlsVersion "tls.version" "the version of TLS, `TLSv1.3`; empty in the clear",
+    TlsSni "tls.sni" "the name that the client asked for in its TLS handshake",
+    TlsSubject "tls.client.subject" "the subject of the client's certificate",
+    Status "status" "the status of the response; empty before there is one",
+    Time "time" "the time in UTC, as in RFC 3339",
+}
+
+/// The beginning of a placeholder with a name.
+fn named(word: &str) -> &str {
+    word.strip_suffix("NAME").unwrap_or(word)
+}
+
+impl Template {
+    /// Compiles a text. `{{` and `}}` stand for braces.
+    ///
+    /// # Errors
+    /// A sentence that names the wrong placeholder and the right ones.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > LENGTH {
+            return Err(format!("a text with placeholders has at most {LENGTH} bytes"));
+        }
+        let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
+        while let Some(at) = rest.find(['{', '}']) {
+            plain.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(behind) = rest.strip_prefix(brace) {
+                plain.push_str(brace);
+                rest = behind;
+                continue;
+            }
+            if brace == "}" {
+                return Err(format!("`{text}` has a `}}` without a `{{`; write `}}}}` for the character"));
+            }
+            let Some(end) = rest.find('}') else {
+                return Err(format!("`{text}` has a `{{` without a `}}`; write `{{{{` for the character"));
+            };
+            let word = &rest[..end];
+            let found = Placeholder::parse(word).ok_or_else(|| unknown(word))?;
+            if !plain.is_empty() {
+                parts.push(Part::Text(std::mem::take(&mut plain).into()));
+            }
+            parts.push(Part::Placeholder(found));
+            rest = &rest[end + 1..];
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain.into()));
+        }
+        Ok(Self { parts: parts.into(), text: text.into() })
+    }
+
+    /// The text as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The text itself, where it has no placeholders.
+    pub fn constant(&self) -> Option<&str> {
+        match &*self.parts {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The captures of the route's path that it uses, by number or name.
+    pub fn captures(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Placeholder(Placeholder::PathCapture(name)) => Some(&**name),
+            _ => None,
+        })
+    }
+
+    /// Whether it uses the status of the response.
+    pub fn uses_status(&self) -> bool {
+        self.parts.contains(&Part::Placeholder(Placeholder::Status))
+    }
+
+    /// Appends the text with its placeholders filled.
+    pub fn render(&self, values: &Values<'_>, escape: Escape, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Placeholder(placeholder) => placeholder.render(values, escape, out),
+            }
+        }
+    }
+
+    /// The value of a field.
+    pub fn field(&self, values: &Values<'_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.text.len() + 16);
+        self.render(values, Escape::Field, &mut out);
+        out
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn unknown(word: &str) -> String {
+    let known: Vec<String> = PLACEHOLDERS.iter().map(|(word, _)| format!("{{{word}}}")).collect();
+    format!("there is no placeholder `{{{word}}}`; there are {}; `{{{{` stands for a brace", known.join(" "))
+}
+
+impl Placeholder {
+    fn render(&self, values: &Values<'_>, escape: Escape, out: &mut Vec<u8>) {
+        let facts = values.facts;
+        let put = |value: &[u8], out: &mut Vec<u8>| escape.write(value, out);
+        let opt = |value: Option<&[u8]>, out: &mut Vec<u8>| escape.write(value.unwrap_or_default(), out);
+        match self {
+            Self::ClientIp => drop(write!(out, "{}", facts.client_ip)),
+            Self::Method => put(facts.method, out),
+            Self::Scheme => put(facts.scheme.as_bytes(), out),
+            Self::Host => put(facts.host, out),
+            Self::Port => drop(write!(out, "{}", facts.port)),
+            Self::Path => put(facts.path, out),
+            Self::PathCapture(name) => {
+                let mut found = facts.patterns.iter().filter_map(|pattern| pattern.capture(facts.path, name));
+                opt(found.next(), out);
+            }
+            Self::Query => opt(facts.query, out),
+            Self::QueryParameter(name) => {
+                put(&parameter(facts.query.unwrap_or_default(), name).unwrap_or_default(), out)
+            }
+            Self::UpstreamPath => opt(values.target.map(|target| &target.path[..]), out),
+            Self::Header(name) => opt(values.fields.get(name), out),
+            Self::Cookie(name) => opt(values.fields.cookie(name), out),
+            Self::RequestId => put(facts.request_id.as_bytes(), out),
+            Self::Listener => put(facts.listener.as_bytes(), out),
+            Self::Route => put(facts.route.as_bytes(), out),
+            Self::Service => put(facts.service.as_bytes(), out),
+            Self::TlsVersion => put(facts.connection.tls_version().unwrap_or_default().as_bytes(), out),
+            Self::TlsSni => put(facts.connection.tls_server_name().unwrap_or_default().as_bytes(), out),
+            Self::TlsSubject => put(facts.connection.client_subject().unwrap_or_default().as_bytes(), out),
+            Self::Status => values.status.map_or((), |status| drop(write!(out, "{status}"))),
+            Self::Time => {
+                let seconds = i64::try_from(facts.unix_seconds).unwrap_or(i64::MAX);
+                drop(write!(out, "{:.0}", Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)));
+            }
+        }
+    }
+}
+
+/// The first value of a query parameter, decoded: `+` is a space, escapes are the bytes that they stand for.
+fn parameter(query: &[u8], name: &str) -> Option<Vec<u8>> {
+    query.split(|byte| *byte == b'&').find_map(|pair| {
+        let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
+        let value = pair.get(end + 1..).unwrap_or_default();
+        (decoded(&pair[..end]) == name.as_bytes()).then(|| decoded(value))
+    })
+}
+
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
+    while let Some(byte) = text.get(at) {
+        let escape = text
+            .get(at + 1)
+            .copied()
+            .and_then(octet::hex_digit)
+            .zip(text.get(at + 2).copied().and_then(octet::hex_digit));
+        match (byte, escape) {
+            (b'%', Some((high, low))) => {
+                out.push(high * 16 + low);
+                at += 3;
+                continue;
+            }
+            (b'+', _) => out.push(b' '),
+            _ => out.push(*byte),
+        }
+        at += 1;
+    }
+    out
+}
+
+impl Escape {
+    /// Appends a value that comes from outside.
+    pub fn write(self, value: &[u8], out: &mut Vec<u8>) {
+        for &byte in value {
+            match (self, byte) {
+                (Self::Html, b'<') => out.extend_from_slice(b"&lt;"),
+                (Self::Html, b'>') => out.extend_from_slice(b"&gt;"),
+                (Self::Html, b'&') => out.extend_from_slice(b"&amp;"),
+                (Self::Html, b'"') => out.extend_from_slice(b"&quot;"),
+                (Self::Html, b'\'') => out.extend_from_slice(b"&#39;"),
+                (Self::Json, b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
+                (_, 0..=31 | 127) if self != Self::Url => {}
+                (Self::Url, byte) if !octet::is_target(byte) || byte == b'#' => {
+                    drop(write!(out, "%{byte:02X}"))
+                }
+                _ => out.push(byte),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::FieldView;
+    use crate::tests::facts;
+
+    fn filled(text: &str, escape: Escape) -> String {
+        let pattern = [thalweg_route::PathPattern::parse("/a/{id}/*").unwrap()];
+        let mut facts = facts("/a/7/x/y");
+        (facts.patterns, facts.query) = (&pattern, Some(&b"q=a%20b%0d%0aX%3a+1&q=2&e"[..]));
+        let fields = FieldView::new(&[], &[], b"X-Name: <\"v\">\r\nCookie: sid=abc\r\n");
+        let values = Values { facts: &facts, fields, target: None, status: Some(404) };
+        let mut out = Vec::new();
+        Template::parse(text).unwrap().render(&values, escape, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn placeholders_are_filled() {
+        for (text, expected) in [
+            ("{scheme}://{host}:{port}{path}", "https://shop.test:443/a/7/x/y"),
+            ("{path.id}|{path.1}|{path.2}|{path.3}", "7|7|x/y|"),
+            ("{{{method}}} {status}", "{GET} 404"),
+            ("{cookie.sid}{cookie.none}-{header.x-NAME}", "abc-<\"v\">"),
+            ("{client_ip} {request_id} {route} {service} {listener}", "192.0.2.1 id-1 r s web"),
+            ("{time}", "2026-11-24T12:00:00Z"),
+            ("{tls.version}{tls.sni}{tls.client.subject}", ""),
+        ] {
+            assert_eq!(filled(text, Escape::Field), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_comes_from_outside_is_escaped_for_its_place() {
+        assert_eq!(filled("{query.q}", Escape::Field), "a bX: 1");
+        assert_eq!(filled("{query.q}", Escape::Url), "a%20b%0D%0AX:%201");
+        assert_eq!(filled("<b>{header.x-name}", Escape::Html), "<b>&lt;&quot;v&quot;&gt;");
+        assert_eq!(filled("{header.x-name}", Escape::Json), "<\\\"v\\\">");
+    }
+
+    #[test]
+    fn wrong_texts_are_refused_with_the_right_words() {
+        for (text, part) in [
+            ("{hots}", "no placeholder `{hots}`; there are {client_ip} {method}"),
+            ("{header.}", "no placeholder"),
+            ("a{b", "without a `}`"),
+            ("a}b", "without a `{`"),
+            ("{}", "no placeholder `{}`"),
+        ] {
+            let error = Template::parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert_eq!(Template::parse("plain {{x}}").unwrap().constant(), Some("plain {x}"));
+        assert_eq!(Template::parse("{path.2}{path.id}").unwrap().captures().collect::<Vec<_>>(), ["2", "id"]);
+    }
+}

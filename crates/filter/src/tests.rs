@@ -1,0 +1,174 @@
+//! What the tests of filters need: a request with its response, without a proxy.
+
+use crate::{
+    Chain, Facts, FieldView, Filter, FilterStates, HeadFields, NoConnection, RequestCx, ResponseCx,
+    ResponseOutcome, Step, TargetEdit, Transforms, Verdict,
+};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Instant;
+use thalweg_http::{FieldSet, Version};
+
+/// The facts of a GET of this path.
+pub(crate) fn facts(path: &str) -> Facts<'_> {
+    Facts {
+        method: b"GET",
+        scheme: "https",
+        host: b"shop.test",
+        port: 443,
+        path: path.as_bytes(),
+        query: None,
+        client_ip: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        request_id: "id-1",
+        listener: "web",
+        route: "r",
+        service: "s",
+        version: Version::Http11,
+        patterns: &[],
+        now: Instant::now(),
+        unix_seconds: 1_795_521_600,
+        connection: &NoConnection,
+        is_dry_run: false,
+    }
+}
+
+/// A request, and what its filters made of it.
+pub(crate) struct Asked {
+    /// Of the request.
+    pub(crate) method: &'static str,
+    pub(crate) scheme: &'static str,
+    path: String,
+    pub(crate) query: Option<String>,
+    /// Lines of the request.
+    pub(crate) fields: Vec<u8>,
+    pub(crate) target: TargetEdit,
+    states: FilterStates,
+    pub(crate) transforms: Transforms,
+    /// Lines of the response.
+    pub(crate) response: Vec<u8>,
+    pub(crate) status: u16,
+    pub(crate) is_upstream: bool,
+}
+
+impl Asked {
+    /// A GET.
+    pub(crate) fn at(path: &str) -> Self {
+        let mut target = TargetEdit::default();
+        target.begin(path.as_bytes());
+        Self {
+            method: "GET",
+            scheme: "https",
+            path: path.to_owned(),
+            query: None,
+            fields: Vec::new(),
+            target,
+            states: FilterStates::default(),
+            transforms: Transforms::new(),
+            response: Vec::new(),
+            status: 200,
+            is_upstream: true,
+        }
+    }
+
+    /// Adds a field of the request.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.fields.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        self
+    }
+
+    /// The filter is called with the request.
+    pub(crate) fn send(&mut self, filter: &dyn Filter) -> Verdict {
+        let mut known = FieldSet::default();
+        let query = self.query.as_deref().map(str::as_bytes);
+        let facts = Facts { method: self.method.as_bytes(), scheme: self.scheme, query, ..facts(&self.path) };
+        let fields = HeadFields::new(&mut [], &[], (&mut self.fields, 0), &mut known);
+        let lent = (&mut self.states, &mut self.transforms);
+        let mut cx = RequestCx::new(facts, (&mut self.target, fields), lent, (true, None));
+        filter.on_request(&mut cx)
+    }
+
+    /// The filter is called with the response.
+    pub(crate) fn answer(&mut self, filter: &dyn Filter) -> ResponseOutcome {
+        let mut known = FieldSet::default();
+        let query = self.query.as_deref().map(str::as_bytes);
+        let facts = Facts { method: self.method.as_bytes(), scheme: self.scheme, query, ..facts(&self.path) };
+        let fields = HeadFields::new(&mut [], &[], (&mut self.response, 0), &mut known);
+        let mut cx = ResponseCx::new(facts, FieldView::new(&[], &[], &self.fields), fields, &mut self.states);
+        cx.status = self.status;
+        cx.is_upstream = self.is_upstream;
+        cx.has_body = self.method != "HEAD";
+        cx.target = Some(&self.target);
+        filter.on_response(&mut cx);
+        cx.into_outcome()
+    }
+
+    /// The path that goes upstream.
+    pub(crate) fn path(&self) -> String {
+        String::from_utf8_lossy(&self.target.path).into_owned()
+    }
+
+    /// Lines of the request, as text.
+    pub(crate) fn request_lines(&self) -> String {
+        String::from_utf8_lossy(&self.fields).into_owned()
+    }
+
+    /// Lines of the response, as text.
+    pub(crate) fn response_lines(&self) -> String {
+        String::from_utf8_lossy(&self.response).into_owned()
+    }
+}
+
+/// Writes its name into a field, and replies where the path says so.
+#[derive(Debug)]
+struct Marks(&'static str);
+
+impl Filter for Marks {
+    fn name(&self) -> &'static str {
+        "marks"
+    }
+
+    fn argument(&self) -> String {
+        self.0.into()
+    }
+
+    fn hooks(&self) -> crate::Hooks {
+        crate::Hooks::BOTH
+    }
+
+    fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
+        cx.fields.append("seen", self.0.as_bytes());
+        cx.remember(self.0);
+        match cx.facts.path.ends_with(self.0.as_bytes()) {
+            true => Verdict::Reply(Box::new(crate::Reply::new(204))),
+            false => Verdict::Continue,
+        }
+    }
+
+    fn on_response(&self, cx: &mut ResponseCx<'_>) {
+        let own = *cx.remembered::<&str>().unwrap_or(&"-");
+        cx.fields.append("answered", own.as_bytes());
+    }
+}
+
+#[test]
+fn a_chain_calls_requests_forward_and_responses_backward_and_each_remembers_its_own() {
+    let chain = Chain::new(["one", "two", "three"].map(|name| Step::always(Arc::new(Marks(name)))).to_vec());
+    let mut asked = Asked::at("/two");
+    let mut known = FieldSet::default();
+    let mut called = Vec::new();
+    let facts = facts("/two");
+    {
+        let fields = HeadFields::new(&mut [], &[], (&mut asked.fields, 0), &mut known);
+        let lent = (&mut asked.states, &mut asked.transforms);
+        let mut cx = RequestCx::new(facts, (&mut asked.target, fields), lent, (false, None));
+        let (at, verdict) = chain.on_request(0, &mut cx, &mut |at, _| called.push(at));
+        assert!(at == 1 && matches!(verdict, Verdict::Reply(_)));
+    }
+    assert_eq!(called, [0, 1]);
+    let fields = HeadFields::new(&mut [], &[], (&mut asked.response, 0), &mut known);
+    let request = FieldView::new(&[], &[], &asked.fields);
+    let mut cx = ResponseCx::new(facts, request, fields, &mut asked.states);
+    chain.on_response(&mut cx, &mut |_, _| {});
+    assert_eq!(asked.request_lines(), "seen: one\r\nseen: two\r\n");
+    assert_eq!(asked.response_lines(), "answered: -\r\nanswered: two\r\nanswered: one\r\n");
+}

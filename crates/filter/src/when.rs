@@ -1,0 +1,280 @@
+//! `when:` at a filter: it is called only for requests and responses that fit.
+
+use crate::fields::FieldView;
+use crate::request::Facts;
+use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use thalweg_route::PathPattern;
+use thalweg_route::value::Regex;
+
+/// A value, or a list of them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OneOrMany<T> {
+    /// One.
+    One(T),
+    /// Several.
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    /// The values.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}
+
+/// The requests and responses that a filter is for; all that is written must fit. With `status` or `content_type` only the
+/// filter's side of the response is called.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WhenSpec {
+    /// Patterns of paths as those of routes: `/api/*`, `/users/{id}`; one must match.
+    path: Option<OneOrMany<String>>,
+    /// Methods; one must match.
+    method: Option<OneOrMany<String>>,
+    /// Fields of the request and their values: a text, `*` for any value, or `~` and a regular expression over the whole
+    /// value; each must match.
+    header: Option<BTreeMap<String, String>>,
+    /// Networks of clients, `10.0.0.0/8`; one must match.
+    client: Option<OneOrMany<String>>,
+    /// Statuses of responses, `404`, or classes, `5xx`; one must match.
+    status: Option<OneOrMany<StatusSpec>>,
+    /// Content types of responses without parameters, `text/html` or `text/*`; one must match.
+    content_type: Option<OneOrMany<String>>,
+}
+
+/// A status, or a class of them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum StatusSpec {
+    /// `404`.
+    Number(u16),
+    /// `5xx`, or a number in quotes.
+    Text(String),
+}
+
+impl StatusSpec {
+    /// The first and the last status.
+    ///
+    /// # Errors
+    /// It is neither a status nor a class.
+    pub fn build(&self) -> Result<(u16, u16), String> {
+        let text = match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        };
+        let class = text.strip_suffix("xx").and_then(|digit| digit.parse::<u16>().ok());
+        match (class, text.parse::<u16>()) {
+            (Some(class @ 1..=5), _) => Ok((class * 100, class * 100 + 99)),
+            (None, Ok(status @ 100..=599)) => Ok((status, status)),
+            _ => Err(format!(
+                "`{text}` is no status; write a number from 100 to 599, or a class such as `5xx`"
+            )),
+        }
+    }
+}
+
+/// A compiled condition.
+#[derive(Debug, Default)]
+pub struct When {
+    paths: Vec<PathPattern>,
+    methods: Vec<Box<str>>,
+    headers: Vec<(Box<str>, ValueTest)>,
+    clients: Vec<IpNet>,
+    statuses: Vec<(u16, u16)>,
+    types: Vec<Box<str>>,
+    text: String,
+}
+
+#[derive(Debug)]
+enum ValueTest {
+    Any,
+    Exact(Box<str>),
+    Regex(Regex),
+}
+
+impl WhenSpec {
+    /// Checks and compiles it.
+    ///
+    /// # Errors
+    /// A sentence that names what is wrong and the remedy.
+    pub fn build(&self) -> Result<When, String> {
+        let mut when = When::default();
+        let mut words = Vec::new();
+        for path in list(self.path.as_ref()) {
+            when.paths.push(match path.strip_prefix('~') {
+                Some(regex) => PathPattern::regex(regex)?,
+                None => PathPattern::parse(path)?,
+            });
+            words.push(path.clone());
+        }
+        for method in list(self.method.as_ref()) {
+            if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
+                return Err(format!("`{method}` is no method; methods are written in capitals"));
+            }
+            when.methods.push(method.as_str().into());
+            words.push(method.clone());
+        }
+        for (name, value) in self.header.iter().flatten() {
+            let test = match (value.as_str(), value.strip_prefix('~')) {
+                ("*", _) => ValueTest::Any,
+                (_, Some(regex)) => ValueTest::Regex(Regex::parse(regex)?),
+                (text, None) => ValueTest::Exact(text.into()),
+            };
+            when.headers.push((name.as_str().into(), test));
+            words.push(format!("{name}: {value}"));
+        }
+        for client in list(self.client.as_ref()) {
+            let network = client.parse().or_else(|_| client.parse::<IpAddr>().map(IpNet::from));
+            when.clients.push(network.map_err(|_| {
+                format!("`{client}` is no network; write an address, or one as `10.0.0.0/8`")
+            })?);
+            words.push(client.clone());
+        }
+        for status in list(self.status.as_ref()) {
+            let (first, last) = status.build()?;
+            when.statuses.push((first, last));
+            words.push(if first == last { first.to_string() } else { format!("{}xx", first / 100) });
+        }
+        for kind in list(self.content_type.as_ref()) {
+            if !kind.contains('/') {
+                return Err(format!("`{kind}` is no content type; write `text/html` or `text/*`"));
+            }
+            when.types.push(kind.to_ascii_lowercase().into());
+            words.push(kind.clone());
+        }
+        if words.is_empty() {
+            return Err(
+                "`when` says nothing; write `path`, `method`, `header`, `client`, `status` or `content_type`"
+                    .into(),
+            );
+        }
+        when.text = words.join(" ");
+        Ok(when)
+    }
+}
+
+fn list<T>(written: Option<&OneOrMany<T>>) -> &[T] {
+    written.map(OneOrMany::as_slice).unwrap_or_default()
+}
+
+impl When {
+    /// Whether it is about responses.
+    pub fn is_about_response(&self) -> bool {
+        !self.statuses.is_empty() || !self.types.is_empty()
+    }
+
+    /// Whether a request fits.
+    pub fn fits_request(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
+        one(&self.paths, |pattern| pattern.matches(facts.path))
+            && one(&self.methods, |method| method.as_bytes() == facts.method)
+            && one(&self.clients, |network| network.contains(&facts.client_ip))
+            && self.headers.iter().all(|(name, test)| fields.values(name).any(|value| test.fits(value)))
+    }
+
+    /// Whether a response fits.
+    pub fn fits_response(&self, status: u16, fields: FieldView<'_>) -> bool {
+        one(&self.statuses, |(first, last)| (*first..=*last).contains(&status))
+            && one(&self.types, |wanted| {
+                fields.get("content-type").is_some_and(|value| is_type(value, wanted))
+            })
+    }
+}
+
+/// Whether one of them fits, or nothing is asked.
+fn one<T>(list: &[T], fits: impl Fn(&T) -> bool) -> bool {
+    list.is_empty() || list.iter().any(fits)
+}
+
+/// Whether a `Content-Type` is this one, `type/subtype` or `type/*` in lower case.
+pub fn is_type(value: &[u8], wanted: &str) -> bool {
+    let kind = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    match wanted.strip_suffix('*') {
+        Some(group) => {
+            kind.get(..group.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(group.as_bytes()))
+        }
+        None => kind.eq_ignore_ascii_case(wanted.as_bytes()),
+    }
+}
+
+impl ValueTest {
+    fn fits(&self, value: &[u8]) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(text) => value == text.as_bytes(),
+            Self::Regex(regex) => regex.matches(value),
+        }
+    }
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::facts;
+
+    fn when(change: impl FnOnce(&mut WhenSpec)) -> When {
+        let mut spec = WhenSpec::default();
+        change(&mut spec);
+        spec.build().unwrap()
+    }
+
+    #[test]
+    fn all_that_is_written_must_fit_and_one_of_each_list() {
+        let when = when(|spec| {
+            spec.path = Some(OneOrMany::Many(vec!["/x".into(), "/a/*".into()]));
+            spec.method = Some(OneOrMany::One("GET".into()));
+            spec.client = Some(OneOrMany::One("192.0.2.0/24".into()));
+            spec.header = Some([("X-Kind".to_owned(), "~b.*".to_owned())].into());
+        });
+        let fields = FieldView::new(&[], &[], b"x-kind: a\r\nx-kind: beta\r\n");
+        assert!(when.fits_request(&facts("/a/1"), fields) && !when.is_about_response());
+        assert!(!when.fits_request(&facts("/b"), fields));
+        assert!(!when.fits_request(&facts("/a/1"), FieldView::default()));
+        assert_eq!(when.to_string(), "/x /a/* GET X-Kind: ~b.* 192.0.2.0/24");
+    }
+
+    #[test]
+    fn responses_fit_by_status_and_type() {
+        let when = when(|spec| {
+            spec.status =
+                Some(OneOrMany::Many(vec![StatusSpec::Number(404), StatusSpec::Text("5xx".into())]));
+            spec.content_type = Some(OneOrMany::One("Text/*".into()));
+        });
+        let html = FieldView::new(&[], &[], b"Content-Type: text/html; charset=utf-8\r\n");
+        let json = FieldView::new(&[], &[], b"Content-Type: application/json\r\n");
+        assert!(when.is_about_response());
+        assert!(when.fits_response(404, html) && when.fits_response(503, html));
+        assert!(!when.fits_response(200, html) && !when.fits_response(404, json));
+    }
+
+    #[test]
+    fn wrong_conditions_are_refused() {
+        let error = |change: fn(&mut WhenSpec)| {
+            let mut spec = WhenSpec::default();
+            change(&mut spec);
+            spec.build().unwrap_err()
+        };
+        assert!(error(|_| {}).contains("says nothing"));
+        assert!(error(|spec| spec.method = Some(OneOrMany::One("get".into()))).contains("capitals"));
+        assert!(error(|spec| spec.client = Some(OneOrMany::One("x".into()))).contains("network"));
+        assert!(
+            error(|spec| spec.status = Some(OneOrMany::One(StatusSpec::Text("6xx".into()))))
+                .contains("status")
+        );
+        assert!(error(|spec| spec.path = Some(OneOrMany::One("api".into()))).contains("must begin with `/`"));
+    }
+}
