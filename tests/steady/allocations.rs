@@ -1,8 +1,8 @@
 //! Proves that a warm worker allocates nothing for an exchange on kept connections, whether its bodies are framed by
 //! length or in chunks, and that a silent client connection holds at most [`IDLE_BYTES`] of a worker's heap.
 
-use thalweg_core::Fault;
-use thalweg_filter::{Filter, RequestEdit};
+use std::sync::Arc;
+use thalweg_filter::{Filter, Hooks, RequestCx, Verdict};
 use thalweg_tests::{Upstream, Watchdog};
 
 use super::client::{Client, get};
@@ -73,16 +73,20 @@ impl Filter for Wasteful {
         String::new()
     }
 
-    fn on_request(&self, edit: &mut RequestEdit<'_>) -> Result<(), Fault> {
-        drop(std::hint::black_box(edit.path.clone()));
-        Ok(())
+    fn hooks(&self) -> Hooks {
+        Hooks::REQUEST
+    }
+
+    fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
+        drop(std::hint::black_box(cx.target.path.clone()));
+        Verdict::Continue
     }
 }
 
 #[test]
 fn one_allocation_in_every_exchange_is_seen() {
     let _watchdog = watchdog("one_allocation_in_every_exchange_is_seen");
-    let house = House::start(Upstream::saying("hello"), vec![Box::new(Wasteful)]);
+    let house = House::start(Upstream::saying("hello"), vec![Arc::new(Wasteful)]);
     let counted = allocations(&house, &mut Client::open(house.address()), &get("/"));
     eprintln!("a route with a filter that allocates once: {counted} allocations in {EXCHANGES} exchanges");
     assert!(counted >= EXCHANGES as u64, "only {counted} allocations are counted");

@@ -9,8 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thalweg_core::Fault;
-use thalweg_filter::{Filter, RequestEdit};
+use thalweg_filter::{Chain, Filter, Hooks, RequestCx, Step, Verdict};
 use thalweg_net::machine;
 use thalweg_observe::{Registry, WorkerMeters};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
@@ -34,9 +33,13 @@ impl Filter for Enlist {
         String::new()
     }
 
-    fn on_request(&self, _: &mut RequestEdit<'_>) -> Result<(), Fault> {
+    fn hooks(&self) -> Hooks {
+        Hooks::REQUEST
+    }
+
+    fn on_request(&self, _: &mut RequestCx<'_>) -> Verdict {
         self.0.enlist();
-        Ok(())
+        Verdict::Continue
     }
 }
 
@@ -53,7 +56,7 @@ pub(crate) struct House {
 
 impl House {
     /// Starts a fleet before `upstream`; `filters` stand on the route of every path but `/enlist`.
-    pub(crate) fn start(upstream: Upstream, filters: Vec<Box<dyn Filter>>) -> Self {
+    pub(crate) fn start(upstream: Upstream, filters: Vec<Arc<dyn Filter>>) -> Self {
         Self::of(upstream, filters, |_| {})
     }
 
@@ -80,7 +83,7 @@ impl House {
     /// As [`Self::start`], with a service that is not as it is without a word.
     pub(crate) fn of(
         upstream: Upstream,
-        filters: Vec<Box<dyn Filter>>,
+        filters: Vec<Arc<dyn Filter>>,
         change: impl FnOnce(&mut Service),
     ) -> Self {
         Self::of_plan(upstream, filters, |plan| change(Arc::make_mut(&mut plan.services[0])))
@@ -89,7 +92,7 @@ impl House {
     /// As [`Self::start`], with a plan that is not as it is without a word.
     pub(crate) fn of_plan(
         upstream: Upstream,
-        filters: Vec<Box<dyn Filter>>,
+        filters: Vec<Arc<dyn Filter>>,
         change: impl FnOnce(&mut Plan),
     ) -> Self {
         let mut house = Self::run((&upstream.url(), ""), ("", ""), filters, change);
@@ -100,7 +103,7 @@ impl House {
     fn run(
         (url, service): (&str, &str),
         (listener, more): (&str, &str),
-        filters: Vec<Box<dyn Filter>>,
+        filters: Vec<Arc<dyn Filter>>,
         change: impl FnOnce(&mut Plan),
     ) -> Self {
         let config = format!(
@@ -116,8 +119,8 @@ impl House {
         let (tally, mut filters) = (Tally::new(), Some(filters));
         for route in &mut plan.routes {
             route.filters = match &*route.name {
-                "enlist" => Arc::new([Box::new(Enlist(tally))]),
-                _ => filters.take().unwrap_or_default().into(),
+                "enlist" => Chain::new(vec![Step::always(Arc::new(Enlist(tally)))]),
+                _ => Chain::new(filters.take().unwrap_or_default().into_iter().map(Step::always).collect()),
             };
         }
         let descriptors = machine::raise_descriptor_limit();

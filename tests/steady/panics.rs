@@ -3,8 +3,8 @@
 
 use std::sync::{Mutex, Once, PoisonError, mpsc};
 
-use thalweg_core::Fault;
-use thalweg_filter::{Filter, RequestEdit};
+use std::sync::Arc;
+use thalweg_filter::{Filter, Hooks, RequestCx, Verdict};
 use thalweg_tests::upstream::ok;
 use thalweg_tests::{STEP, Upstream, Watchdog};
 
@@ -31,9 +31,13 @@ impl Filter for Boom {
         String::new()
     }
 
-    fn on_request(&self, edit: &mut RequestEdit<'_>) -> Result<(), Fault> {
-        assert!(edit.path != b"/boom", "{WORDS}");
-        Ok(())
+    fn hooks(&self) -> Hooks {
+        Hooks::REQUEST
+    }
+
+    fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
+        assert!(cx.target.path != b"/boom", "{WORDS}");
+        Verdict::Continue
     }
 }
 
@@ -74,7 +78,7 @@ fn a_panic_costs_only_its_own_exchange() {
         }
         Some(ok("hello"))
     });
-    let mut house = House::start(upstream, vec![Box::new(Boom)]);
+    let mut house = House::start(upstream, vec![Arc::new(Boom)]);
     // One connection is silent, one is within an exchange, while a third panics on the same worker.
     let mut silent = Client::open(house.address());
     silent.ask(&get("/"));
@@ -102,7 +106,7 @@ fn a_panic_costs_only_its_own_exchange() {
 fn a_panic_takes_the_requests_behind_it_on_its_connection_along_and_no_others() {
     let _watchdog = watchdog("a_panic_takes_the_requests_behind_it_on_its_connection_along_and_no_others");
     hush();
-    let house = House::start(Upstream::saying("hello"), vec![Box::new(Boom)]);
+    let house = House::start(Upstream::saying("hello"), vec![Arc::new(Boom)]);
     let mut client = Client::open(house.address());
     client.send(&(get("/before") + &get("/boom") + &get("/behind")));
     assert_eq!(client.read().map(|answer| answer.status()), Some(200));
@@ -115,7 +119,7 @@ fn a_panic_takes_the_requests_behind_it_on_its_connection_along_and_no_others() 
 fn seats_that_panicked_are_used_again() {
     let _watchdog = watchdog("seats_that_panicked_are_used_again");
     hush();
-    let house = House::start(Upstream::saying("hello"), vec![Box::new(Boom)]);
+    let house = House::start(Upstream::saying("hello"), vec![Arc::new(Boom)]);
     (0..ROW).for_each(|_| boom(&house));
     house.settles("all panics are counted", |house| house.meters().panics.value() == ROW);
     let before = house.tally.live();

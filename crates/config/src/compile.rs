@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
+use thalweg_filter::Chain;
 use thalweg_proxy::plan::{
     Escapes, Listener, ListenerProtocol, Plan, Route, SealedRoute, ServiceId, Split, Timeouts, To,
 };
@@ -172,6 +173,7 @@ impl<'s> Routes<'s> {
                 (!matches!(checked.target, Target::Nowhere)).then_some((spec.to.span, Traffic::Requests)),
             );
             let to = self.to(checked.target, (&name, names), named, problems);
+            let patterns = checked.matches.paths().flatten().cloned().collect();
             self.matches.push(checked.matches);
             self.filters.push(checked.filter_places);
             let timeouts = self.timeouts((checked.deadlines, Timeouts::default()), &to, named);
@@ -179,7 +181,8 @@ impl<'s> Routes<'s> {
                 name,
                 matches: in_words(&spec.r#match),
                 conceals: conceals(&spec.r#match),
-                filters: checked.filters.into(),
+                filters: Chain::new(checked.filters),
+                patterns,
                 to,
                 timeouts: timeouts.0,
                 service_timeouts: timeouts.1,
@@ -294,7 +297,8 @@ impl Routes<'_> {
                 name: name.into(),
                 matches: link.in_words.into(),
                 conceals: false,
-                filters: Arc::new([]),
+                filters: Chain::default(),
+                patterns: Arc::new([]),
                 to,
                 timeouts: timeouts.0,
                 service_timeouts: timeouts.1,

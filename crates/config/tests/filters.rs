@@ -4,8 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
 use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
 use thalweg_config::check_text;
-use thalweg_filter::{ALL, RequestEdit};
+use thalweg_filter::{
+    ALL, Chain, Facts, FilterStates, HeadFields, NoConnection, RequestCx, TargetEdit, Transforms,
+};
+use thalweg_http::{FieldSet, Version};
 
 fn plan_with(name: &str, example: &str) -> thalweg_config::Loaded {
     let text = format!(
@@ -20,7 +25,7 @@ fn every_filter_is_described_and_its_example_compiles() {
     assert!(!ALL.is_empty());
     for entry in ALL {
         let loaded = plan_with(entry.name, entry.example);
-        assert_eq!(loaded.plan.routes[0].filters[0].name(), entry.name);
+        assert_eq!(loaded.plan.routes[0].filters.steps()[0].name(), entry.name);
         assert!(entry.about.len() > 20, "{}", entry.name);
     }
 }
@@ -32,10 +37,39 @@ proptest! {
         let path = format!("/{}", segments.join("/"));
         for entry in ALL {
             let loaded = plan_with(entry.name, entry.example);
-            let mut edited = path.clone().into_bytes();
-            loaded.plan.routes[0].filters[0].on_request(&mut RequestEdit { path: &mut edited }).unwrap();
+            let edited = sent(&loaded.plan.routes[0].filters, &path);
             prop_assert!(edited.starts_with(b"/"), "{}: {path}", entry.name);
             prop_assert!(edited.iter().all(|byte| byte.is_ascii_graphic()));
         }
     }
+}
+
+/// The path behind a chain.
+fn sent(chain: &Chain, path: &str) -> Vec<u8> {
+    let facts = Facts {
+        method: b"GET",
+        scheme: "https",
+        host: b"shop.test",
+        port: 443,
+        path: path.as_bytes(),
+        query: Some(b"a=1"),
+        client_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        request_id: "id",
+        listener: "web",
+        route: "r",
+        service: "s",
+        version: Version::Http11,
+        patterns: &[],
+        now: Instant::now(),
+        unix_seconds: 0,
+        connection: &NoConnection,
+        is_dry_run: true,
+    };
+    let (mut target, mut added, mut known) = (TargetEdit::default(), Vec::new(), FieldSet::default());
+    let (mut states, mut transforms) = (FilterStates::default(), Transforms::new());
+    target.begin(path.as_bytes());
+    let fields = HeadFields::new(&mut [], &[], (&mut added, 0), &mut known);
+    let mut cx = RequestCx::new(facts, (&mut target, fields), (&mut states, &mut transforms), (false, None));
+    chain.on_request(0, &mut cx, &mut |_, _| {});
+    target.path
 }

@@ -10,14 +10,14 @@ use std::sync::Arc;
 pub struct Step {
     /// The filter.
     pub filter: Arc<dyn Filter>,
-    /// Absent: always.
-    pub when: Option<Arc<When>>,
+    /// All must fit; none: always.
+    pub when: Vec<Arc<When>>,
 }
 
 impl Step {
     /// A filter that is always called.
     pub fn always(filter: Arc<dyn Filter>) -> Self {
-        Self { filter, when: None }
+        Self { filter, when: Vec::new() }
     }
 
     /// The word in the configuration.
@@ -27,10 +27,12 @@ impl Step {
 
     /// The filter's argument, and its condition, on one line.
     pub fn argument(&self) -> String {
-        match &self.when {
-            None => self.filter.argument(),
-            Some(when) => format!("{} when {when}", self.filter.argument()),
+        let mut text = self.filter.argument();
+        for (at, when) in self.when.iter().enumerate() {
+            text.push_str(if at == 0 { " when " } else { " and " });
+            text.push_str(&when.to_string());
         }
+        text
     }
 }
 
@@ -127,12 +129,15 @@ impl Chain {
 
 impl Step {
     fn applies_to_request(&self, cx: &RequestCx<'_>) -> bool {
-        let Some(when) = &self.when else { return true };
-        !when.is_about_response() && when.fits_request(&cx.facts, cx.fields.view())
+        let fits =
+            |when: &Arc<When>| !when.is_about_response() && when.fits_request(&cx.facts, cx.fields.view());
+        self.when.is_empty() || self.when.iter().all(fits)
     }
 
     fn applies_to_response(&self, cx: &ResponseCx<'_>) -> bool {
-        let Some(when) = &self.when else { return true };
-        when.fits_request(&cx.facts, cx.request) && when.fits_response(cx.status, cx.fields.view())
+        let fits = |when: &Arc<When>| {
+            when.fits_request(&cx.facts, cx.request) && when.fits_response(cx.status, cx.fields.view())
+        };
+        self.when.is_empty() || self.when.iter().all(fits)
     }
 }

@@ -19,8 +19,9 @@ mod strip_prefix;
 mod template;
 mod when;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub use chain::{Chain, Step};
@@ -45,11 +46,22 @@ pub struct Entry {
     pub example: &'static str,
 }
 
+/// Beside the filter of an entry its condition may stand.
+fn allow_when(schema: &mut Schema) {
+    let variants = schema.get_mut("oneOf").and_then(Value::as_array_mut);
+    for variant in variants.into_iter().flatten() {
+        if let Some(properties) = variant.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert("when".into(), json!({ "$ref": "#/$defs/WhenSpec" }));
+        }
+    }
+}
+
 /// Declares every filter: the key in the configuration, its Spec, one sentence, and an example.
 macro_rules! filters {
     ($( $(#[doc = $doc:literal])+ $key:ident: $spec:ty = $example:literal, )*) => {
         /// One entry of a route's `filters:` list, keyed by the filter's name.
         #[derive(Clone, Debug, Deserialize, JsonSchema)]
+        #[schemars(transform = allow_when)]
         #[expect(non_camel_case_types, reason = "the variant is the key that users write")]
         pub enum FilterSpec { $( $(#[doc = $doc])+ $key($spec), )* }
 

@@ -90,6 +90,11 @@ impl<'a> ResponseCx<'a> {
         }
     }
 
+    /// Whether a filter has asked for more than changed fields.
+    pub fn has_asked(&self) -> bool {
+        self.outcome.replaced.is_some() || self.outcome.changes_length
+    }
+
     /// What placeholders stand for.
     pub fn values(&self) -> Values<'_> {
         Values { facts: &self.facts, fields: self.request, target: self.target, status: Some(self.status) }

@@ -16,11 +16,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::{limits, written};
-use thalweg_filter::Filter;
+use thalweg_filter::Chain;
 pub use thalweg_http::Escapes;
 use thalweg_http::HeadLimits;
 use thalweg_net::connect::{is_machines, needs_keepalive};
-use thalweg_route::{Query, RouteId, Table};
+use thalweg_route::{PathPattern, Query, RouteId, Table};
 use thalweg_sealed::reach::Own;
 use thalweg_tls::AcmePolicy;
 use thalweg_tls::{Acceptor, Tickets};
@@ -381,7 +381,10 @@ pub struct Route {
     pub conceals: bool,
     /// In order.
     #[serde(skip)]
-    pub filters: Arc<[Box<dyn Filter>]>,
+    pub filters: Chain,
+    /// The patterns of its path, of which one matches.
+    #[serde(skip)]
+    pub patterns: Arc<[PathPattern]>,
     /// Where the request goes.
     #[serde(skip)]
     pub to: To,

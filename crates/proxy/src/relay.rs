@@ -21,6 +21,7 @@ mod framed;
 mod grpc_web;
 mod splice;
 mod stream;
+mod transform;
 
 pub(crate) use framed::{Framed, mark};
 pub(crate) use grpc_web::Bridge;
@@ -28,6 +29,7 @@ pub(crate) use stream::Stream;
 
 use framed::Frames;
 use splice::TransferMode;
+use transform::Transformer;
 
 /// Payload from this size on is sent from where it was received; less is copied beside what waits,
 /// which is cheaper than a slice of its own.
@@ -53,6 +55,12 @@ impl RelayError {
     fn by_sender(error: &io::Error) -> Self {
         let fault = error.get_ref().and_then(|error| error.downcast_ref::<Fault>());
         fault.map_or(Self::SenderGone, |fault| Self::Sender(*fault))
+    }
+
+    /// Nothing more can be sent: the receiver is gone, or what was received turned out to be no valid body.
+    fn by_receiver(error: &io::Error) -> Self {
+        let fault = error.get_ref().and_then(|error| error.downcast_ref::<Fault>());
+        fault.map_or(Self::ReceiverGone, |fault| Self::Sender(*fault))
     }
 }
 
@@ -135,7 +143,7 @@ pub(crate) struct Flow {
     joins_end: bool,
     ended: bool,
     frames: Frames,
-    bridge: Option<Bridge>,
+    transforms: Option<Box<Transformer>>,
     /// What a sender that frames its messages by itself has said after the last byte, as lines.
     trailers: Vec<u8>,
     /// It holds the high mark and does not read until it holds half of it.
@@ -166,7 +174,7 @@ impl Default for Flow {
             joins_end: false,
             ended: true,
             frames: Frames::None,
-            bridge: None,
+            transforms: None,
             trailers: Vec::new(),
             paused: false,
             way: TransferMode::Copies(0),
@@ -191,6 +199,7 @@ impl Flow {
         self.ended = false;
         self.paused = false;
         self.frames = Frames::None;
+        self.transforms = None;
     }
 
     /// Starts a message and gives the buffer to which its head is appended. Interim responses that
@@ -203,7 +212,7 @@ impl Flow {
         self.open_ended = !chunked && matches!(framing, Framing::Chunked | Framing::UntilClose);
         self.ended = self.reader.is_complete();
         self.frames = Frames::None;
-        self.bridge = None;
+        self.transforms = None;
         self.trailers = Vec::new();
         self.way = TransferMode::Copies(0);
         &mut self.pending
@@ -251,7 +260,7 @@ impl Flow {
 
     /// Whether the receiver keeps bytes waiting.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.queued() > 0
+        self.queued() > 0 || self.has_more_to_make()
     }
 
     /// Whether only the close tells the receiver where the message ends.
@@ -299,6 +308,20 @@ impl Flow {
 
     /// Sends what is held. Cancel-safe.
     pub(crate) fn poll_flush(&mut self, to: &impl Stream) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_out(to))?;
+        while self.has_more_to_make() {
+            self.make_more()?;
+            ready!(self.poll_send_out(to))?;
+        }
+        if self.ended && self.frames == Frames::Begun {
+            self.finish(to)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what has been made.
+    #[inline(always)]
+    fn poll_send_out(&mut self, to: &impl Stream) -> Poll<io::Result<()>> {
         if self.frames == Frames::Staged {
             self.begin(to)?;
         }
@@ -319,9 +342,6 @@ impl Flow {
         }
         if self.pipe.is_some() {
             ready!(self.poll_drain(to))?;
-        }
-        if self.ended && self.frames == Frames::Begun {
-            self.finish(to)?;
         }
         Poll::Ready(Ok(()))
     }
@@ -360,7 +380,7 @@ impl Flow {
             match flushed {
                 Poll::Ready(Ok(())) if self.ended => return Poll::Ready(Ok(RelayProgress::All)),
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(RelayError::ReceiverGone)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(RelayError::by_receiver(&error))),
                 Poll::Pending if self.ended => return Poll::Pending,
                 Poll::Pending => {}
             }
@@ -378,6 +398,9 @@ impl Flow {
                     let room = room.min(means.scratch.len());
                     let heard_all = self.joins_end && ends.from.has_heard_all();
                     let received = ends.from.poll_recv(&mut means.scratch[..room]);
+                    if received.is_pending() && self.transforms.is_some() {
+                        return self.poll_pause(ends.to);
+                    }
                     let n = ready!(received).map_err(|error| RelayError::by_sender(&error))?;
                     has_end = heard_all && n < room.min(CHUNK);
                     n
@@ -401,6 +424,16 @@ impl Flow {
             if has_end {
                 self.hear_end(ends, means.chunks)?;
             }
+        }
+    }
+
+    /// Nothing more comes for now: what transforms hold back goes out.
+    #[cold]
+    fn poll_pause(&mut self, to: &impl Stream) -> Poll<Result<RelayProgress, RelayError>> {
+        self.flush_transforms().map_err(RelayError::Sender)?;
+        match self.poll_flush(to) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(RelayError::by_receiver(&error))),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }
     }
 
@@ -430,7 +463,7 @@ impl Flow {
 
     /// Bytes held for the receiver.
     fn queued(&self) -> usize {
-        self.in_memory() + self.pipe.as_ref().map_or(0, |pipe| pipe.held())
+        self.in_memory() + self.untransformed() + self.pipe.as_ref().map_or(0, |pipe| pipe.held())
     }
 
     /// Those of them that are in user memory.
@@ -543,20 +576,28 @@ impl Flow {
         if self.ended {
             return Ok(());
         }
-        self.end_bridge(chunks)?;
+        let is_all_made = self.end_transforms()?;
         self.ended = true;
-        if self.chunked {
-            if self.ring.is_empty() {
-                let mut pending = std::mem::take(&mut self.pending);
-                write_last_chunk(&mut pending, self.sent_trailers());
-                self.pending = pending;
-            } else {
-                let mut last = Vec::new();
-                write_last_chunk(&mut last, self.sent_trailers());
-                self.ring.push(&last, chunks);
-            }
+        if is_all_made {
+            self.write_end(chunks);
         }
         Ok(())
+    }
+
+    /// Writes what says that nothing more comes.
+    fn write_end(&mut self, chunks: &Rc<ChunkPool>) {
+        if !self.chunked {
+            return;
+        }
+        if self.ring.is_empty() {
+            let mut pending = std::mem::take(&mut self.pending);
+            write_last_chunk(&mut pending, self.sent_trailers());
+            self.pending = pending;
+        } else {
+            let mut last = Vec::new();
+            write_last_chunk(&mut last, self.sent_trailers());
+            self.ring.push(&last, chunks);
+        }
     }
 }
 

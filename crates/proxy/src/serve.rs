@@ -10,15 +10,17 @@
 //! becomes a tunnel leaves here after `forward` (`l4/tunnel.rs`).
 
 use crate::exchange::acme_http01::challenge;
-use crate::exchange::filter_request::filter_request;
+use crate::exchange::filter_facts::WorkerConnection;
+use crate::exchange::filter_request::{Filtered, filter_request, resume, run_job};
 use crate::exchange::find_route::find_route;
-use crate::exchange::local_reply::{reply_fault, reply_redirect, reply_text};
+use crate::exchange::local_reply::{reply_fault, reply_with};
 use crate::exchange::outcome::{Next, STOPPED, Served, Switched, broken};
 use crate::exchange::permits::enter;
 use crate::exchange::read_request::{Admitted, admit};
 use crate::exchange::record::record;
-use crate::exchange::redirect_https::redirect_https;
+use crate::exchange::redirect_https::{redirect_https, redirect_to};
 use crate::exchange::respond::respond;
+use crate::exchange::upstream::connect::put_back;
 use crate::exchange::upstream::forward::forward;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
@@ -26,6 +28,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use thalweg_core::{Fault, FaultKind};
+use thalweg_filter::{Hooks, Reply};
 
 /// Serves one request of a client's connection, or finds that none came.
 pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Next {
@@ -43,8 +46,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
                     Next::Close
                 }
                 Ok(Served::Switched(switched)) => return Next::Tunnel(switched),
-                Ok(Served::Checked(answer)) => reply_text(worker, client, x, &answer).await,
-                Ok(Served::Redirected(place)) => reply_redirect(worker, client, x, &place).await,
+                Ok(Served::Answered(reply)) => reply_with(worker, client, x, *reply).await,
                 Err(fault) => reply_fault(worker, client, x, fault).await,
             },
         },
@@ -79,20 +81,47 @@ async fn until_cut<T>(worker: &Worker, exchange: impl Future<Output = T>) -> Opt
 
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
     let underway = worker.take_on(x)?;
-    if let Some(answer) = challenge(worker, client, x) {
-        return Ok(Served::Checked(answer));
+    if let Some(reply) = challenge(worker, client, x) {
+        return Ok(Served::Answered(Box::new(reply)));
     }
     if let Some(place) = redirect_https(worker, client, x)? {
-        return Ok(Served::Redirected(place));
+        return Ok(Served::Answered(Box::new(redirect_to(&place))));
     }
     find_route(worker, client, x)?;
-    filter_request(worker, x)?;
+    if x.route().is_some_and(|route| route.filters.has(Hooks::REQUEST))
+        && let Some(reply) = filter(worker, client, x).await?
+    {
+        return Ok(Served::Answered(reply));
+    }
     let places = enter(worker, client, x).await?;
     let upstream = forward(worker, client, x).await?;
     if x.status == 101 {
         return Ok(Served::Switched(Box::new(Switched { upstream, places, underway, preface: Vec::new() })));
     }
+    if let Some(reply) = x.filtering.as_mut().and_then(|filtering| filtering.replaced.take()) {
+        if x.upstream_reusable && x.upward.is_done() {
+            put_back(worker, x, upstream);
+        }
+        return Ok(Served::Answered(reply));
+    }
     Ok(respond(worker, client, x, upstream).await)
+}
+
+/// Brings the request through the filters of its route; an answer that one of them gives.
+async fn filter(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Option<Box<Reply>>, Fault> {
+    let connection = WorkerConnection(worker, client);
+    let mut done = filter_request(&connection.surroundings(), x, &mut |_, _| {})?;
+    loop {
+        match done {
+            Filtered::Through => return Ok(None),
+            Filtered::Answered(reply) => return Ok(Some(reply)),
+            // In a box because it is rare: every task would be larger for it.
+            Filtered::Waits(job) => {
+                let got = Box::pin(run_job(worker, client, x, job)).await?;
+                done = resume(&connection.surroundings(), x, got, &mut |_, _| {})?;
+            }
+        }
+    }
 }
 
 /// Whether what began with no request line of HTTP/1 may have been meant as HTTP/2: there, words would be frames.

@@ -7,6 +7,7 @@ pub(crate) mod challenges;
 pub(crate) mod client_limits;
 pub(crate) mod credits;
 pub(crate) mod exchange;
+pub(crate) mod filtering;
 pub(crate) mod handshake_budget;
 pub(crate) mod idle_connections;
 pub(crate) mod labels;

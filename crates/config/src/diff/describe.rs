@@ -180,7 +180,7 @@ fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Pla
 /// Positions of services mean nothing in another plan: what holds them is told by name.
 pub(super) fn route_fields(route: &Route, conditions: Option<&RouteMatch>, plan: &Plan, fields: &mut Fields) {
     conditions.into_iter().for_each(|conditions| conditions_of((conditions, route.conceals), plan, fields));
-    for (at, filter) in route.filters.iter().enumerate() {
+    for (at, filter) in route.filters.steps().iter().enumerate() {
         // A filter may hold more than its argument says.
         let text = format!("{}: {}", filter.name(), filter.argument());
         fields.behind(format!("filters[{at}]"), &text, format_args!("{text} {filter:?}"));

@@ -121,7 +121,7 @@ fn of_a_route() {
             ("", "built in"),
         ],
     );
-    assert_eq!(loaded().plan.routes[0].filters.len(), 4);
+    assert_eq!(loaded().plan.routes[0].filters.steps().len(), 4);
 }
 
 #[test]

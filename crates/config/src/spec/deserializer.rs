@@ -5,7 +5,7 @@
 //! from the environment fits the type that is asked for: `${PORT}` may be a number or a string.
 
 use super::de_error::{self, Mistake};
-use super::spanned;
+use super::{filter_entry, spanned};
 use crate::parse::{Key, Kind, Node, core_schema};
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
@@ -26,11 +26,13 @@ pub(super) struct Cursor<'de> {
     pub(super) pruned: &'de Pruned,
     /// Gets the numbers of the nodes that hold nothing and were read as not written.
     pub(super) empty: &'de RefCell<HashSet<u32>>,
+    /// A key that is no choice, where one is read.
+    pub(super) beside: Option<&'static str>,
 }
 
 impl<'de> Cursor<'de> {
     fn on(self, node: &'de Node) -> Self {
-        Self { node, ..self }
+        Self { node, beside: None, ..self }
     }
 
     /// Whether a child of this node was left out.
@@ -147,6 +149,9 @@ impl<'de> Deserializer<'de> for Cursor<'de> {
         if name == spanned::NAME {
             return visitor.visit_seq(spanned::Parts::new(self.node.span, self));
         }
+        if name == filter_entry::NAME {
+            return visitor.visit_seq(StepParts { cursor: self, at: 0 });
+        }
         self.entries(visitor)
     }
 
@@ -162,16 +167,21 @@ impl<'de> Deserializer<'de> for Cursor<'de> {
     ) -> Result<V::Value, Mistake> {
         match &self.node.kind {
             Kind::Str(_) => visitor.visit_enum(Choice { cursor: self, key: None, value: None }),
-            Kind::Map(entries) => match entries.as_slice() {
-                [(key, value)] => {
-                    visitor.visit_enum(Choice { cursor: self, key: Some(key), value: Some(value) })
+            Kind::Map(entries) => {
+                let mut choices = entries.iter().filter(|(key, _)| self.beside != Some(key.name.as_str()));
+                match (choices.next(), choices.next()) {
+                    (Some((key, value)), None) => {
+                        visitor.visit_enum(Choice { cursor: self, key: Some(key), value: Some(value) })
+                    }
+                    (_, Some((key, _))) => {
+                        Err(Mistake::custom("only one key may stand here; put a `-` before each")
+                            .with_span(key.span))
+                    }
+                    (None, None) => {
+                        Err(Mistake::custom(format!("write one of the keys {}", de_error::quoted(variants))))
+                    }
                 }
-                [_, (key, _), ..] => {
-                    Err(Mistake::custom("only one key may stand here; put a `-` before each")
-                        .with_span(key.span))
-                }
-                [] => Err(Mistake::custom(format!("write one of the keys {}", de_error::quoted(variants)))),
-            },
+            }
             _ => Err(Mistake::invalid_type(unexpected(self.node), &"a map with one key")),
         }
     }
@@ -190,6 +200,33 @@ fn unexpected(node: &Node) -> Unexpected<'_> {
         Kind::Str(text) => Unexpected::Str(text),
         Kind::Seq(_) => Unexpected::Seq,
         Kind::Map(_) => Unexpected::Map,
+    }
+}
+
+/// An entry of a list of filters: its choice, then what stands beside it.
+struct StepParts<'de> {
+    cursor: Cursor<'de>,
+    at: usize,
+}
+
+impl<'de> SeqAccess<'de> for StepParts<'de> {
+    type Error = Mistake;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mistake> {
+        self.at += 1;
+        if self.at == 1 {
+            let cursor = Cursor { beside: Some(filter_entry::WHEN), ..self.cursor };
+            return seed.deserialize(cursor).map(Some);
+        }
+        let Kind::Map(entries) = &self.cursor.node.kind else { return Ok(None) };
+        let Some((key, node)) = entries.iter().find(|(key, _)| key.name == filter_entry::WHEN) else {
+            return Ok(None);
+        };
+        if self.cursor.pruned.contains(&node.id) {
+            return Ok(None);
+        }
+        let cursor = self.cursor.on(node);
+        seed.deserialize(cursor).map(Some).map_err(|mistake| mistake.at_entry(key, node, cursor.is_tainted()))
     }
 }
 

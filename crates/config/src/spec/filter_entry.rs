@@ -1,15 +1,17 @@
-//! `routes[].filters[]` and `chains.<name>[]`: a filter, or a chain of them by its name.
+//! `routes[].filters[]` and `chains.<name>[]`: a filter, or a chain of them by its name, and perhaps `when`.
 
 use super::spanned::Spanned;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::StrDeserializer;
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, EnumAccess, Error, SeqAccess, VariantAccess, Visitor,
+};
 use serde::forward_to_deserialize_any;
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::LazyLock;
-use thalweg_filter::FilterSpec;
+use thalweg_filter::{FilterSpec, WhenSpec};
 
 /// The key that names a chain.
 const CHAIN: &str = "chain";
@@ -17,9 +19,24 @@ const CHAIN: &str = "chain";
 static KEYS: LazyLock<Vec<&str>> =
     LazyLock::new(|| thalweg_filter::ALL.iter().map(|filter| filter.name).chain([CHAIN]).collect());
 
+/// The struct name by which [`super::deserializer`] knows that an entry is wanted: its choice, then what stands at
+/// [`WHEN`].
+pub(super) const NAME: &str = "$thalweg::Step";
+/// The key that may stand beside the choice.
+pub(super) const WHEN: &str = "when";
+
 /// One entry of a list of filters.
 #[derive(Clone, Debug)]
-pub enum StepSpec {
+pub struct StepSpec {
+    /// What is called.
+    pub choice: StepChoice,
+    /// `when`: the requests and responses that it is for; absent: all.
+    pub when: Option<Spanned<WhenSpec>>,
+}
+
+/// What an entry of a list of filters names.
+#[derive(Clone, Debug)]
+pub enum StepChoice {
     /// A filter.
     Filter(FilterSpec),
     /// `{ chain: name }`: the filters of that chain, in its order.
@@ -28,26 +45,48 @@ pub enum StepSpec {
 
 impl<'de> Deserialize<'de> for StepSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Shape;
+        struct Parts;
 
-        impl<'de> Visitor<'de> for Shape {
+        impl<'de> Visitor<'de> for Parts {
             type Value = StepSpec;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map with the name of a filter or `chain`")
             }
 
-            fn visit_enum<A: EnumAccess<'de>>(self, choice: A) -> Result<StepSpec, A::Error> {
-                let (key, rest) = choice.variant_seed(Name)?;
-                if key == CHAIN {
-                    return rest.newtype_variant().map(StepSpec::Chain);
-                }
-                let filter = Known { key, rest, error: PhantomData };
-                FilterSpec::deserialize(filter).map(StepSpec::Filter)
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<StepSpec, A::Error> {
+                let lost = || A::Error::custom("an entry without its choice");
+                let choice = parts.next_element()?.ok_or_else(lost)?;
+                Ok(StepSpec { choice, when: parts.next_element()? })
             }
         }
 
-        deserializer.deserialize_enum("StepSpec", &KEYS, Shape)
+        deserializer.deserialize_struct(NAME, &[], Parts)
+    }
+}
+
+impl<'de> Deserialize<'de> for StepChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+
+        impl<'de> Visitor<'de> for Shape {
+            type Value = StepChoice;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map with the name of a filter or `chain`")
+            }
+
+            fn visit_enum<A: EnumAccess<'de>>(self, choice: A) -> Result<StepChoice, A::Error> {
+                let (key, rest) = choice.variant_seed(Name)?;
+                if key == CHAIN {
+                    return rest.newtype_variant().map(StepChoice::Chain);
+                }
+                let filter = Known { key, rest, error: PhantomData };
+                FilterSpec::deserialize(filter).map(StepChoice::Filter)
+            }
+        }
+
+        deserializer.deserialize_enum("StepChoice", &KEYS, Shape)
     }
 }
 
@@ -112,12 +151,16 @@ impl JsonSchema for StepSpec {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let when = generator.subschema_for::<WhenSpec>();
         json_schema!({ "anyOf": [
             generator.subschema_for::<FilterSpec>(),
             {
                 "type": "object",
                 "description": "The filters of a chain, in its order.",
-                "properties": { "chain": { "type": "string", "description": "The name of the chain." } },
+                "properties": {
+                    "chain": { "type": "string", "description": "The name of the chain." },
+                    "when": when,
+                },
                 "required": ["chain"],
                 "additionalProperties": false,
             },

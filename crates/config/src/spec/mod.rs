@@ -33,7 +33,7 @@ pub use file::{
     ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, ProxyProtocolSpec, RequestHistorySpec,
     ShutdownSpec, StateSpec,
 };
-pub use filter_entry::StepSpec;
+pub use filter_entry::{StepChoice, StepSpec};
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
 pub use listener_tls::{
     CertificateSpec, ListenerTlsSpec, TicketKeysSpec, TicketsSpec, TlsVersionSpec, UnknownNameSpec,
@@ -130,7 +130,7 @@ pub fn read(root: &mut Node, problems: &mut Problems) -> (Option<FileSpec>, Decl
     unavailable::refuse(root, &mut pruned, problems);
     let empty = RefCell::default();
     for _ in 0..READINGS {
-        let cursor = Cursor { node: root, pruned: &pruned, empty: &empty };
+        let cursor = Cursor { node: root, pruned: &pruned, empty: &empty, beside: None };
         let mistake = match FileSpec::deserialize(cursor) {
             Ok(spec) => {
                 refuse_empty(root, &empty.borrow(), problems);

@@ -6,11 +6,11 @@
 use super::check_name;
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::source::Span;
-use crate::spec::{ListSpec, NamedSpec, Spanned, StepSpec};
+use crate::spec::{ListSpec, NamedSpec, Spanned, StepChoice, StepSpec};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use thalweg_filter::{Filter, FilterSpec};
+use thalweg_filter::{Filter, FilterSpec, Step, When, WhenSpec};
 
 /// Most filters of a route or a chain, those of the chains in it included.
 const FILTERS: usize = 256;
@@ -32,6 +32,8 @@ struct Member<'a> {
     span: Span,
     spec: &'a FilterSpec,
     chain: Arc<str>,
+    /// Its own condition, and those of the chains that it stands in, innermost first.
+    when: Vec<&'a Spanned<WhenSpec>>,
 }
 
 /// The chains of a file.
@@ -57,9 +59,10 @@ impl<'a> Chains<'a> {
         for (name, spec) in &specs.0 {
             check_name(name, name.span, problems);
             for step in &spec.items {
-                if let StepSpec::Filter(filter) = &step.value {
+                if let StepChoice::Filter(filter) = &step.choice {
                     build(filter, step.span, problems);
                 }
+                conditions(&step.when.iter().collect::<Vec<_>>(), problems);
             }
             chains.resolve(name, spec, &mut Vec::new(), problems);
         }
@@ -71,18 +74,23 @@ impl<'a> Chains<'a> {
         &self,
         list: &'a ListSpec<StepSpec>,
         problems: &mut Problems,
-    ) -> (Vec<Box<dyn Filter>>, Vec<FilterPlace>) {
+    ) -> (Vec<Step>, Vec<FilterPlace>) {
         let (mut filters, mut places) = (Vec::new(), Vec::new());
         for step in &list.items {
-            match &step.value {
-                StepSpec::Filter(spec) => {
-                    filters.extend(build(spec, step.span, problems));
+            match &step.choice {
+                StepChoice::Filter(spec) => {
+                    let when = conditions(&step.when.iter().collect::<Vec<_>>(), problems);
+                    filters.extend(build(spec, step.span, problems).map(|filter| Step { filter, when }));
                     places.push(FilterPlace { span: step.span, chain: None });
                 }
-                StepSpec::Chain(name) => {
+                StepChoice::Chain(name) => {
+                    let outer = conditions(&step.when.iter().collect::<Vec<_>>(), problems);
                     let resolved = self.named(name, problems).and_then(|name| self.resolved.get(name));
                     for member in resolved.map(|(members, _)| members).into_iter().flatten() {
-                        filters.extend(build(member.spec, member.span, problems));
+                        let mut when = conditions(&member.when, problems);
+                        when.extend_from_slice(&outer);
+                        let filter = build(member.spec, member.span, problems);
+                        filters.extend(filter.map(|filter| Step { filter, when }));
                         places.push(FilterPlace { span: member.span, chain: Some(member.chain.clone()) });
                     }
                 }
@@ -119,11 +127,12 @@ impl<'a> Chains<'a> {
         open.push(name);
         let (mut members, mut depth) = (Vec::new(), 1);
         for step in &spec.items {
-            match &step.value {
-                StepSpec::Filter(spec) => {
-                    members.push(Member { span: step.span, spec, chain: name.into() });
+            match &step.choice {
+                StepChoice::Filter(spec) => {
+                    let when = step.when.iter().collect();
+                    members.push(Member { span: step.span, spec, chain: name.into(), when });
                 }
-                StepSpec::Chain(inner) => {
+                StepChoice::Chain(inner) => {
                     let Some(known) = self.named(inner, problems) else { continue };
                     if let Some(at) = open.iter().position(|open| *open == known) {
                         problems.push(cycle(inner.span, &open[at..]));
@@ -136,7 +145,10 @@ impl<'a> Chains<'a> {
                     }
                     let (inside, levels) =
                         self.resolved.get(known).map_or((&[][..], DEPTH), |(m, d)| (m, *d));
-                    members.extend_from_slice(inside);
+                    members.extend(inside.iter().map(|member| {
+                        let when = member.when.iter().copied().chain(&step.when).collect();
+                        Member { when, ..member.clone() }
+                    }));
                     depth = depth.max(levels + 1);
                     if depth > DEPTH {
                         let message = format!("chains are nested more than {DEPTH} deep");
@@ -175,8 +187,17 @@ impl<'a> Chains<'a> {
     }
 }
 
-fn build(spec: &FilterSpec, span: Span, problems: &mut Problems) -> Option<Box<dyn Filter>> {
+fn build(spec: &FilterSpec, span: Span, problems: &mut Problems) -> Option<Arc<dyn Filter>> {
     spec.build().map_err(|message| problems.push(SpecError::value(span, "filter", message))).ok()
+}
+
+/// Compiles conditions.
+fn conditions(specs: &[&Spanned<WhenSpec>], problems: &mut Problems) -> Vec<Arc<When>> {
+    let built = specs.iter().filter_map(|spec| {
+        let built = spec.build().map(Arc::new);
+        built.map_err(|message| problems.push(SpecError::value(spec.span, "when", message))).ok()
+    });
+    built.collect()
 }
 
 fn too_many(span: Span) -> SpecError {

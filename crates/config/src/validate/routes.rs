@@ -13,7 +13,7 @@ use crate::spec::{
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use thalweg_filter::Filter;
+use thalweg_filter::Step;
 use thalweg_proxy::plan::Escapes;
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, Regex, RouteMatch, ValueMatch};
 
@@ -43,7 +43,7 @@ pub(crate) struct Names<'a> {
 /// A checked route.
 pub(crate) struct Checked<'a> {
     pub(crate) matches: RouteMatch,
-    pub(crate) filters: Vec<Box<dyn Filter>>,
+    pub(crate) filters: Vec<Step>,
     pub(crate) filter_places: Vec<FilterPlace>,
     pub(crate) target: Target<'a>,
     pub(crate) deadlines: Deadlines,

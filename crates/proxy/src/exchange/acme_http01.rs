@@ -6,11 +6,15 @@
 
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
-use std::sync::Arc;
+use thalweg_filter::Reply;
 use thalweg_http::Method;
 
 /// What an authority is to be answered; `None`: the request is another one.
-pub(crate) fn challenge(worker: &Worker, client: &Client, x: &Exchange) -> Option<Arc<str>> {
+pub(crate) fn challenge(worker: &Worker, client: &Client, x: &Exchange) -> Option<Reply> {
     let is_asked = matches!(x.request.method, Method::Get | Method::Head) && !client.socket.is_layered();
-    if is_asked { worker.shared.challenges.find(x.path.of(&x.received)) } else { None }
+    if !is_asked {
+        return None;
+    }
+    let answer = worker.shared.challenges.find(x.path.of(&x.received))?;
+    Some(Reply::new(200).body("application/octet-stream", answer.as_bytes()))
 }

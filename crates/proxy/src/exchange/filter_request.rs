@@ -1,63 +1,192 @@
-//! Phase 3: the filters of the route, in order.
+//! Phase 3: the filters of the route on the request, in order.
+//!
+//! A chain is plain calls. A filter that has to wait returns a job; the exchange runs it (`run_job`) and resumes the chain where
+//! it stopped.
 
+use crate::exchange::filter_facts::{Surroundings, split};
 use crate::exchange::grpc::begin_bridge;
-use crate::state::exchange::Exchange;
+use crate::plan::Route;
+use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
-use thalweg_core::Fault;
-use thalweg_filter::{Filter, RequestEdit};
+use std::future::poll_fn;
+use std::mem;
+use std::task::Poll;
+use std::time::Duration;
+use thalweg_core::{Fault, FaultKind};
+use thalweg_filter::{HeadFields, Hooks, Job, JobResult, Reply, RequestCx, Verdict};
+use thalweg_http::{Framing, octet};
 
-/// Runs every filter of the route on the request, and notes which of them changed or refused it.
-pub(crate) fn filter_request(worker: &Worker, x: &mut Exchange) -> Result<(), Fault> {
-    let Some(found) = x.route.clone() else { return Ok(()) };
-    let route = found.route();
-    if route.filters.is_empty() {
-        return Ok(());
-    }
-    let mut scratch = worker.scratch.borrow_mut();
-    let mut before = keep(x.path.of(&x.received), &mut scratch);
-    let (mut filters_acted, mut bit) = (0, 1_u32);
-    let done = apply(&route.filters, x, |_, path| {
-        if *path != scratch[..before] {
-            filters_acted |= bit;
-            before = keep(path, &mut scratch);
-        }
-        bit = bit.wrapping_shl(1);
-    });
-    let bridge = route.filters.iter().position(|filter| filter.bridges_grpc_web());
-    if let Some(at) = bridge.filter(|_| done.is_ok() && begin_bridge(x)) {
-        filters_acted |= u32::try_from(at).ok().and_then(|at| 1_u32.checked_shl(at)).unwrap_or(0);
-    }
-    x.filters_acted = filters_acted | if done.is_err() { bit >> 1 } else { 0 };
-    done
+/// The longest that filters may keep a request waiting in all.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// How far a request came through its filters.
+#[derive(Debug)]
+pub(crate) enum Filtered {
+    /// Through all.
+    Through,
+    /// One has answered it.
+    Answered(Box<Reply>),
+    /// One waits.
+    Waits(Job),
 }
 
-/// Keeps a path, which is far shorter than what a socket is asked for at once; says how long it is.
-fn keep(path: &[u8], scratch: &mut [u8]) -> usize {
-    let length = path.len().min(scratch.len());
-    scratch[..length].copy_from_slice(&path[..length]);
-    length
-}
+/// Told of each filter that was called: its name, and the request then.
+pub(crate) type Seen<'s> = &'s mut dyn FnMut(&'static str, &mut RequestCx<'_>);
 
-/// Runs these filters; after each of them `seen` is told its name and the path as it is then.
-pub(crate) fn apply(
-    filters: &[Box<dyn Filter>],
+/// Calls the filters from the first one on.
+pub(crate) fn filter_request(
+    around: &Surroundings<'_>,
     x: &mut Exchange,
-    mut seen: impl FnMut(&'static str, &[u8]),
-) -> Result<(), Fault> {
-    if filters.is_empty() {
-        return Ok(());
+    seen: Seen<'_>,
+) -> Result<Filtered, Fault> {
+    let Some(found) = x.route.clone() else { return Ok(Filtered::Through) };
+    apply(found.route(), around, (x, None), seen)
+}
+
+/// Goes on behind a job.
+pub(crate) fn resume(
+    around: &Surroundings<'_>,
+    x: &mut Exchange,
+    got: JobResult,
+    seen: Seen<'_>,
+) -> Result<Filtered, Fault> {
+    let Some(found) = x.route.clone() else { return Ok(Filtered::Through) };
+    apply(found.route(), around, (x, Some(got)), seen)
+}
+
+/// Calls the filters of a route; with a result, those from the one on that has waited for it.
+pub(crate) fn apply(
+    route: &Route,
+    around: &Surroundings<'_>,
+    (x, got): (&mut Exchange, Option<JobResult>),
+    seen: Seen<'_>,
+) -> Result<Filtered, Fault> {
+    let chain = &route.filters;
+    if !chain.has(Hooks::REQUEST) {
+        return Ok(Filtered::Through);
     }
-    x.is_filtered = true;
-    x.filtered_path.clear();
-    x.filtered_path.extend_from_slice(x.path.of(&x.received));
-    for filter in filters {
-        let done = filter.on_request(&mut RequestEdit { path: &mut x.filtered_path });
-        seen(filter.name(), &x.filtered_path);
-        done?;
+    let filtering = x.filtering.get_or_insert_default();
+    if got.is_none() {
+        filtering.is_begun = true;
+        filtering.target.begin(x.path.of(&x.received));
     }
-    if x.filtered_path.starts_with(b"//") {
+    let at = filtering.at;
+    let content_length = if let Framing::Length(length) = x.framing { Some(length) } else { None };
+    let has_body = !x.framing.is_empty();
+    let (facts, parts) = split(x, route, around);
+    let filtering = parts.filtering;
+    let (mut acted, mut before) = (0_u32, mem::take(&mut filtering.before));
+    before.clone_from(&filtering.target.path);
+    let fields = HeadFields::new(
+        &mut parts.request.fields,
+        parts.received,
+        (&mut filtering.added, 0),
+        &mut filtering.known,
+    );
+    let lent = (&mut filtering.states, &mut filtering.transforms);
+    let mut cx = RequestCx::new(facts, (&mut filtering.target, fields), lent, (has_body, content_length));
+    let mut called = |at: usize, cx: &mut RequestCx<'_>| {
+        if cx.fields.take_changed() || cx.target.path != before {
+            acted |= bit(at);
+            before.clone_from(&cx.target.path);
+        }
+        if let Some(step) = chain.steps().get(at) {
+            seen(step.name(), cx);
+        }
+    };
+    let (at, verdict) = match got {
+        None => chain.on_request(0, &mut cx, &mut called),
+        Some(got) => chain.resume(at, &mut cx, got, &mut called),
+    };
+    filtering.before = before;
+    filtering.at = at;
+    x.filters_acted |= acted;
+    match verdict {
+        Verdict::Continue => through(route, x),
+        Verdict::Wait(job) => Ok(Filtered::Waits(job)),
+        Verdict::Reply(reply) => {
+            ended_by(x, at);
+            Ok(Filtered::Answered(reply))
+        }
+        Verdict::Fault(fault) => {
+            ended_by(x, at);
+            Err(fault)
+        }
+    }
+}
+
+fn bit(at: usize) -> u32 {
+    u32::try_from(at).ok().and_then(|at| 1_u32.checked_shl(at)).unwrap_or(0)
+}
+
+/// The filter at `at` has answered: those behind it are not asked about the answer, nor is it itself.
+fn ended_by(x: &mut Exchange, at: usize) {
+    x.note_filter(at);
+    if let Some(filtering) = &mut x.filtering {
+        filtering.below = Some(at);
+    }
+}
+
+/// The request goes on: what its filters have made of the target must be one.
+fn through(route: &Route, x: &mut Exchange) -> Result<Filtered, Fault> {
+    let path = x.upstream_path();
+    if path.starts_with(b"//") {
         // As in a request target: who reads it next could take it for an authority.
         return Err(Fault::request(400, "a path that begins with two slashes after the filters"));
     }
-    Ok(())
+    let is_target = |text: &[u8]| text.iter().all(|byte| octet::is_target(*byte));
+    let is_asterisk = path == b"*";
+    let query = x.upstream_query().unwrap_or_default();
+    if !(path.starts_with(b"/") || is_asterisk)
+        || !is_target(path)
+        || path.contains(&b'?')
+        || !is_target(query)
+    {
+        return Err(Fault::request(400, "the filters made no valid target of this request"));
+    }
+    let bridge = route.filters.steps().iter().position(|step| step.filter.bridges_grpc_web());
+    if let Some(at) = bridge
+        && begin_bridge(x)
+    {
+        x.note_filter(at);
+    }
+    Ok(Filtered::Through)
+}
+
+/// Runs what a filter waits for. Cancel-safe.
+pub(crate) async fn run_job(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    job: Job,
+) -> Result<JobResult, Fault> {
+    let began = worker.reactor.now();
+    let result = match job {
+        Job::Sleep(time) => sleep(worker, client, x, time.min(WAIT)).await.map(|()| JobResult::Slept),
+    };
+    if let Some(filtering) = &mut x.filtering {
+        filtering.waited += worker.reactor.now().saturating_duration_since(began);
+    }
+    result
+}
+
+async fn sleep(worker: &Worker, client: &Client, x: &mut Exchange, time: Duration) -> Result<(), Fault> {
+    let end = worker.reactor.now() + time;
+    poll_fn(|_| {
+        let now = worker.reactor.now();
+        if client.socket.is_gone() || (client.socket.peer_closed() && x.framing.is_empty()) {
+            let detail = "the client left while a filter waited";
+            return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, detail)));
+        }
+        if let Some(overdue) = x.overdue(now) {
+            return Poll::Ready(Err(overdue));
+        }
+        if now >= end {
+            client.socket.set_deadline(None);
+            return Poll::Ready(Ok(()));
+        }
+        x.set_exact_deadline(client, now, end.saturating_duration_since(now));
+        Poll::Pending
+    })
+    .await
 }

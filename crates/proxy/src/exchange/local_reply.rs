@@ -3,26 +3,26 @@
 //!
 //! With `error_details: false` clients get the status and the id, and nothing of the fault. They never name an address, a header's value or anything else that a peer sent.
 
-use crate::exchange::filter_response::filter_response;
+use crate::exchange::filter_facts::WorkerConnection;
+use crate::exchange::filter_response::{About, filter_own};
 use crate::exchange::grpc;
 use crate::exchange::outcome::Next;
-use crate::exchange::redirect_https;
+use crate::exchange::send_reply::{Parts, send_reply};
 use crate::exchange::unseal::UNTOLD;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::fmt::Write as _;
-use std::future::poll_fn;
 use std::io::Write as _;
-use std::task::Poll;
-use std::time::Duration;
+use std::mem;
 use thalweg_core::{Fault, FaultKind, RequestId, Side};
+use thalweg_filter::{Reply, ReplyBody};
 use thalweg_http::grpc::Kind;
-use thalweg_http::h1::encode::{reason, write_content_length, write_date, write_status_line};
+use thalweg_http::h1::encode::{CHUNKED_FIELD, reason, write_content_length, write_date, write_status_line};
 use thalweg_http::{FieldId, Framing, Method, Version};
 use thalweg_upstream::{StaticAnswer, WhenDown};
 
-/// Time given to a client to take the answer.
-const SEND_TIME: Duration = Duration::from_secs(5);
+/// A body up to this size is handed on at once, a larger one as the client takes it.
+const FED_AT_ONCE: usize = 64 * 1024;
 
 /// Answers an exchange that failed before its response began.
 pub(crate) async fn reply_fault(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault) -> Next {
@@ -32,46 +32,41 @@ pub(crate) async fn reply_fault(worker: &Worker, client: &Client, x: &mut Exchan
         x.status = fault.status;
         return Next::Close;
     }
-    x.keep_alive &= is_read_whole(x) && !fault.closes() && !worker.is_leaving(client);
-    worker.warm.buffers.get(x.downward.buffer());
-    write_answer(worker, client, x, fault);
-    send(client, x).await
+    prepare(worker, client, x, Some(fault));
+    let told = Told::of(worker, client, x, fault);
+    let parts = match grpc::kind(x) {
+        Kind::No => {
+            let reply = told.reply(x);
+            write_reply(worker, client, x, (reply, Some(&told)))
+        }
+        _ => {
+            write_call_end(worker, client, x, &told);
+            Parts::default()
+        }
+    };
+    send_reply(worker, client, x, parts).await
 }
 
-/// Answers an exchange that was begun by nobody else with this text.
-pub(crate) async fn reply_text(worker: &Worker, client: &Client, x: &mut Exchange, text: &str) -> Next {
-    x.keep_alive &= is_read_whole(x) && !worker.is_leaving(client);
-    worker.warm.buffers.get(x.downward.buffer());
-    write_text(worker, client, x, text);
-    send(client, x).await
+/// Gives an answer that a filter has made, or a phase before routes are looked for.
+pub(crate) async fn reply_with(worker: &Worker, client: &Client, x: &mut Exchange, reply: Reply) -> Next {
+    prepare(worker, client, x, None);
+    let parts = write_reply(worker, client, x, (reply, None));
+    send_reply(worker, client, x, parts).await
 }
 
-/// Sends the client of an exchange that was begun by nobody else to another place.
-pub(crate) async fn reply_redirect(worker: &Worker, client: &Client, x: &mut Exchange, place: &[u8]) -> Next {
-    x.keep_alive &= is_read_whole(x) && !worker.is_leaving(client);
-    worker.warm.buffers.get(x.downward.buffer());
-    write_redirect(worker, client, x, place);
-    send(client, x).await
-}
-
-/// Whether nothing of the request is left to be received.
-fn is_read_whole(x: &Exchange) -> bool {
-    x.request.len > 0 && (x.framing.is_empty() || x.upward.is_received())
-}
-
-/// Sends an answer that has been written.
-async fn send(client: &Client, x: &mut Exchange) -> Next {
-    client.socket.set_deadline(Some(SEND_TIME));
-    let sent = poll_fn(|_| match x.downward.poll_flush(&client.socket) {
-        Poll::Pending if client.socket.expired() => Poll::Ready(false),
-        Poll::Pending => Poll::Pending,
-        Poll::Ready(done) => Poll::Ready(done.is_ok()),
-    });
-    match sent.await {
-        true if x.keep_alive => Next::Again,
-        true => Next::Drain,
-        false => Next::Close,
+/// Decides what becomes of the client's connection, and makes ready to write.
+fn prepare(worker: &Worker, client: &Client, x: &mut Exchange, fault: Option<Fault>) {
+    if let (Framing::Length(length), true) = (x.framing, x.attempts.len() == 0) {
+        // Nothing of the body has gone anywhere: where all of it is here, it is read.
+        let whole = usize::try_from(length).ok().and_then(|length| x.request.len.checked_add(length));
+        if let Some(whole) = whole.filter(|whole| x.request.len > 0 && *whole <= x.received.len()) {
+            x.consumed = whole;
+            x.framing = Framing::Empty;
+        }
     }
+    let is_read_whole = x.request.len > 0 && (x.framing.is_empty() || x.upward.is_received());
+    x.keep_alive &= is_read_whole && !fault.is_some_and(|fault| fault.closes()) && !worker.is_leaving(client);
+    worker.warm.buffers.get(x.downward.buffer());
 }
 
 /// What the service's configuration says in place of the proxy's own words.
@@ -104,7 +99,27 @@ impl Told {
         }
     }
 
-    /// The answer, in the form that the client asked for.
+    /// The answer, in the form that the client asked for, or as the service's configuration says it.
+    fn reply(&self, x: &Exchange) -> Reply {
+        let StaticAnswer { status, content_type, body } =
+            stand_in(x, self.fault).unwrap_or_else(|| self.answer(x));
+        let mut reply = Reply::new(status);
+        if self.has_details {
+            write_proxy_status(&mut reply.fields, self.fault);
+        }
+        // RFC 9110 §6.4.1.
+        if !matches!(status, 204 | 304) {
+            reply = reply.body(&content_type, body.as_bytes());
+        }
+        if matches!(status, 429 | 503) {
+            reply = reply.field("Retry-After", x.retry_after.max(1).to_string().as_bytes());
+        }
+        if self.fault.status == 405 {
+            reply = reply.field("Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        }
+        reply
+    }
+
     fn answer(&self, x: &Exchange) -> StaticAnswer {
         let form = Form::wanted(x.request.value(&x.received, FieldId::Accept));
         StaticAnswer {
@@ -123,44 +138,68 @@ impl Told {
     }
 }
 
-fn write_answer(worker: &Worker, client: &Client, x: &mut Exchange, fault: Fault) {
-    let told = Told::of(worker, client, x, fault);
-    if grpc::kind(x) != Kind::No {
-        return write_call_end(worker, client, x, &told);
-    }
-    let StaticAnswer { status, content_type, body } = stand_in(x, fault).unwrap_or_else(|| told.answer(x));
-    let (keep_alive, version) = (x.keep_alive, x.request.version);
-    // RFC 9110 §6.4.1.
+/// Writes the head of an answer, and its body where that is in memory; gives what is left of it.
+fn write_reply(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (reply, told): (Reply, Option<&Told>),
+) -> Parts {
+    let connection = WorkerConnection(worker, client);
+    let around = connection.surroundings();
+    let (mut reply, mut fault) = (reply, told.map(|told| told.fault));
+    let mut lines = Vec::with_capacity(512);
+    let outcome = loop {
+        lines.clear();
+        lines.extend_from_slice(&reply.fields);
+        write_date(&mut lines, worker.unix_seconds());
+        if told.is_none_or(|told| told.id.is_some()) {
+            write_id(&mut lines, x.id.as_ref());
+        }
+        let length = reply.body.length();
+        let has_body = length > 0 && x.request.method != Method::Head && !matches!(reply.status, 204 | 304);
+        let about = About { status: reply.status, fault, has_body, content_length: Some(length) };
+        let mut outcome = filter_own(&around, x, &mut lines, about);
+        match outcome.replaced.take() {
+            Some(other) => (reply, fault) = (*other, None),
+            None => break outcome,
+        }
+    };
+    let (keep_alive, version, status) = (x.keep_alive, x.request.version, reply.status);
     let is_bare = matches!(status, 204 | 304);
-    let headless = is_bare || x.request.method == Method::Head;
+    let length = reply.body.length();
+    let sent = if is_bare || x.request.method == Method::Head { 0 } else { length };
+    let is_transformed = sent > 0 && !outcome.transforms.is_empty();
+    let chunked = is_transformed && version == Version::Http11;
     x.status = status;
-    let retry_after = x.retry_after.max(1);
+    x.keep_alive &= !is_transformed || version != Version::Http10;
     x.downward.reset();
-    let length = if headless { 0 } else { body.len() as u64 };
-    let mut flow = std::mem::take(&mut x.downward);
-    let out = flow.start(Framing::Length(length), Side::Upstream, false);
+    let mut flow = mem::take(&mut x.downward);
+    let out = flow.start(Framing::Length(sent), Side::Upstream, chunked);
     write_status_line(out, status, reason(status).as_bytes());
-    filter_response(x, &[], out);
-    write_date(out, worker.unix_seconds());
-    told.write_fields(out);
-    if !is_bare {
-        let _ = write!(out, "Content-Type: {content_type}\r\n");
-        write_content_length(out, body.len() as u64);
+    out.extend_from_slice(&lines);
+    if chunked {
+        out.extend_from_slice(CHUNKED_FIELD);
+    } else if !is_bare && !outcome.changes_length {
+        write_content_length(out, length);
     }
-    if matches!(status, 429 | 503) {
-        let _ = write!(out, "Retry-After: {retry_after}\r\n");
-    }
-    if fault.status == 405 {
-        out.extend_from_slice(b"Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
-    }
-    write_connection(out, keep_alive, version);
+    write_connection(out, keep_alive && x.keep_alive, version);
     out.extend_from_slice(b"\r\n");
     flow.seal_head(&client.socket, 0);
-    if !headless {
-        let fed = flow.feed(body.as_bytes(), None, &worker.chunks);
-        debug_assert_eq!(fed, Ok(body.len()));
+    flow.set_transforms(outcome.transforms, &worker.chunks);
+    let mut parts = Parts::default();
+    match reply.body {
+        _ if sent == 0 => {}
+        ReplyBody::Empty => {}
+        ReplyBody::Bytes(bytes) if bytes.len() <= FED_AT_ONCE => {
+            // It is of the length that was said: nothing can be wrong with it.
+            let fed = flow.feed(&bytes, None, &worker.chunks);
+            debug_assert_eq!(fed, Ok(bytes.len()));
+        }
+        body => parts = Parts::of(body),
     }
     x.downward = flow;
+    parts
 }
 
 /// The answer to a gRPC call: its status in a head that is the whole response, "Trailers-Only" (PROTOCOL-HTTP2 of gRPC).
@@ -169,18 +208,20 @@ fn write_call_end(worker: &Worker, client: &Client, x: &mut Exchange, told: &Tol
     let code = grpc::code_of(x, told.fault);
     (x.status, x.grpc_status) = (200, Some(code));
     x.downward.reset();
-    let mut flow = std::mem::take(&mut x.downward);
+    let mut flow = mem::take(&mut x.downward);
+    let mut lines = Vec::with_capacity(256);
+    write_date(&mut lines, worker.unix_seconds());
+    let _ = write!(lines, "Content-Type: {}\r\n", kind.name());
+    let words = if told.has_details { told.fault.detail } else { reason(told.fault.status) };
+    grpc::write_status(&mut lines, code, words);
+    told.write_fields(&mut lines);
+    let connection = WorkerConnection(worker, client);
+    let about = About { status: 200, fault: Some(told.fault), has_body: false, content_length: None };
+    // The form of the answer is not a filter's to change.
+    drop(filter_own(&connection.surroundings(), x, &mut lines, about));
     let out = flow.start(Framing::Length(0), Side::Upstream, false);
     write_status_line(out, 200, reason(200).as_bytes());
-    filter_response(x, &[], out);
-    write_date(out, worker.unix_seconds());
-    let _ = write!(out, "Content-Type: {}\r\n", kind.name());
-    grpc::write_status(
-        out,
-        code,
-        if told.has_details { told.fault.detail } else { reason(told.fault.status) },
-    );
-    told.write_fields(out);
+    out.extend_from_slice(&lines);
     if version != Version::Http2 {
         write_content_length(out, 0);
     }
@@ -201,41 +242,6 @@ fn write_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
         out.extend_from_slice(id.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-}
-
-fn write_redirect(worker: &Worker, client: &Client, x: &mut Exchange, place: &[u8]) {
-    let (keep_alive, version) = (x.keep_alive, x.request.version);
-    x.status = redirect_https::STATUS;
-    x.downward.reset();
-    let out = x.downward.start(Framing::Length(0), Side::Upstream, false);
-    write_status_line(out, x.status, reason(x.status).as_bytes());
-    out.extend_from_slice(b"Location: ");
-    out.extend_from_slice(place);
-    out.extend_from_slice(b"\r\n");
-    write_date(out, worker.unix_seconds());
-    write_id(out, x.id.as_ref());
-    write_content_length(out, 0);
-    write_connection(out, keep_alive, version);
-    out.extend_from_slice(b"\r\n");
-    x.downward.seal_head(&client.socket, 0);
-}
-
-fn write_text(worker: &Worker, client: &Client, x: &mut Exchange, text: &str) {
-    let (keep_alive, version) = (x.keep_alive, x.request.version);
-    let length = if x.request.method == Method::Head { 0 } else { text.len() };
-    x.status = 200;
-    x.downward.reset();
-    let out = x.downward.start(Framing::Length(length as u64), Side::Upstream, false);
-    write_status_line(out, x.status, reason(x.status).as_bytes());
-    write_date(out, worker.unix_seconds());
-    out.extend_from_slice(b"Content-Type: application/octet-stream\r\n");
-    write_id(out, x.id.as_ref());
-    write_content_length(out, text.len() as u64);
-    write_connection(out, keep_alive, version);
-    out.extend_from_slice(b"\r\n");
-    x.downward.seal_head(&client.socket, 0);
-    let fed = x.downward.feed(&text.as_bytes()[..length], None, &worker.chunks);
-    debug_assert_eq!(fed, Ok(length));
 }
 
 /// Says what becomes of the connection, where its version would let the client think otherwise.

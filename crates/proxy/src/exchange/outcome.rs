@@ -6,8 +6,8 @@ use crate::exchange::upstream::connect::Upstream;
 use crate::state::admission::Underway;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
-use std::sync::Arc;
 use thalweg_core::Fault;
+use thalweg_filter::Reply;
 
 /// What becomes of the client's connection after an exchange.
 #[derive(Debug)]
@@ -31,10 +31,8 @@ pub(crate) enum Served {
     Broken(Fault),
     /// Both sides have switched protocols.
     Switched(Box<Switched>),
-    /// Nothing was asked of a service: this is the answer to an authority that checks a host.
-    Checked(Arc<str>),
-    /// Nothing was asked of a service: the client is sent to this place.
-    Redirected(Vec<u8>),
+    /// Not at all: the proxy answers itself.
+    Answered(Box<Reply>),
 }
 
 /// What an exchange has beside itself and its client when both sides have switched protocols.

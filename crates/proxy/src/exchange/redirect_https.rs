@@ -12,6 +12,7 @@ use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::io::Write;
 use thalweg_core::{Fault, FaultKind};
+use thalweg_filter::Reply;
 use thalweg_http::FieldId;
 use thalweg_http::grpc::Kind;
 
@@ -19,6 +20,11 @@ use thalweg_http::grpc::Kind;
 pub(crate) const STATUS: u16 = 308;
 /// The port of `https`, which is not written.
 const HTTPS: u16 = 443;
+
+/// The answer that sends a client to another place.
+pub(crate) fn redirect_to(place: &[u8]) -> Reply {
+    Reply::new(STATUS).field("Location", place)
+}
 
 /// Where the request is sent instead of being forwarded. `None`: it goes on.
 pub(crate) fn redirect_https(

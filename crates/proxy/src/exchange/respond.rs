@@ -1,21 +1,22 @@
 //! Phase 6: the response goes to the client as it comes.
 
-use crate::buffers::chunk_queue::{Counted, Unsent};
-use crate::exchange::filter_response::filter_response;
+use crate::buffers::chunk_queue::Unsent;
+use crate::exchange::filter_facts::WorkerConnection;
+use crate::exchange::filter_response::{About, filter_upstream, has_response_filters};
 use crate::exchange::grpc::{self, bridge_response, write_web_type};
 use crate::exchange::outcome::Served;
-use crate::exchange::record::count_bytes;
+use crate::exchange::pace::{Pace, narrow};
 use crate::exchange::sticky::write_kept;
 use crate::exchange::upstream::connect::{Upstream, put_back};
-use crate::overload::min_rate::RateMonitor;
 use crate::relay::{Ends, IoScratch, RelayError, RelayProgress, ReplayBuffer};
 use crate::state::exchange::{Client, Exchange, ResponseEnd};
 use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_filter::{BodyTransform, ResponseOutcome};
 use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields, write_status_line};
-use thalweg_http::h1::framing::{response_framing, response_keeps_alive};
+use thalweg_http::h1::framing::{response_framing, response_keeps_alive, response_length};
 use thalweg_http::rules::strip_response;
 use thalweg_http::{FieldId, Framing, Version};
 
@@ -33,7 +34,19 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     let status = x.response.status;
     x.upstream_reusable = status != 101 && response_keeps_alive(&x.response, head, framing);
     strip_response(&mut x.response, head, status == 101);
-    if framing != Framing::Chunked && status >= 200 && status != 204 {
+    let outcome = match status != 101 && has_response_filters(x) {
+        true => filtered(worker, client, x, (head, framing)),
+        false => ResponseOutcome::default(),
+    };
+    if outcome.replaced.is_some() {
+        // The endpoint's body is not wanted, and the connection is not worth waiting for its end.
+        x.upstream_reusable &= framing.is_empty();
+        x.filtering.get_or_insert_default().replaced = outcome.replaced;
+        x.status = status;
+        return Ok(());
+    }
+    let has_length = !outcome.changes_length;
+    if has_length && framing != Framing::Chunked && status >= 200 && status != 204 {
         // The length is true for the client too (for HEAD and 304 it is information): it stays in its place.
         let fields = x.response.fields.iter_mut();
         fields.filter(|field| field.id == FieldId::ContentLength).for_each(|field| field.keep = true);
@@ -47,7 +60,8 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     // The rest of an unfinished request could not be told from the next one.
     x.keep_alive &= x.upward.is_done() && !worker.is_leaving(client);
     let http11 = x.request.version == Version::Http11;
-    let open_ended = matches!(framing, Framing::Chunked | Framing::UntilClose);
+    let is_transformed = !outcome.transforms.is_empty();
+    let open_ended = is_transformed || matches!(framing, Framing::Chunked | Framing::UntilClose);
     let chunked = open_ended && http11;
     x.keep_alive &= !open_ended || http11;
     let bridge = bridge_response(x, head, framing);
@@ -61,8 +75,8 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         (101, Version::Http2) => write_status_line(out, 200, b""),
         _ => write_status_line(out, status, x.response.reason.of(head)),
     }
-    if status != 101 && x.route().is_some_and(|route| !route.filters.is_empty()) {
-        filter_response(x, head, out);
+    if let Some(filtering) = &x.filtering {
+        out.extend_from_slice(&filtering.response_added);
     }
     write_fields(out, head, &x.response.fields);
     bridge.iter().for_each(|_| write_web_type(out, x, head));
@@ -72,37 +86,63 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         write_content_length(out, 0);
     }
     write_kept(out, x);
-    if status == 101 {
-        out.extend_from_slice(b"Connection: Upgrade\r\n");
-    } else if !x.keep_alive {
-        out.extend_from_slice(b"Connection: close\r\n");
-    } else if !http11 {
-        out.extend_from_slice(b"Connection: keep-alive\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(match (status, x.keep_alive) {
+        (101, _) => b"Connection: Upgrade\r\n\r\n",
+        (_, false) => b"Connection: close\r\n\r\n",
+        (_, true) if !http11 => b"Connection: keep-alive\r\n\r\n",
+        (_, true) => &b"\r\n"[..],
+    });
     flow.seal_head(&client.socket, composed_from);
-    flow.set_bridge(bridge);
-    let out = flow.buffer();
-    let rest = &head[x.response.len..];
-    if status == 101 {
-        out.extend_from_slice(rest);
-        x.downward = flow;
-    } else {
-        if is_last {
-            flow.closes_after();
-        }
-        let to = (framing != Framing::Chunked).then_some(&client.socket);
-        let fed = flow.feed(rest, to.filter(|_| rest.len() >= LARGE), &worker.chunks);
-        if fed.is_err() {
-            // Nothing of this response has been sent: it gives way to an answer that says why.
-            flow.buffer().truncate(composed_from);
-        }
-        x.downward = flow;
-        // Bytes behind the end belong to nobody: they are dropped, and the connection with them.
-        x.upstream_reusable &= fed? == rest.len();
+    if bridge.is_some() || is_transformed {
+        let bridge = bridge.map(|bridge| Box::new(bridge) as Box<dyn BodyTransform>);
+        flow.set_transforms(outcome.transforms.into_iter().chain(bridge).collect(), &worker.chunks);
     }
-    x.status = status;
+    if is_last && status != 101 {
+        flow.closes_after();
+    }
+    (x.downward, x.status) = (flow, status);
+    take_rest(worker, client, x, (head, framing, composed_from))
+}
+
+/// Takes what came of the body behind its head.
+fn take_rest(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (head, framing, composed_from): (&[u8], Framing, usize),
+) -> Result<(), Fault> {
+    let rest = &head[x.response.len..];
+    if x.status == 101 {
+        x.downward.buffer().extend_from_slice(rest);
+        return Ok(());
+    }
+    let to = (framing != Framing::Chunked && rest.len() >= LARGE).then_some(&client.socket);
+    let fed = x.downward.feed(rest, to, &worker.chunks);
+    if fed.is_err() {
+        // Nothing of this response has been sent: it gives way to an answer that says why.
+        x.downward.buffer().truncate(composed_from);
+    }
+    // Bytes behind the end belong to nobody: they are dropped, and the connection with them.
+    x.upstream_reusable &= fed? == rest.len();
     Ok(())
+}
+
+/// Calls the filters of responses.
+#[cold]
+fn filtered(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (head, framing): (&[u8], Framing),
+) -> ResponseOutcome {
+    let content_length = match framing {
+        Framing::Length(length) => Some(length),
+        Framing::Empty => response_length(&x.response, head).ok().flatten(),
+        Framing::Chunked | Framing::UntilClose => None,
+    };
+    let (status, has_body) = (x.response.status, !framing.is_empty());
+    let about = About { status, fault: None, has_body, content_length };
+    filter_upstream(&WorkerConnection(worker, client).surroundings(), x, head, about)
 }
 
 /// Relays the response to its end, and the rest of the request beside it.
@@ -114,10 +154,11 @@ pub(crate) async fn respond(
 ) -> Served {
     worker.decisions.expect();
     let mut surplus = Vec::new();
-    let mut watch = Watch { upward_open: !x.upward.is_done(), ..Watch::default() };
+    let mut upward_open = !x.upward.is_done();
+    let mut pace = Pace::default();
     let outcome = poll_fn(|context| {
-        if watch.pace.is_some() && client.socket.expired() {
-            watch.expire(worker, client, x)?;
+        if pace.has_begun() && client.socket.expired() {
+            pace.expire(worker, client, x)?;
         }
         let ends = Ends { from: &upstream.connection.socket, to: &client.socket };
         let mut moved = false;
@@ -129,8 +170,8 @@ pub(crate) async fn respond(
             Poll::Ready(Err(broken)) => return Poll::Ready(Err(fault_of(broken))),
             Poll::Pending => {}
         }
-        if watch.upward_open {
-            watch.upward_open = send_rest(&mut means, client, x, &upstream, (context, &mut moved))?;
+        if upward_open {
+            upward_open = send_rest(&mut means, client, x, &upstream, (context, &mut moved))?;
         }
         if upstream.attempt_guard.standing.is_cut() {
             let detail = "the endpoint was removed and its drain time is over";
@@ -142,8 +183,8 @@ pub(crate) async fn respond(
                 "the client closed the connection inside the response",
             )));
         }
-        if moved || watch.pace.is_none() {
-            watch.keep(worker, client, x)?;
+        if moved || !pace.has_begun() {
+            pace.keep(worker, client, x)?;
         }
         Poll::Pending
     });
@@ -165,85 +206,6 @@ pub(crate) async fn respond(
             Served::Broken(fault)
         }
     }
-}
-
-/// Tells the kernel to hold no more for the client than it should now, when that is less than it has been told.
-fn narrow(worker: &Worker, client: &Client, told: &mut Unsent) {
-    let unsent = worker.chunks.unsent();
-    if unsent > *told {
-        *told = unsent;
-        match unsent {
-            Unsent::Any => {}
-            Unsent::Some => client.socket.hold_some_unsent(),
-            Unsent::Little => client.socket.hold_little_unsent(),
-        }
-    }
-}
-
-/// What is watched while a response takes more than one turn.
-#[derive(Default)]
-struct Watch {
-    /// There may be more of the request.
-    upward_open: bool,
-    /// Of the client, with what it sends and takes.
-    pace: Option<RateMonitor>,
-    /// Counted from the second turn on.
-    under_way: Option<Counted>,
-    /// Counted while the client keeps bytes waiting.
-    slow: Option<Counted>,
-    /// What the kernel has been told to hold for the client.
-    unsent: Unsent,
-}
-
-impl Watch {
-    /// Moves the deadline on, and refuses a client that keeps the exchange alive with next to nothing.
-    fn keep(&mut self, worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
-        let (now, rate) = (worker.reactor.now(), x.rate());
-        // Bytes that move put the deadline off that would tell.
-        let overdue = if x.downward.is_stalled() { x.overdue_by_client(now) } else { x.overdue(now) };
-        if let Some(fault) = overdue {
-            return Err(fault);
-        }
-        let pace = self.pace.get_or_insert_with(|| RateMonitor::new(now));
-        if x.downward.is_stalled() {
-            if pace.is_too_slow(now, moved(client, x), rate) {
-                return Err(Fault::new(FaultKind::ClientTimeout, "the client reads too slowly"));
-            }
-            // What its receive buffer takes at first is no reason to spare it when places run out.
-            let handed = x.downward.bytes() + x.upward.body();
-            worker.mark_slow(client, x, handed);
-            self.slow.get_or_insert_with(|| worker.chunks.count_slow());
-        } else {
-            // The endpoint has sent no more: an event stream may be as slow as it likes.
-            pace.restart();
-            worker.clear_slow(x);
-            self.slow = None;
-        }
-        self.under_way.get_or_insert_with(|| worker.chunks.count_under_way());
-        narrow(worker, client, &mut self.unsent);
-        x.set_deadline(client, now, rate.window);
-        count_bytes(worker, x);
-        Ok(())
-    }
-
-    /// The deadline has passed. A client that reads what the kernel holds for it gets another.
-    fn expire(&mut self, worker: &Worker, client: &Client, x: &Exchange) -> Result<(), Fault> {
-        let (now, rate) = (worker.reactor.now(), x.rate());
-        if let Some(fault) = x.overdue(now) {
-            return Err(fault);
-        }
-        let pace = self.pace.as_mut().filter(|_| x.downward.is_stalled() && !worker.is_shed(x));
-        if pace.is_some_and(|pace| pace.goes_on(now, moved(client, x), rate)) {
-            x.set_deadline(client, now, rate.window);
-            return Ok(());
-        }
-        Err(late(x))
-    }
-}
-
-/// What the client has done for the exchange: bytes that it has acknowledged, and sent.
-fn moved(client: &Client, x: &Exchange) -> i64 {
-    x.downward.acknowledged(&client.socket) + x.upward.body().cast_signed()
 }
 
 /// Moves what can be moved of a request whose response has begun; says whether there may be more.
@@ -279,13 +241,5 @@ fn fault_of(broken: RelayError) -> Fault {
         RelayError::ReceiverGone => {
             Fault::new(FaultKind::ClientGone, "the client closed the connection inside the response")
         }
-    }
-}
-
-fn late(x: &Exchange) -> Fault {
-    if x.downward.is_stalled() {
-        Fault::new(FaultKind::ClientTimeout, "the client stopped reading the response")
-    } else {
-        Fault::new(FaultKind::ConnectionReadTimeout, "the endpoint stopped sending inside its response")
     }
 }

@@ -4,7 +4,7 @@ use crate::plan::{
     ServiceId, Shutdown, Split, Timeouts, To,
 };
 use std::sync::Arc;
-use thalweg_filter::FilterSpec;
+use thalweg_filter::{Chain, FilterSpec, Step};
 use thalweg_http::Escapes;
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteMatch, Table, ValueMatch};
 use thalweg_upstream::{Address, Endpoint, EndpointLimits, Mode, Service};
@@ -30,7 +30,8 @@ fn route(name: &str, to: To) -> Route {
         name: name.into(),
         matches: name.into(),
         conceals: false,
-        filters: Arc::new([]),
+        filters: Chain::default(),
+        patterns: Arc::new([]),
         to,
         timeouts: Timeouts::default(),
         service_timeouts: Arc::new([]),
@@ -57,7 +58,7 @@ fn listener(name: &str, address: &str) -> Listener {
 
 /// A shop: `products` strips its prefix, `beta` asks for a header, `canary` is split, `inner` has its own listener.
 fn plan() -> Plan {
-    let strip: Arc<[_]> = Arc::new([strip_prefix("/products")]);
+    let strip = Chain::new(vec![Step::always(strip_prefix("/products"))]);
     let host = || vec![HostPattern::parse("shop.example.com").unwrap()];
     let path = |text| Some(PathPattern::parse(text).unwrap());
     let beta = FieldMatch { name: "X-Beta".into(), value: ValueMatch::Exact("on".into()) };
@@ -92,7 +93,7 @@ fn plan() -> Plan {
     }
 }
 
-fn strip_prefix(prefix: &str) -> Box<dyn thalweg_filter::Filter> {
+fn strip_prefix(prefix: &str) -> Arc<dyn thalweg_filter::Filter> {
     use serde::Deserialize;
     use serde::de::value::{Error, MapDeserializer};
     let written = MapDeserializer::<_, Error>::new([("strip_prefix", prefix)].into_iter());

@@ -1,16 +1,18 @@
 //! The phases of an exchange, run on a question: what they decided, nothing more.
 
 use super::question::Asked;
-use crate::exchange::filter_request::apply;
+use crate::exchange::filter_facts::Surroundings;
+use crate::exchange::filter_request::{Filtered, apply};
 use crate::exchange::find_route::{bound, take_route};
 use crate::exchange::read_request::bring_to_normal_form;
 use crate::exchange::redirect_https;
 use crate::exchange::upstream::request_head::{check_loop, write_host, write_target};
-use crate::plan::{Leads, Plan, ServiceId, To};
+use crate::plan::{Leads, Plan, Route, ServiceId, To};
 use crate::state::exchange::Exchange;
 use crate::state::token::Token;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::{Fault, FaultKind, RequestId};
+use thalweg_filter::{Job, JobResult, NoConnection, RequestCx};
 use thalweg_http::Progress;
 use thalweg_route::RouteId;
 use thalweg_upstream::Service;
@@ -29,6 +31,8 @@ pub(super) struct Trace {
     pub(super) fault: Option<Fault>,
     /// Where the client is sent instead.
     pub(super) redirect: Option<String>,
+    /// The status of the answer that a filter gives.
+    pub(super) reply: Option<u16>,
     /// When the label in its host expires, in seconds since the Unix epoch.
     pub(super) expires: Option<u64>,
 }
@@ -46,13 +50,15 @@ pub struct Verdict {
     pub fault: Option<Fault>,
     /// Where the client is sent instead.
     pub redirect: Option<String>,
+    /// The status of the answer that a filter gives.
+    pub reply: Option<u16>,
 }
 
 impl Verdict {
     /// The status of the proxy's own answer; `None` when a service answers.
     pub fn status(&self) -> Option<u16> {
         let redirect = self.redirect.as_ref().map(|_| redirect_https::STATUS);
-        self.fault.map(|fault| fault.status).or(redirect)
+        self.fault.map(|fault| fault.status).or(self.reply).or(redirect)
     }
 }
 
@@ -71,6 +77,7 @@ pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
         by_chance: false,
         fault: None,
         redirect: None,
+        reply: None,
         expires: None,
     };
     trace.fault = run(plan, asked, &mut trace).err();
@@ -78,7 +85,7 @@ pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
 }
 
 fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
-    let Trace { x, route, service, filters, by_chance, redirect, expires, .. } = trace;
+    let Trace { x, route, service, filters, by_chance, redirect, reply, expires, .. } = trace;
     match x.request.parse(&x.received, &plan.head_limits())? {
         Progress::Complete => {}
         Progress::Partial => return Err(Fault::request(400, "the request head is not whole")),
@@ -108,18 +115,50 @@ fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
             *expires = Some(destination.expires.unix());
         }
         bound(route, x)?;
-        apply(&route.filters, x, |name, path| filters.push((name, lossy(path))))?;
+        *reply = filter(plan, route, asked.listener, x, filters)?;
     }
     check_loop(x)
 }
 
+/// Calls the filters of the route. What waits is over at once; the status of an answer that one gives.
+fn filter(
+    plan: &Plan,
+    route: &Route,
+    listener: u16,
+    x: &mut Exchange,
+    filters: &mut Vec<(&'static str, String)>,
+) -> Result<Option<u16>, Fault> {
+    let name = plan.listeners.get(usize::from(listener)).map_or("", |listener| &listener.name);
+    let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let around = Surroundings {
+        listener: name,
+        now: Instant::now(),
+        unix_seconds,
+        connection: &NoConnection,
+        is_dry_run: true,
+    };
+    let mut seen = |name: &'static str, cx: &mut RequestCx<'_>| filters.push((name, lossy(&cx.target.path)));
+    let mut done = apply(route, &around, (x, None), &mut seen)?;
+    loop {
+        match done {
+            Filtered::Through => return Ok(None),
+            Filtered::Answered(reply) => return Ok(Some(reply.status)),
+            Filtered::Waits(Job::Sleep(_)) => {
+                done = apply(route, &around, (x, Some(JobResult::Slept)), &mut seen)?;
+            }
+        }
+    }
+}
+
 impl Trace {
     pub(super) fn verdict(&self, plan: &Plan) -> Verdict {
-        let (services, path) = match (self.fault, &self.redirect) {
-            (Some(_), _) | (_, Some(_)) => (Vec::new(), None),
-            (None, None) => (self.services(plan), Some(lossy(self.x.upstream_path()))),
+        let (fault, redirect, reply) = (self.fault, self.redirect.clone(), self.reply);
+        let is_answered = fault.is_some() || redirect.is_some() || reply.is_some();
+        let (services, path) = match is_answered {
+            true => (Vec::new(), None),
+            false => (self.services(plan), Some(lossy(self.x.upstream_path()))),
         };
-        Verdict { route: self.route, services, path, fault: self.fault, redirect: self.redirect.clone() }
+        Verdict { route: self.route, services, path, fault, redirect, reply }
     }
 
     /// The services that the request may go to.

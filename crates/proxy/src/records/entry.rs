@@ -12,7 +12,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use thalweg_core::{Fault, FaultKind, RequestId, Side};
-use thalweg_filter::Filter;
 use thalweg_observe::redact_query;
 
 /// Bytes of method, host, path and query that every entry has room for.
@@ -212,7 +211,7 @@ impl Entry {
             rest = behind;
             part.to_vec()
         });
-        let filters = self.route.iter().flat_map(|route| route.route().filters.iter());
+        let filters = self.route.iter().flat_map(|route| route.route().filters.steps());
         let filters_acted = |at: u32| self.filters_acted & 1_u32.checked_shl(at).unwrap_or(0) != 0;
         Decision {
             id: self.id,
@@ -228,10 +227,7 @@ impl Entry {
             path,
             query: self.has_query.then(|| redact_query(&query)),
             route: self.route.as_ref().map(|route| route.route().name.clone()),
-            filters: (0..)
-                .zip(filters)
-                .map(|(at, filter)| (Filter::name(&**filter), filters_acted(at)))
-                .collect(),
+            filters: (0..).zip(filters).map(|(at, filter)| (filter.name(), filters_acted(at))).collect(),
             service: self.service.as_deref().cloned(),
             attempts: self.attempts(),
             waited: Duration::from_micros(self.wait_us.into()),

@@ -91,7 +91,7 @@ impl Flow {
             (self.frames, self.closes) = (Frames::None, false);
             return framed.begin(false);
         }
-        let is_all = self.ended && self.queued() == 0 && self.sent_trailers().is_empty();
+        let is_all = self.ended && !self.is_stalled() && self.sent_trailers().is_empty();
         let ended = is_all && !framed.ends_apart();
         framed.begin(ended)?;
         self.frames = if ended { Frames::Ended } else { Frames::Begun };
@@ -136,6 +136,7 @@ impl Flow {
         self.closes
             && self.ended
             && self.ring.is_empty()
+            && !self.has_more_to_make()
             && (self.frames == Frames::None || self.sent_trailers().is_empty())
     }
 

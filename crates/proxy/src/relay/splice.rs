@@ -51,7 +51,7 @@ impl Flow {
     }
 
     fn weigh_proofs(&mut self, n: usize) {
-        if self.bridge.is_some() {
+        if self.transforms.is_some() {
             // What changes its form must be seen.
             return;
         }

@@ -6,6 +6,7 @@
 
 use crate::plan::{Route, ServiceId, Timeouts};
 use crate::relay::Flow;
+use crate::state::filtering::Filtering;
 use crate::state::local_listener::{ConnectionGuard, LocalListener};
 use crate::state::local_plan::{LocalPlan, LocalRoute, LocalService};
 use crate::state::rate::Rate;
@@ -211,6 +212,17 @@ pub(crate) enum TargetQuery {
     Encoded(Box<EncodedQuery>),
 }
 
+impl TargetQuery {
+    /// The text.
+    pub(crate) fn of<'a>(&'a self, received: &'a [u8]) -> Option<&'a [u8]> {
+        match self {
+            Self::None => None,
+            Self::Received(span) => Some(span.of(received)),
+            Self::Encoded(query) => Some(&query.0),
+        }
+    }
+}
+
 /// A query whose raw characters have been percent-encoded.
 #[derive(Debug)]
 pub(crate) struct EncodedQuery(pub(crate) Vec<u8>);
@@ -248,9 +260,10 @@ pub(crate) struct Exchange {
     pub(crate) host_len: usize,
     /// The path in normal form: what is matched and logged.
     pub(crate) path: NormalizedSpan,
-    /// The path that goes upstream, where the route has filters.
-    pub(crate) filtered_path: Vec<u8>,
-    pub(crate) is_filtered: bool,
+    /// What the filters of the route make of it; kept for the next exchange. Absent before the first that has filters.
+    pub(crate) filtering: Option<Box<Filtering>>,
+    /// Which of the route's filters changed or answered something, a bit for each of the first 32.
+    pub(crate) filters_acted: u32,
     /// Escapes in the path that the route has to allow.
     pub(crate) escapes: Escapes,
     /// The query ([`Exchange::query`]).
@@ -274,8 +287,6 @@ pub(crate) struct Exchange {
 
     /// The route that takes the request, as it was when the request came; so to the exchange's end.
     pub(crate) route: Option<Rc<LocalRoute>>,
-    /// Which of the route's filters changed the request or refused it, a bit for each of the first 32.
-    pub(crate) filters_acted: u32,
     /// The service of the route, or the one drawn of several; likewise.
     pub(crate) service: Option<Rc<LocalService>>,
     /// What the route calls that service.
@@ -341,8 +352,8 @@ impl Exchange {
             authority: NormalizedSpan::default(),
             host_len: 0,
             path: NormalizedSpan::default(),
-            filtered_path: Vec::new(),
-            is_filtered: false,
+            filtering: None,
+            filters_acted: 0,
             escapes: Escapes::NONE,
             target_query: TargetQuery::None,
             client_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -355,7 +366,6 @@ impl Exchange {
             conceal_reason: false,
             is_slow: false,
             route: None,
-            filters_acted: 0,
             service: None,
             target: None,
             aim: None,
@@ -409,7 +419,10 @@ impl Exchange {
         self.authority.clear();
         self.host_len = 0;
         self.path.clear();
-        self.is_filtered = false;
+        if let Some(filtering) = &mut self.filtering {
+            filtering.clear();
+        }
+        self.filters_acted = 0;
         self.escapes = Escapes::NONE;
         self.target_query = TargetQuery::None;
         self.upgrade = Upgrade::None;
@@ -418,7 +431,6 @@ impl Exchange {
         self.is_connection = false;
         self.conceal_reason = false;
         self.route = None;
-        self.filters_acted = 0;
         self.service = None;
         self.target = None;
         self.aim = None;
@@ -449,14 +461,13 @@ impl Exchange {
         self.consumed = 0;
         self.received.clear();
         self.request.clear();
-        for buffer in [
-            &mut self.received,
-            &mut self.answered,
-            &mut self.authority.written,
-            &mut self.path.written,
-            &mut self.filtered_path,
-        ] {
+        for buffer in
+            [&mut self.received, &mut self.answered, &mut self.authority.written, &mut self.path.written]
+        {
             buffer.shrink_to(KEEP_CAPACITY);
+        }
+        if let Some(filtering) = &mut self.filtering {
+            filtering.shrink();
         }
         self.upward.shrink_to(KEEP_CAPACITY);
         self.downward.shrink_to(KEEP_CAPACITY);
@@ -476,7 +487,8 @@ impl Exchange {
         for buffer in [&mut x.received, &mut x.authority.written, &mut x.path.written] {
             buffer.shrink_to_fit();
         }
-        (x.filtered_path, x.answered, x.tried) = (Vec::new(), Vec::new(), Vec::new());
+        (x.answered, x.tried) = (Vec::new(), Vec::new());
+        x.filtering = None;
         x
     }
 
@@ -578,18 +590,33 @@ impl Exchange {
         Rate { window: self.timeouts().idle, least: limits.min_rate }
     }
 
+    /// What filters have made of the request, once they were reached.
+    #[inline]
+    pub(crate) fn filtered(&self) -> Option<&Filtering> {
+        self.filtering.as_deref().filter(|filtering| filtering.is_begun)
+    }
+
+    /// Notes that a filter did something.
+    pub(crate) fn note_filter(&mut self, at: usize) {
+        self.filters_acted |= u32::try_from(at).ok().and_then(|at| 1_u32.checked_shl(at)).unwrap_or(0);
+    }
+
     /// The path that goes upstream.
     pub(crate) fn upstream_path(&self) -> &[u8] {
-        if self.is_filtered { &self.filtered_path } else { self.path.of(&self.received) }
+        match self.filtered() {
+            Some(filtering) => &filtering.target.path,
+            None => self.path.of(&self.received),
+        }
+    }
+
+    /// The query, without its question mark, as the client sent it.
+    pub(crate) fn query(&self) -> Option<&[u8]> {
+        self.target_query.of(&self.received)
     }
 
     /// The query, without its question mark, as it goes upstream.
-    pub(crate) fn query(&self) -> Option<&[u8]> {
-        match &self.target_query {
-            TargetQuery::None => None,
-            TargetQuery::Received(span) => Some(span.of(&self.received)),
-            TargetQuery::Encoded(query) => Some(&query.0),
-        }
+    pub(crate) fn upstream_query(&self) -> Option<&[u8]> {
+        self.filtered().and_then(Filtering::query).unwrap_or_else(|| self.query())
     }
 
     /// The host and port that the client named, in normal form; empty for none.

@@ -5,16 +5,18 @@ use crate::exchange::grpc::{is_decoded, write_plain_type, write_timeout};
 use crate::h2::websocket;
 use crate::relay::Bridge;
 use crate::state::exchange::{Client, Exchange};
+use crate::state::filtering::Filtering;
 use crate::state::worker::Worker;
 use crate::tls::client_cert_fields::write_client_cert_fields;
 use std::io::Write;
 use std::net::IpAddr;
 use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_filter::BodyTransform;
 use thalweg_http::grpc::Kind;
 use thalweg_http::grpc::web::TextReader;
 use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields};
 use thalweg_http::rules::accepts_trailers;
-use thalweg_http::{FieldId, Framing, Upgrade, Version};
+use thalweg_http::{FieldId, FieldSet, Framing, Upgrade, Version};
 use thalweg_upstream::{Endpoint, HostRule, Service};
 
 /// Our name in `Via` (RFC 9110 §7.6.3).
@@ -56,13 +58,35 @@ pub(crate) fn write_request(
     worker.warm.buffers.get(flow.buffer());
     flow.bound(x.route().and_then(|route| route.limits.max_body));
     let is_decoded = is_decoded(x);
-    let has_no_length = is_decoded || matches!(x.framing, Framing::Chunked | Framing::UntilClose);
+    let is_changed = is_transformed(x);
+    let has_no_length =
+        is_decoded || is_changed || matches!(x.framing, Framing::Chunked | Framing::UntilClose);
     let out = flow.start(x.framing, Side::Downstream, has_no_length && !is_framed);
     write_head(out, x, client, service, endpoint);
     let head = out.len();
-    flow.set_bridge(is_decoded.then(|| Bridge::FromText(TextReader::default())));
+    if is_decoded || is_changed {
+        let bridge =
+            is_decoded.then(|| Box::new(Bridge::FromText(TextReader::default())) as Box<dyn BodyTransform>);
+        flow.set_transforms(
+            bridge
+                .into_iter()
+                .chain(x.filtered().into_iter().flat_map(|filtering| filtering.transforms.make()))
+                .collect(),
+            &worker.chunks,
+        );
+    }
     x.upward = flow;
     head
+}
+
+/// Whether filters change the request's body.
+fn is_transformed(x: &Exchange) -> bool {
+    x.filtered().is_some_and(|filtering| !filtering.transforms.is_empty()) && !x.framing.is_empty()
+}
+
+/// Known fields that filters have written.
+fn by_filters(x: &Exchange) -> FieldSet {
+    x.filtered().map(|filtering| filtering.known).unwrap_or_default()
 }
 
 fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Service, endpoint: u32) {
@@ -74,6 +98,9 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
     write_host(out, x, service, service.endpoints.get(endpoint as usize));
     out.extend_from_slice(b"\r\n");
     write_fields(out, bytes, &x.request.fields);
+    if let Some(filtering) = x.filtered() {
+        out.extend_from_slice(&filtering.added);
+    }
     write_plain_type(out, x);
     write_timeout(out, x);
     write_forwarded(out, x, client);
@@ -85,7 +112,7 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
         Version::Http11 => b"Via: 1.1 thalweg\r\n",
         Version::Http2 => b"Via: 2.0 thalweg\r\n",
     });
-    if let Some(id) = &x.id {
+    if let Some(id) = x.id.as_ref().filter(|_| !by_filters(x).contains(FieldId::XRequestId)) {
         out.extend_from_slice(b"X-Request-Id: ");
         out.extend_from_slice(id.as_bytes());
         out.extend_from_slice(b"\r\n");
@@ -101,7 +128,9 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
         out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }
     match x.framing {
-        _ if is_decoded(x) => out.extend_from_slice(CHUNKED_FIELD),
+        Framing::Length(_) if is_decoded(x) || is_transformed(x) => {
+            out.extend_from_slice(CHUNKED_FIELD);
+        }
         Framing::Length(length) => {
             write_content_length(out, length);
         }
@@ -114,7 +143,7 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
 /// The target that goes upstream: the path after the filters, and the query.
 pub(crate) fn write_target(out: &mut Vec<u8>, x: &Exchange) {
     out.extend_from_slice(x.upstream_path());
-    if let Some(query) = x.query() {
+    if let Some(query) = x.upstream_query() {
         out.push(b'?');
         out.extend_from_slice(query);
     }
@@ -122,6 +151,10 @@ pub(crate) fn write_target(out: &mut Vec<u8>, x: &Exchange) {
 
 /// The host that goes upstream.
 pub(crate) fn write_host(out: &mut Vec<u8>, x: &Exchange, service: &Service, endpoint: Option<&Endpoint>) {
+    if let Some(host) = x.filtered().and_then(Filtering::host) {
+        out.extend_from_slice(host);
+        return;
+    }
     match &service.host {
         HostRule::Keep => out.extend_from_slice(x.authority()),
         HostRule::Endpoint => match (endpoint, x.aim) {
@@ -134,23 +167,28 @@ pub(crate) fn write_host(out: &mut Vec<u8>, x: &Exchange, service: &Service, end
 }
 
 /// `X-Forwarded-For`, `-Proto`, `-Host`: what a trusted peer said of the client stands; to its
-/// chain of addresses the peer itself is added.
+/// chain of addresses the peer itself is added. What a filter has written is written by nobody else.
 fn write_forwarded(out: &mut Vec<u8>, x: &Exchange, client: &Client) {
-    let bytes = &x.received[..];
-    out.extend_from_slice(b"X-Forwarded-For: ");
-    if x.trusted_peer {
-        for chain in x.request.values(bytes, FieldId::XForwardedFor) {
-            out.extend_from_slice(chain);
-            out.extend_from_slice(b", ");
-        }
-    }
-    write_ip(out, client.peer);
+    let (bytes, told) = (&x.received[..], by_filters(x));
     let said = |id| if x.trusted_peer { x.request.value(bytes, id) } else { None };
-    out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
-    out.extend_from_slice(said(FieldId::XForwardedProto).unwrap_or(x.scheme().as_bytes()));
-    out.extend_from_slice(b"\r\n");
+    if !told.contains(FieldId::XForwardedFor) {
+        out.extend_from_slice(b"X-Forwarded-For: ");
+        if x.trusted_peer {
+            for chain in x.request.values(bytes, FieldId::XForwardedFor) {
+                out.extend_from_slice(chain);
+                out.extend_from_slice(b", ");
+            }
+        }
+        write_ip(out, client.peer);
+        out.extend_from_slice(b"\r\n");
+    }
+    if !told.contains(FieldId::XForwardedProto) {
+        out.extend_from_slice(b"X-Forwarded-Proto: ");
+        out.extend_from_slice(said(FieldId::XForwardedProto).unwrap_or(x.scheme().as_bytes()));
+        out.extend_from_slice(b"\r\n");
+    }
     let host = said(FieldId::XForwardedHost).unwrap_or(x.authority());
-    if !host.is_empty() {
+    if !host.is_empty() && !told.contains(FieldId::XForwardedHost) {
         out.extend_from_slice(b"X-Forwarded-Host: ");
         out.extend_from_slice(host);
         out.extend_from_slice(b"\r\n");

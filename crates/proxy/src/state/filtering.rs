@@ -1,0 +1,75 @@
+//! What the filters of a route make of one exchange.
+
+use std::time::Duration;
+use thalweg_filter::{FilterStates, QueryEdit, Reply, TargetEdit, Transforms};
+use thalweg_http::FieldSet;
+
+/// Buffers larger than this are given back when their exchange is over.
+const KEEP_CAPACITY: usize = 4 * 1024;
+
+/// What filters have changed, asked for and remembered. Empty, and nothing is allocated, where no filter took part.
+#[derive(Debug, Default)]
+pub(crate) struct Filtering {
+    /// Filters of the request have been reached: `target` is what goes upstream.
+    pub(crate) is_begun: bool,
+    /// The target that goes upstream.
+    pub(crate) target: TargetEdit,
+    /// The path before the filter that is called: a buffer.
+    pub(crate) before: Vec<u8>,
+    /// Lines that filters have added to the request.
+    pub(crate) added: Vec<u8>,
+    /// Known names among them.
+    pub(crate) known: FieldSet,
+    /// Lines that filters have added to the response.
+    pub(crate) response_added: Vec<u8>,
+    /// What filters remember.
+    pub(crate) states: FilterStates,
+    /// Transforms of the request's body.
+    pub(crate) transforms: Transforms,
+    /// The filter that waits, or has ended the way of the request.
+    pub(crate) at: usize,
+    /// Filters from this one on were not reached by the request; `None`: all were, or none should have been.
+    pub(crate) below: Option<usize>,
+    /// Time that filters have waited.
+    pub(crate) waited: Duration,
+    /// The client gets this in place of the endpoint's response.
+    pub(crate) replaced: Option<Box<Reply>>,
+}
+
+impl Filtering {
+    /// Makes ready for the next request.
+    pub(crate) fn clear(&mut self) {
+        self.is_begun = false;
+        self.added.clear();
+        self.known = FieldSet::default();
+        self.response_added.clear();
+        self.states.clear();
+        self.transforms.clear();
+        (self.at, self.below) = (0, None);
+        self.waited = Duration::ZERO;
+        self.replaced = None;
+    }
+
+    /// Gives memory back.
+    pub(crate) fn shrink(&mut self) {
+        self.clear();
+        for buffer in [&mut self.target.path, &mut self.before, &mut self.added, &mut self.response_added] {
+            buffer.clear();
+            buffer.shrink_to(KEEP_CAPACITY);
+        }
+    }
+
+    /// The host that goes upstream, where a filter says it.
+    pub(crate) fn host(&self) -> Option<&[u8]> {
+        self.target.host.as_deref()
+    }
+
+    /// The query that goes upstream, where a filter says it: `Some(None)` is none.
+    pub(crate) fn query(&self) -> Option<Option<&[u8]>> {
+        match &self.target.query {
+            QueryEdit::Removed => Some(None),
+            QueryEdit::Replaced(query) => Some(Some(query)),
+            QueryEdit::Unchanged => None,
+        }
+    }
+}
