@@ -2,6 +2,8 @@
 //!
 //! Called by `load` once per configuration. A plan comes out only when nothing was wrong.
 
+mod inherited;
+
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::lint::{Subject, lint};
 use crate::settings::Settings;
@@ -10,6 +12,7 @@ use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec, So
 use crate::validate::{
     self, Bounds, Chains, Context, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Target, Traffic,
 };
+use inherited::Inherited;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +75,7 @@ pub(crate) fn compile(
     names.take_route_names(&spec.routes, problems);
     let chains = Chains::read(&spec.chains, &declared.chains, problems);
     let mut joined = Routes::new((defaults, bounds, retries), secrets);
+    joined.inherited = Inherited::read(spec, &listeners, &chains, problems);
     joined.add(spec, (&names, &chains), &named, problems);
     let links = validate::connections(spec, &names, problems);
     joined.link(links, &names, &named, problems);
@@ -110,6 +114,8 @@ pub(crate) fn compile(
 struct Routes<'s> {
     secrets: &'s Secrets<'s>,
     defaults: Deadlines,
+    /// Filters that routes have beside their own.
+    inherited: Inherited,
     /// Of the defaults.
     bounds: Bounds,
     /// Of the defaults.
@@ -135,6 +141,7 @@ impl<'s> Routes<'s> {
         Self {
             secrets,
             defaults,
+            inherited: Inherited::default(),
             bounds,
             retries,
             matches: Vec::new(),
@@ -174,14 +181,19 @@ impl<'s> Routes<'s> {
             );
             let to = self.to(checked.target, (&name, names), named, problems);
             let patterns = checked.matches.paths().flatten().cloned().collect();
+            let inherits = spec.inherit.unwrap_or(true);
+            let (filters, places) = self.inherited.base(inherits, (checked.filters, checked.filter_places));
+            let on = (inherits, &checked.matches.listeners[..]);
+            let filter_variants = self.inherited.variants(on, &filters, to.services());
+            self.filters.push(places);
             self.matches.push(checked.matches);
-            self.filters.push(checked.filter_places);
             let timeouts = self.timeouts((checked.deadlines, Timeouts::default()), &to, named);
             self.routes.push(Route {
                 name,
                 matches: in_words(&spec.r#match),
                 conceals: conceals(&spec.r#match),
-                filters: Chain::new(checked.filters),
+                filters,
+                filter_variants,
                 patterns,
                 to,
                 timeouts: timeouts.0,
@@ -298,6 +310,7 @@ impl Routes<'_> {
                 matches: link.in_words.into(),
                 conceals: false,
                 filters: Chain::default(),
+                filter_variants: Arc::new([]),
                 patterns: Arc::new([]),
                 to,
                 timeouts: timeouts.0,

@@ -37,17 +37,23 @@ impl<T> OneOrMany<T> {
 #[serde(deny_unknown_fields)]
 pub struct WhenSpec {
     /// Patterns of paths as those of routes: `/api/*`, `/users/{id}`; one must match.
+    #[schemars(extend("x-default" = "all"))]
     path: Option<OneOrMany<String>>,
     /// Methods; one must match.
+    #[schemars(extend("x-default" = "all"))]
     method: Option<OneOrMany<String>>,
     /// Fields of the request and their values: a text, `*` for any value, or `~` and a regular expression over the whole
     /// value; each must match.
+    #[schemars(extend("x-default" = "all"))]
     header: Option<BTreeMap<String, String>>,
     /// Networks of clients, `10.0.0.0/8`; one must match.
+    #[schemars(extend("x-default" = "all"))]
     client: Option<OneOrMany<String>>,
     /// Statuses of responses, `404`, or classes, `5xx`; one must match.
+    #[schemars(extend("x-default" = "all"))]
     status: Option<OneOrMany<StatusSpec>>,
     /// Content types of responses without parameters, `text/html` or `text/*`; one must match.
+    #[schemars(extend("x-default" = "all"))]
     content_type: Option<OneOrMany<String>>,
 }
 

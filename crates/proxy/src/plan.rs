@@ -379,9 +379,12 @@ pub struct Route {
     /// Some of its conditions on fields or parameters came from the environment: they are never shown.
     #[serde(skip)]
     pub conceals: bool,
-    /// In order.
+    /// Those of `defaults` and its own, in order; see [`Self::chain`].
     #[serde(skip)]
     pub filters: Chain,
+    /// Filters in place of these, where a listener or a service has some of its own.
+    #[serde(skip)]
+    pub filter_variants: Arc<[FilterVariant]>,
     /// The patterns of its path, of which one matches.
     #[serde(skip)]
     pub patterns: Arc<[PathPattern]>,
@@ -399,7 +402,39 @@ pub struct Route {
     pub allow_encoded: Escapes,
 }
 
+/// The filters of a route for what comes in at one listener and goes to one service.
+#[derive(Clone, Debug)]
+pub struct FilterVariant {
+    /// The position of the listener.
+    pub listener: u16,
+    /// The service; `None` while it is not known.
+    pub service: Option<ServiceId>,
+    /// Those of the listener, of `defaults`, of the route and of the service, in order.
+    pub chain: Chain,
+}
+
 impl Route {
+    /// The filters of what comes in at a listener and goes to a service.
+    #[inline]
+    pub fn chain(&self, listener: u16, service: Option<ServiceId>) -> &Chain {
+        let mut variants = self.filter_variants.iter();
+        let own = variants.find(|variant| variant.listener == listener && variant.service == service);
+        own.map_or(&self.filters, |variant| &variant.chain)
+    }
+
+    /// The position of the variant that [`Self::chain`] finds, plus one; 0 for none, or one beyond the 254th.
+    pub(crate) fn variant(&self, listener: u16, service: Option<ServiceId>) -> u8 {
+        let mut variants = self.filter_variants.iter();
+        let at = variants.position(|variant| variant.listener == listener && variant.service == service);
+        at.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or(0)
+    }
+
+    /// The filters of a variant.
+    pub(crate) fn chain_of(&self, variant: u8) -> &Chain {
+        let own = usize::from(variant).checked_sub(1).and_then(|at| self.filter_variants.get(at));
+        own.map_or(&self.filters, |variant| &variant.chain)
+    }
+
     /// Deadlines towards this service.
     pub fn timeouts_to(&self, service: Option<ServiceId>) -> Timeouts {
         let mut own = self.service_timeouts.iter();

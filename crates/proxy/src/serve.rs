@@ -88,7 +88,7 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
         return Ok(Served::Answered(Box::new(redirect_to(&place))));
     }
     find_route(worker, client, x)?;
-    if x.route().is_some_and(|route| route.filters.has(Hooks::REQUEST))
+    if x.chain().is_some_and(|chain| chain.has(Hooks::REQUEST))
         && let Some(reply) = filter(worker, client, x).await?
     {
         return Ok(Served::Answered(reply));

@@ -4,6 +4,7 @@ use super::fields::{Fields, Times, list};
 use super::{Object, ObjectKind, services, settings};
 use crate::settings::Settings;
 use std::borrow::Cow;
+use thalweg_filter::Chain;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
     Listener, ListenerTls, Route, SealedRoute, ServiceId, Split, TicketKeyFile, TicketPolicy, To,
@@ -177,13 +178,24 @@ fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Pla
     named(ObjectKind::Route, &route.name, summary, describe)
 }
 
+fn chain(place: &str, chain: &Chain, fields: &mut Fields) {
+    for (at, filter) in chain.steps().iter().enumerate() {
+        // A filter may hold more than its argument says.
+        let text = format!("{}: {}", filter.name(), filter.argument());
+        fields.behind(format!("{place}[{at}]"), &text, format_args!("{text} {filter:?}"));
+    }
+}
+
 /// Positions of services mean nothing in another plan: what holds them is told by name.
 pub(super) fn route_fields(route: &Route, conditions: Option<&RouteMatch>, plan: &Plan, fields: &mut Fields) {
     conditions.into_iter().for_each(|conditions| conditions_of((conditions, route.conceals), plan, fields));
-    for (at, filter) in route.filters.steps().iter().enumerate() {
-        // A filter may hold more than its argument says.
-        let text = format!("{}: {}", filter.name(), filter.argument());
-        fields.behind(format!("filters[{at}]"), &text, format_args!("{text} {filter:?}"));
+    chain("filters", &route.filters, fields);
+    for variant in route.filter_variants.iter() {
+        let listener =
+            plan.listeners.get(usize::from(variant.listener)).map_or("", |listener| &listener.name);
+        let service = variant.service.and_then(|service| plan.services.get(service.0 as usize));
+        let to = service.map(|service| format!(" to `{}`", service.name)).unwrap_or_default();
+        chain(&format!("from `{listener}`{to}: filters"), &variant.chain, fields);
     }
     fields.put("to", target(&route.to, plan));
     if let To::Split(Split { parts: _, key }) = &route.to {

@@ -176,7 +176,7 @@ pub struct RequestHistorySpec {
 }
 
 /// `defaults:`
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `timeouts`, `retry` and `limits`")]
 pub struct DefaultsSpec {
     /// Deadlines towards clients, and those that routes and services inherit.
@@ -185,6 +185,9 @@ pub struct DefaultsSpec {
     pub retry: RetrySpec,
     /// Bounds that routes inherit, each for itself.
     pub limits: RouteLimitsSpec,
+    /// Filters of every route, before its own; a route with `inherit: false` has none of them.
+    #[schemars(extend("x-default-words" = "none"))]
+    pub filters: ListSpec<StepSpec>,
 }
 
 /// `metrics:`
@@ -221,7 +224,7 @@ pub enum LogFormatSpec {
 }
 
 /// `listeners.<name>:`
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `address`")]
 pub struct ListenerSpec {
     /// `:80`, `127.0.0.1:80`, `[::1]:80` or `unix:/path`.
@@ -250,6 +253,11 @@ pub struct ListenerSpec {
     /// listener that has `tls` itself.
     #[schemars(extend("x-default" = false))]
     pub redirect_https: Option<Spanned<bool>>,
+    /// Filters of every request that comes in here and that a route takes, before those of `defaults`; a route with
+    /// `inherit: false` has none of them.
+    #[schemars(extend("x-default-words" = "none"))]
+    #[serde(default)]
+    pub filters: ListSpec<StepSpec>,
     /// Bounds of its own.
     #[serde(default)]
     pub limits: ListenerLimitsSpec,
@@ -326,6 +334,7 @@ impl Short for ListenerSpec {
             proxy_protocol: None,
             tls: None,
             redirect_https: None,
+            filters: ListSpec::default(),
             limits: ListenerLimitsSpec::default(),
             defer_accept: None,
             h2c: None,

@@ -33,6 +33,9 @@ pub struct RouteSpec {
     #[schemars(extend("x-default-words" = "nothing"))]
     #[serde(default)]
     pub filters: ListSpec<StepSpec>,
+    /// Whether filters of the listener and of `defaults` come before its own.
+    #[schemars(extend("x-default" = true))]
+    pub inherit: Option<bool>,
     /// Where it goes.
     pub to: Spanned<ToSpec>,
     /// Deadlines of this route.

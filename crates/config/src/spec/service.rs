@@ -22,16 +22,17 @@ pub use retry::{GrpcStatusSpec, HedgeSpec, RetrySpec};
 pub use sticky::{SameSiteSpec, StickySpec};
 pub use tls::ServiceTlsSpec;
 
+use super::filter_entry::StepSpec;
 use super::limits::ServiceLimitsSpec;
 use super::short::{ShortSpec, SomeSpec};
-use super::spanned::Spanned;
+use super::spanned::{ListSpec, Spanned};
 use super::switch::SwitchSpec;
 use super::values::{DurationSpec, PercentSpec};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 /// One service.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `endpoints`")]
 pub struct ServiceSpec {
     /// At least one URL; one alone needs no list.
@@ -74,6 +75,10 @@ pub struct ServiceSpec {
     /// Tell `tcp://` endpoints with the PROXY protocol who a client is.
     #[schemars(extend("x-default-words" = "they are not told"))]
     pub send_proxy_protocol: Option<Spanned<ProxyProtocolVersionSpec>>,
+    /// Filters of every request that goes here, behind those of its route.
+    #[schemars(extend("x-default-words" = "none"))]
+    #[serde(default)]
+    pub filters: ListSpec<StepSpec>,
     /// When another attempt is made.
     #[serde(default)]
     pub retry: RetrySpec,

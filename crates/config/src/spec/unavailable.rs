@@ -53,7 +53,7 @@ const PLACES: &[(Place, &[&[&str]])] = &[
     (Place::ListenerTls, &[&["listeners", "*", "tls"], &["listeners", "*", "tls", "certificates", "*"]]),
     (Place::Route, &[&["routes", "*"]]),
     (Place::Match, &[&["routes", "*", "match"]]),
-    (Place::Filter, &[&["routes", "*", "filters", "*"], &["chains", "*", "*"]]),
+    (Place::Filter, FILTERS),
     (Place::Service, &[&["services", "*"]]),
     (Place::ServiceTls, &[&["services", "*", "tls"]]),
     (Place::Endpoint, &[&["services", "*", "endpoints", "*"]]),
@@ -68,6 +68,15 @@ const PLACES: &[(Place, &[&[&str]])] = &[
         &[&["limits"], &["services", "*", "limits"], &["routes", "*", "limits"], &["defaults", "limits"]],
     ),
     (Place::TestExpect, &[&["tests", "*", "expect"]]),
+];
+
+/// Where filters are listed.
+const FILTERS: &[&[&str]] = &[
+    &["routes", "*", "filters", "*"],
+    &["chains", "*", "*"],
+    &["defaults", "filters", "*"],
+    &["listeners", "*", "filters", "*"],
+    &["services", "*", "filters", "*"],
 ];
 
 /// Words that mean the same, and what is said of them.

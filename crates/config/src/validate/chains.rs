@@ -70,7 +70,7 @@ impl<'a> Chains<'a> {
     }
 
     /// The filters of a route's list, in order, and where they stand.
-    pub(super) fn filters(
+    pub(crate) fn filters(
         &self,
         list: &'a ListSpec<StepSpec>,
         problems: &mut Problems,

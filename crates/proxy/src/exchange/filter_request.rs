@@ -13,7 +13,7 @@ use std::mem;
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_filter::{HeadFields, Hooks, Job, JobResult, Reply, RequestCx, Verdict};
+use thalweg_filter::{Chain, HeadFields, Hooks, Job, JobResult, Reply, RequestCx, Verdict};
 use thalweg_http::{Framing, octet};
 
 /// The longest that filters may keep a request waiting in all.
@@ -61,7 +61,7 @@ pub(crate) fn apply(
     (x, got): (&mut Exchange, Option<JobResult>),
     seen: Seen<'_>,
 ) -> Result<Filtered, Fault> {
-    let chain = &route.filters;
+    let chain = route.chain(x.listener, x.target);
     if !chain.has(Hooks::REQUEST) {
         return Ok(Filtered::Through);
     }
@@ -102,7 +102,7 @@ pub(crate) fn apply(
     filtering.at = at;
     x.filters_acted |= acted;
     match verdict {
-        Verdict::Continue => through(route, x),
+        Verdict::Continue => through(chain, x),
         Verdict::Wait(job) => Ok(Filtered::Waits(job)),
         Verdict::Reply(reply) => {
             ended_by(x, at);
@@ -128,7 +128,7 @@ fn ended_by(x: &mut Exchange, at: usize) {
 }
 
 /// The request goes on: what its filters have made of the target must be one.
-fn through(route: &Route, x: &mut Exchange) -> Result<Filtered, Fault> {
+fn through(chain: &Chain, x: &mut Exchange) -> Result<Filtered, Fault> {
     let path = x.upstream_path();
     if path.starts_with(b"//") {
         // As in a request target: who reads it next could take it for an authority.
@@ -144,7 +144,7 @@ fn through(route: &Route, x: &mut Exchange) -> Result<Filtered, Fault> {
     {
         return Err(Fault::request(400, "the filters made no valid target of this request"));
     }
-    let bridge = route.filters.steps().iter().position(|step| step.filter.bridges_grpc_web());
+    let bridge = chain.steps().iter().position(|step| step.filter.bridges_grpc_web());
     if let Some(at) = bridge
         && begin_bridge(x)
     {

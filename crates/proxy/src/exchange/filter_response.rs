@@ -20,7 +20,7 @@ pub(crate) struct About {
 
 /// Whether the route has filters of responses.
 pub(crate) fn has_response_filters(x: &Exchange) -> bool {
-    x.route().is_some_and(|route| route.filters.has(Hooks::RESPONSE))
+    x.chain().is_some_and(|chain| chain.has(Hooks::RESPONSE))
 }
 
 /// Calls the filters, from the last one to the first, on the response of an endpoint, which begins with `head`: what they add is
@@ -70,6 +70,7 @@ fn call(
 ) -> ResponseOutcome {
     let Some(found) = x.route.clone() else { return ResponseOutcome::default() };
     let route = found.route();
+    let chain = route.chain(x.listener, x.target);
     let below = x.filtering.as_ref().and_then(|filtering| filtering.below).unwrap_or(usize::MAX);
     let (facts, parts) = split(x, route, around);
     let filtering = parts.filtering;
@@ -81,7 +82,7 @@ fn call(
     cx.upstream_host = upstream_host.unwrap_or_default();
     cx.target = filtering.is_begun.then_some(&filtering.target);
     let (mut acted, mut last) = (0_u32, None);
-    route.filters.on_response_below(below, &mut cx, &mut |at, cx| {
+    chain.on_response_below(below, &mut cx, &mut |at, cx| {
         last = Some(at);
         if cx.fields.take_changed() || cx.has_asked() {
             acted |= u32::try_from(at).ok().and_then(|at| 1_u32.checked_shl(at)).unwrap_or(0);

@@ -13,6 +13,7 @@ use thalweg_route::{FieldLookup, Query, RouteId};
 /// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
 pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let view = worker.view_for(client);
+    x.listener = client.listener().position();
     let found = take_route(&view.plan, client.listener().position(), x, || worker.chance() as u64)?;
     take(worker, &view, x, found);
     match x.route.clone() {

@@ -56,14 +56,6 @@ pub(crate) async fn reply_with(worker: &Worker, client: &Client, x: &mut Exchang
 
 /// Decides what becomes of the client's connection, and makes ready to write.
 fn prepare(worker: &Worker, client: &Client, x: &mut Exchange, fault: Option<Fault>) {
-    if let (Framing::Length(length), true) = (x.framing, x.attempts.len() == 0) {
-        // Nothing of the body has gone anywhere: where all of it is here, it is read.
-        let whole = usize::try_from(length).ok().and_then(|length| x.request.len.checked_add(length));
-        if let Some(whole) = whole.filter(|whole| x.request.len > 0 && *whole <= x.received.len()) {
-            x.consumed = whole;
-            x.framing = Framing::Empty;
-        }
-    }
     let is_read_whole = x.request.len > 0 && (x.framing.is_empty() || x.upward.is_received());
     x.keep_alive &= is_read_whole && !fault.is_some_and(|fault| fault.closes()) && !worker.is_leaving(client);
     worker.warm.buffers.get(x.downward.buffer());
@@ -151,11 +143,11 @@ fn write_reply(
     let mut lines = Vec::with_capacity(512);
     let outcome = loop {
         lines.clear();
-        lines.extend_from_slice(&reply.fields);
         write_date(&mut lines, worker.unix_seconds());
         if told.is_none_or(|told| told.id.is_some()) {
             write_id(&mut lines, x.id.as_ref());
         }
+        lines.extend_from_slice(&reply.fields);
         let length = reply.body.length();
         let has_body = length > 0 && x.request.method != Method::Head && !matches!(reply.status, 204 | 304);
         let about = About { status: reply.status, fault, has_body, content_length: Some(length) };

@@ -31,6 +31,7 @@ fn route(name: &str, to: To) -> Route {
         matches: name.into(),
         conceals: false,
         filters: Chain::default(),
+        filter_variants: Arc::new([]),
         patterns: Arc::new([]),
         to,
         timeouts: Timeouts::default(),

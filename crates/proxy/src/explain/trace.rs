@@ -103,13 +103,14 @@ fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
         0
     })?;
     (*route, *service) = (Some(found), drawn);
+    (x.listener, x.target) = (asked.listener, drawn);
     if let Some(route) = plan.route(Some(found)) {
         if let To::Sealed(route) = &route.to {
             let opened = route.open(x.host(), SystemTime::now(), |address| plan.is_own(address));
             let opened = opened.map_err(|reason| Fault::new(FaultKind::DestinationNotFound, reason));
             let (leads, destination) = opened?;
             match leads {
-                Leads::Service(named) => *service = Some(named),
+                Leads::Service(named) => (*service, x.target) = (Some(named), Some(named)),
                 Leads::Aim(aim) => x.aim = Some(aim),
             }
             *expires = Some(destination.expires.unix());

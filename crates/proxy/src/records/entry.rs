@@ -15,7 +15,7 @@ use thalweg_core::{Fault, FaultKind, RequestId, Side};
 use thalweg_observe::redact_query;
 
 /// Bytes of method, host, path and query that every entry has room for.
-const TEXT: usize = 91;
+const TEXT: usize = 90;
 /// The same of one that is kept longer.
 const LONG_TEXT: usize = 512;
 /// In place of a time that there is none of.
@@ -45,6 +45,8 @@ pub(super) struct Entry {
     first_byte_us: u32,
     /// A bit for each of the first 32 filters.
     filters_acted: u32,
+    /// Which variant of the route's filters it had: its position plus one; 0 for none, or one beyond the 254th.
+    variant: u8,
     status: u16,
     /// 0: the client's connection is a proxy's.
     port: u16,
@@ -127,6 +129,7 @@ impl Entry {
             wait_us: micros(x.waited),
             first_byte_us: x.first_byte.map_or(NEVER, micros),
             filters_acted: x.filters_acted,
+            variant: x.route().map_or(0, |route| route.variant(x.listener, x.target)),
             status: x.status,
             port: if x.client_ip == origin.peer { origin.port } else { 0 },
             lengths,
@@ -158,6 +161,7 @@ impl Entry {
             wait_us: 0,
             first_byte_us: NEVER,
             filters_acted: 0,
+            variant: 0,
             status: 200,
             port: 0,
             lengths: [0; 4],
@@ -211,7 +215,7 @@ impl Entry {
             rest = behind;
             part.to_vec()
         });
-        let filters = self.route.iter().flat_map(|route| route.route().filters.steps());
+        let filters = self.route.iter().flat_map(|route| route.route().chain_of(self.variant).steps());
         let filters_acted = |at: u32| self.filters_acted & 1_u32.checked_shl(at).unwrap_or(0) != 0;
         Decision {
             id: self.id,

@@ -16,6 +16,7 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind, RequestId};
+use thalweg_filter::Chain;
 use thalweg_http::grpc::{Code, Kind};
 use thalweg_http::{Escapes, FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
@@ -285,6 +286,8 @@ pub(crate) struct Exchange {
     /// It is noted that the exchange waits for its client.
     pub(crate) is_slow: bool,
 
+    /// The position of the listener that it came in at.
+    pub(crate) listener: u16,
     /// The route that takes the request, as it was when the request came; so to the exchange's end.
     pub(crate) route: Option<Rc<LocalRoute>>,
     /// The service of the route, or the one drawn of several; likewise.
@@ -365,6 +368,7 @@ impl Exchange {
             is_connection: false,
             conceal_reason: false,
             is_slow: false,
+            listener: 0,
             route: None,
             service: None,
             target: None,
@@ -515,6 +519,12 @@ impl Exchange {
     /// The route that takes the request, once it is found.
     pub(crate) fn route(&self) -> Option<&Route> {
         self.route.as_ref().map(|route| route.route())
+    }
+
+    /// The filters of the route for this exchange.
+    #[inline]
+    pub(crate) fn chain(&self) -> Option<&Chain> {
+        self.route().map(|route| route.chain(self.listener, self.target))
     }
 
     /// What it was about, for operators: the route, and the endpoint that was asked last.

@@ -128,7 +128,7 @@ pub(super) const WORDS: &[Row] = rows! {
     [Listener] "accept_proxy", "proxy", "send_proxy" => Called("`proxy_protocol: { from: [ 10.0.0.0/8 ] }`", LISTENERS);
     [Listener] "timeout", "timeouts" => Called("`defaults: { timeouts: … }`", TIMEOUTS);
     [Listener] "access_log", "log" => Called("`access_log` at the top", LOG);
-    [Listener] "filters", "middlewares", "filter_chains" => Called("`filters` at a route", FILTERS);
+    [Listener] "middlewares", "filter_chains" => Called("`filters`", FILTERS);
 
     [ListenerTls] "certificate", "crt", "cert_file", "certfile", "ssl_certificate", "certificate_file", "fullchain", "pem", "cert_chain" => Called("`cert`", TLS);
     [ListenerTls] "private_key", "key_file", "keyfile", "ssl_certificate_key", "keyfile_path" => Called("`key`", TLS);
@@ -192,7 +192,7 @@ pub(super) const WORDS: &[Row] = rows! {
     [Service] "http2", "h2", "h2c", "type" => Called("`protocol`, as in `protocol: http2`", "docs/guide/configuration.md#servicesnameprotocol");
     [Service] "proxy_protocol", "send_proxy", "send_proxy_v2" => Called("`send_proxy_protocol`", SERVICES);
     [Service] "fallback", "failover" => Called("`when_down`, or endpoints with `tier: 1`", SURVIVE);
-    [Service] "filters", "middlewares" => Called("`filters` at the route", FILTERS);
+    [Service] "middlewares" => Called("`filters`", FILTERS);
     [Service] "weight", "weights" => Called("`weight` at the endpoint or in `to` of a route", TO);
 
     [ServiceTls] "verify", "skip_verify", "insecure", "tls_insecure_skip_verify", "proxy_ssl_verify" => Called("`insecure_skip_verify`", SERVICE_TLS);

@@ -1,0 +1,82 @@
+//! Filters that routes have beside their own: those of listeners, of `defaults` and of services.
+
+use crate::diagnose::Problems;
+use crate::spec::FileSpec;
+use crate::validate::{Chains, FilterPlace};
+use std::sync::Arc;
+use thalweg_filter::{Chain, Step};
+use thalweg_proxy::plan::{FilterVariant, Listener, ListenerProtocol, ServiceId};
+
+/// Filters by the place where they are written.
+#[derive(Debug, Default)]
+pub(super) struct Inherited {
+    defaults: (Vec<Step>, Vec<FilterPlace>),
+    /// Of every listener that takes requests, by its position.
+    listeners: Vec<(u16, Vec<Step>)>,
+    /// By the position of the service.
+    services: Vec<Vec<Step>>,
+}
+
+impl Inherited {
+    /// Reads them.
+    pub(super) fn read<'a>(
+        spec: &'a FileSpec,
+        listeners: &[Listener],
+        chains: &Chains<'a>,
+        problems: &mut Problems,
+    ) -> Self {
+        let defaults = chains.filters(&spec.defaults.filters, problems);
+        let mut of_listeners = Vec::new();
+        for (at, listener) in (0..).zip(listeners) {
+            let written = spec.listeners.0.iter().find(|(name, _)| *name.value == *listener.name);
+            if let (Some((_, written)), ListenerProtocol::Http) = (written, listener.protocol) {
+                of_listeners.push((at, chains.filters(&written.filters, problems).0));
+            }
+        }
+        let services = spec.services.0.iter();
+        let services = services.map(|(_, service)| chains.filters(&service.filters, problems).0).collect();
+        Self { defaults, listeners: of_listeners, services }
+    }
+
+    /// The filters of a route with those of `defaults` before them, and where all of them stand.
+    pub(super) fn base(
+        &self,
+        inherits: bool,
+        (own, own_places): (Vec<Step>, Vec<FilterPlace>),
+    ) -> (Chain, Vec<FilterPlace>) {
+        if !inherits || self.defaults.0.is_empty() {
+            return (Chain::new(own), own_places);
+        }
+        let (mut steps, mut places) = self.defaults.clone();
+        steps.extend(own);
+        places.extend(own_places);
+        (Chain::new(steps), places)
+    }
+
+    /// What a route has in place of `base` at each listener and towards each of its services; empty where that is `base`
+    /// everywhere. `on`: whether it inherits, and its listeners, all where none is named.
+    pub(super) fn variants(
+        &self,
+        (inherits, on): (bool, &[u16]),
+        base: &Chain,
+        services: impl Iterator<Item = ServiceId>,
+    ) -> Arc<[FilterVariant]> {
+        let of_service =
+            |service: ServiceId| self.services.get(service.0 as usize).filter(|own| !own.is_empty());
+        let services: Vec<_> = services.collect();
+        let has_own = inherits && self.listeners.iter().any(|(_, own)| !own.is_empty());
+        if !has_own && services.iter().all(|service| of_service(*service).is_none()) {
+            return Arc::new([]);
+        }
+        let mut variants = Vec::new();
+        for (listener, own) in self.listeners.iter().filter(|(at, _)| on.is_empty() || on.contains(at)) {
+            let own = if inherits { &own[..] } else { &[] };
+            for service in services.iter().copied().map(Some).chain([None]) {
+                let behind = service.and_then(of_service).map(Vec::as_slice).unwrap_or_default();
+                let steps = own.iter().chain(base.steps()).chain(behind).cloned().collect();
+                variants.push(FilterVariant { listener: *listener, service, chain: Chain::new(steps) });
+            }
+        }
+        variants.into()
+    }
+}
