@@ -9,12 +9,18 @@
 #![forbid(unsafe_code)]
 
 mod chain;
+mod cors;
 mod fields;
 mod filter;
 mod grpc_web;
+mod headers;
 mod hsts;
+mod redirect;
 mod request;
+mod respond;
 mod response;
+mod rewrite;
+mod security_headers;
 mod strip_prefix;
 mod template;
 mod when;
@@ -85,10 +91,22 @@ macro_rules! filters {
 }
 
 filters! {
+    /// Lets pages of other origins read responses, and answers their preflights (CORS).
+    cors: cors::CorsSpec = "{ origins: [ \"https://app.example.com\" ] }",
     /// Turns calls of gRPC-Web, as browsers make them, into calls of gRPC.
     grpc_web: grpc_web::GrpcWebSpec = "{}",
+    /// Sets, appends, removes and renames fields of requests and responses.
+    headers: headers::HeadersSpec = "{ response: { set: { X-Served-By: thalweg } } }",
     /// Tells browsers to come back through TLS only (Strict-Transport-Security).
     hsts: hsts::HstsSpec = "{}",
+    /// Sends clients to another place, with its query.
+    redirect: redirect::RedirectSpec = "https://www.example.com{path}",
+    /// Answers itself with a status, fields and a body.
+    respond: respond::RespondSpec = "404",
+    /// Changes the path, the query and the host that go upstream.
+    rewrite: rewrite::RewriteSpec = "{ prefix: { from: /products, to: /v2 } }",
+    /// Sets fields by which browsers protect pages, and removes those that name software.
+    security_headers: security_headers::SecurityHeadersSpec = "{}",
     /// Removes a prefix of whole segments from the path before it goes upstream.
     strip_prefix: strip_prefix::StripPrefixSpec = "/products",
 }

@@ -32,6 +32,11 @@ pub(crate) fn facts(path: &str) -> Facts<'_> {
     }
 }
 
+/// A Spec as it is written, in JSON.
+pub(crate) fn built<T: serde::de::DeserializeOwned>(json: &str) -> T {
+    serde_json::from_str(json).unwrap()
+}
+
 /// A request, and what its filters made of it.
 pub(crate) struct Asked {
     /// Of the request.

@@ -38,7 +38,7 @@ pub struct StepSpec {
 #[derive(Clone, Debug)]
 pub enum StepChoice {
     /// A filter.
-    Filter(FilterSpec),
+    Filter(Box<FilterSpec>),
     /// `{ chain: name }`: the filters of that chain, in its order.
     Chain(Spanned<String>),
 }
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for StepChoice {
                     return rest.newtype_variant().map(StepChoice::Chain);
                 }
                 let filter = Known { key, rest, error: PhantomData };
-                FilterSpec::deserialize(filter).map(StepChoice::Filter)
+                FilterSpec::deserialize(filter).map(|filter| StepChoice::Filter(Box::new(filter)))
             }
         }
 

@@ -90,6 +90,7 @@ pub(crate) fn route<'a>(
     let mut matches = matches(&spec.r#match, problems);
     matches.listeners = listeners(&spec.listeners, names, problems);
     let (filters, filter_places) = chains.filters(&spec.filters, problems);
+    check_captures(&matches, &filters, &filter_places, problems);
     let deadlines = Deadlines::read(&spec.timeouts, false, problems);
     let bounds = Bounds::read(&spec.limits, problems);
     let target = target(&spec.to, names, problems);
@@ -99,6 +100,21 @@ pub(crate) fn route<'a>(
         check_hosts(sealed, hosts, problems);
     }
     Checked { matches, filters, filter_places, target, deadlines, bounds }
+}
+
+/// Placeholders such as `{path.id}` name parameters of the route's paths.
+fn check_captures(matches: &RouteMatch, filters: &[Step], places: &[FilterPlace], problems: &mut Problems) {
+    for (step, place) in filters.iter().zip(places) {
+        for name in step.filter.captures() {
+            let is_known = matches.paths().flatten().any(|pattern| pattern.has_capture(&name));
+            if !is_known {
+                let message = format!("`{{path.{name}}}`: the route's path has no parameter `{name}`");
+                let error = SpecError::value(place.span, "filter", message)
+                    .help("name one in `match.path`, as in `/users/{id}`, or use its number: `{path.1}`");
+                problems.push(error);
+            }
+        }
+    }
 }
 
 /// What the paths of a route's requests may have encoded.

@@ -55,17 +55,24 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top, Route, Filter, Service, Listener] "allow", "deny", "access", "access_list", "acl", "acls", "ip_allow_list", "ip_white_list", "ip_restriction", "whitelist", "blacklist",
         "allow_list", "deny_list", "geoip", "geo"
         => Later(Some("`match.client` of a route takes requests of some addresses only"));
-    [Top, Route, Filter, Service, Listener] "cors" => Later(None);
-    [Top, Route, Filter, Service, Listener] "header", "headers", "add_header", "add_headers", "set_header", "set_headers", "remove_header", "remove_headers", "request_header",
+    [Top, Route] "cors" => Called("it in `filters`, as in `filters: [ { cors: { origins: \"https://app.example.com\" } } ]`", FILTERS);
+    [Top, Route, Filter, Service, Listener] "header", "add_header", "add_headers", "set_header", "set_headers", "remove_header", "remove_headers", "request_header",
         "request_headers", "response_header", "response_headers", "proxy_set_header", "proxy_hide_header", "header_up", "header_down", "custom_request_headers", "http_request",
-        "http_response", "security_headers", "secure_headers", "request_headers_to_add", "response_headers_to_add", "request_headers_to_remove", "response_headers_to_remove"
-        => Later(Some("the filter `hsts` sets one field, and `host` of a service the `Host`"));
-    [Route, Filter, Service] "redirect", "redirects", "redir", "return", "redirect_scheme", "redirect_regex", "direct_response"
-        => Later(Some("`redirect_https: true` of a listener sends clients to TLS"));
-    [Route, Filter] "respond", "response", "static_response", "fixed_response", "status" => Later(Some("`when_down` of a service holds a fixed answer"));
-    [Top, Route, Filter, Service] "rewrite", "rewrites", "url_rewrite", "prefix_rewrite", "regex_rewrite", "rewrite_path", "replace_path", "replace_path_regex", "replace_prefix",
+        "http_response", "request_headers_to_add", "response_headers_to_add", "request_headers_to_remove", "response_headers_to_remove"
+        => Called("the filter `headers`, as in `filters: [ { headers: { request: { set: { X-A: \"1\" } } } } ]`", FILTERS);
+    [Top, Route, Service, Listener] "headers"
+        => Called("the filter `headers`, as in `filters: [ { headers: { request: { set: { X-A: \"1\" } } } } ]`", FILTERS);
+    [Top, Route, Filter, Service, Listener] "secure_headers" => Called("the filter `security_headers`, as in `filters: [ { security_headers: {} } ]`", FILTERS);
+    [Top, Route, Service, Listener] "security_headers" => Called("it in `filters`, as in `filters: [ { security_headers: {} } ]`", FILTERS);
+    [Route, Filter, Service] "redirects", "redir", "return", "redirect_scheme", "redirect_regex"
+        => Called("the filter `redirect`, as in `filters: [ { redirect: \"https://www.example.com{path}\" } ]`", FILTERS);
+    [Route, Service] "redirect" => Called("it in `filters`, as in `filters: [ { redirect: \"https://www.example.com{path}\" } ]`", FILTERS);
+    [Route, Filter] "response", "static_response", "fixed_response", "direct_response", "status" => Called("the filter `respond`, as in `filters: [ { respond: 404 } ]`", FILTERS);
+    [Route] "respond" => Called("it in `filters`, as in `filters: [ { respond: 404 } ]`", FILTERS);
+    [Top, Route, Filter, Service] "rewrites", "url_rewrite", "prefix_rewrite", "regex_rewrite", "rewrite_path", "replace_path", "replace_path_regex", "replace_prefix",
         "add_prefix", "path_rewrite", "url_rewriting"
-        => Later(Some("the filter `strip_prefix` removes the front of a path"));
+        => Called("the filter `rewrite`, as in `filters: [ { rewrite: { prefix: { from: /old, to: /new } } } ]`", FILTERS);
+    [Top, Route, Service] "rewrite" => Called("it in `filters`, as in `filters: [ { rewrite: { prefix: { from: /old, to: /new } } } ]`", FILTERS);
     [Route, Filter, Service] "mirror", "mirroring", "shadow", "request_mirror", "request_mirror_policies" => Later(None);
     [Top, Route, Service, Filter] "root", "alias", "file_server", "files", "static", "static_files", "try_files", "index", "autoindex", "php_fastcgi", "fastcgi_pass", "uwsgi_pass"
         => Later(Some("put a web server behind this proxy and name it as an endpoint"));
