@@ -144,12 +144,45 @@ impl Process {
     }
 }
 
+/// What a line of the running proxy may be about.
+const OBJECTS: [&str; 4] = ["service", "listener", "route", "endpoint"];
+
 impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         // Reaped by the waiting thread; bounded, because KILL cannot be ignored.
         let _ = self.wait(Duration::from_secs(5), |seen| seen.status);
     }
+}
+
+/// A line without what stands before each line of the running proxy: its time and level. The objects that it is about stand as in the
+/// message: "thalweg: service `s`, endpoint http://127.0.0.1:1: it is used again".
+fn message(line: &str) -> String {
+    let mut words = line.splitn(3, ' ');
+    let (Some(time), Some("INFO" | "WARN"), Some(text)) = (words.next(), words.next(), words.next()) else {
+        return line.to_owned();
+    };
+    if !(time.len() == 24 && time.ends_with('Z')) {
+        return line.to_owned();
+    }
+    let (mut objects, mut rest) = (Vec::new(), text);
+    while let Some((kind, behind)) = rest.split_once('=').filter(|(kind, _)| OBJECTS.contains(kind)) {
+        let (name, behind) = match behind.strip_prefix('"') {
+            Some(quoted) => quoted.split_once("\" ").unwrap_or((quoted, "")),
+            None => behind.split_once(' ').unwrap_or((behind, "")),
+        };
+        objects.push(if kind == "endpoint" { format!("{kind} {name}") } else { format!("{kind} `{name}`") });
+        rest = behind;
+    }
+    let is_clause = ["at ", "keeps "].iter().any(|word| rest.starts_with(word));
+    let joint = if objects.is_empty() {
+        ""
+    } else if is_clause {
+        " "
+    } else {
+        ": "
+    };
+    format!("thalweg: {}{joint}{rest}", objects.join(", "))
 }
 
 /// Collects both outputs on threads of their own, so that a full pipe never stops the child.
@@ -160,7 +193,7 @@ fn watch(child: &mut Child, seen: &Arc<(Mutex<Seen>, Condvar)>) {
         let mut reader = BufReader::new(stderr.take(OUTPUT));
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-            lock(&shared.0).lines.push(String::from_utf8_lossy(&line).trim_end().to_owned());
+            lock(&shared.0).lines.push(message(String::from_utf8_lossy(&line).trim_end()));
             shared.1.notify_all();
             line.clear();
         }

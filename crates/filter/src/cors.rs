@@ -3,7 +3,7 @@
 //! Preflights are answered here and go to no endpoint. A request of an origin that is not listed is served as any other, without the
 //! fields that let its page read the response. What the service itself says of CORS is removed.
 
-use crate::{Filter, HeadFields, Hooks, OneOrMany, Reply, RequestCx, ResponseCx, Verdict};
+use crate::{Filter, HeadFields, Hooks, OneOrManySpec, Reply, RequestCx, ResponseCx, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ const OWN: [&str; 4] = [
 #[serde(deny_unknown_fields, expecting = "a map with `origins`")]
 pub struct CorsSpec {
     /// Origins such as `https://app.example.com`, `https://*.example.com` for all hosts below one, or `*` for all; one or a list.
-    origins: OneOrMany<String>,
+    origins: OneOrManySpec<String>,
     /// Methods that preflights allow, one or a list.
     #[schemars(extend("x-default-words" = "GET, HEAD, POST, PUT, PATCH, DELETE"))]
-    methods: Option<OneOrMany<String>>,
+    methods: Option<OneOrManySpec<String>>,
     /// Fields that requests may have, one or a list.
     #[schemars(extend("x-default-words" = "those that a preflight asks for"))]
-    headers: Option<OneOrMany<String>>,
+    headers: Option<OneOrManySpec<String>>,
     /// Fields of responses that pages may read beside the usual ones, one or a list.
     #[schemars(extend("x-default-words" = "none"))]
-    expose_headers: Option<OneOrMany<String>>,
+    expose_headers: Option<OneOrManySpec<String>>,
     /// Whether cookies and credentials may be sent; not with `origins: "*"`.
     #[schemars(extend("x-default" = false))]
     #[serde(default)]
-    credentials: bool,
+    allow_credentials: bool,
     /// How long a browser remembers a preflight, whole seconds.
     #[schemars(extend("x-range" = ["0s", "1d"], "x-default" = "1h"))]
     max_age: Option<String>,
@@ -58,15 +58,15 @@ impl CorsSpec {
         if origins.is_empty() {
             return Err("`origins` is empty; name at least one, such as `https://app.example.com`".into());
         }
-        if self.credentials && origins.contains(&Origin::Any) {
+        if self.allow_credentials && origins.contains(&Origin::Any) {
             return Err(
-                "`credentials` with `origins: \"*\"` would let every site act as the user; list the origins"
+                "`allow_credentials` with `origins: \"*\"` would let every site act as the user; list the origins"
                     .into(),
             );
         }
         let max_age = self.max_age.as_deref().map_or(Ok(Duration::from_secs(3600)), parse_duration)?;
         if max_age > Duration::from_secs(86_400) || max_age.subsec_nanos() != 0 {
-            return Err("`max_age` must be whole seconds from 0s to 1d".into());
+            return Err("`max_age` must be from 0s to 1d, in whole seconds".into());
         }
         let methods = match &self.methods {
             None => "GET, HEAD, POST, PUT, PATCH, DELETE".to_owned(),
@@ -80,7 +80,7 @@ impl CorsSpec {
             .map(|names| tokens("name of a field", names.as_slice()))
             .transpose()?;
         let max_age = max_age.as_secs().to_string();
-        let (credentials, private_network) = (self.credentials, self.private_network);
+        let (credentials, private_network) = (self.allow_credentials, self.private_network);
         Ok(Arc::new(Cors { origins, methods, headers, exposed, credentials, max_age, private_network }))
     }
 }
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use crate::tests::{Asked, built};
 
-    const SHOP: &str = r#"{"origins": ["https://shop.test", "https://*.shop.test:8443"], "credentials": true,
+    const SHOP: &str = r#"{"origins": ["https://shop.test", "https://*.shop.test:8443"], "allow_credentials": true,
         "expose_headers": "X-Total", "max_age": "10m"}"#;
 
     fn preflight(json: &str, origin: &str) -> String {
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn dangerous_and_wrong_words_are_refused() {
         for (json, part) in [
-            (r#"{"origins": "*", "credentials": true}"#, "act as the user"),
+            (r#"{"origins": "*", "allow_credentials": true}"#, "act as the user"),
             (r#"{"origins": "shop.test"}"#, "no origin"),
             (r#"{"origins": "https://shop.test/"}"#, "without a path"),
             (r#"{"origins": "null"}"#, "sandboxed"),

@@ -4,7 +4,7 @@
 //! connection cannot be named (RFC 9110 §7.6.1).
 
 use crate::{
-    Filter, HeadFields, Hooks, OneOrMany, RequestCx, ResponseCx, Template, TemplateSpec, Values, Verdict,
+    Filter, HeadFields, Hooks, OneOrManySpec, RequestCx, ResponseCx, Template, TemplateSpec, Values, Verdict,
     may_be_changed,
 };
 use schemars::JsonSchema;
@@ -33,7 +33,7 @@ pub struct HeadersSpec {
 pub(crate) struct SideSpec {
     /// Names of fields that are removed, one or a list.
     #[schemars(extend("x-default-words" = "none"))]
-    remove: Option<OneOrMany<String>>,
+    remove: Option<OneOrManySpec<String>>,
     /// Old names and new ones; a field that has the new name already is removed.
     #[schemars(extend("x-default-words" = "none"))]
     rename: BTreeMap<String, String>,
@@ -109,7 +109,7 @@ fn pairs(written: &BTreeMap<String, TemplateSpec>) -> Result<Vec<(Box<str>, Temp
 
 impl Side {
     fn of(spec: &SideSpec) -> Result<Self, String> {
-        let remove = spec.remove.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        let remove = spec.remove.as_ref().map(OneOrManySpec::as_slice).unwrap_or_default();
         let renamed =
             |(old, new): (&String, &String)| Ok::<_, String>((checked_name(old)?, checked_name(new)?));
         Ok(Self {

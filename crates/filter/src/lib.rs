@@ -39,7 +39,7 @@ pub use request::{
 };
 pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
 pub use template::{Escape, PLACEHOLDERS, Template, TemplateSpec};
-pub use when::{OneOrMany, StatusSpec, When, WhenSpec, is_type};
+pub use when::{OneOrManySpec, StatusSpec, When, WhenSpec, is_type};
 
 /// A filter as people see it.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ filters! {
     /// Tells browsers to come back through TLS only (Strict-Transport-Security).
     hsts: hsts::HstsSpec = "{}",
     /// Sends clients to another place, with its query.
-    redirect: redirect::RedirectSpec = "https://www.example.com{path}",
+    redirect: redirect::RedirectSpec = "\"https://www.example.com{path}\"",
     /// Answers itself with a status, fields and a body.
     respond: respond::RespondSpec = "404",
     /// Changes the path, the query and the host that go upstream.

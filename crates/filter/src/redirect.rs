@@ -16,13 +16,13 @@ pub enum RedirectSpec {
     /// The place alone.
     Short(TemplateSpec),
     /// With more.
-    Long(LongSpec),
+    Long(RedirectMapSpec),
 }
 
 /// Where clients are sent, and how.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `to`")]
-pub struct LongSpec {
+pub struct RedirectMapSpec {
     /// A URL, or a path that begins with `/`; with placeholders.
     to: TemplateSpec,
     /// 301, 302, 303, 307 or 308 (RFC 9110 §15.4): with 307 and 308 method and body stay; 301 and 308 are kept by clients.
@@ -41,7 +41,7 @@ impl RedirectSpec {
     pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
         let (to, status, keep_query) = match self {
             Self::Short(to) => (to, None, None),
-            Self::Long(LongSpec { to, status, keep_query }) => (to, *status, *keep_query),
+            Self::Long(RedirectMapSpec { to, status, keep_query }) => (to, *status, *keep_query),
         };
         let status = status.unwrap_or(302);
         if !matches!(status, 301 | 302 | 303 | 307 | 308) {

@@ -5,12 +5,7 @@ use crate::{Escape, Filter, Hooks, Reply, RequestCx, Template, TemplateSpec, Ver
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Most bytes of a file that is an answer.
-const FILE: u64 = 1024 * 1024;
 
 /// What is answered: a status, a text, or a map with more.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -21,26 +16,19 @@ pub enum RespondSpec {
     /// A text with status 200.
     Text(TemplateSpec),
     /// With more.
-    Long(LongSpec),
+    Long(RespondMapSpec),
 }
 
 /// What is answered.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(
-    deny_unknown_fields,
-    default,
-    expecting = "a map with `status`, `body` or `file`, `content_type`, `headers`"
-)]
-pub struct LongSpec {
+#[serde(deny_unknown_fields, default, expecting = "a map with `status`, `body`, `content_type`, `headers`")]
+pub struct RespondMapSpec {
     /// 200 to 599.
     #[schemars(extend("x-default" = 200))]
     status: Option<u16>,
     /// The body, with placeholders.
     #[schemars(extend("x-default-words" = "none"))]
     body: Option<TemplateSpec>,
-    /// A file with the body, read when the configuration is; at most 1 MiB, without placeholders.
-    #[schemars(extend("x-default-words" = "none"))]
-    file: Option<PathBuf>,
     /// The type of the body.
     #[schemars(extend("x-default-words" = "`application/json` or `text/html` where the body looks like it, else `text/plain`"))]
     content_type: Option<String>,
@@ -50,31 +38,25 @@ pub struct LongSpec {
 }
 
 impl RespondSpec {
-    /// Checks what is answered, and reads the file.
+    /// Checks what is answered.
     ///
     /// # Errors
-    /// The status is none, the body is written twice, or the file cannot be read or is too large.
+    /// The status is none, a text or name is wrong, or the status has no body and one is written.
     pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
         let long = match self {
-            Self::Status(status) => LongSpec { status: Some(*status), ..LongSpec::default() },
-            Self::Text(body) => LongSpec { body: Some(body.clone()), ..LongSpec::default() },
+            Self::Status(status) => RespondMapSpec { status: Some(*status), ..RespondMapSpec::default() },
+            Self::Text(body) => RespondMapSpec { body: Some(body.clone()), ..RespondMapSpec::default() },
             Self::Long(long) => long.clone(),
         };
         let status = long.status.unwrap_or(200);
         if !(200..600).contains(&status) {
             return Err(format!("`{status}` is no status of an answer; write a number from 200 to 599"));
         }
-        let body = match (&long.body, &long.file) {
-            (Some(_), Some(_)) => return Err("write `body` or `file`, not both".into()),
-            (Some(text), None) => Body::Text(text.build()?),
-            (None, Some(file)) => Body::Bytes(read(file)?),
-            (None, None) => Body::None,
-        };
-        if matches!(status, 204 | 205 | 304) && !matches!(body, Body::None) {
+        let body = long.body.as_ref().map(TemplateSpec::build).transpose()?;
+        if matches!(status, 204 | 205 | 304) && body.is_some() {
             return Err(format!("an answer with status {status} has no body (RFC 9110 §15)"));
         }
-        let content_type =
-            long.content_type.clone().unwrap_or_else(|| body.content_type(long.file.as_ref()).into());
+        let content_type = long.content_type.clone().unwrap_or_else(|| content_type(body.as_ref()).into());
         let escape = match () {
             () if content_type.contains("html") || content_type.contains("xml") => Escape::Html,
             () if content_type.contains("json") => Escape::Json,
@@ -87,49 +69,20 @@ impl RespondSpec {
     }
 }
 
-fn read(file: &PathBuf) -> Result<Arc<[u8]>, String> {
-    let failed = |error| format!("the file {} cannot be read: {error}", file.display());
-    let known = fs::metadata(file).map_err(failed)?;
-    if !known.is_file() {
-        return Err(format!("{} is no regular file", file.display()));
-    }
-    if known.len() > FILE {
-        return Err(format!("the file {} is larger than 1 MiB; `files` serves large ones", file.display()));
-    }
-    Ok(fs::read(file).map_err(failed)?.into())
-}
-
-#[derive(Debug)]
-enum Body {
-    None,
-    Text(Template),
-    Bytes(Arc<[u8]>),
-}
-
-impl Body {
-    fn content_type(&self, file: Option<&PathBuf>) -> &'static str {
-        let extension = file.and_then(|file| file.extension()).and_then(|extension| extension.to_str());
-        let text = match self {
-            Self::None => "",
-            Self::Text(template) => template.as_str().trim_start(),
-            Self::Bytes(bytes) => str::from_utf8(bytes).unwrap_or_default().trim_start(),
-        };
-        match extension {
-            Some("html" | "htm") => "text/html; charset=utf-8",
-            Some("json") => "application/json",
-            _ if text.starts_with("<!") || text.starts_with("<html") => "text/html; charset=utf-8",
-            _ if text.starts_with("{{\"") || text.starts_with("{\"") || text.starts_with("[{") => {
-                "application/json"
-            }
-            _ => "text/plain; charset=utf-8",
-        }
+/// The type that a body looks like.
+fn content_type(body: Option<&Template>) -> &'static str {
+    let text = body.map(Template::as_str).unwrap_or_default().trim_start();
+    match () {
+        () if text.starts_with("<!") || text.starts_with("<html") => "text/html; charset=utf-8",
+        () if text.starts_with("{{\"") || text.starts_with("[{{") => "application/json",
+        () => "text/plain; charset=utf-8",
     }
 }
 
 #[derive(Debug)]
 struct Respond {
     status: u16,
-    body: Body,
+    body: Option<Template>,
     content_type: String,
     /// For placeholders in the body.
     escape: Escape,
@@ -143,9 +96,8 @@ impl Filter for Respond {
 
     fn argument(&self) -> String {
         match &self.body {
-            Body::None => self.status.to_string(),
-            Body::Text(text) => format!("{} with {} bytes", self.status, text.as_str().len()),
-            Body::Bytes(bytes) => format!("{} with {} bytes", self.status, bytes.len()),
+            None => self.status.to_string(),
+            Some(text) => format!("{} with {} bytes", self.status, text.as_str().len()),
         }
     }
 
@@ -154,8 +106,7 @@ impl Filter for Respond {
     }
 
     fn captures(&self) -> Vec<String> {
-        let body = if let Body::Text(text) = &self.body { Some(text) } else { None };
-        let all = self.fields.iter().map(|(_, template)| template).chain(body);
+        let all = self.fields.iter().map(|(_, template)| template).chain(&self.body);
         all.flat_map(Template::captures).map(str::to_owned).collect()
     }
 
@@ -164,9 +115,8 @@ impl Filter for Respond {
         values.status = Some(self.status);
         let reply = Reply::new(self.status);
         let reply = match &self.body {
-            Body::None => reply,
-            Body::Bytes(bytes) => reply.body(&self.content_type, Arc::clone(bytes)),
-            Body::Text(text) => {
+            None => reply,
+            Some(text) => {
                 let mut out = Vec::new();
                 text.render(&values, self.escape, &mut out);
                 reply.body(&self.content_type, out)
@@ -231,9 +181,6 @@ mod tests {
             ("99", "200 to 599"),
             ("101", "200 to 599"),
             (r#"{"status": 304, "body": "x"}"#, "has no body"),
-            (r#"{"body": "x", "file": "/etc/hostname"}"#, "not both"),
-            (r#"{"file": "/nowhere/at/all"}"#, "cannot be read"),
-            (r#"{"file": "/dev/zero"}"#, "no regular file"),
             (r#"{"headers": {"Content-Length": "1"}}"#, "the proxy's own"),
         ] {
             let error = built::<RespondSpec>(json).build().unwrap_err();

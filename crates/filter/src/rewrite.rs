@@ -3,7 +3,7 @@
 //! The route has been chosen by then. The result is brought to its normal form: dot segments are resolved, what may not stand in a path
 //! is percent-encoded, and a result that is no path is a fault.
 
-use crate::{Escape, Filter, Hooks, OneOrMany, QueryEdit, RequestCx, Template, TemplateSpec, Verdict};
+use crate::{Escape, Filter, Hooks, OneOrManySpec, QueryEdit, RequestCx, Template, TemplateSpec, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -23,25 +23,25 @@ pub enum RewriteSpec {
     /// The new path.
     Short(TemplateSpec),
     /// With more.
-    Long(Box<LongSpec>),
+    Long(Box<RewriteMapSpec>),
 }
 
 /// What is changed. Of `path`, `prefix` and `regex` one may be written.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `path`, `prefix`, `regex`, `query`, `host`")]
-pub struct LongSpec {
+pub struct RewriteMapSpec {
     /// The new path, with placeholders: `/v2{upstream_path}`.
     #[schemars(extend("x-default-words" = "unchanged"))]
     path: Option<TemplateSpec>,
     /// Replaces a prefix of whole segments.
     #[schemars(extend("x-default-words" = "unchanged"))]
-    prefix: Option<PrefixSpec>,
+    prefix: Option<RewritePrefixSpec>,
     /// Replaces a path that a regular expression matches as a whole.
     #[schemars(extend("x-default-words" = "unchanged"))]
-    regex: Option<RegexSpec>,
+    regex: Option<RewriteRegexSpec>,
     /// Changes parameters of the query.
     #[schemars(extend("x-default-words" = "unchanged"))]
-    query: Option<QuerySpec>,
+    query: Option<RewriteQuerySpec>,
     /// The host that the endpoint is asked for, and perhaps a port, with placeholders; wins over the service's `host`.
     #[schemars(extend("x-default-words" = "unchanged"))]
     host: Option<TemplateSpec>,
@@ -50,7 +50,7 @@ pub struct LongSpec {
 /// A prefix and what takes its place.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `from` and `to`")]
-pub(crate) struct PrefixSpec {
+pub(crate) struct RewritePrefixSpec {
     /// Whole segments; begins with `/`.
     from: String,
     /// Begins with `/`.
@@ -60,7 +60,7 @@ pub(crate) struct PrefixSpec {
 /// A regular expression and what takes the place of the path.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `match` and `to`")]
-pub(crate) struct RegexSpec {
+pub(crate) struct RewriteRegexSpec {
     /// Over the whole path; linear time.
     r#match: String,
     /// With `$1` or `${name}` for what groups took, and `$$`.
@@ -70,13 +70,13 @@ pub(crate) struct RegexSpec {
 /// Changes of the query, in this order.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `clear`, `remove`, `set` and `append`")]
-pub(crate) struct QuerySpec {
+pub(crate) struct RewriteQuerySpec {
     /// Removes all parameters first.
     #[schemars(extend("x-default" = false))]
     clear: bool,
     /// Names of parameters that are removed, one or a list.
     #[schemars(extend("x-default-words" = "none"))]
-    remove: Option<OneOrMany<String>>,
+    remove: Option<OneOrManySpec<String>>,
     /// Parameters that are there once, with this value; with placeholders.
     #[schemars(extend("x-default-words" = "none"))]
     set: BTreeMap<String, TemplateSpec>,
@@ -92,7 +92,7 @@ impl RewriteSpec {
     /// A part that is wrong, more than one way to change the path, or nothing to do.
     pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
         let long = match self {
-            Self::Short(path) => LongSpec { path: Some(path.clone()), ..LongSpec::default() },
+            Self::Short(path) => RewriteMapSpec { path: Some(path.clone()), ..RewriteMapSpec::default() },
             Self::Long(long) => (**long).clone(),
         };
         let path = match (&long.path, &long.prefix, &long.regex) {
@@ -147,7 +147,7 @@ enum Piece {
 }
 
 impl PathChange {
-    fn prefix(spec: &PrefixSpec) -> Result<Self, String> {
+    fn prefix(spec: &RewritePrefixSpec) -> Result<Self, String> {
         for text in [&spec.from, &spec.to] {
             if !text.starts_with('/')
                 || text.bytes().any(|byte| !octet::is_target(byte) || matches!(byte, b'?' | b'#'))
@@ -161,7 +161,7 @@ impl PathChange {
         Ok(Self::Prefix { from, to: spec.to.trim_end_matches('/').into() })
     }
 
-    fn regex(spec: &RegexSpec) -> Result<Self, String> {
+    fn regex(spec: &RewriteRegexSpec) -> Result<Self, String> {
         let regex = Regex::parse(&spec.r#match)?;
         let to = pieces(&spec.to)?;
         for piece in &to {
@@ -252,11 +252,11 @@ struct QueryChange {
 }
 
 impl QueryChange {
-    fn of(spec: &QuerySpec) -> Result<Self, String> {
+    fn of(spec: &RewriteQuerySpec) -> Result<Self, String> {
         let pairs = |written: &BTreeMap<String, TemplateSpec>| -> Result<Vec<_>, String> {
             written.iter().map(|(name, value)| Ok((name.as_str().into(), value.build()?))).collect()
         };
-        let remove = spec.remove.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+        let remove = spec.remove.as_ref().map(OneOrManySpec::as_slice).unwrap_or_default();
         let remove = remove.iter().map(|name| name.as_str().into()).collect();
         let change = Self { clear: spec.clear, remove, set: pairs(&spec.set)?, append: pairs(&spec.append)? };
         if !change.clear && change.remove.is_empty() && change.set.is_empty() && change.append.is_empty() {

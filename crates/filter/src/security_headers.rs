@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A value, or `false` for none.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a value, or `false` for none")]
-pub(crate) enum ValueOrOff {
+pub(crate) enum ValueOrOffSpec {
     /// `false`: the field is not sent, and that of the service stays.
     Switch(bool),
     /// The value.
@@ -25,22 +25,22 @@ pub(crate) enum ValueOrOff {
 pub struct SecurityHeadersSpec {
     /// `Content-Security-Policy`, as written.
     #[schemars(extend("x-default-words" = "that of the service"))]
-    content_security_policy: Option<ValueOrOff>,
+    content_security_policy: Option<ValueOrOffSpec>,
     /// `X-Content-Type-Options`.
     #[schemars(extend("x-default" = "nosniff"))]
-    content_type_options: Option<ValueOrOff>,
+    content_type_options: Option<ValueOrOffSpec>,
     /// `X-Frame-Options`.
     #[schemars(extend("x-default" = "SAMEORIGIN"))]
-    frame_options: Option<ValueOrOff>,
+    frame_options: Option<ValueOrOffSpec>,
     /// `Referrer-Policy`.
     #[schemars(extend("x-default" = "strict-origin-when-cross-origin"))]
-    referrer_policy: Option<ValueOrOff>,
+    referrer_policy: Option<ValueOrOffSpec>,
     /// `Permissions-Policy`.
     #[schemars(extend("x-default" = "camera=(), geolocation=(), microphone=()"))]
-    permissions_policy: Option<ValueOrOff>,
+    permissions_policy: Option<ValueOrOffSpec>,
     /// `Cross-Origin-Opener-Policy`.
     #[schemars(extend("x-default" = "same-origin-allow-popups"))]
-    cross_origin_opener_policy: Option<ValueOrOff>,
+    cross_origin_opener_policy: Option<ValueOrOffSpec>,
     /// Whether `Server` and `X-Powered-By` are removed.
     #[schemars(extend("x-default" = true))]
     hide_server: Option<bool>,
@@ -71,10 +71,10 @@ impl SecurityHeadersSpec {
         let mut fields = Vec::new();
         for (name, written, default) in rows {
             let value = match (written, default) {
-                (Some(ValueOrOff::Switch(false)), _) | (None, None) => continue,
-                (Some(ValueOrOff::Value(value)), _) => value.clone(),
-                (None | Some(ValueOrOff::Switch(true)), Some(value)) => TemplateSpec(value.to_owned()),
-                (Some(ValueOrOff::Switch(true)), None) => {
+                (Some(ValueOrOffSpec::Switch(false)), _) | (None, None) => continue,
+                (Some(ValueOrOffSpec::Value(value)), _) => value.clone(),
+                (None | Some(ValueOrOffSpec::Switch(true)), Some(value)) => TemplateSpec(value.to_owned()),
+                (Some(ValueOrOffSpec::Switch(true)), None) => {
                     return Err("`content_security_policy` has no default; write the policy".into());
                 }
             };

@@ -14,14 +14,14 @@ use thalweg_route::value::Regex;
 /// A value, or a list of them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum OneOrMany<T> {
+pub enum OneOrManySpec<T> {
     /// One.
     One(T),
     /// Several.
     Many(Vec<T>),
 }
 
-impl<T> OneOrMany<T> {
+impl<T> OneOrManySpec<T> {
     /// The values.
     pub fn as_slice(&self) -> &[T] {
         match self {
@@ -37,24 +37,24 @@ impl<T> OneOrMany<T> {
 #[serde(deny_unknown_fields)]
 pub struct WhenSpec {
     /// Patterns of paths as those of routes: `/api/*`, `/users/{id}`; one must match.
-    #[schemars(extend("x-default" = "all"))]
-    path: Option<OneOrMany<String>>,
+    #[schemars(extend("x-default-words" = "all"))]
+    path: Option<OneOrManySpec<String>>,
     /// Methods; one must match.
-    #[schemars(extend("x-default" = "all"))]
-    method: Option<OneOrMany<String>>,
+    #[schemars(extend("x-default-words" = "all"))]
+    method: Option<OneOrManySpec<String>>,
     /// Fields of the request and their values: a text, `*` for any value, or `~` and a regular expression over the whole
     /// value; each must match.
-    #[schemars(extend("x-default" = "all"))]
+    #[schemars(extend("x-default-words" = "all"))]
     header: Option<BTreeMap<String, String>>,
     /// Networks of clients, `10.0.0.0/8`; one must match.
-    #[schemars(extend("x-default" = "all"))]
-    client: Option<OneOrMany<String>>,
+    #[schemars(extend("x-default-words" = "all"))]
+    client: Option<OneOrManySpec<String>>,
     /// Statuses of responses, `404`, or classes, `5xx`; one must match.
-    #[schemars(extend("x-default" = "all"))]
-    status: Option<OneOrMany<StatusSpec>>,
+    #[schemars(extend("x-default-words" = "all"))]
+    status: Option<OneOrManySpec<StatusSpec>>,
     /// Content types of responses without parameters, `text/html` or `text/*`; one must match.
-    #[schemars(extend("x-default" = "all"))]
-    content_type: Option<OneOrMany<String>>,
+    #[schemars(extend("x-default-words" = "all"))]
+    content_type: Option<OneOrManySpec<String>>,
 }
 
 /// A status, or a class of them.
@@ -168,8 +168,8 @@ impl WhenSpec {
     }
 }
 
-fn list<T>(written: Option<&OneOrMany<T>>) -> &[T] {
-    written.map(OneOrMany::as_slice).unwrap_or_default()
+fn list<T>(written: Option<&OneOrManySpec<T>>) -> &[T] {
+    written.map(OneOrManySpec::as_slice).unwrap_or_default()
 }
 
 impl When {
@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn all_that_is_written_must_fit_and_one_of_each_list() {
         let when = when(|spec| {
-            spec.path = Some(OneOrMany::Many(vec!["/x".into(), "/a/*".into()]));
-            spec.method = Some(OneOrMany::One("GET".into()));
-            spec.client = Some(OneOrMany::One("192.0.2.0/24".into()));
+            spec.path = Some(OneOrManySpec::Many(vec!["/x".into(), "/a/*".into()]));
+            spec.method = Some(OneOrManySpec::One("GET".into()));
+            spec.client = Some(OneOrManySpec::One("192.0.2.0/24".into()));
             spec.header = Some([("X-Kind".to_owned(), "~b.*".to_owned())].into());
         });
         let fields = FieldView::new(&[], &[], b"x-kind: a\r\nx-kind: beta\r\n");
@@ -257,8 +257,8 @@ mod tests {
     fn responses_fit_by_status_and_type() {
         let when = when(|spec| {
             spec.status =
-                Some(OneOrMany::Many(vec![StatusSpec::Number(404), StatusSpec::Text("5xx".into())]));
-            spec.content_type = Some(OneOrMany::One("Text/*".into()));
+                Some(OneOrManySpec::Many(vec![StatusSpec::Number(404), StatusSpec::Text("5xx".into())]));
+            spec.content_type = Some(OneOrManySpec::One("Text/*".into()));
         });
         let html = FieldView::new(&[], &[], b"Content-Type: text/html; charset=utf-8\r\n");
         let json = FieldView::new(&[], &[], b"Content-Type: application/json\r\n");
@@ -275,12 +275,14 @@ mod tests {
             spec.build().unwrap_err()
         };
         assert!(error(|_| {}).contains("says nothing"));
-        assert!(error(|spec| spec.method = Some(OneOrMany::One("get".into()))).contains("capitals"));
-        assert!(error(|spec| spec.client = Some(OneOrMany::One("x".into()))).contains("network"));
+        assert!(error(|spec| spec.method = Some(OneOrManySpec::One("get".into()))).contains("capitals"));
+        assert!(error(|spec| spec.client = Some(OneOrManySpec::One("x".into()))).contains("network"));
         assert!(
-            error(|spec| spec.status = Some(OneOrMany::One(StatusSpec::Text("6xx".into()))))
+            error(|spec| spec.status = Some(OneOrManySpec::One(StatusSpec::Text("6xx".into()))))
                 .contains("status")
         );
-        assert!(error(|spec| spec.path = Some(OneOrMany::One("api".into()))).contains("must begin with `/`"));
+        assert!(
+            error(|spec| spec.path = Some(OneOrManySpec::One("api".into()))).contains("must begin with `/`")
+        );
     }
 }

@@ -40,7 +40,8 @@ mod weights;
 pub(crate) use privileges::default_state_directory;
 pub(crate) use start::{RunOptions, start};
 
-use crate::cli::{complain, show};
+use crate::cli::show;
+use crate::operator_log::{info, notice, warn};
 use access_log::AccessLogMonitor;
 use admin::Shared;
 use certificates::Certificates;
@@ -163,8 +164,8 @@ impl Control {
                 () = shared.stop_asked() => break,
                 _ = self.signals.reload.recv() => self.reload(ConfigOrigin::Signal),
                 _ = self.signals.reopen.recv() => self.reopen(),
-                _ = self.signals.upgrade.recv() => complain("SIGUSR2: upgrade is not available in this version"),
-                Some(line) = self.notices.recv() => complain(line),
+                _ = self.signals.upgrade.recv() => warn("SIGUSR2: upgrade is not available in this version"),
+                Some(line) = self.notices.recv() => notice(&line),
                 update = self.sources.next() => self.take_over(update),
                 _ = follow.tick(), if self.is_behind() => self.follow_endpoints(),
                 Some(news) = self.issued.recv() => {
@@ -174,7 +175,7 @@ impl Control {
                         self.certificates.tell_ends(&shared, &self.looked_after, SystemTime::now());
                     }
                 }
-                line = self.rounds.next() => line.into_iter().for_each(complain),
+                line = self.rounds.next() => line.into_iter().for_each(|line| notice(&line)),
                 () = shared.changed() => {
                     self.look_after_plan(false);
                     self.follow_soon();
@@ -186,7 +187,7 @@ impl Control {
                     self.shared.tend_watch();
                     Tickets::rotate_of_process(std::time::Instant::now());
                     self.tell_ends();
-                    self.log_monitor.look(&shared.registry).for_each(complain);
+                    self.log_monitor.look(&shared.registry).for_each(|line| notice(&line));
                     if std::mem::take(&mut self.is_untidy) {
                         tidy_up();
                     }
@@ -206,7 +207,7 @@ impl Control {
     async fn drain(mut self) -> ExitCode {
         let shutdown = self.shared.worker_pool().plan().shutdown;
         self.shared.begin_drain();
-        complain(format_args!("draining: {} exchanges under way", self.shared.worker_pool().active()));
+        info(format_args!("draining: {} exchanges under way", self.shared.worker_pool().active()));
         let begun = Instant::now();
         let deadline = begun + shutdown.delay + shutdown.grace;
         let mut told = false;
@@ -214,7 +215,7 @@ impl Control {
             if !told && begun.elapsed() >= shutdown.delay {
                 told = true;
                 self.shared.worker_pool().drain();
-                complain("no more connections are taken");
+                info("no more connections are taken");
             }
             if told && self.shared.worker_pool().is_drained() {
                 break true;
@@ -223,7 +224,7 @@ impl Control {
                 () = tokio::time::sleep(DRAIN_LOOK) => {}
                 // Now: but with nothing under way there is nothing to cut.
                 () = Signals::stop(&mut self.signals.stop) => break self.shared.worker_pool().active() == 0,
-                Some(line) = self.notices.recv() => complain(line),
+                Some(line) = self.notices.recv() => notice(&line),
             }
             if Instant::now() >= deadline {
                 break false;
@@ -231,24 +232,24 @@ impl Control {
         };
         let whole = whole && !self.shared.worker_pool().has_lost_a_worker();
         if !whole {
-            complain(format_args!("stopped with {} exchanges under way", self.shared.worker_pool().active()));
+            warn(format_args!("stopped with {} exchanges under way", self.shared.worker_pool().active()));
         }
         self.shared.worker_pool().stop();
         self.webhooks.finish(WEBHOOK_TIME).await;
         if !self.shared.runtime().settle(KEEP_TIME) {
-            complain("the last runtime changes may not be kept: the disk did not take them in time");
+            warn("the last runtime changes may not be kept: the disk did not take them in time");
         }
         if !self.shared.origin().history.settle(KEEP_TIME) {
-            complain("the history may not be kept: the disk did not take it in time");
+            warn("the history may not be kept: the disk did not take it in time");
         }
         if let Some(log) = &self.log {
             if !log.shutdown(LOG_TIME) {
-                complain("the last lines of the access log may be lost: they were not written in time");
+                warn("the last lines of the access log may be lost: they were not written in time");
             }
-            self.log_monitor.end(&self.shared.registry).into_iter().for_each(complain);
+            self.log_monitor.end(&self.shared.registry).into_iter().for_each(warn);
         }
         if whole {
-            complain("stopped");
+            info("stopped");
             ExitCode::SUCCESS
         } else {
             ExitCode::from(3)
@@ -283,11 +284,11 @@ impl Control {
             Ok(_) => {}
             Err(Refused::Mistakes(report)) => {
                 show(&report, false);
-                complain("reload refused; the old configuration keeps running");
+                warn("reload refused; the old configuration keeps running");
             }
             Err(Refused::Cannot(why)) => {
-                complain(format_args!("reload refused: {why}"));
-                complain("the old configuration keeps running");
+                warn(format_args!("reload refused: {why}"));
+                warn("the old configuration keeps running");
             }
         }
     }
@@ -351,10 +352,10 @@ impl Control {
         let now = self.shared.worker_pool().bound();
         let before = std::mem::replace(&mut self.bound, now);
         for gone in before.iter().filter(|bound| !self.bound.contains(bound)) {
-            complain(format_args!("no longer listening on {} ({})", gone.address, gone.name));
+            info(format_args!("no longer listening on {} ({})", gone.address, gone.name));
         }
         for new in self.bound.iter().filter(|bound| !before.contains(bound)) {
-            complain(format_args!("listening on {} ({})", new.address, new.name));
+            info(format_args!("listening on {} ({})", new.address, new.name));
         }
     }
 
@@ -365,7 +366,7 @@ impl Control {
             endpoint_sets.iter().filter(|endpoint_set| endpoint_set.standing.breaker_has_opened())
         {
             let name = &endpoint_set.service.name;
-            complain(format_args!("service `{name}`: too many requests fail; its breaker is open"));
+            warn(format_args!("service `{name}`: too many requests fail; its breaker is open"));
         }
         self.shared.look(anyway);
     }
@@ -374,7 +375,7 @@ impl Control {
     fn judge(&mut self) {
         let endpoint_sets = self.shared.worker_pool().endpoint_sets();
         let said = self.shared.monitor().judge(&endpoint_sets, std::time::Instant::now());
-        said.into_iter().for_each(complain);
+        said.into_iter().for_each(warn);
         for endpoint_set in &endpoint_sets {
             endpoint_set.standing.tick_breaker(std::time::Instant::now());
         }
@@ -384,7 +385,7 @@ impl Control {
     fn reopen(&self) {
         if let Some(log) = &self.log {
             log.reopen();
-            complain("access log reopened");
+            info("access log reopened");
         }
     }
 
@@ -392,7 +393,7 @@ impl Control {
         match update {
             Update::Endpoints { service, endpoints } => self.shared.take_endpoints(&service, endpoints),
             Update::Addresses { host, addresses } => self.shared.worker_pool().set_name(&host, addresses),
-            Update::Failed(text) => complain(text),
+            Update::Failed(text) => warn(text),
         }
         self.follow_soon();
     }

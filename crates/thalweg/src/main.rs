@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod control;
 mod demo;
+mod operator_log;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -18,7 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("cache", &["core"]),
     ("balance", &["core"]),
     ("observe", &["core", "http"]),
-    ("filter", &["core", "http"]),
+    ("filter", &["core", "http", "route"]),
     ("upstream", &["core", "net", "tls", "balance"]),
     ("stream", &["core", "net"]),
     ("proxy", &["core", "net", "tls", "http", "route", "sealed", "filter", "balance", "upstream", "observe"]),

@@ -193,7 +193,7 @@ fn names_secret(key: &str) -> bool {
         "auth",
         "jwt",
     ];
-    const NONE: &[&str] = &["client_auth", "authority", "secure"];
+    const NONE: &[&str] = &["client_auth", "authority", "secure", "allow_credentials"];
     if key.len() > 64 {
         return false;
     }

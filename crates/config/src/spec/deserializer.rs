@@ -61,7 +61,12 @@ impl<'de> Cursor<'de> {
 
     fn visit<V: Visitor<'de>>(self, kind: &'de Kind, visitor: V) -> Result<V::Value, Mistake> {
         match kind {
-            Kind::Null => visitor.visit_unit(),
+            Kind::Null => {
+                if self.node.filled.is_none() {
+                    self.empty.borrow_mut().insert(self.node.id);
+                }
+                visitor.visit_unit()
+            }
             Kind::Bool(value) => visitor.visit_bool(*value),
             Kind::Int(value) => match u64::try_from(*value) {
                 Ok(value) => visitor.visit_u64(value),

@@ -257,7 +257,12 @@ fn elsewhere(maker: &mut Maker<'_>, places: &[Place<'_>]) {
         .iter()
         .filter(|place| matches!(place.node.kind, Kind::Map(_)) && !place.path.is_empty())
         .filter(|place| text[place.node.span.range()].starts_with('{'))
-        .filter(|place| !matches!(place.name(), "services" | "listeners" | "headers" | "query"))
+        .filter(|place| {
+            !matches!(
+                place.name(),
+                "services" | "listeners" | "headers" | "query" | "set" | "append" | "default" | "rename"
+            )
+        })
         .collect();
     for place in places.iter().filter(|place| place.has_known_key()) {
         let Some(key) = place.key else { continue };

@@ -88,7 +88,7 @@ pub(crate) fn show(report: &Report, lines: bool) {
     let look = Look::choose(std::io::stderr().is_terminal(), no_color.as_deref());
     let text = if lines { report.lines() } else { report.render(look) };
     if !text.trim().is_empty() {
-        super::output::print_error(text.trim_end());
+        crate::operator_log::block(text.trim_end());
     }
 }
 

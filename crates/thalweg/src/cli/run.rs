@@ -3,6 +3,7 @@
 use super::check::{locate, show};
 use super::complain;
 use crate::control::{RunOptions, start};
+use crate::operator_log::{LineFormat, set_format};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,9 +28,13 @@ pub(crate) struct RunArgs {
     /// /run/thalweg, else a private directory below the temporary one
     #[arg(long, value_name = "PATH")]
     admin_socket: Option<PathBuf>,
+    /// How the lines on stderr look
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    log_format: LineFormat,
 }
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
+    set_format(args.log_format);
     let (loaded, file) = if args.listen.is_empty() {
         let Some(path) = locate(args.config.as_deref()) else { return ExitCode::FAILURE };
         (load_file(&path), Some(path))

@@ -1,7 +1,7 @@
 //! Certificates that authorities issue: what the plan asks for is given to the crate that asks, and what comes of it is told.
 
 use super::config_events::event;
-use crate::cli::complain;
+use crate::operator_log::{info, warn};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -57,7 +57,7 @@ impl Acme {
         if plan.listeners.iter().any(|listener| listener.tls.as_ref().is_some_and(|tls| tls.local))
             && let Err(why) = self.stock_local()
         {
-            complain(format_args!("no certificates for localhost: {why}"));
+            warn(format_args!("no certificates for localhost: {why}"));
         }
         let policies = policies(plan);
         if policies.is_empty() {
@@ -71,7 +71,7 @@ impl Acme {
             match RenewalService::start(options) {
                 Ok(started) => *renewal = Some(started),
                 Err(error) => {
-                    complain(format_args!("cannot start the thread that asks for certificates: {error}"))
+                    warn(format_args!("cannot start the thread that asks for certificates: {error}"))
                 }
             }
         }
@@ -82,7 +82,7 @@ impl Acme {
         let mut local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
         if local.is_none() {
             let (authority, why) = LocalAuthority::open(&self.state)?;
-            why.into_iter().for_each(complain);
+            why.into_iter().for_each(warn);
             let issued_store = IssuedStore::of_process(local::MARK);
             Arc::new(authority).serve(&issued_store)?;
             *local = Some(issued_store);
@@ -115,7 +115,7 @@ fn policies(plan: &Plan) -> Vec<Arc<AcmePolicy>> {
 pub(crate) fn tell(news: News, registry: &Registry) -> Option<Event> {
     let (kind, cause) = match news {
         News::Said(line) => {
-            complain(line);
+            info(line);
             return None;
         }
         News::Issued { name, renewed, not_after } => {
@@ -135,7 +135,10 @@ pub(crate) fn tell(news: News, registry: &Registry) -> Option<Event> {
             (EventKind::CertificateFailed, format!("no certificate for {name}: {why}; {again}"))
         }
     };
-    complain(&cause);
+    match kind {
+        EventKind::CertificateRenewed => info(&cause),
+        _ => warn(&cause),
+    }
     Some(event(kind, cause))
 }
 

@@ -6,7 +6,7 @@ use super::origin::Origin;
 use super::reload_guard::{Counts, Watcher};
 use super::runtime::Runtime;
 use super::service_monitor::ServiceMonitor;
-use crate::cli::complain;
+use crate::operator_log::notice;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
@@ -226,7 +226,7 @@ impl Shared {
 
     /// A line for the operator.
     pub(super) fn say(&self, line: &str) {
-        complain(line);
+        notice(line);
     }
 
     /// From now on the proxy is not ready.

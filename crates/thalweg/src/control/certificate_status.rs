@@ -4,7 +4,7 @@ use super::admin::Shared;
 use super::certificate_source::Source;
 use super::certificates::{Found, IssuedOne, all, issued, valid_ones};
 use super::start_error::explain;
-use crate::cli::complain;
+use crate::operator_log::{info, warn};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -132,14 +132,14 @@ impl Shared {
                 Ok(None) => {}
                 Ok(Some(tls)) => listener.tls = Some(Arc::new(tls)),
                 Err(flaw) => {
-                    complain(format_args!("listener `{}` keeps its certificates: {flaw}", listener.name))
+                    warn(format_args!("listener `{}` keeps its certificates: {flaw}", listener.name))
                 }
             }
         }
         let before = std::mem::replace(&mut runtime.base, base.into());
         if let Err(error) = self.set_plan(runtime.plan()) {
             runtime.base = before;
-            complain(format_args!("certificates stay as they are: {}", explain(&error)));
+            warn(format_args!("certificates stay as they are: {}", explain(&error)));
             return;
         }
         drop(runtime);
@@ -212,7 +212,7 @@ fn other_keys(policy: &TicketPolicy, fresh: &HashMap<Source, Found>) -> Option<T
     let file = policy.keys.as_ref()?;
     let Some(Found::Keys(keys)) = fresh.get(&Source::Keys(file.path.clone())) else { return None };
     file.tickets.replace(keys).ok()?;
-    complain(format_args!("the ticket keys in {} have changed", file.path.display()));
+    info(format_args!("the ticket keys in {} have changed", file.path.display()));
     let keys = Some(TicketKeyFile { digest: keys.digest(), ..file.clone() });
     Some(TicketPolicy { keys, ..policy.clone() })
 }

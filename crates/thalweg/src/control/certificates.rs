@@ -9,7 +9,7 @@ use super::admin::Shared;
 use super::certificate_source::Source;
 use super::config_events::event;
 use super::files::Files;
-use crate::cli::complain;
+use crate::operator_log::warn;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -258,7 +258,7 @@ fn tell(shared: &Shared, kind: EventKind, causes: Vec<String>) {
     let more = causes.len().saturating_sub(TOLD);
     let rest = (more > 0).then(|| format!("and {more} more certificates"));
     for cause in causes.into_iter().take(TOLD).chain(rest) {
-        complain(format_args!("{}: {cause}", kind.name()));
+        warn(format_args!("{}: {cause}", kind.name()));
         shared.publish(event(kind, cause));
     }
 }

@@ -7,7 +7,8 @@ use super::config_events::{add_note, event, in_a_sentence, in_short, said};
 use super::history::Cause;
 use super::origin::{Candidate, Origin, write_whole};
 use super::start_error::explain;
-use crate::cli::{complain, print_error, show};
+use crate::cli::show;
+use crate::operator_log::{block, info, warn};
 use std::fs;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -140,9 +141,9 @@ impl Shared {
             origin.history.set_watch(number, WatchState::Watching, until, None);
             outcome.watch = Some(WatchStatus { state: WatchState::Watching, until, verdict: None });
         }
-        complain(&said);
+        info(&said);
         if !outcome.text.is_empty() {
-            print_error(in_short(&outcome.text));
+            block(&in_short(&outcome.text));
         }
         self.registry.reloads().count(true);
         self.publish(event(EventKind::ConfigApplied, said));
@@ -313,7 +314,7 @@ impl Shared {
         let mut outcome = done?;
         if let Err(why) = stays {
             let note = format!("a restart or reload will bring another configuration: {why}");
-            complain(&note);
+            warn(&note);
             add_note(&mut outcome, note);
         }
         Ok(outcome)

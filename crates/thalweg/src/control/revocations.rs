@@ -5,7 +5,7 @@
 //! read, or holds what is no label, changes nothing; what was revoked stays so.
 
 use super::files::{Print, print};
-use crate::cli::complain;
+use crate::operator_log::{info, warn};
 use std::sync::Arc;
 use thalweg_config::refresh_files;
 use thalweg_proxy::Plan;
@@ -65,12 +65,12 @@ fn take_over(file: &RevokedFile, is_settled: bool) -> bool {
         Ok(list) if is_settled || file.is_within(&list) => {
             let labels = list.len();
             if file.replace(list) {
-                complain(format_args!("{path}: {labels} labels are revoked now"));
+                info(format_args!("{path}: {labels} labels are revoked now"));
             }
             true
         }
         Err(why) if is_settled => {
-            complain(format_args!("{path}: {why}; what was revoked before stays so"));
+            warn(format_args!("{path}: {why}; what was revoked before stays so"));
             true
         }
         Ok(_) | Err(_) => false,

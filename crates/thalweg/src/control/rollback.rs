@@ -4,7 +4,8 @@ use super::admin::Shared;
 use super::config_events::event;
 use super::configuration::Refused;
 use super::reload_guard::{Verdict, Watch};
-use crate::cli::{complain, show};
+use crate::cli::show;
+use crate::operator_log::warn;
 use std::time::Instant;
 use thalweg_admin::{Author, ConfigOrigin, HistoryState, WatchState};
 use thalweg_core::EventKind;
@@ -24,7 +25,7 @@ impl Shared {
         match verdict {
             Verdict::None => {}
             Verdict::Passed(watch, why) => {
-                complain(format_args!("watch: {why}"));
+                warn(format_args!("watch: {why}"));
                 self.origin().history.set_watch(watch.number, WatchState::Passed, watch.until, Some(why));
             }
             Verdict::Harm(watch, why) => self.take_back(*watch, &why),
@@ -52,7 +53,7 @@ impl Shared {
                 (WatchState::Failed, format!("{why}; the configuration before cannot take over: {cannot}"))
             }
         };
-        complain(format_args!("watch: {verdict}"));
+        warn(format_args!("watch: {verdict}"));
         let history = &mut origin.history;
         history.set_watch(watch.number, state, watch.until, Some(verdict.clone()));
         let kind = if state == WatchState::RolledBack {

@@ -21,7 +21,8 @@ use super::state_writer::StateWriter;
 use super::tokens;
 use super::weights::in_force;
 use super::{Control, Signals};
-use crate::cli::{complain, show};
+use crate::cli::show;
+use crate::operator_log::{info, warn};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -187,7 +188,7 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     let keeper = store.map(start).transpose();
     let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;
     let overlay = overlay.unwrap_or_default();
-    in_force(&overlay, &plan).into_iter().for_each(complain);
+    in_force(&overlay, &plan).into_iter().for_each(warn);
     Ok(Runtime { base: plan.into(), overlay, version: 1, drains: Vec::new(), keeper })
 }
 
@@ -199,7 +200,7 @@ async fn first_names(sources: &mut Sources) -> (thalweg_upstream::Names, Vec<Upd
         while !sources.is_complete() {
             match sources.next().await {
                 Update::Addresses { host, addresses } => drop(names.insert(host, addresses)),
-                Update::Failed(text) => complain(text),
+                Update::Failed(text) => warn(text),
                 update @ Update::Endpoints { .. } => rest.push(update),
             }
         }
@@ -259,14 +260,14 @@ fn tcp(address: &ListenAddress) -> Option<SocketAddr> {
 fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle, reason: PlaceReason) {
     let worker_pool = shared.worker_pool();
     let (workers, budget) = (worker_pool.workers(), worker_pool.budget());
-    complain(format_args!(
+    info(format_args!(
         "{} with {workers} worker{}, {} client connections at once, {} descriptors",
         env!("CARGO_PKG_VERSION"),
         if workers == 1 { "" } else { "s" },
         budget.connections,
         budget.descriptors,
     ));
-    complain(format_args!(
+    info(format_args!(
         "at most {} exchanges at once, {} with large request bodies, {} MiB of memory, {}",
         budget.in_flight,
         budget.bodies,
@@ -277,28 +278,28 @@ fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle,
         },
     ));
     if settings.access_log.is_none() {
-        complain("no access log; `access_log: { format: json }` turns it on");
+        info("no access log; `access_log: { format: json }` turns it on");
     }
     for bound in worker_pool.bound() {
-        complain(format_args!("listening on {} ({})", bound.address, bound.name));
+        info(format_args!("listening on {} ({})", bound.address, bound.name));
     }
     let addresses = admin.addresses();
     if let Some(address) = addresses.metrics {
-        complain(format_args!("metrics on {address}"));
+        info(format_args!("metrics on {address}"));
     }
     if let Some(address) = addresses.admin {
-        complain(format_args!("admin on {address}"));
+        info(format_args!("admin on {address}"));
     }
     if let Some(token) = admin.token_file() {
-        complain(format_args!("admin token in {}", token.path.display()));
+        info(format_args!("admin token in {}", token.path.display()));
     }
     let socket = addresses.socket.display();
     if reason == PlaceReason::Temporary {
-        complain(format_args!(
+        info(format_args!(
             "`$XDG_RUNTIME_DIR` is not set: the admin socket is in a private temporary directory, where verbs of \
              this user look too; root and other environments need `--admin unix:{socket}`"
         ));
     }
-    complain(format_args!("admin on unix:{socket}"));
-    complain("ready");
+    info(format_args!("admin on unix:{socket}"));
+    info("ready");
 }

@@ -4,7 +4,7 @@
 //! long, nor the admin thread, which answers probes too. Only the newest state counts: it takes the place of one that
 //! waits. What the admin API has changed is kept this way, and the history of configurations.
 
-use crate::cli::complain;
+use crate::operator_log::warn;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -79,7 +79,7 @@ fn write_all<T>(what: &str, mut store: impl FnMut(T) -> io::Result<()>, shared: 
         desk.is_writing = true;
         drop(desk);
         if let Err(error) = store(state) {
-            complain(format_args!("cannot keep {what}: {error}"));
+            warn(format_args!("cannot keep {what}: {error}"));
         }
         desk = shared.desk();
         desk.is_writing = false;

@@ -2,7 +2,7 @@
 //! ones over.
 
 use super::admin::Shared;
-use crate::cli::complain;
+use crate::operator_log::{info, warn};
 use std::sync::Arc;
 use thalweg_admin::{AdminTls, Token, Tokens};
 use thalweg_config::Settings;
@@ -39,9 +39,9 @@ impl Shared {
             Ok(()) => {
                 old.token.clone_from(&new.token);
                 old.read_token.clone_from(&new.read_token);
-                complain("the admin tokens have changed");
+                info("the admin tokens have changed");
             }
-            Err(why) => complain(format_args!("the admin tokens stay as they are: {why}")),
+            Err(why) => warn(format_args!("the admin tokens stay as they are: {why}")),
         }
     }
 
@@ -63,7 +63,7 @@ impl Shared {
         };
         if old.acceptor != new.acceptor {
             tls.replace(new.acceptor.clone());
-            complain("the certificate of the admin listener has changed");
+            info("the certificate of the admin listener has changed");
         }
         old.clone_from(new);
     }

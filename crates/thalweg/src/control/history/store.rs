@@ -2,7 +2,7 @@
 //! not at all (a new file, synced, renamed).
 
 use super::{ENTRIES, Entry};
-use crate::cli::complain;
+use crate::operator_log::warn;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
@@ -147,8 +147,8 @@ pub(super) fn load(directory: &Path) -> Vec<Arc<Entry>> {
                 }
                 entries.push(Arc::new(entry));
             }
-            Ok(_) => complain(format_args!("{} is not of this history; it is left out", path.display())),
-            Err(error) => complain(format_args!("cannot read {}: {error}; it is left out", path.display())),
+            Ok(_) => warn(format_args!("{} is not of this history; it is left out", path.display())),
+            Err(error) => warn(format_args!("cannot read {}: {error}; it is left out", path.display())),
         }
     }
     entries.reverse();

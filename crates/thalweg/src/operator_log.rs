@@ -1,0 +1,168 @@
+//! Lines of the running proxy for its operator, on stderr: time, level, object, message.
+//!
+//! Written by the control thread and what it starts; messages of verbs, and errors before the proxy runs, are for the
+//! person at the terminal and go through `cli`. A message names its object first, as in "service `shop`, endpoint
+//! http://10.0.0.1:80: it is used again"; the line has that as `service=shop endpoint=http://10.0.0.1:80`, and the rest.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Lines are JSON.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Objects that a message may begin with. Names of all but the last stand in backticks.
+const OBJECTS: [&str; 4] = ["service", "listener", "route", "endpoint"];
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum LineFormat {
+    /// `2026-11-24T12:00:00.123Z INFO ready`.
+    #[default]
+    Plain,
+    /// One object on each line: `time`, `level`, `message`, and the object that it is about.
+    Json,
+}
+
+/// How much a line asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Level {
+    /// Ordinary life.
+    Info,
+    /// Somebody may have to act.
+    Warn,
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Info => "INFO",
+            Self::Warn => "WARN",
+        }
+    }
+}
+
+/// From now on lines have this form.
+pub(crate) fn set_format(format: LineFormat) {
+    IS_JSON.store(format == LineFormat::Json, Ordering::Relaxed);
+}
+
+/// Ordinary life: something began, changed or ended as it should.
+pub(crate) fn info(text: impl Display) {
+    write(Level::Info, &text.to_string());
+}
+
+/// Somebody may have to act.
+pub(crate) fn warn(text: impl Display) {
+    write(Level::Warn, &text.to_string());
+}
+
+/// What the data plane says of a service or endpoint: that it is well again is ordinary life.
+pub(crate) fn notice(text: &str) {
+    let is_well =
+        ["used again", "the weights of the file are in force again", "is written again", "breaker is closed"];
+    let level = if is_well.iter().any(|words| text.contains(words)) { Level::Info } else { Level::Warn };
+    write(level, text);
+}
+
+/// Several lines that belong together, such as a diagnostic: as they are, or as one message of JSON.
+pub(crate) fn block(text: &str) {
+    if IS_JSON.load(Ordering::Relaxed) {
+        write(Level::Warn, text);
+    } else {
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+fn write(level: Level, text: &str) {
+    let time = format!("{:.3}", Timestamp::now());
+    let line =
+        if IS_JSON.load(Ordering::Relaxed) { json(&time, level, text) } else { plain(&time, level, text) };
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn plain(time: &str, level: Level, text: &str) -> String {
+    let (objects, message) = split(text);
+    let mut line = format!("{time} {} ", level.name());
+    for (kind, name) in objects {
+        let is_word = !name.is_empty() && !name.contains([' ', '"', '=']);
+        let name = if is_word { name.to_owned() } else { Value::from(name).to_string() };
+        line.push_str(&format!("{kind}={name} "));
+    }
+    line.push_str(message);
+    line
+}
+
+fn json(time: &str, level: Level, text: &str) -> String {
+    let (objects, message) = split(text);
+    let level = level.name().to_ascii_lowercase();
+    let pairs = [("time", time), ("level", &level)].into_iter().chain(objects).chain([("message", message)]);
+    let pairs: Vec<_> = pairs.map(|(key, value)| format!("\"{key}\":{}", Value::from(value))).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+/// The objects that a message begins with, and the rest of it; no object where they are not followed by a colon.
+fn split(text: &str) -> (Vec<(&'static str, &str)>, &str) {
+    let (mut objects, mut rest) = (Vec::new(), text);
+    loop {
+        let found =
+            OBJECTS.iter().find_map(|kind| Some((*kind, rest.strip_prefix(kind)?.strip_prefix(' ')?)));
+        let Some((kind, behind)) = found else { return (Vec::new(), text) };
+        let (name, behind) = match behind.strip_prefix('`') {
+            Some(quoted) => match quoted.split_once('`') {
+                Some(parts) => parts,
+                None => return (Vec::new(), text),
+            },
+            None => {
+                let end = behind.find([',', ' ']).unwrap_or(behind.len());
+                let end = behind.find(": ").map_or(end, |colon| end.min(colon));
+                behind.split_at(end)
+            }
+        };
+        objects.push((kind, name));
+        if let Some(message) = behind.strip_prefix(": ") {
+            return (objects, message);
+        }
+        match behind.strip_prefix(", ") {
+            Some(more) => rest = more,
+            // ` at 10.0.0.1:80` and the like belong to the message.
+            None if behind.starts_with(' ') => return (objects, &behind[1..]),
+            None => return (Vec::new(), text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_time_level_object_and_message() {
+        for (text, expected) in [
+            ("ready", "T INFO ready"),
+            (
+                "service `s`: all 2 endpoints are down (2 unhealthy)",
+                "T INFO service=s all 2 endpoints are down (2 unhealthy)",
+            ),
+            (
+                "service `s`, endpoint http://[::1]:80: the check failed: refused",
+                "T INFO service=s endpoint=http://[::1]:80 the check failed: refused",
+            ),
+            (
+                "service `s`, endpoint http://a.test:80 at 10.0.0.1:80: it is used again",
+                "T INFO service=s endpoint=http://a.test:80 at 10.0.0.1:80: it is used again",
+            ),
+            ("route `the split`: the weights are set", "T INFO route=\"the split\" the weights are set"),
+            ("listener `web` keeps its certificates: bad", "T INFO listener=web keeps its certificates: bad"),
+            ("services are many", "T INFO services are many"),
+        ] {
+            assert_eq!(plain("T", Level::Info, text), expected);
+        }
+        assert_eq!(
+            json("T", Level::Warn, "service `s`: \"down\""),
+            r#"{"time":"T","level":"warn","service":"s","message":"\"down\""}"#
+        );
+    }
+}
