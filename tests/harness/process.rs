@@ -145,7 +145,7 @@ impl Process {
 }
 
 /// What a line of the running proxy may be about.
-const OBJECTS: [&str; 4] = ["service", "listener", "route", "endpoint"];
+const OBJECTS: [&str; 5] = ["service", "listener", "route", "host", "endpoint"];
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -174,7 +174,9 @@ fn message(line: &str) -> String {
         objects.push(if kind == "endpoint" { format!("{kind} {name}") } else { format!("{kind} `{name}`") });
         rest = behind;
     }
-    let is_clause = ["at ", "keeps "].iter().any(|word| rest.starts_with(word));
+    let is_clause = ["at ", "keeps ", "does not ", "has no ", "is not ", "cannot be "]
+        .iter()
+        .any(|word| rest.starts_with(word));
     let joint = if objects.is_empty() {
         ""
     } else if is_clause {

@@ -254,3 +254,50 @@ fn quick_mode_needs_no_file() {
     }
     assert!(first.served() > 0 && second.served() > 0, "both endpoints are used");
 }
+
+/// Lines of a running proxy whose only endpoint has a name that does not exist.
+fn lines_of(format: &str) -> Process {
+    let directory = Directory::new();
+    let endpoint = "http://nothing.invalid:80";
+    Process::start(command(directory.path()).args([
+        "run",
+        "--listen",
+        "127.0.0.1:0",
+        "--to",
+        endpoint,
+        "--log-format",
+        format,
+    ]))
+}
+
+#[test]
+fn lines_on_stderr_can_be_json() {
+    let _watchdog = watchdog("lines_on_stderr_can_be_json");
+    let process = lines_of("json");
+    let parsed = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
+    let (time, level) = process.wait_line("ready", STEP, |line| {
+        let line = parsed(line).filter(|line| line["message"] == "ready")?;
+        Some((line["time"].as_str()?.to_owned(), line["level"].as_str()?.to_owned()))
+    });
+    assert!(time.ends_with('Z') && level == "info", "{time} {level}");
+    let (host, message) = process.wait_line("the host", STEP, |line| {
+        let line = parsed(line)?;
+        Some((line["host"].as_str()?.to_owned(), line["message"].as_str()?.to_owned()))
+    });
+    assert_eq!(host, "nothing.invalid");
+    assert!(message.contains("; asked again in ") && !message.contains("Query"), "{message}");
+    for line in process.stderr().lines() {
+        assert!(parsed(line).is_some(), "{line}");
+    }
+}
+
+#[test]
+fn lines_on_stderr_name_what_they_are_about() {
+    let _watchdog = watchdog("lines_on_stderr_name_what_they_are_about");
+    let process = lines_of("plain");
+    // The harness takes time and level off, and only where both are there.
+    process.wait_line("ready", STEP, |line| (line == "thalweg: ready").then_some(()));
+    process.wait_line("the host", STEP, |line| {
+        line.starts_with("thalweg: host `nothing.invalid` ").then_some(())
+    });
+}

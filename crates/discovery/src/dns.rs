@@ -5,11 +5,13 @@
 
 use crate::source::{Followed, Next, Source, Update, names_in};
 use hickory_resolver::TokioResolver;
+use hickory_resolver::net::NetError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_core::limits::RESOLVE_FLOOR;
+use thalweg_core::units::duration_text;
 use thalweg_upstream::Names;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -74,7 +76,7 @@ impl Source for Dns {
                 match self.answers.recv().await {
                     Some((name, _)) if !self.wanted.contains_key(&name) => {}
                     Some((name, Answer::Failed(why))) => {
-                        return Update::Failed(format!("cannot resolve `{name}`: {why}"));
+                        return Update::Failed(format!("host `{name}` {why}"));
                     }
                     Some((host, Answer::Addresses(addresses))) => {
                         if self.names.get(&host) != Some(&addresses) {
@@ -152,7 +154,7 @@ async fn keep(
             Err(why) => {
                 let wait = pause;
                 pause = (pause * 2).min(LONGEST_PAUSE);
-                (Answer::Failed(why), wait)
+                (Answer::Failed(format!("{why}; asked again in {}", duration_text(wait))), wait)
             }
         };
         if answers.send((name.clone(), answer)).await.is_err() {
@@ -172,14 +174,26 @@ async fn resolve(
         return Ok((addresses, Instant::now() + LONGEST));
     }
     let resolver = resolver.as_ref().map_err(Clone::clone)?;
-    let found = resolver.lookup_ip(name).await.map_err(|error| error.to_string())?;
+    let found = resolver.lookup_ip(name).await.map_err(|error| words(&error))?;
     let mut addresses: Vec<IpAddr> = found.iter().collect();
     addresses.sort();
     addresses.dedup();
     if addresses.is_empty() {
-        return Err("it has no address".into());
+        return Err("has no address".into());
     }
     Ok((addresses, found.valid_until()))
+}
+
+/// What a resolver says, without the types of its library.
+fn words(error: &NetError) -> String {
+    match () {
+        () if error.is_nx_domain() => "does not exist".to_owned(),
+        () if error.is_no_records_found() => "has no address".to_owned(),
+        () if matches!(error, NetError::Timeout) => {
+            "is not known: no name server answered in time".to_owned()
+        }
+        () => format!("cannot be resolved: {error}"),
+    }
 }
 
 #[cfg(test)]
@@ -251,7 +265,11 @@ mod tests {
             let mut dns = new(&known);
             follow(&mut dns, &["nothing.invalid"]);
             let Update::Failed(text) = dns.next().await else { panic!(".invalid must not resolve") };
-            assert!(text.contains("nothing.invalid"), "{text}");
+            assert!(
+                text.starts_with("host `nothing.invalid` ") && text.contains("; asked again in "),
+                "{text}"
+            );
+            assert!(!text.contains("Query"), "{text}");
             assert!(dns.is_complete());
         });
     }

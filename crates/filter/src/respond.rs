@@ -21,6 +21,7 @@ pub enum RespondSpec {
 
 /// What is answered.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[schemars(extend("minProperties" = 1))]
 #[serde(deny_unknown_fields, default, expecting = "a map with `status`, `body`, `content_type`, `headers`")]
 pub struct RespondMapSpec {
     /// 200 to 599.
@@ -48,6 +49,9 @@ impl RespondSpec {
             Self::Text(body) => RespondMapSpec { body: Some(body.clone()), ..RespondMapSpec::default() },
             Self::Long(long) => long.clone(),
         };
+        if long.status.is_none() && long.body.is_none() && long.headers.is_empty() {
+            return Err("`respond` says nothing; write `status` or `body`".into());
+        }
         let status = long.status.unwrap_or(200);
         if !(200..600).contains(&status) {
             return Err(format!("`{status}` is no status of an answer; write a number from 200 to 599"));
@@ -181,6 +185,7 @@ mod tests {
             ("99", "200 to 599"),
             ("101", "200 to 599"),
             (r#"{"status": 304, "body": "x"}"#, "has no body"),
+            (r#"{"content_type": "text/html"}"#, "says nothing"),
             (r#"{"headers": {"Content-Length": "1"}}"#, "the proxy's own"),
         ] {
             let error = built::<RespondSpec>(json).build().unwrap_err();

@@ -28,6 +28,7 @@ pub enum RewriteSpec {
 
 /// What is changed. Of `path`, `prefix` and `regex` one may be written.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[schemars(extend("minProperties" = 1))]
 #[serde(deny_unknown_fields, default, expecting = "a map with `path`, `prefix`, `regex`, `query`, `host`")]
 pub struct RewriteMapSpec {
     /// The new path, with placeholders: `/v2{upstream_path}`.

@@ -110,7 +110,7 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
 /// Brings the request through the filters of its route; an answer that one of them gives.
 async fn filter(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Option<Box<Reply>>, Fault> {
     let connection = WorkerConnection(worker, client);
-    let mut done = filter_request(&connection.surroundings(), x, &mut |_, _| {})?;
+    let mut done = filter_request(&connection.surroundings(), x, &mut |_, _, _| {})?;
     loop {
         match done {
             Filtered::Through => return Ok(None),
@@ -118,7 +118,7 @@ async fn filter(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Op
             // In a box because it is rare: every task would be larger for it.
             Filtered::Waits(job) => {
                 let got = Box::pin(run_job(worker, client, x, job)).await?;
-                done = resume(&connection.surroundings(), x, got, &mut |_, _| {})?;
+                done = resume(&connection.surroundings(), x, got, &mut |_, _, _| {})?;
             }
         }
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Objects that a message may begin with. Names of all but the last stand in backticks.
-const OBJECTS: [&str; 4] = ["service", "listener", "route", "endpoint"];
+const OBJECTS: [&str; 5] = ["service", "listener", "route", "host", "endpoint"];
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]

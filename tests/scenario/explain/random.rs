@@ -223,7 +223,9 @@ fn check(plan: &Plan, told: &Explanation, answer: &Message, case: &str) -> Strin
             assert!(said.contains(fault), "{said}: {case}");
             answer.value("x-request-id").unwrap_or_default().to_owned()
         }
-        Outcome::Redirected { .. } => panic!("no listener redirects: {case}"),
+        Outcome::Redirected { .. } | Outcome::Replied { .. } => {
+            panic!("nothing redirects or replies: {case}")
+        }
         Outcome::Forwarded { service, target, host } => {
             assert_eq!(answer.status(), 200, "{case}");
             let by = answer.value("x-service").unwrap_or_default();
@@ -273,9 +275,9 @@ fn the_proxy_does_what_explain_says() {
             assert!(!id.is_empty(), "{answer:?}\n{case}");
             match told.outcome {
                 Outcome::Forwarded { .. } => forwarded += 1,
-                Outcome::Answered { status, .. } | Outcome::Redirected { status, .. } => {
-                    *answered.entry(status).or_default() += 1
-                }
+                Outcome::Answered { status, .. }
+                | Outcome::Redirected { status, .. }
+                | Outcome::Replied { status, .. } => *answered.entry(status).or_default() += 1,
             }
             routes.insert(id, (told.route.map(|route| route.name).unwrap_or_default(), case));
         }

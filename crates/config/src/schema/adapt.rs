@@ -80,10 +80,10 @@ fn derived(schema: &mut Value) {
     }
 }
 
-/// A section without a required key may be empty: `limits:` with nothing behind it.
+/// A section that needs no key may be empty: `limits:` with nothing behind it.
 fn empty_section(schema: &mut Value) {
     let has_keys = schema.get("properties").is_some() || schema["additionalProperties"] == false;
-    let is_section = has_keys && schema.get("required").is_none();
+    let is_section = has_keys && schema.get("required").is_none() && schema.get("minProperties").is_none();
     if is_section && schema["type"] == "object" {
         schema["type"] = json!(["object", "null"]);
     }

@@ -34,7 +34,6 @@ const READING: &[Reason] = &[
     ),
     ("a number with more than one decimal", &["at most one decimal"]),
     ("a range of statuses that is empty", &["the range is empty"]),
-    ("nothing where one of several forms stands", &["a status such as `404`", "a path such as `/v2"]),
 ];
 
 /// Reasons that are found by validation.
@@ -292,7 +291,7 @@ const VALIDATION: &[Reason] = &[
             "is no method",
             "every page without an origin",
             "write the policy",
-            "`when` says nothing",
+            "says nothing",
             "is no network",
             "is no content type",
             "has no parameter",
@@ -378,5 +377,6 @@ fn the_parser_reads_whatever_the_schema_lets_pass() {
         clean += usize::from(found.is_empty());
         compare(&document).unwrap_or_else(|message| panic!("{message}"));
     }
-    assert!(clean > drawn / 4, "{clean}");
+    // Enough of them hold no unset variable: the more texts a document has, the fewer are so.
+    assert!(clean > 100, "{clean}");
 }

@@ -127,6 +127,12 @@ impl Draw {
                 object.insert(name.clone(), self.value(property, depth + 1));
             }
         }
+        let least = schema["minProperties"].as_u64().unwrap_or(0) as usize;
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            if object.len() < least {
+                object.insert(name.clone(), self.value(property, depth + 1));
+            }
+        }
         if schema["additionalProperties"].is_object() {
             for _ in 0..self.rng.u8(..3) {
                 let name = self.one_of(&["web", "app", "X-Name", "\u{e9}", "a b", "10"]);

@@ -30,8 +30,8 @@ pub(crate) enum Filtered {
     Waits(Job),
 }
 
-/// Told of each filter that was called: its name, and the request then.
-pub(crate) type Seen<'s> = &'s mut dyn FnMut(&'static str, &mut RequestCx<'_>);
+/// Told of each filter that was called: its name, the request then, and whether the filter has changed it.
+pub(crate) type Seen<'s> = &'s mut dyn FnMut(&'static str, &RequestCx<'_>, bool);
 
 /// Calls the filters from the first one on.
 pub(crate) fn filter_request(
@@ -86,12 +86,13 @@ pub(crate) fn apply(
     let lent = (&mut filtering.states, &mut filtering.transforms);
     let mut cx = RequestCx::new(facts, (&mut filtering.target, fields), lent, (has_body, content_length));
     let mut called = |at: usize, cx: &mut RequestCx<'_>| {
-        if cx.fields.take_changed() || cx.target.path != before {
+        let is_changed = cx.fields.take_changed() || cx.target.path != before;
+        if is_changed {
             acted |= bit(at);
             before.clone_from(&cx.target.path);
         }
         if let Some(step) = chain.steps().get(at) {
-            seen(step.name(), cx);
+            seen(step.name(), cx, is_changed);
         }
     };
     let (at, verdict) = match got {

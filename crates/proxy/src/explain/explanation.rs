@@ -103,6 +103,8 @@ pub struct FilterStep {
     pub before: String,
     /// The path behind it.
     pub after: String,
+    /// Whether it changed the request: its path or its fields.
+    pub changed: bool,
 }
 
 /// A service of the route.
@@ -262,6 +264,16 @@ pub enum Outcome {
         fault: &'static str,
         /// What exactly.
         detail: &'static str,
+    },
+    /// A filter of the route answers.
+    Replied {
+        /// The status.
+        status: u16,
+        /// The filter.
+        filter: String,
+        /// Where the client is sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        location: Option<String>,
     },
     /// The client is sent to another place, before a route is looked for (`redirect_https`).
     Redirected {

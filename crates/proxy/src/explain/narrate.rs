@@ -15,6 +15,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 use thalweg_balance::endpoint_id;
 use thalweg_core::{Fault, FaultKind};
+use thalweg_filter::FieldView;
 use thalweg_route::{Candidate, RouteId};
 use thalweg_upstream::{HashKey, Mode, Service};
 
@@ -80,6 +81,10 @@ fn outcome(plan: &Plan, trace: &Trace) -> Outcome {
     if let Some(location) = &trace.redirect {
         return Outcome::Redirected { status: redirect_https::STATUS, location: location.clone() };
     }
+    if let (Some(reply), Some((filter, ..))) = (&trace.reply, trace.filters.last()) {
+        let location = FieldView::new(&[], &[], &reply.fields).get("Location").map(lossy);
+        return Outcome::Replied { status: reply.status, filter: (*filter).to_owned(), location };
+    }
     let services = trace.services(plan);
     let mut hosts = services.iter().map(|service| trace.host(plan.services.get(service.0 as usize)?));
     let host = hosts.next().flatten();
@@ -129,9 +134,9 @@ fn listed(plan: &Plan, trace: &Trace, nearest: usize) -> (Vec<(RouteId, Because)
 
 fn taken(plan: &Plan, route: &Route, trace: &Trace, (all, live): (bool, Option<Live<'_>>)) -> TakenRoute {
     let mut before = lossy(trace.x.path.of(&trace.x.received));
-    let filters = trace.filters.iter().map(|(name, after)| {
+    let filters = trace.filters.iter().map(|(name, after, changed)| {
         let before = std::mem::replace(&mut before, after.clone());
-        FilterStep { name: (*name).to_owned(), before, after: after.clone() }
+        FilterStep { name: (*name).to_owned(), before, after: after.clone(), changed: *changed }
     });
     let filters = filters.collect();
     let parts = match &route.to {

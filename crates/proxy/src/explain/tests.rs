@@ -95,9 +95,13 @@ fn plan() -> Plan {
 }
 
 fn strip_prefix(prefix: &str) -> Arc<dyn thalweg_filter::Filter> {
+    filter("strip_prefix", prefix)
+}
+
+fn filter(name: &'static str, argument: &str) -> Arc<dyn thalweg_filter::Filter> {
     use serde::Deserialize;
     use serde::de::value::{Error, MapDeserializer};
-    let written = MapDeserializer::<_, Error>::new([("strip_prefix", prefix)].into_iter());
+    let written = MapDeserializer::<_, Error>::new([(name, argument)].into_iter());
     FilterSpec::deserialize(serde::de::value::MapAccessDeserializer::new(written)).unwrap().build().unwrap()
 }
 
@@ -125,7 +129,12 @@ fn says_who_takes_a_request_and_why_the_others_do_not() {
     assert_eq!(route.name, "products");
     assert_eq!(
         route.filters,
-        [FilterStep { name: "strip_prefix".into(), before: "/products/42".into(), after: "/42".into() }]
+        [FilterStep {
+            name: "strip_prefix".into(),
+            before: "/products/42".into(),
+            after: "/42".into(),
+            changed: true
+        }]
     );
     assert_eq!(
         told.outcome,
@@ -336,4 +345,18 @@ fn a_request_comes_to_a_listener_that_takes_requests() {
     assert_eq!(asked(&question).unwrap(), "inner", "whatever its port");
     let named = Question { listener: Some("web".into()), ..question };
     assert!(asked(&named).unwrap_err().to_string().contains("takes connections"));
+}
+
+#[test]
+fn an_answer_of_a_filter_is_told() {
+    let mut plan = plan();
+    let redirect = filter("redirect", "/new{path}");
+    let found = plan.routes.iter_mut().find(|route| &*route.name == "products").unwrap();
+    found.filters = Chain::new(vec![Step::always(redirect)]);
+    let question = ask("GET https://shop.example.com/products/42");
+    let told = explain(&plan, &question, false, None).unwrap();
+    let location = Some("/new/products/42".to_owned());
+    assert_eq!(told.outcome, Outcome::Replied { status: 302, filter: "redirect".into(), location });
+    assert!(told.summary().contains("302 by the filter `redirect`: sent to /new/products/42"), "{told}");
+    assert_eq!(decide(&plan, &question).unwrap().status(), Some(302));
 }

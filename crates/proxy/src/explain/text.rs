@@ -40,6 +40,10 @@ impl Explanation {
             Outcome::Answered { status, fault, detail } => {
                 format!("is answered {status} by the proxy: {detail} ({fault})")
             }
+            Outcome::Replied { status, filter, location } => {
+                let to = location.as_ref().map(|place| format!(": sent to {place}")).unwrap_or_default();
+                format!("is answered {status} by the filter `{filter}`{to}")
+            }
             Outcome::Redirected { status, location } => {
                 format!("is answered {status} by the proxy: sent to {location} (redirect_https)")
             }
@@ -51,7 +55,8 @@ fn write_route(f: &mut fmt::Formatter<'_>, route: &TakenRoute) -> fmt::Result {
     writeln!(f, "\nroute `{}`: {}", route.name, route.matches)?;
     for filter in &route.filters {
         match filter.before == filter.after {
-            true => writeln!(f, "  {}: changes nothing", filter.name)?,
+            true if filter.changed => writeln!(f, "  {}: changes fields", filter.name)?,
+            true => writeln!(f, "  {}: changes nothing of the request", filter.name)?,
             false => writeln!(f, "  {}: {} -> {}", filter.name, filter.before, filter.after)?,
         }
     }

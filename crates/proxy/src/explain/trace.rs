@@ -12,7 +12,7 @@ use crate::state::exchange::Exchange;
 use crate::state::token::Token;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::{Fault, FaultKind, RequestId};
-use thalweg_filter::{Job, JobResult, NoConnection, RequestCx};
+use thalweg_filter::{Job, JobResult, NoConnection, Reply, RequestCx};
 use thalweg_http::Progress;
 use thalweg_route::RouteId;
 use thalweg_upstream::Service;
@@ -23,16 +23,16 @@ pub(super) struct Trace {
     pub(super) listener: u16,
     pub(super) route: Option<RouteId>,
     pub(super) service: Option<ServiceId>,
-    /// The filters that ran, each with the path behind it.
-    pub(super) filters: Vec<(&'static str, String)>,
+    /// The filters that ran, each with the path behind it and whether it has changed the request.
+    pub(super) filters: Vec<(&'static str, String, bool)>,
     /// The service was drawn by chance: another time it may be another one.
     pub(super) by_chance: bool,
     /// Why the request is answered by the proxy itself.
     pub(super) fault: Option<Fault>,
     /// Where the client is sent instead.
     pub(super) redirect: Option<String>,
-    /// The status of the answer that a filter gives.
-    pub(super) reply: Option<u16>,
+    /// The answer that the last of them gives.
+    pub(super) reply: Option<Box<Reply>>,
     /// When the label in its host expires, in seconds since the Unix epoch.
     pub(super) expires: Option<u64>,
 }
@@ -121,14 +121,14 @@ fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
     check_loop(x)
 }
 
-/// Calls the filters of the route. What waits is over at once; the status of an answer that one gives.
+/// Calls the filters of the route. What waits is over at once; the answer that one gives.
 fn filter(
     plan: &Plan,
     route: &Route,
     listener: u16,
     x: &mut Exchange,
-    filters: &mut Vec<(&'static str, String)>,
-) -> Result<Option<u16>, Fault> {
+    filters: &mut Vec<(&'static str, String, bool)>,
+) -> Result<Option<Box<Reply>>, Fault> {
     let name = plan.listeners.get(usize::from(listener)).map_or("", |listener| &listener.name);
     let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let around = Surroundings {
@@ -138,12 +138,14 @@ fn filter(
         connection: &NoConnection,
         is_dry_run: true,
     };
-    let mut seen = |name: &'static str, cx: &mut RequestCx<'_>| filters.push((name, lossy(&cx.target.path)));
+    let mut seen = |name: &'static str, cx: &RequestCx<'_>, is_changed: bool| {
+        filters.push((name, lossy(&cx.target.path), is_changed));
+    };
     let mut done = apply(route, &around, (x, None), &mut seen)?;
     loop {
         match done {
             Filtered::Through => return Ok(None),
-            Filtered::Answered(reply) => return Ok(Some(reply.status)),
+            Filtered::Answered(reply) => return Ok(Some(reply)),
             Filtered::Waits(Job::Sleep(_)) => {
                 done = apply(route, &around, (x, Some(JobResult::Slept)), &mut seen)?;
             }
@@ -153,7 +155,8 @@ fn filter(
 
 impl Trace {
     pub(super) fn verdict(&self, plan: &Plan) -> Verdict {
-        let (fault, redirect, reply) = (self.fault, self.redirect.clone(), self.reply);
+        let (fault, redirect) = (self.fault, self.redirect.clone());
+        let reply = self.reply.as_ref().map(|reply| reply.status);
         let is_answered = fault.is_some() || redirect.is_some() || reply.is_some();
         let (services, path) = match is_answered {
             true => (Vec::new(), None),
