@@ -8,6 +8,7 @@ mod budget;
 mod chaos;
 mod clients;
 mod command_line;
+mod compress;
 mod connections;
 mod control;
 mod decisions;

@@ -40,6 +40,7 @@ pub struct CorsSpec {
     allow_credentials: bool,
     /// How long a browser remembers a preflight, whole seconds.
     #[schemars(extend("x-range" = ["0s", "1d"], "x-default" = "1h"))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["10m", "1h"]))]
     max_age: Option<String>,
     /// Whether pages from public addresses may ask (Private Network Access).
     #[schemars(extend("x-default" = false))]

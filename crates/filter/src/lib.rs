@@ -8,7 +8,9 @@
 //! filters of a route through its [`Chain`].
 #![forbid(unsafe_code)]
 
+mod accept;
 mod chain;
+mod compress;
 mod cors;
 mod fields;
 mod filter;
@@ -91,6 +93,8 @@ macro_rules! filters {
 }
 
 filters! {
+    /// Compresses responses with zstd, brotli or gzip, as the client accepts it.
+    compress: compress::CompressSpec = "{}",
     /// Lets pages of other origins read responses, and answers their preflights (CORS).
     cors: cors::CorsSpec = "{ origins: [ \"https://app.example.com\" ] }",
     /// Turns calls of gRPC-Web, as browsers make them, into calls of gRPC.

@@ -284,6 +284,7 @@ const VALIDATION: &[Reason] = &[
             "is no name of a field",
             "is the proxy's own",
             "control character",
+            "`algorithms` is empty",
             "is no origin",
             "`origins` is empty",
             "act as the user",

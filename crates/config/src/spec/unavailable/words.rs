@@ -48,7 +48,9 @@ pub(super) const WORDS: &[Row] = rows! {
     [Limits] "rate", "requests_per_second", "rps", "rate_limit", "max_rate" => Later(Some("`max_in_flight` bounds requests at once"));
     [Top, Route, Filter, Service] "cache", "caching", "proxy_cache", "proxy_cache_path", "http_cache" => Later(None);
     [Route, Filter] "request_id" => Later(Some("every request carries `X-Request-Id` upstream"));
-    [Top, Route, Filter, Service, Listener] "compress", "compression", "compressor", "gzip", "brotli", "zstd", "deflate", "encode" => Later(None);
+    [Top, Route, Filter, Service, Listener] "compression", "compressor", "gzip", "brotli", "zstd", "deflate", "encode"
+        => Called("the filter `compress`, as in `filters: [ { compress: {} } ]`", FILTERS);
+    [Top, Route, Service, Listener] "compress" => Called("it in `filters`, as in `filters: [ { compress: {} } ]`", FILTERS);
     [Top, Route, Filter, Service, Listener] "auth", "basic_auth", "basicauth", "auth_basic", "digest_auth", "key_auth", "api_key", "api_keys", "auth_request", "forward_auth",
         "ext_authz", "external_auth", "authentication", "authorization", "jwt", "jwt_auth", "jwt_authn", "auth_jwt", "oidc", "oauth", "oauth2", "ldap", "rbac"
         => Later(Some("`tls.client_auth` of a listener asks clients for certificates"));
