@@ -215,7 +215,8 @@ impl Placeholder {
             Self::Port => drop(write!(out, "{}", facts.port)),
             Self::Path => put(facts.path, out),
             Self::PathCapture(name) => {
-                let mut found = facts.patterns.iter().filter_map(|pattern| pattern.capture(facts.path, name));
+                let fitting = facts.patterns.iter().filter(|pattern| pattern.matches(facts.path));
+                let mut found = fitting.filter_map(|pattern| pattern.capture(facts.path, name));
                 opt(found.next(), out);
             }
             Self::Query => opt(facts.query, out),
@@ -300,7 +301,8 @@ mod tests {
     use crate::tests::facts;
 
     fn filled(text: &str, escape: Escape) -> String {
-        let pattern = [thalweg_route::PathPattern::parse("/a/{id}/*").unwrap()];
+        // The first one has such a parameter too, and does not fit.
+        let pattern = ["/b/{id}/x", "/a/{id}/*"].map(|text| thalweg_route::PathPattern::parse(text).unwrap());
         let mut facts = facts("/a/7/x/y");
         (facts.patterns, facts.query) = (&pattern, Some(&b"q=a%20b%0d%0aX%3a+1&q=2&e"[..]));
         let fields = FieldView::new(&[], &[], b"X-Name: <\"v\">\r\nCookie: sid=abc\r\n");
