@@ -85,9 +85,9 @@ impl Drop for Echo {
     }
 }
 
-/// An address of this machine at which nobody hears anything.
+/// An address of this machine at which nobody hears anything: one that no other test takes a port of.
 fn nowhere() -> String {
-    format!("udp://{}", UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+    format!("udp://{}", UdpSocket::bind("127.0.0.99:0").unwrap().local_addr().unwrap())
 }
 
 /// A listener `dns`, with `of_listener`, before a service of these endpoints; `more` are further top-level keys.

@@ -95,8 +95,8 @@ fn who_comes_back_is_used_again_also_where_it_never_answers() {
 #[test]
 fn the_breaker_hears_what_came_of_its_trials() {
     let _watchdog = watchdog("the_breaker_hears_what_came_of_its_trials");
-    // Bound, and never read from.
-    let mute = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Bound, and never read from; at an address that no other test takes a port of.
+    let mute = std::net::UdpSocket::bind("127.0.0.99:0").unwrap();
     let address = mute.local_addr().unwrap();
     let service = ", timeouts: { idle: 200ms }, breaker: { min_requests: 4, open: 300ms, trials: 2 }";
     let proxy =
