@@ -25,9 +25,14 @@ pub(super) fn merge(own: &str) -> String {
 
 /// The same with TLS on the listener `web`.
 pub(super) fn with_tls(config: &str, tls: &str) -> String {
+    with(config, &format!("tls: {tls}"))
+}
+
+/// The same with this key on the listener `web`.
+pub(super) fn with(config: &str, key: &str) -> String {
     let address = "web: { address: \"127.0.0.1:0\"";
     assert!(config.contains(address), "a transcript writes its listener as `{address}`");
-    config.replace(address, &format!("{address}, tls: {tls}"))
+    config.replace(address, &format!("{address}, {key}"))
 }
 
 /// Top-level keys with their text, up to the next one.

@@ -6,6 +6,8 @@
 //! it has come true.
 
 mod config;
+mod http2;
+mod over_http2;
 mod parse;
 mod pattern;
 mod perform;
@@ -30,7 +32,15 @@ pub enum Delivery {
     Bytewise,
     /// A section at a time, through TLS between client and proxy.
     Secure,
+    /// As streams of HTTP/2, those of [`OVER_HTTP2`].
+    Http2,
 }
+
+/// The folders whose transcripts are performed over HTTP/2 too.
+const OVER_HTTP2: &[&str] = &["filters"];
+
+/// Fields that each version of HTTP has in its own way, and `Date`: a response over HTTP/2 is compared without them.
+const OWN_TO_HTTP1: [&str; 5] = ["connection", "keep-alive", "transfer-encoding", "content-length", "date"];
 
 /// The pause between two bytes of [`Delivery::Bytewise`]: long enough for most to arrive alone.
 const BYTE_PACE: Duration = Duration::from_micros(300);
@@ -51,6 +61,12 @@ pub fn perform_all(root: &Path, delivery: Delivery) -> (usize, Vec<String>) {
     files.sort();
     if let Ok(part) = std::env::var("WIRE") {
         files.retain(|file| file.to_string_lossy().contains(&part));
+    }
+    if delivery == Delivery::Http2 {
+        files.retain(|file| {
+            let folder = file.strip_prefix(root).ok().and_then(|file| file.iter().next());
+            folder.is_some_and(|folder| OVER_HTTP2.iter().any(|known| folder == *known))
+        });
     }
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {

@@ -48,6 +48,10 @@ pub(super) struct Transcript {
     pub(super) whole: bool,
     /// Not performed through TLS: it is about plain HTTP.
     pub(super) plain: bool,
+    /// Performed through TLS only: it is about that.
+    pub(super) secure: bool,
+    /// Why it is not performed over HTTP/2.
+    pub(super) http1: Option<String>,
     /// What the upstream sees beyond the steps may only be the beginning of a request.
     pub incomplete: bool,
     /// The fault that the last record names; `none` for none.
@@ -93,6 +97,8 @@ impl Transcript {
             ["config"] => self.config.push_str(&(lines.join("\n") + "\n")),
             ["whole"] if !has_text => self.whole = true,
             ["plain"] if !has_text => self.plain = true,
+            ["secure"] if !has_text => self.secure = true,
+            ["http1"] if has_text => self.http1 = Some(lines.join(" ")),
             ["upstream", "never", "completes"] if !has_text => self.incomplete = true,
             ["log"] => self.log = Some(log_records(lines)?),
             _ => {
@@ -193,6 +199,7 @@ mod tests {
             "About.\n--- oops\n",
             "About.\n--- client closed\ntext\n",
             "About.\n--- refused many http_request_error\n",
+            "About.\n--- http1\n--- client closed\n",
         ] {
             assert!(Transcript::parse(bad).is_err(), "{bad:?}");
         }

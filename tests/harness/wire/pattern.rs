@@ -1,5 +1,9 @@
 //! What a peer must see: matched against bytes as they arrive.
 
+mod http2;
+
+pub(super) use http2::Chunked;
+
 use super::text::Piece;
 use crate::message::find;
 
@@ -27,8 +31,15 @@ enum Part {
     Uuid,
     Lines,
     Chunks(Vec<u8>),
-    /// Field lines in any order, up to the blank line.
-    Fields(Vec<Vec<Part>>),
+    /// Field lines in any order, up to the blank line, and perhaps others among them.
+    Fields(Vec<Vec<Part>>, Others),
+}
+
+/// Whether a head may have other fields than those that are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Others {
+    Refused,
+    Allowed,
 }
 
 impl Pattern {
@@ -43,7 +54,7 @@ impl Pattern {
             at += 1;
             if let Piece::Forwarded(version) = piece {
                 let (lines, rest) = fields(&parts, version, pieces.get(at))?;
-                parts.push(Part::Fields(lines));
+                parts.push(Part::Fields(lines, Others::Refused));
                 parts.push(Part::Literal(rest));
                 at += 1;
             } else {
@@ -56,7 +67,7 @@ impl Pattern {
     /// The same for a request that came through TLS.
     pub(super) fn secure(mut self) -> Self {
         let fields = self.parts.iter_mut().filter_map(|part| match part {
-            Part::Fields(lines) => Some(lines),
+            Part::Fields(lines, _) => Some(lines),
             _ => None,
         });
         for part in fields.flatten().flatten() {
@@ -152,7 +163,7 @@ fn walk(parts: &[Part], bytes: &[u8], at: usize) -> Outcome {
             Outcome::Matched(end) => walk(rest, bytes, end),
             other => other,
         },
-        Part::Fields(lines) => match field_lines(lines, bytes, at) {
+        Part::Fields(lines, others) => match field_lines((lines, *others), bytes, at) {
             Outcome::Matched(end) => walk(rest, bytes, end),
             other => other,
         },
@@ -227,7 +238,7 @@ fn chunks(expected: &[u8], bytes: &[u8], mut at: usize) -> Outcome {
     Outcome::Matched(at)
 }
 
-fn field_lines(lines: &[Vec<Part>], bytes: &[u8], mut at: usize) -> Outcome {
+fn field_lines((lines, others): (&[Vec<Part>], Others), bytes: &[u8], mut at: usize) -> Outcome {
     // Judged when the whole head is there: which line is missing cannot be told before.
     if !bytes[at..].starts_with(b"\r\n") && find(&bytes[at..], b"\r\n\r\n").is_none() {
         return Outcome::More;
@@ -238,9 +249,17 @@ fn field_lines(lines: &[Vec<Part>], bytes: &[u8], mut at: usize) -> Outcome {
             Outcome::Matched(end) => Some((index, end)),
             _ => None,
         });
-        let Some((index, end)) = hit else { return Outcome::Wrong(at) };
-        open.remove(index);
-        at = end;
+        at = match (hit, others) {
+            (Some((index, end)), _) => {
+                open.remove(index);
+                end
+            }
+            (None, Others::Allowed) => match find(&bytes[at..], b"\r\n") {
+                Some(len) => at + len + 2,
+                None => return Outcome::More,
+            },
+            (None, Others::Refused) => return Outcome::Wrong(at),
+        };
     }
     if open.is_empty() { Outcome::Matched(at) } else { Outcome::Wrong(at) }
 }
@@ -254,7 +273,7 @@ fn show(parts: &[Part]) -> String {
             Part::Uuid => text.push_str("{uuid}"),
             Part::Lines => text.push_str("{anything}"),
             Part::Chunks(bytes) => text.push_str(&format!("{{chunks:{}}}", show_bytes(bytes).trim_end())),
-            Part::Fields(lines) => {
+            Part::Fields(lines, _) => {
                 for line in lines {
                     text.push_str(&show(line));
                 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::http2::Http2;
 use super::pattern::{Outcome, Pattern, show_bytes};
 use super::{BYTE_PACE, BYTEWISE, Delivery, Step, Transcript, Who, config};
 use crate::connection::Event;
@@ -19,6 +20,11 @@ use crate::{Connection, Directory, Identity, Message, Proxy, STEP};
 /// The target of the exchange that `--- open` makes.
 const PROBE: &str = "/still-open";
 
+/// The request that `--- open` makes.
+pub(super) fn probe() -> String {
+    format!("GET {PROBE} HTTP/1.1\r\nHost: probe\r\n\r\n")
+}
+
 /// Runs the steps and then checks what nobody expected: leftover bytes, extra connections, the log, the exit.
 ///
 /// # Errors
@@ -27,6 +33,11 @@ pub(super) fn perform(transcript: &Transcript, delivery: Delivery) -> Result<(),
     let delivery = match delivery {
         Delivery::Bytewise if transcript.whole => Delivery::Whole,
         Delivery::Secure if transcript.plain => Delivery::Whole,
+        Delivery::Http2 if transcript.http1.is_some() => Delivery::Whole,
+        delivery => delivery,
+    };
+    let delivery = match delivery {
+        Delivery::Whole | Delivery::Bytewise if transcript.secure => Delivery::Secure,
         delivery => delivery,
     };
     let mut stage = Stage::set(transcript, delivery);
@@ -47,16 +58,20 @@ fn title(step: &Step) -> String {
     }
 }
 
-struct Stage {
-    delivery: Delivery,
-    proxy: Proxy,
+pub(super) struct Stage {
+    pub(super) delivery: Delivery,
+    /// Clients use TLS.
+    pub(super) is_secure: bool,
+    pub(super) proxy: Proxy,
     clients: BTreeMap<usize, Connection>,
+    /// The same over HTTP/2.
+    pub(super) http2: BTreeMap<usize, Http2>,
     /// Connections that the upstream accepted; `None` once the transcript has closed it.
     upstreams: Vec<Option<Connection>>,
     accepted: Receiver<TcpStream>,
     /// Answers of the proxy itself that the log must show.
-    own: Vec<(u16, String)>,
-    probes: usize,
+    pub(super) own: Vec<(u16, String)>,
+    pub(super) probes: usize,
     /// The addresses stay taken as long as the transcript runs.
     _listener: Listener,
     _refusing: Refusing,
@@ -74,18 +89,22 @@ impl Stage {
         if let Some(silent) = &silent {
             config = config.replace("{silent}", &silent.address().to_string());
         }
+        let is_secure = delivery == Delivery::Secure || transcript.secure;
         Self {
             delivery,
-            proxy: match delivery {
-                Delivery::Secure => {
+            is_secure,
+            proxy: match (is_secure, delivery) {
+                (true, _) => {
                     let directory = Directory::new();
                     let tls = Identity::shared().write(&directory, "web");
                     let tls = format!("{{ certificates: [ {tls} ] }}");
                     Proxy::start_in(directory, &config::with_tls(&config, &tls))
                 }
-                Delivery::Whole | Delivery::Bytewise => Proxy::start(&config),
+                (false, Delivery::Http2) => Proxy::start(&config::with(&config, "h2c: true")),
+                (false, _) => Proxy::start(&config),
             },
             clients: BTreeMap::new(),
+            http2: BTreeMap::new(),
             upstreams: Vec::new(),
             accepted,
             own: Vec::new(),
@@ -97,16 +116,14 @@ impl Stage {
     }
 
     /// The connection called `who`: a client's is opened, an upstream's is awaited.
-    fn connection(&mut self, who: Who) -> Result<&mut Connection, String> {
+    pub(super) fn connection(&mut self, who: Who) -> Result<&mut Connection, String> {
         match who {
             Who::Client(number) => {
                 if !self.clients.contains_key(&number) {
                     let address = self.proxy.web();
-                    let connection = match self.delivery {
-                        Delivery::Secure => {
-                            Connection::open_secure(address, Identity::shared(), "example.test")
-                        }
-                        Delivery::Whole | Delivery::Bytewise => Connection::open(address),
+                    let connection = match self.is_secure {
+                        true => Connection::open_secure(address, Identity::shared(), "example.test"),
+                        false => Connection::open(address),
                     };
                     let connection = connection.map_err(|error| error.to_string())?;
                     self.clients.insert(number, connection);
@@ -136,6 +153,11 @@ impl Stage {
     }
 
     fn step(&mut self, step: &Step) -> Result<(), String> {
+        if self.delivery == Delivery::Http2
+            && let Some(done) = self.step_over_http2(step)
+        {
+            return done;
+        }
         match step {
             Step::Send(who, bytes, pace) => {
                 let bytewise = self.delivery == Delivery::Bytewise && bytes.len() <= BYTEWISE;
@@ -146,7 +168,7 @@ impl Stage {
                     None => connection.send(bytes.clone()),
                 }
             }
-            Step::Sees(who, pattern) if self.delivery == Delivery::Secure => {
+            Step::Sees(who, pattern) if self.is_secure => {
                 sees(self.connection(*who)?, &pattern.clone().secure())?;
             }
             Step::Sees(who, pattern) => sees(self.connection(*who)?, pattern)?,
@@ -171,7 +193,19 @@ impl Stage {
         if !client.seen().is_empty() {
             return Err(format!("unexpected before the next exchange: {}", show_bytes(client.seen())));
         }
-        client.send(format!("GET {PROBE} HTTP/1.1\r\nHost: probe\r\n\r\n"));
+        client.send(probe());
+        self.answer_probe()?;
+        let client = self.connection(Who::Client(1))?;
+        let answer = Message::read(client, Kind::Response, Instant::now() + STEP)?;
+        if answer.status() == 200 {
+            Ok(())
+        } else {
+            Err(format!("the next exchange was answered {}", answer.start))
+        }
+    }
+
+    /// The upstream's side of it.
+    pub(super) fn answer_probe(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + STEP;
         let answered = loop {
             self.upstreams.extend(self.accepted.try_iter().map(|stream| Some(Connection::new(stream))));
@@ -195,16 +229,7 @@ impl Stage {
                 break false;
             }
         };
-        if !answered {
-            return Err("the next request did not reach the upstream".to_owned());
-        }
-        let client = self.connection(Who::Client(1))?;
-        let answer = Message::read(client, Kind::Response, deadline)?;
-        if answer.status() == 200 {
-            Ok(())
-        } else {
-            Err(format!("the next exchange was answered {}", answer.start))
-        }
+        if answered { Ok(()) } else { Err("the next request did not reach the upstream".to_owned()) }
     }
 
     /// What else is known when a step fails.
@@ -218,6 +243,11 @@ impl Stage {
                 ));
             }
         }
+        for (number, client) in &self.http2 {
+            let seen = indent(&show_bytes(client.seen()));
+            let broken = client.broken().unwrap_or("no");
+            text.push_str(&format!("\n  client {number} has seen (broken off: {broken}):\n{seen}"));
+        }
         for (number, upstream) in self.upstreams.iter().enumerate() {
             if let Some(upstream) = upstream.as_ref().filter(|upstream| !upstream.seen().is_empty()) {
                 let seen = indent(&show_bytes(upstream.seen()));
@@ -230,6 +260,7 @@ impl Stage {
     }
 
     fn finish(mut self, transcript: &Transcript) -> Result<(), String> {
+        self.finish_http2()?;
         for (number, client) in std::mem::take(&mut self.clients) {
             if !client.seen().is_empty() {
                 return Err(format!("client {number} saw more than expected: {}", show_bytes(client.seen())));
@@ -290,20 +321,10 @@ fn closed(connection: &mut Connection) -> Result<(), String> {
 /// Checks everything that holds for each answer which the proxy makes itself.
 fn own_answer(connection: &mut Connection, status: u16, fault: &str, closes: bool) -> Result<(), String> {
     let answer = Message::read(connection, Kind::Response, Instant::now() + STEP)?;
+    judge_own(&answer, status, fault)?;
     let wrong = |what: &str| Err(format!("{what} in the proxy's own answer {answer:?}"));
-    if answer.status() != status || !answer.start.starts_with("HTTP/1.1 ") {
-        return wrong("another status");
-    }
-    let cause = answer.value("proxy-status").unwrap_or_default();
-    if !cause.starts_with(&format!("thalweg; error={fault}; details=\"")) {
-        return wrong("another Proxy-Status");
-    }
-    if answer.value("content-length").is_none() || answer.value("content-type").is_none() {
-        return wrong("no Content-Length or Content-Type");
-    }
-    let id = answer.value("x-request-id").unwrap_or_default();
-    if id.is_empty() || !answer.text().contains(id) {
-        return wrong("no request id in head and body");
+    if answer.value("content-length").is_none() {
+        return wrong("no Content-Length");
     }
     if answer.value("date").is_none_or(|date| !date.ends_with(" GMT")) {
         return wrong("no Date");
@@ -313,6 +334,26 @@ fn own_answer(connection: &mut Connection, status: u16, fault: &str, closes: boo
         return wrong("another Connection");
     }
     if closes { closed(connection) } else { Ok(()) }
+}
+
+/// What holds in each version of HTTP.
+pub(super) fn judge_own(answer: &Message, status: u16, fault: &str) -> Result<(), String> {
+    let wrong = |what: &str| Err(format!("{what} in the proxy's own answer {answer:?}"));
+    if answer.status() != status || !answer.start.starts_with("HTTP/1.1 ") {
+        return wrong("another status");
+    }
+    let cause = answer.value("proxy-status").unwrap_or_default();
+    if !cause.starts_with(&format!("thalweg; error={fault}; details=\"")) {
+        return wrong("another Proxy-Status");
+    }
+    if answer.value("content-type").is_none() {
+        return wrong("no Content-Type");
+    }
+    let id = answer.value("x-request-id").unwrap_or_default();
+    if id.is_empty() || !answer.text().contains(id) {
+        return wrong("no request id in head and body");
+    }
+    Ok(())
 }
 
 fn check_log(
@@ -363,6 +404,6 @@ fn text_of(record: &Value, key: &str) -> String {
     }
 }
 
-fn indent(text: &str) -> String {
+pub(super) fn indent(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect::<String>().trim_end().to_owned()
 }
