@@ -78,6 +78,14 @@ fn drain_waits_for_what_is_in_flight_and_can_be_undone() {
     assert_eq!(early.code, 1, "{early:?}");
     assert!(early.stdout.contains(&format!("{url}: draining, 1 in flight")), "{early:?}");
     assert!(early.stderr.contains("still has 1 in flight after 300ms"), "{early:?}");
+    let json = verb(&proxy, &["drain", "s", place, "--wait", "300ms", "--json"]);
+    assert_eq!(json.code, 1, "{json:?}");
+    let endpoint: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(
+        (&endpoint["state"], &endpoint["requests_active"]),
+        (&"draining".into(), &1.into()),
+        "{endpoint}"
+    );
     leaving.release();
     let done = verb(&proxy, &["drain", "s", place, "--wait"]);
     assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
@@ -272,4 +280,47 @@ fn a_temporary_directory_that_others_can_use_is_refused() {
         assert!(refused.stderr.contains("must be a directory of this user with mode 0700"), "{refused:?}");
         assert!(refused.stderr.contains("help:"), "{refused:?}");
     }
+}
+
+/// The directory of an admin socket may be everybody's: whoever owns it could replace the files of others.
+#[test]
+fn an_existing_directory_keeps_its_owner_when_root_becomes_a_user() {
+    let _watchdog = watchdog("an_existing_directory_keeps_its_owner_when_root_becomes_a_user");
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let (directory, program) = house_of_stranger();
+    let shared = directory.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let file = directory.path().join("thalweg.yaml");
+    let text = format!(
+        "user: \"{STRANGER}\"\nstate: {{ path: state/of/ours }}\n\
+         listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\nroutes: [ {{ to: [ \"http://127.0.0.1:1\" ] }} ]\n"
+    );
+    fs::write(&file, text).unwrap();
+    let at = |socket: &Path| {
+        let mut command = Command::new(&program);
+        command.current_dir(directory.path()).args(["run", "--config"]).arg(&file);
+        command.arg("--admin-socket").arg(socket);
+        command
+    };
+    let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+
+    let process = Process::start(&mut at(&shared.join("admin.sock")));
+    process.wait_line("ready", STEP, |line| (line == "thalweg: ready").then_some(()));
+    assert_eq!(owner(&shared), 0);
+    assert_eq!(owner(&shared.join("admin.sock")), STRANGER);
+    assert_eq!(owner(&directory.path().join("state")), STRANGER, "what it made is its user's");
+    assert_eq!(owner(&directory.path().join("state/of/ours")), STRANGER);
+    drop(process);
+
+    let closed = directory.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = run(&mut at(&closed.join("admin.sock")), LIMIT);
+    assert_eq!((refused.code, owner(&closed)), (1, 0), "{refused:?}");
+    assert!(refused.stderr.contains("cannot make files in"), "{refused:?}");
+    assert!(refused.stderr.contains("help: the directory exists"), "{refused:?}");
 }

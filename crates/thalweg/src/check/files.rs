@@ -21,10 +21,11 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
             why,
         ));
     }
-    // As root the proxy makes the directory and gives it to that user before it becomes it.
-    let maker = if rustix::process::geteuid().is_root() { Who::Caller } else { user };
+    // As root the proxy makes a missing directory and gives it to that user before it becomes it.
+    let is_root = rustix::process::geteuid().is_root();
+    let maker = |path: &Path| if is_root && !path.exists() { Who::Caller } else { user };
     if let Some(path) = &settings.state
-        && let Some(why) = not_a_directory(path, maker)
+        && let Some(why) = not_a_directory(path, maker(path))
     {
         found.push((place(places.state), format!("the state cannot be kept in {}", path.display()), why));
     }

@@ -30,7 +30,7 @@ pub(crate) struct DrainArgs {
     /// then. It goes on draining
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "10m", value_parser = wait_time)]
     wait: Option<Duration>,
-    /// Print the endpoint as JSON
+    /// Print the endpoint as JSON, once: as it is at the end of the wait
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -115,13 +115,16 @@ fn wait(args: &DrainArgs, path: &str, url: &str, time: Duration) -> Result<(), E
         let active = now["requests_active"].as_u64().unwrap_or(0);
         if active == 0 && was_idle {
             match args.json {
-                true => say(format_args!("{now:#}")),
+                true => told(args, &now),
                 false => say(format_args!("{url}: nothing is in flight")),
             }
             return Ok(());
         }
         was_idle = active == 0;
         if Instant::now() >= end {
+            if args.json {
+                told(args, &now);
+            }
             let time = duration_text(time);
             return Err(failed(format!(
                 "{url} still has {active} in flight after {time}; it goes on draining"

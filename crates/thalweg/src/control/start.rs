@@ -137,12 +137,12 @@ pub(crate) async fn start(
     ))
 }
 
-/// Becomes the user that is configured, who then owns the directories of the admin socket and of the state.
+/// Becomes the user that is configured, for whom the directories of the admin socket and of the state are made.
 fn leave_root(settings: &Settings, socket: &Path, state: &Path) -> Result<(), String> {
     let Some(user) = &settings.user else { return Ok(()) };
     let user = user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user));
-    let directories: Vec<_> = socket.parent().into_iter().chain([state]).collect();
-    become_user(&user, &directories)
+    let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    become_user(&user, &[folder, state])
 }
 
 /// No label leads to the admin API or the metrics.
@@ -192,8 +192,8 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     Ok(Runtime { base: plan.into(), overlay, version: 1, drains: Vec::new(), keeper })
 }
 
-/// Waits a little for host names, so that the first requests find their endpoints. What else the sources say is taken over
-/// when workers run.
+/// Waits a little for host names, so that the first requests find their endpoints. What else the sources say is taken
+/// over when workers run.
 async fn first_names(sources: &mut Sources) -> (thalweg_upstream::Names, Vec<Update>) {
     let (mut names, mut rest) = (thalweg_upstream::Names::new(), Vec::new());
     let _ = tokio::time::timeout(FIRST_NAMES, async {
