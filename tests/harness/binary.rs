@@ -29,8 +29,20 @@ fn build() -> PathBuf {
         Some(name) => name,
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // Options of packages are joined over all that are chosen: of the binary's package alone, nearly every crate would
+    // be compiled a second time, with fewer options than the tests have it.
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "thalweg", "--profile", profile])
+        .args([
+            "build",
+            "--quiet",
+            "--workspace",
+            "--bin",
+            "thalweg",
+            "--test",
+            "black_box",
+            "--profile",
+            profile,
+        ])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .unwrap();
