@@ -4,9 +4,10 @@
 //! load and backend to another, CPU time per exchange as the figure that is judged. Order of a run: build or
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
-//! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that of
-//! small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of TLS and HTTP/2,
-//! [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed destinations; [`balance`] measures the balancers alone, without a proxy.
+//! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that
+//! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of
+//! TLS and HTTP/2, [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
+//! destinations; [`balance`] measures the balancers alone, without a proxy.
 
 mod ab;
 mod balance;

@@ -25,7 +25,7 @@ type Step = (&'static str, fn() -> Result<()>);
 /// Checking and testing name the same packages and targets, so that dependencies are compiled once for each.
 const STEPS: &[Step] = &[
     ("fmt", || run_command(&mut cargo("fmt --all --check"))),
-    ("tidy", tidy::run),
+    ("tidy", tidy::check),
     ("clippy", || run_command(&mut cargo("clippy --workspace --all-targets -- -D warnings"))),
     ("build", test::build),
     ("gen", || generate::pages(true)),

@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: the binary to ship, built with the profile `dist`, in `target/dist/shipped/`.
 //!
-//! Its debug information goes into `thalweg.debug` beside it, which the binary names (`.gnu_debuglink`): debuggers, `perf` and
-//! the backtraces of a panic read lines from there where the file is present. Without it they still name
+//! Its debug information goes into `thalweg.debug` beside it, which the binary names (`.gnu_debuglink`): debuggers,
+//! `perf` and the backtraces of a panic read lines from there where the file is present. Without it they still name
 //! functions, from the symbol table that stays.
 
 use std::fs;

@@ -1,12 +1,12 @@
 //! `cargo xtask fuzz [TARGET] [--seconds N]`: libFuzzer over the targets of `fuzz/`.
 //!
 //! Builds `fuzz/libfuzzer` with the flags that cargo-fuzz would set, then runs the targets one after the other on the
-//! seeds that are committed and the corpus that earlier runs left. A finding does not keep the next target from running; all
-//! are named at the end, with the executions of each target. A step of `cargo xtask ci --full`; what `ci` runs
-//! without it are the tests in `fuzz/src/smoke.rs`.
+//! seeds that are committed and the corpus that earlier runs left. A finding does not keep the next target from
+//! running; all are named at the end, with the executions of each target. A step of `cargo xtask ci --full`; what `ci`
+//! runs without it are the tests in `fuzz/src/smoke.rs`.
 //!
-//! No address sanitizer, which wants a nightly compiler: the crates under test hold no `unsafe`, and without it there are
-//! twice the executions.
+//! No address sanitizer, which wants a nightly compiler: the crates under test hold no `unsafe`, and without it there
+//! are twice the executions.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

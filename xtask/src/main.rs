@@ -29,7 +29,7 @@ enum Verb {
     /// All tests of the workspace
     Test(test::Args),
     /// The rules that the compiler does not check: crate direction, licences, duplicates, sizes
-    Tidy,
+    Tidy(tidy::Args),
     /// Write the generated reference pages
     Gen(generate::Args),
     /// Measure the product side by side with others
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Ci(args) => ci::run(&args),
         Verb::Test(args) => test::run(&args),
-        Verb::Tidy => tidy::run(),
+        Verb::Tidy(args) => tidy::run(&args),
         Verb::Gen(args) => generate::run(&args),
         Verb::Bench(bench) => bench::run(&bench),
         Verb::Dist => dist::run(),

@@ -3,12 +3,14 @@
 //! Reads `cargo metadata` and the sources, collects every finding, and fails when there is one. Each rule is
 //! one function; the tables that they consult stand beside them.
 
+mod cycles;
 mod edges;
 mod features;
 mod folders;
 mod licences;
 mod manifests;
 mod sources;
+mod texts;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
@@ -25,8 +27,21 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("untrusted", "0.7 serves aws-lc-rs with the options that instant-acme asks for, 0.9 rustls-webpki"),
 ];
 
+/// What `cargo xtask tidy` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print only which modules of each crate import each other in a circle
+    #[arg(long)]
+    cycles: bool,
+}
+
+/// Checks, or reports what is asked for.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.cycles { cycles::report() } else { check() }
+}
+
 /// Checks every rule and prints each finding on a line of its own.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     let metadata = MetadataCommand::new()
         .current_dir(root())
         // The product runs on Linux only: what other platforms would need is not shipped.
@@ -41,6 +56,7 @@ pub(crate) fn run() -> Result<()> {
     manifests::check(&metadata, &mut findings)?;
     sources::check(&metadata, &mut findings)?;
     folders::check(&mut findings)?;
+    texts::check(&mut findings)?;
     if findings.is_empty() {
         println!("tidy: {} packages, no findings", metadata.packages.len());
         return Ok(());

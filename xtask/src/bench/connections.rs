@@ -1,7 +1,8 @@
 //! `cargo xtask bench connections`: connections of TCP that are passed on as they come, beside HAProxy in its TCP mode.
 //!
-//! Order of a run: start both backends and the entrants ([`entrant`]), which all stay up → for each [`case`], interleaved rounds of
-//! its load → memory of idle connections, in fresh processes → [`report`]. The proxy is pinned to one CPU, load and backends to the other.
+//! Order of a run: start both backends and the entrants ([`entrant`]), which all stay up → for each [`case`],
+//! interleaved rounds of its load → memory of idle connections, in fresh processes → [`report`]. The proxy is pinned to
+//! one CPU, load and backends to the other.
 
 mod case;
 mod configs;

@@ -89,7 +89,8 @@ impl Place {
         self.namespace.is_some()
     }
 
-    /// A program on a CPU (or several, as `0,1`), here; it is stopped when we die, so that nothing of a broken run stays behind.
+    /// A program on a CPU (or several, as `0,1`), here; it is stopped when we die, so that nothing of a broken run
+    /// stays behind.
     pub(crate) fn command(&self, cpu: &str, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM"]);

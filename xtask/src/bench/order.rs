@@ -1,7 +1,7 @@
 //! Who comes after whom where everybody has a turn in each round.
 
-/// The turns of a round of `count`: each round begins with another one, and every other goes the other way round, so that nobody
-/// always finds what the same one has left behind.
+/// The turns of a round of `count`: each round begins with another one, and every other goes the other way round, so
+/// that nobody always finds what the same one has left behind.
 pub(crate) fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| match round % 2 {
         0 => (round + turn) % count,

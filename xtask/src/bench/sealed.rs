@@ -1,9 +1,10 @@
-//! `cargo xtask bench sealed`: a published experiment, run again: destinations in the encrypted sub-domain, beside a relay in Go and
-//! one in Node.
+//! `cargo xtask bench sealed`: a published experiment, run again: destinations in the encrypted sub-domain, beside a
+//! relay in Go and one in Node.
 //!
-//! Order of a run: start the echo servers ([`ends`]) and the entrants ([`entrant`]), which all stay up → the [`table`] of seconds over the
-//! number of servers and of clients, in interleaved rounds → many addresses in a [`sequence`] → the most sessions at once ([`limits`]) →
-//! [`report`], with a [`plot`] for each table. All programs share both CPUs, as in the publication.
+//! Order of a run: start the echo servers ([`ends`]) and the entrants ([`entrant`]), which all stay up → the [`table`]
+//! of seconds over the number of servers and of clients, in interleaved rounds → many addresses in a [`sequence`] → the
+//! most sessions at once ([`limits`]) → [`report`], with a [`plot`] for each table. All programs share both CPUs, as in
+//! the publication.
 
 mod configs;
 mod ends;

@@ -1,8 +1,8 @@
 //! `cargo xtask bench stream`: large bodies. Over a long link, how much longer than directly; on loopback, how much
 //! CPU per gigabyte; and what a relay without any thought, or one that splices, would need.
 //!
-//! Order of a run: build or find the entrants ([`entrant`]) → [`link`] (over [`mod@line`]) → [`loopback`], which measures
-//! the floors too → [`report`]. Both ends are `bench/peers/ends`, which checks every byte.
+//! Order of a run: build or find the entrants ([`entrant`]) → [`link`] (over [`mod@line`]) → [`loopback`], which
+//! measures the floors too → [`report`]. Both ends are `bench/peers/ends`, which checks every byte.
 
 mod entrant;
 mod line;

@@ -1,8 +1,9 @@
 //! `cargo xtask bench tls`: TLS and HTTP/2 towards clients, beside nginx and Envoy.
 //!
-//! Order of a run: make a certificate ([`certificate`]), start the backend and the entrants ([`entrant`]), which all stay
-//! up → for each [`case`], interleaved rounds of its load → memory of idle connections ([`idle`]), in fresh processes →
-//! [`report`]. All agree on one version, suite and group ([`configs`]), and the run ends where one does not.
+//! Order of a run: make a certificate ([`certificate`]), start the backend and the entrants ([`entrant`]), which all
+//! stay up → for each [`case`], interleaved rounds of its load → memory of idle connections ([`idle`]), in fresh
+//! processes → [`report`]. All agree on one version, suite and group ([`configs`]), and the run ends where one does
+//! not.
 
 mod case;
 mod certificate;

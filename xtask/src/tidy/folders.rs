@@ -87,8 +87,7 @@ fn folder_of(module: &str) -> &str {
 
 /// What a module names behind `crate::`, with the line; tests and comments do not count.
 fn imports(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    let lines = (1..).zip(code.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"));
+    let lines = (1..).zip(code_of(text).lines()).filter(|(_, line)| !line.trim_start().starts_with("//"));
     lines.flat_map(|(at, line)| {
         line.split("crate::").skip(1).map(move |rest| {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
@@ -97,7 +96,13 @@ fn imports(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-fn visit(base: &Path, folder: &Path, see: &mut impl FnMut(&str, &str)) -> Result<()> {
+/// A module without its tests.
+pub(super) fn code_of(text: &str) -> &str {
+    text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text)
+}
+
+/// Calls `see` with the name and the text of every module below a folder; the root and files of tests are left out.
+pub(super) fn visit(base: &Path, folder: &Path, see: &mut impl FnMut(&str, &str)) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
         let name = path.strip_prefix(base).unwrap_or(&path).display().to_string();

@@ -1,11 +1,13 @@
-//! What those that take part are told: one listener before small exchanges, one before large bodies, and nothing to write.
+//! What those that take part are told: one listener before small exchanges, one before large bodies, and nothing to
+//! write.
 
 use std::net::SocketAddr;
 
 /// A listener and the backend behind it.
 pub(super) type Way = (SocketAddr, SocketAddr);
 
-/// Connections that HAProxy may have: more than are idle at once, and with pipes to splice through no more descriptors than there are.
+/// Connections that HAProxy may have: more than are idle at once, and with pipes to splice through no more descriptors
+/// than there are.
 pub(super) const CONNECTIONS: usize = 6000;
 
 /// The product.

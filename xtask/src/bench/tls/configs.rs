@@ -1,7 +1,7 @@
 //! The configurations of those that take part: equal work for all.
 //!
-//! Each has two listeners: one with TLS, for HTTP/1.1 and HTTP/2, and one in the clear for HTTP/2. TLS is 1.3 with one suite and
-//! one group; the fields added to the upstream request are those of [`crate::bench::configs`].
+//! Each has two listeners: one with TLS, for HTTP/1.1 and HTTP/2, and one in the clear for HTTP/2. TLS is 1.3 with one
+//! suite and one group; the fields added to the upstream request are those of [`crate::bench::configs`].
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -50,7 +50,8 @@ pub(super) fn thalweg(addresses: &Addresses, certificate: &Certificate) -> Strin
     )
 }
 
-/// nginx, which forwards everything in HTTP/1.1. `listen … http2` is deprecated since 1.25.1, but the one form that all versions know.
+/// nginx, which forwards everything in HTTP/1.1. `listen … http2` is deprecated since 1.25.1, but the one form that all
+/// versions know.
 pub(super) fn nginx(folder: &Path, addresses: &Addresses, certificate: &Certificate) -> String {
     let Addresses { secure, clear, backend, .. } = addresses;
     let (chain, key) = (certificate.chain.display(), certificate.key.display());
