@@ -44,8 +44,8 @@ impl Authority {
         Self { pem: params.self_signed(&key).unwrap().pem(), issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate for the client `name` of the organisation "Example", with this serial number, that is valid in these
-    /// days from today on.
+    /// A certificate for the client `name` of the organisation "Example", with this serial number, that is valid in
+    /// these days from today on.
     pub fn issue(&self, name: &str, days: Range<i64>, serial: u64) -> Shown {
         let host: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
         let mut params = CertificateParams::new(vec![format!("{host}.clients.test")]).unwrap();

@@ -1,11 +1,12 @@
 //! An endpoint in a process of its own, which can be frozen, killed and brought back, and told to misbehave.
 //!
-//! The program is `tests/programs/endpoint.rs`. It is told by lines on a port for control, each of which it answers: `count`
-//! with the number of requests it has read, a [`Mood`] with `ok` once every later request meets it. Requests for [`CHECK`]
-//! are health checks: they are counted apart (`checks`), and `requests MOOD` leaves them alone.
+//! The program is `tests/programs/endpoint.rs`. It is told by lines on a port for control, each of which it answers:
+//! `count` with the number of requests it has read, a [`Mood`] with `ok` once every later request meets it. Requests
+//! for [`CHECK`] are health checks: they are counted apart (`checks`), and `requests MOOD` leaves them alone.
 //!
-//! What it says in a good mood: its name. Where the request has an `X-Id` it says that too, and then the request's body,
-//! with a blank between them. For [`TRICKLE`] the answer is long and comes in pieces. `X-Endpoint` is its name, always.
+//! What it says in a good mood: its name. Where the request has an `X-Id` it says that too, and then the request's
+//! body, with a blank between them. For [`TRICKLE`] the answer is long and comes in pieces. `X-Endpoint` is its name,
+//! always.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,5 @@
-//! TLS before an upstream that speaks in the clear: rustls' buffered side, on threads. What the upstream says goes to the
-//! client as it comes, and the other way round.
+//! TLS before an upstream that speaks in the clear: rustls' buffered side, on threads. What the upstream says goes to
+//! the client as it comes, and the other way round.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

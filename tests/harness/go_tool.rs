@@ -24,8 +24,8 @@ pub fn go_tool(package: &str, version: &str) -> Option<PathBuf> {
     known.entry(format!("{package}@{version}")).or_insert_with(|| build(package, version)).clone()
 }
 
-/// The program of a module of the tests' own, a folder of `tests/programs`. `None` where it cannot be built, which is told, and in
-/// CI fails.
+/// The program of a module of the tests' own, a folder of `tests/programs`. `None` where it cannot be built, which is
+/// told, and in CI fails.
 ///
 /// # Panics
 /// When it cannot be built and `CI=true`.

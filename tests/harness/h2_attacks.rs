@@ -1,5 +1,5 @@
-//! What clients of HTTP/2 do that mean harm (rows D7 to D10 and E1 of the hostile inputs), for all that is asked of a proxy
-//! under attack: that it ends them, what it holds meanwhile, and what others notice.
+//! What clients of HTTP/2 do that mean harm (rows D7 to D10 and E1 of the hostile inputs), for all that is asked of a
+//! proxy under attack: that it ends them, what it holds meanwhile, and what others notice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

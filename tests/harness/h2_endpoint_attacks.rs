@@ -1,5 +1,5 @@
-//! What endpoints of HTTP/2 do that mean harm, or are broken: the counterpart of [`crate::h2_attacks`], with a request of the proxy
-//! under way.
+//! What endpoints of HTTP/2 do that mean harm, or are broken: the counterpart of [`crate::h2_attacks`], with a request
+//! of the proxy under way.
 
 use std::net::TcpStream;
 use std::sync::Arc;

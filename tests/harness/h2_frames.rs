@@ -1,7 +1,7 @@
 //! A raw client of HTTP/2: it writes whatever frames a test wants, lawful or not, and reads those of the proxy.
 //!
-//! Nothing of the product's own code is used: heads are written as literals of HPACK (RFC 7541 §6.2.2), and of heads that come
-//! only the status is read. The client's table is declared empty, so no head refers to another one.
+//! Nothing of the product's own code is used: heads are written as literals of HPACK (RFC 7541 §6.2.2), and of heads
+//! that come only the status is read. The client's table is declared empty, so no head refers to another one.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! An upstream whose long responses and tunnels last until the test lets them end.
 //!
-//! `/long`: a head and a first chunk at once, the rest when [`Held::release`] is called. An upgrade: a tunnel that echoes.
-//! Everything else: 200 and the upstream's name.
+//! `/long`: a head and a first chunk at once, the rest when [`Held::release`] is called. An upgrade: a tunnel that
+//! echoes. Everything else: 200 and the upstream's name.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -58,7 +58,8 @@ pub struct Settings {
 }
 
 impl Pebble {
-    /// One that does not run yet: whoever asks it waits. `None` where it cannot be built, which is told, and in CI fails.
+    /// One that does not run yet: whoever asks it waits. `None` where it cannot be built, which is told, and in CI
+    /// fails.
     ///
     /// # Panics
     /// When it cannot be built and `CI=true`.

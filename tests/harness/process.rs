@@ -155,8 +155,8 @@ impl Drop for Process {
     }
 }
 
-/// A line without what stands before each line of the running proxy: its time and level. The objects that it is about stand as in the
-/// message: "thalweg: service `s`, endpoint http://127.0.0.1:1: it is used again".
+/// A line without what stands before each line of the running proxy: its time and level. The objects that it is about
+/// stand as in the message: "thalweg: service `s`, endpoint http://127.0.0.1:1: it is used again".
 fn message(line: &str) -> String {
     let mut words = line.splitn(3, ' ');
     let (Some(time), Some("INFO" | "WARN"), Some(text)) = (words.next(), words.next(), words.next()) else {

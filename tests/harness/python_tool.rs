@@ -13,8 +13,8 @@ use crate::program::{find_with_module, run};
 /// How long an installation may take: it fetches.
 const INSTALL: Duration = Duration::from_secs(200);
 
-/// Python with these packages, each with its version (`name==1.2`); the interpreter's arguments are the caller's. `None`
-/// where they cannot be installed, which is told, and in CI fails.
+/// Python with these packages, each with its version (`name==1.2`); the interpreter's arguments are the caller's.
+/// `None` where they cannot be installed, which is told, and in CI fails.
 ///
 /// # Panics
 /// When they cannot be installed and `CI=true`.
@@ -46,7 +46,8 @@ fn install(packages: &[&str]) -> Option<Installed> {
     let tools = test.ancestors().nth(3).unwrap().join("tools");
     let folder = tools.join(&name);
     if !folder.is_dir() {
-        // Each run installs into a place of its own: two at once do each other no harm, and what is half done is not found.
+        // Each run installs into a place of its own: two at once do each other no harm, and what is half done is not
+        // found.
         let place = tools.join(format!("{name}.{}", std::process::id()));
         let mut command = Command::new(&python);
         command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]);

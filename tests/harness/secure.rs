@@ -35,8 +35,8 @@ impl Identity {
         Self::made(names, |_| ())
     }
 
-    /// As authorities of the world issue them, but that it is its own issuer: for servers, for less than 90 days, with a
-    /// place where it would stand if it were revoked.
+    /// As authorities of the world issue them, but that it is its own issuer: for servers, for less than 90 days, with
+    /// a place where it would stand if it were revoked.
     pub fn as_issued(names: &[&str]) -> Self {
         Self::made(names, |params| {
             let hour = Duration::from_secs(3600);
@@ -181,7 +181,8 @@ impl Identity {
     }
 }
 
-/// A client's session. After its handshake it only reads tickets and plaintext, so that one thread may read and another one write.
+/// A client's session. After its handshake it only reads tickets and plaintext, so that one thread may read and another
+/// one write.
 #[derive(Debug)]
 pub struct Secure {
     session: Mutex<ClientConnection>,

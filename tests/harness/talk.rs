@@ -142,7 +142,8 @@ enum Left {
     Nothing,
 }
 
-/// A body as it comes: reading it ends with `Ok(0)` where the body ends, and is an error when the connection ends first.
+/// A body as it comes: reading it ends with `Ok(0)` where the body ends, and is an error when the connection ends
+/// first.
 #[derive(Debug)]
 pub struct Body<'a> {
     reader: &'a mut BufReader<TcpStream>,

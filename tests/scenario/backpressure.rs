@@ -1,5 +1,5 @@
-//! Who reads slowly, or not at all, slows the one who sends to it, and nobody else: the proxy keeps little, loses nothing, and
-//! goes on with the other direction.
+//! Who reads slowly, or not at all, slows the one who sends to it, and nobody else: the proxy keeps little, loses
+//! nothing, and goes on with the other direction.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -179,7 +179,8 @@ fn a_split_sends_each_service_its_share() {
     assert!((133..=267).contains(&new), "{new} of 2000 went to the new one");
 }
 
-/// The endpoint takes connections and never answers; the deadline of its service ends the wait, not the default of 60 s.
+/// The endpoint takes connections and never answers; the deadline of its service ends the wait, not the default of 60
+/// s.
 #[test]
 fn a_service_of_a_split_keeps_its_own_timeouts() {
     let _watchdog = watchdog("a_service_of_a_split_keeps_its_own_timeouts");

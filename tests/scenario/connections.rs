@@ -1,5 +1,5 @@
-//! Listeners that take connections and no requests: bytes go both ways from the first one on, whoever has it; names choose services
-//! where clients speak TLS that is not ended here; and whatever ends, ends on both sides.
+//! Listeners that take connections and no requests: bytes go both ways from the first one on, whoever has it; names
+//! choose services where clients speak TLS that is not ended here; and whatever ends, ends on both sides.
 
 mod databases;
 mod introduction;

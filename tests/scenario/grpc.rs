@@ -20,8 +20,8 @@ fn house(endpoints: usize, service: &str, more: &str) -> House {
     House::start_changed(endpoints, (service, more), super::http2::h2c)
 }
 
-/// Makes a call through HTTP/2 with these further fields; its output has the head of the answer, the body and the trailers.
-/// `None`: there is no client.
+/// Makes a call through HTTP/2 with these further fields; its output has the head of the answer, the body and the
+/// trailers. `None`: there is no client.
 fn call(proxy: &Proxy, path: &str, fields: &[&str], message: &str) -> Option<Finished> {
     let mut command = Command::new(find_or_skip("curl")?);
     command.args(["-sS", "-i", "--http2-prior-knowledge", "--data-binary", message]);

@@ -262,11 +262,11 @@ fn attack_from_all(attack: &Attack, open: Open<'_>, time: Duration) -> u32 {
 
 /// What is asked of a proxy while it is attacked takes hardly longer than in quiet.
 ///
-/// The attackers, and the endpoint that they make work, get what nobody else wants of the two cores, for theirs are other
-/// machines; clients and their endpoint come first, because what they wait for themselves is not to count. What cannot be
-/// told apart on one machine is seen by attacks on another proxy, which gets as little: there the clients wait for the kernel.
-/// So the bound is twice what they take in quiet; where the machine itself makes them wait longer, what they take beside that
-/// other proxy, and a quarter for noise.
+/// The attackers, and the endpoint that they make work, get what nobody else wants of the two cores, for theirs are
+/// other machines; clients and their endpoint come first, because what they wait for themselves is not to count. What
+/// cannot be told apart on one machine is seen by attacks on another proxy, which gets as little: there the clients
+/// wait for the kernel. So the bound is twice what they take in quiet; where the machine itself makes them wait longer,
+/// what they take beside that other proxy, and a quarter for noise.
 #[test]
 fn others_are_served_during_attacks() {
     let _watchdog = Watchdog::new("others_are_served_during_attacks", LIMIT * 3);

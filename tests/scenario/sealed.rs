@@ -1,5 +1,5 @@
-//! Destinations that stand, sealed, in the first label of the host: a label leads where it says, over every protocol, for as long as it is good;
-//! whatever is wrong with one, its client is told the same.
+//! Destinations that stand, sealed, in the first label of the host: a label leads where it says, over every protocol,
+//! for as long as it is good; whatever is wrong with one, its client is told the same.
 
 mod control;
 mod hostile;
@@ -49,7 +49,8 @@ fn seal_for(keyring: &Keyring, to: To, tls: bool, ttl: Duration) -> String {
     format!("{label}.{}", keyring.domain())
 }
 
-/// A configuration whose route takes labels of key 1; `sealed` and `more` are further keys, of the target and at the top.
+/// A configuration whose route takes labels of key 1; `sealed` and `more` are further keys, of the target and at the
+/// top.
 fn config(sealed: &str, more: &str) -> String {
     let allow = if sealed.contains("allow:") { "" } else { ", allow: [ \"127.0.0.0/8:1024-65535\" ]" };
     let keys = format!("keys: [ {{ id: 1, secret: \"{}\" }} ]", digits(1));

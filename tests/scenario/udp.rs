@@ -1,5 +1,5 @@
-//! Listeners that take datagrams: those of a client go to one endpoint and its answers come back, as long as anything is said; whoever goes
-//! away, comes or floods.
+//! Listeners that take datagrams: those of a client go to one endpoint and its answers come back, as long as anything
+//! is said; whoever goes away, comes or floods.
 
 mod bounds;
 mod dns;

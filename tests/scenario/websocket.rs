@@ -1,4 +1,5 @@
-//! WebSockets with clients and servers that are not ours: tungstenite within the test, Python's `websockets` as programs.
+//! WebSockets with clients and servers that are not ours: tungstenite within the test, Python's `websockets` as
+//! programs.
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;

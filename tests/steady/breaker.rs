@@ -1,5 +1,5 @@
-//! A service whose breaker opens, and what is answered then: the worker judges it at each failure, without a word of the
-//! control thread.
+//! A service whose breaker opens, and what is answered then: the worker judges it at each failure, without a word of
+//! the control thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};

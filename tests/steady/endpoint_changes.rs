@@ -1,5 +1,5 @@
-//! Endpoint sets that change by themselves, as they do where an orchestrator moves what is behind the services: a plan of 1,000
-//! services, changes as fast as they come, and a client that asks all the while.
+//! Endpoint sets that change by themselves, as they do where an orchestrator moves what is behind the services: a plan
+//! of 1,000 services, changes as fast as they come, and a client that asks all the while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

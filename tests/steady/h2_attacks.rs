@@ -1,5 +1,6 @@
-//! What a worker has allocated while clients of HTTP/2 attack it (rows D7 to D10 and E1 of the hostile inputs), or endpoints do: at no
-//! moment much more than before. What the process takes from the system is looked at from outside (`scenario/h2_attacks.rs`).
+//! What a worker has allocated while clients of HTTP/2 attack it (rows D7 to D10 and E1 of the hostile inputs), or
+//! endpoints do: at no moment much more than before. What the process takes from the system is looked at from outside
+//! (`scenario/h2_attacks.rs`).
 
 use std::time::Duration;
 

@@ -89,7 +89,8 @@ impl Authority {
         Ok(account)
     }
 
-    /// The authority does not know the account, or has put an end to it: the next time one is asked for, it is a new one.
+    /// The authority does not know the account, or has put an end to it: the next time one is asked for, it is a new
+    /// one.
     pub(crate) async fn let_account_go(&self, gone: &Account) -> Result<(), Failure> {
         let mut known = self.account.lock().await;
         // Somebody else may have noticed before.

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::{dns, keys};
 use thalweg_client::HttpClient;
 
-/// Tells the listeners for plain HTTP what the authority is to be answered: a token, and the answer, or that there is none
-/// any more (RFC 8555 §8.3).
+/// Tells the listeners for plain HTTP what the authority is to be answered: a token, and the answer, or that there is
+/// none any more (RFC 8555 §8.3).
 pub type HttpAnswers = Arc<dyn Fn(&str, Option<&str>) + Send + Sync>;
 
 /// Where challenges are shown.

@@ -1,8 +1,8 @@
 //! Records in the DNS, set and taken away by somebody else: a program, or a service that is called.
 //!
-//! The program gets `set` or `unset`, the record's name and its value behind its own arguments, and says by its exit code
-//! whether it was done. The service gets the same as JSON, signed like webhooks, and says so by its status. A record may have
-//! several values at a time: `example.com` and `*.example.com` share one.
+//! The program gets `set` or `unset`, the record's name and its value behind its own arguments, and says by its exit
+//! code whether it was done. The service gets the same as JSON, signed like webhooks, and says so by its status. A
+//! record may have several values at a time: `example.com` and `*.example.com` share one.
 
 use std::io;
 use std::process::Stdio;

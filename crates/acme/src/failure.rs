@@ -40,8 +40,9 @@ impl Failure {
         kind(error) == Some("unauthorized")
     }
 
-    /// Whether the same request, put in another way, may be granted: it was understood, and is not what comes too often. An account
-    /// that is not authorized may be so for the rest of it: the certificate that is renewed may be another account's.
+    /// Whether the same request, put in another way, may be granted: it was understood, and is not what comes too
+    /// often. An account that is not authorized may be so for the rest of it: the certificate that is renewed may be
+    /// another account's.
     pub(crate) fn may_mind_details(error: &Error) -> bool {
         match error {
             Error::Api(_) => !matches!(kind(error), Some("accountDoesNotExist" | "rateLimited")),

@@ -1,11 +1,12 @@
 //! Certificates for `localhost` and the names below it, by an authority of this machine's own (RFC 6761 §6.3).
 //!
-//! For development: whoever trusts its certificate, which stands in `<state>/local/authority.pem`, can use TLS as it will be in
-//! production. What it signs is good for those names and the loopback addresses alone, and says so itself (RFC 5280
-//! §4.2.1.10): its key, should it be taken, opens nothing else.
+//! For development: whoever trusts its certificate, which stands in `<state>/local/authority.pem`, can use TLS as it
+//! will be in production. What it signs is good for those names and the loopback addresses alone, and says so itself
+//! (RFC 5280 §4.2.1.10): its key, should it be taken, opens nothing else.
 //!
-//! The addresses have a certificate of their own, for clients that name no host: BoringSSL knows no constraints on addresses and
-//! refuses every certificate below such a constraint that has one (`X509_V_ERR_UNSUPPORTED_CONSTRAINT_TYPE`).
+//! The addresses have a certificate of their own, for clients that name no host: BoringSSL knows no constraints on
+//! addresses and refuses every certificate below such a constraint that has one
+//! (`X509_V_ERR_UNSUPPORTED_CONSTRAINT_TYPE`).
 //!
 //! ```text
 //! <state>/local/authority.key    when it ends, certificate and key: made once, by whoever is first
@@ -59,8 +60,8 @@ pub struct LocalAuthority {
 }
 
 impl LocalAuthority {
-    /// The one that is kept below the state directory; made there when there is none. Where nothing can be kept it lives as
-    /// long as the process, and the sentence says why.
+    /// The one that is kept below the state directory; made there when there is none. Where nothing can be kept it
+    /// lives as long as the process, and the sentence says why.
     ///
     /// # Errors
     /// When no key can be made.
@@ -85,8 +86,8 @@ impl LocalAuthority {
         &self.file
     }
 
-    /// Shows `localhost` on the store of issued certificates from now on, and what is below it when a client comes with it. What it signs it
-    /// renews, as long as somebody holds the store of issued certificates.
+    /// Shows `localhost` on the store of issued certificates from now on, and what is below it when a client comes with
+    /// it. What it signs it renews, as long as somebody holds the store of issued certificates.
     ///
     /// # Errors
     /// When nothing can be signed, or there can be no thread.
@@ -245,8 +246,8 @@ fn kept(directory: &Path) -> Result<Option<Authority>, Failure> {
     Ok((!authority.left().is_zero()).then_some(authority))
 }
 
-/// The one that is kept, made where there is none or the last year of it has begun, and shown to those who are to trust it; and
-/// whether that went well. One process does so at a time.
+/// The one that is kept, made where there is none or the last year of it has begun, and shown to those who are to trust
+/// it; and whether that went well. One process does so at a time.
 fn make(directory: &Path) -> (Result<Authority, Failure>, Result<(), Failure>) {
     for _ in 0..TRIES {
         match storage::lease(directory) {

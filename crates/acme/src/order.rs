@@ -1,7 +1,7 @@
 //! One order, from the first word to the certificate (RFC 8555 §7.4).
 //!
-//! An order that was begun is gone on with, by whichever process: where it stands is asked of the authority, its key is on
-//! disk. So neither a crash nor an outage costs one, and a nonce that is refused costs a request.
+//! An order that was begun is gone on with, by whichever process: where it stands is asked of the authority, its key is
+//! on disk. So neither a crash nor an outage costs one, and a nonce that is refused costs a request.
 
 use std::time::{Duration, Instant};
 

@@ -50,8 +50,9 @@ pub(crate) fn pause(failures: u32, chance: f64) -> Duration {
     PAUSE.saturating_mul(times).min(PAUSE_MAX).mul_f64(1.0 - SPREAD * chance)
 }
 
-/// How long no other certificate is ordered after one was issued, by our own clock: what it says of itself may be in the past
-/// already where a clock is wrong. `hasty`: how many before it were due at once. One that is valid does not expire meanwhile.
+/// How long no other certificate is ordered after one was issued, by our own clock: what it says of itself may be in
+/// the past already where a clock is wrong. `hasty`: how many before it were due at once. One that is valid does not
+/// expire meanwhile.
 pub(crate) fn rest_after(validity: Validity, now: SystemTime, hasty: u32, chance: f64) -> Duration {
     let least = YOUNG.min(validity.life() / 10);
     if hasty == 0 {

@@ -156,7 +156,8 @@ struct Entry {
     failures: u32,
     /// Certificates issued in a row that were due at once.
     hasty: u32,
-    /// Until then no other is ordered, however due this one seems by its own dates: a clock may be wrong, theirs or ours.
+    /// Until then no other is ordered, however due this one seems by its own dates: a clock may be wrong, theirs or
+    /// ours.
     fresh_until: Instant,
     busy: bool,
     /// A client has brought it.
@@ -266,7 +267,8 @@ impl Work {
                         Entry { busy, hasty, fresh_until, ..entry }
                     }
                 };
-                // Another process may have ordered it, or a change of the plan that knew nothing of certificates brought it here.
+                // Another process may have ordered it, or a change of the plan that knew nothing of certificates
+                // brought it here.
                 entry.shelve(&key.1);
                 self.names.insert(key, entry);
             }

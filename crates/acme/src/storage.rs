@@ -6,8 +6,8 @@
 //! <host>-…/<kind of key>[-<profile>]/<name>/order.json         an order under way, with its key
 //! ```
 //!
-//! A file is written beside its place, brought to the disk and put in its place by renaming; then the directory is brought
-//! to the disk. Only the proxy's user can read any of it.
+//! A file is written beside its place, brought to the disk and put in its place by renaming; then the directory is
+//! brought to the disk. Only the proxy's user can read any of it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -104,8 +104,8 @@ impl Archive {
         write_json(&self.directory.join("account.json"), account)
     }
 
-    /// This account is of no use any more; its key stays at hand for whoever wants to know. Another process may have made a new one
-    /// already.
+    /// This account is of no use any more; its key stays at hand for whoever wants to know. Another process may have
+    /// made a new one already.
     pub(crate) fn set_account_aside(&self, id: &str) -> Result<(), Failure> {
         if self.account()?.is_none_or(|kept| kept.id().as_deref() != Some(id)) {
             return Ok(());

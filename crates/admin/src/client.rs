@@ -33,13 +33,14 @@ pub enum Target {
     Socket(PathBuf),
     /// `host:port` of its admin or metrics listener.
     Tcp(String),
-    /// `host:port` of its admin listener, which has TLS, and a PEM file of whom to trust; `None`: whom the system trusts.
+    /// `host:port` of its admin listener, which has TLS, and a PEM file of whom to trust; `None`: whom the system
+    /// trusts.
     Tls(String, Option<PathBuf>),
 }
 
 impl Target {
-    /// Reads `http://host[:port]`, `https://host[:port]`, `unix:/path` or `/path`. Of `https` those are trusted whom the
-    /// system trusts.
+    /// Reads `http://host[:port]`, `https://host[:port]`, `unix:/path` or `/path`. Of `https` those are trusted whom
+    /// the system trusts.
     ///
     /// # Errors
     /// A sentence that says which forms there are.

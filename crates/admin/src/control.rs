@@ -144,8 +144,8 @@ pub trait Control: Send + Sync + 'static {
     /// Seals a destination, where a route would serve it.
     ///
     /// # Errors
-    /// No such route (field `route` where several could be meant), a destination that is none or that the route does not allow (field
-    /// `destination`).
+    /// No such route (field `route` where several could be meant), a destination that is none or that the route does
+    /// not allow (field `destination`).
     fn seal(&self, new: &NewLabel) -> Result<SealedLabel, Refusal>;
 
     /// What is remembered of exchanges. Workers are asked at once and answer soon.

@@ -1,7 +1,7 @@
 //! Every operation of the admin API: the rows that stand beside their handlers, in one table.
 //!
-//! The router (`routes`), the OpenAPI document (`openapi`), the roles that a token needs and `thalweg api` are made from
-//! it. A new operation is a row and its handler in a file of `handlers`, and what it asks of the [`Control`].
+//! The router (`routes`), the OpenAPI document (`openapi`), the roles that a token needs and `thalweg api` are made
+//! from it. A new operation is a row and its handler in a file of `handlers`, and what it asks of the [`Control`].
 //!
 //! [`Control`]: crate::control::Control
 

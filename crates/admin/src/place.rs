@@ -57,8 +57,8 @@ impl SocketPlace {
     }
 
     /// The place when the command line says nothing: what [`SOCKET_VARIABLE`] names, else
-    /// `$XDG_RUNTIME_DIR/thalweg/admin.sock`, else, for root and the owner of `/run/thalweg`, `/run/thalweg/admin.sock`, else
-    /// `thalweg-UID/admin.sock` below the temporary directory.
+    /// `$XDG_RUNTIME_DIR/thalweg/admin.sock`, else, for root and the owner of `/run/thalweg`,
+    /// `/run/thalweg/admin.sock`, else `thalweg-UID/admin.sock` below the temporary directory.
     pub fn from_environment() -> Self {
         let user = geteuid().as_raw();
         let set = |name| env::var_os(name).filter(|value| !value.is_empty());

@@ -1,7 +1,7 @@
 //! TLS on the admin listener: what its clients shake hands on now, and the handshake of a connection.
 //!
-//! Called by `server` for each connection of a listener that has it. The acceptor is replaced while the listener runs, when
-//! the configuration or its files say another one; connections that are open go on.
+//! Called by `server` for each connection of a listener that has it. The acceptor is replaced while the listener runs,
+//! when the configuration or its files say another one; connections that are open go on.
 
 use std::fmt;
 use std::io;

@@ -1,17 +1,18 @@
 //! Maglev hashing (Eisenbud et al. 2016, section 3.4), weighted.
 //!
-//! A table of prime size, in which a key's hash names a place. Each endpoint has an order of preference over the places,
-//! which follows from its own id alone. In turns, each claims the first place of its order that is still free, until
-//! the table is full. Of equal weights all claim in every turn; else an endpoint claims in as many turns as its weight
-//! is of the greatest one, and in the first.
+//! A table of prime size, in which a key's hash names a place. Each endpoint has an order of preference over the
+//! places, which follows from its own id alone. In turns, each claims the first place of its order that is still free,
+//! until the table is full. Of equal weights all claim in every turn; else an endpoint claims in as many turns as its
+//! weight is of the greatest one, and in the first.
 //!
-//! So the load follows the weights to within a place, more evenly than on a ring, and a lookup reads one place. The price: when
-//! the set or a weight changes, a few keys move that did not have to, because claims meet in another order: 0.2 to
-//! 0.6 % of all keys on average, in rare sets several percent (`tests/checks/keyed.rs`). When an endpoint is just not ready, no other key moves.
+//! So the load follows the weights to within a place, more evenly than on a ring, and a lookup reads one place. The
+//! price: when the set or a weight changes, a few keys move that did not have to, because claims meet in another order:
+//! 0.2 to 0.6 % of all keys on average, in rare sets several percent (`tests/checks/keyed.rs`). When an endpoint is
+//! just not ready, no other key moves.
 //!
-//! **The next choice** of a key is not the neighbour of its place but a place anywhere, by another hash of the key. Claims
-//! go through the table in equal steps, so the same endpoints are neighbours again and again, and the load of one that is
-//! out would fall to a few.
+//! **The next choice** of a key is not the neighbour of its place but a place anywhere, by another hash of the key.
+//! Claims go through the table in equal steps, so the same endpoints are neighbours again and again, and the load of
+//! one that is out would fall to a few.
 //!
 //! **Two sizes.** [`SMALL_TABLE`] for as long as each endpoint has a hundred places, [`LARGE_TABLE`] beyond
 //! that; keys move at that step.

@@ -1,13 +1,13 @@
 //! Rendezvous hashing (highest random weight: Thaler and Ravishankar 1998), weighted (Schindelhauer and
 //! Schomaker 2005).
 //!
-//! Key and endpoint together make a random number `u` between 0 and 1; the endpoint with the least `-ln(u) ÷ weight` takes
-//! the key. That is exactly proportional to the weights, needs no table, and when an endpoint comes, goes or changes
-//! its weight, only its own keys move. The price: every endpoint is looked at for every pick. See
+//! Key and endpoint together make a random number `u` between 0 and 1; the endpoint with the least `-ln(u) ÷ weight`
+//! takes the key. That is exactly proportional to the weights, needs no table, and when an endpoint comes, goes or
+//! changes its weight, only its own keys move. The price: every endpoint is looked at for every pick. See
 //! [`RENDEZVOUS_ADVISED`].
 //!
-//! As `-ln(u)` is never below `1 - u`, most endpoints are ruled out without a logarithm. The logarithm is our own: that of
-//! a platform's library may differ in its last bit, and then machines would disagree.
+//! As `-ln(u)` is never below `1 - u`, most endpoints are ruled out without a logarithm. The logarithm is our own: that
+//! of a platform's library may differ in its last bit, and then machines would disagree.
 
 use std::sync::Arc;
 

@@ -5,12 +5,12 @@
 //! or changes its weight, only keys of that endpoint move. An endpoint's share of the keys varies around its
 //! weight: by 8 % (one standard deviation) with 160 points, less with more.
 //!
-//! **Halving.** A ring has about [`RING_POINTS`] points at most. A set that needs more has half as many points for every
-//! endpoint, or a quarter and so on, at least one each; at that step half of all points go, and the keys that
+//! **Halving.** A ring has about [`RING_POINTS`] points at most. A set that needs more has half as many points for
+//! every endpoint, or a quarter and so on, at least one each; at that step half of all points go, and the keys that
 //! were theirs move.
 //!
-//! **Lookup in one step.** The ring is cut into as many equal arcs as it has points, rounded up to a power of two. An index
-//! says where the points of an arc begin; there is about one.
+//! **Lookup in one step.** The ring is cut into as many equal arcs as it has points, rounded up to a power of two. An
+//! index says where the points of an arc begin; there is about one.
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use thalweg_core::SigningKey;
 
-/// `sha256=` and HMAC-SHA256(key, `now` "." body) in hex (RFC 2104), with `now` in seconds since the Unix epoch. With the
-/// time in it, an old request cannot be sent again as a new one.
+/// `sha256=` and HMAC-SHA256(key, `now` "." body) in hex (RFC 2104), with `now` in seconds since the Unix epoch. With
+/// the time in it, an old request cannot be sent again as a new one.
 pub fn signature(key: &SigningKey, now: u64, body: &[u8]) -> String {
     // HMAC takes keys of every length; without one, no signature would be right.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key.reveal()) else { return String::new() };

@@ -1,9 +1,9 @@
 //! What a configuration that arrives by API may not bring along, and what is not shown of one.
 //!
 //! Called with trees as they were parsed, before `${…}` is filled in: a reference to the environment
-//! is one of the things looked for. Nor may it take `tls` away from what stays. The order for a text that arrived is [`restore`], parse again,
-//! [`check_arrived`], and only then the stages of `load`. Invariant: what stands in the file on disk at
-//! the same place is allowed, and nothing else of what the tables below name. A key that comes to the
+//! is one of the things looked for. Nor may it take `tls` away from what stays. The order for a text that arrived is
+//! [`restore`], parse again, [`check_arrived`], and only then the stages of `load`. Invariant: what stands in the file
+//! on disk at the same place is allowed, and nothing else of what the tables below name. A key that comes to the
 //! configuration and names a file, a variable, a program or a degree of trust needs a row there.
 
 mod path;
@@ -75,8 +75,8 @@ pub struct Breach {
 /// `address` or `server` does not belong to another: a token must not be sent somewhere else.
 ///
 /// # Errors
-/// Everything that the one on disk does not have at the same place with the same value, and `tls` and `client_auth` that the
-/// one on disk has and this one lacks at the same place or port.
+/// Everything that the one on disk does not have at the same place with the same value, and `tls` and `client_auth`
+/// that the one on disk has and this one lacks at the same place or port.
 pub fn check_arrived(on_disk: &Node, arrived: &Node) -> Result<(), Vec<Breach>> {
     let mut allowed = Vec::new();
     walk(on_disk, &Path::default(), false, &mut |path, node| allowed.push((path.clone(), node)));
@@ -90,8 +90,8 @@ pub fn check_arrived(on_disk: &Node, arrived: &Node) -> Result<(), Vec<Breach>> 
     if breaches.is_empty() { Ok(()) } else { Err(breaches) }
 }
 
-/// Finds what may not be taken away from something that stays: without it everybody could read what is said there, or come in
-/// without a certificate. A listener is known by its name, and a port by its number, whatever listener has it.
+/// Finds what may not be taken away from something that stays: without it everybody could read what is said there, or
+/// come in without a certificate. A listener is known by its name, and a port by its number, whatever listener has it.
 fn dropped(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
     let kept = |node: &'_ Node, key: &str| node.entry(key).is_some_and(|value| value.kind != Kind::Null);
     let mut breach = |path: &Path, key: &str, map: &Node| {

@@ -24,7 +24,8 @@ use thalweg_proxy::plan::{
 use thalweg_route::Table;
 use thalweg_upstream::{Address, Endpoint, Service};
 
-/// How long a connection may be silent where nothing is written: clients of databases keep theirs for the next question.
+/// How long a connection may be silent where nothing is written: clients of databases keep theirs for the next
+/// question.
 const IDLE_CONNECTION: Duration = Duration::from_secs(10 * 60);
 
 /// What a spec becomes.

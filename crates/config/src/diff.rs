@@ -1,8 +1,8 @@
 //! What differs between two configurations, object by object and field by field.
 //!
 //! Called for `plan`, trial runs and reloads. Each side is described as objects (`describe`, `services`,
-//! `settings`), whose fields are what their plan types serialise to (`fields`); so a new field of a plan type is told when
-//! it changes. What cannot serialise, TLS sessions and what names other objects of the plan, is added by hand.
+//! `settings`), whose fields are what their plan types serialise to (`fields`); so a new field of a plan type is told
+//! when it changes. What cannot serialise, TLS sessions and what names other objects of the plan, is added by hand.
 //! Secrets are compared and never shown.
 
 mod describe;
@@ -122,8 +122,8 @@ pub(crate) fn settings_of(path: &str, value: &impl Serialize) -> Vec<ShownField>
     fields.shown()
 }
 
-/// An object that takes part in a comparison. What it says is written down when it is its turn: of ten thousand, two at a
-/// time.
+/// An object that takes part in a comparison. What it says is written down when it is its turn: of ten thousand, two at
+/// a time.
 struct Object<'a> {
     kind: ObjectKind,
     /// Compared; names of objects of one kind and service may be shown alike.

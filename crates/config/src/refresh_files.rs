@@ -1,8 +1,8 @@
-//! Files of certificates, ticket keys and revoked labels, read again while the proxy runs: what they hold, without the configuration
-//! around them.
+//! Files of certificates, ticket keys and revoked labels, read again while the proxy runs: what they hold, without the
+//! configuration around them.
 //!
-//! Called by control when such a file has changed. What is wrong is said as at the line of a configuration that names the
-//! file, and never quotes it.
+//! Called by control when such a file has changed. What is wrong is said as at the line of a configuration that names
+//! the file, and never quotes it.
 
 use crate::inputs::{cause, read_bounded};
 use std::path::Path;

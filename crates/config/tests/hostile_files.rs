@@ -1,7 +1,7 @@
 //! Files that are meant to hurt: refused or read within a bounded time and memory, and never with a panic.
 //!
-//! One test, so that the memory is that of these files alone. The time is that of an unoptimised build on a busy machine;
-//! what it is to catch takes hours.
+//! One test, so that the memory is that of these files alone. The time is that of an unoptimised build on a busy
+//! machine; what it is to catch takes hours.
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 

@@ -34,7 +34,8 @@ pub const REPLAY: usize = 64 * 1024;
 pub const ACCEPTS_PER_TURN: usize = 64;
 /// Time in one turn of a worker for datagrams of clients, and as much for those of endpoints.
 pub const DATAGRAM_SHARE: Duration = Duration::from_micros(200);
-/// Longest datagram that is kept until its endpoint has said something, in bytes: where that refuses it, another one gets it.
+/// Longest datagram that is kept until its endpoint has said something, in bytes: where that refuses it, another one
+/// gets it.
 pub const DATAGRAM_KEPT: usize = 2048;
 /// Events taken from the kernel in one turn.
 pub const EVENTS_PER_TURN: usize = 256;
@@ -44,8 +45,8 @@ pub const DESCRIPTOR_RESERVE: usize = 64;
 pub const PIPES: usize = 16;
 /// Connections that are answered 503 at once when every place is taken, at the same time and worker.
 pub const REFUSALS: usize = 16;
-/// Refused connections of one worker that have a line of their own in the access log, in a second; the next line says how many
-/// had none.
+/// Refused connections of one worker that have a line of their own in the access log, in a second; the next line says
+/// how many had none.
 pub const REFUSAL_LINES_PER_SECOND: u32 = 10;
 /// Time a refused connection gets to read its answer.
 pub const REFUSAL_TIME: Duration = Duration::from_millis(100);
@@ -118,8 +119,8 @@ pub const H2_TURN_BYTES_PER_FRAME: u32 = 256;
 pub const H2_TURN_BYTES_PER_HEAD: u32 = 8192;
 /// Bytes by which an HTTP/2 field section may be longer on the wire than `limits.max_head`.
 pub const H2_BLOCK_SLACK: usize = 8 * 1024;
-/// Fields of an HTTP/2 field section from which on nobody unpacks it: this many times those that a head may have, and at least so
-/// many. The parts of a cookie come as fields (RFC 9113 §8.2.3).
+/// Fields of an HTTP/2 field section from which on nobody unpacks it: this many times those that a head may have, and
+/// at least so many. The parts of a cookie come as fields (RFC 9113 §8.2.3).
 pub const H2_FIELDS_SLACK: (usize, usize) = (4, 1000);
 /// CONTINUATION frames of a field section, where `limits.max_head` does not ask for more of them.
 pub const H2_CONTINUATIONS: u32 = 5;
@@ -133,5 +134,6 @@ pub const H2_WINDOWS_EARNED: u32 = 64 * 1024;
 pub const H2_RESETS_LEAST: (u32, u32) = (50, 10);
 /// Empty DATA frames that the codec gets of one connection; it ends the connection at the hundredth.
 pub const H2_EMPTY_DATA: u32 = 50;
-/// Small DATA frames of a stream that the codec may keep before they are taken over as one piece: each costs it some 250 bytes.
+/// Small DATA frames of a stream that the codec may keep before they are taken over as one piece: each costs it some
+/// 250 bytes.
 pub const H2_CRUMBS: u32 = 32;

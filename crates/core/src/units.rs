@@ -50,7 +50,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_micros(total))
 }
 
-/// A duration as [`parse_duration`] reads it, in the largest units that fit: `1m30s`. Parts below a microsecond are left out.
+/// A duration as [`parse_duration`] reads it, in the largest units that fit: `1m30s`. Parts below a microsecond are
+/// left out.
 pub fn duration_text(duration: Duration) -> String {
     const UNITS: [(&str, u128); 6] = [
         ("d", 86_400_000_000),

@@ -1,8 +1,8 @@
 //! Where endpoints come from, and what host names among them stand for.
 //!
-//! One file per source and one line per source in the list below. A [`Source`] tells of one service or one host name at a
-//! time ([`Update`]); the control thread takes that over without a new plan, and workers only ever get the result. Runs on
-//! the control thread.
+//! One file per source and one line per source in the list below. A [`Source`] tells of one service or one host name at
+//! a time ([`Update`]); the control thread takes that over without a new plan, and workers only ever get the result.
+//! Runs on the control thread.
 #![forbid(unsafe_code)]
 
 mod dns;

@@ -5,8 +5,8 @@ use thalweg_http::octet;
 /// The most elements that are looked at: a list may be as long as a head.
 const ELEMENTS: usize = 64;
 
-/// The weight that a client gives a coding, in thousandths; 0 where it does not accept it. What is not listed has that of `*`, and
-/// of `identity` 1 where nothing says otherwise, so that it is the last choice.
+/// The weight that a client gives a coding, in thousandths; 0 where it does not accept it. What is not listed has that
+/// of `*`, and of `identity` 1 where nothing says otherwise, so that it is the last choice.
 pub(crate) fn coding_weight<'a>(values: impl Iterator<Item = &'a [u8]>, coding: &str) -> u16 {
     let (mut named, mut any) = (None, None);
     for element in values.flat_map(octet::list).take(ELEMENTS) {

@@ -61,8 +61,8 @@ impl Chain {
         self.hooks.contains(hook)
     }
 
-    /// Calls the filters from `from` on, until one does not let the request go on; `seen` is told of each that was called, by its
-    /// position and what is there then.
+    /// Calls the filters from `from` on, until one does not let the request go on; `seen` is told of each that was
+    /// called, by its position and what is there then.
     pub fn on_request(
         &self,
         from: usize,

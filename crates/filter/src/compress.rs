@@ -1,9 +1,9 @@
 //! `compress: {}`: compresses responses with zstd, brotli or gzip, as the client accepts it (RFC 9110 §8.4, §12.5.3).
 //!
 //! Left alone are responses that are compressed already, parts of a representation (206, `Content-Range`), what says
-//! `Cache-Control: no-transform`, small ones, types that are not listed, and statuses without a body. A compressed response has
-//! another representation than the original: its `ETag` becomes weak, `Accept-Ranges` goes, and its length is not told. `Vary` says
-//! that it depends on what the client accepts, also where this client gets it as it is.
+//! `Cache-Control: no-transform`, small ones, types that are not listed, and statuses without a body. A compressed
+//! response has another representation than the original: its `ETag` becomes weak, `Accept-Ranges` goes, and its length
+//! is not told. `Vary` says that it depends on what the client accepts, also where this client gets it as it is.
 
 use crate::accept::coding_weight;
 use crate::cors::vary;

@@ -1,7 +1,8 @@
-//! `cors: { origins: [https://app.example.com] }`: lets pages of other origins read responses (Fetch standard, "CORS protocol").
+//! `cors: { origins: [https://app.example.com] }`: lets pages of other origins read responses (Fetch standard, "CORS
+//! protocol").
 //!
-//! Preflights are answered here and go to no endpoint. A request of an origin that is not listed is served as any other, without the
-//! fields that let its page read the response. What the service itself says of CORS is removed.
+//! Preflights are answered here and go to no endpoint. A request of an origin that is not listed is served as any
+//! other, without the fields that let its page read the response. What the service itself says of CORS is removed.
 
 use crate::{Filter, HeadFields, Hooks, OneOrManySpec, Reply, RequestCx, ResponseCx, Verdict};
 use schemars::JsonSchema;
@@ -23,7 +24,8 @@ const OWN: [&str; 4] = [
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `origins`")]
 pub struct CorsSpec {
-    /// Origins such as `https://app.example.com`, `https://*.example.com` for all hosts below one, or `*` for all; one or a list.
+    /// Origins such as `https://app.example.com`, `https://*.example.com` for all hosts below one, or `*` for all; one
+    /// or a list.
     origins: OneOrManySpec<String>,
     /// Methods that preflights allow, one or a list.
     #[schemars(extend("x-default-words" = "GET, HEAD, POST, PUT, PATCH, DELETE"))]

@@ -153,7 +153,8 @@ fn lines(added: &[u8]) -> impl Iterator<Item = (usize, &[u8], &[u8])> {
     })
 }
 
-/// Whether a filter may name this field at all: those that frame a message or belong to a connection are the proxy's own.
+/// Whether a filter may name this field at all: those that frame a message or belong to a connection are the proxy's
+/// own.
 pub fn may_be_changed(name: &str) -> bool {
     use FieldId as Id;
     !matches!(

@@ -21,8 +21,8 @@ pub trait Filter: Debug + Send + Sync {
     /// The sides that it takes part in.
     fn hooks(&self) -> Hooks;
 
-    /// The captures of the route's path that its texts use, by name or number; `check` compares them with the patterns of
-    /// the route.
+    /// The captures of the route's path that its texts use, by name or number; `check` compares them with the patterns
+    /// of the route.
     fn captures(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,5 @@
-//! `headers: { request: { set: { X-A: "1" } }, response: { remove: Server } }`: changes fields of requests and responses.
+//! `headers: { request: { set: { X-A: "1" } }, response: { remove: Server } }`: changes fields of requests and
+//! responses.
 //!
 //! Within one side the order is remove, rename, set, append, default. Fields that frame a message or belong to one
 //! connection cannot be named (RFC 9110 §7.6.1).

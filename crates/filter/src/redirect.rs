@@ -1,7 +1,7 @@
 //! `redirect: https://www.example.com{path}`: sends clients to another place.
 //!
-//! The default status is 302: browsers keep a permanent redirect, and with it a mistake. The query of the request goes along
-//! unless `keep_query: false`.
+//! The default status is 302: browsers keep a permanent redirect, and with it a mistake. The query of the request goes
+//! along unless `keep_query: false`.
 
 use crate::{Escape, Filter, Hooks, Reply, RequestCx, Template, TemplateSpec, Verdict};
 use schemars::JsonSchema;
@@ -25,7 +25,8 @@ pub enum RedirectSpec {
 pub struct RedirectMapSpec {
     /// A URL, or a path that begins with `/`; with placeholders.
     to: TemplateSpec,
-    /// 301, 302, 303, 307 or 308 (RFC 9110 §15.4): with 307 and 308 method and body stay; 301 and 308 are kept by clients.
+    /// 301, 302, 303, 307 or 308 (RFC 9110 §15.4): with 307 and 308 method and body stay; 301 and 308 are kept by
+    /// clients.
     #[schemars(extend("x-default" = 302))]
     status: Option<u16>,
     /// Whether the query of the request is added.

@@ -144,8 +144,8 @@ pub type MakeTransform = Box<dyn Fn() -> Box<dyn BodyTransform>>;
 pub trait BodyTransform: Debug {
     /// Takes bytes from the front of `data` and appends what becomes of them to `out`.
     ///
-    /// A transform that makes much of little returns as soon as `out` has [`ENOUGH`] bytes or more, and leaves the rest in
-    /// `data`: it is called again when the receiver has taken some.
+    /// A transform that makes much of little returns as soon as `out` has [`ENOUGH`] bytes or more, and leaves the rest
+    /// in `data`: it is called again when the receiver has taken some.
     ///
     /// # Errors
     /// The body is not what it claims to be, or goes over a bound: the message breaks off.
@@ -154,8 +154,8 @@ pub trait BodyTransform: Debug {
     /// Nothing more may come for a while: what is held back may go, where that is worth it.
     fn flush(&mut self, _out: &mut Vec<u8>) {}
 
-    /// The body has ended. `trailers` are whole lines and may be changed. Returns whether all has been said; it is called
-    /// again otherwise.
+    /// The body has ended. `trailers` are whole lines and may be changed. Returns whether all has been said; it is
+    /// called again otherwise.
     ///
     /// # Errors
     /// As [`Self::push`]: it ended too early.

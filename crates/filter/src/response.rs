@@ -81,8 +81,8 @@ impl<'a> ResponseCx<'a> {
         self.outcome.replaced = Some(Box::new(reply));
     }
 
-    /// The body changes on its way; its length is not told. `make` is called if there is one: the answer to a HEAD has the
-    /// same fields and none.
+    /// The body changes on its way; its length is not told. `make` is called if there is one: the answer to a HEAD has
+    /// the same fields and none.
     pub fn transform_body(&mut self, make: impl FnOnce() -> Box<dyn BodyTransform>) {
         self.outcome.changes_length = true;
         if self.has_body {

@@ -1,7 +1,7 @@
 //! `rewrite: { prefix: { from: /old, to: /new } }`: changes the path, the query and the host that go upstream.
 //!
-//! The route has been chosen by then. The result is brought to its normal form: dot segments are resolved, what may not stand in a path
-//! is percent-encoded, and a result that is no path is a fault.
+//! The route has been chosen by then. The result is brought to its normal form: dot segments are resolved, what may not
+//! stand in a path is percent-encoded, and a result that is no path is a fault.
 
 use crate::{Escape, Filter, Hooks, OneOrManySpec, QueryEdit, RequestCx, Template, TemplateSpec, Verdict};
 use schemars::JsonSchema;

@@ -1,7 +1,7 @@
 //! `security_headers: {}`: fields by which browsers protect pages, with defaults that break nothing usual.
 //!
-//! What the service says itself in one of these fields is replaced, except for its Content-Security-Policy where none is written
-//! here. Over TLS `hsts` is a filter of its own.
+//! What the service says itself in one of these fields is replaced, except for its Content-Security-Policy where none
+//! is written here. Over TLS `hsts` is a filter of its own.
 
 use crate::headers::checked_value;
 use crate::{Filter, Hooks, ResponseCx, Template, TemplateSpec};

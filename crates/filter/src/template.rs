@@ -1,7 +1,7 @@
 //! Texts with placeholders, compiled once: `https://{host}{path}`.
 //!
-//! What a placeholder stands for can never split a message: bytes that a field value may not hold are left out, and where a
-//! text becomes part of a URL, HTML or JSON it is escaped for that.
+//! What a placeholder stands for can never split a message: bytes that a field value may not hold are left out, and
+//! where a text becomes part of a URL, HTML or JSON it is escaped for that.
 
 use crate::request::Values;
 use jiff::Timestamp;

@@ -31,8 +31,8 @@ impl<T> OneOrManySpec<T> {
     }
 }
 
-/// The requests and responses that a filter is for; all that is written must fit. With `status` or `content_type` only the
-/// filter's side of the response is called.
+/// The requests and responses that a filter is for; all that is written must fit. With `status` or `content_type` only
+/// the filter's side of the response is called.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WhenSpec {
@@ -42,8 +42,8 @@ pub struct WhenSpec {
     /// Methods; one must match.
     #[schemars(extend("x-default-words" = "all"))]
     method: Option<OneOrManySpec<String>>,
-    /// Fields of the request and their values: a text, `*` for any value, or `~` and a regular expression over the whole
-    /// value; each must match.
+    /// Fields of the request and their values: a text, `*` for any value, or `~` and a regular expression over the
+    /// whole value; each must match.
     #[schemars(extend("x-default-words" = "all"))]
     header: Option<BTreeMap<String, String>>,
     /// Networks of clients, `10.0.0.0/8`; one must match.

@@ -1,4 +1,5 @@
-//! A call of `grpc.health.v1.Health/Check`, and whether it says that the endpoint serves (the health checking protocol of gRPC).
+//! A call of `grpc.health.v1.Health/Check`, and whether it says that the endpoint serves (the health checking protocol
+//! of gRPC).
 
 use crate::h2;
 use crate::outcome::Outcome;

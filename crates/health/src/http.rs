@@ -1,4 +1,5 @@
-//! A request, and whether its response is as it should be: of HTTP/1.1 (RFC 9112), or of HTTP/2 where the endpoint speaks nothing else.
+//! A request, and whether its response is as it should be: of HTTP/1.1 (RFC 9112), or of HTTP/2 where the endpoint
+//! speaks nothing else.
 
 use crate::h2;
 use crate::outcome::{Outcome, words};

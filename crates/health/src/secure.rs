@@ -1,7 +1,7 @@
 //! TLS between a check and its connection: a session of the crate `tls` over a stream of tokio.
 //!
-//! Invariants: bytes that are sealed go out in their order before any others; an end that the endpoint did not tell of is
-//! an error.
+//! Invariants: bytes that are sealed go out in their order before any others; an end that the endpoint did not tell of
+//! is an error.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};

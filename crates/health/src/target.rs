@@ -18,7 +18,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub struct Target {
     /// Where the endpoint takes requests. The check goes to [`HealthPolicy::port`] instead, if there is one.
     pub address: PeerAddress,
-    /// What `host` says, unless the policy's headers do: as [`Endpoint::authority`](thalweg_upstream::Endpoint::authority).
+    /// What `host` says, unless the policy's headers do: as
+    /// [`Endpoint::authority`](thalweg_upstream::Endpoint::authority).
     pub authority: Arc<str>,
     /// How connections to it are secured; `None`: they are not. The connector is the one that requests use.
     pub tls: Option<Arc<Connector>>,

@@ -21,8 +21,8 @@ macro_rules! field_ids {
             Alias,
             /// `X-Forwarded-` and something that has no id of its own.
             XForwardedOther,
-            /// What a proxy says of the certificate that a client has shown it: `Client-Cert` and `Client-Cert-Chain` of
-            /// RFC 9440, `X-Client-Cert` and all that begins with `X-Client-Cert-`.
+            /// What a proxy says of the certificate that a client has shown it: `Client-Cert` and `Client-Cert-Chain`
+            /// of RFC 9440, `X-Client-Cert` and all that begins with `X-Client-Cert-`.
             ClientCert,
             $( #[doc = concat!("`", $name, "`")] $variant, )*
         }

@@ -213,8 +213,9 @@ pub fn path_is_normal(path: &[u8]) -> bool {
 }
 
 /// Appends the normal form of a path: escapes of unreserved characters decoded, other escapes in
-/// upper case, raw bytes ([`octet::is_raw`]) but the backslash percent-encoded, dot segments resolved, empty segments kept
-/// (B1, B2). Idempotent. Gives the escapes that the route has to allow, also those of segments that `..` took away.
+/// upper case, raw bytes ([`octet::is_raw`]) but the backslash percent-encoded, dot segments resolved, empty segments
+/// kept (B1, B2). Idempotent. Gives the escapes that the route has to allow, also those of segments that `..` took
+/// away.
 ///
 /// # Errors
 /// 400 for what has no safe normal form; `out` is then as it was.

@@ -282,7 +282,8 @@ fn section(path: &[u8]) -> Vec<u8> {
     [&others, path].concat()
 }
 
-/// What becomes of one request: it is given out, with a path that had a fragment or not, or the stream is reset with a code.
+/// What becomes of one request: it is given out, with a path that had a fragment or not, or the stream is reset with a
+/// code.
 fn ask(section: &[u8]) -> Result<(String, bool), u32> {
     let mut random = fastrand::Rng::with_seed(7);
     let cx = &mut Context::from_waker(Waker::noop());

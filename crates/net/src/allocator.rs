@@ -9,19 +9,19 @@ pub type Allocator = MiMalloc;
 /// The allocator itself; there is nothing to set.
 pub const ALLOCATOR: Allocator = MiMalloc;
 
-/// Milliseconds that freed memory is kept before the system gets it back: `mi_option_purge_delay` of mimalloc 3, which its
-/// library for Rust does not name. The test below knows its value.
+/// Milliseconds that freed memory is kept before the system gets it back: `mi_option_purge_delay` of mimalloc 3, which
+/// its library for Rust does not name. The test below knows its value.
 const PURGE_DELAY: c_int = 15;
 
-/// From now on memory that is freed goes back to the system at once. By itself the allocator keeps it for a second and looks
-/// at that only when something else is freed: after a burst, or a reload, on a quiet machine, that may be never. To be
-/// called once, at the start.
+/// From now on memory that is freed goes back to the system at once. By itself the allocator keeps it for a second and
+/// looks at that only when something else is freed: after a burst, or a reload, on a quiet machine, that may be never.
+/// To be called once, at the start.
 pub fn give_back_at_once() {
     set(PURGE_DELAY, 0);
 }
 
-/// Gives back what the calling thread holds for what it may allocate next: after work that is seldom done. It takes some
-/// microseconds.
+/// Gives back what the calling thread holds for what it may allocate next: after work that is seldom done. It takes
+/// some microseconds.
 #[expect(
     unsafe_code,
     reason = "the allocator's own function, which has no safe form in its library (decision 0010)"

@@ -51,8 +51,9 @@ pub struct ConnectOptions {
 pub struct ConnectTarget<'a> {
     /// Where to.
     pub to: &'a PeerAddress,
-    /// An address of this machine, of the same family; `None`: the kernel chooses. It takes a port of that address only when it knows
-    /// where the connection leads (`IP_BIND_ADDRESS_NO_PORT`): connections to others may use the same one.
+    /// An address of this machine, of the same family; `None`: the kernel chooses. It takes a port of that address only
+    /// when it knows where the connection leads (`IP_BIND_ADDRESS_NO_PORT`): connections to others may use the same
+    /// one.
     pub from: Option<IpAddr>,
 }
 
@@ -118,8 +119,8 @@ pub fn is_machines(address: IpAddr) -> bool {
     !matches!(bound, Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
 }
 
-/// Whether a connection that its owner gives up after such a silence is to have keep-alive: not where that is before the kernel would ask
-/// for the first time.
+/// Whether a connection that its owner gives up after such a silence is to have keep-alive: not where that is before
+/// the kernel would ask for the first time.
 pub fn needs_keepalive(silence: Duration) -> bool {
     silence >= keepalive_time()
 }

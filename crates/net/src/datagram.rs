@@ -1,7 +1,7 @@
 //! Sockets of datagrams (UDP): those at which clients speak, and one for each client towards its endpoint.
 //!
-//! Nothing here waits: what the kernel does not take is dropped by the caller, as a router would. Datagrams are received and sent
-//! several at once ([`Batch`]).
+//! Nothing here waits: what the kernel does not take is dropped by the caller, as a router would. Datagrams are
+//! received and sent several at once ([`Batch`]).
 
 mod batch;
 mod message;
@@ -19,11 +19,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What the kernel is asked to hold of datagrams that nobody has received yet, in bytes; it gives no more than `net.core.rmem_max`.
+/// What the kernel is asked to hold of datagrams that nobody has received yet, in bytes; it gives no more than
+/// `net.core.rmem_max`.
 const QUEUE: usize = 1024 * 1024;
 
-/// Binds `count` sockets to one address; the kernel keeps a client at one of them. Port 0: it chooses, for all of them the same. Returns the
-/// address with its real port. `beside_ours`: as [`crate::listen::Options::beside_ours`].
+/// Binds `count` sockets to one address; the kernel keeps a client at one of them. Port 0: it chooses, for all of them
+/// the same. Returns the address with its real port. `beside_ours`: as [`crate::listen::Options::beside_ours`].
 ///
 /// # Errors
 /// What the kernel says of the address.
@@ -101,7 +102,8 @@ impl Datagrams {
         Ok(Self::new(fd, id, reactor))
     }
 
-    /// A socket that hears of one peer alone: its owner is called when something has come, and receives until there is no more.
+    /// A socket that hears of one peer alone: its owner is called when something has come, and receives until there is
+    /// no more.
     ///
     /// # Errors
     /// What the kernel says at once: no route, no descriptors.

@@ -9,8 +9,9 @@ use thalweg_core::{Opened, Sealed};
 
 /// Opens what is received and seals what is sent. Without I/O: [`crate::Socket`] moves the bytes.
 pub trait Layer: fmt::Debug + Send {
-    /// Takes received bytes, from the first one that was not consumed the last time on; those that are left are offered again as
-    /// this call has left them. Goes on until it needs input or has more plaintext than `into`, which may be empty, takes.
+    /// Takes received bytes, from the first one that was not consumed the last time on; those that are left are offered
+    /// again as this call has left them. Goes on until it needs input or has more plaintext than `into`, which may be
+    /// empty, takes.
     ///
     /// # Errors
     /// When the peer breaks the protocol, or this side refuses it. What is to be told to the peer is in [`Self::say`].

@@ -1,7 +1,8 @@
 //! A socket with a [`Layer`]: what the calls of [`Socket`] do then, with the same contracts, in bytes of plaintext.
 //!
-//! Sent bytes count when their records are with the kernel as a whole; until then the call says `Pending`, and whoever calls again
-//! offers the same bytes first, as all of this product do. So no sealed rest can be forgotten in a connection that waits.
+//! Sent bytes count when their records are with the kernel as a whole; until then the call says `Pending`, and whoever
+//! calls again offers the same bytes first, as all of this product do. So no sealed rest can be forgotten in a
+//! connection that waits.
 
 use crate::layer::Layer;
 use crate::reactor::ready;
@@ -20,9 +21,11 @@ const ADDED: usize = 4 * 1024;
 const RECORD: usize = 16 * 1024 + 2048 + 5;
 /// Received at most at once.
 const RECEIVED: usize = 64 * 1024 + RECORD;
-/// Receives in a row, in one call, that brought no plaintext: what a peer sends to keep this side busy waits for its turn.
+/// Receives in a row, in one call, that brought no plaintext: what a peer sends to keep this side busy waits for its
+/// turn.
 const FRUITLESS: usize = 8;
-/// What may wait to be sent when the layer has more to say: all that is sealed at once, and words to a peer that does not read.
+/// What may wait to be sent when the layer has more to say: all that is sealed at once, and words to a peer that does
+/// not read.
 const UNSAID: usize = 64 * 1024 + AT_ONCE + ADDED;
 /// Slices of one send that are looked at.
 const SLICES: usize = 16;

@@ -1,4 +1,5 @@
-//! 1 listener: sockets, readiness, deadlines, accept, the header before a connection's bytes, and what the machine allows.
+//! 1 listener: sockets, readiness, deadlines, accept, the header before a connection's bytes, and what the machine
+//! allows.
 //!
 //! A worker has one [`Reactor`]. It watches every socket of the worker edge-triggered through one
 //! epoll instance, registered once per socket, and keeps the deadlines. What other threads have to

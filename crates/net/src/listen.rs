@@ -170,7 +170,8 @@ impl Acceptor {
         set_defer_accept(&self.fd, defer);
     }
 
-    /// What connections that are accepted from now on have of [`ConnectOptions::silence`] and [`ConnectOptions::keepalive`]. For TCP.
+    /// What connections that are accepted from now on have of [`ConnectOptions::silence`] and
+    /// [`ConnectOptions::keepalive`]. For TCP.
     pub fn set_silence(&self, silence: Duration, keepalive: bool) {
         let _ = sockopt::set_socket_keepalive(&self.fd, keepalive);
         let _ = set_user_timeout(&self.fd, silence);

@@ -22,8 +22,8 @@ pub fn cpus() -> usize {
 /// (from 6.12; by itself some 3 ms). Others are asked for 0.1 to 100 ms.
 const SHORT: u64 = 100_000;
 
-/// From now on the calling thread is asked to go on for 0.1 ms only when others wait for its CPU, and gets it the sooner
-/// when it has something to do; its share is the same. A kernel that does not know that changes nothing.
+/// From now on the calling thread is asked to go on for 0.1 ms only when others wait for its CPU, and gets it the
+/// sooner when it has something to do; its share is the same. A kernel that does not know that changes nothing.
 #[expect(unsafe_code, reason = "no library in use has a safe form of this system call (decision 0041)")]
 pub fn ask_for_short_slices() {
     let thread = Some(rustix::thread::gettid());

@@ -1,9 +1,9 @@
-//! The header of the PROXY protocol, without I/O: who the client of a balancer in front of us is, and who ours is for those
-//! behind us. The source of every rule is HAProxy's proxy-protocol.txt, of which the sections are named.
+//! The header of the PROXY protocol, without I/O: who the client of a balancer in front of us is, and who ours is for
+//! those behind us. The source of every rule is HAProxy's proxy-protocol.txt, of which the sections are named.
 //!
-//! Read from the first bytes of a connection, before TLS and everything else; written as its first bytes. Only some peers
-//! may be believed (§5): the caller knows them and calls for no others. What is read depends on the bytes of the header
-//! alone, never on what follows or on the pieces that it came in.
+//! Read from the first bytes of a connection, before TLS and everything else; written as its first bytes. Only some
+//! peers may be believed (§5): the caller knows them and calls for no others. What is read depends on the bytes of the
+//! header alone, never on what follows or on the pieces that it came in.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -36,7 +36,8 @@ const ALPN: u8 = 0x01;
 const AUTHORITY: u8 = 0x02;
 const CRC32C: u8 = 0x03;
 const UNIQUE_ID: u8 = 0x05;
-/// Longest name in a TLV, in bytes: as long as a name of ALPN (RFC 7301 §3.1), and no host name is longer (RFC 1035 §2.3.4).
+/// Longest name in a TLV, in bytes: as long as a name of ALPN (RFC 7301 §3.1), and no host name is longer (RFC 1035
+/// §2.3.4).
 const NAME: usize = 255;
 /// Longest unique id, in bytes (§2.2.5).
 const ID: usize = 128;
@@ -59,8 +60,8 @@ pub enum Read {
 pub struct Header {
     /// Its length in bytes: what is relayed begins there. At most [`PROXY_HEADER`].
     pub len: usize,
-    /// The two ends of the connection that the sender took. `None`: those of the sender's own connection hold (`UNKNOWN`, LOCAL,
-    /// what is unspecified, Unix sockets).
+    /// The two ends of the connection that the sender took. `None`: those of the sender's own connection hold
+    /// (`UNKNOWN`, LOCAL, what is unspecified, Unix sockets).
     pub addresses: Option<Addresses>,
     /// The name that the client asked for, as it was sent: 1 to 255 bytes. Whether it is a host name is not looked at.
     pub authority: Option<String>,
@@ -70,8 +71,8 @@ pub struct Header {
     pub unique_id: Option<Vec<u8>>,
 }
 
-/// The two ends of a connection, as they were sent: both IPv4 or both IPv6. An IPv4 address that is mapped into IPv6 stays
-/// so; who compares addresses makes them canonical.
+/// The two ends of a connection, as they were sent: both IPv4 or both IPv6. An IPv4 address that is mapped into IPv6
+/// stays so; who compares addresses makes them canonical.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Addresses {
     /// The client.
@@ -102,12 +103,13 @@ pub struct Intro<'a> {
 ///
 /// Version 2 (§2.2): [`PROXY_HEADER`] bytes at most. DGRAM is read as STREAM is: which protocol the sender took
 /// changes nothing in who the client is. With LOCAL, and where family or protocol is unspecified, it is not known where
-/// addresses end: all of the header is skipped then, checksum and TLVs too. A family or protocol that the specification does not
-/// have is malformed, as it asks for.
+/// addresses end: all of the header is skipped then, checksum and TLVs too. A family or protocol that the specification
+/// does not have is malformed, as it asks for.
 ///
-/// TLVs: authority, ALPN and unique id are read and the checksum is verified; others are skipped. An authority or ALPN that is
-/// empty or longer than 255 bytes, or an authority that is no UTF-8, is ignored. A longer unique id than 128 bytes, a checksum that
-/// is not 4 bytes or is wrong, and any of these four that stands twice, are malformed: two readers would know two clients.
+/// TLVs: authority, ALPN and unique id are read and the checksum is verified; others are skipped. An authority or ALPN
+/// that is empty or longer than 255 bytes, or an authority that is no UTF-8, is ignored. A longer unique id than 128
+/// bytes, a checksum that is not 4 bytes or is wrong, and any of these four that stands twice, are malformed: two
+/// readers would know two clients.
 pub fn read(bytes: &[u8]) -> Read {
     let read = if bytes.starts_with(LINE_START) {
         read_line(bytes)
@@ -257,8 +259,8 @@ fn is_name(value: &[u8]) -> bool {
     (1..=NAME).contains(&value.len())
 }
 
-/// Compares the checksum `value`, after which `rest` stands in the `whole` header, with that of the header in which zeros
-/// stand for it (§2.2.3).
+/// Compares the checksum `value`, after which `rest` stands in the `whole` header, with that of the header in which
+/// zeros stand for it (§2.2.3).
 fn verify(whole: &[u8], value: &[u8], rest: &[u8]) -> Result<(), &'static str> {
     let Ok(value) = <[u8; 4]>::try_from(value) else { return Err("a checksum that is not 4 bytes") };
     let before = &whole[..whole.len() - rest.len() - value.len()];
@@ -271,8 +273,8 @@ fn verify(whole: &[u8], value: &[u8], rest: &[u8]) -> Result<(), &'static str> {
 impl Intro<'_> {
     /// Appends the line of version 1, of 104 bytes at most. It has the addresses alone.
     ///
-    /// Two IPv4 addresses are told as such, also where a socket for both families has mapped them into IPv6. An IPv4 address
-    /// beside an IPv6 address is mapped, in both versions. IPv6 scopes are not told.
+    /// Two IPv4 addresses are told as such, also where a socket for both families has mapped them into IPv6. An IPv4
+    /// address beside an IPv6 address is mapped, in both versions. IPv6 scopes are not told.
     pub fn write_v1(&self, out: &mut Vec<u8>) {
         let start = out.len();
         let ips = self.ips();

@@ -6,8 +6,8 @@
 //! waits for; nothing is allocated, woken or queued per event.
 //!
 //! Invariant (the lost edge is the classic bug of edge-triggered code): only [`Reactor::wait`] sets
-//! READ and WRITE, and a call that is about to ask the kernel itself; only a call that met EAGAIN or moved less than asked
-//! clears them.
+//! READ and WRITE, and a call that is about to ask the kernel itself; only a call that met EAGAIN or moved less than
+//! asked clears them.
 
 use crate::layered::Staging;
 use crate::socket::SocketId;
@@ -186,7 +186,8 @@ impl Reactor {
         self.register(fd, owner, 0, if shared { F::IN | F::EXCLUSIVE } else { F::IN })
     }
 
-    /// Registers a descriptor of datagrams, edge-triggered for what is received alone: there is nothing to wait for before one is sent.
+    /// Registers a descriptor of datagrams, edge-triggered for what is received alone: there is nothing to wait for
+    /// before one is sent.
     pub(crate) fn add_datagrams(&self, fd: BorrowedFd<'_>, owner: Owner) -> io::Result<u32> {
         self.register(fd, owner, 0, epoll::EventFlags::IN | epoll::EventFlags::ET)
     }

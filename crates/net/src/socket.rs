@@ -162,8 +162,8 @@ impl Socket {
     /// Receives into `buffer` (not empty); 0 is the end of what the peer sends.
     ///
     /// # Errors
-    /// What the kernel says; with a layer also what breaks its protocol, and [`io::ErrorKind::UnexpectedEof`] for an end
-    /// that the peer did not tell of.
+    /// What the kernel says; with a layer also what breaks its protocol, and [`io::ErrorKind::UnexpectedEof`] for an
+    /// end that the peer did not tell of.
     #[inline]
     pub fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match &self.under {
@@ -347,8 +347,8 @@ impl Socket {
         }
     }
 
-    /// Whether the peer has said that it sends no more on this connection, or is gone. Bytes may still wait to be read. The
-    /// end of a message is not that of a stream: it is as good as its connection.
+    /// Whether the peer has said that it sends no more on this connection, or is gone. Bytes may still wait to be read.
+    /// The end of a message is not that of a stream: it is as good as its connection.
     pub fn peer_closed(&self) -> bool {
         self.readiness() & ready::PEER_CLOSED != 0
             || match self.under.as_deref() {
@@ -358,8 +358,8 @@ impl Socket {
             }
     }
 
-    /// Whether the peer's end stands behind what can be received now, as far as events have told: then a read that is short has left nothing
-    /// but the end. Never with a layer, which has an end of its own.
+    /// Whether the peer's end stands behind what can be received now, as far as events have told: then a read that is
+    /// short has left nothing but the end. Never with a layer, which has an end of its own.
     pub fn has_heard_all(&self) -> bool {
         let told = self.readiness() & (ready::PEER_CLOSED | ready::GONE | ready::URGENT);
         self.is_plain() && told == ready::PEER_CLOSED
@@ -444,8 +444,8 @@ impl Socket {
         self.layer().map_or(0, |layer| layer.borrow().uncounted() as u64)
     }
 
-    /// Says to the peer that no more bytes will come. Where a layer says farewell first and the kernel does not take that now, it
-    /// follows with the next call of the socket.
+    /// Says to the peer that no more bytes will come. Where a layer says farewell first and the kernel does not take
+    /// that now, it follows with the next call of the socket.
     pub fn shutdown_write(&self) {
         match self.under.as_deref() {
             None => self.raw_shutdown_write(),
@@ -465,8 +465,8 @@ impl Socket {
         }
     }
 
-    /// From now on it also ends where a layer was not told of the end: for a protocol that knows by itself whether what came is
-    /// whole.
+    /// From now on it also ends where a layer was not told of the end: for a protocol that knows by itself whether what
+    /// came is whole.
     pub fn believe_any_end(&self) {
         if let Some(layer) = self.layer() {
             layer.borrow_mut().believe_any_end();

@@ -6,11 +6,11 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::task::Poll;
 
-/// One stream of a multiplexed connection (RFC 9113 §5), so that whoever relays bytes need not know whether an end has a
-/// connection of its own.
+/// One stream of a multiplexed connection (RFC 9113 §5), so that whoever relays bytes need not know whether an end has
+/// a connection of its own.
 ///
-/// The calls never block and are cancel-safe: one that says `Pending` has moved no byte, and calls the owner when it may be
-/// tried again.
+/// The calls never block and are cancel-safe: one that says `Pending` has moved no byte, and calls the owner when it
+/// may be tried again.
 pub trait Substream: fmt::Debug {
     /// Takes payload into `buffer` (not empty); 0 is the end of what the peer sends.
     fn poll_recv(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>>;

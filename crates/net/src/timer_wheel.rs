@@ -2,9 +2,9 @@
 //!
 //! Every source has at most one deadline. Moving it later only changes a number: the entry in its
 //! wheel stays where it is and is put further when its bucket comes up. A coarse deadline, a multiple of
-//! [`TICK_MS`], stands in the coarse wheel and is met at most two of its ticks late. An exact one is met in its millisecond:
-//! it stands in the fine wheel as soon as that reaches so far, and before in the coarse one, at the tick before it.
-//! None is met early.
+//! [`TICK_MS`], stands in the coarse wheel and is met at most two of its ticks late. An exact one is met in its
+//! millisecond: it stands in the fine wheel as soon as that reaches so far, and before in the coarse one, at the tick
+//! before it. None is met early.
 
 /// The grain of a coarse deadline, in milliseconds.
 pub(crate) const TICK_MS: u64 = 16;

@@ -170,7 +170,8 @@ impl Codes {
     }
 }
 
-/// Counts per status of gRPC, by its number. One writer, any reader. They take their place when the first call is counted.
+/// Counts per status of gRPC, by its number. One writer, any reader. They take their place when the first call is
+/// counted.
 #[derive(Debug, Default)]
 pub struct GrpcCodes(OnceLock<Box<[Counter; GRPC_STATUSES.len()]>>);
 

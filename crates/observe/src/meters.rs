@@ -172,7 +172,8 @@ impl ListenerMeters {
     }
 }
 
-/// What HTTP/2 clients may send too much of: the values of the label `flood`, the words of the crate that meters frames.
+/// What HTTP/2 clients may send too much of: the values of the label `flood`, the words of the crate that meters
+/// frames.
 pub const FLOODS: [&str; 11] = [
     "resets",
     "provoked_resets",

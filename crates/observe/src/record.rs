@@ -11,8 +11,8 @@
 //! `grpc_status` (its name), `bytes_in`, `bytes_out`, `route`, `service`, `endpoint`, `attempts`, `failed` (a list of
 //! `{"endpoint","fault","reused","connect_us"}`, one for each attempt that failed and was followed by another, in
 //! their order), `reused`, `duration_us`,
-//! `wait_us`, `connect_us`, `tls_us`, `ttfb_us`, `fault`, `fault_side`, `fault_detail`, `ended` (`idle`: a tunnel or connection
-//! that was silent for `timeouts.idle`), `unlogged` (refused connections before this one that have no line),
+//! `wait_us`, `connect_us`, `tls_us`, `ttfb_us`, `fault`, `fault_side`, `fault_detail`, `ended` (`idle`: a tunnel or
+//! connection that was silent for `timeouts.idle`), `unlogged` (refused connections before this one that have no line),
 //! `user_agent`, `referer`.
 
 use std::net::IpAddr;

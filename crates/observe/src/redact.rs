@@ -1,7 +1,7 @@
 //! Queries without the credentials that people put into them.
 //!
-//! Called by the encoders for the query of the request and of the `Referer`, and for decision records. Invariant: the value
-//! of a key on the list is never written, however the key is spelled (case, percent-encoding).
+//! Called by the encoders for the query of the request and of the `Referer`, and for decision records. Invariant: the
+//! value of a key on the list is never written, however the key is spelled (case, percent-encoding).
 
 use crate::escape::Escape;
 

@@ -103,13 +103,14 @@ impl Registry {
         self.listeners.group(worker, [name], &self.refused_names)
     }
 
-    /// There is a route `name`: it is shown, also before anything is counted. One that was retired is back with its counts.
+    /// There is a route `name`: it is shown, also before anything is counted. One that was retired is back with its
+    /// counts.
     pub fn declare_route(&self, name: &str) {
         self.routes.with_entry([name], &self.refused_names, |entry| entry.retired = false);
     }
 
-    /// What `worker` counts about the route `name`: made at the first call, the same afterwards. A series that is retired stays
-    /// so: whoever asks may be about to learn of it.
+    /// What `worker` counts about the route `name`: made at the first call, the same afterwards. A series that is
+    /// retired stays so: whoever asks may be about to learn of it.
     pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMeters> {
         self.routes.with_entry([name], &self.refused_names, |entry| entry.group(worker))
     }
@@ -140,7 +141,8 @@ impl Registry {
         self.endpoint_limits.replace(limits);
     }
 
-    /// When certificates cease to hold, in seconds since the Unix epoch, by listener and first name; there are no others.
+    /// When certificates cease to hold, in seconds since the Unix epoch, by listener and first name; there are no
+    /// others.
     pub fn set_certificates<'a>(&self, ends: impl Iterator<Item = ([&'a str; 2], i64)>) {
         self.certificates.replace(ends);
     }
@@ -171,9 +173,9 @@ impl Registry {
     }
 
     /// Retires the series that `keep` refuses, after a reload or when endpoints have left. A retired
-    /// series is shown as long as a worker holds it, and, if anything was counted in it, once more after that, so that no
-    /// count of a last exchange is lost. Asking for its name again brings it back with its counts. Where nobody asks for
-    /// metrics, at most [`RETIRED`] of a kind wait for it.
+    /// series is shown as long as a worker holds it, and, if anything was counted in it, once more after that, so that
+    /// no count of a last exchange is lost. Asking for its name again brings it back with its counts. Where nobody asks
+    /// for metrics, at most [`RETIRED`] of a kind wait for it.
     pub fn retain(&self, keep: impl Fn(Series<'_>) -> bool) {
         self.listeners.retain(|[name]| keep(Series::Listener(name)));
         self.routes.retain(|[name]| keep(Series::Route(name)));

@@ -1,11 +1,11 @@
 //! The one budget of the process: what it may use of descriptors and memory, and what follows from that.
 //!
 //! Computed once, before the listeners are bound, because the buffers of their sockets follow from it.
-//! Pure: numbers in, numbers out. `overload/admission.rs` holds it against what workers use; `listener/acceptors.rs` and
-//! `serve.rs` ask before they take something on. A third of the memory is for connections, a third for
-//! exchanges, a third for request bodies. Invariant: with bounded socket buffers
-//! ([`Budget::socket_buffers`]), as many as are taken on of each, with the buffers of their requests
-//! full, together stay within the memory. The reasons: `docs/decisions/0013-budget.md`.
+//! Pure: numbers in, numbers out. `overload/admission.rs` holds it against what workers use; `listener/acceptors.rs`
+//! and `serve.rs` ask before they take something on. A third of the memory is for connections, a third for exchanges, a
+//! third for request bodies. Invariant: with bounded socket buffers ([`Budget::socket_buffers`]), as many as are taken
+//! on of each, with the buffers of their requests full, together stay within the memory. The reasons:
+//! `docs/decisions/0013-budget.md`.
 
 use crate::buffers::chunk_queue::{CHUNK, LIMIT};
 use crate::plan::Limits;

@@ -1,4 +1,5 @@
-//! The phases of an exchange, in the order of `serve.rs`: read the request, find its route, filter, take permits, forward, respond, record.
+//! The phases of an exchange, in the order of `serve.rs`: read the request, find its route, filter, take permits,
+//! forward, respond, record.
 
 pub(crate) mod upstream;
 

@@ -1,9 +1,9 @@
 //! Why a request goes where it goes: the first phases of an exchange, run on a question instead of a connection.
 //!
-//! `admit`, `find_route`, `filter_request` and what `forward` decides before it chooses an endpoint are called as they are:
-//! nothing is decided here a second time. `trace` runs them and keeps what they decided; `narrate` puts it into an
-//! [`Explanation`], with the reasons why other routes did not take the request. Called by `thalweg explain`, by
-//! `GET /api/v1/explain`, and for the tests in a configuration; never by a worker.
+//! `admit`, `find_route`, `filter_request` and what `forward` decides before it chooses an endpoint are called as they
+//! are: nothing is decided here a second time. `trace` runs them and keeps what they decided; `narrate` puts it into an
+//! [`Explanation`], with the reasons why other routes did not take the request. Called by `thalweg explain`, by `GET
+//! /api/v1/explain`, and for the tests in a configuration; never by a worker.
 
 mod explanation;
 mod narrate;

@@ -1,10 +1,12 @@
 //! HTTP/2 (RFC 9113): the engine of the `h2` crate on a worker's own loop.
 //!
-//! A connection with a client is a session; each of its streams is the client end of an exchange like any other, in a task of its own. Heads are
-//! translated to lines and back at the very edge (`heads.rs`), so that routing, filters, limits, retries and the log know nothing of
-//! versions. Nothing is spawned: the engine is polled when its socket has an event, or when a stream has said something.
+//! A connection with a client is a session; each of its streams is the client end of an exchange like any other, in a
+//! task of its own. Heads are translated to lines and back at the very edge (`heads.rs`), so that routing, filters,
+//! limits, retries and the log know nothing of versions. Nothing is spawned: the engine is polled when its socket has
+//! an event, or when a stream has said something.
 //!
-//! A connection with an endpoint is a multiplexed connection (`client_connection.rs`), and each of its streams the other end of an exchange (`client_stream.rs`).
+//! A connection with an endpoint is a multiplexed connection (`client_connection.rs`), and each of its streams the
+//! other end of an exchange (`client_stream.rs`).
 
 mod body;
 mod client_connection;

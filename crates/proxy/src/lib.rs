@@ -2,7 +2,8 @@
 //!
 //! Start at [`serve`](serve/index.html): it is the table of contents of the product, one call per
 //! phase, one file per phase. Around it: [`plan`] is what the configuration compiles to, `worker`
-//! the thread that runs exchanges, `worker_pool` all workers together; [`explain`] asks the first phases what they would do.
+//! the thread that runs exchanges, `worker_pool` all workers together; [`explain`] asks the first phases what they
+//! would do.
 #![forbid(unsafe_code)]
 
 pub mod budget;

@@ -37,8 +37,9 @@ pub struct Plan {
     pub listeners: Vec<Listener>,
     /// Compiled from the matches of [`Self::routes`], in the same order.
     pub table: Arc<Table>,
-    /// Of listeners that take connections and no requests: compiled from the matches of the routes behind those of [`Self::table`],
-    /// in the same order. They name a listener each, and perhaps the hosts that clients ask for in their first words of TLS.
+    /// Of listeners that take connections and no requests: compiled from the matches of the routes behind those of
+    /// [`Self::table`], in the same order. They name a listener each, and perhaps the hosts that clients ask for in
+    /// their first words of TLS.
     pub connections: Arc<Table>,
     /// In file order, then those of listeners that take connections.
     pub routes: Vec<Route>,
@@ -88,8 +89,8 @@ impl Plan {
         }
     }
 
-    /// Whether a connection to this address would end at the process itself, as far as its addresses are written: a port that the kernel chooses stands
-    /// nowhere.
+    /// Whether a connection to this address would end at the process itself, as far as its addresses are written: a
+    /// port that the kernel chooses stands nowhere.
     pub fn is_own(&self, address: SocketAddr) -> bool {
         let listeners = self.listeners.iter().filter_map(|listener| listener.address.tcp());
         let own = Own::new(listeners.chain(self.beside.iter().copied()));
@@ -146,8 +147,8 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// Whether connections that a listener accepts are to have keep-alive. One that is a tunnel from its beginning has deadlines for all of
-    /// its life, and only that of a route can be long.
+    /// Whether connections that a listener accepts are to have keep-alive. One that is a tunnel from its beginning has
+    /// deadlines for all of its life, and only that of a route can be long.
     pub(crate) fn has_keepalive(self, listener: &Listener) -> bool {
         listener.protocol == ListenerProtocol::Http || self.needs_keepalive
     }
@@ -258,7 +259,8 @@ pub struct ListenerTls {
     pub handshake_timeout: Duration,
     /// What an authority is asked for, for control: handshakes find what it has issued in the acceptor.
     pub acme: Option<Arc<AcmePolicy>>,
-    /// `localhost` and the names below it are shown, with certificates of this machine's own authority; never with [`Self::acme`].
+    /// `localhost` and the names below it are shown, with certificates of this machine's own authority; never with
+    /// [`Self::acme`].
     pub local: bool,
 }
 

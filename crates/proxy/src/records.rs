@@ -1,9 +1,11 @@
-//! What was decided about each exchange: remembered for a while by the worker that served it, told when it is asked for.
+//! What was decided about each exchange: remembered for a while by the worker that served it, told when it is asked
+//! for.
 //!
-//! `exchange/record.rs` adds an entry for every exchange; the admin thread asks through [`WorkerPool::query_records`](crate::WorkerPool::query_records),
-//! and each worker answers between two turns. So the entries of a worker have one writer and one reader, which are the
-//! same thread: no lock and no atomic step. An entry names objects of the configuration as they were called then
-//! (`labels.rs`), keeps no plan alive, and allocates nothing where nothing went wrong. How long it is kept: `memory.rs`.
+//! `exchange/record.rs` adds an entry for every exchange; the admin thread asks through
+//! [`WorkerPool::query_records`](crate::WorkerPool::query_records), and each worker answers between two turns. So the
+//! entries of a worker have one writer and one reader, which are the same thread: no lock and no atomic step. An entry
+//! names objects of the configuration as they were called then (`labels.rs`), keeps no plan alive, and allocates
+//! nothing where nothing went wrong. How long it is kept: `memory.rs`.
 
 mod decision;
 mod entry;

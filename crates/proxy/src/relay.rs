@@ -273,8 +273,8 @@ impl Flow {
         self.closes = true;
     }
 
-    /// The same, where the sender's direction ends as the receiver's does: its last bytes leave with the end. Not for unix sockets, of which a
-    /// read may be short in the middle.
+    /// The same, where the sender's direction ends as the receiver's does: its last bytes leave with the end. Not for
+    /// unix sockets, of which a read may be short in the middle.
     pub(crate) fn joins_end(&mut self) {
         (self.closes, self.joins_end) = (true, true);
     }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
-//! becomes an answer in one place (`exchange/local_reply.rs`) and is recorded in one place (`exchange/record.rs`). An exchange that
-//! becomes a tunnel leaves here after `forward` (`l4/tunnel.rs`).
+//! becomes an answer in one place (`exchange/local_reply.rs`) and is recorded in one place (`exchange/record.rs`). An
+//! exchange that becomes a tunnel leaves here after `forward` (`l4/tunnel.rs`).
 
 use crate::exchange::acme_http01::challenge;
 use crate::exchange::filter_facts::WorkerConnection;

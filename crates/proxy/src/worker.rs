@@ -1,9 +1,8 @@
 //! A worker: one thread that accepts connections and serves their exchanges from first to last byte.
 //!
-//! A turn takes what the reactor has, calls the owners, polls woken tasks and meets deadlines ([`event_loop`]); what control says is heard
-//! at its begin ([`commands`]).
-//! Everything here belongs to this thread: `Rc`, `Cell` and `RefCell`, no lock and no atomic per exchange but the meters'
-//! plain stores.
+//! A turn takes what the reactor has, calls the owners, polls woken tasks and meets deadlines ([`event_loop`]); what
+//! control says is heard at its begin ([`commands`]). Everything here belongs to this thread: `Rc`, `Cell` and
+//! `RefCell`, no lock and no atomic per exchange but the meters' plain stores.
 
 pub(crate) mod pool;
 
@@ -124,7 +123,8 @@ impl Worker {
         }
     }
 
-    /// Lets a new connection wait for its first request. Where endpoints may have the first word, nothing is waited for.
+    /// Lets a new connection wait for its first request. Where endpoints may have the first word, nothing is waited
+    /// for.
     pub(crate) fn park_first(self: &Rc<Self>, client: Client) {
         let local_listener = client.listener();
         let begins = !local_listener.is_secure() && proxy_protocol::due(&client).is_none();

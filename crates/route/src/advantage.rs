@@ -65,7 +65,8 @@ impl fmt::Display for Advantage {
 }
 
 impl Table {
-    /// What `better` has ahead of `worse` for a host and a path in normal form; `None` when it has nothing, or one of them is unknown.
+    /// What `better` has ahead of `worse` for a host and a path in normal form; `None` when it has nothing, or one of
+    /// them is unknown.
     pub fn advantage(
         &self,
         better: RouteId,

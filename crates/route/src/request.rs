@@ -26,7 +26,8 @@ pub struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Of a connection, of which only the listener and the name are known that its client asks for; `host` may be empty.
+    /// Of a connection, of which only the listener and the name are known that its client asks for; `host` may be
+    /// empty.
     pub fn of_connection(listener: u16, host: &'a [u8], client: IpAddr) -> Self {
         Self { listener, host, path: b"/", query: b"", method: b"", client, fields: &NoFields }
     }

@@ -59,7 +59,8 @@ impl Redactor {
         Self(all.into())
     }
 
-    /// For these domains, and those that were looked for before, 64 at most: clients go on saying labels that once were good.
+    /// For these domains, and those that were looked for before, 64 at most: clients go on saying labels that once were
+    /// good.
     #[must_use]
     pub fn after(self, former: &Self) -> Self {
         let most = self.0.len() + FORMER;
@@ -73,9 +74,9 @@ impl Redactor {
         self.0.is_empty()
     }
 
-    /// The text with the [redacted] form of what stands before a domain, wherever and in whatever case one is named: in a host, a URL, a query.
-    /// A label with a wrong character, or with another name before it, is as good as gone too; what is shorter than 32 characters is an
-    /// ordinary name.
+    /// The text with the [redacted] form of what stands before a domain, wherever and in whatever case one is named: in
+    /// a host, a URL, a query. A label with a wrong character, or with another name before it, is as good as gone too;
+    /// what is shorter than 32 characters is an ordinary name.
     pub fn redact<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
         let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'%');
         let mut shown = Vec::new();

@@ -8,7 +8,8 @@ use zeroize::Zeroize;
 /// Length of a secret, in bytes.
 const BYTES: usize = 64;
 
-/// 64 random bytes: the key of AES-256-SIV as it is. Never printed, overwritten when dropped, compared in constant time.
+/// 64 random bytes: the key of AES-256-SIV as it is. Never printed, overwritten when dropped, compared in constant
+/// time.
 #[derive(Clone)]
 pub struct Secret(Box<[u8; BYTES]>);
 

@@ -2,7 +2,8 @@
 //!
 //! Written by the control thread and what it starts; messages of verbs, and errors before the proxy runs, are for the
 //! person at the terminal and go through `cli`. A message names its object first, as in "service `shop`, endpoint
-//! http://10.0.0.1:80: it is used again"; the line has that as `service=shop endpoint=http://10.0.0.1:80`, and the rest.
+//! http://10.0.0.1:80: it is used again"; the line has that as `service=shop endpoint=http://10.0.0.1:80`, and the
+//! rest.
 
 use jiff::Timestamp;
 use serde_json::Value;

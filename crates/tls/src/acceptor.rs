@@ -71,8 +71,8 @@ impl Acceptor {
         Ok(Self { given, policy, tickets, showcase, realms })
     }
 
-    /// The same with another certificate in the place of each, as when files have been renewed: what clients are asked for,
-    /// what an authority issues, the policy and the tickets stay.
+    /// The same with another certificate in the place of each, as when files have been renewed: what clients are asked
+    /// for, what an authority issues, the policy and the tickets stay.
     pub fn with_certificates(
         &self,
         certificates: Vec<(Arc<Certificate>, Vec<String>)>,
@@ -123,8 +123,8 @@ impl Acceptor {
         self.issued().is_some_and(|issued| issued.may_want(name))
     }
 
-    /// Has the certificate for the name of this hello asked for, where that is to be done on demand and it is not there.
-    /// `None`: there is nothing to wait for.
+    /// Has the certificate for the name of this hello asked for, where that is to be done on demand and it is not
+    /// there. `None`: there is nothing to wait for.
     pub fn want(&self, hello: &Hello, now: Instant, waker: &Waker) -> Option<OnDemand> {
         let issued = self.issued()?;
         let name = hello.name.as_deref().filter(|_| !asks_for_challenge(hello))?;
@@ -146,8 +146,8 @@ impl Acceptor {
         self.certificates().any(|certificate| certificate.is_for(&host))
     }
 
-    /// For a server over rustls' own connections, which asks nothing of its clients: the control plane has one. A listener's are
-    /// [`crate::Session`]s.
+    /// For a server over rustls' own connections, which asks nothing of its clients: the control plane has one. A
+    /// listener's are [`crate::Session`]s.
     pub fn server_config(&self) -> Option<&Arc<ServerConfig>> {
         self.realms.first().map(|realm| &realm.config)
     }

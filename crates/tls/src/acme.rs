@@ -110,7 +110,8 @@ pub struct AcmeBinding {
 }
 
 impl AcmeBinding {
-    /// The bytes of a key in base64url (RFC 4648 §5), with or without padding; `None`: it is something else, or nothing.
+    /// The bytes of a key in base64url (RFC 4648 §5), with or without padding; `None`: it is something else, or
+    /// nothing.
     pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
         let text = text.trim_ascii();
         let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);

@@ -1,9 +1,9 @@
 //! Realms of a listener: what its names ask of clients.
 //!
-//! Names that ask the same of their clients make a realm, with a `ServerConfig` of its own. The ClientHello decides which
-//! one answers. Invariant: a connection of one realm is never shown a certificate of another, whatever rustls reads
-//! in the hello; and a realm that asks for certificates gives no tickets and takes none, so that nobody comes back with
-//! what was verified long ago, or somewhere else.
+//! Names that ask the same of their clients make a realm, with a `ServerConfig` of its own. The ClientHello decides
+//! which one answers. Invariant: a connection of one realm is never shown a certificate of another, whatever rustls
+//! reads in the hello; and a realm that asks for certificates gives no tickets and takes none, so that nobody comes
+//! back with what was verified long ago, or somewhere else.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What a listener asks of its clients: a certificate that one of its authorities has signed, and that none of its lists
-//! revokes.
+//! What a listener asks of its clients: a certificate that one of its authorities has signed, and that none of its
+//! lists revokes.
 //!
 //! Fails closed: an expired list, one that cannot be verified, and a certificate of which no list says anything, are
 //! reasons to refuse. What is not known may be allowed ([`ClientPolicy::allow_unknown`]); what is revoked may not.
@@ -61,7 +61,8 @@ pub struct ClientPolicy {
     pub mode: ClientMode,
     /// Certificates in PEM: who is signed by one of them is believed.
     pub authorities: Arc<[u8]>,
-    /// Lists of revoked certificates, files in PEM. With any, each certificate of a chain but the authority's needs one.
+    /// Lists of revoked certificates, files in PEM. With any, each certificate of a chain but the authority's needs
+    /// one.
     pub revocations: Vec<Arc<[u8]>>,
     /// Whether certificates are taken for good that no list says anything about; default no.
     pub allow_unknown: bool,
@@ -276,8 +277,8 @@ impl Digests {
     }
 }
 
-/// webpki's verifier, with bounds before it, and behind it the reader of what those behind are told: who cannot be named
-/// is not let in.
+/// webpki's verifier, with bounds before it, and behind it the reader of what those behind are told: who cannot be
+/// named is not let in.
 #[derive(Debug)]
 struct Verifier(Arc<dyn ClientCertVerifier>);
 

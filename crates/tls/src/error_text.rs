@@ -66,7 +66,8 @@ fn of_other(kind: &str) -> String {
     words.to_owned()
 }
 
-/// The kind of an authority's certificate that is shown as a server's: one that somebody has signed for themselves, mostly.
+/// The kind of an authority's certificate that is shown as a server's: one that somebody has signed for themselves,
+/// mostly.
 pub(crate) const CA_AS_LEAF: &str = "CaUsedAsEndEntity";
 
 /// A name of a certificate without the words for its kind that rustls puts around it: `DnsName("a.test")`.
@@ -74,7 +75,8 @@ fn bare(name: &str) -> &str {
     name.split_once('"').and_then(|(_, rest)| rest.strip_suffix("\")")).unwrap_or(name)
 }
 
-/// What a server's failure comes to, in words that hold nothing of what it sent; `None`: the word of the kind says it all.
+/// What a server's failure comes to, in words that hold nothing of what it sent; `None`: the word of the kind says it
+/// all.
 pub(crate) fn fixed(why: &Error) -> Option<&'static str> {
     Some(match why {
         Error::InvalidCertificate(why) => return fixed_of_certificate(why),

@@ -2,8 +2,8 @@
 //! and the protocols that it offers (RFC 7301).
 //!
 //! Called with the first bytes of a connection, before anything is kept for it. Whole hellos are given to rustls
-//! afterwards, which reads all of them; this reads names in the same way, so that both know the same client. A hello may
-//! come in many records: only their headers are looked at until all of it is there.
+//! afterwards, which reads all of them; this reads names in the same way, so that both know the same client. A hello
+//! may come in many records: only their headers are looked at until all of it is there.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -45,8 +45,8 @@ pub struct Hello {
     pub name: Option<String>,
     /// The application protocols that it offers, the preferred first.
     pub alpn: Vec<Vec<u8>>,
-    /// The first cipher suite that it offers has ChaCha20: it has no hardware for AES. Reserved values (GREASE, RFC 8701) are
-    /// passed over.
+    /// The first cipher suite that it offers has ChaCha20: it has no hardware for AES. Reserved values (GREASE,
+    /// RFC 8701) are passed over.
     pub puts_chacha20_first: bool,
 }
 

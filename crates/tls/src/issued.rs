@@ -1,4 +1,5 @@
-//! Which names of a store of issued certificates a listener shows, and how they stand beside the certificates that its configuration names.
+//! Which names of a store of issued certificates a listener shows, and how they stand beside the certificates that its
+//! configuration names.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -44,8 +45,8 @@ impl Issued {
         Ok(self)
     }
 
-    /// What the listener has of it, by name in alphabetical order; `true`: a placeholder. The names are all that it was given,
-    /// and on demand those that it may ask for.
+    /// What the listener has of it, by name in alphabetical order; `true`: a placeholder. The names are all that it was
+    /// given, and on demand those that it may ask for.
     pub fn shown(&self) -> Vec<(String, Arc<Certificate>, bool)> {
         let names: HashSet<&String> = self.names.iter().collect();
         let is_asked = |name: &str| self.on_demand.as_ref().is_some_and(|policy| policy.covers(name));
@@ -112,8 +113,8 @@ impl Showcase {
         }
     }
 
-    /// The certificates for a name, the best first, all of the realm of that one: those that the configuration names for
-    /// it, the one that was issued for it, and, where nothing is known of it, the default.
+    /// The certificates for a name, the best first, all of the realm of that one: those that the configuration names
+    /// for it, the one that was issued for it, and, where nothing is known of it, the default.
     pub(crate) fn find(&self, issued: &Issued, name: Option<&str>) -> Vec<Found> {
         let mut found = self.find_all(issued, name);
         let realm = found.first().map(|first| first.realm);

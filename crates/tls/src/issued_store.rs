@@ -59,7 +59,8 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Whoever waits for the name would ask again at once if that were not remembered; where there are too many, the oldest goes.
+    /// Whoever waits for the name would ask again at once if that were not remembered; where there are too many, the
+    /// oldest goes.
     fn refuse(&mut self, name: &str, until: Instant) {
         if self.refused.len() >= TLS_WANTED_REFUSED
             && let Some((oldest, _)) = self.refused.iter().min_by_key(|(_, until)| **until)
@@ -114,8 +115,8 @@ impl IssuedStore {
         &self.mark
     }
 
-    /// Shows a certificate for a name from now on; who waits for the name is woken. One that has expired never takes the place
-    /// of one that is valid.
+    /// Shows a certificate for a name from now on; who waits for the name is woken. One that has expired never takes
+    /// the place of one that is valid.
     pub fn put(&self, name: &str, certificate: Arc<Certificate>) {
         let mut names = self.write();
         let now = SystemTime::now();
@@ -176,8 +177,8 @@ impl IssuedStore {
         all.collect()
     }
 
-    /// Answers handshakes that check this name with this certificate and its key, in PEM. It need not be one that clients
-    /// would take: what it says stands in an extension that they do not know.
+    /// Answers handshakes that check this name with this certificate and its key, in PEM. It need not be one that
+    /// clients would take: what it says stands in an extension that they do not know.
     pub fn challenge(&self, name: &str, chain_pem: &[u8], key_pem: &[u8]) -> Result<(), CertificateError> {
         let key = provider(&[], &[]).key_provider.load_private_key(pem::private_key(key_pem)?);
         let key = key.map_err(|why| CertificateError::UnusableKey(why.to_string()))?;

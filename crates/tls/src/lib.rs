@@ -7,8 +7,8 @@
 //! rustls does the protocol, aws-lc the cryptography. Only `records` and `seal` know rustls' interface for records,
 //! only `provider` names the cryptography.
 //!
-//! Invariants: nothing here does I/O, reads a clock but for the validity of certificates, or logs; whatever a peer sends
-//! ends in plaintext, an alert or a bound, and never in a panic; keys are never shown.
+//! Invariants: nothing here does I/O, reads a clock but for the validity of certificates, or logs; whatever a peer
+//! sends ends in plaintext, an alert or a bound, and never in a panic; keys are never shown.
 #![forbid(unsafe_code)]
 
 mod policy;

@@ -59,8 +59,8 @@ pub struct Policy {
     pub groups: Vec<Group>,
     /// Default: the first certificate.
     pub unknown_name: UnknownName,
-    /// Application protocols (ALPN), the preferred first; `h2`, `http/1.1` and `http/1.0` by default. Empty: none is agreed
-    /// on, whatever a client offers.
+    /// Application protocols (ALPN), the preferred first; `h2`, `http/1.1` and `http/1.0` by default. Empty: none is
+    /// agreed on, whatever a client offers.
     pub alpn: Vec<Vec<u8>>,
 }
 

@@ -1,8 +1,8 @@
 //! Drives rustls' unbuffered connection: the one place that knows its states.
 //!
 //! What has to hold, beyond what the types say (rustls 0.23.46):
-//! - `discard` counts also where a call failed, and what was not discarded must be offered again as it was left: parts of
-//!   handshake messages are put together in it.
+//! - `discard` counts also where a call failed, and what was not discarded must be offered again as it was left: parts
+//!   of handshake messages are put together in it.
 //! - A call ends at the first state; only `WriteTraffic` and `BlockedHandshake` mean that nothing is left to do.
 //! - After an error the alert is fetched only while there is one. Another look at the input could fail again, and with
 //!   it what was to be said first.

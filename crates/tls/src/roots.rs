@@ -26,8 +26,8 @@ pub(crate) fn system() -> Result<Arc<RootCertStore>, PolicyError> {
     Ok(Arc::clone(known.insert(Arc::new(roots))))
 }
 
-/// All certificates of a file, for what they have signed and as they are. One that cannot be used is an error: somebody has put it
-/// there.
+/// All certificates of a file, for what they have signed and as they are. One that cannot be used is an error: somebody
+/// has put it there.
 pub(crate) fn of_pem(pem: &[u8]) -> Result<(Arc<RootCertStore>, Vec<CertificateDer<'static>>), PolicyError> {
     let bad = |at: usize, why: &dyn std::fmt::Display| PolicyError::Roots(format!("certificate {at}: {why}"));
     let (mut roots, mut all) = (RootCertStore::empty(), Vec::new());

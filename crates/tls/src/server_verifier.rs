@@ -33,8 +33,8 @@ pub(crate) fn verifier_of_file(
     Ok(Arc::new(OrKnown { verifier, known }))
 }
 
-/// Takes what a verifier takes, and a certificate that is known as it is. Self-signed ones are mostly made as those of authorities
-/// (`openssl req -x509`), which no verifier takes from a server, trusted or not (RFC 5280 §4.2.1.9).
+/// Takes what a verifier takes, and a certificate that is known as it is. Self-signed ones are mostly made as those of
+/// authorities (`openssl req -x509`), which no verifier takes from a server, trusted or not (RFC 5280 §4.2.1.9).
 #[derive(Debug)]
 struct OrKnown {
     verifier: Arc<dyn ServerCertVerifier>,
@@ -107,8 +107,8 @@ pub(crate) fn anybody(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> 
     Arc::new(Anybody(provider.signature_verification_algorithms))
 }
 
-/// Takes any certificate for any name. The server still proves that it has the certificate's key: what does not would be
-/// broken, not merely unknown.
+/// Takes any certificate for any name. The server still proves that it has the certificate's key: what does not would
+/// be broken, not merely unknown.
 #[derive(Debug)]
 struct Anybody(WebPkiSupportedAlgorithms);
 

@@ -23,8 +23,8 @@ use crate::records::{self, Connection, Input, Side, Taken};
 use crate::{issued_store, seal};
 use thalweg_core::{Opened, Sealed};
 
-/// Most bytes that sealing adds to a plaintext of up to 16 KiB: header 5, explicit nonce 8 (TLS 1.2) or type 1 (1.3), tag
-/// 16.
+/// Most bytes that sealing adds to a plaintext of up to 16 KiB: header 5, explicit nonce 8 (TLS 1.2) or type 1 (1.3),
+/// tag 16.
 pub const RECORD_OVERHEAD: usize = 29;
 /// The largest record that may be received, in bytes.
 pub const RECORD_MAX: usize = 16 * 1024 + 2048 + 5;
@@ -101,8 +101,8 @@ impl Session {
     }
 
     /// Takes received bytes, from the first one not consumed last time, and puts plaintext into `into`. What stays must
-    /// be offered again unchanged as left: records are opened in place. An empty `into` shows by `more` whether there is
-    /// plaintext. After an error [`Session::say`] has the alert, and every call gives the same error.
+    /// be offered again unchanged as left: records are opened in place. An empty `into` shows by `more` whether there
+    /// is plaintext. After an error [`Session::say`] has the alert, and every call gives the same error.
     pub fn open(&mut self, received: &mut [u8], into: &mut [u8]) -> Result<Opened, Failure> {
         let written = self.input.rest.take(into);
         if !self.input.rest.is_empty() {
@@ -165,9 +165,9 @@ impl Session {
         Err(refused.into())
     }
 
-    /// Seals a record from `slices`, up to 16 KiB of them, behind what the session itself has to say; both as much as fits
-    /// into `out`. `last`: close_notify follows at once, where this takes all that is left. Nothing is taken while the
-    /// handshake is not over.
+    /// Seals a record from `slices`, up to 16 KiB of them, behind what the session itself has to say; both as much as
+    /// fits into `out`. `last`: close_notify follows at once, where this takes all that is left. Nothing is taken while
+    /// the handshake is not over.
     pub fn seal(&mut self, slices: &[IoSlice<'_>], last: bool, out: &mut [u8]) -> Result<Sealed, Failure> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
@@ -198,8 +198,8 @@ impl Session {
         !self.input.unsaid.is_empty()
     }
 
-    /// Says close_notify, behind what else waits, if it may still be said: the bytes put into `out`. What does not fit is
-    /// for [`Session::say`].
+    /// Says close_notify, behind what else waits, if it may still be said: the bytes put into `out`. What does not fit
+    /// is for [`Session::say`].
     pub fn part(&mut self, out: &mut [u8]) -> usize {
         if !self.parted && self.failed.is_none() && !self.is_shaking_hands() {
             let parted = match &mut self.stage {

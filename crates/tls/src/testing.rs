@@ -261,7 +261,8 @@ impl Link {
         Self::new(Session::connect(connector, crate::Offer::Http1).unwrap(), far.into(), seed, cuts)
     }
 
-    /// Moves bytes both ways until nothing moves any more: often in a row, since there may be too little room by chance.
+    /// Moves bytes both ways until nothing moves any more: often in a row, since there may be too little room by
+    /// chance.
     pub(crate) fn run(&mut self) {
         let mut idle = 0;
         for _ in 0..10_000_000 {

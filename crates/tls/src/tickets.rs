@@ -1,9 +1,10 @@
 //! Keys that seal session tickets (RFC 5077 §4, RFC 8446 §4.6.1), shared by all workers and listeners.
 //!
-//! A ticket is the name of its key (16 bytes), a nonce (12), what rustls wants to remember sealed with AES-256-GCM, and its
-//! tag (16). The newest key seals; the one before it still opens, so a ticket is good for one to two
-//! periods. Keys from a file are not rotated here: the first of them seals, all open, and who writes the file
-//! decides. A key's name is derived from it, so that replicas with the same file know each other's tickets. Reading keys takes a lock that only a rotation takes for writing, and holds it for one increment.
+//! A ticket is the name of its key (16 bytes), a nonce (12), what rustls wants to remember sealed with AES-256-GCM, and
+//! its tag (16). The newest key seals; the one before it still opens, so a ticket is good for one to two periods. Keys
+//! from a file are not rotated here: the first of them seals, all open, and who writes the file decides. A key's name
+//! is derived from it, so that replicas with the same file know each other's tickets. Reading keys takes a lock that
+//! only a rotation takes for writing, and holds it for one increment.
 //!
 //! Why not rustls' own: it makes its keys itself, so that neither can a second process share them, nor is it told
 //! when to rotate; and what it makes is AES-CBC with HMAC.
@@ -81,8 +82,8 @@ impl Tickets {
         Self::of_process_for(PERIOD)
     }
 
-    /// Those of the process with that period: whatever listener or configuration a client meets next, its ticket is good.
-    /// Made when first asked for; `None` where the system has no randomness, and then no session is resumed.
+    /// Those of the process with that period: whatever listener or configuration a client meets next, its ticket is
+    /// good. Made when first asked for; `None` where the system has no randomness, and then no session is resumed.
     pub fn of_process_for(period: Duration) -> Option<Arc<Self>> {
         let mut all = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|known| known.strong_count() > 0);
@@ -188,8 +189,9 @@ impl Key {
     }
 }
 
-/// Keys from outside, as they stand in a file: 1 to [`TLS_TICKET_KEYS`] lines of 64 hexadecimal digits; empty lines and those
-/// that begin with `#` are passed over. Equal when they are the same in the same order; `Debug` does not show them.
+/// Keys from outside, as they stand in a file: 1 to [`TLS_TICKET_KEYS`] lines of 64 hexadecimal digits; empty lines and
+/// those that begin with `#` are passed over. Equal when they are the same in the same order; `Debug` does not show
+/// them.
 #[derive(Clone, Eq, PartialEq)]
 pub struct TicketKeys(Vec<[u8; 32]>);
 

@@ -14,8 +14,8 @@
 //!
 //! Why it does not drift: at the share of a limit L a server of c places is at most L / (2 × tolerance × c) times
 //! as slow as without a queue, so that the limit that follows is the larger of tolerance × c and L / 2. A limit that
-//! is too high halves with each probe. Envoy goes down to its minimum at each; where that is far below what the server takes,
-//! most of its traffic waits then for no better a measurement.
+//! is too high halves with each probe. Envoy goes down to its minimum at each; where that is far below what the server
+//! takes, most of its traffic waits then for no better a measurement.
 
 use crate::policy::AdaptivePolicy;
 

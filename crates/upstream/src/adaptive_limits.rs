@@ -1,7 +1,7 @@
 //! The adaptive limits of all endpoints: what the control thread does about them once a second.
 //!
-//! Counts come from the members' standings, the peak of what was under way from the endpoint's concurrency limit, and there
-//! goes the limit. Endpoints of a service take turns with their probes.
+//! Counts come from the members' standings, the peak of what was under way from the endpoint's concurrency limit, and
+//! there goes the limit. Endpoints of a service take turns with their probes.
 
 use crate::adaptive::{Adaptive, Second};
 use crate::concurrency::Alternative;

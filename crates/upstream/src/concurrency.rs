@@ -87,8 +87,8 @@ pub enum Rejected {
 pub struct WaitFor<T: Alternative = Handover> {
     /// A thing of this kind would do instead of a place.
     pub thing: Option<T::Kind>,
-    /// Only the places of these concurrency limits ([`ConcurrencyLimit::key`]); `None`: of any concurrency limit of the line. After a reload a line
-    /// may have concurrency limits that are of no use to who came before.
+    /// Only the places of these concurrency limits ([`ConcurrencyLimit::key`]); `None`: of any concurrency limit of the
+    /// line. After a reload a line may have concurrency limits that are of no use to who came before.
     pub concurrency_limits: Option<Box<[LimitKey]>>,
 }
 

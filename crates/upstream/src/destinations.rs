@@ -1,8 +1,8 @@
 //! Endpoints that no configuration lists: every exchange brings its own along, as a sealed label names it.
 //!
-//! Of one that nobody uses nothing is kept: it is here from the first attempt on, for as long as there are attempts or idle connections. So its
-//! standing is never judged: who does not accept a connection is asked again by whoever asks for it next. What workers share of one is
-//! how much is under way to it, which has a bound.
+//! Of one that nobody uses nothing is kept: it is here from the first attempt on, for as long as there are attempts or
+//! idle connections. So its standing is never judged: who does not accept a connection is asked again by whoever asks
+//! for it next. What workers share of one is how much is under way to it, which has a bound.
 
 use crate::attempt_guard::AttemptGuard;
 use crate::connection_handoff::Destination;
@@ -56,7 +56,8 @@ pub enum NoAttempt {
     NoTlsTerms,
 }
 
-/// The standings of endpoints in use, for all workers. A lock is taken when a worker's first attempt begins and when its last one ends.
+/// The standings of endpoints in use, for all workers. A lock is taken when a worker's first attempt begins and when
+/// its last one ends.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     /// Keyed, so that nobody can choose addresses that meet in one place.

@@ -1,9 +1,9 @@
 //! Who the members of each service are, for all workers alike.
 //!
-//! The control thread draws all endpoint sets up when the plan changes ([`EndpointSets::update`]), and that of one service when its
-//! endpoints or the meaning of a host name change ([`EndpointSets::update_one`]), before workers hear of it. What is known
-//! of a member stays while its service has
-//! it; a balancer's tables are made here once and shared, so that no worker stops for them.
+//! The control thread draws all endpoint sets up when the plan changes ([`EndpointSets::update`]), and that of one
+//! service when its endpoints or the meaning of a host name change ([`EndpointSets::update_one`]), before workers hear
+//! of it. What is known of a member stays while its service has it; a balancer's tables are made here once and shared,
+//! so that no worker stops for them.
 
 use crate::destinations::Directory;
 use crate::endpoint_state::{EndpointState, Health};
@@ -47,8 +47,8 @@ pub struct Entry {
 }
 
 /// What tells a member from others over changes of the configuration. Connections of services and
-/// endpoints with and without a bound on them are counted at different concurrency limits: they do not mix. Nor do those that were
-/// secured on other terms: who is no longer trusted is not spoken to any longer.
+/// endpoints with and without a bound on them are counted at different concurrency limits: they do not mix. Nor do
+/// those that were secured on other terms: who is no longer trusted is not spoken to any longer.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Key {
     url: Arc<str>,
@@ -92,7 +92,8 @@ impl EndpointSets {
         endpoint_sets.collect()
     }
 
-    /// The endpoint set of one service, in the form that it has from now on. What it costs does not depend on the others.
+    /// The endpoint set of one service, in the form that it has from now on. What it costs does not depend on the
+    /// others.
     pub fn update_one(&self, service: &Arc<Service>, names: &Names) -> Arc<EndpointSet> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = known.remove(&service.name);

@@ -1,8 +1,8 @@
 //! Connections to one member that carry several requests at once (RFC 9113), of one worker.
 //!
-//! The first one that has room takes the next request, so that there are few. Where none has, another is opened, and who
-//! comes meanwhile waits for it: a burst at a cold service makes one connection, not hundreds. When that fails it has failed
-//! for all of them. Where no other may be opened, they wait in line for the end of a request.
+//! The first one that has room takes the next request, so that there are few. Where none has, another is opened, and
+//! who comes meanwhile waits for it: a burst at a cold service makes one connection, not hundreds. When that fails it
+//! has failed for all of them. Where no other may be opened, they wait in line for the end of a request.
 //!
 //! Pure bookkeeping: what a multiplexed connection is made of is the proxy's business.
 
@@ -89,8 +89,8 @@ impl<W: Wire> MultiplexedPool<W> {
         &self.line
     }
 
-    /// A stream on the first multiplexed connection that has room; those that are too old or have carried enough take no more. Who has not
-    /// waited stands behind those who do (`waited`).
+    /// A stream on the first multiplexed connection that has room; those that are too old or have carried enough take
+    /// no more. Who has not waited stands behind those who do (`waited`).
     pub fn take(&self, policy: &PoolPolicy, now: Instant, waited: bool) -> Option<Connection<W>> {
         let mut open = self.open.borrow_mut();
         if open.is_empty() || (!waited && !self.line.is_empty()) {

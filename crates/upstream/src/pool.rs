@@ -173,8 +173,8 @@ impl<W: Wire> Pool<W> {
         &self.destination
     }
 
-    /// The newest usable connection, or the oldest where the policy says so; unusable ones on the way are closed. `sure` asks the kernel once
-    /// more, for requests that could not be sent again.
+    /// The newest usable connection, or the oldest where the policy says so; unusable ones on the way are closed.
+    /// `sure` asks the kernel once more, for requests that could not be sent again.
     pub fn take(&self, policy: &PoolPolicy, now: Instant, sure: bool) -> Option<Connection<W>> {
         // Closing one calls nobody who could come back here: who gets its place is only woken.
         let mut idle = self.idle.borrow_mut();
@@ -250,8 +250,8 @@ impl<W: Wire> Pool<W> {
     }
 
     /// Closes the oldest idle connections as long as somebody waits for one of their places: more than one
-    /// where several wait, or where the bound has been lowered. MultiplexedPool on which nothing is under way go too; busy ones see to it
-    /// themselves.
+    /// where several wait, or where the bound has been lowered. MultiplexedPool on which nothing is under way go too;
+    /// busy ones see to it themselves.
     pub fn give_way(&self) {
         while self.multiplexed_pool.evict() {}
         let mut idle = self.idle.borrow_mut();

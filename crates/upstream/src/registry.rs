@@ -1,8 +1,8 @@
 //! The concurrency limits of the running configuration, by what they guard.
 //!
 //! One per process. The control thread takes a plan over with [`LimitRegistry::adopt`] before workers hear of
-//! it; every worker then asks for the concurrency limits of its view. So all workers share one concurrency limit per bound, and
-//! a reload keeps who is inside and who waits: only the numbers change.
+//! it; every worker then asks for the concurrency limits of its view. So all workers share one concurrency limit per
+//! bound, and a reload keeps who is inside and who waits: only the numbers change.
 
 use crate::adaptive::Adaptive;
 use crate::concurrency::{Alternative, ConcurrencyLimit, LimitHandle, QueuePolicy, WaitQueue};

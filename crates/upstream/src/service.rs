@@ -199,7 +199,8 @@ pub struct ServiceLimits {
 }
 
 impl Endpoint {
-    /// The authority of the URL: what follows `http://`, `https://`, `tcp://` or `udp://`; `localhost` for a unix socket.
+    /// The authority of the URL: what follows `http://`, `https://`, `tcp://` or `udp://`; `localhost` for a unix
+    /// socket.
     pub fn authority(&self) -> &str {
         let schemes = ["http://", HTTPS, TCP, UDP];
         let rest = schemes.iter().find_map(|scheme| self.url.strip_prefix(scheme));

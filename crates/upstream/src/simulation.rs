@@ -1,7 +1,8 @@
 //! LimitRegistry, lines, pools and handovers under a deterministic simulation: several workers, whose steps the
 //! seed interleaves over virtual time. Exchanges come, wait, are called off at any point, use
 //! connections and end; connections die while idle, in use and on their way; bounds (adaptive ones at any
-//! time), queues and endpoints change under way. A failure names its seed; `SEED=n` runs that one alone, `THALWEG_LONG=1` many more.
+//! time), queues and endpoints change under way. A failure names its seed; `SEED=n` runs that one alone,
+//! `THALWEG_LONG=1` many more.
 //!
 //! The steps of an exchange stand in [`exchange`], as `proxy` takes them; what is true in the world
 //! outside in [`wire`]; who should go first in [`order`]; the events and the checks after each in [`world`].

@@ -1,8 +1,8 @@
 //! The first words of TLS (RFC 8446 §4.1.2), in however many records.
 //!
-//! Input: the first bytes of a connection. Asserts: no verdict comes before its bytes, and the first one lasts whatever follows; names are names in
-//! lower case; what a proxy that passes connections on can read is no less than what one that ends them can, and both read the same; and
-//! rustls, given the same bytes, reads the same name.
+//! Input: the first bytes of a connection. Asserts: no verdict comes before its bytes, and the first one lasts whatever
+//! follows; names are names in lower case; what a proxy that passes connections on can read is no less than what one
+//! that ends them can, and both read the same; and rustls, given the same bytes, reads the same name.
 
 use std::io::Cursor;
 

@@ -1,8 +1,8 @@
 //! Headers of the PROXY protocol, versions 1 and 2.
 //!
 //! Input: the first bytes of a connection. Asserts: the first verdict lasts whatever follows; a header is as long as
-//! it says, within its bounds and at most as long as the limit; what waits for more is shorter than that; a header that is written
-//! again, in either version, tells the same client, and a line of IPv4 is the same line.
+//! it says, within its bounds and at most as long as the limit; what waits for more is shorter than that; a header that
+//! is written again, in either version, tells the same client, and a line of IPv4 is the same line.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,8 +1,9 @@
 //! Labels of sealed destinations, lists of them, and the networks that they may name.
 //!
-//! Input: a byte that says what, and a text. Asserts: no text is opened by a key that has not sealed it; a label that was sealed opens whatever
-//! the case of its letters, and not with one of its characters changed; what logs show never holds the label; entries that are read are the same
-//! when they are written, and permit nothing special that they do not lie in.
+//! Input: a byte that says what, and a text. Asserts: no text is opened by a key that has not sealed it; a label that
+//! was sealed opens whatever the case of its letters, and not with one of its characters changed; what logs show never
+//! holds the label; entries that are read are the same when they are written, and permit nothing special that they do
+//! not lie in.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -1,4 +1,5 @@
-//! A name server (RFC 1035, over TCP, as Pebble asks): every name is this machine, and has the TXT records of a directory.
+//! A name server (RFC 1035, over TCP, as Pebble asks): every name is this machine, and has the TXT records of a
+//! directory.
 
 use std::fs;
 use std::io::{Read, Write};

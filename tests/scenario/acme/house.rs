@@ -25,8 +25,8 @@ pub(super) struct House {
 
 impl House {
     /// `keys` are those of `acme` but for the authority's; `{hook}` in them stands for who sets records. The authority
-    /// does not answer yet. To be called before the watchdog watches: the first call may build it. `None` where there is
-    /// none, which has been told.
+    /// does not answer yet. To be called before the watchdog watches: the first call may build it. `None` where there
+    /// is none, which has been told.
     pub(super) fn new(keys: &str) -> Option<Self> {
         Self::new_changed(keys, str::to_owned)
     }

@@ -1,4 +1,5 @@
-//! What becomes of changes: a reload keeps them, a restart keeps them where `state` says so, and the audit log has them.
+//! What becomes of changes: a reload keeps them, a restart keeps them where `state` says so, and the audit log has
+//! them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

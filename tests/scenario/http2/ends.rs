@@ -223,7 +223,8 @@ fn small_frames_behind_their_head_are_its_body() {
     }
 }
 
-/// The exchange is over when its last bytes are with the engine; the connection is not when its client takes them slowly.
+/// The exchange is over when its last bytes are with the engine; the connection is not when its client takes them
+/// slowly.
 #[test]
 fn the_last_bytes_of_a_download_come_also_when_the_connection_goes() {
     let _watchdog = watchdog("the_last_bytes_of_a_download_come_also_when_the_connection_goes");

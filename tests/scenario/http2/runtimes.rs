@@ -1,5 +1,5 @@
-//! The libraries behind most clients, speaking HTTP/2: Go's net/http, the JDK's java.net.http, Python's httpx and h2. The
-//! service that they ask stands in [`crate::scenario::runtimes`].
+//! The libraries behind most clients, speaking HTTP/2: Go's net/http, the JDK's java.net.http, Python's httpx and h2.
+//! The service that they ask stands in [`crate::scenario::runtimes`].
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Endpoints of HTTP/2 that mean harm, or are broken: what they do costs the request that they have, their connection at most, and
-//! hardly any memory. Everybody else is served, and so is the next request.
+//! Endpoints of HTTP/2 that mean harm, or are broken: what they do costs the request that they have, their connection
+//! at most, and hardly any memory. Everybody else is served, and so is the next request.
 
 use std::panic::catch_unwind;
 use std::time::Duration;

@@ -336,7 +336,8 @@ fn a_client_that_reads_nothing_takes_no_window_from_others() {
         endpoint.send(frame(HEADERS, END_HEADERS, stream, &literal(":status", "200")));
     }
     let mut endpoint = endpoint.unwrap();
-    // Each stream gets all that its window takes, until the kernel and the proxy hold what they may and windows stay shut.
+    // Each stream gets all that its window takes, until the kernel and the proxy hold what they may and windows stay
+    // shut.
     let mut quiet = false;
     while !quiet {
         for (stream, window) in &mut windows {

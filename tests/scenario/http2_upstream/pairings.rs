@@ -1,7 +1,7 @@
 //! Clients and endpoints of either version: what each of the four pairings carries.
 //!
-//! The endpoint is always the test's own, of HTTP/1.1; where the proxy is to speak HTTP/2 with it, another proxy stands between
-//! them that takes HTTP/2 from clients.
+//! The endpoint is always the test's own, of HTTP/1.1; where the proxy is to speak HTTP/2 with it, another proxy stands
+//! between them that takes HTTP/2 from clients.
 
 use std::io::Read;
 use std::net::SocketAddr;

@@ -20,8 +20,8 @@ const TIMES: (usize, usize) = (4, 24);
 /// Clients that ask all the while, each as fast as it is answered, but for a pause.
 const CLIENTS: usize = 4;
 const PAUSE: Duration = Duration::from_micros(500);
-/// How long it is quiet before each reload, and how long its end is waited for: workers take over in the same moment, and
-/// what was in force is freed a little later.
+/// How long it is quiet before each reload, and how long its end is waited for: workers take over in the same moment,
+/// and what was in force is freed a little later.
 const QUIET: Duration = Duration::from_millis(500);
 const END: Duration = Duration::from_millis(100);
 

@@ -42,8 +42,8 @@ fn telling() -> Upstream {
     })
 }
 
-/// A proxy with TLS on `web` that asks for certificates of `authority`; `more` are further keys of `client_auth`. The list of
-/// revoked certificates is `crl.pem`.
+/// A proxy with TLS on `web` that asks for certificates of `authority`; `more` are further keys of `client_auth`. The
+/// list of revoked certificates is `crl.pem`.
 fn start(upstream: &Upstream, authority: &Authority, (more, top): (&str, &str)) -> (Proxy, String) {
     let directory = Directory::new();
     let path = |name: &str| directory.path().join(name).display().to_string();

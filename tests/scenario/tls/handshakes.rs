@@ -95,7 +95,8 @@ fn a_client_of_tls_1_1_gets_a_clean_alert() {
         [&[0, 0, 0, u8::try_from(list.len()).unwrap()], &list[..]].concat()
     };
     for minor in [0, 1, 2] {
-        // SSL 3.0, TLS 1.0 and TLS 1.1: version, random, no session, ECDHE-ECDSA and -RSA with AES-128-CBC, no compression.
+        // SSL 3.0, TLS 1.0 and TLS 1.1: version, random, no session, ECDHE-ECDSA and -RSA with AES-128-CBC, no
+        // compression.
         let mut hello = [&[3, minor][..], &[7; 32], &[0, 0, 4, 0xc0, 0x09, 0xc0, 0x13, 1, 0]].concat();
         let groups = [0, 10, 0, 4, 0, 2, 0, 23];
         let extensions = [&name("example.test")[..], &groups].concat();

@@ -65,8 +65,8 @@ fn has_address(leaf: &CertificateDer<'_>) -> bool {
     leaf.windows(6).any(|bytes| bytes == [0x87, 4, 127, 0, 0, 1])
 }
 
-/// BoringSSL knows no constraints on addresses, and refuses every certificate with an address below an authority that has one: who
-/// comes with a name gets a certificate without.
+/// BoringSSL knows no constraints on addresses, and refuses every certificate with an address below an authority that
+/// has one: who comes with a name gets a certificate without.
 #[test]
 fn addresses_have_a_certificate_of_their_own() {
     let _watchdog = watchdog("addresses_have_a_certificate_of_their_own");

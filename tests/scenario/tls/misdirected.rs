@@ -9,8 +9,8 @@ use thalweg_tests::{Authority, Connection, Directory, Identity, Message, Proxy, 
 use super::super::{reload, watchdog};
 use super::config;
 
-/// `open.test`, `*.wild.test` and 127.0.0.1 with one certificate; `other.test` with another one; `closed.test` with a third one, for
-/// which clients show theirs.
+/// `open.test`, `*.wild.test` and 127.0.0.1 with one certificate; `other.test` with another one; `closed.test` with a
+/// third one, for which clients show theirs.
 struct Place {
     open: Identity,
     other: Identity,

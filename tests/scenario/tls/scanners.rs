@@ -15,8 +15,8 @@ use super::config;
 const SCAN: Duration = Duration::from_secs(240);
 const LIMIT: Duration = Duration::from_secs(260);
 
-/// What `testssl` looks for, in its order. Left out are `-e` (each suite that there is, one after the other: `-s` has refused
-/// the weak ones by their kinds) and `-c` (which clients of the past are served): they list, and judge nothing.
+/// What `testssl` looks for, in its order. Left out are `-e` (each suite that there is, one after the other: `-s` has
+/// refused the weak ones by their kinds) and `-c` (which clients of the past are served): they list, and judge nothing.
 const PARTS: &[&str] = &["-p", "-s", "-f", "-P", "-S", "-h", "-U"];
 
 /// What it says of a listener that has nothing to be found.

@@ -52,7 +52,8 @@ impl Server {
     }
 }
 
-/// An address of this machine that nobody else has: DNS wants the same port of UDP and of TCP, and the kernel gives ports of one only.
+/// An address of this machine that nobody else has: DNS wants the same port of UDP and of TCP, and the kernel gives
+/// ports of one only.
 fn address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let process = std::process::id().to_be_bytes();

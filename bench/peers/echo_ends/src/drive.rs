@@ -1,7 +1,7 @@
 //! The clients: they open all sessions, let them talk, and say what came of it.
 //!
-//! One thread for all of them. Nothing waits for long: when no session gets anything for [`PATIENCE`], those that wait count as
-//! silent or lost.
+//! One thread for all of them. Nothing waits for long: when no session gets anything for [`PATIENCE`], those that wait
+//! count as silent or lost.
 
 use std::io;
 use std::net::SocketAddr;

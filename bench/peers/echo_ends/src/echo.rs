@@ -175,8 +175,8 @@ impl Flow {
         Ok(end + 4)
     }
 
-    /// Echoes all whole frames; how many bytes they were. The answer takes the place of the frame: its head is shorter by the
-    /// mask, and stands right before the content.
+    /// Echoes all whole frames; how many bytes they were. The answer takes the place of the frame: its head is shorter
+    /// by the mask, and stands right before the content.
     fn frames(&mut self, bytes: &mut [u8]) -> Result<usize, Over> {
         let mut used = 0;
         while let Some(frame) = websocket::Head::read(&bytes[used..]) {

@@ -1,9 +1,10 @@
 //! Both ends of `cargo xtask bench sealed`: echo servers, and clients that name them by sealed host names.
 //!
-//! Not part of the product. The servers ([`echo`]) say `PORTS port…` once they listen and serve until they are stopped. The
-//! clients ([`mod@drive`]) connect through a proxy, send messages to and fro ([`session`]), verify every byte that comes back, and
-//! say in one line of JSON what came of it ([`outcome`]). Each session begins with an upgrade to WebSocket ([`websocket`]) or with the first
-//! message of a TLS handshake ([`hello`]), which is all that a proxy needs to see.
+//! Not part of the product. The servers ([`echo`]) say `PORTS port…` once they listen and serve until they are stopped.
+//! The clients ([`mod@drive`]) connect through a proxy, send messages to and fro ([`session`]), verify every byte that
+//! comes back, and say in one line of JSON what came of it ([`outcome`]). Each session begins with an upgrade to
+//! WebSocket ([`websocket`]) or with the first message of a TLS handshake ([`hello`]), which is all that a proxy needs
+//! to see.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of the benchmark, run by xtask")]
 

@@ -11,7 +11,8 @@ pub(crate) struct Outcome {
     /// Sessions that were asked for, and those that stood.
     pub(crate) sessions: usize,
     pub(crate) connected: usize,
-    /// Sessions with a clean refusal: a status of HTTP, an alert of TLS, or a connection that was closed before it stood.
+    /// Sessions with a clean refusal: a status of HTTP, an alert of TLS, or a connection that was closed before it
+    /// stood.
     pub(crate) refused: usize,
     /// Sessions that got no answer at all.
     pub(crate) silent: usize,

@@ -1,7 +1,7 @@
 //! One session: a greeting, then messages to and fro, one at a time, each echo verified byte for byte.
 //!
-//! What is sent and what is to come back follows from the numbers of the session and of the message ([`Script`]), so a session
-//! holds no message. [`Session::go_on`] is called whenever its socket is ready.
+//! What is sent and what is to come back follows from the numbers of the session and of the message ([`Script`]), so a
+//! session holds no message. [`Session::go_on`] is called whenever its socket is ready.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

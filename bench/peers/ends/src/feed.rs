@@ -1,7 +1,8 @@
 //! The origin of slow downloads: thousands of connections on one thread, little held for each in the kernel.
 //!
-//! `GET /length/N` is answered with N bytes, whatever pace they are taken at, everything else with a small text. With the origin on the machine of the
-//! proxy, what it has in its send buffers would be taken for what the proxy makes the kernel hold, so these are small.
+//! `GET /length/N` is answered with N bytes, whatever pace they are taken at, everything else with a small text. With
+//! the origin on the machine of the proxy, what it has in its send buffers would be taken for what the proxy makes the
+//! kernel hold, so these are small.
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;

@@ -1,9 +1,11 @@
-//! Both ends of `cargo xtask bench stream` and `bench slow`: origins of large bodies, and the clients that ask for them.
+//! Both ends of `cargo xtask bench stream` and `bench slow`: origins of large bodies, and the clients that ask for
+//! them.
 //!
 //! Not part of the product. One program, because both must agree on what the bytes are ([`body`]): a client that
 //! checks every byte costs less than a checksum, and an origin that sends from the kernel's memory leaves the CPU to
-//! what is measured. For `bench slow` there are an origin ([`feed`]) and a client ([`mod@slow`]) of thousands of connections,
-//! and a client of small requests beside them ([`mod@small`]). The client of `stream` says in one line what it saw: `RESULT bytes microseconds exchanges bad`.
+//! what is measured. For `bench slow` there are an origin ([`feed`]) and a client ([`mod@slow`]) of thousands of
+//! connections, and a client of small requests beside them ([`mod@small`]). The client of `stream` says in one line
+//! what it saw: `RESULT bytes microseconds exchanges bad`.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of the benchmark, run by xtask")]
 

@@ -85,7 +85,8 @@ fn put(out: &mut Vec<u8>, kind: u8, flags: u8, id: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// The fields of a request, of the static table: GET, the scheme, `/`, and the host as a literal that is not remembered.
+/// The fields of a request, of the static table: GET, the scheme, `/`, and the host as a literal that is not
+/// remembered.
 fn fields(scheme: &str) -> Vec<u8> {
     let scheme = if scheme == "https" { 0x87 } else { 0x86 };
     let mut fields = vec![0x82, scheme, 0x84, 0x01, secure::HOST.len() as u8];

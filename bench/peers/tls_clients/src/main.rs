@@ -1,8 +1,9 @@
 //! Clients of `cargo xtask bench tls`: one exchange, handshakes for a time, connections that stay open.
 //!
 //! Not part of the product. They offer one version, one suite and one group ([`secure`]), so every server agrees on the
-//! same, and they verify nothing: a client that spends less than a server lets the server set the pace. What was done is said
-//! in one line: `RESULT done microseconds bad` of [`mod@shake`], `READY opened` of [`mod@hold`], and of [`mod@ask`] what was agreed on.
+//! same, and they verify nothing: a client that spends less than a server lets the server set the pace. What was done
+//! is said in one line: `RESULT done microseconds bad` of [`mod@shake`], `READY opened` of [`mod@hold`], and of
+//! [`mod@ask`] what was agreed on.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of the benchmark, run by xtask")]
 

@@ -1,7 +1,7 @@
 //! Handshakes without a request, for a time.
 //!
-//! Each ends in order: the client says that it ends, and reads until the server has closed. So the server has done all of its
-//! part, tickets included, before the handshake counts.
+//! Each ends in order: the client says that it ends, and reads until the server has closed. So the server has done all
+//! of its part, tickets included, before the handshake counts.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -55,7 +55,8 @@ pub struct CertificateStatus {
     /// The file of the key, as in the configuration; absent where an authority issues it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The host of the authority that it is asked of, as a URL, or `local` for this machine's own; absent where files hold it.
+    /// The host of the authority that it is asked of, as a URL, or `local` for this machine's own; absent where files
+    /// hold it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authority: Option<String>,
     /// It stands in for one that the authority has not issued yet, and is its own issuer.

@@ -12,8 +12,8 @@ const KEYS: u64 = 2_000;
 /// many changes, and at most in one.
 fn collateral(entry: &Balancer) -> (f64, f64) {
     match entry.name {
-        // Claims meet in another order when one claimant more or less is there. Over 4,000 random sets of 2 to 23 endpoints and
-        // changes of one: 0.2 % on average, above 1 % in four. 4.6 % was met once, in the set of
+        // Claims meet in another order when one claimant more or less is there. Over 4,000 random sets of 2 to 23
+        // endpoints and changes of one: 0.2 % on average, above 1 % in four. 4.6 % was met once, in the set of
         // `the_set_with_most_strays_that_was_met_keeps_the_bound`; why there is not known.
         "maglev" => (0.006, 0.1),
         _ => (0.0, 0.0),

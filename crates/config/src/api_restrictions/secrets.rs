@@ -113,8 +113,8 @@ fn is_redacted(node: &Node) -> bool {
     matches!(&node.kind, Kind::Str(text) if text == REDACTED)
 }
 
-/// Where secrets stand by value in one file, as it was parsed: what no message may quote. It costs little: every file is
-/// looked through.
+/// Where secrets stand by value in one file, as it was parsed: what no message may quote. It costs little: every file
+/// is looked through.
 ///
 /// More is taken for a secret here than [`redact`] takes out: all values below a key that names a secret, references
 /// aside, also where that key is misspelt, unknown here or of another proxy, and what URLs carry behind their `?`.

@@ -53,8 +53,8 @@ impl Inherited {
         (Chain::new(steps), places)
     }
 
-    /// What a route has in place of `base` at each listener and towards each of its services; empty where that is `base`
-    /// everywhere. `on`: whether it inherits, and its listeners, all where none is named.
+    /// What a route has in place of `base` at each listener and towards each of its services; empty where that is
+    /// `base` everywhere. `on`: whether it inherits, and its listeners, all where none is named.
     pub(super) fn variants(
         &self,
         (inherits, on): (bool, &[u16]),

@@ -1,4 +1,5 @@
-//! Endpoints that are the proxy itself: each request would come back until `Via` stops it, and each connection without end.
+//! Endpoints that are the proxy itself: each request would come back until `Via` stops it, and each connection without
+//! end.
 
 use super::{Subject, targets};
 use crate::diagnose::{Problems, SpecError};

@@ -119,8 +119,8 @@ fn client_auths<'a>(subject: &Subject<'a>) -> Vec<(&'a ClientAuthSpec, &'a Clien
     found
 }
 
-/// Every certificate with the place where it is written, and who refuses it when its time is over: those of listeners, and those that
-/// services show their endpoints.
+/// Every certificate with the place where it is written, and who refuses it when its time is over: those of listeners,
+/// and those that services show their endpoints.
 fn dated<'a>(subject: &Subject<'a>) -> impl Iterator<Item = (Span, &'a Certificate, &'static str)> {
     let of_listeners =
         certificates(subject).map(|(_, spec, certificate, _)| (spec.cert.span, certificate, "clients"));

@@ -1,4 +1,5 @@
-//! Settings for requests, of services that take whole connections or datagrams: these have no status, no cookie and no `Host`.
+//! Settings for requests, of services that take whole connections or datagrams: these have no status, no cookie and no
+//! `Host`.
 
 use super::Subject;
 use crate::diagnose::{Problems, SpecError};

@@ -53,7 +53,8 @@ written! {
     Share: text(concat!("^", space!(), "[0-9]+", space!(), "%", space!(), "$"), &["20%"]);
     /// Where to listen: `:8080`, `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
     ListenAddress: text("^unix:/|:[0-9]+$", &[":8080", "127.0.0.1:8080", "[::1]:8080", "unix:/run/app.sock"]);
-    /// Where a service is reached: `http://host:port`, `https://host:port`, `tcp://host:port` (whole connections), `udp://host:port` (datagrams) or `unix:/path`.
+    /// Where a service is reached: `http://host:port`, `https://host:port`, `tcp://host:port` (whole connections),
+    /// `udp://host:port` (datagrams) or `unix:/path`.
     EndpointUrl: text(
         "^[Hh][Tt][Tt][Pp][Ss]?://|^[Tt][Cc][Pp]://|^[Uu][Dd][Pp]://|^unix:/",
         &["http://127.0.0.1:9001", "https://app.internal", "tcp://10.0.0.9:5432", "udp://10.0.0.2:53", "unix:/run/app.sock"],

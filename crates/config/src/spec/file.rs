@@ -261,8 +261,8 @@ pub struct ListenerSpec {
     /// Bounds of its own.
     #[serde(default)]
     pub limits: ListenerLimitsSpec,
-    /// Accept a TCP connection when its first bytes are here, or after a second without any (`TCP_DEFER_ACCEPT`). It saves a
-    /// wake-up for each connection. Off for `protocol: tcp`, where endpoints may have the first word.
+    /// Accept a TCP connection when its first bytes are here, or after a second without any (`TCP_DEFER_ACCEPT`). It
+    /// saves a wake-up for each connection. Off for `protocol: tcp`, where endpoints may have the first word.
     #[schemars(extend("x-default" = true))]
     pub defer_accept: Option<bool>,
     /// Clients may speak HTTP/2 without TLS, from the first byte on (prior knowledge, RFC 9113 §3.3), beside
@@ -302,7 +302,8 @@ pub struct ListenerLimitsSpec {
     /// Requests that a client may have under way at once on a connection of HTTP/2.
     #[schemars(extend("x-range" = [1, H2_STREAMS_MAX], "x-default" = H2_STREAMS))]
     pub max_streams: Option<Spanned<u64>>,
-    /// Requests on a connection of a client, after which it is closed; with HTTP/2 those that come meanwhile are served too.
+    /// Requests on a connection of a client, after which it is closed; with HTTP/2 those that come meanwhile are served
+    /// too.
     #[schemars(extend("x-range" = [1, u32::MAX], "x-default-words" = "no bound"))]
     pub max_requests: Option<Spanned<u64>>,
 }
@@ -371,6 +372,7 @@ pub enum ProtocolSpec {
     Tcp,
     /// TLS, whole connections of which go to a service by the name that clients ask for, undecrypted.
     TlsPassthrough,
-    /// Datagrams: those of a client go to one endpoint of a service, and its answers back, until nothing is said for `timeouts.idle`.
+    /// Datagrams: those of a client go to one endpoint of a service, and its answers back, until nothing is said for
+    /// `timeouts.idle`.
     Udp,
 }

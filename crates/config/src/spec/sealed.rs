@@ -142,6 +142,7 @@ impl JsonSchema for SealSecretSpec {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, expecting = "a map with `file`")]
 pub struct RevokedSpec {
-    /// A file with a label on each line; `#` begins a comment. It is looked at while the proxy runs: a label that is added holds no longer.
+    /// A file with a label on each line; `#` begins a comment. It is looked at while the proxy runs: a label that is
+    /// added holds no longer.
     pub file: Spanned<String>,
 }

@@ -1,9 +1,9 @@
 //! Keys that do not exist here but that people write: refused by name, never ignored.
 //!
-//! Three kinds, all in one table ([`words`]): features of the design that have not landed, keys that were renamed, and the
-//! words of other proxies. The tree itself is looked through before the specs are read, so that the specs need not
-//! know these keys. A feature that lands removes its rows and adds fields to the specs; a test fails where a row
-//! stands for a key that exists.
+//! Three kinds, all in one table ([`words`]): features of the design that have not landed, keys that were renamed, and
+//! the words of other proxies. The tree itself is looked through before the specs are read, so that the specs need not
+//! know these keys. A feature that lands removes its rows and adds fields to the specs; a test fails where a row stands
+//! for a key that exists.
 
 mod page;
 mod words;

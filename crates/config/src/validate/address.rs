@@ -89,7 +89,8 @@ fn unix_path(path: &str) -> Result<PathBuf, Flaw> {
     Ok(PathBuf::from(path))
 }
 
-/// `http://host:port`, `https://host:port`, `tcp://host:port`, `udp://host:port` or `unix:/path`: the URL in normal form and where to connect.
+/// `http://host:port`, `https://host:port`, `tcp://host:port`, `udp://host:port` or `unix:/path`: the URL in normal
+/// form and where to connect.
 pub(super) fn endpoint(text: &str) -> Result<(Arc<str>, Address), Flaw> {
     const FORMS: &str =
         "write `http://host:port`, `https://host:port`, `tcp://host:port`, `udp://host:port` or `unix:/path`";

@@ -1,5 +1,5 @@
-//! `client_auth:` files of authorities and of revoked certificates are read here, and what is wrong with one is told at the
-//! line that names it.
+//! `client_auth:` files of authorities and of revoked certificates are read here, and what is wrong with one is told at
+//! the line that names it.
 
 use super::secret::Secrets;
 use super::tls::file;

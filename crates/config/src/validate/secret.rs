@@ -26,8 +26,8 @@ pub(crate) struct Secrets<'a> {
 }
 
 impl<'a> Secrets<'a> {
-    /// Variables are those of `environment`; the files that are read are added to `inputs`. Paths are relative to the file
-    /// of `sources` that names them.
+    /// Variables are those of `environment`; the files that are read are added to `inputs`. Paths are relative to the
+    /// file of `sources` that names them.
     pub(crate) fn new(environment: Environment<'a>, inputs: Inputs, sources: &Sources) -> Self {
         let directory = |name: &str| Path::new(name).parent().map(Path::to_owned).unwrap_or_default();
         let directories = sources.names().map(directory).collect();

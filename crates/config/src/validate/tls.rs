@@ -1,4 +1,5 @@
-//! `listeners.<name>.tls:` certificates are read here, and what is wrong with one is told at the line that names its file.
+//! `listeners.<name>.tls:` certificates are read here, and what is wrong with one is told at the line that names its
+//! file.
 
 use super::client_auth::ClientAuths;
 use super::secret::Secrets;
@@ -387,7 +388,8 @@ fn policy(
 ) -> Option<Policy> {
     let built_in = match protocol {
         ProtocolSpec::Http => Policy::default(),
-        // What is spoken is a matter between clients and endpoints: nothing is agreed on, and nobody is sent away for it.
+        // What is spoken is a matter between clients and endpoints: nothing is agreed on, and nobody is sent away for
+        // it.
         ProtocolSpec::Tcp | ProtocolSpec::TlsPassthrough | ProtocolSpec::Udp => {
             Policy { alpn: Vec::new(), ..Policy::default() }
         }

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// The variable of the test files that names the folder with `site.pem`, `site.key`, `shop.pem`, `shop.key`, `tickets`, and
-/// the authority of clients `clients.pem` with `revoked.pem`.
+/// The variable of the test files that names the folder with `site.pem`, `site.key`, `shop.pem`, `shop.key`, `tickets`,
+/// and the authority of clients `clients.pem` with `revoked.pem`.
 pub(crate) const VARIABLE: &str = "CERTIFICATES";
 
 /// The folder. Several test programs at once share it: it appears as a whole, with the pairs of one of them.

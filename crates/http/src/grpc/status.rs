@@ -65,8 +65,8 @@ impl Code {
         self as u8
     }
 
-    /// What an answer of the proxy's own with this HTTP status says to a gRPC client. 504 is [`Code::Unavailable`]; where
-    /// it was the client's own deadline that passed, [`Code::DeadlineExceeded`] is said instead.
+    /// What an answer of the proxy's own with this HTTP status says to a gRPC client. 504 is [`Code::Unavailable`];
+    /// where it was the client's own deadline that passed, [`Code::DeadlineExceeded`] is said instead.
     ///
     /// It differs from what clients make of an answer without a status (grpc's `http-grpc-status-mapping`)
     /// where the proxy knows more.

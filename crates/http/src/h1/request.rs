@@ -36,7 +36,8 @@ pub struct RequestHead {
     pub method: Method,
     /// The method as it was written.
     pub method_text: Span,
-    /// The request target as it was written: never empty, only target bytes and, where [`Self::has_raw_target`], raw ones.
+    /// The request target as it was written: never empty, only target bytes and, where [`Self::has_raw_target`], raw
+    /// ones.
     pub target: Span,
     /// The target has bytes that need an escape ([`octet::is_raw`]).
     pub has_raw_target: bool,
@@ -235,8 +236,8 @@ fn target_fault(byte: u8, empty: bool) -> Fault {
     )
 }
 
-/// The version of a request line that does not end in `HTTP/1.0` or `HTTP/1.1`; nothing when more bytes are needed. A higher minor
-/// version is served as 1.1, the highest that the proxy speaks (RFC 9110 §2.5, §6.2).
+/// The version of a request line that does not end in `HTTP/1.0` or `HTTP/1.1`; nothing when more bytes are needed. A
+/// higher minor version is served as 1.1, the highest that the proxy speaks (RFC 9110 §2.5, §6.2).
 ///
 /// # Errors
 /// 505 for another major version, 400 for what is no version.

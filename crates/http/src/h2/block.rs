@@ -1,7 +1,8 @@
 //! How many fields a compressed field section has, and what the codec does not tell of them (RFC 7541 §6).
 //!
-//! A field that has been put into the table takes a byte to name again, so that a block of 16 KiB unpacks to 16,000 of them:
-//! that must be known before anybody unpacks it. What breaks the format breaks it for the codec too, and is its business.
+//! A field that has been put into the table takes a byte to name again, so that a block of 16 KiB unpacks to 16,000 of
+//! them: that must be known before anybody unpacks it. What breaks the format breaks it for the codec too, and is its
+//! business.
 
 use super::frame::{FrameHead, flag};
 use super::hpack::{Fields, Seen};

@@ -11,13 +11,14 @@
 //!   does, so that a busy connection may ask for more than an idle one and no counter runs for the life of
 //!   a connection. A budget that is spent is a [`Flood`], for good. Payload is free.
 //! - **The gate.** A codec reads all there is before it hands out the first request; here it stops after a few
-//!   field sections until they were taken up ([`FloodGuard::opened`]), and after its share of a turn ([`FloodGuard::turn`]).
+//!   field sections until they were taken up ([`FloodGuard::opened`]), and after its share of a turn
+//!   ([`FloodGuard::turn`]).
 //! - **Notes** of what the codec keeps to itself: many small DATA frames, of which each costs more than its payload;
 //!   pseudo-fields in trailers, which it drops; a `#` in a `:path`, which it cuts off ([`FloodGuard::take_notes`],
 //!   [`FloodGuard::has_fragment`]).
 //!
-//! Invariants: where the bytes are cut does not matter; nothing is held but a few words and the notes of a turn; the gate never
-//! stops within a field section but for the share of the turn.
+//! Invariants: where the bytes are cut does not matter; nothing is held but a few words and the notes of a turn; the
+//! gate never stops within a field section but for the share of the turn.
 //!
 //! Sources: RFC 9113 §10.5; CVE-2023-44487 (rapid reset), CVE-2025-8671 (resets that this side is
 //! made to send), CVE-2024-27316 and its kin (CONTINUATION), CVE-2019-9511 to -9518 (all others).
@@ -240,8 +241,8 @@ impl FloodGuard {
         std::mem::take(&mut self.notes)
     }
 
-    /// Whether the `:path` of a request has a `#`, of which the codec says nothing. Known from when the codec has the head until
-    /// [`FloodGuard::opened`].
+    /// Whether the `:path` of a request has a `#`, of which the codec says nothing. Known from when the codec has the
+    /// head until [`FloodGuard::opened`].
     pub fn has_fragment(&self, stream: u32) -> bool {
         self.fragments.contains(&stream)
     }
@@ -301,8 +302,8 @@ impl FloodGuard {
         sent
     }
 
-    /// A DATA frame of a stream, with `payload` bytes, goes to the codec. `is_cramped`: it has no more of them because the
-    /// peer's window has no more. A peer who opens its window by crumbs earns nothing by what it gets.
+    /// A DATA frame of a stream, with `payload` bytes, goes to the codec. `is_cramped`: it has no more of them because
+    /// the peer's window has no more. A peer who opens its window by crumbs earns nothing by what it gets.
     pub fn gave(&mut self, stream: u32, payload: usize, is_cramped: bool) {
         self.held.add(stream, payload);
         if is_cramped && payload < WORTHWHILE as usize {
@@ -310,8 +311,8 @@ impl FloodGuard {
         }
     }
 
-    /// Payload in bytes that the codec got ([`FloodGuard::gave`]), less what it has written, and less what went with streams that
-    /// either side has reset.
+    /// Payload in bytes that the codec got ([`FloodGuard::gave`]), less what it has written, and less what went with
+    /// streams that either side has reset.
     pub const fn held(&self) -> usize {
         self.held.sum()
     }
@@ -480,8 +481,8 @@ impl FloodGuard {
         self.incoming.section = Some(section);
     }
 
-    /// Bytes that a field section may have before it is unpacked. An endpoint that goes a little too far loses the response, which
-    /// the codec sees to, and not the others on its connection.
+    /// Bytes that a field section may have before it is unpacked. An endpoint that goes a little too far loses the
+    /// response, which the codec sees to, and not the others on its connection.
     fn block(&self) -> usize {
         let most = self.limits.max_head.saturating_add(limits::H2_BLOCK_SLACK);
         if self.peer == Side::Downstream { most } else { most.saturating_mul(4) }
@@ -580,8 +581,8 @@ impl Incoming {
         self.heads_left = self.heads_left.saturating_sub(1);
     }
 
-    /// Why the gate is shut before the next frame, if it is. What follows heads at once goes with them: a reset that has come
-    /// spares the exchange.
+    /// Why the gate is shut before the next frame, if it is. What follows heads at once goes with them: a reset that
+    /// has come spares the exchange.
     fn stop(&self, next: Option<FrameHead>) -> Option<Stop> {
         let begins = |head: FrameHead| head.kind == kind::HEADERS;
         let between = self.left == 0 && self.section.is_none() && next.is_none_or(begins);

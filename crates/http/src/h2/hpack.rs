@@ -1,12 +1,13 @@
-//! What a compressed field section says that the codec does not pass on (RFC 7541): whether it has pseudo-fields, and whether a
-//! `:path` has a `#`.
+//! What a compressed field section says that the codec does not pass on (RFC 7541): whether it has pseudo-fields, and
+//! whether a `:path` has a `#`.
 //!
-//! Used by the block reader. Nothing is unpacked: of the dynamic table three bits per entry are kept, for an entry is named by its
-//! age alone. Names of entries that the codec has dropped break the format, and end the connection there.
+//! Used by the block reader. Nothing is unpacked: of the dynamic table three bits per entry are kept, for an entry is
+//! named by its age alone. Names of entries that the codec has dropped break the format, and end the connection there.
 
 /// `:path` in the code of HPACK. The code of a text is unique.
 const PACKED_PATH: [u8; 4] = [0xb9, 0x58, 0xd3, 0x3f];
-/// Entries of the static table (RFC 7541, Appendix A), which begins with the pseudo-fields; those of `:path` among them.
+/// Entries of the static table (RFC 7541, Appendix A), which begins with the pseudo-fields; those of `:path` among
+/// them.
 const STATIC: u32 = 61;
 const STATIC_PSEUDO: u32 = 14;
 const STATIC_PATHS: std::ops::RangeInclusive<u32> = 4..=5;
@@ -31,7 +32,8 @@ pub(super) struct Seen {
     pub(super) has_fragment: bool,
 }
 
-/// What is known of the entries of the dynamic table: a bit each, the newest is the lowest. A table of 4,096 bytes has at most 128.
+/// What is known of the entries of the dynamic table: a bit each, the newest is the lowest. A table of 4,096 bytes has
+/// at most 128.
 #[derive(Clone, Copy, Debug, Default)]
 struct Table {
     pseudo: u128,
@@ -106,7 +108,8 @@ impl Fields {
         self.seen
     }
 
-    /// The first byte of a representation: the bits of its number, and the strings behind it where the number is 0, and where not.
+    /// The first byte of a representation: the bits of its number, and the strings behind it where the number is 0, and
+    /// where not.
     pub(super) fn first(&mut self, byte: u8) -> (u8, u8, u8) {
         let (form, bits, new, known) = match byte {
             0x80.. => (Form::Entry, 0x7f, 0, 0),

@@ -15,7 +15,8 @@ pub(super) const PLACE: usize = 65_536;
 /// Bytes that go as one at most: what is made of them has to have the length of a datagram.
 const JOINED: usize = 65_000;
 
-/// Places for datagrams. The memory of those, and of those parts of them, that have never been received into is not in use.
+/// Places for datagrams. The memory of those, and of those parts of them, that have never been received into is not in
+/// use.
 #[derive(Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -149,8 +150,9 @@ impl Batch {
         }
     }
 
-    /// Sends on what has been received last at some places; `to`: to a client, from the address that it spoke to; else to whom the socket
-    /// is connected. Several of one length go as one, which the kernel takes apart again, as late as it can.
+    /// Sends on what has been received last at some places; `to`: to a client, from the address that it spoke to; else
+    /// to whom the socket is connected. Several of one length go as one, which the kernel takes apart again, as late as
+    /// it can.
     pub fn send(&mut self, socket: &Datagrams, places: Range<usize>, to: Option<Way>) -> Sent {
         let count = places.len().min(PLACES);
         if let Some(segment) = self.segment(places.clone()).filter(|_| socket.joins()) {
@@ -240,9 +242,10 @@ fn call(socket: impl AsFd, messages: &mut [Message], call: Call) -> io::Result<u
     let fd = socket.as_fd().as_raw_fd();
     let (first, count) = (messages.as_mut_ptr().cast::<libc::mmsghdr>(), messages.len() as libc::c_uint);
     loop {
-        // SAFETY: `Message` is the kernel's `mmsghdr`, of which there are `count`. All pointers in them are null with a length of 0, or
-        // lead to memory of that length which outlives the call, as the two callers above see to; nobody else uses it meanwhile. What
-        // is written there are bytes, for which every value is valid; a send writes to none of it but `len`.
+        // SAFETY: `Message` is the kernel's `mmsghdr`, of which there are `count`. All pointers in them are null with a
+        // length of 0, or lead to memory of that length which outlives the call, as the two callers above see to;
+        // nobody else uses it meanwhile. What is written there are bytes, for which every value is valid; a send writes
+        // to none of it but `len`.
         let done = unsafe {
             match call {
                 Call::Receive => libc::recvmmsg(fd, first, count, libc::MSG_DONTWAIT as _, ptr::null_mut()),

@@ -1,5 +1,5 @@
-//! What the kernel is told of a datagram beside its bytes, and tells: addresses, and control messages (cmsg(3)). In its own form, as bytes;
-//! pure.
+//! What the kernel is told of a datagram beside its bytes, and tells: addresses, and control messages (cmsg(3)). In its
+//! own form, as bytes; pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -129,7 +129,8 @@ impl Control {
             let data = rest.get(HEAD..length)?;
             match (level, kind) {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    // The local address of the datagram, which is another one than its destination where that is no address of one machine.
+                    // The local address of the datagram, which is another one than its destination where that is no
+                    // address of one machine.
                     let ip = <[u8; 4]>::try_from(data.get(4..8)?).ok()?;
                     return Some(Ipv4Addr::from(ip).into());
                 }

@@ -46,8 +46,8 @@ impl Drain {
         }
     }
 
-    /// Writes a batch of whole lines. On an error the rest of it is lost and counted, and a line that is there in part is
-    /// cut off, or else ended before the next one.
+    /// Writes a batch of whole lines. On an error the rest of it is lost and counted, and a line that is there in part
+    /// is cut off, or else ended before the next one.
     pub(super) fn write(&mut self, batch: &[u8], lines: u64) {
         let mut rest = batch;
         let result = self.write_rest(&mut rest);

@@ -2,7 +2,8 @@
 //!
 //! A flow whose receiver keeps up never touches this. One that stalls holds chunks up to a mark:
 //! a share of what the worker has left ([`ChunkPool::high_mark`]), so that few slow receivers get much, many
-//! get little, and all together stay within the limit but for a chunk each. ChunkPool go back to the pool as they are sent.
+//! get little, and all together stay within the limit but for a chunk each. ChunkPool go back to the pool as they are
+//! sent.
 
 use crate::buffers::splice_pipes::Pipes;
 use std::cell::{Cell, RefCell};

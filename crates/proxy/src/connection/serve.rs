@@ -115,7 +115,8 @@ async fn secure(worker: &Worker, client: &mut Client, tls: &ListenerTls, x: &mut
     false
 }
 
-/// Whether a client whose first request has not come speaks HTTP/2: what TLS has agreed on, or else its first bytes, say so.
+/// Whether a client whose first request has not come speaks HTTP/2: what TLS has agreed on, or else its first bytes,
+/// say so.
 async fn speaks_http2(worker: &Worker, client: &Client, x: &mut Exchange) -> bool {
     if client.socket.is_layered() {
         return facts(&client.socket).is_some_and(|facts| facts.alpn.as_deref() == Some(b"h2"));

@@ -1,8 +1,8 @@
 //! Between `admit` and `find_route`: what an authority asks over plain HTTP to see that a host is ours (RFC 8555 §8.3).
 //!
-//! Control says which tokens have which answers. Asked on every listener where clients come in the clear, before any route
-//! and before anybody is sent elsewhere; a look at one word while nothing is checked. What is not known goes on to the
-//! routes: somebody behind us may have asked for it.
+//! Control says which tokens have which answers. Asked on every listener where clients come in the clear, before any
+//! route and before anybody is sent elsewhere; a look at one word while nothing is checked. What is not known goes on
+//! to the routes: somebody behind us may have asked for it.
 
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;

@@ -1,7 +1,7 @@
 //! Phase 3: the filters of the route on the request, in order.
 //!
-//! A chain is plain calls. A filter that has to wait returns a job; the exchange runs it (`run_job`) and resumes the chain where
-//! it stopped.
+//! A chain is plain calls. A filter that has to wait returns a job; the exchange runs it (`run_job`) and resumes the
+//! chain where it stopped.
 
 use crate::exchange::filter_facts::{Surroundings, split};
 use crate::exchange::grpc::begin_bridge;

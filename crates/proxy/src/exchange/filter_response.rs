@@ -1,5 +1,5 @@
-//! The filters of the route on the head of a final response: those of a service's, and of the proxy's own from when a route
-//! has taken the request.
+//! The filters of the route on the head of a final response: those of a service's, and of the proxy's own from when a
+//! route has taken the request.
 
 use crate::exchange::filter_facts::{Surroundings, split};
 use crate::exchange::upstream::request_head::write_host;
@@ -23,8 +23,8 @@ pub(crate) fn has_response_filters(x: &Exchange) -> bool {
     x.chain().is_some_and(|chain| chain.has(Hooks::RESPONSE))
 }
 
-/// Calls the filters, from the last one to the first, on the response of an endpoint, which begins with `head`: what they add is
-/// in `x.filtering.response_added`, and fields whose place that takes are not kept.
+/// Calls the filters, from the last one to the first, on the response of an endpoint, which begins with `head`: what
+/// they add is in `x.filtering.response_added`, and fields whose place that takes are not kept.
 pub(crate) fn filter_upstream(
     around: &Surroundings<'_>,
     x: &mut Exchange,

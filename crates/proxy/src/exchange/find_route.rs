@@ -65,8 +65,8 @@ pub(crate) fn find_route_from(
     Ok(())
 }
 
-/// The route that takes a request, and its service, or the one drawn of several: for workers, and for `explain`, which has
-/// a plan and no worker. `chance` is asked where a split leaves it open.
+/// The route that takes a request, and its service, or the one drawn of several: for workers, and for `explain`, which
+/// has a plan and no worker. `chance` is asked where a split leaves it open.
 pub(crate) fn take_route(
     plan: &Plan,
     listener: u16,

@@ -1,7 +1,8 @@
-//! What gRPC asks of an exchange beside HTTP: the time that a call has, how an answer of the proxy's own looks to its client, and
-//! the status with which it ended.
+//! What gRPC asks of an exchange beside HTTP: the time that a call has, how an answer of the proxy's own looks to its
+//! client, and the status with which it ended.
 //!
-//! A call is a POST whose media type says so. It is routed, forwarded and relayed as any request; its messages are never looked at.
+//! A call is a POST whose media type says so. It is routed, forwarded and relayed as any request; its messages are
+//! never looked at.
 
 use crate::relay::Bridge;
 use crate::state::exchange::{Client, Exchange, ResponseEnd};
@@ -30,8 +31,8 @@ pub(crate) fn kind(x: &Exchange) -> Kind {
     x.request.value(&x.received, FieldId::ContentType).map_or(Kind::No, |value| Kind::of(value).0)
 }
 
-/// Part of phase 1: reads the time that the call has. What is left of it goes upstream in its place; one that cannot be read,
-/// or stands twice, is nobody's to interpret and passed on as it came.
+/// Part of phase 1: reads the time that the call has. What is left of it goes upstream in its place; one that cannot be
+/// read, or stands twice, is nobody's to interpret and passed on as it came.
 pub(crate) fn note_deadline(x: &mut Exchange) {
     if kind(x) == Kind::No {
         return;
@@ -59,8 +60,8 @@ pub(crate) fn rate(x: &Exchange) -> Rate {
     if kind(x) == Kind::No { rate } else { Rate { least: 0, ..rate } }
 }
 
-/// How the body of a response is framed. Behind that of a call stand trailers, whatever length its head has promised: on a stream they
-/// are read when the stream ends.
+/// How the body of a response is framed. Behind that of a call stand trailers, whatever length its head has promised:
+/// on a stream they are read when the stream ends.
 pub(crate) fn framing(x: &mut Exchange, framing: Framing) -> Framing {
     if x.response_end != ResponseEnd::Stream || !matches!(framing, Framing::Length(_)) || kind(x) == Kind::No
     {
@@ -89,8 +90,8 @@ pub(crate) fn write_status(out: &mut Vec<u8>, code: Code, words: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A response that had begun has broken off: its client is told the status in trailers. Says whether it could be: only HTTP/2
-/// lets a message end early and whole, and only when nothing waits before them.
+/// A response that had begun has broken off: its client is told the status in trailers. Says whether it could be: only
+/// HTTP/2 lets a message end early and whole, and only when nothing waits before them.
 pub(crate) fn tell_end(client: &Client, x: &mut Exchange, (fault, detail): (Fault, &str)) -> bool {
     let promises_length = x.response.present.contains(FieldId::ContentLength);
     if kind(x) != Kind::Grpc || fault.kind == FaultKind::ClientGone || promises_length {
@@ -113,8 +114,8 @@ pub(crate) fn status_of_head(x: &Exchange, bytes: &[u8]) -> Option<Code> {
     Code::parse(x.response.fields.iter().find(is_status)?.value.of(bytes))
 }
 
-/// The status of HTTP that says what an answer with this one says of the endpoint: a call that fails in the head of its response
-/// comes with 200.
+/// The status of HTTP that says what an answer with this one says of the endpoint: a call that fails in the head of its
+/// response comes with 200.
 pub(crate) fn status_of_endpoint(x: &Exchange, status: u16) -> u16 {
     // A time that the client has set blames nobody, whoever finds first that it is over.
     let is_clients = x.call_ends_at.is_some();
@@ -131,7 +132,8 @@ pub(crate) fn final_status(x: &Exchange) -> Option<Code> {
     split_trailers(&mut lines).find(|(name, _)| *name == STATUS).and_then(|(_, value)| Code::parse(value))
 }
 
-/// Part of phase 3, on a route with the bridge: whether the request is a call of gRPC-Web. It is one of gRPC from here on.
+/// Part of phase 3, on a route with the bridge: whether the request is a call of gRPC-Web. It is one of gRPC from here
+/// on.
 pub(crate) fn begin_bridge(x: &mut Exchange) -> bool {
     let kind = kind(x);
     if matches!(kind, Kind::Web | Kind::WebText) {
@@ -154,8 +156,8 @@ pub(crate) fn write_plain_type(out: &mut Vec<u8>, x: &Exchange) {
     }
 }
 
-/// Part of phase 6: turns the head of a response to a call of gRPC-Web into one of it, and says what becomes of its body. What is no gRPC
-/// stays what it is; so does what has a length, and with it no status.
+/// Part of phase 6: turns the head of a response to a call of gRPC-Web into one of it, and says what becomes of its
+/// body. What is no gRPC stays what it is; so does what has a length, and with it no status.
 pub(crate) fn bridge_response(x: &mut Exchange, head: &[u8], framing: Framing) -> Option<Bridge> {
     if x.bridge == Kind::No || matches!(framing, Framing::Length(1..)) {
         return None;

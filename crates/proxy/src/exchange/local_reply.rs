@@ -1,7 +1,8 @@
 //! The answers that the proxy makes itself: one status, `Proxy-Status` (RFC 9209) and a small body
 //! in the form that the client asked for. All carry `Date` (RFC 9110 §6.6.1) and the id of the request.
 //!
-//! With `error_details: false` clients get the status and the id, and nothing of the fault. They never name an address, a header's value or anything else that a peer sent.
+//! With `error_details: false` clients get the status and the id, and nothing of the fault. They never name an address,
+//! a header's value or anything else that a peer sent.
 
 use crate::exchange::filter_facts::WorkerConnection;
 use crate::exchange::filter_response::{About, filter_own};
@@ -194,7 +195,8 @@ fn write_reply(
     parts
 }
 
-/// The answer to a gRPC call: its status in a head that is the whole response, "Trailers-Only" (PROTOCOL-HTTP2 of gRPC).
+/// The answer to a gRPC call: its status in a head that is the whole response, "Trailers-Only" (PROTOCOL-HTTP2 of
+/// gRPC).
 fn write_call_end(worker: &Worker, client: &Client, x: &mut Exchange, told: &Told) {
     let (keep_alive, version, kind) = (x.keep_alive, x.request.version, grpc::kind(x));
     let code = grpc::code_of(x, told.fault);
@@ -316,8 +318,8 @@ impl Form {
     }
 }
 
-/// What a connection gets that is refused before anything of it was read: the fault of the bound that refuses it, whole and
-/// with its end.
+/// What a connection gets that is refused before anything of it was read: the fault of the bound that refuses it, whole
+/// and with its end.
 pub(crate) fn refusal(unix: u64, fault: Fault, id: RequestId, has_details: bool) -> Vec<u8> {
     let told = Told { fault, has_details, id: Some(id) };
     let body = Form::Text.body(&told);

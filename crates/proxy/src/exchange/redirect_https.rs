@@ -3,8 +3,8 @@
 //! Called by `serve` when a request has its normal form and before a route is looked for; answers that must be given in
 //! the clear, as those to an authority that checks a name over HTTP, go before it. Also called by `explain`.
 //!
-//! The place is written from the normal form alone: a host that is a name or an address and nothing else, so that no client
-//! can be sent to another one by a twisted `Host`; its port gives way to that of the listener with TLS.
+//! The place is written from the normal form alone: a host that is a name or an address and nothing else, so that no
+//! client can be sent to another one by a twisted `Host`; its port gives way to that of the listener with TLS.
 
 use crate::exchange::grpc;
 use crate::plan::Plan;

@@ -1,4 +1,5 @@
-//! Sends the proxy's own answers: what has been written, and bodies of any size from memory or a file as the client takes them.
+//! Sends the proxy's own answers: what has been written, and bodies of any size from memory or a file as the client
+//! takes them.
 
 use crate::exchange::outcome::{Next, broken};
 use crate::exchange::pace::{Pace, moved};

@@ -1,8 +1,9 @@
-//! Part of phase 2, where requests name their destination themselves: the label is opened, and leads to an address or a service.
+//! Part of phase 2, where requests name their destination themselves: the label is opened, and leads to an address or a
+//! service.
 //!
-//! Whatever is wrong with a label, and wherever it leads that it may not lead, its client is told the same, byte for byte, as where no
-//! route matches. The true reason is for the log, the records and whoever asks `explain`. A client that comes with many labels that are
-//! refused is told to come back later; its good ones go on.
+//! Whatever is wrong with a label, and wherever it leads that it may not lead, its client is told the same, byte for
+//! byte, as where no route matches. The true reason is for the log, the records and whoever asks `explain`. A client
+//! that comes with many labels that are refused is told to come back later; its good ones go on.
 
 use crate::plan::sealed::{Leads, SealedRoute};
 use crate::plan::{ListenerProtocol, To};
@@ -43,8 +44,9 @@ pub(crate) fn unseal(
     Ok(())
 }
 
-/// Whether a label may lead to this member of a service. Not where a host name of the service stands for an address that the label could not
-/// have named: names may come to mean what nobody has allowed. Addresses that the configuration itself says were allowed by it.
+/// Whether a label may lead to this member of a service. Not where a host name of the service stands for an address
+/// that the label could not have named: names may come to mean what nobody has allowed. Addresses that the
+/// configuration itself says were allowed by it.
 ///
 /// # Errors
 /// Why not, for logs.

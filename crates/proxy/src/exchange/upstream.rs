@@ -1,4 +1,5 @@
-//! The upstream side of an exchange: pick an endpoint, connect, send the request, await the response; retries and hedges.
+//! The upstream side of an exchange: pick an endpoint, connect, send the request, await the response; retries and
+//! hedges.
 
 pub(crate) mod await_response;
 pub(crate) mod await_stream;

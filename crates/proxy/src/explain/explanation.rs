@@ -33,8 +33,8 @@ pub struct ValueOrigin {
     /// The value; absent for one that is no word or number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// File and line, and by what it speaks for the value: `thalweg.yaml:12 (defaults)`; or `built in`. What was changed
-    /// at run time is not written anywhere: `plan` shows it.
+    /// File and line, and by what it speaks for the value: `thalweg.yaml:12 (defaults)`; or `built in`. What was
+    /// changed at run time is not written anywhere: `plan` shows it.
     pub origin: String,
 }
 

@@ -16,8 +16,8 @@ pub struct Question {
     pub headers: Vec<(String, String)>,
     /// The address that the request comes from; default 127.0.0.1.
     pub from: Option<IpAddr>,
-    /// The name of a listener; default: of those that take requests, one with TLS for `https` and in the clear for `http`,
-    /// with the port of the URL if there is one; else the first.
+    /// The name of a listener; default: of those that take requests, one with TLS for `https` and in the clear for
+    /// `http`, with the port of the URL if there is one; else the first.
     pub listener: Option<String>,
 }
 
@@ -213,7 +213,8 @@ impl<'a> Url<'a> {
     }
 }
 
-/// The host of a request that names none: the first one that routes ask for, or `localhost` where a route takes every host.
+/// The host of a request that names none: the first one that routes ask for, or `localhost` where a route takes every
+/// host.
 fn usual_host(plan: &Plan) -> String {
     let routes = (0..).map_while(|at| plan.table.written(RouteId(at)));
     let mut named = None;

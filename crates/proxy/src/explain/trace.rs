@@ -42,7 +42,8 @@ pub(super) struct Trace {
 pub struct Verdict {
     /// The route that takes it; also set where the request is refused afterwards.
     pub route: Option<RouteId>,
-    /// The services that it may go to: one, or those of a split by chance that have a share. Empty when it is answered here.
+    /// The services that it may go to: one, or those of a split by chance that have a share. Empty when it is answered
+    /// here.
     pub services: Vec<ServiceId>,
     /// The path that goes upstream, without the query; `None` when it is answered here.
     pub path: Option<String>,

@@ -84,8 +84,9 @@ impl Receiving {
         !has_some && self.body.as_ref().and_then(Guarded::get).is_none_or(RecvStream::is_end_stream)
     }
 
-    /// The body when all of it has come, and only the word that it was all has not. The engine resets a stream that nobody
-    /// holds before the peer has said its end: some that say it in a frame of its own would take that for a failure.
+    /// The body when all of it has come, and only the word that it was all has not. The engine resets a stream that
+    /// nobody holds before the peer has said its end: some that say it in a frame of its own would take that for a
+    /// failure.
     pub(super) fn take_ending(&mut self) -> Option<Guarded<RecvStream>> {
         let is_ending = |body: &RecvStream| self.promised == Some(0) && !self.ended && !body.is_end_stream();
         self.body.take_if(|body| body.get().is_some_and(is_ending))

@@ -24,8 +24,8 @@ use thalweg_upstream::{Connection, Multiplexed, StreamLine};
 
 /// Requests at a time on one connection; fewer where the endpoint wants fewer.
 const STREAMS: usize = H2_STREAMS as usize;
-/// Payload that an endpoint may send on a stream before it is passed on, and on all of them: streams whose clients read nothing
-/// take no window from others.
+/// Payload that an endpoint may send on a stream before it is passed on, and on all of them: streams whose clients read
+/// nothing take no window from others.
 const WINDOW: u32 = 160 * 1024;
 const CONNECTION_WINDOW: u32 = STREAMS as u32 * WINDOW;
 /// Payload that the engine keeps of a stream for the endpoint.

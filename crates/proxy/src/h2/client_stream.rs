@@ -1,7 +1,7 @@
 //! A stream of HTTP/2 as the endpoint's end of an exchange (RFC 9113 §5, §8.1).
 //!
-//! The request's head is staged as it was composed, in lines, and goes out when the exchange begins to send. The response's head
-//! is given as lines too, once, before its payload.
+//! The request's head is staged as it was composed, in lines, and goes out when the exchange begins to send. The
+//! response's head is given as lines too, once, before its payload.
 
 use super::body::{Notifier, Receiving, Sending};
 use super::client_connection::ConnectionHandle;
@@ -86,7 +86,8 @@ impl Call {
         self.staged.borrow().is_some()
     }
 
-    /// Waits until it is known whether the endpoint takes WebSockets over streams (RFC 8441 §3), within the time for a connect.
+    /// Waits until it is known whether the endpoint takes WebSockets over streams (RFC 8441 §3), within the time for a
+    /// connect.
     ///
     /// # Errors
     /// `http_upgrade_failed`: it does not.
@@ -119,12 +120,12 @@ impl Call {
         }
     }
 
-    /// The next head of the response, written to `out`, which is empty, as lines, and read into `head`. Says whether nothing comes
-    /// behind it.
+    /// The next head of the response, written to `out`, which is empty, as lines, and read into `head`. Says whether
+    /// nothing comes behind it.
     ///
     /// # Errors
-    /// As [`thalweg_http::h2::read_response`] says, and why there is none: `stream_refused` where the endpoint has not begun to
-    /// work on the request.
+    /// As [`thalweg_http::h2::read_response`] says, and why there is none: `stream_refused` where the endpoint has not
+    /// begun to work on the request.
     pub(crate) fn poll_head(
         &self,
         limits: &HeadLimits,
@@ -186,8 +187,8 @@ impl Call {
         Fault::response("the endpoint broke the rules of HTTP/2")
     }
 
-    /// The endpoint has not answered in time. Where nothing at all has come on the connection since it was asked, that may be the
-    /// connection's end: it takes no more requests.
+    /// The endpoint has not answered in time. Where nothing at all has come on the connection since it was asked, that
+    /// may be the connection's end: it takes no more requests.
     pub(crate) fn suspect(&self) {
         if self.multiplexed.is_silent_since(self.began_ms.get()) {
             self.multiplexed.retire();
@@ -295,8 +296,8 @@ impl Framed for Call {
         self.staged.borrow().as_ref().is_some_and(|staged| staged.proof.is_some())
     }
 
-    /// A request of gRPC says its end with a frame of its own, also where nothing else stands in it ("gRPC over HTTP/2", EOS):
-    /// grpc-go waits for ever otherwise.
+    /// A request of gRPC says its end with a frame of its own, also where nothing else stands in it ("gRPC over
+    /// HTTP/2", EOS): grpc-go waits for ever otherwise.
     fn ends_apart(&self) -> bool {
         let staged = self.staged.borrow();
         let media = staged.as_ref().and_then(|staged| staged.request.headers().get(CONTENT_TYPE));

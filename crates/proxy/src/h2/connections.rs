@@ -1,7 +1,7 @@
 //! The connections of a worker that speak HTTP/2, with clients and with endpoints.
 //!
-//! Like a tunnel, one is called by its owner number, and a panic costs one connection: with it the exchanges on its streams, and no
-//! other.
+//! Like a tunnel, one is called by its owner number, and a panic costs one connection: with it the exchanges on its
+//! streams, and no other.
 
 use super::client_connection::{ClientConnection, Terms};
 use super::server_connection::Session;
@@ -161,7 +161,8 @@ impl Connections {
         self.evictable(of, now_ms).is_some()
     }
 
-    /// The one of the next few on which nothing has been under way for longest; those whose clients have taken everything come first.
+    /// The one of the next few on which nothing has been under way for longest; those whose clients have taken
+    /// everything come first.
     fn evictable(&self, of: Option<ListenerId>, now_ms: u64) -> Option<u32> {
         let places = self.places.borrow();
         let all =
@@ -247,8 +248,8 @@ impl Worker {
         requests.into_iter().for_each(|client| self.task(client, Some(index)));
     }
 
-    /// Sends the connection away on which nothing has been under way for longest, of any listener or of one. Says whether there
-    /// was one.
+    /// Sends the connection away on which nothing has been under way for longest, of any listener or of one. Says
+    /// whether there was one.
     pub(crate) fn send_session_away(&self, of: Option<ListenerId>) -> bool {
         let Some(index) = self.sessions.evictable(of, self.now_ms()) else { return false };
         let place = self.sessions.remove(index);

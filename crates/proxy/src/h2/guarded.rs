@@ -1,8 +1,8 @@
 //! What the engine gave out of a connection, and what becomes of it when the engine has panicked.
 //!
-//! A panic within the engine poisons its lock, and from then on every call of what it gave out panics too, drops included: in a drop
-//! that is part of a panic, this would end the process. So nothing of a broken engine is called any more, and it is forgotten
-//! instead of dropped. That leaks the memory of one engine for each panic.
+//! A panic within the engine poisons its lock, and from then on every call of what it gave out panics too, drops
+//! included: in a drop that is part of a panic, this would end the process. So nothing of a broken engine is called any
+//! more, and it is forgotten instead of dropped. That leaks the memory of one engine for each panic.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -57,8 +57,8 @@ pub(super) fn read_response(
     thalweg_http::h2::read_response((response.status().as_u16(), fields), limits, head, out)
 }
 
-/// The head of a request that was composed as lines, and the key of a WebSocket handshake, which HTTP/2 does without; `None`: it
-/// cannot be said in HTTP/2. `authority`: who is asked where the request names nobody.
+/// The head of a request that was composed as lines, and the key of a WebSocket handshake, which HTTP/2 does without;
+/// `None`: it cannot be said in HTTP/2. `authority`: who is asked where the request names nobody.
 pub(super) fn request(
     head: &mut [u8],
     is_secure: bool,
@@ -109,7 +109,8 @@ fn pairs(map: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 fn map<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Option<HeaderMap> {
-    // A map is an allocation of 100 bytes per field: with room to spare, those of a turn do not fit into what the allocator keeps.
+    // A map is an allocation of 100 bytes per field: with room to spare, those of a turn do not fit into what the
+    // allocator keeps.
     let mut map = HeaderMap::with_capacity(fields.size_hint().1.unwrap_or(0));
     for (name, value) in fields {
         map.append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);

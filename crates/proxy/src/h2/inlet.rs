@@ -1,8 +1,9 @@
 //! What comes on a stream, from the engine to the exchange: the head of a response, payload, trailers.
 //!
-//! Small DATA frames cost the engine more than their payload, as long as nobody takes them, and all that it keeps of a connection is
-//! shared: so those of a stream whose exchange does not take them are taken over here and kept as one piece of bytes. Their window stays
-//! closed as if they were still there, so what is kept is at most the window of the stream.
+//! Small DATA frames cost the engine more than their payload, as long as nobody takes them, and all that it keeps of a
+//! connection is shared: so those of a stream whose exchange does not take them are taken over here and kept as one
+//! piece of bytes. Their window stays closed as if they were still there, so what is kept is at most the window of the
+//! stream.
 
 use super::body::{Notifier, Receiving, promised};
 use super::guarded::{Guarded, RelayError};

@@ -1,8 +1,9 @@
 //! The bytes between the engine of HTTP/2 and the socket of a client or an endpoint.
 //!
-//! On the way in every frame goes by the meter, which says how many bytes the engine may have now: not more heads than are taken up,
-//! and no more than a share of the turn. On the way out the engine flushes after every frame, which would be a system call, or a
-//! record of TLS, for each: here all that it writes in a turn is collected, and handed to the kernel once.
+//! On the way in every frame goes by the meter, which says how many bytes the engine may have now: not more heads than
+//! are taken up, and no more than a share of the turn. On the way out the engine flushes after every frame, which would
+//! be a system call, or a record of TLS, for each: here all that it writes in a turn is collected, and handed to the
+//! kernel once.
 
 use super::shared::Shared;
 use crate::state::exchange::Client;
@@ -260,7 +261,8 @@ impl<P: Peer> Wires<P> {
         Poll::Ready(Ok(()))
     }
 
-    /// So many bytes have been received. The engine gives out no head once it has seen the end, so the heads come first.
+    /// So many bytes have been received. The engine gives out no head once it has seen the end, so the heads come
+    /// first.
     fn end(&mut self, received: usize) {
         if received == 0 {
             self.ended = true;

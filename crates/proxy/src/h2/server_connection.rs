@@ -130,8 +130,8 @@ impl Session {
         self.pipe.unsent() + self.shared.held()
     }
 
-    /// Since when nothing has been under way, where that makes it one to be sent away, and whether its client has not taken all of the
-    /// last responses: those come last. One that has not begun yet gets a moment.
+    /// Since when nothing has been under way, where that makes it one to be sent away, and whether its client has not
+    /// taken all of the last responses: those come last. One that has not begun yet gets a moment.
     pub(super) fn evictable_since(&self, now_ms: u64) -> Option<(bool, u64)> {
         let is_idle = match self.state {
             State::OpeningGuard(_) => now_ms.saturating_sub(self.since) >= FRESH_MS,

@@ -13,8 +13,8 @@ use thalweg_core::Side;
 use thalweg_http::h2::{Allow, Flood, FloodGuard, FloodLimits, Note};
 use thalweg_upstream::StreamLine;
 
-/// Bytes of payload that all streams of a connection may hand to the engine before it has passed them on: more would wait there,
-/// for a peer that takes it slowly.
+/// Bytes of payload that all streams of a connection may hand to the engine before it has passed them on: more would
+/// wait there, for a peer that takes it slowly.
 const GIVEN: usize = 256 * 1024;
 
 /// How long an end is waited for that says nothing new, in milliseconds.
@@ -34,8 +34,8 @@ pub(crate) struct Shared {
     pub(super) streams: Cell<u32>,
     /// Where connections without one are counted.
     idle: RefCell<Option<Rc<Cell<usize>>>>,
-    /// Bodies of exchanges that are over, of which all has come but the word that it was all, and since when. The engine counts them
-    /// as open, which bounds them.
+    /// Bodies of exchanges that are over, of which all has come but the word that it was all, and since when. The
+    /// engine counts them as open, which bounds them.
     ending: RefCell<Vec<(Guarded<RecvStream>, u64)>>,
     /// Where what comes on a stream waits, by stream.
     inlets: RefCell<BTreeMap<u32, Rc<Inlet>>>,

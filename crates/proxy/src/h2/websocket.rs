@@ -1,5 +1,5 @@
-//! The opening handshake of a WebSocket (RFC 6455 §4) for a client whose stream is one already (RFC 8441): the endpoint of
-//! HTTP/1.1 wants it, and the client knows nothing of it.
+//! The opening handshake of a WebSocket (RFC 6455 §4) for a client whose stream is one already (RFC 8441): the endpoint
+//! of HTTP/1.1 wants it, and the client knows nothing of it.
 
 use crate::state::exchange::Exchange;
 use base64::Engine;
@@ -39,8 +39,8 @@ pub(crate) fn write_key(out: &mut Vec<u8>, id: &RequestId) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Makes of a composed response's head of `len` bytes, which accepts a WebSocket over a stream, the switch of HTTP/1.1 that it
-/// stands for. `proof`: the answer to the client's key.
+/// Makes of a composed response's head of `len` bytes, which accepts a WebSocket over a stream, the switch of HTTP/1.1
+/// that it stands for. `proof`: the answer to the client's key.
 pub(super) fn write_switch(head: &mut Vec<u8>, len: usize, proof: &str) {
     let lines = head.windows(2).position(|end| end == b"\r\n").map_or(len, |at| at + 2);
     let first = format!(

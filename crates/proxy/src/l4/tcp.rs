@@ -1,9 +1,10 @@
-//! A connection to a listener that takes no requests (`protocol: tcp` or `tls_passthrough`): a service is found for it, and from
-//! then on bytes go both ways.
+//! A connection to a listener that takes no requests (`protocol: tcp` or `tls_passthrough`): a service is found for it,
+//! and from then on bytes go both ways.
 //!
-//! It is an exchange without a head. What it has in common with requests, it shares with them: places and queues, the choice of an endpoint,
-//! other endpoints where one does not accept it, the tunnel, the record. The first byte may come from either side. A client for whom there is no
-//! endpoint sees its connection end; one that speaks TLS is told by an alert.
+//! It is an exchange without a head. What it has in common with requests, it shares with them: places and queues, the
+//! choice of an endpoint, other endpoints where one does not accept it, the tunnel, the record. The first byte may come
+//! from either side. A client for whom there is no endpoint sees its connection end; one that speaks TLS is told by an
+//! alert.
 
 use crate::exchange::drain::drain;
 use crate::exchange::find_route::find_route_of_connection;

@@ -70,7 +70,8 @@ impl Tunnel {
         let mut x = x.leave_task(owner);
         x.keep_alive = false;
         x.ends_at = None;
-        // `check_switch` has seen to it: bytes of the request that a layer has sealed and not sent would count as the tunnel's.
+        // `check_switch` has seen to it: bytes of the request that a layer has sealed and not sent would count as the
+        // tunnel's.
         debug_assert!(x.is_connection || x.upward.is_done(), "the request has been sent");
         x.upward.reset();
         x.upward.start(Framing::UntilClose, Side::Downstream, false).extend_from_slice(&preface);

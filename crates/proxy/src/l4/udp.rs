@@ -1,9 +1,10 @@
 //! Datagrams (UDP): listeners with `protocol: udp`, and the sessions of their clients.
 //!
-//! What a client sends to a listener is a session: its first datagram is given an endpoint, the others follow, and answers go back from the
-//! address that it spoke to. Connections end by silence, with the last answer that is expected (`expected_responses`), or with their listener or
-//! endpoint. Nothing waits: what has no room is dropped and counted. All of it gets a share of a worker's turn, so that a flood keeps nobody
-//! else waiting. Why so: `docs/decisions/0061-datagrams.md`.
+//! What a client sends to a listener is a session: its first datagram is given an endpoint, the others follow, and
+//! answers go back from the address that it spoke to. Connections end by silence, with the last answer that is expected
+//! (`expected_responses`), or with their listener or endpoint. Nothing waits: what has no room is dropped and counted.
+//! All of it gets a share of a worker's turn, so that a flood keeps nobody else waiting. Why so:
+//! `docs/decisions/0061-datagrams.md`.
 
 mod ports;
 mod room;
@@ -109,8 +110,8 @@ impl Udp {
 }
 
 impl Worker {
-    /// The listeners of a plan are open from now on, and no others. Connections that the plan has no longer end: their next datagram begins
-    /// another one.
+    /// The listeners of a plan are open from now on, and no others. Connections that the plan has no longer end: their
+    /// next datagram begins another one.
     pub(crate) fn open_ports(&self, current: &ActiveConfig) {
         self.udp.ports.take_over(self, current);
         if !self.udp.ports.is_empty() {
@@ -126,7 +127,8 @@ impl Worker {
         }
     }
 
-    /// Passes on what clients have sent to a listener: once, and further while the share of listeners in this turn lasts.
+    /// Passes on what clients have sent to a listener: once, and further while the share of listeners in this turn
+    /// lasts.
     pub(crate) fn call_port(&self, index: u32) {
         let Some(port) = self.udp.ports.get(index) else { return };
         let Some(mut batch) = self.udp.batch.take() else { return };
@@ -191,9 +193,11 @@ impl Worker {
         Ok(index)
     }
 
-    /// Whether a client's address is that of a listener: answers to whoever has invented it would come in here again, and those to them.
+    /// Whether a client's address is that of a listener: answers to whoever has invented it would come in here again,
+    /// and those to them.
     fn is_own_port(&self, Way { peer, local }: Way) -> bool {
-        // Nothing is asked of the kernel: a flood would pay for it, and clients of NTP or SIP have the port of their server.
+        // Nothing is asked of the kernel: a flood would pay for it, and clients of NTP or SIP have the port of their
+        // server.
         let is_here = |ip: IpAddr| local.is_some_and(|local| local.to_canonical() == ip);
         self.view().current.own_ports.contains(peer, is_here)
     }

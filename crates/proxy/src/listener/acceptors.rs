@@ -4,8 +4,8 @@
 //! the connection that has been silent longest. When there is no place at all, in the process or for
 //! its listener, it is answered 503 at once; only [`REFUSALS`] connections can be in that state, the
 //! rest wait in the kernel's queue. A client that has too many is answered 429, and past those
-//! connections is closed without an answer: it must not keep others waiting. Answers name the bound; the access log has a
-//! line for the first ones of each second (`refusals.rs`).
+//! connections is closed without an answer: it must not keep others waiting. Answers name the bound; the access log has
+//! a line for the first ones of each second (`refusals.rs`).
 //!
 //! When a plan arrives, the acceptors of its listeners open and those of listeners that are gone close (`take_over`).
 //! What closing cannot avoid: the kernel resets a connection that comes between the last look into the queue and the
@@ -63,8 +63,8 @@ enum Room {
 }
 
 impl Acceptors {
-    /// The listeners of `current` are open from now on, and no others. Gives the acceptors of those that are gone, which
-    /// `last` had.
+    /// The listeners of `current` are open from now on, and no others. Gives the acceptors of those that are gone,
+    /// which `last` had.
     pub(crate) fn take_over(
         &mut self,
         worker: &Worker,

@@ -1,5 +1,5 @@
-//! Before a connection begins: another proxy, which the listener trusts with that, says in a few words on whose behalf it connects
-//! (the PROXY protocol). From then on that is the client, for everything.
+//! Before a connection begins: another proxy, which the listener trusts with that, says in a few words on whose behalf
+//! it connects (the PROXY protocol). From then on that is the client, for everything.
 //!
 //! And towards endpoints that want to be told: the same words, before the first byte of a connection.
 
@@ -29,7 +29,8 @@ pub(crate) fn due(client: &Client) -> Option<Arc<ProxyProtocolPolicy>> {
     if is_over { None } else { client.listener().introduces(client.peer) }
 }
 
-/// Hears who the client is, and to which address it has connected, where that is said. `Err`: the connection is over, and recorded.
+/// Hears who the client is, and to which address it has connected, where that is said. `Err`: the connection is over,
+/// and recorded.
 pub(crate) async fn hear(
     worker: &Worker,
     client: &mut Client,
@@ -79,7 +80,8 @@ struct Heard {
     addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// Receives until it is clear what they say; `None`: they are not there. An error without a fault: the peer has said nothing and left.
+/// Receives until it is clear what they say; `None`: they are not there. An error without a fault: the peer has said
+/// nothing and left.
 fn poll_header(
     worker: &Worker,
     client: &Client,
@@ -115,8 +117,8 @@ fn poll_header(
     }
 }
 
-/// The words about a client for an endpoint of the exchange's service, where it wants any. `announced`: the address that the client has
-/// connected to, if another proxy has said so.
+/// The words about a client for an endpoint of the exchange's service, where it wants any. `announced`: the address
+/// that the client has connected to, if another proxy has said so.
 pub(crate) fn say(client: &Client, x: &Exchange, announced: Option<SocketAddr>) -> Vec<u8> {
     let mut words = Vec::new();
     let Some(version) = x.service().and_then(|local| local.state.service.send_proxy_protocol) else {

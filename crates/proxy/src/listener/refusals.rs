@@ -1,7 +1,8 @@
 //! Connections that are refused because a bound is reached: which one, and their lines in the access log.
 //!
 //! `acceptors.rs` asks. A flood of connections must not become a flood of lines: of each worker, the first
-//! [`REFUSAL_LINES_PER_SECOND`] of a second have a line, and the next one says how many had none (`unlogged`). Meters count all.
+//! [`REFUSAL_LINES_PER_SECOND`] of a second have a line, and the next one says how many had none (`unlogged`). Meters
+//! count all.
 
 use crate::state::acceptors::RefusalLines;
 use crate::state::local_listener::LocalListener;

@@ -3,9 +3,9 @@
 //! Once per turn, but not more often than [`CHECKS`], the worker holds what all workers have published
 //! against the budget. Under pressure it gives up, a few at a time, what only makes things faster: idle
 //! upstream connections, and clients that have been silent longest; flows may hold
-//! less ([`Budget::held_limit`]). When memory is full, `listener/acceptors.rs` takes nobody on. Where exchanges have a bound
-//! of their own, `serve.rs` asks for a place before each; workers take these in batches, so that asking is
-//! plain arithmetic.
+//! less ([`Budget::held_limit`]). When memory is full, `listener/acceptors.rs` takes nobody on. Where exchanges have a
+//! bound of their own, `serve.rs` asks for a place before each; workers take these in batches, so that asking is plain
+//! arithmetic.
 
 use crate::budget::{SMALL_BODY, State};
 use crate::state::admission::Underway;

@@ -1,7 +1,7 @@
 //! Where a route goes whose requests name their destination themselves, sealed in the first label of their host.
 //!
-//! A plan type with its one decision: what a label says, and whether it holds here and now. The format and the cipher are
-//! `thalweg_sealed`'s; what a client is told of a refusal, `exchange/unseal.rs`'s.
+//! A plan type with its one decision: what a label says, and whether it holds here and now. The format and the cipher
+//! are `thalweg_sealed`'s; what a client is told of a refusal, `exchange/unseal.rs`'s.
 
 use crate::plan::ServiceId;
 use std::net::{IpAddr, SocketAddr};
@@ -224,7 +224,8 @@ pub enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// `10.0.0.7:3000`, `http://10.0.0.7:3000`, `https://[2001:db8::7]:8443`, `service:checkout`. A scheme gives its port where none is written.
+    /// `10.0.0.7:3000`, `http://10.0.0.7:3000`, `https://[2001:db8::7]:8443`, `service:checkout`. A scheme gives its
+    /// port where none is written.
     ///
     /// # Errors
     /// What is wrong, and what to write.

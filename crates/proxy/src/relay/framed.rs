@@ -1,16 +1,16 @@
 //! Ends that frame messages by themselves: streams of HTTP/2 (RFC 9113 §8.1).
 //!
-//! Towards such an end the head of a message is no part of its bytes: it is staged, and goes out with the first of them, or
-//! alone as the whole message. So a fault that is found before still gives way to an answer, and a message without a body is one
-//! frame. From such an end trailers come after the last byte.
+//! Towards such an end the head of a message is no part of its bytes: it is staged, and goes out with the first of
+//! them, or alone as the whole message. So a fault that is found before still gives way to an answer, and a message
+//! without a body is one frame. From such an end trailers come after the last byte.
 
 use super::{Flow, Stream};
 use crate::buffers::chunk_queue::ChunkPool;
 use std::io;
 use std::rc::Rc;
 
-/// What is held at most for a receiver that shares its connection with others, in bytes: there may be a hundred, and one
-/// client that opens no window stalls them all.
+/// What is held at most for a receiver that shares its connection with others, in bytes: there may be a hundred, and
+/// one client that opens no window stalls them all.
 const MARK: usize = 32 * 1024;
 
 /// What may be held for `to`, where it is `mark` for others.
@@ -21,8 +21,8 @@ pub(crate) fn mark(mark: usize, to: &impl Stream) -> usize {
 
 /// An end of a flow where the end of a message is no end of a connection.
 pub(crate) trait Framed {
-    /// Sets the head of the next message aside, given as lines with the empty one that ends it; one that was staged before is
-    /// forgotten.
+    /// Sets the head of the next message aside, given as lines with the empty one that ends it; one that was staged
+    /// before is forgotten.
     fn stage(&self, head: &mut [u8]);
     /// What is staged goes out; `ended`: it is the whole message. Nothing where nothing is staged.
     fn begin(&self, ended: bool) -> io::Result<()>;
@@ -56,8 +56,8 @@ pub(super) enum Frames {
 }
 
 impl Flow {
-    /// The head of the message has been written to [`Flow::buffer`] from `at` on: where `to` frames messages by itself, it is
-    /// staged there.
+    /// The head of the message has been written to [`Flow::buffer`] from `at` on: where `to` frames messages by itself,
+    /// it is staged there.
     pub(crate) fn seal_head(&mut self, to: &impl Stream, at: usize) {
         if let Some(framed) = to.framed() {
             framed.stage(&mut self.pending[at..]);
@@ -68,8 +68,8 @@ impl Flow {
         }
     }
 
-    /// The head of the message is the first `len` bytes of [`Flow::buffer`], and what waits behind it is the beginning of its body,
-    /// without framing: the head is staged.
+    /// The head of the message is the first `len` bytes of [`Flow::buffer`], and what waits behind it is the beginning
+    /// of its body, without framing: the head is staged.
     pub(crate) fn seal_first(&mut self, to: &dyn Framed, len: usize) {
         to.stage(&mut self.pending[..len]);
         self.pending.drain(..len);
@@ -120,8 +120,8 @@ impl Flow {
         }
     }
 
-    /// A message that will not come whole is over, with these trailers; `false`: it cannot be told, because bytes wait or the end
-    /// frames no messages.
+    /// A message that will not come whole is over, with these trailers; `false`: it cannot be told, because bytes wait
+    /// or the end frames no messages.
     pub(crate) fn break_off(&mut self, to: &impl Stream, trailers: &[u8]) -> bool {
         let Some(framed) = to.framed() else { return false };
         if self.frames != Frames::Begun || self.is_stalled() {

@@ -1,7 +1,7 @@
 //! Bodies between gRPC-Web towards browsers and gRPC towards endpoints (PROTOCOL-WEB of gRPC).
 //!
-//! Messages go by as they are. From a browser base64 is read, where it sends that; to a browser trailers become the last frame
-//! of the body, and all of it base64 where it asked so.
+//! Messages go by as they are. From a browser base64 is read, where it sends that; to a browser trailers become the
+//! last frame of the body, and all of it base64 where it asked so.
 
 use thalweg_core::Fault;
 use thalweg_filter::BodyTransform;

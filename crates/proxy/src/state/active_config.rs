@@ -2,8 +2,8 @@
 //!
 //! A reload must not hold up exchanges, so all that can be made once is made here, on the control thread: the
 //! concurrency limits of every route, and where a service is found by its name. A worker then takes over what is
-//! the same by its pointer. What is large (tables, lists) is freed here too: [`RetiredConfigs`] keeps everything that has
-//! been in force until no worker holds it any more, so that the last pointer is never dropped by a worker.
+//! the same by its pointer. What is large (tables, lists) is freed here too: [`RetiredConfigs`] keeps everything that
+//! has been in force until no worker holds it any more, so that the last pointer is never dropped by a worker.
 
 use crate::plan::{Plan, Route, To};
 use crate::state::listener_sockets::OpenListener;
@@ -50,7 +50,8 @@ pub(crate) struct ActiveConfig {
 }
 
 impl ActiveConfig {
-    /// A plan with what belongs to it, after one with the redactor `former`. Its bounds have been adopted by `concurrency_limits`.
+    /// A plan with what belongs to it, after one with the redactor `former`. Its bounds have been adopted by
+    /// `concurrency_limits`.
     pub(crate) fn new(
         (plan, former): (Arc<Plan>, &Redactor),
         listeners: Arc<[OpenListener]>,
@@ -120,8 +121,8 @@ impl RetiredConfigs {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).push(list.clone());
     }
 
-    /// An endpoint set has been replaced: it is freed when no worker holds it. Looks at some of them at a time, so that what a
-    /// change costs does not depend on how many are still held.
+    /// An endpoint set has been replaced: it is freed when no worker holds it. Looks at some of them at a time, so that
+    /// what a change costs does not depend on how many are still held.
     pub(crate) fn retire(&self, endpoint_set: Arc<EndpointSet>) {
         let mut endpoint_sets = self.endpoint_sets.lock().unwrap_or_else(PoisonError::into_inner);
         endpoint_sets.push(endpoint_set);

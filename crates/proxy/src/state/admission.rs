@@ -1,5 +1,5 @@
-//! The numbers of admission: permits that are left in the process, a worker's part of them, and what state its memory is in.
-//! Decisions are made in `overload/admission.rs`.
+//! The numbers of admission: permits that are left in the process, a worker's part of them, and what state its memory
+//! is in. Decisions are made in `overload/admission.rs`.
 
 use crate::budget::State;
 use crate::state::credits::Credits;

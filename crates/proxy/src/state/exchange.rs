@@ -502,8 +502,8 @@ impl Exchange {
         self.authority.write().extend_from_slice(host.as_bytes());
     }
 
-    /// Whether its client is there no more. One that has said its last word may still wait for what it asked for, or will say
-    /// nothing more in a connection that goes on.
+    /// Whether its client is there no more. One that has said its last word may still wait for what it asked for, or
+    /// will say nothing more in a connection that goes on.
     pub(crate) fn has_left(&self, client: &Client) -> bool {
         match self.is_connection {
             true => client.socket.is_gone(),

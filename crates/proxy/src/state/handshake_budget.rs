@@ -1,8 +1,8 @@
 //! HandshakeBudget take their turns: other exchanges of a worker do not wait for many of them in a row.
 //!
 //! One costs 0.2 ms of CPU (ECDSA) to several (RSA). A worker spends about [`SHARE`] of each turn on them, at least one
-//! step; the rest goes on in the next turn. So many at a time as [`UNDER_WAY`] have a session. A further one takes the place of
-//! the one that has been under way longest: who says hello and then nothing more keeps nobody out.
+//! step; the rest goes on in the next turn. So many at a time as [`UNDER_WAY`] have a session. A further one takes the
+//! place of the one that has been under way longest: who says hello and then nothing more keeps nobody out.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! What services, endpoints and listeners are called, for records that outlive them.
 //!
-//! A record points at the names and not at the objects: so it keeps no connection and no plan alive, and costs no atomic
-//! step. A route is small, and pointed at itself.
+//! A record points at the names and not at the objects: so it keeps no connection and no plan alive, and costs no
+//! atomic step. A route is small, and pointed at itself.
 
 use std::cell::OnceCell;
 use std::rc::Rc;

@@ -1,9 +1,9 @@
 //! A listener on one worker: where its connections are counted, and which plan holds for them.
 //!
-//! `listener/acceptors.rs` makes a listener for each listener when a plan arrives; every client connection holds its own. While the
-//! listener is in the plan, the worker's plan holds. When it is gone, those who have just been accepted are still
-//! served by the last plan that had it, for a moment ([`LocalListener::forget`]); then by the present one, as coming from no
-//! listener that a route could name.
+//! `listener/acceptors.rs` makes a listener for each listener when a plan arrives; every client connection holds its
+//! own. While the listener is in the plan, the worker's plan holds. When it is gone, those who have just been accepted
+//! are still served by the last plan that had it, for a moment ([`LocalListener::forget`]); then by the present one, as
+//! coming from no listener that a route could name.
 
 use crate::plan::{
     ListenAddress, Listener, ListenerLimits, ListenerProtocol, ListenerTls, ProxyProtocolPolicy,

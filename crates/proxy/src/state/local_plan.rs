@@ -214,7 +214,8 @@ impl LocalPlan {
         Ref::map(self.services.borrow(), |services| &services[..])
     }
 
-    /// These are the members of a service from now on. Nothing else is touched; exchanges under way keep what they have.
+    /// These are the members of a service from now on. Nothing else is touched; exchanges under way keep what they
+    /// have.
     pub(crate) fn set_endpoint_set(
         &self,
         service: ServiceId,

@@ -1,11 +1,12 @@
-//! Connections of HTTP/2 take their turns: other exchanges of a worker do not wait for many heads, for few that take long to
-//! unpack, or for a hundred streams that end at one time.
+//! Connections of HTTP/2 take their turns: other exchanges of a worker do not wait for many heads, for few that take
+//! long to unpack, or for a hundred streams that end at one time.
 //!
-//! What is to be done for a connection is its engine's work and that of the exchanges on its streams, and it stands in line with all of
-//! that once. The first in line is served for a [`QUANTUM`], and goes to the end when it has more; what it does at once is small
-//! (`thalweg_http::h2::FloodGuard::turn`). All of them together get a share of a turn, or as much as everything else in it took; who is
-//! not reached waits for the next. Only the last that is served in a turn may exceed that. The share is [`AMONG_OTHERS`] where other
-//! exchanges have been served of late, which wait for the end of a turn twice, and [`ALONE`] where there are none.
+//! What is to be done for a connection is its engine's work and that of the exchanges on its streams, and it stands in
+//! line with all of that once. The first in line is served for a [`QUANTUM`], and goes to the end when it has more;
+//! what it does at once is small (`thalweg_http::h2::FloodGuard::turn`). All of them together get a share of a turn, or
+//! as much as everything else in it took; who is not reached waits for the next. Only the last that is served in a turn
+//! may exceed that. The share is [`AMONG_OTHERS`] where other exchanges have been served of late, which wait for the
+//! end of a turn twice, and [`ALONE`] where there are none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -82,8 +83,8 @@ impl WaitQueue {
         }
     }
 
-    /// What the first one wants next: first its exchanges, so that its engine sends together what they have said; but they come without
-    /// end where many bodies trickle, and then the engine has its turn between them.
+    /// What the first one wants next: first its exchanges, so that its engine sends together what they have said; but
+    /// they come without end where many bodies trickle, and then the engine has its turn between them.
     fn take(&mut self) -> Option<(u32, Work)> {
         let connection = *self.waiting.front()?;
         let wanted = at(&mut self.wanted, connection);

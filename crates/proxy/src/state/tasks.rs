@@ -49,8 +49,8 @@ impl<T> TaskPool<T> {
         Self { tasks: RefCell::default(), vacant: RefCell::default(), waker: Box::new(waker) }
     }
 
-    /// Puts `guest`, a stream of `session` or a connection of its own, into a vacant task and says which; the caller polls it.
-    /// `new_task` makes a task's future and is called only when there is none.
+    /// Puts `guest`, a stream of `session` or a connection of its own, into a vacant task and says which; the caller
+    /// polls it. `new_task` makes a task's future and is called only when there is none.
     pub(crate) fn start(
         &self,
         guest: T,

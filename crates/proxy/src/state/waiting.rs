@@ -4,8 +4,8 @@ use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
 
-/// Why a connection that is not there yet is no longer waited for: what it has of time is over (`late`), or the client has
-/// left.
+/// Why a connection that is not there yet is no longer waited for: what it has of time is over (`late`), or the client
+/// has left.
 pub(crate) fn given_up(worker: &Worker, client: &Client, x: &Exchange, late: Fault) -> Option<Fault> {
     if client.socket.expired() {
         return Some(x.overdue(worker.reactor.now()).unwrap_or(late));

@@ -1,7 +1,7 @@
 //! The state of one worker: all that its thread owns. The event loop that turns it stands in `worker/`.
 //!
-//! Everything here belongs to this thread: `Rc`, `Cell` and `RefCell`, no lock and no atomic per exchange but the meters'
-//! plain stores.
+//! Everything here belongs to this thread: `Rc`, `Cell` and `RefCell`, no lock and no atomic per exchange but the
+//! meters' plain stores.
 
 use crate::buffers::chunk_queue::ChunkPool;
 use crate::buffers::pool::BufferPools;
@@ -161,8 +161,8 @@ impl Worker {
         client.listener().last().unwrap_or_else(|| self.view())
     }
 
-    /// Whether the proxy is stopping, the client's listener is gone, or its connection has brought all the requests that it may:
-    /// it is not kept.
+    /// Whether the proxy is stopping, the client's listener is gone, or its connection has brought all the requests
+    /// that it may: it is not kept.
     pub(crate) fn is_leaving(&self, client: &Client) -> bool {
         let is_of_old = client.requests > 0 && is_of_old(client);
         let is_spent = client.listener().limits().are_spent(client.requests);

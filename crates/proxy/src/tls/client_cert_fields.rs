@@ -1,8 +1,8 @@
 //! What the upstream and the log are told of a client's certificate.
 //!
 //! Made once per connection, from what the handshake has verified, and put into the head of each of its requests by
-//! `write_request`. What a client says itself in these fields is taken out of its requests on every listener (`http::rules`);
-//! where we tell something, what a trusted proxy says is too.
+//! `write_request`. What a client says itself in these fields is taken out of its requests on every listener
+//! (`http::rules`); where we tell something, what a trusted proxy says is too.
 
 use crate::state::exchange::{Client, Exchange};
 use crate::tls::layer::{Peer, with_peer};
@@ -32,8 +32,8 @@ impl ClientCertFields {
     }
 }
 
-/// Takes out of a request what somebody else says in our fields: of what we have seen ourselves nobody else tells, trusted
-/// or not.
+/// Takes out of a request what somebody else says in our fields: of what we have seen ourselves nobody else tells,
+/// trusted or not.
 pub(crate) fn strip_client_cert_fields(client: &Client, x: &mut Exchange) {
     let are_told =
         |peer: Peer<'_>| peer.credentials.is_some_and(|credentials| !credentials.fields.is_empty());

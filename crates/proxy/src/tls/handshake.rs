@@ -1,7 +1,7 @@
 //! Phase 0, on a listener with TLS: the handshake of a new client, before its first request.
 //!
-//! Nothing is kept for a client but the bytes that it has sent until its ClientHello is whole; then it gets a session. What is
-//! not TLS is told so in plain words where it speaks HTTP, and else with an alert.
+//! Nothing is kept for a client but the bytes that it has sent until its ClientHello is whole; then it gets a session.
+//! What is not TLS is told so in plain words where it speaks HTTP, and else with an alert.
 
 use crate::plan::ListenerTls;
 use crate::state::exchange::{Client, Exchange};

@@ -2,8 +2,9 @@
 //!
 //! Who a client is was decided by the name in its handshake. A request on the same connection for another host is only
 //! answered where that name would have led to the same: to the same certificate, and to the same that is asked of
-//! clients. So clients may use one connection for all hosts of a certificate (RFC 9113 §9.1.1), and cannot go around what is asked
-//! of one host by naming another one first. Nearly all requests are for the name itself: that is one comparison.
+//! clients. So clients may use one connection for all hosts of a certificate (RFC 9113 §9.1.1), and cannot go around
+//! what is asked of one host by naming another one first. Nearly all requests are for the name itself: that is one
+//! comparison.
 
 use crate::state::exchange::{Client, Exchange};
 use crate::tls::layer::{Peer, with_peer};
@@ -21,7 +22,8 @@ pub(crate) fn check_authority(client: &Client, x: &Exchange) -> Result<(), Fault
         if peer.name.is_some_and(|name| name.as_bytes() == host) {
             return true;
         }
-        // What the listener asks now: a connection outlives reloads. One that does not shake hands any more asks nothing.
+        // What the listener asks now: a connection outlives reloads. One that does not shake hands any more asks
+        // nothing.
         client.listener().tls().is_none_or(|tls| is_valid_for(peer, &tls.acceptor, host))
     });
     match is_valid_for {
@@ -33,8 +35,8 @@ pub(crate) fn check_authority(client: &Client, x: &Exchange) -> Result<(), Fault
 fn is_valid_for(peer: Peer<'_>, acceptor: &Acceptor, host: &[u8]) -> bool {
     let host = name_in(host);
     let Some(certificate) = acceptor.choose(host) else {
-        // Nobody is shown anything for that host: who has named nobody is held to what is asked of such clients. Where a certificate
-        // may come for it, what is asked with that is not gone around.
+        // Nobody is shown anything for that host: who has named nobody is held to what is asked of such clients. Where
+        // a certificate may come for it, what is asked with that is not gone around.
         let may_come = host.is_some_and(|host| acceptor.may_issue(host));
         return peer.name.is_none() && !may_come && acceptor.client_auth(None) == peer.asked;
     };

@@ -1,4 +1,5 @@
-//! What a worker is told by the control thread: another plan, a connection that somebody else accepted, that it is to end.
+//! What a worker is told by the control thread: another plan, a connection that somebody else accepted, that it is to
+//! end.
 
 use crate::listener::acceptors::welcome;
 use crate::state::active_config::ActiveConfig;

@@ -80,8 +80,8 @@ impl Worker {
         false
     }
 
-    /// Lets connections of HTTP/2 say together what their streams have said in this turn. Who else has been woken waits for the
-    /// next.
+    /// Lets connections of HTTP/2 say together what their streams have said in this turn. Who else has been woken waits
+    /// for the next.
     fn serve_sessions(self: &Rc<Self>, lists: &mut Lists) {
         if self.sessions.is_empty() {
             return;

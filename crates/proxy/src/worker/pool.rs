@@ -298,8 +298,8 @@ impl WorkerPool {
         true
     }
 
-    /// A host name stands for these addresses from now on. Services that have it get a new endpoint set each; no other one is
-    /// touched.
+    /// A host name stands for these addresses from now on. Services that have it get a new endpoint set each; no other
+    /// one is touched.
     pub fn set_name(&self, host: &Arc<str>, addresses: Vec<IpAddr>) {
         let mut in_force = self.shared.lock();
         in_force.names.insert(host.clone(), addresses);

@@ -131,8 +131,8 @@ impl fmt::Display for Entry {
 impl FromStr for Entry {
     type Err = String;
 
-    /// Reads `network:port` or `network:from-to`. A network is an address with or without the length of its prefix; IPv6
-    /// stands in brackets, prefix included. Ports are from 1 to 65535.
+    /// Reads `network:port` or `network:from-to`. A network is an address with or without the length of its prefix;
+    /// IPv6 stands in brackets, prefix included. Ports are from 1 to 65535.
     fn from_str(text: &str) -> Result<Self, String> {
         const FORMS: &str = "write for example `10.0.0.0/8:1024-65535` or `[2001:db8::/32]:443`";
         if text.parse::<IpNet>().is_ok() || text.parse::<IpAddr>().is_ok() {

@@ -34,8 +34,8 @@ impl Own {
         own
     }
 
-    /// Whether a connection to this address would end at the proxy itself. `is_machines` tells whether an address is one of this
-    /// machine's now; it is asked about few.
+    /// Whether a connection to this address would end at the proxy itself. `is_machines` tells whether an address is
+    /// one of this machine's now; it is asked about few.
     pub fn contains(&self, address: SocketAddr, is_machines: impl FnOnce(IpAddr) -> bool) -> bool {
         let (ip, port) = (canonical(address.ip()), address.port());
         let special = Special::of(ip);

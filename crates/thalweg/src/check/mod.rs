@@ -1,7 +1,7 @@
 //! What `check` looks at beyond the file: the machine that it runs on.
 //!
-//! Each check is one file and one line of the list; each takes a bounded time and changes nothing. What keeps `run` from
-//! starting on this machine, whoever starts it, is an error; what depends on the time or on the user who starts it
+//! Each check is one file and one line of the list; each takes a bounded time and changes nothing. What keeps `run`
+//! from starting on this machine, whoever starts it, is an error; what depends on the time or on the user who starts it
 //! is a warning. Checks of the file alone belong to `thalweg_config`.
 
 mod addresses;

@@ -1,7 +1,7 @@
 //! `thalweg explain METHOD URL`: which route takes a request, why the others do not, and where it goes.
 //!
-//! Without `--live` a file is explained, the one that `run` would find. With it, or with `--admin`, the running proxy says
-//! how its endpoints stand too. `--id` tells what became of a request that has been there.
+//! Without `--live` a file is explained, the one that `run` would find. With it, or with `--admin`, the running proxy
+//! says how its endpoints stand too. `--id` tells what became of a request that has been there.
 
 use super::check::{locate, show};
 use super::{AdminArgs, complain, decision, say};

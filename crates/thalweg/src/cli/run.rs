@@ -12,7 +12,8 @@ use thalweg_config::{Loaded, load_file, quick};
 /// What to run.
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// The configuration; default: $THALWEG_CONFIG, ./thalweg.yaml, the XDG configuration directory, /etc/thalweg/thalweg.yaml
+    /// The configuration; default: $THALWEG_CONFIG, ./thalweg.yaml, the XDG configuration directory,
+    /// /etc/thalweg/thalweg.yaml
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to"])]
     config: Option<PathBuf>,
     /// Without a file: an address to listen on, for example :8080 (may be given several times)

@@ -1,6 +1,8 @@
-//! `thalweg seal DESTINATION`: prints a host name whose first label leads there. `thalweg unseal`: says what a label says.
+//! `thalweg seal DESTINATION`: prints a host name whose first label leads there. `thalweg unseal`: says what a label
+//! says.
 //!
-//! Both read the configuration themselves: who has its keys needs no running proxy. With `--admin` the running one seals.
+//! Both read the configuration themselves: who has its keys needs no running proxy. With `--admin` the running one
+//! seals.
 
 use super::check::{locate, show};
 use super::problem::document;

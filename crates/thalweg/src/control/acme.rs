@@ -1,4 +1,5 @@
-//! Certificates that authorities issue: what the plan asks for is given to the crate that asks, and what comes of it is told.
+//! Certificates that authorities issue: what the plan asks for is given to the crate that asks, and what comes of it is
+//! told.
 
 use super::config_events::event;
 use crate::operator_log::{info, warn};
@@ -28,8 +29,9 @@ pub(crate) struct Acme {
     local: Mutex<Local>,
 }
 
-/// The authority of this machine and the store of issued certificates that it serves, once a listener has wanted it: a store of issued certificates that nobody looks at
-/// costs little, and what is on it is at hand when one wants it again.
+/// The authority of this machine and the store of issued certificates that it serves, once a listener has wanted it: a
+/// store of issued certificates that nobody looks at costs little, and what is on it is at hand when one wants it
+/// again.
 type Local = Option<Arc<IssuedStore>>;
 
 impl Acme {

@@ -94,7 +94,8 @@ impl Shared {
         of_listeners.chain(of_admin).map(of_files).chain(issued).collect()
     }
 
-    /// Valid certificates stay in use where a configuration that is about to take over brings expired ones from the same files.
+    /// Valid certificates stay in use where a configuration that is about to take over brings expired ones from the
+    /// same files.
     pub(super) fn keep_valid_certificates(
         &self,
         (running, running_settings): (&Plan, &Settings),
@@ -120,8 +121,8 @@ impl Shared {
         }
     }
 
-    /// What files hold now takes the place of what they held: in the plan, which takes over as after a reload, and on the
-    /// admin listener.
+    /// What files hold now takes the place of what they held: in the plan, which takes over as after a reload, and on
+    /// the admin listener.
     pub(super) fn take_over_certificates(&self, fresh: &HashMap<Source, Found>) {
         let mut origin = self.origin();
         let mut runtime = self.runtime();

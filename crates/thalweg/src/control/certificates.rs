@@ -1,9 +1,9 @@
-//! Certificates while the proxy runs: their files are looked at, those that change take over, and what is about to expire
-//! is told.
+//! Certificates while the proxy runs: their files are looked at, those that change take over, and what is about to
+//! expire is told.
 //!
-//! Called by control twice a second, and whenever another plan is in force. It looks as `run --watch` does (`files.rs`), but
-//! always, and the configuration is not read again. Invariant: what does not fit changes nothing; the old certificate
-//! goes on.
+//! Called by control twice a second, and whenever another plan is in force. It looks as `run --watch` does
+//! (`files.rs`), but always, and the configuration is not read again. Invariant: what does not fit changes nothing; the
+//! old certificate goes on.
 
 use super::admin::Shared;
 use super::certificate_source::Source;
@@ -99,7 +99,8 @@ impl Certificates {
         self.used.is_empty()
     }
 
-    /// Another plan is in force, or the first one. What has taken over is told, and from now on its files are looked at.
+    /// Another plan is in force, or the first one. What has taken over is told, and from now on its files are looked
+    /// at.
     pub(crate) fn follow(&mut self, shared: &Shared, before: Option<&Plan>, plan: &Plan) {
         let admin = shared.running_admin_tls();
         if before.is_some_and(|before| have_same_tls(before, plan)) && admin == self.admin {
@@ -252,8 +253,8 @@ impl Certificates {
     }
 }
 
-/// Tells of each up to a bound, and how many more there are: a disk that is gone is one thing, however many certificates
-/// stand on it.
+/// Tells of each up to a bound, and how many more there are: a disk that is gone is one thing, however many
+/// certificates stand on it.
 fn tell(shared: &Shared, kind: EventKind, causes: Vec<String>) {
     let more = causes.len().saturating_sub(TOLD);
     let rest = (more > 0).then(|| format!("and {more} more certificates"));
@@ -344,7 +345,8 @@ pub(super) fn all<'a>(
     plan.listeners.iter().flat_map(of_listener).chain(of_admin)
 }
 
-/// For each of these listeners, and the admin API, the certificates in use that are valid while their files hold expired ones.
+/// For each of these listeners, and the admin API, the certificates in use that are valid while their files hold
+/// expired ones.
 pub(super) fn valid_ones(
     (before, admin_before): (&Plan, Option<&AdminTls>),
     (after, admin_after): (&Plan, Option<&AdminTls>),

@@ -282,8 +282,8 @@ impl Shared {
         }
     }
 
-    /// The endpoints of a service have changed: they run from now on, and the change is kept. No other service is touched,
-    /// and there is no new plan.
+    /// The endpoints of a service have changed: they run from now on, and the change is kept. No other service is
+    /// touched, and there is no new plan.
     fn commit(&self, runtime: &mut Runtime, service: &str) {
         runtime.version += 1;
         runtime.overlay.tidy(service);

@@ -40,8 +40,8 @@ impl Files {
         self.behind = true;
     }
 
-    /// These are the files from now on. Those that were watched before count as they did, others as they are now; whether
-    /// there are any others.
+    /// These are the files from now on. Those that were watched before count as they did, others as they are now;
+    /// whether there are any others.
     pub(crate) fn replace(&mut self, files: Vec<PathBuf>) -> bool {
         if self.known.iter().map(|(path, _)| path).eq(&files) {
             // A change that has been seen once goes on to be looked at.

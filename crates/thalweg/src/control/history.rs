@@ -1,7 +1,7 @@
 //! Configurations that have run: the newest few, with their texts, so that one of them can be brought back.
 //!
-//! In memory, and where `state:` names a directory there too, so that they survive a restart (`store`). A text is kept as
-//! the file holds it, references and literal secrets alike: the files can be read by their owner only, and no answer
+//! In memory, and where `state:` names a directory there too, so that they survive a restart (`store`). A text is kept
+//! as the file holds it, references and literal secrets alike: the files can be read by their owner only, and no answer
 //! of the admin API shows a text. Part of [`super::origin::Origin`], under its lock.
 
 mod store;

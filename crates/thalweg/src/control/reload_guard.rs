@@ -1,8 +1,8 @@
 //! Watching a new configuration: did it make a route worse?
 //!
-//! What workers have counted about each route since the configuration took over is compared with the minute or two before.
-//! A route is worse when the share of its answers from 500 on, whoever made them, has grown past a threshold, or its p99.
-//! This file only judges; `rollback` acts. [`Watcher`] has a lock of its own, the last in the order.
+//! What workers have counted about each route since the configuration took over is compared with the minute or two
+//! before. A route is worse when the share of its answers from 500 on, whoever made them, has grown past a threshold,
+//! or its p99. This file only judges; `rollback` acts. [`Watcher`] has a lock of its own, the last in the order.
 
 use super::origin::Candidate;
 use std::collections::HashMap;

@@ -1,8 +1,9 @@
 //! Files of revoked labels while the proxy runs: what is added to one holds at once, without a reload.
 //!
-//! Called by control twice a second, and whenever another plan is in force. A file that is only added to is taken over as it is; where labels are
-//! missing it may be in the middle of being written, and is taken over when it is the same at two looks. Invariant: a file that cannot be
-//! read, or holds what is no label, changes nothing; what was revoked stays so.
+//! Called by control twice a second, and whenever another plan is in force. A file that is only added to is taken over
+//! as it is; where labels are missing it may be in the middle of being written, and is taken over when it is the same
+//! at two looks. Invariant: a file that cannot be read, or holds what is no label, changes nothing; what was revoked
+//! stays so.
 
 use super::files::{Print, print};
 use crate::operator_log::{info, warn};
@@ -31,7 +32,8 @@ impl Revocations {
         self.0.is_empty()
     }
 
-    /// Another plan is in force, or the first one. A change between the reading of the configuration and now is not lost.
+    /// Another plan is in force, or the first one. A change between the reading of the configuration and now is not
+    /// lost.
     pub(crate) fn follow(&mut self, plan: &Plan) {
         let sealed = plan.routes.iter().filter_map(|route| match &route.to {
             To::Sealed(sealed) if sealed.revoked.is_some() => Some(sealed.clone()),

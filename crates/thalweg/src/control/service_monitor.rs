@@ -72,9 +72,9 @@ fn is_put_aside(condition: EndpointCondition) -> bool {
 }
 
 impl ServiceMonitor {
-    /// Compares how services stand with the last look, and says what has happened. Services of which nothing can have changed
-    /// but by the passing of time are looked at only with `all`. The first look at a service finds nothing
-    /// new but that none of its endpoints can be used; where it is not the first look of all, they stand so since now.
+    /// Compares how services stand with the last look, and says what has happened. Services of which nothing can have
+    /// changed but by the passing of time are looked at only with `all`. The first look at a service finds nothing new
+    /// but that none of its endpoints can be used; where it is not the first look of all, they stand so since now.
     pub(crate) fn look(&mut self, sets: &[Arc<EndpointSet>], now: Instant, all: bool) -> Vec<Event> {
         let mut events = Vec::new();
         self.turned.clear();
@@ -192,8 +192,8 @@ impl ServiceMonitor {
 }
 
 impl Known {
-    /// Goes on with the outage that there was, begins one or ends it. It is told once when it begins and once when it is
-    /// over, whatever becomes of single endpoints in between.
+    /// Goes on with the outage that there was, begins one or ends it. It is told once when it begins and once when it
+    /// is over, whatever becomes of single endpoints in between.
     fn follow(&mut self, before: Option<&Self>, now: Instant) -> Option<Turn> {
         let outage = before.and_then(|before| before.outage);
         if self.endpoints.values().any(|stand| is_up(stand.condition)) {

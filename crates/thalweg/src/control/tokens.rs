@@ -1,5 +1,5 @@
-//! The admin tokens and the certificate of the admin listener follow the configuration and its files: a reload takes other
-//! ones over.
+//! The admin tokens and the certificate of the admin listener follow the configuration and its files: a reload takes
+//! other ones over.
 
 use super::admin::Shared;
 use crate::operator_log::{info, warn};

@@ -36,10 +36,12 @@ impl Default for BreakerPolicy {
 }
 
 /// `services.<name>.limits.adaptive`: a bound on what is under way to each endpoint that follows its
-/// latency (a gradient as in Netflix's concurrency limit-limits, over a baseline that is measured as in Envoy). Default: none.
+/// latency (a gradient as in Netflix's concurrency limit-limits, over a baseline that is measured as in Envoy).
+/// Default: none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct AdaptivePolicy {
-    /// It never goes below, not while it is measured either, 1–1,000,000; default 10. It begins at 100 within these bounds.
+    /// It never goes below, not while it is measured either, 1–1,000,000; default 10. It begins at 100 within these
+    /// bounds.
     pub min: u32,
     /// Nor above, `min`–1,000,000; default 1000.
     pub max: u32,

@@ -15,8 +15,8 @@ pub struct RetryPolicy {
     /// where the request is idempotent and can be sent again; the last one's response is passed on.
     #[serde(skip_serializing_if = "Statuses::is_empty")]
     pub statuses: Statuses,
-    /// Ends of gRPC calls after which another attempt is made, where the response is nothing else; default none. Who lists one says
-    /// that a call which ends so may be made again: calls are POSTs.
+    /// Ends of gRPC calls after which another attempt is made, where the response is nothing else; default none. Who
+    /// lists one says that a call which ends so may be made again: calls are POSTs.
     #[serde(skip_serializing_if = "GrpcStatuses::is_empty")]
     pub grpc_statuses: GrpcStatuses,
     /// For one attempt, from sending the request to the response's head; default: `timeouts.first_byte`.

@@ -9,7 +9,8 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// One endpoint: a URL, `http://host:port`, `https://host:port` or `unix:/path`, alone or with a weight, a tier and bounds.
+/// One endpoint: a URL, `http://host:port`, `https://host:port` or `unix:/path`, alone or with a weight, a tier and
+/// bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndpointSpec {
     /// `"http://10.0.0.1:8080"`

@@ -5,7 +5,8 @@ use crate::spec::{DurationSpec, ListSpec, NamedSpec, Short, Spanned, StatusSpec}
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
-/// `health:` an HTTP check, with `path`, `method`, `headers`, `expect` or `body`, a gRPC check, with `grpc`, or a TCP check, with `tcp`.
+/// `health:` an HTTP check, with `path`, `method`, `headers`, `expect` or `body`, a gRPC check, with `grpc`, or a TCP
+/// check, with `tcp`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `path`, `grpc` or `tcp`")]
 pub struct HealthSpec {

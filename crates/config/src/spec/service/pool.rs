@@ -26,9 +26,9 @@ pub struct PoolSpec {
     /// A connection is not reused after this many requests.
     #[schemars(extend("x-range" = [1, u32::MAX], "x-default-words" = "no limit"))]
     pub max_requests: Option<Spanned<u64>>,
-    /// Whether a request takes the connection that has been idle longest, and not the one that was used last: requests then
-    /// go round all idle connections, and so round what is behind an endpoint that is a load balancer itself. None of them
-    /// passes `idle` while there is traffic.
+    /// Whether a request takes the connection that has been idle longest, and not the one that was used last: requests
+    /// then go round all idle connections, and so round what is behind an endpoint that is a load balancer itself. None
+    /// of them passes `idle` while there is traffic.
     #[schemars(extend("x-default" = false))]
     pub oldest_first: Option<bool>,
 }

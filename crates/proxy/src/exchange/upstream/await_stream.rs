@@ -1,7 +1,7 @@
 //! Part of phase 5: a stream of a connection that carries several requests, where none is to be had at once.
 //!
-//! One exchange opens a connection; those that come meanwhile wait for it, and where it fails they have failed too. Where no other
-//! connection may be opened, an exchange waits for the end of one that has a stream.
+//! One exchange opens a connection; those that come meanwhile wait for it, and where it fails they have failed too.
+//! Where no other connection may be opened, an exchange waits for the end of one that has a stream.
 
 use crate::exchange::upstream::connection_permit::place_at_once;
 use crate::state::exchange::{Client, Exchange};
@@ -30,11 +30,12 @@ const FULL: Fault = Fault::new(
     "every connection to the endpoint carries as many requests as it may, and none ended in time",
 );
 
-/// Waits for a stream, or for the turn to open a connection; `places` are those that this needs. Within the time for a connect.
-/// Cancel-safe.
+/// Waits for a stream, or for the turn to open a connection; `places` are those that this needs. Within the time for a
+/// connect. Cancel-safe.
 ///
 /// # Errors
-/// The fault of a connect that others waited for too; `connection_limit_reached`, or `connection_timeout`, when the time is over.
+/// The fault of a connect that others waited for too; `connection_limit_reached`, or `connection_timeout`, when the
+/// time is over.
 pub(crate) async fn await_stream<'a>(
     worker: &Worker,
     client: &Client,

@@ -57,8 +57,8 @@ pub(crate) async fn connection_place(
     Ok(Room::ToOpen(places))
 }
 
-/// Takes the places that a new connection to the member needs beside those of `has`, if they are free and nobody waits for
-/// them.
+/// Takes the places that a new connection to the member needs beside those of `has`, if they are free and nobody waits
+/// for them.
 pub(crate) fn place_at_once(
     local: &LocalService,
     member: &Member,

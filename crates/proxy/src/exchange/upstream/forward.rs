@@ -92,8 +92,8 @@ async fn try_endpoints(
         } else if fault.kind == FaultKind::StreamRefused && !is_hedged && x.attempts.len() <= REFUSALS {
             // Its next connection may take it.
         } else if is_race(&fault, reused) && !is_hedged && !fresh {
-            // Its sisters in the pool are likely to be dead too. Once: a stream of a connection that somebody else has opened
-            // since counts as reused, too.
+            // Its sisters in the pool are likely to be dead too. Once: a stream of a connection that somebody else has
+            // opened since counts as reused, too.
             member.pool.sweep();
             fresh = true;
         } else {
@@ -172,7 +172,8 @@ async fn attempt(
     fault.map_or(Ok(upstream), Err)
 }
 
-/// A connection to an endpoint for one of a client. Whoever speaks first on it, that it is there is all that an endpoint has to say.
+/// A connection to an endpoint for one of a client. Whoever speaks first on it, that it is there is all that an
+/// endpoint has to say.
 async fn reach(
     worker: &Worker,
     client: &Client,

@@ -1,9 +1,10 @@
 //! Part of phase 5: a copy of a request that is slow to be answered goes to another endpoint, and the first response
 //! wins (`retry.hedge`).
 //!
-//! `exchange/upstream/await_response.rs` asks here when the time has come. From then on the two are a race: who has the head of a
-//! response first, or passes an interim one on, is the one; the other's connection is closed. One that fails, or whose
-//! status calls for another attempt, is out as long as the other runs; the last one's fate is that of the attempt.
+//! `exchange/upstream/await_response.rs` asks here when the time has come. From then on the two are a race: who has the
+//! head of a response first, or passes an interim one on, is the one; the other's connection is closed. One that fails,
+//! or whose status calls for another attempt, is out as long as the other runs; the last one's fate is that of the
+//! attempt.
 //!
 //! A copy is an attempt (`retry.attempts` bounds both together) with a budget of its own, and never waits for a
 //! place or a connection. Nothing is kept for it before it is sent: all of it is in one box.

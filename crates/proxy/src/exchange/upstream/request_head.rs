@@ -44,8 +44,8 @@ fn is_ours(hop: &[u8]) -> bool {
     words.nth(1).is_some_and(|name| name.eq_ignore_ascii_case(PSEUDONYM))
 }
 
-/// Starts the upward flow with the request head for an endpoint of `service`, which frames messages by itself or does not;
-/// gives the bytes of the head.
+/// Starts the upward flow with the request head for an endpoint of `service`, which frames messages by itself or does
+/// not; gives the bytes of the head.
 pub(crate) fn write_request(
     worker: &Worker,
     client: &Client,

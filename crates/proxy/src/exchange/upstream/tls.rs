@@ -1,7 +1,7 @@
 //! Part of phase 5, to endpoints that are reached through TLS: the handshake behind the connect, in the same deadline.
 //!
-//! What goes wrong here has a fault of its own, and beside it words for the operator that may quote the endpoint: these go to
-//! its standing and to notices, never to clients.
+//! What goes wrong here has a fault of its own, and beside it words for the operator that may quote the endpoint: these
+//! go to its standing and to notices, never to clients.
 
 use crate::state::exchange::{Attempt, Client, Exchange};
 use crate::state::local_plan::LocalService;
@@ -95,8 +95,8 @@ async fn shake(
     }
 }
 
-/// As [`secure`], for one who polls, looks after the time, takes no turns and speaks HTTP/1.1. To be called until it is ready, and no
-/// longer.
+/// As [`secure`], for one who polls, looks after the time, takes no turns and speaks HTTP/1.1. To be called until it is
+/// ready, and no longer.
 pub(crate) fn poll_secure(
     worker: &Worker,
     local: &LocalService,

@@ -1,6 +1,8 @@
-//! The sockets of a worker at which clients send datagrams: opened and closed as plans say, like `listener/acceptors.rs` for connections.
+//! The sockets of a worker at which clients send datagrams: opened and closed as plans say, like
+//! `listener/acceptors.rs` for connections.
 //!
-//! They stay open while the proxy stops: answers go out through them. Datagrams that wait in the kernel when a listener goes are lost.
+//! They stay open while the proxy stops: answers go out through them. Datagrams that wait in the kernel when a listener
+//! goes are lost.
 
 use crate::plan::{Listener, ListenerProtocol};
 use crate::state::active_config::ActiveConfig;

@@ -1,5 +1,5 @@
-//! Whether there is room for another session, within the same bounds as for connections. One that has been answered and then silent for a
-//! good part of its time makes room; else datagrams of clients that have no session are dropped.
+//! Whether there is room for another session, within the same bounds as for connections. One that has been answered and
+//! then silent for a good part of its time makes room; else datagrams of clients that have no session are dropped.
 
 use super::session::Session;
 use crate::plan::ListenerProtocol;
@@ -47,7 +47,8 @@ fn find(
     }
     let here = &loads.workers[worker.id].clients;
     let places = loads.places.load(Relaxed);
-    // A session costs whoever invents addresses one datagram: where others need places too, half of them are out of its reach.
+    // A session costs whoever invents addresses one datagram: where others need places too, half of them are out of its
+    // reach.
     let is_alone = || worker.view().plan.listeners.iter().all(|it| it.protocol == ListenerProtocol::Udp);
     let share = if is_alone() { places } else { (places / 2).max(1) };
     let has_room = || here.load(Relaxed) < places && worker.udp.len() < share;
@@ -76,7 +77,8 @@ fn find(
 }
 
 impl Worker {
-    /// Ends the session that has been silent longest, of a listener or of all, if one may end for another; says whether there was one.
+    /// Ends the session that has been silent longest, of a listener or of all, if one may end for another; says whether
+    /// there was one.
     fn end_silent_session(&self, of: Option<(u32, ListenerId)>) -> bool {
         let may_end = |session: &Session, silent_ms| {
             // A socket may have had another listener before.

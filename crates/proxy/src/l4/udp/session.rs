@@ -1,8 +1,8 @@
 //! The datagrams of one client: all go to one endpoint, through a socket of their own, and its answers go back.
 //!
-//! A session is an exchange without a head, as a connection is (`l4/tcp.rs`); it waits for nothing, and what cannot go on is dropped.
-//! An endpoint that refuses (nobody has its port) is left for another one, which gets the datagram that was not answered; one that only
-//! says nothing is not.
+//! A session is an exchange without a head, as a connection is (`l4/tcp.rs`); it waits for nothing, and what cannot go
+//! on is dropped. An endpoint that refuses (nobody has its port) is left for another one, which gets the datagram that
+//! was not answered; one that only says nothing is not.
 
 use super::Key;
 use super::ports::Port;
@@ -73,7 +73,8 @@ struct Endpoint {
     began: Instant,
     /// It has sent something.
     is_heard: bool,
-    /// It was set aside, or its service was, and is tried: not to refuse is all that can be expected where nobody answers.
+    /// It was set aside, or its service was, and is tried: not to refuse is all that can be expected where nobody
+    /// answers.
     on_probation: bool,
     /// Its places, while it is not left for another one.
     places: Option<(Option<Permit>, ConnectionPlaces)>,
@@ -376,7 +377,8 @@ impl Session {
         self.port.responses().is_some_and(|each| self.answers >= self.asked.saturating_mul(each.into()))
     }
 
-    /// Whether it can be ended in favour of another client: it has what it asked for, and has been silent for a quarter of its time.
+    /// Whether it can be ended in favour of another client: it has what it asked for, and has been silent for a quarter
+    /// of its time.
     pub(super) fn may_end_for_another(&self, silent_ms: u64) -> bool {
         self.is_answered && u128::from(silent_ms) >= self.idle().as_millis() / 4
     }

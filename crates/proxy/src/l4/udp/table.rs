@@ -107,8 +107,9 @@ impl<K: Copy + Eq + Hash, S> Table<K, S> {
         place.session
     }
 
-    /// The place of one that may end: of this group, or of any. Looked at are the first few of a group, those that have been silent longest;
-    /// of what groups offer, the longest silence wins. The test is told for how many milliseconds it has been silent.
+    /// The place of one that may end: of this group, or of any. Looked at are the first few of a group, those that have
+    /// been silent longest; of what groups offer, the longest silence wins. The test is told for how many milliseconds
+    /// it has been silent.
     pub(super) fn evictable(
         &self,
         group: Option<u32>,

@@ -31,7 +31,8 @@ fn eight_heads_or_a_kibibyte_of_them_go_to_the_codec_at_once() {
     assert_eq!(meter.inbound(&wire, 0).unwrap().pass, large.len());
 }
 
-/// Hostile input D7: what ends a stream whose head is the last of eight is seen with it, and so spares an endpoint the request.
+/// Hostile input D7: what ends a stream whose head is the last of eight is seen with it, and so spares an endpoint the
+/// request.
 #[test]
 fn what_follows_the_last_head_goes_with_it() {
     let mut meter = opened();

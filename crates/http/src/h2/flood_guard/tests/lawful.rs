@@ -137,8 +137,8 @@ fn late_payload_behind_early_answers_is_forgiven() {
     }
 }
 
-/// Clients that leave when they have seen the head of the response: what they cancel is no fault of the endpoint's, nor are the
-/// frames that were under way.
+/// Clients that leave when they have seen the head of the response: what they cancel is no fault of the endpoint's, nor
+/// are the frames that were under way.
 #[test]
 fn an_endpoint_whose_answers_are_given_up_is_never_a_flood() {
     let mut meter = FloodGuard::new(Side::Upstream, FloodLimits::default());
