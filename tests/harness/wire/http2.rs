@@ -1,5 +1,5 @@
-//! The client of a transcript that is performed over HTTP/2: the requests of its text become streams, and what comes back
-//! becomes text again, `HTTP/1.1 STATUS`, fields with names in lower case, and the body as it is.
+//! The client of a transcript that is performed over HTTP/2: the requests of its text become streams, and what comes
+//! back becomes text again, `HTTP/1.1 STATUS`, fields with names in lower case, and the body as it is.
 //!
 //! The protocol is spoken by the crate `h2`, on a thread of its own. Responses are told in the order of the requests.
 

@@ -1,5 +1,5 @@
-//! The steps of a transcript whose clients speak HTTP/2: requests go as streams, and status, fields and body of responses are
-//! compared with what is written for HTTP/1.
+//! The steps of a transcript whose clients speak HTTP/2: requests go as streams, and status, fields and body of
+//! responses are compared with what is written for HTTP/1.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! The same expectation where the client speaks HTTP/2: names of fields in lower case and in any order, bodies without chunks.
+//! The same expectation where the client speaks HTTP/2: names of fields in lower case and in any order, bodies without
+//! chunks.
 
 use super::{Others, Part, Pattern};
 use crate::message::find;
