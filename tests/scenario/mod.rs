@@ -35,6 +35,7 @@ mod http2;
 mod http2_upstream;
 mod leaks;
 mod limits;
+mod mirror;
 mod regressions;
 mod reloads;
 mod retries;

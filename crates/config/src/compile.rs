@@ -13,13 +13,13 @@ use crate::validate::{
     self, Bounds, Chains, Context, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Target, Traffic,
 };
 use inherited::Inherited;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
-use thalweg_filter::Chain;
+use thalweg_filter::{Chain, Filter};
 use thalweg_proxy::plan::{
-    Escapes, Listener, ListenerProtocol, Plan, Route, SealedRoute, ServiceId, Split, Timeouts, To,
+    CallRoute, Escapes, Listener, ListenerProtocol, Plan, Route, SealedRoute, ServiceId, Split, Timeouts, To,
 };
 use thalweg_route::Table;
 use thalweg_upstream::{Address, Endpoint, Service};
@@ -74,12 +74,13 @@ pub(crate) fn compile(
         routes: HashMap::new(),
     };
     names.take_route_names(&spec.routes, problems);
-    let chains = Chains::read(&spec.chains, &declared.chains, problems);
+    let chains = Chains::read(&spec.chains, (&declared.chains, &declared.services), problems);
     let mut joined = Routes::new((defaults, bounds, retries), secrets);
     joined.inherited = Inherited::read(spec, &listeners, &chains, problems);
     joined.add(spec, (&names, &chains), &named, problems);
     let links = validate::connections(spec, &names, problems);
     joined.link(links, &names, &named, problems);
+    let calls = joined.calls(declared, (&names, &named));
     joined.check_speech(&named, problems);
     chains.warn_of_unused(&spec.chains, problems);
     warn_of_unused(spec, &joined.used, problems);
@@ -94,6 +95,7 @@ pub(crate) fn compile(
         table: table.into(),
         connections: connections.into(),
         routes,
+        calls,
         services,
         trusted_proxies,
         limits,
@@ -134,6 +136,8 @@ struct Routes<'s> {
     link_places: Vec<Span>,
     /// By route: where it is written where it goes, and what it takes; `None`: it goes nowhere.
     speech: Vec<Option<(Span, Traffic)>>,
+    /// Services that filters send requests to, and where these are written.
+    called: Vec<(Span, u32)>,
 }
 
 impl<'s> Routes<'s> {
@@ -153,6 +157,7 @@ impl<'s> Routes<'s> {
             links: Vec::new(),
             link_places: Vec::new(),
             speech: Vec::new(),
+            called: Vec::new(),
         }
     }
 
@@ -185,10 +190,13 @@ impl<'s> Routes<'s> {
             let inherits = spec.inherit.unwrap_or(true);
             let (filters, places) = self.inherited.base(inherits, (checked.filters, checked.filter_places));
             let on = (inherits, &checked.matches.listeners[..]);
-            let filter_variants = self.inherited.variants(on, &filters, to.services());
+            let choices = choices(self.inherited.all(&filters), names);
+            let chosen = choices.iter().map(|(_, service)| *service);
+            self.used.extend(chosen.clone().map(|service| service.0));
+            let filter_variants = self.inherited.variants(on, &filters, to.services().chain(chosen));
             self.filters.push(places);
             self.matches.push(checked.matches);
-            let timeouts = self.timeouts((checked.deadlines, Timeouts::default()), &to, named);
+            let timeouts = self.timeouts((checked.deadlines, Timeouts::default()), (&to, &choices), named);
             self.routes.push(Route {
                 name,
                 matches: in_words(&spec.r#match),
@@ -197,6 +205,7 @@ impl<'s> Routes<'s> {
                 filter_variants,
                 patterns,
                 to,
+                choices,
                 timeouts: timeouts.0,
                 service_timeouts: timeouts.1,
                 limits: checked.bounds.resolve(self.bounds),
@@ -253,19 +262,20 @@ impl Routes<'_> {
     fn timeouts(
         &self,
         (own, built_in): (Deadlines, Timeouts),
-        to: &To,
+        (to, choices): (&To, &[(Arc<str>, ServiceId)]),
         named: &[(Service, Deadlines)],
     ) -> (Timeouts, Arc<[(ServiceId, Timeouts)]>) {
         let of = |service: ServiceId| {
             let deadlines = named.get(service.0 as usize).map(|(_, deadlines)| *deadlines);
             Deadlines::resolve(&[own, deadlines.unwrap_or_default(), self.defaults], built_in)
         };
-        if let To::Service(service) = to {
+        if let (To::Service(service), []) = (to, choices) {
             return (of(*service), Arc::default());
         }
         let any = Deadlines::resolve(&[own, self.defaults], built_in);
         let differs = |service: ServiceId| Some((service, of(service))).filter(|(_, own)| *own != any);
-        (any, to.services().filter_map(differs).collect())
+        let services = to.services().chain(choices.iter().map(|(_, service)| *service));
+        (any, services.filter_map(differs).collect())
     }
 
     /// What finds them: those of requests, and those of connections.
@@ -305,7 +315,7 @@ impl Routes<'_> {
                 Traffic::Datagrams => Timeouts::default(),
                 _ => Timeouts { idle: IDLE_CONNECTION, ..Timeouts::default() },
             };
-            let timeouts = self.timeouts((Deadlines::default(), built_in), &to, named);
+            let timeouts = self.timeouts((Deadlines::default(), built_in), (&to, &[]), named);
             self.routes.push(Route {
                 name: name.into(),
                 matches: link.in_words.into(),
@@ -314,6 +324,7 @@ impl Routes<'_> {
                 filter_variants: Arc::new([]),
                 patterns: Arc::new([]),
                 to,
+                choices: Arc::new([]),
                 timeouts: timeouts.0,
                 service_timeouts: timeouts.1,
                 limits: Bounds::default().resolve(self.bounds),
@@ -322,14 +333,55 @@ impl Routes<'_> {
         }
     }
 
+    /// Routes of requests that filters send to services by themselves.
+    fn calls(
+        &mut self,
+        declared: &Declared,
+        (names, named): (&Names<'_>, &[(Service, Deadlines)]),
+    ) -> Vec<CallRoute> {
+        let filters = self.routes.iter().flat_map(Route::all_filters);
+        let called: BTreeSet<_> = filters.flat_map(|filter| filter.calls()).collect();
+        let mut calls = Vec::new();
+        for name in called {
+            let Some(position) = names.services.get(&*name).copied() else { continue };
+            let to = To::Service(ServiceId(position));
+            self.used.insert(position);
+            let written = declared.services.iter().position(|known| *known == *name);
+            if let Some(span) = written.and_then(|at| declared.service_places.get(at)) {
+                self.called.push((*span, position));
+            }
+            let timeouts = self.timeouts((Deadlines::default(), Timeouts::default()), (&to, &[]), named);
+            let route = Route {
+                name: format!("calls to {name}").into(),
+                matches: "requests of filters".into(),
+                conceals: false,
+                filters: Chain::default(),
+                filter_variants: Arc::new([]),
+                patterns: Arc::new([]),
+                to,
+                choices: Arc::new([]),
+                timeouts: timeouts.0,
+                service_timeouts: timeouts.1,
+                limits: Bounds::default().resolve(self.bounds),
+                allow_encoded: Escapes::NONE,
+            };
+            calls.push(CallRoute { service: ServiceId(position), route });
+        }
+        calls
+    }
+
     /// What goes to `tcp://` endpoints are connections, to `udp://` endpoints datagrams, and nothing else goes there.
     fn check_speech(&self, named: &[(Service, Deadlines)], problems: &mut Problems) {
-        for (route, speech) in self.routes.iter().zip(&self.speech) {
-            let Some((span, traffic)) = *speech else { continue };
-            let services = route.to.services().map(|service| service.0 as usize);
-            let services = services.filter_map(|at| match named.get(at) {
+        let routes = self.routes.iter().zip(&self.speech).filter_map(|(route, speech)| {
+            let (span, traffic) = (*speech)?;
+            Some((span, traffic, route.all_services().collect::<Vec<_>>()))
+        });
+        let called = self.called.iter();
+        let called = called.map(|(span, service)| (*span, Traffic::Requests, vec![ServiceId(*service)]));
+        for (span, traffic, services) in routes.chain(called) {
+            let services = services.iter().filter_map(|service| match named.get(service.0 as usize) {
                 Some((service, _)) => Some(service),
-                None => self.inline.get(at - named.len()),
+                None => self.inline.get(service.0 as usize - named.len()),
             });
             for service in services {
                 if traffic != Traffic::Requests && service.limits.adaptive.is_some() {
@@ -365,6 +417,16 @@ impl Routes<'_> {
             }
         }
     }
+}
+
+/// The services that filters may choose.
+fn choices<'f>(
+    filters: impl Iterator<Item = &'f Arc<dyn Filter>>,
+    names: &Names<'_>,
+) -> Arc<[(Arc<str>, ServiceId)]> {
+    let named: BTreeSet<_> = filters.flat_map(|filter| filter.choices()).collect();
+    let known = named.into_iter().filter_map(|name| Some((ServiceId(*names.services.get(&*name)?), name)));
+    known.map(|(service, name)| (name, service)).collect()
 }
 
 /// What the service of a route is called that has one of its own.

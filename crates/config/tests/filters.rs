@@ -8,13 +8,17 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 use thalweg_config::check_text;
 use thalweg_filter::{
-    ALL, Chain, Facts, FilterStates, HeadFields, NoConnection, RequestCx, TargetEdit, Transforms,
+    ALL, Chain, Facts, FilterStates, HeadFields, NoConnection, RequestCx, RequestOutcome, TargetEdit,
 };
 use thalweg_http::{FieldSet, Version};
+
+/// Services that examples name.
+const OTHER: &str = "{ endpoints: \"http://127.0.0.1:1\" }";
 
 fn plan_with(name: &str, example: &str) -> thalweg_config::Loaded {
     let text = format!(
         "listeners: {{ web: {{ address: \":0\" }} }}\n\
+         services: {{ shadow: {OTHER}, shop-a: {OTHER}, shop-b: {OTHER} }}\n\
          routes: [ {{ filters: [ {{ {name}: {example} }} ], to: [ \"http://127.0.0.1:1\" ] }} ]\n"
     );
     check_text("filter.yaml", &text, &|_| None).map_err(|report| report.lines()).unwrap()
@@ -66,10 +70,10 @@ fn sent(chain: &Chain, path: &str) -> Vec<u8> {
         is_dry_run: true,
     };
     let (mut target, mut added, mut known) = (TargetEdit::default(), Vec::new(), FieldSet::default());
-    let (mut states, mut transforms) = (FilterStates::default(), Transforms::new());
+    let (mut states, mut outcome) = (FilterStates::default(), RequestOutcome::default());
     target.begin(path.as_bytes());
     let fields = HeadFields::new(&mut [], &[], (&mut added, 0), &mut known);
-    let mut cx = RequestCx::new(facts, (&mut target, fields), (&mut states, &mut transforms), (false, None));
+    let mut cx = RequestCx::new(facts, (&mut target, fields), (&mut states, &mut outcome), (false, None));
     chain.on_request(0, &mut cx, &mut |_, _| {});
     target.path
 }

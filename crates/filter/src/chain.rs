@@ -61,8 +61,9 @@ impl Chain {
         self.hooks.contains(hook)
     }
 
-    /// Calls the filters from `from` on, until one does not let the request go on; `seen` is told of each that was
-    /// called, by its position and what is there then.
+    /// Calls the filters from `from` on, until one does not let the request go on or has chosen another service, whose
+    /// chain it is then to go on in. Gives the position of the filter that does not, or of the next one. `seen` is told
+    /// of each that was called, by its position and what is there then.
     pub fn on_request(
         &self,
         from: usize,
@@ -78,6 +79,9 @@ impl Chain {
             seen(at, cx);
             if !matches!(verdict, Verdict::Continue) {
                 return (at, verdict);
+            }
+            if cx.outcome.service.is_some() {
+                return (at + 1, verdict);
             }
         }
         (self.steps.len(), Verdict::Continue)
@@ -96,7 +100,8 @@ impl Chain {
         let verdict = step.filter.resume(cx, got);
         seen(at, cx);
         match verdict {
-            Verdict::Continue => self.on_request(at + 1, cx, seen),
+            Verdict::Continue if cx.outcome.service.is_none() => self.on_request(at + 1, cx, seen),
+            Verdict::Continue => (at + 1, Verdict::Continue),
             verdict => (at, verdict),
         }
     }

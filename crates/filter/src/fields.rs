@@ -20,7 +20,7 @@ impl<'a> FieldView<'a> {
     }
 
     /// All fields: those that were received, in their order, then those that were added.
-    pub fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    pub fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         let received = self.fields.iter().filter(|field| field.keep);
         let received = received.map(move |field| (field.name.of(self.bytes), field.value.of(self.bytes)));
         received.chain(lines(self.added).map(|(_, name, value)| (name, value)))
@@ -140,7 +140,7 @@ impl<'a> HeadFields<'a> {
 }
 
 /// Lines of a head, each with its place, name and value.
-fn lines(added: &[u8]) -> impl Iterator<Item = (usize, &[u8], &[u8])> {
+fn lines(added: &[u8]) -> impl Iterator<Item = (usize, &[u8], &[u8])> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = added.get(at..).filter(|rest| !rest.is_empty())?;

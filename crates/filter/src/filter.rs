@@ -1,8 +1,10 @@
 //! The interface of a filter, and what it answers.
 
 use crate::{Reply, RequestCx, ResponseCx};
+use std::any::Any;
 use std::fmt::Debug;
 use std::ops::BitOr;
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::Fault;
 
@@ -10,7 +12,7 @@ use thalweg_core::Fault;
 ///
 /// A filter overrides what it needs. What it does not name in [`Self::hooks`] is never called. It is bounded and does
 /// not block: where it has to wait, it returns [`Verdict::Wait`] and is resumed.
-pub trait Filter: Debug + Send + Sync {
+pub trait Filter: Any + Debug + Send + Sync {
     /// The word in the configuration.
     fn name(&self) -> &'static str;
 
@@ -26,6 +28,21 @@ pub trait Filter: Debug + Send + Sync {
     fn captures(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Services to which it sends requests of its own, or copies, by name; `check` says where there is none of that
+    /// name.
+    fn calls(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+
+    /// Services to which it may send a request in place of the one that the route says, by name; likewise.
+    fn choices(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+
+    /// A configuration takes over in which this filter stands where `former` stood: live state goes on. Called on the
+    /// control thread, before any exchange.
+    fn adopt(&self, _former: &dyn Filter) {}
 
     /// Called for each request, in the order of the filters.
     fn on_request(&self, _cx: &mut RequestCx<'_>) -> Verdict {
@@ -92,6 +109,29 @@ pub enum Verdict {
 pub enum Job {
     /// Time. Zero is over at once.
     Sleep(Duration),
+    /// A service's response.
+    Fetch(Box<Subrequest>),
+}
+
+/// A request of a filter's own to a service.
+#[derive(Clone, Debug)]
+pub struct Subrequest {
+    /// The service, by its name; one of [`Filter::calls`].
+    pub service: Arc<str>,
+    /// The method.
+    pub method: Vec<u8>,
+    /// Host and port that it names.
+    pub host: Vec<u8>,
+    /// Path and query.
+    pub target: Vec<u8>,
+    /// Fields as whole lines, without those of framing and of the connection.
+    pub fields: Vec<u8>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// A larger body of the response is a fault, in bytes.
+    pub max_response: usize,
+    /// For the whole of it; at most one minute.
+    pub timeout: Duration,
 }
 
 /// What came of a [`Job`].
@@ -99,4 +139,17 @@ pub enum Job {
 pub enum JobResult {
     /// The time is over.
     Slept,
+    /// The response, or why there is none.
+    Fetched(Result<Fetched, Fault>),
+}
+
+/// The response to a [`Subrequest`].
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Fetched {
+    /// The status.
+    pub status: u16,
+    /// Its fields as whole lines.
+    pub fields: Vec<u8>,
+    /// Its body.
+    pub body: Vec<u8>,
 }

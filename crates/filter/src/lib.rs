@@ -17,12 +17,14 @@ mod filter;
 mod grpc_web;
 mod headers;
 mod hsts;
+mod mirror;
 mod redirect;
 mod request;
 mod respond;
 mod response;
 mod rewrite;
 mod security_headers;
+mod split;
 mod strip_prefix;
 mod template;
 mod when;
@@ -34,10 +36,10 @@ use std::sync::Arc;
 
 pub use chain::{Chain, Step};
 pub use fields::{FieldView, HeadFields, may_be_changed};
-pub use filter::{Filter, Hooks, Job, JobResult, Verdict};
+pub use filter::{Fetched, Filter, Hooks, Job, JobResult, Subrequest, Verdict};
 pub use request::{
     BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, NoConnection, QueryEdit,
-    RequestCx, TargetEdit, Transforms, Values,
+    RequestCopy, RequestCx, RequestOutcome, TargetEdit, Transforms, Values,
 };
 pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
 pub use template::{Escape, PLACEHOLDERS, Template, TemplateSpec};
@@ -103,6 +105,8 @@ filters! {
     headers: headers::HeadersSpec = "{ response: { set: { X-Served-By: thalweg } } }",
     /// Tells browsers to come back through TLS only (Strict-Transport-Security).
     hsts: hsts::HstsSpec = "{}",
+    /// Sends a copy of each request to another service, whose response nobody sees.
+    mirror: mirror::MirrorSpec = "shadow",
     /// Sends clients to another place, with its query.
     redirect: redirect::RedirectSpec = "\"https://www.example.com{path}\"",
     /// Answers itself with a status, fields and a body.
@@ -111,6 +115,8 @@ filters! {
     rewrite: rewrite::RewriteSpec = "{ prefix: { from: /products, to: /v2 } }",
     /// Sets fields by which browsers protect pages, and removes those that name software.
     security_headers: security_headers::SecurityHeadersSpec = "{}",
+    /// Sends requests to the service that a cookie, a field or a query parameter names, or that is drawn.
+    split: split::SplitSpec = "{ cookie: variant, to: { a: shop-a, b: shop-b } }",
     /// Removes a prefix of whole segments from the path before it goes upstream.
     strip_prefix: strip_prefix::StripPrefixSpec = "/products",
 }

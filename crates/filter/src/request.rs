@@ -4,7 +4,8 @@ use crate::fields::{FieldView, HeadFields};
 use std::any::Any;
 use std::fmt::Debug;
 use std::net::IpAddr;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use thalweg_http::Version;
 use thalweg_route::PathPattern;
 
@@ -180,7 +181,38 @@ pub struct RequestCx<'a> {
     pub content_length: Option<u64>,
     pub(crate) at: u16,
     pub(crate) states: &'a mut FilterStates,
-    pub(crate) transforms: &'a mut Transforms,
+    pub(crate) outcome: &'a mut RequestOutcome,
+}
+
+/// What filters ask for beside a changed head; shared by the attempts.
+#[derive(Debug, Default)]
+pub struct RequestOutcome {
+    /// Transforms of the body.
+    pub transforms: Transforms,
+    /// Copies of the request, as it goes upstream, for other services.
+    pub copies: Vec<RequestCopy>,
+    /// The service that a filter has chosen, by its name, in place of the one that the route says.
+    pub service: Option<Arc<str>>,
+}
+
+impl RequestOutcome {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.transforms.clear();
+        self.copies.clear();
+        self.service = None;
+    }
+}
+
+/// A copy of a request for another service. What comes of it is seen by nobody.
+#[derive(Clone, Debug)]
+pub struct RequestCopy {
+    /// The service, by its name; one of [`Filter::services`](crate::Filter::services).
+    pub service: Arc<str>,
+    /// A request with a larger body is not copied, in bytes.
+    pub max_body: usize,
+    /// For the whole of it.
+    pub timeout: Duration,
 }
 
 /// Makers of transforms of a request's body, in the order of the filters; shared by the attempts.
@@ -225,10 +257,10 @@ impl<'a> RequestCx<'a> {
     pub fn new(
         facts: Facts<'a>,
         (target, fields): (&'a mut TargetEdit, HeadFields<'a>),
-        (states, transforms): (&'a mut FilterStates, &'a mut Transforms),
+        (states, outcome): (&'a mut FilterStates, &'a mut RequestOutcome),
         (has_body, content_length): (bool, Option<u64>),
     ) -> Self {
-        Self { facts, target, fields, has_body, content_length, at: 0, states, transforms }
+        Self { facts, target, fields, has_body, content_length, at: 0, states, outcome }
     }
 
     /// Remembers something for this filter's side of the response, in place of what it has remembered before.
@@ -243,7 +275,23 @@ impl<'a> RequestCx<'a> {
 
     /// The body changes on its way upstream; it is sent without a length.
     pub fn transform_body(&mut self, make: MakeTransform) {
-        self.transforms.0.push(make);
+        self.outcome.transforms.0.push(make);
+    }
+
+    /// A copy of the request goes to another service beside it.
+    pub fn copy_to(&mut self, copy: RequestCopy) {
+        self.outcome.copies.push(copy);
+    }
+
+    /// The request goes to this service, one of [`Filter::services`](crate::Filter::services), in place of the one that
+    /// the route says.
+    pub fn send_to(&mut self, service: &Arc<str>) {
+        self.outcome.service = Some(service.clone());
+    }
+
+    /// What filters have asked for.
+    pub fn outcome_mut(&mut self) -> &mut RequestOutcome {
+        self.outcome
     }
 
     /// What placeholders stand for.

@@ -1,8 +1,8 @@
 //! What the tests of filters need: a request with its response, without a proxy.
 
 use crate::{
-    Chain, Facts, FieldView, Filter, FilterStates, HeadFields, NoConnection, RequestCx, ResponseCx,
-    ResponseOutcome, Step, TargetEdit, Transforms, Verdict,
+    Chain, Facts, FieldView, Filter, FilterStates, HeadFields, NoConnection, RequestCx, RequestOutcome,
+    ResponseCx, ResponseOutcome, Step, TargetEdit, Verdict,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) struct Asked {
     pub(crate) fields: Vec<u8>,
     pub(crate) target: TargetEdit,
     states: FilterStates,
-    pub(crate) transforms: Transforms,
+    pub(crate) outcome: RequestOutcome,
     /// Lines of the response.
     pub(crate) response: Vec<u8>,
     pub(crate) status: u16,
@@ -68,7 +68,7 @@ impl Asked {
             fields: Vec::new(),
             target,
             states: FilterStates::default(),
-            transforms: Transforms::new(),
+            outcome: RequestOutcome::default(),
             response: Vec::new(),
             status: 200,
             is_upstream: true,
@@ -87,7 +87,7 @@ impl Asked {
         let query = self.query.as_deref().map(str::as_bytes);
         let facts = Facts { method: self.method.as_bytes(), scheme: self.scheme, query, ..facts(&self.path) };
         let fields = HeadFields::new(&mut [], &[], (&mut self.fields, 0), &mut known);
-        let lent = (&mut self.states, &mut self.transforms);
+        let lent = (&mut self.states, &mut self.outcome);
         let mut cx = RequestCx::new(facts, (&mut self.target, fields), lent, (true, None));
         filter.on_request(&mut cx)
     }
@@ -164,7 +164,7 @@ fn a_chain_calls_requests_forward_and_responses_backward_and_each_remembers_its_
     let facts = facts("/two");
     {
         let fields = HeadFields::new(&mut [], &[], (&mut asked.fields, 0), &mut known);
-        let lent = (&mut asked.states, &mut asked.transforms);
+        let lent = (&mut asked.states, &mut asked.outcome);
         let mut cx = RequestCx::new(facts, (&mut asked.target, fields), lent, (false, None));
         let (at, verdict) = chain.on_request(0, &mut cx, &mut |at, _| called.push(at));
         assert!(at == 1 && matches!(verdict, Verdict::Reply(_)));

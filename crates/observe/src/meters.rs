@@ -256,6 +256,7 @@ limits! {
     EndpointConnections "endpoint_connections" "`max_connections` of an endpoint";
     Retries "retries" "the retry budget of a service";
     Hedges "hedges" "the hedge budget of a service";
+    Copies "copies" "copies of requests (`mirror`): their number, or bytes of a body";
     Rate "rate" "requests in a span of time";
     Refusals "refusals" "refusals answered at once; past it connections are closed without an answer";
     Series "series" "names that metrics are kept for";

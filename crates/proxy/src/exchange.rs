@@ -21,4 +21,5 @@ pub(crate) mod redirect_https;
 pub(crate) mod respond;
 pub(crate) mod send_reply;
 pub(crate) mod sticky;
+pub(crate) mod subrequest;
 pub(crate) mod unseal;

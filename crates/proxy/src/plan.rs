@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::{limits, written};
-use thalweg_filter::Chain;
+use thalweg_filter::{Chain, Filter};
 pub use thalweg_http::Escapes;
 use thalweg_http::HeadLimits;
 use thalweg_net::connect::{is_machines, needs_keepalive};
@@ -43,6 +43,9 @@ pub struct Plan {
     pub connections: Arc<Table>,
     /// In file order, then those of listeners that take connections.
     pub routes: Vec<Route>,
+    /// Requests that filters send to services by themselves: a route of its own, without a match and without filters,
+    /// for each service that one of them names.
+    pub calls: Vec<CallRoute>,
     /// In file order, then those that routes define by listing URLs.
     pub services: Vec<Arc<Service>>,
     /// Peers whose forwarded fields are believed.
@@ -107,11 +110,12 @@ impl Plan {
         let mut all = vec![Traffic::default(); self.services.len()];
         let (requests, connections) = self.routes.split_at(self.table.len().min(self.routes.len()));
         let mut note = |route: &Route, of: fn(&mut Traffic) -> &mut bool| {
-            for service in route.to.services() {
+            for service in route.all_services() {
                 all.get_mut(service.0 as usize).into_iter().for_each(|traffic| *of(traffic) = true);
             }
         };
-        requests.iter().for_each(|route| note(route, |traffic| &mut traffic.requests));
+        let calls = self.calls.iter().map(|call| &call.route);
+        requests.iter().chain(calls).for_each(|route| note(route, |traffic| &mut traffic.requests));
         connections.iter().for_each(|route| note(route, |traffic| &mut traffic.connections));
         let udp = (0_u16..).zip(&self.listeners).filter(|(_, it)| it.protocol == ListenerProtocol::Udp);
         let any = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
@@ -129,7 +133,8 @@ impl Plan {
 
     /// How long clients' connections may be silent. It looks at every route: once for all listeners.
     pub(crate) fn silence(&self) -> Silence {
-        let all = || self.routes.iter().flat_map(Route::all_timeouts);
+        let calls = || self.calls.iter().map(|call| &call.route);
+        let all = || self.routes.iter().chain(calls()).flat_map(Route::all_timeouts);
         let idle = all().map(|timeouts| timeouts.idle).max().unwrap_or_default();
         let first_byte = all().map(|timeouts| timeouts.first_byte).max().unwrap_or_default();
         let longest = self.client_timeouts.keep_alive.max(idle).max(first_byte);
@@ -393,6 +398,9 @@ pub struct Route {
     /// Where the request goes.
     #[serde(skip)]
     pub to: To,
+    /// Services that filters may send it to instead, by their names.
+    #[serde(skip)]
+    pub choices: Arc<[(Arc<str>, ServiceId)]>,
     /// Deadlines towards every service that has none of its own here: see [`Self::timeouts_to`].
     pub timeouts: Timeouts,
     /// Deadlines towards those that have, where the route leads to more than one service.
@@ -402,6 +410,15 @@ pub struct Route {
     pub limits: RouteLimits,
     /// Escapes that its requests may have in their paths; others are refused. Default none.
     pub allow_encoded: Escapes,
+}
+
+/// The route of requests that filters send to a service.
+#[derive(Clone, Debug)]
+pub struct CallRoute {
+    /// The service.
+    pub service: ServiceId,
+    /// Named after it; it leads there.
+    pub route: Route,
 }
 
 /// The filters of a route for what comes in at one listener and goes to one service.
@@ -435,6 +452,17 @@ impl Route {
     pub(crate) fn chain_of(&self, variant: u8) -> &Chain {
         let own = usize::from(variant).checked_sub(1).and_then(|at| self.filter_variants.get(at));
         own.map_or(&self.filters, |variant| &variant.chain)
+    }
+
+    /// All filters that take part in it: its own, and those that it has in their place somewhere.
+    pub fn all_filters(&self) -> impl Iterator<Item = &Arc<dyn Filter>> {
+        let variants = self.filter_variants.iter().map(|variant| &variant.chain);
+        std::iter::once(&self.filters).chain(variants).flat_map(Chain::steps).map(|step| &step.filter)
+    }
+
+    /// The services that its requests may go to.
+    pub fn all_services(&self) -> impl Iterator<Item = ServiceId> {
+        self.to.services().chain(self.choices.iter().map(|(_, service)| *service))
     }
 
     /// Deadlines towards this service.

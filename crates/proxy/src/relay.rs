@@ -19,13 +19,16 @@ use thalweg_net::Socket;
 
 mod framed;
 mod grpc_web;
+mod inner;
 mod splice;
 mod stream;
 mod transform;
 
 pub(crate) use framed::{Framed, mark};
 pub(crate) use grpc_web::Bridge;
+pub(crate) use inner::{Inner, InnerEnd, InnerResponse, inner};
 pub(crate) use stream::Stream;
+pub(crate) use transform::{SharedTap, Tap};
 
 use framed::Frames;
 use splice::TransferMode;

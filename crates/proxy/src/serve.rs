@@ -11,22 +11,20 @@
 
 use crate::exchange::acme_http01::challenge;
 use crate::exchange::filter_facts::WorkerConnection;
-use crate::exchange::filter_request::{Filtered, filter_request, resume, run_job};
+use crate::exchange::filter_request::{Filtered, From, filter_request, resume, run_job, send_to_chosen};
 use crate::exchange::find_route::find_route;
 use crate::exchange::local_reply::{reply_fault, reply_with};
-use crate::exchange::outcome::{Next, STOPPED, Served, Switched, broken};
+use crate::exchange::outcome::{Next, STOPPED, Served, Switched, broken, until_cut};
 use crate::exchange::permits::enter;
 use crate::exchange::read_request::{Admitted, admit};
 use crate::exchange::record::record;
 use crate::exchange::redirect_https::{redirect_https, redirect_to};
 use crate::exchange::respond::respond;
+use crate::exchange::subrequest::start_copies;
 use crate::exchange::upstream::connect::put_back;
 use crate::exchange::upstream::forward::forward;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_filter::{Hooks, Reply};
 
@@ -69,16 +67,6 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
     next
 }
 
-/// Runs an exchange to its end, or to that of the worker: `None`.
-async fn until_cut<T>(worker: &Worker, exchange: impl Future<Output = T>) -> Option<T> {
-    let mut exchange = pin!(exchange);
-    poll_fn(|context| match worker.is_cut() {
-        true => Poll::Ready(None),
-        false => exchange.as_mut().poll(context).map(Some),
-    })
-    .await
-}
-
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
     let underway = worker.take_on(x)?;
     if let Some(reply) = challenge(worker, client, x) {
@@ -113,12 +101,19 @@ async fn filter(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Op
     let mut done = filter_request(&connection.surroundings(), x, &mut |_, _, _| {})?;
     loop {
         match done {
-            Filtered::Through => return Ok(None),
+            Filtered::Through => {
+                start_copies(worker, client, x);
+                return Ok(None);
+            }
             Filtered::Answered(reply) => return Ok(Some(reply)),
             // In a box because it is rare: every task would be larger for it.
             Filtered::Waits(job) => {
                 let got = Box::pin(run_job(worker, client, x, job)).await?;
-                done = resume(&connection.surroundings(), x, got, &mut |_, _, _| {})?;
+                done = resume(&connection.surroundings(), x, From::Job(got), &mut |_, _, _| {})?;
+            }
+            Filtered::SentTo(name) => {
+                send_to_chosen(worker, client, x, &name)?;
+                done = resume(&connection.surroundings(), x, From::Choice, &mut |_, _, _| {})?;
             }
         }
     }

@@ -21,6 +21,7 @@ pub(crate) mod scheduler;
 pub(crate) mod shared;
 pub(crate) mod slow_clients;
 pub(crate) mod start_error;
+pub(crate) mod subrequests;
 pub(crate) mod tasks;
 pub(crate) mod token;
 pub(crate) mod waiting;

@@ -4,7 +4,7 @@ use crate::diagnose::Problems;
 use crate::spec::FileSpec;
 use crate::validate::{Chains, FilterPlace};
 use std::sync::Arc;
-use thalweg_filter::{Chain, Step};
+use thalweg_filter::{Chain, Filter, Step};
 use thalweg_proxy::plan::{FilterVariant, Listener, ListenerProtocol, ServiceId};
 
 /// Filters by the place where they are written.
@@ -51,6 +51,13 @@ impl Inherited {
         steps.extend(own);
         places.extend(own_places);
         (Chain::new(steps), places)
+    }
+
+    /// The filters of a route, and those that stand anywhere beside routes.
+    pub(super) fn all<'a>(&'a self, base: &'a Chain) -> impl Iterator<Item = &'a Arc<dyn Filter>> {
+        let listeners = self.listeners.iter().flat_map(|(_, own)| own);
+        let beside = listeners.chain(self.services.iter().flatten());
+        base.steps().iter().chain(beside).map(|step| &step.filter)
     }
 
     /// What a route has in place of `base` at each listener and towards each of its services; empty where that is

@@ -26,6 +26,8 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         shutdown,
         requests,
         error_details,
+        // Told with the filters that make them.
+        calls: _,
         // Told with the settings.
         beside: _,
     } = plan;

@@ -41,6 +41,8 @@ pub(crate) struct Chains<'a> {
     specs: HashMap<&'a str, &'a ListSpec<StepSpec>>,
     /// Every chain that is written, wrong ones included.
     written: &'a [String],
+    /// Services that are written, wrong ones included.
+    services: &'a [String],
     /// What the chains are in the end, and how deep each is.
     resolved: HashMap<&'a str, (Vec<Member<'a>>, usize)>,
     /// Chains that something names.
@@ -51,16 +53,17 @@ impl<'a> Chains<'a> {
     /// Checks the chains, also those that no route uses.
     pub(crate) fn read(
         specs: &'a NamedSpec<ListSpec<StepSpec>>,
-        written: &'a [String],
+        (written, services): (&'a [String], &'a [String]),
         problems: &mut Problems,
     ) -> Self {
         let by_name = specs.0.iter().map(|(name, spec)| (name.value.as_str(), spec)).collect();
-        let mut chains = Self { specs: by_name, written, resolved: HashMap::new(), used: RefCell::default() };
+        let mut chains =
+            Self { specs: by_name, written, services, resolved: HashMap::new(), used: RefCell::default() };
         for (name, spec) in &specs.0 {
             check_name(name, name.span, problems);
             for step in &spec.items {
                 if let StepChoice::Filter(filter) = &step.choice {
-                    build(filter, step.span, problems);
+                    chains.build(filter, step.span, problems);
                 }
                 conditions(&step.when.iter().collect::<Vec<_>>(), problems);
             }
@@ -80,7 +83,7 @@ impl<'a> Chains<'a> {
             match &step.choice {
                 StepChoice::Filter(spec) => {
                     let when = conditions(&step.when.iter().collect::<Vec<_>>(), problems);
-                    filters.extend(build(spec, step.span, problems).map(|filter| Step { filter, when }));
+                    filters.extend(self.build(spec, step.span, problems).map(|filter| Step { filter, when }));
                     places.push(FilterPlace { span: step.span, chain: None });
                 }
                 StepChoice::Chain(name) => {
@@ -89,7 +92,7 @@ impl<'a> Chains<'a> {
                     for member in resolved.map(|(members, _)| members).into_iter().flatten() {
                         let mut when = conditions(&member.when, problems);
                         when.extend_from_slice(&outer);
-                        let filter = build(member.spec, member.span, problems);
+                        let filter = self.build(member.spec, member.span, problems);
                         filters.extend(filter.map(|filter| Step { filter, when }));
                         places.push(FilterPlace { span: member.span, chain: Some(member.chain.clone()) });
                     }
@@ -168,6 +171,26 @@ impl<'a> Chains<'a> {
         self.resolved.insert(name, (members, depth));
     }
 
+    /// Makes a filter. The services that it names must be written.
+    fn build(&self, spec: &FilterSpec, span: Span, problems: &mut Problems) -> Option<Arc<dyn Filter>> {
+        let filter = spec.build();
+        let filter =
+            filter.map_err(|message| problems.push(SpecError::value(span, "filter", message))).ok()?;
+        for name in filter.calls().into_iter().chain(filter.choices()) {
+            if !self.services.iter().any(|known| **known == *name) {
+                let known: Vec<&str> = self.services.iter().map(String::as_str).collect();
+                let help = match known.as_slice() {
+                    [] => Some("services stand in the section `services`, by name".to_owned()),
+                    known => suggest(&name, "services", known),
+                };
+                let message = format!("`{}` names a service `{name}`, and there is none", filter.name());
+                let error = SpecError::value(span, "service name", message);
+                problems.push(error.class(Class::Unknown).maybe_help(help));
+            }
+        }
+        Some(filter)
+    }
+
     /// The chain of this name, which is used now.
     fn named(&self, name: &Spanned<String>, problems: &mut Problems) -> Option<&'a str> {
         if let Some((known, _)) = self.specs.get_key_value(name.as_str()) {
@@ -185,10 +208,6 @@ impl<'a> Chains<'a> {
         }
         None
     }
-}
-
-fn build(spec: &FilterSpec, span: Span, problems: &mut Problems) -> Option<Arc<dyn Filter>> {
-    spec.build().map_err(|message| problems.push(SpecError::value(span, "filter", message))).ok()
 }
 
 /// Compiles conditions.

@@ -5,10 +5,12 @@ use crate::exchange::drain::drain;
 use crate::exchange::local_reply::reply_fault;
 use crate::exchange::outcome::Next;
 use crate::exchange::record::record;
+use crate::exchange::subrequest::serve_subrequest;
 use crate::h2;
 use crate::l4::tcp;
 use crate::listener::proxy_protocol;
 use crate::plan::{ListenerProtocol, ListenerTls};
+use crate::relay::inner;
 use crate::serve::serve;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
@@ -23,6 +25,9 @@ const EXCHANGES_PER_TURN: u32 = 32;
 
 /// Serves what the client asks, then parks its connection or closes it.
 pub(crate) async fn serve_connection(worker: &Worker, mut client: Client, x: &mut Exchange) {
+    if inner(&client.socket).is_some() {
+        return serve_subrequest(worker, client, x).await;
+    }
     if client.socket.substream().is_some() {
         return serve_stream(worker, client, x).await;
     }

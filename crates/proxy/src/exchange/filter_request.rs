@@ -5,11 +5,13 @@
 
 use crate::exchange::filter_facts::{Surroundings, split};
 use crate::exchange::grpc::begin_bridge;
+use crate::exchange::subrequest::fetch;
 use crate::plan::Route;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::mem;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind};
@@ -28,6 +30,19 @@ pub(crate) enum Filtered {
     Answered(Box<Reply>),
     /// One waits.
     Waits(Job),
+    /// One has chosen another service of this name: it is the exchange's target now.
+    SentTo(Arc<str>),
+}
+
+/// From where the filters go on.
+#[derive(Debug)]
+pub(crate) enum From {
+    /// The first one.
+    Start,
+    /// The one that has waited for this.
+    Job(JobResult),
+    /// The one behind that which has chosen a service.
+    Choice,
 }
 
 /// Told of each filter that was called: its name, the request then, and whether the filter has changed it.
@@ -40,33 +55,33 @@ pub(crate) fn filter_request(
     seen: Seen<'_>,
 ) -> Result<Filtered, Fault> {
     let Some(found) = x.route.clone() else { return Ok(Filtered::Through) };
-    apply(found.route(), around, (x, None), seen)
+    apply(found.route(), around, (x, From::Start), seen)
 }
 
-/// Goes on behind a job.
+/// Goes on where they have stopped.
 pub(crate) fn resume(
     around: &Surroundings<'_>,
     x: &mut Exchange,
-    got: JobResult,
+    from: From,
     seen: Seen<'_>,
 ) -> Result<Filtered, Fault> {
     let Some(found) = x.route.clone() else { return Ok(Filtered::Through) };
-    apply(found.route(), around, (x, Some(got)), seen)
+    apply(found.route(), around, (x, from), seen)
 }
 
-/// Calls the filters of a route; with a result, those from the one on that has waited for it.
+/// Calls the filters of a route.
 pub(crate) fn apply(
     route: &Route,
     around: &Surroundings<'_>,
-    (x, got): (&mut Exchange, Option<JobResult>),
+    (x, from): (&mut Exchange, From),
     seen: Seen<'_>,
 ) -> Result<Filtered, Fault> {
     let chain = route.chain(x.listener, x.target);
     if !chain.has(Hooks::REQUEST) {
-        return Ok(Filtered::Through);
+        return if matches!(from, From::Start) { Ok(Filtered::Through) } else { through(chain, x) };
     }
     let filtering = x.filtering.get_or_insert_default();
-    if got.is_none() {
+    if matches!(from, From::Start) {
         filtering.is_begun = true;
         filtering.target.begin(x.path.of(&x.received));
     }
@@ -83,7 +98,7 @@ pub(crate) fn apply(
         (&mut filtering.added, 0),
         &mut filtering.known,
     );
-    let lent = (&mut filtering.states, &mut filtering.transforms);
+    let lent = (&mut filtering.states, &mut filtering.outcome);
     let mut cx = RequestCx::new(facts, (&mut filtering.target, fields), lent, (has_body, content_length));
     let mut called = |at: usize, cx: &mut RequestCx<'_>| {
         let is_changed = cx.fields.take_changed() || cx.target.path != before;
@@ -95,15 +110,20 @@ pub(crate) fn apply(
             seen(step.name(), cx, is_changed);
         }
     };
-    let (at, verdict) = match got {
-        None => chain.on_request(0, &mut cx, &mut called),
-        Some(got) => chain.resume(at, &mut cx, got, &mut called),
+    let (at, verdict) = match from {
+        From::Start => chain.on_request(0, &mut cx, &mut called),
+        From::Job(got) => chain.resume(at, &mut cx, got, &mut called),
+        From::Choice => chain.on_request(at, &mut cx, &mut called),
     };
+    let chosen = cx.outcome_mut().service.take();
     filtering.before = before;
     filtering.at = at;
     x.filters_acted |= acted;
     match verdict {
-        Verdict::Continue => through(chain, x),
+        Verdict::Continue => match chosen {
+            Some(name) => choose_service(route, x, name),
+            None => through(chain, x),
+        },
         Verdict::Wait(job) => Ok(Filtered::Waits(job)),
         Verdict::Reply(reply) => {
             ended_by(x, at);
@@ -114,6 +134,17 @@ pub(crate) fn apply(
             Err(fault)
         }
     }
+}
+
+/// A filter has sent the request to another service: where that is not the one it goes to anyway, those behind it are
+/// that one's.
+fn choose_service(route: &Route, x: &mut Exchange, name: Arc<str>) -> Result<Filtered, Fault> {
+    let mut known = route.choices.iter();
+    let Some((_, service)) = known.find(|(known, _)| *known == name) else {
+        return Err(Fault::new(FaultKind::ProxyInternalError, "a filter names an unknown service"));
+    };
+    x.target = Some(*service);
+    Ok(Filtered::SentTo(name))
 }
 
 fn bit(at: usize) -> u32 {
@@ -154,6 +185,20 @@ fn through(chain: &Chain, x: &mut Exchange) -> Result<Filtered, Fault> {
     Ok(Filtered::Through)
 }
 
+/// The exchange goes to the service that a filter has chosen, as it is now.
+pub(crate) fn send_to_chosen(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    name: &str,
+) -> Result<(), Fault> {
+    let gone = || Fault::new(FaultKind::DestinationNotFound, "the service that a filter has chosen is gone");
+    x.service = Some(worker.view_for(client).service_named(name).ok_or_else(gone)?);
+    let end = x.timeouts().request.and_then(|time| x.started.checked_add(time));
+    x.ends_at = end.into_iter().chain(x.call_ends_at).min();
+    Ok(())
+}
+
 /// Runs what a filter waits for. Cancel-safe.
 pub(crate) async fn run_job(
     worker: &Worker,
@@ -164,6 +209,11 @@ pub(crate) async fn run_job(
     let began = worker.reactor.now();
     let result = match job {
         Job::Sleep(time) => sleep(worker, client, x, time.min(WAIT)).await.map(|()| JobResult::Slept),
+        Job::Fetch(request) => match fetch(worker, client, x, *request).await {
+            // Nobody waits for what the filter would make of it.
+            Err(fault) if fault.kind == FaultKind::ClientGone => Err(fault),
+            got => Ok(JobResult::Fetched(got)),
+        },
     };
     if let Some(filtering) = &mut x.filtering {
         filtering.waited += worker.reactor.now().saturating_duration_since(began);

@@ -6,6 +6,9 @@ use crate::exchange::upstream::connect::Upstream;
 use crate::state::admission::Underway;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use thalweg_core::Fault;
 use thalweg_filter::Reply;
 
@@ -60,4 +63,14 @@ pub(crate) fn broken(worker: &Worker, client: &Client, x: &mut Exchange, fault: 
     if x.downward.is_open_ended() || client.socket.substream().is_some() {
         client.socket.reset_on_close();
     }
+}
+
+/// Runs an exchange to its end, or to that of the worker: `None`.
+pub(crate) async fn until_cut<T>(worker: &Worker, exchange: impl Future<Output = T>) -> Option<T> {
+    let mut exchange = pin!(exchange);
+    poll_fn(|context| match worker.is_cut() {
+        true => Poll::Ready(None),
+        false => exchange.as_mut().poll(context).map(Some),
+    })
+    .await
 }

@@ -29,19 +29,8 @@ fn meters<'a>(worker: &'a Worker, x: &'a Exchange) -> &'a RouteMeters {
     x.route.as_ref().map_or(&worker.no_route, |route| &route.meters)
 }
 
-/// Records a finished exchange.
-pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
-    record_of(worker, client.origin(), x, || subject(client));
-}
-
-/// The same of one whose client may have no connection. `subject`: of the client's certificate.
-pub(crate) fn record_of(
-    worker: &Worker,
-    origin: Origin<'_>,
-    x: &mut Exchange,
-    subject: impl FnOnce() -> Option<Arc<str>>,
-) {
-    let duration = x.started.elapsed();
+/// Counts a finished exchange; gives how its gRPC call ended.
+pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Option<Code> {
     let grpc_status = final_status(x);
     count_bytes(worker, x);
     let meters = meters(worker, x);
@@ -65,6 +54,23 @@ pub(crate) fn record_of(
     {
         endpoint.response.record(first_byte.saturating_sub(x.waited));
     }
+    grpc_status
+}
+
+/// Records a finished exchange.
+pub(crate) fn record(worker: &Worker, client: &Client, x: &mut Exchange) {
+    record_of(worker, client.origin(), x, || subject(client));
+}
+
+/// The same of one whose client may have no connection. `subject`: of the client's certificate.
+pub(crate) fn record_of(
+    worker: &Worker,
+    origin: Origin<'_>,
+    x: &mut Exchange,
+    subject: impl FnOnce() -> Option<Arc<str>>,
+) {
+    let duration = x.started.elapsed();
+    let grpc_status = count(worker, x, duration);
     let veil = LabelRedactor::of(worker);
     worker.decisions.note((worker, &veil), origin, x, duration);
     if let Some(log) = &mut *worker.log.borrow_mut() {

@@ -34,6 +34,7 @@ fn route(name: &str, to: To) -> Route {
         filter_variants: Arc::new([]),
         patterns: Arc::new([]),
         to,
+        choices: Arc::new([]),
         timeouts: Timeouts::default(),
         service_timeouts: Arc::new([]),
         limits: RouteLimits::default(),
@@ -74,6 +75,7 @@ fn plan() -> Plan {
         listeners: vec![listener("web", "127.0.0.1:8080"), listener("inner", "127.0.0.1:8081")],
         table: Table::build(&matches).unwrap().into(),
         connections: Arc::default(),
+        calls: Vec::new(),
         routes: vec![
             Route { filters: strip, ..route("products", To::Service(ServiceId(0))) },
             route("beta", To::Service(ServiceId(1))),

@@ -2,7 +2,7 @@
 
 use super::question::Asked;
 use crate::exchange::filter_facts::Surroundings;
-use crate::exchange::filter_request::{Filtered, apply};
+use crate::exchange::filter_request::{Filtered, From, apply};
 use crate::exchange::find_route::{bound, take_route};
 use crate::exchange::read_request::bring_to_normal_form;
 use crate::exchange::redirect_https;
@@ -12,7 +12,7 @@ use crate::state::exchange::Exchange;
 use crate::state::token::Token;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::{Fault, FaultKind, RequestId};
-use thalweg_filter::{Job, JobResult, NoConnection, Reply, RequestCx};
+use thalweg_filter::{Fetched, Job, JobResult, NoConnection, Reply, RequestCx};
 use thalweg_http::Progress;
 use thalweg_route::RouteId;
 use thalweg_upstream::Service;
@@ -117,7 +117,12 @@ fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
             *expires = Some(destination.expires.unix());
         }
         bound(route, x)?;
-        *reply = filter(plan, route, asked.listener, x, filters)?;
+        let outcome = filter(plan, route, asked.listener, x, filters);
+        if x.target != *service {
+            // A filter has chosen another one.
+            (*service, *by_chance) = (x.target, false);
+        }
+        *reply = outcome?;
     }
     check_loop(x)
 }
@@ -142,13 +147,19 @@ fn filter(
     let mut seen = |name: &'static str, cx: &RequestCx<'_>, is_changed: bool| {
         filters.push((name, lossy(&cx.target.path), is_changed));
     };
-    let mut done = apply(route, &around, (x, None), &mut seen)?;
+    let mut done = apply(route, &around, (x, From::Start), &mut seen)?;
     loop {
         match done {
             Filtered::Through => return Ok(None),
             Filtered::Answered(reply) => return Ok(Some(reply)),
+            Filtered::SentTo(_) => done = apply(route, &around, (x, From::Choice), &mut seen)?,
             Filtered::Waits(Job::Sleep(_)) => {
-                done = apply(route, &around, (x, Some(JobResult::Slept)), &mut seen)?;
+                done = apply(route, &around, (x, From::Job(JobResult::Slept)), &mut seen)?;
+            }
+            // Nothing is sent: it is told as what a service that lets everything pass would answer.
+            Filtered::Waits(Job::Fetch(_)) => {
+                let passes = Fetched { status: 200, ..Fetched::default() };
+                done = apply(route, &around, (x, From::Job(JobResult::Fetched(Ok(passes)))), &mut seen)?;
             }
         }
     }

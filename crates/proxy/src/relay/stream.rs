@@ -68,6 +68,7 @@ impl Stream for Socket {
     fn framed(&self) -> Option<&dyn Framed> {
         self.substream()?;
         let stream = crate::h2::stream(self).map(|stream| stream as &dyn Framed);
-        stream.or_else(|| crate::h2::call(self).map(|call| call as &dyn Framed))
+        let call = || crate::h2::call(self).map(|call| call as &dyn Framed);
+        stream.or_else(call).or_else(|| super::inner::end(self).map(|end| end as &dyn Framed))
     }
 }

@@ -6,14 +6,30 @@
 
 use super::{Flow, Stream};
 use crate::buffers::chunk_queue::ChunkPool;
+use std::cell::RefCell;
+use std::fmt::Debug;
 use std::io;
 use std::rc::Rc;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_filter::{BodyTransform, ENOUGH};
 
+/// Sees the payload of a message as it passes, before anything changes it.
+pub(crate) trait Tap: Debug {
+    /// The message is sent anew.
+    fn restart(&mut self);
+    /// So much of it has come.
+    fn see(&mut self, payload: &[u8]);
+    /// It has come whole.
+    fn end(&mut self);
+}
+
+/// A tap that outlives the attempts at which a message is sent.
+pub(crate) type SharedTap = Rc<RefCell<dyn Tap>>;
+
 /// The transforms of one message.
 #[derive(Debug)]
 pub(super) struct Transformer {
+    tap: Option<SharedTap>,
     list: Vec<Box<dyn BodyTransform>>,
     /// Input that the first transform has left, of which `used` bytes are taken.
     held: Vec<u8>,
@@ -106,7 +122,21 @@ impl Flow {
             return;
         }
         self.open_ended = !self.chunked && !self.ended;
+        self.watch(list, None, chunks);
+    }
+
+    /// The body of the message that was started is seen by this, and goes through the transforms that were set.
+    pub(crate) fn set_tap(&mut self, tap: &SharedTap, chunks: &Rc<ChunkPool>) {
+        tap.borrow_mut().restart();
+        match &mut self.transforms {
+            Some(transformer) => transformer.tap = Some(tap.clone()),
+            None => self.watch(Vec::new(), Some(tap.clone()), chunks),
+        }
+    }
+
+    fn watch(&mut self, list: Vec<Box<dyn BodyTransform>>, tap: Option<SharedTap>, chunks: &Rc<ChunkPool>) {
         self.transforms = Some(Box::new(Transformer {
+            tap,
             list,
             held: Vec::new(),
             used: 0,
@@ -132,7 +162,14 @@ impl Flow {
         to: Option<&S>,
         chunks: &Rc<ChunkPool>,
     ) -> Result<(), Fault> {
-        if self.transforms.is_none() {
+        let Some(transformer) = &self.transforms else {
+            self.put(payload, to, chunks);
+            return Ok(());
+        };
+        if let Some(tap) = &transformer.tap {
+            tap.borrow_mut().see(payload);
+        }
+        if transformer.list.is_empty() {
             self.put(payload, to, chunks);
             return Ok(());
         }
@@ -146,8 +183,9 @@ impl Flow {
 
     /// The body has been received to its end: says whether all of it has been made.
     pub(super) fn end_transforms(&mut self) -> Result<bool, Fault> {
-        if self.transforms.is_none() {
-            return Ok(true);
+        let Some(transformer) = &self.transforms else { return Ok(true) };
+        if let Some(tap) = &transformer.tap {
+            tap.borrow_mut().end();
         }
         let trailers = self.last_trailers().to_vec();
         self.transform::<thalweg_net::Socket>(None, |transformer, out| {

@@ -37,6 +37,8 @@ pub(crate) struct ActiveConfig {
     pub(crate) listeners: Arc<[OpenListener]>,
     /// In the order of the plan.
     pub(crate) routes: Arc<[Arc<SharedRoute>]>,
+    /// Of requests that filters send by themselves, by the service's name.
+    pub(crate) calls: Arc<HashMap<Arc<str>, Arc<SharedRoute>>>,
     /// Positions of the plan's services.
     pub(crate) services: Arc<HashMap<Arc<str>, u32>>,
     /// The port of the first listener with TLS, for `redirect_https`; `None`: there is none.
@@ -57,11 +59,16 @@ impl ActiveConfig {
         listeners: Arc<[OpenListener]>,
         (registry, concurrency_limits): (&Registry, &LimitRegistry),
     ) -> Self {
-        let routes = plan.routes.iter().map(|route| {
+        let shared = |route: &Route| {
             registry.declare_route(&route.name);
             let bound = route.limits.max_in_flight.and_then(|_| concurrency_limits.route(&route.name));
             let concurrency = bound.map(|limit_handle| limit_handle.concurrency().clone());
             Arc::new(SharedRoute { route: route.clone(), concurrency })
+        };
+        let routes = plan.routes.iter().map(shared);
+        let calls = plan.calls.iter().filter_map(|call| {
+            let service = plan.services.get(call.service.0 as usize)?;
+            Some((service.name.clone(), shared(&call.route)))
         });
         let positions = (0..).zip(&plan.services).map(|(at, service)| (service.name.clone(), at));
         let https = plan.https_listener().and_then(|at| listeners.get(at));
@@ -77,6 +84,7 @@ impl ActiveConfig {
             redactor: Redactor::new(sealed).after(former).into(),
             https_port: https.and_then(|open| open.sockets.port()),
             routes: routes.collect(),
+            calls: Arc::new(calls.collect()),
             services: Arc::new(positions.collect()),
             plan,
             listeners,

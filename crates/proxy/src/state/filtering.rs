@@ -1,7 +1,8 @@
 //! What the filters of a route make of one exchange.
 
+use crate::relay::SharedTap;
 use std::time::Duration;
-use thalweg_filter::{FilterStates, QueryEdit, Reply, TargetEdit, Transforms};
+use thalweg_filter::{FilterStates, QueryEdit, Reply, RequestOutcome, TargetEdit};
 use thalweg_http::FieldSet;
 
 /// Buffers larger than this are given back when their exchange is over.
@@ -24,8 +25,10 @@ pub(crate) struct Filtering {
     pub(crate) response_added: Vec<u8>,
     /// What filters remember.
     pub(crate) states: FilterStates,
-    /// Transforms of the request's body.
-    pub(crate) transforms: Transforms,
+    /// What filters of the request ask for beside a changed head.
+    pub(crate) outcome: RequestOutcome,
+    /// Sees the body of the request, for copies of it.
+    pub(crate) tap: Option<SharedTap>,
     /// The filter that waits, or has ended the way of the request.
     pub(crate) at: usize,
     /// Filters from this one on were not reached by the request; `None`: all were, or none should have been.
@@ -44,7 +47,8 @@ impl Filtering {
         self.known = FieldSet::default();
         self.response_added.clear();
         self.states.clear();
-        self.transforms.clear();
+        self.outcome.clear();
+        self.tap = None;
         (self.at, self.below) = (0, None);
         self.waited = Duration::ZERO;
         self.replaced = None;

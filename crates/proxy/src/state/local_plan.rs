@@ -132,6 +132,14 @@ pub(crate) struct LocalRoute {
 }
 
 impl LocalRoute {
+    fn new(shared: &Arc<SharedRoute>, meters: impl FnOnce(&str) -> Arc<RouteMeters>) -> Self {
+        Self {
+            meters: meters(&shared.route.name),
+            concurrency: shared.concurrency.clone().map(LimitHandle::new),
+            shared: shared.clone(),
+        }
+    }
+
     /// What the plan says of it.
     pub(crate) fn route(&self) -> &Route {
         &self.shared.route
@@ -147,6 +155,8 @@ pub(crate) struct LocalPlan {
     services: RefCell<Vec<Rc<LocalService>>>,
     /// Made when the first exchange comes: of ten thousand routes few are used between two reloads.
     routes: Vec<OnceCell<Rc<LocalRoute>>>,
+    /// Of requests that filters send by themselves, by the service's name; likewise.
+    calls: RefCell<HashMap<Arc<str>, Rc<LocalRoute>>>,
     pub(crate) head_limits: HeadLimits,
 }
 
@@ -179,6 +189,7 @@ impl LocalPlan {
         Self {
             services: RefCell::new(services.collect()),
             routes: current.routes.iter().map(|_| OnceCell::new()).collect(),
+            calls: RefCell::default(),
             head_limits: plan.head_limits(),
             plan,
             current,
@@ -196,12 +207,25 @@ impl LocalPlan {
             return Some(known);
         }
         let shared = self.current.routes.get(found.0 as usize)?;
-        let local = LocalRoute {
-            meters: meters(&shared.route.name),
-            concurrency: shared.concurrency.clone().map(LimitHandle::new),
-            shared: shared.clone(),
-        };
-        Some(place.get_or_init(|| Rc::new(local)))
+        Some(place.get_or_init(|| Rc::new(LocalRoute::new(shared, meters))))
+    }
+
+    /// The route of requests that filters send to a service by themselves, and the service; `None`: no filter names it.
+    pub(crate) fn call(
+        &self,
+        service: &Arc<str>,
+        meters: impl FnOnce(&str) -> Arc<RouteMeters>,
+    ) -> Option<(Rc<LocalRoute>, ServiceId)> {
+        let position = self.current.position(service)?;
+        let shared = self.current.calls.get(service)?;
+        let mut calls = self.calls.borrow_mut();
+        let local = calls.entry(service.clone()).or_insert_with(|| Rc::new(LocalRoute::new(shared, meters)));
+        Some((local.clone(), ServiceId(position as u32)))
+    }
+
+    /// A service by its name.
+    pub(crate) fn service_named(&self, name: &str) -> Option<Rc<LocalService>> {
+        self.service(ServiceId(self.current.position(name)? as u32))
     }
 
     /// A service by its position.
@@ -316,6 +340,7 @@ mod tests {
                 beside: Vec::new(),
                 listeners: Vec::new(),
                 connections: Arc::default(),
+                calls: Vec::new(),
                 table: Arc::new(thalweg_route::Table::build(&[]).unwrap()),
                 routes: Vec::new(),
                 services,

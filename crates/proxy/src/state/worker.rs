@@ -20,6 +20,7 @@ use crate::state::refused_labels::RefusedLabels;
 use crate::state::scheduler::Scheduler;
 use crate::state::shared::{Command, Shared};
 use crate::state::slow_clients::SlowClients;
+use crate::state::subrequests::Subrequests;
 use crate::state::tasks::TaskPool;
 use crate::state::token::Token;
 use std::cell::{Cell, RefCell};
@@ -69,6 +70,8 @@ pub(crate) struct Worker {
     pub(crate) view: RefCell<Rc<LocalPlan>>,
     pub(crate) slots: ServiceSlots,
     pub(crate) tasks: TaskPool<Client>,
+    /// Requests that the proxy makes by itself.
+    pub(crate) subrequests: Rc<Subrequests>,
     pub(crate) random: RefCell<fastrand::Rng>,
     /// Labels that were refused, by client.
     pub(crate) guesses: RefusedLabels,
@@ -125,6 +128,7 @@ impl Worker {
             view: RefCell::new(Rc::new(view)),
             slots,
             tasks: TaskPool::new(move |task| OwnerWaker::waker(Token::Task(task).into(), mailbox.clone())),
+            subrequests: Rc::default(),
             random: RefCell::new(fastrand::Rng::new()),
             guesses: RefusedLabels::default(),
             unix_ms: Cell::new(0),

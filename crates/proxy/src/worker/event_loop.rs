@@ -72,6 +72,9 @@ impl Worker {
             self.call_woken(owner);
         }
         self.serve_sessions(lists);
+        for client in self.subrequests.take() {
+            self.task(client, None);
+        }
         self.publish();
         self.watch_budget();
         let last = self.acceptors.borrow_mut().close_left(self);

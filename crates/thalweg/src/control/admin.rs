@@ -163,7 +163,8 @@ impl Shared {
     /// Metrics of what the plan does not have go, when the last exchange has let go of them.
     pub(crate) fn retire_series(&self, plan: &Plan, sets: &[Arc<EndpointSet>]) {
         let listeners: HashSet<&str> = plan.listeners.iter().map(|listener| &*listener.name).collect();
-        let routes: HashSet<&str> = plan.routes.iter().map(|route| &*route.name).collect();
+        let calls = plan.calls.iter().map(|call| &call.route);
+        let routes: HashSet<&str> = plan.routes.iter().chain(calls).map(|route| &*route.name).collect();
         let services: HashMap<&str, HashSet<&str>> = sets
             .iter()
             .map(|set| &set.service)

@@ -70,10 +70,13 @@ pub(crate) fn write_request(
         flow.set_transforms(
             bridge
                 .into_iter()
-                .chain(x.filtered().into_iter().flat_map(|filtering| filtering.transforms.make()))
+                .chain(x.filtered().into_iter().flat_map(|filtering| filtering.outcome.transforms.make()))
                 .collect(),
             &worker.chunks,
         );
+    }
+    if let Some(tap) = x.filtered().and_then(|filtering| filtering.tap.as_ref()) {
+        flow.set_tap(tap, &worker.chunks);
     }
     x.upward = flow;
     head
@@ -81,7 +84,7 @@ pub(crate) fn write_request(
 
 /// Whether filters change the request's body.
 fn is_transformed(x: &Exchange) -> bool {
-    x.filtered().is_some_and(|filtering| !filtering.transforms.is_empty()) && !x.framing.is_empty()
+    x.filtered().is_some_and(|filtering| !filtering.outcome.transforms.is_empty()) && !x.framing.is_empty()
 }
 
 /// Known fields that filters have written.

@@ -1,0 +1,346 @@
+//! Requests that the proxy makes by itself: what filters fetch from services, and copies of requests.
+//!
+//! Each is an exchange like any other, in a task of its own, whose client end is memory (`relay/inner.rs`) and whose
+//! route is the service's own for such requests (`Plan::calls`): limits, pools, retries, health and metrics are those
+//! of every request. It has no filters, no line in the access log and no decision record.
+
+use crate::exchange::outcome::{STOPPED, Served, until_cut};
+use crate::exchange::permits::enter;
+use crate::exchange::read_request::bring_to_normal_form;
+use crate::exchange::record::count;
+use crate::exchange::respond::respond;
+use crate::exchange::upstream::forward::forward;
+use crate::exchange::upstream::request_head::write_target;
+use crate::relay::{Inner, InnerEnd, InnerResponse, Tap, inner};
+use crate::state::exchange::{Before, Client, Exchange};
+use crate::state::subrequests::{CopyGuard, Subrequests};
+use crate::state::token::Token;
+use crate::state::worker::Worker;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use thalweg_core::{Fault, FaultKind, RequestId};
+use thalweg_filter::{Fetched, FieldView, RequestCopy, Subrequest, may_be_changed};
+use thalweg_http::h1::encode::write_field;
+use thalweg_http::{FieldId, Framing, HeadLimits, Method, Progress, ResponseHead, Upgrade, Version};
+use thalweg_net::{OwnerWaker, Socket};
+use thalweg_observe::Limit;
+
+/// A larger response to a copy is cut off, in bytes.
+const COPY_RESPONSE: usize = 1024 * 1024;
+/// Any of them is over after this time.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What is asked.
+#[derive(Debug)]
+struct InnerRequest {
+    service: Arc<str>,
+    method: Vec<u8>,
+    scheme: &'static str,
+    host: Vec<u8>,
+    target: Vec<u8>,
+    /// Lines.
+    fields: Vec<u8>,
+    body: Vec<u8>,
+    /// On whose behalf.
+    client_ip: IpAddr,
+    is_trusted: bool,
+    id: Option<RequestId>,
+    ends_at: Instant,
+    guard: Option<CopyGuard>,
+}
+
+/// Makes the client of a request of the proxy's own; it comes in where `of` did.
+fn client_of(worker: &Worker, of: &Client, inner: &Rc<Inner>) -> Client {
+    let mailbox = worker.mailbox().clone();
+    let end = InnerEnd::new(inner.clone(), move |owner| OwnerWaker::waker(owner, mailbox.clone()));
+    let socket = Socket::of_stream(&worker.reactor, Box::new(end), Token::Idle(u32::MAX).into());
+    let (peer, port) = (of.peer, of.port);
+    Client { socket, peer, port, requests: 0, before: Before::Introduction, place: of.place.guest() }
+}
+
+/// Has a service answer a request of a filter's. Cancel-safe: when it is dropped, the request is given up.
+pub(crate) async fn fetch(
+    worker: &Worker,
+    client: &Client,
+    x: &Exchange,
+    request: Subrequest,
+) -> Result<Fetched, Fault> {
+    let Subrequest { service, method, host, target, fields, body, max_response, timeout } = request;
+    let ends_at = worker.reactor.now() + timeout.min(LONGEST);
+    let request = InnerRequest {
+        service,
+        method,
+        scheme: x.scheme(),
+        host,
+        target,
+        fields,
+        body,
+        client_ip: x.client_ip,
+        is_trusted: x.trusted_peer,
+        id: x.id,
+        ends_at,
+        guard: None,
+    };
+    let inner = Inner::new(request, (max_response, true));
+    worker.subrequests.push(client_of(worker, client, &inner));
+    let waiting = GiveUp(&inner);
+    let response = poll_fn(|context| {
+        if client.socket.is_gone() || (client.has_ended() && x.framing.is_empty()) {
+            let detail = "the client left while a filter waited";
+            return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, detail)));
+        }
+        if let Some(overdue) = x.overdue(worker.reactor.now()) {
+            return Poll::Ready(Err(overdue));
+        }
+        waiting.0.poll(context.waker()).map(Ok)
+    });
+    // It ends in time by itself: the deadline is that of the exchange.
+    x.set_deadline(client, worker.reactor.now(), LONGEST);
+    let response = response.await;
+    client.socket.set_deadline(None);
+    match response? {
+        Ok(response) => read(&response),
+        Err(_) if inner.is_too_large() => Err(Fault::response("a response to a filter that is too large")),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Gives a request up that nobody waits for any more; one that is over does not mind.
+struct GiveUp<'a>(&'a Inner);
+
+impl Drop for GiveUp<'_> {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+fn read(response: &InnerResponse) -> Result<Fetched, Fault> {
+    let mut head = ResponseHead::new();
+    match head.parse(&response.head, &HeadLimits::default())? {
+        Progress::Complete => {}
+        Progress::Partial => return Err(Fault::response("a head that is not whole")),
+    }
+    let mut fields = Vec::new();
+    for (name, value) in FieldView::new(&head.fields, &response.head, &[]).iter() {
+        write_field(&mut fields, name, value);
+    }
+    Ok(Fetched { status: head.status, fields, body: response.body.clone() })
+}
+
+/// Sends the copies that filters have asked for: now where the whole request is here, or else when its body has been
+/// sent on.
+pub(crate) fn start_copies(worker: &Worker, client: &Client, x: &mut Exchange) {
+    let Some(filtering) = x.filtering.as_mut() else { return };
+    let copies = std::mem::take(&mut filtering.outcome.copies);
+    if copies.is_empty() || x.upgrade != Upgrade::None {
+        return;
+    }
+    let body = match x.framing {
+        Framing::Empty => Some(0),
+        Framing::Length(length) => usize::try_from(length).ok(),
+        Framing::Chunked | Framing::UntilClose => None,
+    };
+    let here = body.and_then(|length| x.received.get(x.request.len..x.request.len.checked_add(length)?));
+    let fits = |copy: &RequestCopy| body.is_none_or(|length| length <= copy.max_body);
+    let mut pending = Vec::new();
+    for copy in copies {
+        let prepared = fits(&copy).then(|| prepare(worker, client, x, &copy)).flatten();
+        let Some(prepared) = prepared else {
+            worker.meters.limit(Limit::Copies);
+            continue;
+        };
+        match here {
+            Some(body) => prepared.launch(body),
+            None => pending.push(prepared),
+        }
+    }
+    if let (false, Some(filtering)) = (pending.is_empty(), x.filtering.as_mut()) {
+        let most = pending.iter().map(|copy| copy.max_body).max().unwrap_or(0);
+        filtering.tap = Some(Rc::new(RefCell::new(CopyTap { most, pending, body: Vec::new() })));
+    }
+}
+
+/// A copy that may still lack its body.
+#[derive(Debug)]
+struct Prepared {
+    queue: Rc<Subrequests>,
+    inner: Rc<Inner>,
+    client: Client,
+    max_body: usize,
+}
+
+impl Prepared {
+    /// It goes on its way with this body.
+    fn launch(self, body: &[u8]) {
+        let mut is_refused = false;
+        self.inner.change_request(|request: &mut InnerRequest| {
+            request.body = body.to_vec();
+            request.guard = self.queue.enter(body.len());
+            is_refused = request.guard.is_none();
+        });
+        if !is_refused {
+            self.queue.push(self.client);
+        }
+    }
+}
+
+/// The copy of a request as it goes upstream.
+fn prepare(worker: &Worker, client: &Client, x: &Exchange, copy: &RequestCopy) -> Option<Prepared> {
+    let filtering = x.filtering.as_ref()?;
+    let host = filtering.host().unwrap_or_else(|| x.authority()).to_vec();
+    let (mut target, mut fields) = (Vec::new(), Vec::new());
+    write_target(&mut target, x);
+    for (name, value) in FieldView::new(&x.request.fields, &x.received, &filtering.added).iter() {
+        if passes(FieldId::classify(name), name) {
+            write_field(&mut fields, name, value);
+        }
+    }
+    if x.trusted_peer {
+        for id in [FieldId::XForwardedFor, FieldId::XForwardedProto, FieldId::XForwardedHost] {
+            for value in x.request.values(&x.received, id) {
+                write_field(&mut fields, id.name().as_bytes(), value);
+            }
+        }
+    }
+    let request = InnerRequest {
+        service: copy.service.clone(),
+        method: x.request.method_text.of(&x.received).to_vec(),
+        scheme: x.scheme(),
+        host,
+        target,
+        fields,
+        body: Vec::new(),
+        client_ip: x.client_ip,
+        is_trusted: x.trusted_peer,
+        id: x.id,
+        ends_at: worker.reactor.now() + copy.timeout.min(LONGEST),
+        guard: None,
+    };
+    let inner = Inner::new(request, (COPY_RESPONSE, false));
+    let client = client_of(worker, client, &inner);
+    Some(Prepared { queue: worker.subrequests.clone(), inner, client, max_body: copy.max_body })
+}
+
+/// Whether a field of a request belongs to its copy: those of the connection and of framing are made anew.
+fn passes(id: FieldId, name: &[u8]) -> bool {
+    id == FieldId::Via || str::from_utf8(name).is_ok_and(may_be_changed)
+}
+
+/// Collects a body for copies while it is sent on.
+#[derive(Debug)]
+pub(crate) struct CopyTap {
+    pending: Vec<Prepared>,
+    /// The most that one of them takes.
+    most: usize,
+    body: Vec<u8>,
+}
+
+impl Tap for CopyTap {
+    fn restart(&mut self) {
+        self.body.clear();
+    }
+
+    fn see(&mut self, payload: &[u8]) {
+        let length = self.body.len() + payload.len();
+        self.pending.retain(|copy| length <= copy.max_body);
+        if length <= self.most && !self.pending.is_empty() {
+            self.body.extend_from_slice(payload);
+        } else {
+            self.body = Vec::new();
+        }
+    }
+
+    fn end(&mut self) {
+        let body = std::mem::take(&mut self.body);
+        self.pending.drain(..).for_each(|copy| copy.launch(&body));
+    }
+}
+
+/// Serves a request of the proxy's own.
+pub(crate) async fn serve_subrequest(worker: &Worker, client: Client, x: &mut Exchange) {
+    let Some(inner) = inner(&client.socket).cloned() else { return x.leave() };
+    x.begin(worker.reactor.now());
+    let outcome = match inner.take_request() {
+        Some(request) => serve(worker, &client, x, request).await,
+        None => Err(Fault::new(FaultKind::ProxyInternalError, "a request that is none")),
+    };
+    if let Err(fault) = outcome {
+        x.fault = Some(fault);
+        x.status = if x.status == 0 { fault.status } else { x.status };
+    }
+    count(worker, x, x.started.elapsed());
+    x.downward.release_buffers(&worker.warm.buffers);
+    x.leave();
+    inner.end(outcome);
+}
+
+async fn serve(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    request: InnerRequest,
+) -> Result<(), Fault> {
+    let guard = begin(worker, client, x, request)?;
+    let underway = worker.take_on(x)?;
+    let served = until_cut(worker, answer(worker, client, x)).await;
+    drop((guard, underway));
+    served.unwrap_or_else(|| Err(Fault::new(FaultKind::ProxyStopped, STOPPED)))
+}
+
+async fn answer(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
+    let _permits = enter(worker, client, x).await?;
+    let upstream = forward(worker, client, x).await?;
+    if x.status == 101 {
+        return Err(Fault::response("the endpoint switched protocols"));
+    }
+    match respond(worker, client, x, upstream).await {
+        Served::Broken(fault) => Err(fault),
+        Served::Whole | Served::Switched(_) | Served::Answered(_) => Ok(()),
+    }
+}
+
+/// The request becomes that of an exchange.
+fn begin(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    request: InnerRequest,
+) -> Result<Option<CopyGuard>, Fault> {
+    let InnerRequest { method, scheme, host, target, fields, body, .. } = &request;
+    let view = worker.view_for(client);
+    x.head_limits = view.head_limits;
+    for part in [&method[..], b" ", target, b" HTTP/1.1\r\nHost: ", host, b"\r\n", fields, b"\r\n"] {
+        x.received.extend_from_slice(part);
+    }
+    match x.request.parse(&x.received, &x.head_limits)? {
+        Progress::Complete if x.request.len == x.received.len() => {}
+        _ => return Err(Fault::request(400, "a request of a filter that is none")),
+    }
+    // Its end is one that frames messages by itself.
+    x.request.version = Version::Http2;
+    x.framing = match x.request.method {
+        Method::Post | Method::Put | Method::Patch => Framing::Length(body.len() as u64),
+        _ if body.is_empty() => Framing::Empty,
+        _ => Framing::Length(body.len() as u64),
+    };
+    let id = request.id.unwrap_or_else(|| worker.next_id());
+    bring_to_normal_form(&view.plan, (client.peer, id), x)?;
+    (x.client_ip, x.trusted_peer) = (request.client_ip, request.is_trusted);
+    x.is_secure = *scheme == "https";
+    x.received.extend_from_slice(body);
+    x.consumed = x.request.len;
+    (x.listener, x.keep_alive) = (client.listener().position(), false);
+    let meters = |name: &str| worker.shared.registry.route(worker.id, name);
+    let unknown = || Fault::new(FaultKind::DestinationNotFound, "the service of a filter is gone");
+    let (route, service) = view.call(&request.service, meters).ok_or_else(unknown)?;
+    x.route = Some(route);
+    x.send_to(&view, Some(service));
+    let own = x.timeouts().request.and_then(|time| x.started.checked_add(time));
+    x.ends_at = own.into_iter().chain([request.ends_at]).min();
+    Ok(request.guard)
+}
