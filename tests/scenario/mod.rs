@@ -23,6 +23,7 @@ mod explain;
 mod failure;
 mod fairness;
 mod files;
+mod filter_outcomes;
 mod flood;
 mod go_load_balance;
 mod grpc;

@@ -2,7 +2,7 @@
 //!
 //! The copy is what goes upstream after all filters. It leaves when the request's body has been sent on, so it never
 //! delays the request; what becomes of it changes nothing for the client. Bodies over a bound, upgrades and what goes
-//! over the worker's bounds on copies are not mirrored and are counted (`thalweg_limit_reached_total`, limit `copies`).
+//! over the worker's bounds on copies are not mirrored and are counted (`thalweg_limit_hits_total`, limit `copies`).
 
 use crate::{Filter, Hooks, RequestCopy, RequestCx, Verdict};
 use schemars::JsonSchema;

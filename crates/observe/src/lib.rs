@@ -32,8 +32,9 @@ pub mod webhook;
 
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
-    AcmeMeters, BudgetMeters, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit,
-    ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters, WebhookMeters, WorkerMeters,
+    AcmeMeters, BudgetMeters, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, FilterMeters, FilterOutcome,
+    HANDSHAKE_RESULTS, Limit, ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters,
+    WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::redact_query;

@@ -37,6 +37,12 @@ impl Meters for ServiceMeters {
     }
 }
 
+impl Meters for FilterMeters {
+    fn is_blank(&self) -> bool {
+        self.outcomes.iter().all(|counter| counter.value() == 0)
+    }
+}
+
 impl Meters for ListenerMeters {
     fn is_blank(&self) -> bool {
         self.connections.value() == 0 && self.refused.value() == 0
@@ -64,6 +70,40 @@ pub struct RouteMeters {
     pub bytes_in: Counter,
     /// Bytes of responses sent: heads, bodies and framing.
     pub bytes_out: Counter,
+}
+
+/// What a filter did to an exchange. The word is the metric's label `outcome`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum FilterOutcome {
+    /// It changed the request or the response.
+    Changed,
+    /// It answered in place of the service.
+    Answered,
+    /// It refused the request with a fault.
+    Refused,
+}
+
+impl FilterOutcome {
+    /// Every outcome.
+    pub const ALL: &'static [Self] = &[Self::Changed, Self::Answered, Self::Refused];
+
+    /// The word used in metrics and documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Answered => "answered",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// What one worker counts about one kind of filter on one route.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct FilterMeters {
+    /// Exchanges in which it did something, indexed by `FilterOutcome as usize`.
+    pub outcomes: [Counter; FilterOutcome::ALL.len()],
 }
 
 /// What one worker counts about one endpoint of one service.

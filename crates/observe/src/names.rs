@@ -75,6 +75,8 @@ metrics! {
         "From the first byte of the request to the last byte of the response.";
     REQUEST_BYTES "thalweg_request_bytes_total" Counter ["route"] "Bytes of requests received: heads, and bodies without framing.";
     RESPONSE_BYTES "thalweg_response_bytes_total" Counter ["route"] "Bytes of responses sent: heads, bodies and framing.";
+    FILTER_OUTCOMES "thalweg_filter_total" Counter ["route" "filter" "outcome"]
+        "Exchanges in which filters of this kind changed something, answered, or refused the request.";
     UPSTREAM_REQUESTS "thalweg_upstream_requests_total" Counter ["service" "endpoint"]
         "Requests sent to the endpoint, every attempt counted.";
     UPSTREAM_CONNECTS "thalweg_upstream_connects_total" Counter ["service" "endpoint" "result"]

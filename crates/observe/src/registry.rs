@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use crate::meter::Gauge;
 use crate::meters::{
-    AcmeMeters, BudgetMeters, EndpointMeters, ListenerMeters, LogMeters, Meters, ReloadMeters, RouteMeters,
-    ServiceMeters, WebhookMeters, WorkerMeters,
+    AcmeMeters, BudgetMeters, EndpointMeters, FilterMeters, ListenerMeters, LogMeters, Meters, ReloadMeters,
+    RouteMeters, ServiceMeters, WebhookMeters, WorkerMeters,
 };
 
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
@@ -55,6 +55,7 @@ pub struct Registry {
     refused_names: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
     pub(crate) routes: Family<RouteMeters, 1>,
+    pub(crate) filters: Family<FilterMeters, 2>,
     pub(crate) services: Family<ServiceMeters, 1>,
     pub(crate) endpoints: Family<EndpointMeters, 2>,
     pub(crate) ups: Family<Gauge, 2>,
@@ -77,6 +78,7 @@ impl Registry {
             refused_names: AtomicU64::new(0),
             listeners: Family::new(workers),
             routes: Family::new(workers),
+            filters: Family::new(workers),
             services: Family::new(workers),
             endpoints: Family::new(workers),
             ups: Family::new(1),
@@ -113,6 +115,11 @@ impl Registry {
     /// retired stays so: whoever asks may be about to learn of it.
     pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMeters> {
         self.routes.with_entry([name], &self.refused_names, |entry| entry.group(worker))
+    }
+
+    /// What `worker` counts about filters of this kind on a route: made at the first call, the same afterwards.
+    pub fn filter(&self, worker: usize, route: &str, filter: &str) -> Arc<FilterMeters> {
+        self.filters.group(worker, [route, filter], &self.refused_names)
     }
 
     /// What `worker` counts about the service `name`: made at the first call, the same afterwards.
@@ -179,6 +186,7 @@ impl Registry {
     pub fn retain(&self, keep: impl Fn(Series<'_>) -> bool) {
         self.listeners.retain(|[name]| keep(Series::Listener(name)));
         self.routes.retain(|[name]| keep(Series::Route(name)));
+        self.filters.retain(|[route, _]| keep(Series::Route(route)));
         self.services.retain(|[name]| keep(Series::Service(name)));
         let endpoint = |[service, endpoint]: &[String; 2]| keep(Series::Endpoint { service, endpoint });
         self.endpoints.retain(endpoint);
@@ -194,6 +202,7 @@ impl Registry {
     pub(crate) fn prune(&self) {
         self.listeners.prune();
         self.routes.prune();
+        self.filters.prune();
         self.services.prune();
         self.endpoints.prune();
         self.ups.prune();

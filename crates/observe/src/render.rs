@@ -10,8 +10,8 @@ use thalweg_core::{FaultKind, GRPC_STATUSES};
 use crate::exposition::Exposition;
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
 use crate::meters::{
-    ACME_RESULTS, DIRECTIONS, DROPS, EndpointMeters, FLOODS, HANDSHAKE_RESULTS, Limit, ListenerMeters,
-    WorkerMeters,
+    ACME_RESULTS, DIRECTIONS, DROPS, EndpointMeters, FLOODS, FilterMeters, FilterOutcome, HANDSHAKE_RESULTS,
+    Limit, ListenerMeters, WorkerMeters,
 };
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
@@ -78,6 +78,16 @@ impl Registry {
         histograms(page, &names::REQUEST_DURATION, &routes, |meters| &meters.duration);
         counters(page, &names::REQUEST_BYTES, &routes, |meters| &meters.bytes_in);
         counters(page, &names::RESPONSE_BYTES, &routes, |meters| &meters.bytes_out);
+        page.head(&names::FILTER_OUTCOMES);
+        for ([route, filter], groups) in &self.filters.snapshot() {
+            for outcome in FilterOutcome::ALL {
+                let counter = |meters: &Arc<FilterMeters>| meters.outcomes[*outcome as usize].value();
+                let total: u64 = groups.iter().map(counter).sum();
+                if total > 0 {
+                    page.sample(&names::FILTER_OUTCOMES, &[route, filter, outcome.name()], total);
+                }
+            }
+        }
     }
 
     fn render_endpoints(&self, page: &mut Exposition) {

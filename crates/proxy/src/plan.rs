@@ -6,6 +6,7 @@
 
 pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
 
+mod filters;
 pub(crate) mod sealed;
 
 use ipnet::IpNet;
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::{limits, written};
-use thalweg_filter::{Chain, Filter};
+use thalweg_filter::Chain;
 pub use thalweg_http::Escapes;
 use thalweg_http::HeadLimits;
 use thalweg_net::connect::{is_machines, needs_keepalive};
@@ -452,12 +453,6 @@ impl Route {
     pub(crate) fn chain_of(&self, variant: u8) -> &Chain {
         let own = usize::from(variant).checked_sub(1).and_then(|at| self.filter_variants.get(at));
         own.map_or(&self.filters, |variant| &variant.chain)
-    }
-
-    /// All filters that take part in it: its own, and those that it has in their place somewhere.
-    pub fn all_filters(&self) -> impl Iterator<Item = &Arc<dyn Filter>> {
-        let variants = self.filter_variants.iter().map(|variant| &variant.chain);
-        std::iter::once(&self.filters).chain(variants).flat_map(Chain::steps).map(|step| &step.filter)
     }
 
     /// The services that its requests may go to.

@@ -215,9 +215,7 @@ pub(crate) async fn run_job(
             got => Ok(JobResult::Fetched(got)),
         },
     };
-    if let Some(filtering) = &mut x.filtering {
-        filtering.waited += worker.reactor.now().saturating_duration_since(began);
-    }
+    x.waited += worker.reactor.now().saturating_duration_since(began);
     result
 }
 

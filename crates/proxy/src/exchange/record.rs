@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_core::fault::Level;
 use thalweg_http::FieldId;
 use thalweg_http::grpc::Code;
-use thalweg_observe::RouteMeters;
 use thalweg_observe::{FailedAttempt, Limit, LogRecord, Timers};
+use thalweg_observe::{FilterOutcome, RouteMeters};
 
 /// Counts what an exchange has moved since it was counted last: a long one does not wait for its end.
 pub(crate) fn count_bytes(worker: &Worker, x: &mut Exchange) {
@@ -29,6 +29,27 @@ fn meters<'a>(worker: &'a Worker, x: &'a Exchange) -> &'a RouteMeters {
     x.route.as_ref().map_or(&worker.no_route, |route| &route.meters)
 }
 
+/// Counts what each filter did.
+fn count_filters(worker: &Worker, x: &Exchange) {
+    let Some(local) = &x.route else { return };
+    let variant = local.route().variant(x.listener, x.target);
+    let meters = local.filter_meters(variant, &worker.shared.registry, worker.id);
+    let ended_by = x.filtering.as_ref().and_then(|filtering| filtering.below);
+    let mut left = x.filters_acted;
+    while left != 0 {
+        let at = left.trailing_zeros() as usize;
+        left &= left - 1;
+        let outcome = match (ended_by == Some(at), x.fault.is_some()) {
+            (false, _) => FilterOutcome::Changed,
+            (true, false) => FilterOutcome::Answered,
+            (true, true) => FilterOutcome::Refused,
+        };
+        if let Some(meters) = meters.get(at) {
+            meters.outcomes[outcome as usize].add(1);
+        }
+    }
+}
+
 /// Counts a finished exchange; gives how its gRPC call ended.
 pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Option<Code> {
     let grpc_status = final_status(x);
@@ -39,6 +60,9 @@ pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Op
         meters.grpc.add(code.number());
     }
     meters.duration.record(duration);
+    if x.filters_acted != 0 {
+        count_filters(worker, x);
+    }
     if let Some(fault) = &x.fault {
         worker.meters.fault(fault.kind);
         if matches!(fault.status, 414 | 431) {

@@ -296,7 +296,7 @@ pub(crate) struct Exchange {
     pub(crate) target: Option<ServiceId>,
     /// The endpoint, where the request has named it.
     pub(crate) aim: Option<Aim>,
-    /// Time spent waiting for places.
+    /// Time spent waiting for places, and for filters.
     pub(crate) waited: Duration,
     pub(crate) attempts: Attempts,
     /// Members tried, by their index.

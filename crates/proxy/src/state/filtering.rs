@@ -1,7 +1,6 @@
 //! What the filters of a route make of one exchange.
 
 use crate::relay::SharedTap;
-use std::time::Duration;
 use thalweg_filter::{FilterStates, QueryEdit, Reply, RequestOutcome, TargetEdit};
 use thalweg_http::FieldSet;
 
@@ -33,8 +32,6 @@ pub(crate) struct Filtering {
     pub(crate) at: usize,
     /// Filters from this one on were not reached by the request; `None`: all were, or none should have been.
     pub(crate) below: Option<usize>,
-    /// Time that filters have waited.
-    pub(crate) waited: Duration,
     /// The client gets this in place of the endpoint's response.
     pub(crate) replaced: Option<Box<Reply>>,
 }
@@ -50,7 +47,6 @@ impl Filtering {
         self.outcome.clear();
         self.tap = None;
         (self.at, self.below) = (0, None);
-        self.waited = Duration::ZERO;
         self.replaced = None;
     }
 

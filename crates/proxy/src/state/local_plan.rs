@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use thalweg_http::HeadLimits;
-use thalweg_observe::{EndpointMeters, Gauge, Registry, RouteMeters, ServiceMeters};
+use thalweg_observe::{EndpointMeters, FilterMeters, Gauge, Registry, RouteMeters, ServiceMeters};
 use thalweg_route::RouteId;
 use thalweg_upstream::{EndpointSet, LimitHandle, LimitRegistry, ServiceConcurrency, ServiceState};
 
@@ -129,15 +129,35 @@ pub(crate) struct LocalRoute {
     pub(crate) meters: Arc<RouteMeters>,
     /// Where it has a bound.
     pub(crate) concurrency: Option<LimitHandle>,
+    /// Of its filters, by the position of the chain among its variants; made when the first of them acts.
+    filter_meters: RefCell<Vec<(u8, ChainMeters)>>,
 }
+
+/// The meters of a chain's filters, in their order.
+type ChainMeters = Rc<[Arc<FilterMeters>]>;
 
 impl LocalRoute {
     fn new(shared: &Arc<SharedRoute>, meters: impl FnOnce(&str) -> Arc<RouteMeters>) -> Self {
         Self {
             meters: meters(&shared.route.name),
             concurrency: shared.concurrency.clone().map(LimitHandle::new),
+            filter_meters: RefCell::default(),
             shared: shared.clone(),
         }
+    }
+
+    /// The meters of the filters of one of its chains.
+    pub(crate) fn filter_meters(&self, variant: u8, registry: &Registry, worker: usize) -> ChainMeters {
+        let mut known = self.filter_meters.borrow_mut();
+        if let Some((_, meters)) = known.iter().find(|(of, _)| *of == variant) {
+            return meters.clone();
+        }
+        let route = self.route();
+        let steps = route.chain_of(variant).steps().iter();
+        let meters: ChainMeters =
+            steps.map(|step| registry.filter(worker, &route.name, step.name())).collect();
+        known.push((variant, meters.clone()));
+        meters
     }
 
     /// What the plan says of it.

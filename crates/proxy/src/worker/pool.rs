@@ -231,6 +231,7 @@ impl WorkerPool {
         // Nobody new comes to a path that is gone; who waits already is taken in.
         before.iter().filter(|old| !is_kept(old)).for_each(|old| old.sockets.remove_file());
         let Shared { registry, concurrency_limits, endpoint_sets, retired, .. } = &*self.shared;
+        plan.adopt_filters(&in_force.current.plan);
         let after = (plan, &*in_force.current.redactor);
         let (current, first) =
             prepare(after, &in_force.names, listeners, (registry, concurrency_limits, endpoint_sets));
