@@ -53,9 +53,9 @@ fn good_files_compile_without_a_warning() {
 
 #[test]
 fn the_examples_compile_without_a_warning() {
-    let files = files("../../examples");
-    assert!(files.len() >= 6);
-    for path in files {
+    let (whole, of_filters) = (files("../../examples"), files("../../examples/filters"));
+    assert!(whole.len() >= 6 && of_filters.len() >= 2);
+    for path in whole.into_iter().chain(of_filters) {
         match check(&path) {
             Ok(warnings) => assert!(warnings.errors.is_empty(), "{warnings}"),
             Err(report) => panic!("{report}"),

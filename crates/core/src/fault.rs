@@ -168,6 +168,10 @@ fault_kinds! {
         "the endpoint ended its response before it was complete";
     HttpResponseHeaderSectionSize "http_response_header_section_size" 502 Upstream Never false false Warn
         "the response's header section is over the limit";
+    HttpResponseBodySize "http_response_body_size" 502 Upstream Never true false Warn
+        "the response's body is over the limit";
+    HttpResponseContentCoding "http_response_content_coding" 502 Upstream Never true false Warn
+        "the response's content coding is invalid, or decodes to more than is allowed";
     HttpResponseTransferCoding "http_response_transfer_coding" 502 Upstream Never true false Warn
         "the response's transfer coding is invalid or not supported";
     HttpResponseStatus "http_response_status" 502 Upstream IfIdempotent false false Debug

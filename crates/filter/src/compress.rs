@@ -7,6 +7,7 @@
 
 use crate::accept::coding_weight;
 use crate::cors::vary;
+use crate::representation::{TEXT, becomes_another, is_coded, may_change};
 use crate::request::BodyTransform;
 use crate::{Filter, Hooks, OneOrManySpec, ResponseCx};
 use schemars::JsonSchema;
@@ -19,7 +20,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_core::units::{parse_size, size_text};
 use thalweg_core::{Fault, FaultKind};
-use thalweg_http::octet;
 
 /// Bytes below which compression is not worth its fields.
 const LEAST: u64 = 1024;
@@ -30,26 +30,8 @@ const BROTLI_WINDOW: u32 = 18;
 /// The window of zstd, as a power of two.
 const ZSTD_WINDOW: u32 = 19;
 
-/// Types that are compressed where nothing is written: text, and what is text in all but name.
-const TYPES: &[&str] = &[
-    "text/*",
-    "application/json",
-    "application/javascript",
-    "application/xml",
-    "application/wasm",
-    "application/manifest+json",
-    "application/problem+json",
-    "application/ld+json",
-    "application/graphql-response+json",
-    "application/x-ndjson",
-    "application/rss+xml",
-    "application/atom+xml",
-    "application/xhtml+xml",
-    "image/svg+xml",
-    "image/bmp",
-    "font/ttf",
-    "font/otf",
-];
+/// Types that are compressed where nothing is written, beside text.
+const TYPES: &[&str] = &["application/wasm", "image/bmp", "font/ttf", "font/otf"];
 
 /// What is compressed, and how.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -105,7 +87,7 @@ impl CompressSpec {
             return Err("`algorithms` is empty; name at least one of `zstd`, `br` and `gzip`".into());
         }
         let types: Vec<Box<str>> = match self.types.as_ref().map(OneOrManySpec::as_slice) {
-            None => TYPES.iter().map(|kind| (*kind).into()).collect(),
+            None => TEXT.iter().chain(TYPES).map(|kind| (*kind).into()).collect(),
             Some(written) => written.iter().map(|kind| kind.to_ascii_lowercase().into()).collect(),
         };
         if let Some(wrong) = types.iter().find(|kind| !kind.contains('/')) {
@@ -134,23 +116,16 @@ struct Compress {
 impl Compress {
     /// Whether the response could be compressed for some client.
     fn fits(&self, cx: &ResponseCx<'_>) -> bool {
-        let fields = cx.fields.view();
-        let is_coded = fields.values("Content-Encoding").flat_map(octet::list);
-        let is_coded = is_coded.into_iter().any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
-        let may_not = fields.values("Cache-Control").flat_map(octet::list);
-        let may_not = may_not.into_iter().any(|word| word.eq_ignore_ascii_case(b"no-transform"));
-        let kind = fields.get("Content-Type").unwrap_or_default();
-        !matches!(cx.status, 100..200 | 204 | 205 | 206 | 304)
-            && !is_coded
-            && !may_not
-            && fields.get("Content-Range").is_none()
+        let kind = cx.fields.get("Content-Type").unwrap_or_default();
+        may_change(cx)
+            && !is_coded(&cx.fields)
             && self.types.iter().any(|wanted| crate::is_type(kind, wanted))
             && cx.content_length.is_none_or(|length| length >= self.least.max(1))
     }
 
     /// What the client likes best; `None`: to have it as it is.
     fn choose(&self, cx: &ResponseCx<'_>) -> Option<AlgorithmSpec> {
-        let accepted = || cx.request.values("Accept-Encoding");
+        let accepted = || cx.request.as_sent("Accept-Encoding");
         // RFC 9110 §12.5.3: a client that says nothing may not understand anything.
         accepted().next()?;
         let identity = coding_weight(accepted(), "identity");
@@ -187,11 +162,7 @@ impl Filter for Compress {
         vary(&mut cx.fields, "Accept-Encoding");
         let Some(algorithm) = self.choose(cx) else { return };
         cx.fields.set("Content-Encoding", algorithm.name().as_bytes());
-        cx.fields.remove("Accept-Ranges");
-        let tag = cx.fields.get("ETag").filter(|tag| tag.starts_with(b"\"")).map(|tag| [b"W/", tag].concat());
-        if let Some(tag) = tag {
-            cx.fields.set("ETag", &tag);
-        }
+        becomes_another(&mut cx.fields);
         // What is made as it is needed should come as it is made.
         let is_live = cx.content_length.is_none();
         let level = self.level;

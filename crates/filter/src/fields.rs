@@ -34,6 +34,15 @@ impl<'a> FieldView<'a> {
         self.iter().filter_map(is_it)
     }
 
+    /// The values of a name as they were received, whatever filters have made of them.
+    pub fn as_sent(self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let named = self
+            .fields
+            .iter()
+            .filter(move |field| field.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes()));
+        named.map(move |field| field.value.of(self.bytes))
+    }
+
     /// The first value of a name.
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
         self.values(name).next()

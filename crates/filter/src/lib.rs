@@ -9,9 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod body_limit;
 mod chain;
 mod compress;
 mod cors;
+mod decoder;
+mod decompress;
 mod fields;
 mod filter;
 mod grpc_web;
@@ -19,12 +22,14 @@ mod headers;
 mod hsts;
 mod mirror;
 mod redirect;
+mod representation;
 mod request;
 mod respond;
 mod response;
 mod rewrite;
 mod security_headers;
 mod split;
+mod stages;
 mod strip_prefix;
 mod template;
 mod when;
@@ -95,10 +100,14 @@ macro_rules! filters {
 }
 
 filters! {
+    /// Refuses bodies of requests that are too long, and breaks off responses that are.
+    body_limit: body_limit::BodyLimitSpec = "10MiB",
     /// Compresses responses with zstd, brotli or gzip, as the client accepts it.
     compress: compress::CompressSpec = "{}",
     /// Lets pages of other origins read responses, and answers their preflights (CORS).
     cors: cors::CorsSpec = "{ origins: [ \"https://app.example.com\" ] }",
+    /// Decodes bodies of requests and responses that are compressed with gzip, deflate, br or zstd.
+    decompress: decompress::DecompressSpec = "{ request: true }",
     /// Turns calls of gRPC-Web, as browsers make them, into calls of gRPC.
     grpc_web: grpc_web::GrpcWebSpec = "{}",
     /// Sets, appends, removes and renames fields of requests and responses.

@@ -193,6 +193,8 @@ pub struct RequestOutcome {
     pub copies: Vec<RequestCopy>,
     /// The service that a filter has chosen, by its name, in place of the one that the route says.
     pub service: Option<Arc<str>>,
+    /// Bytes that the body may have as it comes from the client; `None`: no filter bounds it.
+    pub max_body: Option<u64>,
 }
 
 impl RequestOutcome {
@@ -201,6 +203,7 @@ impl RequestOutcome {
         self.transforms.clear();
         self.copies.clear();
         self.service = None;
+        self.max_body = None;
     }
 }
 
@@ -276,6 +279,13 @@ impl<'a> RequestCx<'a> {
     /// The body changes on its way upstream; it is sent without a length.
     pub fn transform_body(&mut self, make: MakeTransform) {
         self.outcome.transforms.0.push(make);
+    }
+
+    /// A body of more bytes is refused with 413, as it comes from the client and before any transform; the smallest
+    /// bound of all filters counts.
+    pub fn limit_body(&mut self, bytes: u64) {
+        let limit = &mut self.outcome.max_body;
+        *limit = Some(limit.map_or(bytes, |known| known.min(bytes)));
     }
 
     /// A copy of the request goes to another service beside it.

@@ -44,6 +44,8 @@ pub struct ResponseOutcome {
     pub transforms: Vec<Box<dyn BodyTransform>>,
     /// The length of the body is not what it was, even if no body follows.
     pub changes_length: bool,
+    /// Bytes that the body of an endpoint's response may have, before any transform.
+    pub max_body: Option<u64>,
 }
 
 impl<'a> ResponseCx<'a> {
@@ -88,6 +90,13 @@ impl<'a> ResponseCx<'a> {
         if self.has_body {
             self.outcome.transforms.push(make());
         }
+    }
+
+    /// A body of an endpoint with more bytes, before any transform, is refused with 502, or breaks off; the smallest
+    /// bound of all filters counts.
+    pub fn limit_body(&mut self, bytes: u64) {
+        let limit = &mut self.outcome.max_body;
+        *limit = Some(limit.map_or(bytes, |known| known.min(bytes)));
     }
 
     /// Whether a filter has asked for more than changed fields.

@@ -7,7 +7,7 @@ use crate::{
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Instant;
-use thalweg_http::{FieldSet, Version};
+use thalweg_http::{FieldSet, HeadLimits, ResponseHead, Version};
 
 /// The facts of a GET of this path.
 pub(crate) fn facts(path: &str) -> Facts<'_> {
@@ -49,6 +49,8 @@ pub(crate) struct Asked {
     pub(crate) target: TargetEdit,
     states: FilterStates,
     pub(crate) outcome: RequestOutcome,
+    /// What the request declares.
+    pub(crate) content_length: Option<u64>,
     /// Lines of the response.
     pub(crate) response: Vec<u8>,
     pub(crate) status: u16,
@@ -69,6 +71,7 @@ impl Asked {
             target,
             states: FilterStates::default(),
             outcome: RequestOutcome::default(),
+            content_length: None,
             response: Vec::new(),
             status: 200,
             is_upstream: true,
@@ -88,7 +91,7 @@ impl Asked {
         let facts = Facts { method: self.method.as_bytes(), scheme: self.scheme, query, ..facts(&self.path) };
         let fields = HeadFields::new(&mut [], &[], (&mut self.fields, 0), &mut known);
         let lent = (&mut self.states, &mut self.outcome);
-        let mut cx = RequestCx::new(facts, (&mut self.target, fields), lent, (true, None));
+        let mut cx = RequestCx::new(facts, (&mut self.target, fields), lent, (true, self.content_length));
         filter.on_request(&mut cx)
     }
 
@@ -98,7 +101,11 @@ impl Asked {
         let query = self.query.as_deref().map(str::as_bytes);
         let facts = Facts { method: self.method.as_bytes(), scheme: self.scheme, query, ..facts(&self.path) };
         let fields = HeadFields::new(&mut [], &[], (&mut self.response, 0), &mut known);
-        let mut cx = ResponseCx::new(facts, FieldView::new(&[], &[], &self.fields), fields, &mut self.states);
+        let request = [b"HTTP/1.1 200 OK\r\n", &self.fields[..], b"\r\n"].concat();
+        let mut head = ResponseHead::new();
+        head.parse(&request, &HeadLimits::default()).unwrap();
+        let request = FieldView::new(&head.fields, &request, &[]);
+        let mut cx = ResponseCx::new(facts, request, fields, &mut self.states);
         cx.status = self.status;
         cx.is_upstream = self.is_upstream;
         cx.has_body = self.method != "HEAD";

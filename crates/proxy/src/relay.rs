@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Poll, ready};
 use thalweg_core::limits::{TURN_BYTES, TURN_BYTES_CROWDED};
-use thalweg_core::{Fault, Side};
+use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_http::h1::encode::{CHUNK_END, write_chunk_head, write_last_chunk};
 use thalweg_http::{BodyReader, BodyStep, Framing};
 use thalweg_net::Socket;
@@ -227,7 +227,7 @@ impl Flow {
         self.body += bytes.len() as u64;
     }
 
-    /// Refuses a body of more bytes with 413.
+    /// Refuses a body of more bytes, as [`too_large`] says.
     pub(crate) fn bound(&mut self, max_body: Option<u64>) {
         self.max_body = max_body.unwrap_or(u64::MAX);
     }
@@ -601,6 +601,16 @@ impl Flow {
             write_last_chunk(&mut last, self.sent_trailers());
             self.ring.push(&last, chunks);
         }
+    }
+}
+
+/// Why a body of this side is refused that has more bytes than it may.
+pub(crate) const fn too_large(side: Side) -> Fault {
+    match side {
+        Side::Upstream => {
+            Fault::new(FaultKind::HttpResponseBodySize, "the response body is larger than allowed")
+        }
+        Side::Downstream | Side::Proxy => Fault::request(413, "the request body is larger than allowed"),
     }
 }
 

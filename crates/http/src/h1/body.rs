@@ -109,6 +109,11 @@ impl BodyReader {
         self.state == State::Done
     }
 
+    /// The side that the message comes from.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
     /// The peer closed its sending side: the end of a body that runs until then, a fault otherwise.
     ///
     /// # Errors

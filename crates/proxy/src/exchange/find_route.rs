@@ -3,10 +3,11 @@
 use crate::exchange::hash_key::request_key;
 use crate::exchange::unseal::{UNTOLD, unseal};
 use crate::plan::{Plan, Route, ServiceId, Split, To};
+use crate::relay::too_large;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::local_plan::LocalPlan;
 use crate::state::worker::Worker;
-use thalweg_core::{Fault, FaultKind};
+use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_http::{Escapes, Framing, RequestHead};
 use thalweg_route::{FieldLookup, Query, RouteId};
 
@@ -125,9 +126,7 @@ pub(crate) fn bound(route: &Route, x: &mut Exchange) -> Result<(), Fault> {
     let end = route.timeouts_to(x.target).request.and_then(|time| x.started.checked_add(time));
     x.ends_at = [end, x.call_ends_at].into_iter().flatten().min();
     match (x.framing, route.limits.max_body) {
-        (Framing::Length(length), Some(most)) if length > most => {
-            Err(Fault::request(413, "the request body is larger than allowed"))
-        }
+        (Framing::Length(length), Some(most)) if length > most => Err(too_large(Side::Downstream)),
         _ => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use crate::exchange::outcome::Served;
 use crate::exchange::pace::{Pace, narrow};
 use crate::exchange::sticky::write_kept;
 use crate::exchange::upstream::connect::{Upstream, put_back};
-use crate::relay::{Ends, IoScratch, RelayError, RelayProgress, ReplayBuffer};
+use crate::relay::{Ends, IoScratch, RelayError, RelayProgress, ReplayBuffer, too_large};
 use crate::state::exchange::{Client, Exchange, ResponseEnd};
 use crate::state::worker::Worker;
 use std::future::poll_fn;
@@ -35,7 +35,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     x.upstream_reusable = status != 101 && response_keeps_alive(&x.response, head, framing);
     strip_response(&mut x.response, head, status == 101);
     let outcome = match status != 101 && has_response_filters(x) {
-        true => filtered(worker, client, x, (head, framing)),
+        true => filtered(worker, client, x, (head, framing))?,
         false => ResponseOutcome::default(),
     };
     if outcome.replaced.is_some() {
@@ -68,6 +68,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     let mut flow = std::mem::take(&mut x.downward);
     worker.warm.buffers.get(flow.buffer());
     let framing = if status == 101 { Framing::Empty } else { framing };
+    flow.bound(outcome.max_body);
     let out = flow.start(framing, Side::Upstream, chunked);
     let composed_from = out.len();
     match (status, x.request.version) {
@@ -86,12 +87,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         write_content_length(out, 0);
     }
     write_kept(out, x);
-    out.extend_from_slice(match (status, x.keep_alive) {
-        (101, _) => b"Connection: Upgrade\r\n\r\n",
-        (_, false) => b"Connection: close\r\n\r\n",
-        (_, true) if !http11 => b"Connection: keep-alive\r\n\r\n",
-        (_, true) => &b"\r\n"[..],
-    });
+    out.extend_from_slice(last_lines(status, x.keep_alive, x.request.version));
     flow.seal_head(&client.socket, composed_from);
     if bridge.is_some() || is_transformed {
         let bridge = bridge.map(|bridge| Box::new(bridge) as Box<dyn BodyTransform>);
@@ -134,7 +130,7 @@ fn filtered(
     client: &Client,
     x: &mut Exchange,
     (head, framing): (&[u8], Framing),
-) -> ResponseOutcome {
+) -> Result<ResponseOutcome, Fault> {
     let content_length = match framing {
         Framing::Length(length) => Some(length),
         Framing::Empty => response_length(&x.response, head).ok().flatten(),
@@ -142,7 +138,21 @@ fn filtered(
     };
     let (status, has_body) = (x.response.status, !framing.is_empty());
     let about = About { status, fault: None, has_body, content_length };
-    filter_upstream(&WorkerConnection(worker, client).surroundings(), x, head, about)
+    let outcome = filter_upstream(&WorkerConnection(worker, client).surroundings(), x, head, about);
+    match (framing, outcome.max_body) {
+        (Framing::Length(length), Some(most)) if length > most => Err(too_large(Side::Upstream)),
+        _ => Ok(outcome),
+    }
+}
+
+/// The field that says what becomes of the client's connection, where its version needs one, and the end of the head.
+fn last_lines(status: u16, keep_alive: bool, version: Version) -> &'static [u8] {
+    match (status, keep_alive) {
+        (101, _) => b"Connection: Upgrade\r\n\r\n",
+        (_, false) => b"Connection: close\r\n\r\n",
+        (_, true) if version != Version::Http11 => b"Connection: keep-alive\r\n\r\n",
+        (_, true) => b"\r\n",
+    }
 }
 
 /// Relays the response to its end, and the rest of the request beside it.

@@ -6,7 +6,7 @@
 //! that stalls: then what is in the pipe goes to the ring. Invariant: nothing is received into memory
 //! while bytes are in the pipe, so their order stays.
 
-use super::{Ends, Flow, RelayError, ReplayBuffer, Stream};
+use super::{Ends, Flow, RelayError, ReplayBuffer, Stream, too_large};
 use crate::buffers::chunk_queue::{CHUNK, ChunkPool};
 use std::io;
 use std::rc::Rc;
@@ -120,7 +120,7 @@ impl Flow {
     pub(super) fn count_body(&mut self, n: usize) -> Result<(), Fault> {
         self.body += n as u64;
         if self.body > self.max_body {
-            return Err(Fault::request(413, "the request body is larger than allowed"));
+            return Err(too_large(self.reader.side()));
         }
         Ok(())
     }

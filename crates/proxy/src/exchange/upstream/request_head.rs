@@ -56,7 +56,7 @@ pub(crate) fn write_request(
     let mut flow = std::mem::take(&mut x.upward);
     flow.reset();
     worker.warm.buffers.get(flow.buffer());
-    flow.bound(x.route().and_then(|route| route.limits.max_body));
+    flow.bound(max_body(x));
     let is_decoded = is_decoded(x);
     let is_changed = is_transformed(x);
     let has_no_length =
@@ -80,6 +80,13 @@ pub(crate) fn write_request(
     }
     x.upward = flow;
     head
+}
+
+/// Bytes that the request's body may have: the route and each of its filters may bound it.
+fn max_body(x: &Exchange) -> Option<u64> {
+    let by_route = x.route().and_then(|route| route.limits.max_body);
+    let by_filters = x.filtered().and_then(|filtering| filtering.outcome.max_body);
+    [by_route, by_filters].into_iter().flatten().min()
 }
 
 /// Whether filters change the request's body.
