@@ -103,7 +103,7 @@ impl Known {
 mod tests {
     use super::*;
     use crate::endpoint_sets::EndpointSets;
-    use crate::members::Names;
+    use crate::endpoint_sets::Names;
     use crate::service::{Address, Endpoint, EndpointLimits, Mode, Service};
     use crate::service_shared::Notifier;
     use std::time::Duration;

@@ -3,10 +3,11 @@
 //! While it lives it is counted; what came of it is told once. A trial that ends without a word (the
 //! client left) makes room for the next.
 
-use crate::destinations::Destinations;
-use crate::members::Member;
-use crate::pool::Wire;
+use crate::destinations::{Destinations, NoAttempt};
+use crate::directory::Aim;
+use crate::member::Member;
 use crate::service::Service;
+use crate::wire::Wire;
 use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -159,5 +160,21 @@ struct Guest<W: Wire> {
 impl<W: Wire> Drop for Guest<W> {
     fn drop(&mut self) {
         self.of.leave(self.index);
+    }
+}
+
+impl<W: Wire> Destinations<W> {
+    /// Counts an attempt at an endpoint, until it is dropped.
+    ///
+    /// # Errors
+    /// When it has as much to do as it may, and where it is not known how to reach it.
+    pub fn attempt_guard(self: &Rc<Self>, aim: Aim, now: Instant) -> Result<AttemptGuard<W>, NoAttempt> {
+        let member = self.enter(aim)?;
+        let attempt_guard = AttemptGuard::guest(member, self.clone(), self.worker as u16, now);
+        // Counted before it is looked at: two workers that come at the same moment do not both get the last place.
+        match attempt_guard.standing.in_flight() > self.policy.max_in_flight {
+            true => Err(NoAttempt::Full),
+            false => Ok(attempt_guard),
+        }
     }
 }

@@ -17,8 +17,7 @@
 //!
 //! Pure: no socket and no clock; how long somebody waits is the caller's matter.
 
-use crate::connection_handoff::Handover;
-use serde::Serialize;
+use crate::policy::{Priority, QueuePolicy};
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -27,20 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use thalweg_core::written;
-
-/// Who goes first when several wait (`routes[].limits.priority`). Within one, the first to come.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Priority {
-    /// Before all others.
-    High,
-    /// The default.
-    #[default]
-    Normal,
-    /// When nobody else waits; the first to make room in a line that is full.
-    Low,
-}
 
 /// How many priorities there are.
 const PRIORITIES: usize = 3;
@@ -57,22 +42,6 @@ pub trait Alternative: Debug + Send {
     type Kind: Debug + PartialEq + Send;
 }
 
-/// How many may wait at a concurrency limit, and for how long (`limits.queue`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-pub struct QueuePolicy {
-    /// Most that wait at once, 0–100,000; 0: nobody waits. Default 100.
-    pub size: u32,
-    /// Longest wait of one; default 1 s.
-    #[serde(serialize_with = "written::duration")]
-    pub timeout: Duration,
-}
-
-impl Default for QueuePolicy {
-    fn default() -> Self {
-        Self { size: 100, timeout: Duration::from_secs(1) }
-    }
-}
-
 /// Why somebody got no place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rejected {
@@ -84,7 +53,7 @@ pub enum Rejected {
 
 /// What somebody in line waits for.
 #[derive(Debug)]
-pub struct WaitFor<T: Alternative = Handover> {
+pub struct WaitFor<T: Alternative> {
     /// A thing of this kind would do instead of a place.
     pub thing: Option<T::Kind>,
     /// Only the places of these concurrency limits ([`ConcurrencyLimit::key`]); `None`: of any concurrency limit of the
@@ -112,7 +81,7 @@ impl<T: Alternative> WaitFor<T> {
 
 /// How a wait ended well.
 #[derive(Debug)]
-pub enum Acquired<T: Alternative = Handover> {
+pub enum Acquired<T: Alternative> {
     /// A place.
     Place(Permit<T>),
     /// No place is needed: this is what it was wanted for.
@@ -121,7 +90,7 @@ pub enum Acquired<T: Alternative = Handover> {
 
 /// Those who wait at one concurrency limit, or at several of which any will do.
 #[derive(Debug)]
-pub struct WaitQueue<T: Alternative = Handover> {
+pub struct WaitQueue<T: Alternative> {
     waiting: Waiting,
     size: AtomicU32,
     timeout_us: AtomicU64,
@@ -336,7 +305,7 @@ struct Places {
 
 /// So many places, shared by all workers.
 #[derive(Debug)]
-pub struct ConcurrencyLimit<T: Alternative = Handover> {
+pub struct ConcurrencyLimit<T: Alternative> {
     places: Places,
     line: Arc<WaitQueue<T>>,
 }
@@ -440,7 +409,7 @@ impl<T: Alternative> ConcurrencyLimit<T> {
     clippy::redundant_allocation,
     reason = "copying the inner pointer is an atomic step on a shared line"
 )]
-pub struct LimitHandle<T: Alternative = Handover>(Rc<Arc<ConcurrencyLimit<T>>>);
+pub struct LimitHandle<T: Alternative>(Rc<Arc<ConcurrencyLimit<T>>>);
 
 impl<T: Alternative> LimitHandle<T> {
     /// An handle of a limit to `concurrency`.
@@ -473,7 +442,7 @@ impl<T: Alternative> LimitHandle<T> {
 /// A place at a concurrency limit; dropping it leaves.
 #[derive(Debug)]
 #[expect(clippy::redundant_allocation, reason = "as in `LimitHandle`")]
-pub struct Permit<T: Alternative = Handover> {
+pub struct Permit<T: Alternative> {
     concurrency: Rc<Arc<ConcurrencyLimit<T>>>,
     /// The place is somebody else's now.
     passed_on: bool,
@@ -507,7 +476,7 @@ impl<T: Alternative> Drop for Permit<T> {
 
 /// A place at a concurrency limit, taken by something that can go to another worker; dropping it leaves.
 #[derive(Debug)]
-pub struct OwnedPermit<T: Alternative = Handover>(Arc<ConcurrencyLimit<T>>);
+pub struct OwnedPermit<T: Alternative>(Arc<ConcurrencyLimit<T>>);
 
 impl<T: Alternative> OwnedPermit<T> {
     /// The concurrency limit.
@@ -530,7 +499,7 @@ impl<T: Alternative> Drop for OwnedPermit<T> {
 /// Somebody in line. Dropping it gives up: a place that was granted meanwhile goes to the next, a thing
 /// is dropped and leaves the places that it holds.
 #[derive(Debug)]
-pub struct Wait<T: Alternative = Handover> {
+pub struct Wait<T: Alternative> {
     line: Arc<WaitQueue<T>>,
     priority: Priority,
     ticket: u64,

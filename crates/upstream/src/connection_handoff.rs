@@ -5,12 +5,10 @@
 //! the reactor of its old worker and keeps its places, its age and its count of requests. Whoever drops it
 //! on the way (the waiter has gone, the proxy stops) closes it and leaves its places to the next in line.
 //!
-//! Made by `pool.rs`, handed to somebody in line by `concurrency.rs`, put to use by `proxy`.
+//! Made by `connection.rs`, handed to somebody in line by `concurrency.rs`, put to use by `proxy`.
 
-use crate::concurrency::{Alternative, ConcurrencyLimit, OwnedPermit};
+use crate::concurrency::{self, Alternative};
 use crate::endpoint_state::EndpointState;
-use crate::pool::{Connection, OpenCount, Wire};
-use crate::service::PoolPolicy;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,9 +29,9 @@ impl PartialEq for Destination {
 #[derive(Debug)]
 pub struct ConnectionPlaces<T: Alternative = Handover> {
     /// At that of the endpoint, if it has one.
-    pub endpoint: Option<OwnedPermit<T>>,
+    pub endpoint: Option<concurrency::OwnedPermit<T>>,
     /// At that of the service, if it has one.
-    pub service: Option<OwnedPermit<T>>,
+    pub service: Option<concurrency::OwnedPermit<T>>,
 }
 
 impl<T: Alternative> Default for ConnectionPlaces<T> {
@@ -44,9 +42,9 @@ impl<T: Alternative> Default for ConnectionPlaces<T> {
 
 impl<T: Alternative> ConnectionPlaces<T> {
     /// The concurrency limits at which somebody waits for one of the places.
-    pub(crate) fn wanted_at(&self) -> impl Iterator<Item = &Arc<ConcurrencyLimit<T>>> {
+    pub(crate) fn wanted_at(&self) -> impl Iterator<Item = &Arc<concurrency::ConcurrencyLimit<T>>> {
         let both = [&self.endpoint, &self.service].into_iter().flatten();
-        both.filter(|place| place.is_wanted()).map(OwnedPermit::concurrency)
+        both.filter(|place| place.is_wanted()).map(concurrency::OwnedPermit::concurrency)
     }
 
     /// Whether somebody waits for one of the places.
@@ -69,28 +67,21 @@ impl<L: Debug + Send> Alternative for Handover<L> {
     type Kind = Destination;
 }
 
-impl<L: Debug + Send> Handover<L> {
-    /// The connection, on this worker's reactor, where `watch` puts what it runs over.
-    ///
-    /// # Errors
-    /// Its places, for another one, when it has ended on the way, is too old or has been used too often.
-    pub fn receive<W: Wire<DetachedSocket = L>>(
-        self,
-        policy: &PoolPolicy,
-        now: Instant,
-        count: &OpenCount,
-        watch: impl FnOnce(L) -> Option<W>,
-    ) -> Result<Connection<W>, ConnectionPlaces<Self>> {
-        let Self { wire, requests, narrow, opened, places } = self;
-        // A reload may have changed the policy since it was handed on.
-        let young = now.saturating_duration_since(opened) < policy.max_age && requests < policy.max_requests;
-        // What has happened to it before it was watched here, only the kernel knows.
-        match watch(wire).filter(|wire| young && wire.is_quiet()) {
-            Some(socket) => {
-                let counted = Some(count.one_more());
-                Ok(Connection { socket, requests, narrow, opened, counted, places })
-            }
-            None => Err(places),
-        }
-    }
-}
+// The bounds of `concurrency.rs`, at which a connection is what somebody in line can be given.
+
+/// A bound on what is under way at once.
+pub type ConcurrencyLimit<T = Handover> = concurrency::ConcurrencyLimit<T>;
+/// A bound as one worker has it.
+pub type LimitHandle<T = Handover> = concurrency::LimitHandle<T>;
+/// Those who wait at a bound.
+pub type WaitQueue<T = Handover> = concurrency::WaitQueue<T>;
+/// What somebody in line waits for.
+pub type WaitFor<T = Handover> = concurrency::WaitFor<T>;
+/// Somebody in line.
+pub type Wait<T = Handover> = concurrency::Wait<T>;
+/// How a wait ended well.
+pub type Acquired<T = Handover> = concurrency::Acquired<T>;
+/// A place, of one worker.
+pub type Permit<T = Handover> = concurrency::Permit<T>;
+/// A place that can go from worker to worker.
+pub type OwnedPermit<T = Handover> = concurrency::OwnedPermit<T>;

@@ -4,48 +4,27 @@
 //! idle connections. So its standing is never judged: who does not accept a connection is asked again by whoever asks
 //! for it next. What workers share of one is how much is under way to it, which has a bound.
 
-use crate::attempt_guard::AttemptGuard;
 use crate::connection_handoff::Destination;
+use crate::directory::{Aim, Directory};
 use crate::endpoint_state::EndpointState;
-use crate::members::Member;
-use crate::pool::{Pool, Wire};
+use crate::member::Member;
+use crate::pool::Pool;
 use crate::service::DestinationPolicy;
 use crate::service_shared::ServiceShared;
+use crate::wire::Wire;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::Arc;
 use thalweg_net::Socket;
 use thalweg_net::connect::PeerAddress;
 use thalweg_tls::{Connector, PeerTerms};
 
-/// Parts of the directory, each with a lock of its own.
-const SHARDS: usize = 16;
 /// Endpoints from whose number on one that is only idle makes room for a new one.
 const KEPT: usize = 512;
 /// Endpoints that are looked at for that.
 const LOOKS: usize = 16;
-
-/// An endpoint that an exchange names.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Aim {
-    /// Where it is.
-    pub address: SocketAddr,
-    /// Whether it is reached through TLS.
-    pub secure: bool,
-}
-
-impl fmt::Display for Aim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.secure { "https" } else { "http" };
-        write!(f, "{scheme}://{}", self.address)
-    }
-}
 
 /// Why there is no attempt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,61 +35,11 @@ pub enum NoAttempt {
     NoTlsTerms,
 }
 
-/// The standings of endpoints in use, for all workers. A lock is taken when a worker's first attempt begins and when
-/// its last one ends.
-#[derive(Debug, Default)]
-pub(crate) struct Directory {
-    /// Keyed, so that nobody can choose addresses that meet in one place.
-    keys: RandomState,
-    shards: [Shard; SHARDS],
-}
-
-#[derive(Debug, Default)]
-struct Shard(Mutex<HashMap<Aim, Weak<EndpointState>>>);
-
-impl Directory {
-    fn find(&self, aim: Aim, make: impl FnOnce() -> EndpointState) -> Arc<EndpointState> {
-        let mut shard = self.shard(aim);
-        if shard.len() == shard.capacity() {
-            // Some were let go of by somebody who could not say so here.
-            shard.retain(|_, known| known.strong_count() > 0);
-        }
-        match shard.entry(aim) {
-            Entry::Occupied(mut known) => known.get().upgrade().unwrap_or_else(|| {
-                let standing = Arc::new(make());
-                known.insert(Arc::downgrade(&standing));
-                standing
-            }),
-            Entry::Vacant(place) => {
-                let standing = Arc::new(make());
-                place.insert(Arc::downgrade(&standing));
-                standing
-            }
-        }
-    }
-
-    /// Whoever held it has let go of it.
-    fn forget(&self, aim: Aim) {
-        let mut shard = self.shard(aim);
-        if shard.get(&aim).is_some_and(|known| known.strong_count() == 0) {
-            shard.remove(&aim);
-            if shard.len() * 4 < shard.capacity() {
-                shard.shrink_to_fit();
-            }
-        }
-    }
-
-    fn shard(&self, aim: Aim) -> MutexGuard<'_, HashMap<Aim, Weak<EndpointState>>> {
-        let shard = self.keys.hash_one(aim) as usize % SHARDS;
-        self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Those of one service that one worker attempts or has idle connections to.
 pub struct Destinations<W: Wire = Socket> {
-    worker: usize,
+    pub(crate) worker: usize,
     workers: usize,
-    policy: DestinationPolicy,
+    pub(crate) policy: DestinationPolicy,
     terms: Option<Arc<PeerTerms>>,
     standing: Arc<ServiceShared>,
     directory: Arc<Directory>,
@@ -150,21 +79,8 @@ impl<W: Wire> Destinations<W> {
         Self { worker, workers, policy, terms, standing, directory, rooms, is_closed, next }
     }
 
-    /// Counts an attempt at an endpoint, until it is dropped.
-    ///
-    /// # Errors
-    /// When it has as much to do as it may, and where it is not known how to reach it.
-    pub fn attempt_guard(self: &Rc<Self>, aim: Aim, now: Instant) -> Result<AttemptGuard<W>, NoAttempt> {
-        let member = self.enter(aim)?;
-        let attempt_guard = AttemptGuard::guest(member, self.clone(), self.worker as u16, now);
-        // Counted before it is looked at: two workers that come at the same moment do not both get the last place.
-        match attempt_guard.standing.in_flight() > self.policy.max_in_flight {
-            true => Err(NoAttempt::Full),
-            false => Ok(attempt_guard),
-        }
-    }
-
-    fn enter(&self, aim: Aim) -> Result<Rc<Member<W>>, NoAttempt> {
+    /// The member of this endpoint, which is visited once more; the visit ends with [`Self::leave`].
+    pub(crate) fn enter(&self, aim: Aim) -> Result<Rc<Member<W>>, NoAttempt> {
         if let Some(member) = self.known(aim) {
             return Ok(member);
         }

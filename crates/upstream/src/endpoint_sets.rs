@@ -5,19 +5,21 @@
 //! of it. What is known of a member stays while its service has it; a balancer's tables are made here once and shared,
 //! so that no worker stops for them.
 
-use crate::destinations::Directory;
+use crate::directory::Directory;
 use crate::endpoint_state::{EndpointState, Health};
-use crate::members::Names;
 use crate::service::{Address, Mode, Service};
 use crate::service_shared::{Notifier, ServiceShared};
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use thalweg_balance::{Balance, Candidate, Seed, endpoint_id};
 use thalweg_core::limits;
 use thalweg_net::connect::PeerAddress;
 use thalweg_tls::{Connector, PeerTerms};
+
+/// What host names stood for when they were resolved last.
+pub type Names = HashMap<Arc<str>, Vec<IpAddr>>;
 
 /// The members of a service at one moment. Immutable.
 #[derive(Debug)]

@@ -11,10 +11,13 @@ mod adaptive_limits;
 mod attempt_guard;
 mod breaker;
 mod concurrency;
+mod connection;
 mod connection_handoff;
 mod destinations;
+mod directory;
 mod endpoint_sets;
 mod endpoint_state;
+mod member;
 mod members;
 mod multiplexed;
 mod outlier;
@@ -26,6 +29,8 @@ mod service;
 mod service_shared;
 mod shared_breaker;
 mod tally;
+mod trial_guard;
+mod wire;
 
 #[cfg(test)]
 mod simulation;
@@ -34,22 +39,26 @@ pub use adaptive::{Adaptive, Second};
 pub use adaptive_limits::AdaptiveLimits;
 pub use attempt_guard::{AttemptGuard, Transition};
 pub use breaker::{Admission, Breaker, BreakerChange, Trial, TrialEnd};
-pub use concurrency::{
-    Acquired, Alternative, ConcurrencyLimit, LimitHandle, LimitKey, OwnedPermit, Permit, Priority,
-    QueuePolicy, Rejected, Wait, WaitFor, WaitQueue,
+pub use concurrency::{Alternative, LimitKey, Rejected};
+pub use connection::{Connection, OpenCount};
+pub use connection_handoff::{
+    Acquired, ConcurrencyLimit, ConnectionPlaces, Destination, Handover, LimitHandle, OwnedPermit, Permit,
+    Wait, WaitFor, WaitQueue,
 };
-pub use connection_handoff::{ConnectionPlaces, Destination, Handover};
-pub use destinations::{Aim, Destinations, NoAttempt};
-pub use endpoint_sets::{EndpointSet, EndpointSets, Entry};
+pub use destinations::{Destinations, NoAttempt};
+pub use directory::Aim;
+pub use endpoint_sets::{EndpointSet, EndpointSets, Entry, Names};
 pub use endpoint_state::{Condition, EndpointState, Health, NoTlsTerms};
-pub use members::{Member, Names, ServiceState, Wanted};
+pub use member::Member;
+pub use members::{ServiceState, Wanted};
 pub use multiplexed::{Multiplexed, MultiplexedPool, OpeningGuard, Speaks, StreamLine, Waiting};
 pub use outlier::{Cause, Judged, Sample, Window, find_outliers};
 pub use policy::{
     AdaptivePolicy, BalancePolicy, BreakerPolicy, Check, EjectionPolicy, GrpcStatuses, HashKey, HealthPolicy,
-    HedgePolicy, RetryPolicy, SameSite, StaticAnswer, Statuses, StickyPolicy, WhenDown,
+    HedgePolicy, Priority, QueuePolicy, RetryPolicy, SameSite, StaticAnswer, Statuses, StickyPolicy,
+    WhenDown,
 };
-pub use pool::{Connection, OpenCount, Pool, Wire};
+pub use pool::Pool;
 pub use registry::{EndpointConcurrency, LimitRegistry, RouteBound, ServiceConcurrency};
 pub use retry_budget::RetryBudget;
 pub use service::{
@@ -57,5 +66,7 @@ pub use service::{
     ProxyProtocol, Service, ServiceLimits,
 };
 pub use service_shared::{Notifier, ServiceShared};
-pub use shared_breaker::{BreakerState, Refused, TrialGuard};
+pub use shared_breaker::{BreakerState, Refused};
 pub use thalweg_net::connect::PeerAddress;
+pub use trial_guard::TrialGuard;
+pub use wire::Wire;

@@ -11,112 +11,23 @@ use crate::connection_handoff::Destination;
 use crate::destinations::Destinations;
 use crate::endpoint_sets::{EndpointSet, Entry};
 use crate::endpoint_state::{Condition, EndpointState};
+use crate::member::Member;
 use crate::policy::WhenDown;
-use crate::pool::{Pool, Wire};
+use crate::pool::Pool;
 use crate::retry_budget::RetryBudget;
-use crate::service::{Mode, Service, is_secure};
+use crate::service::{Mode, Service};
 use crate::service_shared::ServiceShared;
+use crate::wire::Wire;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_balance::{Balance, Candidate, Loads, Pick, Seed};
 use thalweg_net::Socket;
-use thalweg_net::connect::PeerAddress;
 
-/// The time in which a latency is forgotten, but for its e-th part.
-const LATENCY_DECAY: Duration = Duration::from_secs(10);
 /// The least share that a slow start gives, as a part of the full one.
 const SLOW_START_LEAST: f32 = 0.1;
-
-/// What host names stood for when they were resolved last.
-pub type Names = HashMap<Arc<str>, Vec<IpAddr>>;
-
-/// One address of a service, with what one worker knows of it.
-#[derive(Debug)]
-pub struct Member<W: Wire = Socket> {
-    /// Its position among the members, for the list of those tried.
-    pub index: u32,
-    /// The position of its endpoint in [`Service::endpoints`].
-    pub endpoint: u32,
-    /// How it stands, for all workers.
-    pub standing: Arc<EndpointState>,
-    /// Its idle connections.
-    pub pool: Rc<Pool<W>>,
-    latency: Rc<Latency>,
-}
-
-/// Time to the response's head, smoothed: it follows a rise at once and a fall slowly (peak EWMA, as in
-/// Finagle). In microseconds.
-#[derive(Debug, Default)]
-struct Latency {
-    value: Cell<f32>,
-    at: Cell<Option<Instant>>,
-}
-
-impl Latency {
-    fn now(&self, now: Instant) -> Option<f32> {
-        let age = now.saturating_duration_since(self.at.get()?);
-        Some(self.value.get() * (-age.as_secs_f32() / LATENCY_DECAY.as_secs_f32()).exp())
-    }
-
-    /// It is out: how fast it was says nothing of how it comes back, and must not keep its trial away.
-    fn forget(&self) {
-        self.at.set(None);
-    }
-
-    fn observe(&self, latency: Duration, now: Instant) {
-        let us = latency.as_micros() as f32;
-        let value = match self.at.replace(Some(now)) {
-            None => us,
-            Some(_) if us >= self.value.get() => us,
-            Some(before) => {
-                let age = now.saturating_duration_since(before).as_secs_f32();
-                let kept = (-age / LATENCY_DECAY.as_secs_f32()).exp();
-                self.value.get() * kept + us * (1.0 - kept)
-            }
-        };
-        self.value.set(value);
-    }
-
-    /// As [`Self::observe`] of a time that is not known whole: it was at least this.
-    fn observe_at_least(&self, latency: Duration, now: Instant) {
-        let us = latency.as_micros() as f32;
-        if self.now(now).is_none_or(|known| us >= known) {
-            self.at.set(Some(now));
-            self.value.set(us);
-        }
-    }
-}
-
-impl<W: Wire> Member<W> {
-    /// One that nothing is known of.
-    pub(crate) fn new(index: u32, endpoint: u32, standing: Arc<EndpointState>, pool: Rc<Pool<W>>) -> Self {
-        Self { index, endpoint, standing, pool, latency: Rc::default() }
-    }
-
-    /// Where to connect.
-    pub fn address(&self) -> &PeerAddress {
-        &self.standing.address
-    }
-
-    /// Whether it is reached through TLS.
-    pub fn is_secure(&self) -> bool {
-        is_secure(&self.standing.url)
-    }
-
-    /// It had not answered after this time.
-    pub(crate) fn observe_at_least(&self, latency: Duration, now: Instant) {
-        self.latency.observe_at_least(latency, now);
-    }
-
-    /// It has answered after this time.
-    pub(crate) fn observe(&self, latency: Duration, now: Instant) {
-        self.latency.observe(latency, now);
-    }
-}
 
 /// What is asked of a choice.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,8 +6,9 @@
 //!
 //! Pure bookkeeping: what a multiplexed connection is made of is the proxy's business.
 
-use crate::pool::{Connection, Wire};
+use crate::connection::Connection;
 use crate::service::PoolPolicy;
+use crate::wire::Wire;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt::Debug;

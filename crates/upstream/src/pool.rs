@@ -4,147 +4,16 @@
 //! deadline and go, so the pool sizes itself to what is in use at once. A connection that the other
 //! side closed, or that says something unasked, is noticed from readiness that epoll has already
 //! reported: taking one costs no system call. Where connections have a bound and somebody waits for one,
-//! none is kept: it is handed over ([`Handover`]), or closed for its place.
+//! none is kept: it is handed over ([`crate::Handover`]), or closed for its place.
 
-use crate::connection_handoff::{ConnectionPlaces, Destination, Handover};
+use crate::connection::Connection;
+use crate::connection_handoff::Destination;
 use crate::multiplexed::MultiplexedPool;
 use crate::service::PoolPolicy;
+use crate::wire::Wire;
 use std::cell::{Cell, RefCell};
-use std::fmt::Debug;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
-use thalweg_net::{DetachedSocket, Owner, Socket};
-
-/// Open upstream sockets of a worker.
-#[derive(Clone, Debug, Default)]
-pub struct OpenCount(Rc<Cell<usize>>);
-
-impl OpenCount {
-    /// How many are open, idle ones included.
-    pub fn current(&self) -> usize {
-        self.0.get()
-    }
-
-    pub(crate) fn one_more(&self) -> Counted {
-        self.0.set(self.0.get() + 1);
-        Counted(self.clone())
-    }
-}
-
-/// One of the open ones, while it lives.
-#[derive(Debug)]
-pub(crate) struct Counted(OpenCount);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.0.set(self.0.0.get() - 1);
-    }
-}
-
-/// What a connection runs over: a [`Socket`], or what stands for one in a simulation.
-pub trait Wire: Debug {
-    /// The same off its reactor, able to go to another worker. Dropping it closes it.
-    type DetachedSocket: Debug + Send;
-    /// Whether it can carry no further request, as far as events have told: it has ended, or spoken
-    /// unasked, or its deadline has passed.
-    fn is_spent(&self) -> bool;
-    /// Whether the kernel knows of nothing to receive: no byte, no end, no error. One system call.
-    fn is_quiet(&self) -> bool;
-    /// Who is called from now on.
-    fn set_owner(&self, owner: Owner);
-    /// Sets (or with `None` takes away) its deadline, from now on.
-    fn set_deadline(&self, after: Option<Duration>);
-    /// Says whether nothing is under way on it.
-    fn rest(&self, at_rest: bool);
-    /// Takes it off its reactor.
-    fn loosen(self) -> Self::DetachedSocket;
-}
-
-impl Wire for Socket {
-    type DetachedSocket = DetachedSocket;
-
-    fn is_spent(&self) -> bool {
-        self.peer_closed() || self.expired() || !self.is_silent()
-    }
-
-    fn is_quiet(&self) -> bool {
-        Self::is_quiet(self)
-    }
-
-    fn set_owner(&self, owner: Owner) {
-        Self::set_owner(self, owner);
-    }
-
-    fn set_deadline(&self, after: Option<Duration>) {
-        Self::set_deadline(self, after);
-    }
-
-    fn rest(&self, at_rest: bool) {
-        Self::rest(self, at_rest);
-    }
-
-    fn loosen(self) -> DetachedSocket {
-        self.unwatch()
-    }
-}
-
-/// A connection to an endpoint. Dropping it closes it.
-#[derive(Debug)]
-pub struct Connection<W: Wire = Socket> {
-    // In this order: closed first, then uncounted, then its places are left.
-    /// What it runs over.
-    pub socket: W,
-    /// Requests that have been sent on it.
-    pub requests: u32,
-    /// It was opened while many receivers were slow, with a small receive window.
-    pub narrow: bool,
-    pub(crate) opened: Instant,
-    /// `None`: it is a stream of a connection that is counted itself.
-    pub(crate) counted: Option<Counted>,
-    pub(crate) places: ConnectionPlaces<Handover<W::DetachedSocket>>,
-}
-
-impl<W: Wire> Connection<W> {
-    /// A new connection, counted while it is open.
-    pub fn new(wire: W, now: Instant, count: &OpenCount) -> Self {
-        let places = ConnectionPlaces::default();
-        let counted = Some(count.one_more());
-        Self { socket: wire, requests: 0, narrow: false, opened: now, counted, places }
-    }
-
-    /// A stream of a multiplexed connection that carried so many requests before.
-    pub(crate) fn stream(wire: W, opened: Instant, requests: u32) -> Self {
-        let places = ConnectionPlaces::default();
-        Self { socket: wire, requests, narrow: false, opened, counted: None, places }
-    }
-
-    /// Gives it the places that it takes; they are left when it is closed.
-    pub fn with(mut self, places: ConnectionPlaces<Handover<W::DetachedSocket>>) -> Self {
-        self.places = places;
-        self
-    }
-
-    /// Whether somebody waits for one of its places.
-    pub fn is_wanted(&self) -> bool {
-        self.places.are_wanted()
-    }
-
-    /// Whether a request has been sent on it before the current one.
-    pub fn is_reused(&self) -> bool {
-        self.requests > 1
-    }
-
-    /// Hands it to the first who waits for one of its destination; where there is nobody, it is closed.
-    fn hand_over(self, destination: &Destination) {
-        let concurrency =
-            self.places.wanted_at().find(|concurrency| concurrency.line().wants(destination)).cloned();
-        let Some(concurrency) = concurrency else { return };
-        let Self { socket, requests, narrow, opened, places, .. } = self;
-        let handover = Handover { wire: socket.loosen(), requests, narrow, opened, places };
-        // Somebody else may just have served who wanted it: then it is closed.
-        let _ = concurrency.line().give(destination, handover);
-    }
-}
+use std::time::Instant;
+use thalweg_net::{Owner, Socket};
 
 /// The idle connections.
 #[derive(Debug)]

@@ -5,9 +5,9 @@
 //! bound, and a reload keeps who is inside and who waits: only the numbers change.
 
 use crate::adaptive::Adaptive;
-use crate::concurrency::{Alternative, ConcurrencyLimit, LimitHandle, QueuePolicy, WaitQueue};
+use crate::concurrency::{Alternative, ConcurrencyLimit, LimitHandle, WaitQueue};
 use crate::connection_handoff::Handover;
-use crate::policy::AdaptivePolicy;
+use crate::policy::{AdaptivePolicy, QueuePolicy};
 use crate::service::Service;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -273,11 +273,14 @@ impl<T: Alternative> Book<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::concurrency::Priority;
+    use crate::policy::Priority;
     use crate::service::{Address, Endpoint, EndpointLimits, Mode};
     use std::task::{Context, Poll, Waker};
 
-    fn adopt(concurrency_limits: &LimitRegistry, max_in_flight: Option<u32>) -> Option<LimitHandle> {
+    fn adopt(
+        concurrency_limits: &LimitRegistry,
+        max_in_flight: Option<u32>,
+    ) -> Option<LimitHandle<Handover>> {
         let queue = QueuePolicy::default();
         let bound = RouteBound { name: "r".into(), max_in_flight, queue };
         concurrency_limits.adopt([bound].into_iter(), [].into_iter());
@@ -321,7 +324,10 @@ mod tests {
     }
 
     /// The concurrency limits of the endpoints with these bounds.
-    fn endpoints(concurrency_limits: &LimitRegistry, max_in_flight: [Option<u32>; 2]) -> Vec<LimitHandle> {
+    fn endpoints(
+        concurrency_limits: &LimitRegistry,
+        max_in_flight: [Option<u32>; 2],
+    ) -> Vec<LimitHandle<Handover>> {
         let service = service(max_in_flight);
         concurrency_limits.adopt([].into_iter(), [&service].into_iter());
         concurrency_limits

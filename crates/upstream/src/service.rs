@@ -3,10 +3,9 @@
 //! These are plan types: validated and immutable. What changes while the proxy runs (members,
 //! health, pools) lives in [`crate::members`] and [`crate::pool`].
 
-use crate::concurrency::QueuePolicy;
 use crate::policy::{
-    AdaptivePolicy, BalancePolicy, BreakerPolicy, EjectionPolicy, HealthPolicy, RetryPolicy, StickyPolicy,
-    WhenDown,
+    AdaptivePolicy, BalancePolicy, BreakerPolicy, EjectionPolicy, HealthPolicy, QueuePolicy, RetryPolicy,
+    StickyPolicy, WhenDown,
 };
 use serde::Serialize;
 use std::fmt;

@@ -2,24 +2,21 @@
 //!
 //! While it is closed, as nearly always, a worker asks with one plain load. While it is open or half open the
 //! machine of `breaker.rs` is asked under a lock that is held for a few instructions. Each failure is judged as
-//! it is counted, by what all workers have counted ([`ServiceShared::judge`]): the breaker opens at the failure that
+//! it is counted, by what all workers have counted ([`crate::ServiceShared::judge`]): the breaker opens at the failure that
 //! is one too many, and never at a success or while nothing happens. The trials of the workers close it, or open it
 //! again. A request that succeeds costs nothing beyond its count; for that, the control thread moves the window on once
-//! a second ([`ServiceShared::tick_breaker`]), so that successes fall into the part of the window in which they came.
+//! a second ([`crate::ServiceShared::tick_breaker`]), so that successes fall into the part of the window in which they came.
 //!
 //! The window belongs to the breaker: it is forgotten in the moment that the breaker closes, so that no failure
 //! from before opens it anew.
 
 use crate::breaker::{Admission, Breaker, BreakerChange, Trial, TrialEnd};
-use crate::members::ServiceState;
 use crate::outlier::{Sample, Window};
 use crate::policy::BreakerPolicy;
-use crate::pool::Wire;
-use crate::service_shared::ServiceShared;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What a breaker does with requests.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -84,7 +81,22 @@ impl SharedBreaker {
         self.works.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> BreakerState {
+    /// One plain load: this is asked by each exchange.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.load(Relaxed) == BreakerState::Closed as u8
+    }
+
+    /// Whether the service has one.
+    pub(crate) fn exists(&self) -> bool {
+        self.exists.load(Relaxed)
+    }
+
+    /// Whether failures have opened it since this was asked last.
+    pub(crate) fn take_opened(&self) -> bool {
+        self.opened.load(Relaxed) && self.opened.swap(false, Relaxed)
+    }
+
+    pub(crate) fn state(&self) -> BreakerState {
         BreakerState::ALL[usize::from(self.state.load(Relaxed)).min(BreakerState::ALL.len() - 1)]
     }
 
@@ -105,13 +117,13 @@ impl SharedBreaker {
         self.state.store(BreakerState::Closed as u8, Relaxed);
     }
 
-    fn tick(&self, (now_ms, counters): (u64, Sample)) {
+    pub(crate) fn tick(&self, (now_ms, counters): (u64, Sample)) {
         if let Some(of) = &mut self.lock().of {
             of.window.push(now_ms, counters);
         }
     }
 
-    fn judge(&self, (now_ms, counters): (u64, Sample)) -> Option<BreakerChange> {
+    pub(crate) fn judge(&self, (now_ms, counters): (u64, Sample)) -> Option<BreakerChange> {
         let mut works = self.lock();
         let Of { breaker, window, .. } = works.of.as_mut()?;
         let totals = window.push(now_ms, counters);
@@ -121,7 +133,7 @@ impl SharedBreaker {
         Some(change)
     }
 
-    fn admit(&self, now_ms: u64) -> Result<Option<(u64, Trial)>, Refused> {
+    pub(crate) fn admit(&self, now_ms: u64) -> Result<Option<(u64, Trial)>, Refused> {
         let mut works = self.lock();
         let generation = works.generation;
         let Some(Of { breaker, .. }) = &mut works.of else { return Ok(None) };
@@ -138,7 +150,7 @@ impl SharedBreaker {
         }
     }
 
-    fn trial_ended(
+    pub(crate) fn trial_ended(
         &self,
         now: (u64, Sample),
         (generation, trial): (u64, Trial),
@@ -161,102 +173,3 @@ impl SharedBreaker {
         Some(change)
     }
 }
-
-impl ServiceShared {
-    /// What the breaker of the service does; closed where there is none.
-    pub fn breaker(&self) -> BreakerState {
-        self.breaker.state()
-    }
-
-    /// A failure has been counted: opens the breaker where too much has failed up to now. The bell is rung at a
-    /// change.
-    pub fn judge(&self, now: Instant) -> Option<BreakerChange> {
-        if !self.breaker.exists.load(Relaxed) {
-            return None;
-        }
-        let change = self.breaker.judge(self.counted(now))?;
-        self.ring();
-        Some(change)
-    }
-
-    /// Moves the breaker's window on. To be called once a second.
-    pub fn tick_breaker(&self, now: Instant) {
-        if self.breaker.exists.load(Relaxed) {
-            self.breaker.tick(self.counted(now));
-        }
-    }
-
-    /// Whether failures have opened the breaker since this was asked last.
-    pub fn breaker_has_opened(&self) -> bool {
-        self.breaker.opened.load(Relaxed) && self.breaker.opened.swap(false, Relaxed)
-    }
-
-    pub(crate) fn set_breaker(&self, policy: Option<BreakerPolicy>, now: Instant) {
-        self.breaker.set_policy(policy, self.counted(now));
-    }
-
-    /// A request comes: it goes through, or as a trial, or not at all.
-    fn admit(self: &Arc<Self>, now: Instant) -> Result<Option<TrialGuard>, Refused> {
-        if self.breaker.state.load(Relaxed) == BreakerState::Closed as u8 {
-            return Ok(None);
-        }
-        let before = self.breaker.state();
-        let trial = self.breaker.admit(self.counted(now).0)?;
-        if trial.is_some() && before == BreakerState::Open {
-            self.ring();
-        }
-        Ok(trial.map(|trial| TrialGuard { service: self.clone(), trial: Some(trial) }))
-    }
-
-    fn counted(&self, now: Instant) -> (u64, Sample) {
-        (self.ms(now), self.sample())
-    }
-}
-
-impl<W: Wire> ServiceState<W> {
-    /// Asks the service's breaker, once for each exchange, before the first attempt.
-    ///
-    /// # Errors
-    /// When it is open, or as many trials are under way as may.
-    pub fn admit(&self, now: Instant) -> Result<Option<TrialGuard>, Refused> {
-        self.standing().admit(now)
-    }
-}
-
-/// An exchange that is a trial of its service's breaker. Dropped without a word, it makes room for another.
-#[derive(Debug)]
-pub struct TrialGuard {
-    service: Arc<ServiceShared>,
-    trial: Option<(u64, Trial)>,
-}
-
-impl TrialGuard {
-    /// The request was answered, with a status that is no failure by the service's ejection policy.
-    pub fn succeeded(mut self, now: Instant) -> Option<BreakerChange> {
-        self.end(now, TrialEnd::Succeeded)
-    }
-
-    /// The service failed the request.
-    pub fn failed(mut self, now: Instant) -> Option<BreakerChange> {
-        self.end(now, TrialEnd::Failed)
-    }
-
-    fn end(&mut self, now: Instant, end: TrialEnd) -> Option<BreakerChange> {
-        let trial = self.trial.take()?;
-        let change = self.service.breaker.trial_ended(self.service.counted(now), trial, end)?;
-        self.service.ring();
-        Some(change)
-    }
-}
-
-impl Drop for TrialGuard {
-    fn drop(&mut self) {
-        if let Some(trial) = self.trial.take() {
-            let now = self.service.counted(Instant::now());
-            self.service.breaker.trial_ended(now, trial, TrialEnd::Unknown);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,12 +1,14 @@
 use super::*;
 use crate::attempt_guard::Transition;
-use crate::endpoint_sets::EndpointSets;
+use crate::connection::{Connection, OpenCount};
+use crate::endpoint_sets::{EndpointSets, Names};
 use crate::endpoint_state::{Health, NoTlsTerms};
-use crate::pool::{Connection, OpenCount};
 use crate::service::{Address, Endpoint, EndpointLimits};
 use crate::service_shared::Notifier;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 use thalweg_balance::balancer;
+use thalweg_net::connect::PeerAddress;
 use thalweg_net::{Owner, Reactor};
 use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
 
@@ -363,33 +365,6 @@ fn the_loads_of_all_workers_count_where_the_balancer_asks() {
     drop((visits, mine));
     assert_eq!((busy.standing.service.in_flight(), busy.standing.in_flight()), (0, 0));
     assert_eq!(busy.standing.active(), 0);
-}
-
-#[test]
-fn latency_follows_a_rise_at_once_and_a_fall_slowly() {
-    let (latency, start) = (Latency::default(), Instant::now());
-    assert_eq!(latency.now(start), None);
-    latency.observe(ms(10), start);
-    latency.observe(ms(100), start + ms(1));
-    assert!((99_000.0..100_001.0).contains(&latency.now(start + ms(1)).unwrap()));
-    latency.observe(ms(10), start + ms(2));
-    assert!(latency.now(start + ms(2)).unwrap() > 99_000.0);
-    assert!((36_000.0..38_000.0).contains(&latency.now(start + ms(10_002)).unwrap()));
-}
-
-#[test]
-fn a_time_without_an_answer_raises_the_latency_and_never_lowers_it() {
-    let (latency, start) = (Latency::default(), Instant::now());
-    let now = |after| latency.now(start + ms(after)).unwrap();
-    latency.observe_at_least(ms(50), start);
-    assert!((49_999.0..50_001.0).contains(&now(0)));
-    latency.observe_at_least(ms(20), start);
-    assert!((49_999.0..50_001.0).contains(&now(0)), "it may have taken longer than that");
-    latency.observe_at_least(ms(80), start + ms(1));
-    assert!((79_999.0..80_001.0).contains(&now(1)));
-    // What is known has been forgotten but for its e-th part: 30 ms or more is news.
-    latency.observe_at_least(ms(35), start + ms(10_001));
-    assert!((34_999.0..35_001.0).contains(&now(10_001)));
 }
 
 #[test]

@@ -4,12 +4,12 @@
 use super::Seen;
 use super::order::{Lines, Notifier, key};
 use super::wire::{Handed, Link, SimulatedWire, Watch};
-use crate::concurrency::{
-    Acquired, ConcurrencyLimit, LimitHandle, Permit, Priority, Wait, WaitFor, WaitQueue,
-};
+use crate::concurrency::{Acquired, ConcurrencyLimit, LimitHandle, Permit, Wait, WaitFor, WaitQueue};
+use crate::connection::{Connection, OpenCount};
 use crate::connection_handoff::{ConnectionPlaces, Destination};
-use crate::members::{Member, ServiceState, Wanted};
-use crate::pool::{Connection, OpenCount};
+use crate::member::Member;
+use crate::members::{ServiceState, Wanted};
+use crate::policy::Priority;
 use crate::registry::{LimitRegistry, ServiceConcurrency};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

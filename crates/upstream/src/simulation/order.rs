@@ -1,8 +1,9 @@
 //! Who stands in which line, told plainly, and whether those who leave it were those whose turn it was.
 
 use super::wire::Handed;
-use crate::concurrency::{Acquired, LimitKey, Priority, Rejected, WaitQueue};
+use crate::concurrency::{Acquired, LimitKey, Rejected, WaitQueue};
 use crate::connection_handoff::Destination;
+use crate::policy::Priority;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::Wake;

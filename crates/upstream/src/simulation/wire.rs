@@ -1,7 +1,7 @@
 //! A connection of the simulation: what the kernel knows of it, and what a worker has been told.
 
 use crate::connection_handoff::Handover;
-use crate::pool::Wire;
+use crate::wire::Wire;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;

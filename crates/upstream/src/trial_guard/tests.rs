@@ -1,7 +1,10 @@
 use super::*;
 use crate::service_shared::Notifier;
 use proptest::prelude::*;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Duration;
 
 const POLICY: BreakerPolicy = BreakerPolicy {
     failures: 50,
