@@ -7,6 +7,7 @@
 mod access_log;
 mod acme;
 mod admin;
+mod base;
 mod certificate_source;
 mod certificate_status;
 mod certificates;
@@ -27,6 +28,7 @@ mod reload_result;
 mod requests;
 mod revocations;
 mod rollback;
+mod route_status;
 mod runtime;
 pub(crate) mod sealed;
 mod service_monitor;

@@ -1,7 +1,7 @@
 //! A connection to an endpoint, and how many of them a worker has open.
 //!
-//! Made by the proxy when it has connected, kept by `pool.rs` between exchanges, or handed to an exchange that waits for
-//! it ([`Handover`]).
+//! Made by the proxy when it has connected, kept by `pool.rs` between exchanges, or handed to an exchange that waits
+//! for it ([`Handover`]).
 
 use crate::connection_handoff::{ConnectionPlaces, Destination, Handover};
 use crate::service::PoolPolicy;

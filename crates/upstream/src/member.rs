@@ -1,5 +1,5 @@
-//! One address of a service as one worker knows it: its standing, which all workers share, its pool, and how fast it has
-//! answered here.
+//! One address of a service as one worker knows it: its standing, which all workers share, its pool, and how fast it
+//! has answered here.
 
 use crate::endpoint_state::EndpointState;
 use crate::pool::Pool;

@@ -2,10 +2,11 @@
 //!
 //! While it is closed, as nearly always, a worker asks with one plain load. While it is open or half open the
 //! machine of `breaker.rs` is asked under a lock that is held for a few instructions. Each failure is judged as
-//! it is counted, by what all workers have counted ([`crate::ServiceShared::judge`]): the breaker opens at the failure that
-//! is one too many, and never at a success or while nothing happens. The trials of the workers close it, or open it
-//! again. A request that succeeds costs nothing beyond its count; for that, the control thread moves the window on once
-//! a second ([`crate::ServiceShared::tick_breaker`]), so that successes fall into the part of the window in which they came.
+//! it is counted, by what all workers have counted ([`crate::ServiceShared::judge`]): the breaker opens at the failure
+//! that is one too many, and never at a success or while nothing happens. The trials of the workers close it, or open
+//! it again. A request that succeeds costs nothing beyond its count; for that, the control thread moves the window on
+//! once a second ([`crate::ServiceShared::tick_breaker`]), so that successes fall into the part of the window in which
+//! they came.
 //!
 //! The window belongs to the breaker: it is forgotten in the moment that the breaker closes, so that no failure
 //! from before opens it anew.

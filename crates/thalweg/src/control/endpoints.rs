@@ -3,6 +3,7 @@
 use super::admin::Shared;
 use super::endpoint_status::{condition_of, members_of};
 use super::overlay::{AddedEndpointSpec, ModeSpec};
+use super::route_status::route_status;
 use super::runtime::{Drain, Runtime};
 use super::service_monitor::drain_finished;
 use super::traffic::differs;
@@ -11,14 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_admin::{
     Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, NewEndpoint, Refusal,
-    Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, WantedState,
+    Reweighted, RouteStatus, ServiceState, ServiceStatus, Services, WantedState,
 };
 use thalweg_balance::endpoint_id;
 use thalweg_config::endpoint_address;
 use thalweg_core::{EndpointCondition, limits};
 use thalweg_observe::ServiceMeters;
-use thalweg_proxy::Plan;
-use thalweg_proxy::plan::To;
 use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
 use thalweg_upstream::{Endpoint, EndpointSet, PeerAddress};
 
@@ -143,7 +142,7 @@ impl Shared {
         if known.endpoints.len() >= limits::ENDPOINTS {
             return Err(Refusal::Conflict(format!("a service has at most {} endpoints", limits::ENDPOINTS)));
         }
-        admit(&runtime, expected)?;
+        runtime.admit(expected)?;
         let base = runtime.base.services.get(position);
         let in_file = base.and_then(|base| base.endpoints.iter().find(|known| known.address == address));
         // An address has one name, however it is written this time; but nobody gets plain text who wanted TLS.
@@ -183,7 +182,7 @@ impl Shared {
     ) -> Result<Changed, Refusal> {
         let mut runtime = self.runtime();
         let url = self.find(service, id)?;
-        admit(&runtime, expected)?;
+        runtime.admit(expected)?;
         let before = self.status_of(&runtime, service, &url)?;
         let of = runtime.overlay.of(service);
         let changed = of.changed.entry(url.to_string()).or_default();
@@ -220,7 +219,7 @@ impl Shared {
     ) -> Result<Changed, Refusal> {
         let mut runtime = self.runtime();
         let url = self.find(service, id)?;
-        admit(&runtime, expected)?;
+        runtime.admit(expected)?;
         let before = self.status_of(&runtime, service, &url)?;
         runtime.overlay.of(service).removed.insert(url.to_string());
         let deadline = Instant::now().checked_add(drain);
@@ -379,7 +378,7 @@ impl Shared {
             let detail = "one weight at least must be above 0".into();
             return Err(Refusal::Invalid { field: "weights".into(), detail, help: None });
         }
-        admit(&runtime, expected)?;
+        runtime.admit(expected)?;
         let of = runtime.overlay.routes.entry(route.to_owned()).or_default();
         of.extend(weights.iter().cloned());
         self.commit_routes(&mut runtime);
@@ -392,34 +391,6 @@ impl Shared {
         let route = route.ok_or_else(|| Refusal::Unavailable("the route has just been removed".into()))?;
         Ok(Reweighted { version: runtime.version, before, route })
     }
-}
-
-pub(super) fn admit(runtime: &Runtime, expected: &Expected<u64>) -> Result<(), Refusal> {
-    let version = runtime.version;
-    if expected.admits(&version) { Ok(()) } else { Err(Refusal::Stale { version }) }
-}
-
-pub(super) fn route_status(plan: &Plan, route: &thalweg_proxy::plan::Route) -> RouteStatus {
-    let name_of = |service: thalweg_proxy::plan::ServiceId| {
-        plan.services.get(service.0 as usize).map_or(String::new(), |service| service.name.to_string())
-    };
-    let sealed = match &route.to {
-        To::Sealed(sealed) => Some(format!("*.{}", sealed.keyring.domain())),
-        To::Service(_) | To::Split(_) => None,
-    };
-    let to = match &route.to {
-        To::Sealed(sealed) => {
-            sealed.named.iter().map(|service| RouteTarget { service: name_of(*service), weight: 1 }).collect()
-        }
-        To::Service(service) => vec![RouteTarget { service: name_of(*service), weight: 1 }],
-        To::Split(split) => {
-            let parts = split.parts.iter();
-            parts
-                .map(|(service, weight)| RouteTarget { service: name_of(*service), weight: *weight })
-                .collect()
-        }
-    };
-    RouteStatus { name: route.name.to_string(), matches: route.matches.to_string(), to, sealed }
 }
 
 fn state_of(condition: EndpointCondition) -> EndpointState {

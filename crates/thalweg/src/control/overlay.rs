@@ -3,7 +3,7 @@
 //! A layer of its own: a reload changes what is below it, and it is laid over the result. Where `state:` names a
 //! directory it is kept there and survives a restart. Pure but for [`load`] and [`store`].
 
-use super::runtime::Base;
+use super::base::Base;
 use super::traffic::differs;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,14 +3,14 @@
 //! One lock around it: changes come one after the other, each on top of the last, and whoever expected another
 //! version than the present one is refused under that lock.
 
+use super::base::Base;
 use super::overlay::OverlaySpec;
 use super::state_writer::StateWriter;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thalweg_admin::{Expected, Refusal};
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::Traffic;
-use thalweg_upstream::{Endpoint, Service};
+use thalweg_upstream::Service;
 
 /// An endpoint that takes no new requests, watched until nothing is under way to it.
 #[derive(Clone, Debug)]
@@ -21,46 +21,6 @@ pub(crate) struct Drain {
     pub(crate) deadline: Option<Instant>,
     /// It leaves the service afterwards.
     pub(crate) removes: bool,
-}
-
-/// The plan as the configuration says, and what is asked of it at each change of endpoints.
-#[derive(Debug)]
-pub(crate) struct Base {
-    plan: Plan,
-    traffic: Vec<Traffic>,
-}
-
-impl From<Plan> for Base {
-    fn from(plan: Plan) -> Self {
-        Self { traffic: plan.traffic(), plan }
-    }
-}
-
-impl Deref for Base {
-    type Target = Plan;
-
-    fn deref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl Base {
-    /// The plan alone.
-    pub(crate) fn into_plan(self) -> Plan {
-        self.plan
-    }
-
-    /// What goes to the service at this position.
-    pub(crate) fn traffic_to(&self, service: usize) -> Traffic {
-        self.traffic.get(service).copied().unwrap_or_default()
-    }
-
-    /// A source says that the service at this position has these endpoints.
-    pub(crate) fn set_endpoints(&mut self, service: usize, endpoints: Vec<Endpoint>) {
-        if let Some(place) = self.plan.services.get_mut(service) {
-            *place = Arc::new(Service { endpoints, ..Service::clone(place) });
-        }
-    }
 }
 
 /// What runs, and how it came to be.
@@ -77,6 +37,15 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
+    /// Whether a change may be made by somebody who expects this version.
+    ///
+    /// # Errors
+    /// The version is another one.
+    pub(crate) fn admit(&self, expected: &Expected<u64>) -> Result<(), Refusal> {
+        let version = self.version;
+        if expected.admits(&version) { Ok(()) } else { Err(Refusal::Stale { version }) }
+    }
+
     /// The plan that is to run.
     pub(crate) fn plan(&self) -> Plan {
         self.overlay.lay_over(&self.base, |service, url| self.is_leaving(service, url))

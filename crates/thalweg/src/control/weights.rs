@@ -2,8 +2,8 @@
 //! back. What is said of them, and the way back.
 
 use super::admin::Shared;
-use super::endpoints::{admit, route_status};
 use super::overlay::OverlaySpec;
+use super::route_status::route_status;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_admin::{Expected, Refusal, WeightsReset, encode};
@@ -29,7 +29,7 @@ impl Shared {
         if before.is_none() && !is_set {
             return Err(Refusal::Unknown(format!("there is no route `{route}`")));
         }
-        admit(&runtime, expected)?;
+        runtime.admit(expected)?;
         if is_set {
             runtime.overlay.routes.remove(route);
             self.commit_routes(&mut runtime);

@@ -1,0 +1,29 @@
+//! A route as the admin API shows it.
+
+use thalweg_admin::{RouteStatus, RouteTarget};
+use thalweg_proxy::Plan;
+use thalweg_proxy::plan::{Route, ServiceId, To};
+
+/// The route of this plan.
+pub(super) fn route_status(plan: &Plan, route: &Route) -> RouteStatus {
+    let name_of = |service: ServiceId| {
+        plan.services.get(service.0 as usize).map_or(String::new(), |service| service.name.to_string())
+    };
+    let sealed = match &route.to {
+        To::Sealed(sealed) => Some(format!("*.{}", sealed.keyring.domain())),
+        To::Service(_) | To::Split(_) => None,
+    };
+    let to = match &route.to {
+        To::Sealed(sealed) => {
+            sealed.named.iter().map(|service| RouteTarget { service: name_of(*service), weight: 1 }).collect()
+        }
+        To::Service(service) => vec![RouteTarget { service: name_of(*service), weight: 1 }],
+        To::Split(split) => {
+            let parts = split.parts.iter();
+            parts
+                .map(|(service, weight)| RouteTarget { service: name_of(*service), weight: *weight })
+                .collect()
+        }
+    };
+    RouteStatus { name: route.name.to_string(), matches: route.matches.to_string(), to, sealed }
+}
