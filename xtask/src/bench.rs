@@ -14,6 +14,7 @@ mod balance;
 mod configs;
 mod connections;
 mod contestant;
+mod entrant;
 mod figures;
 mod frame;
 mod load;
@@ -84,6 +85,12 @@ pub(crate) struct Small {
     /// The product's binary (default: built with the profile dist)
     #[arg(long)]
     thalweg: Option<PathBuf>,
+    /// Another binary of the product, of an earlier commit: it takes part as `before`
+    #[arg(long, value_name = "BINARY")]
+    before: Option<PathBuf>,
+    /// The product takes part a second time, with five filters on its route
+    #[arg(long)]
+    filters: bool,
     /// The floor's binary (default: built with the profile dist)
     #[arg(long)]
     floor: Option<PathBuf>,
@@ -151,7 +158,8 @@ fn small(args: &Small) -> Result<()> {
     let run = conditions.end()?;
     drop(backend);
     let report = Report { args, contestants: &contestants, rounds: &rounds, single: &single };
-    let keep = !args.only_rounds && args.idle > 0 && contestants.len() == Kind::value_variants().len();
+    let has = |kind: &Kind| contestants.iter().any(|contestant| contestant.kind == *kind);
+    let keep = !args.only_rounds && args.idle > 0 && Kind::value_variants().iter().all(has);
     run.finish("small", &report, Use { keep, gate: args.gate })
 }
 

@@ -101,6 +101,25 @@ pub(crate) fn thalweg(listen: SocketAddr, backends: &[SocketAddr]) -> String {
     format!("{}routes:\n  - to: one\n", thalweg_head(listen, backends))
 }
 
+/// The product with five filters on its route, as sites have them. Of these four act on each exchange of the load: the
+/// prefix is rewritten, fields are set on request and response; `cors` has no `Origin` to look at, and the last one is
+/// for other methods.
+pub(crate) fn thalweg_with_filters(listen: SocketAddr, backend: SocketAddr) -> String {
+    thalweg_head(listen, &[backend])
+        + "routes:
+  - to: one
+    filters:
+      - headers:
+          request: { set: { X-Forwarded-Client: \"{client_ip}\" }, remove: [ X-Debug ] }
+          response: { set: { X-Served-By: one } }
+      - rewrite: { prefix: { from: /, to: /shop/ } }
+      - security_headers: {}
+      - cors: { origins: [ \"https://app.example.com\" ] }
+      - headers: { request: { set: { X-Writes: \"yes\" } } }
+        when: { method: [ POST, PUT ] }
+"
+}
+
 /// The product before two services: small answers, and large bodies under `/length/`.
 pub(crate) fn thalweg_slow(
     listen: SocketAddr,

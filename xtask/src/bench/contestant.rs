@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 
+use super::entrant::Entrant;
 use super::namespace::Namespace;
 use super::process::Program;
 use super::{PROXY_CPU, Small, configs};
@@ -40,11 +41,37 @@ impl Kind {
     }
 }
 
+/// As what the product takes part.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Role {
+    /// As it is; others always are.
+    Plain,
+    /// A binary of an earlier commit (`--before`).
+    Before,
+    /// With filters on its route (`--filters`).
+    Filters,
+}
+
 /// A program that takes part.
 pub(crate) struct Contestant {
     pub(crate) kind: Kind,
-    pub(crate) program: PathBuf,
-    pub(crate) version: String,
+    pub(crate) role: Role,
+    program: PathBuf,
+    version: String,
+}
+
+impl Entrant for Contestant {
+    fn name(&self) -> &str {
+        match self.role {
+            Role::Plain => self.kind.name(),
+            Role::Before => "before",
+            Role::Filters => "five filters",
+        }
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
 }
 
 /// Where contestants run: a folder for their files, the backend that they forward to, and a network of their own
@@ -180,10 +207,24 @@ pub(crate) fn find(args: &Small) -> Result<Vec<Contestant>> {
             println!("bench: {} is not here, left out", program.display());
             continue;
         };
+        let filtered = kind == Kind::Thalweg && args.filters;
         match version(kind, &program) {
-            Ok(version) => found.push(Contestant { kind, program, version }),
+            Ok(version) => {
+                let with =
+                    |role| Contestant { kind, role, program: program.clone(), version: version.clone() };
+                found.push(with(Role::Plain));
+                found.extend(filtered.then(|| with(Role::Filters)));
+            }
             Err(error) => println!("bench: {} left out: {error:#}", kind.name()),
         }
+    }
+    if let Some(before) = &args.before {
+        // It was asked for by name: a comparison without it would not be what was asked for.
+        let program = std::path::absolute(before)?;
+        let kind = Kind::Thalweg;
+        let version = version(kind, &program).with_context(|| format!("{} (--before)", before.display()))?;
+        let place = found.len().min(1);
+        found.insert(place, Contestant { kind, role: Role::Before, program, version });
     }
     Ok(found)
 }
@@ -222,7 +263,11 @@ impl Contestant {
         let mut command = place.command(PROXY_CPU, &self.program);
         match self.kind {
             Kind::Thalweg => {
-                fs::write(&file, configs::thalweg(address, &[backend]))?;
+                let text = match self.role {
+                    Role::Plain | Role::Before => configs::thalweg(address, &[backend]),
+                    Role::Filters => configs::thalweg_with_filters(address, backend),
+                };
+                fs::write(&file, text)?;
                 command.args(["run", "--config"]).arg(&file);
             }
             Kind::Nginx => {
@@ -238,7 +283,7 @@ impl Contestant {
             }
         }
         let running = place.start(command, &folder, address, ("bench", "/"));
-        running.with_context(|| format!("{} does not start", self.kind.name()))
+        running.with_context(|| format!("{} does not start", self.name()))
     }
 
     /// Starts the product with `count` routes.

@@ -38,6 +38,29 @@ pub(crate) fn row(text: &mut String, name: &str, cells: impl Iterator<Item = Str
     Ok(())
 }
 
+/// The head of a table and the line below it.
+pub(crate) fn head(text: &mut String, cells: &[impl AsRef<str>]) -> Result<()> {
+    let cells: Vec<_> = cells.iter().map(AsRef::as_ref).collect();
+    writeln!(text, "| {} |\n|{}", cells.join(" | "), "---|".repeat(cells.len()))?;
+    Ok(())
+}
+
+/// A value of one as a multiple of the other's, round by round.
+pub(crate) fn ratios<T>(of: &[T], to: &[T], value: impl Fn(&T) -> f64) -> Vec<f64> {
+    of.iter().zip(to).map(|(a, b)| value(a) / value(b)).collect()
+}
+
+/// The median of [`ratios`].
+pub(crate) fn median_ratio<T>(of: &[T], to: &[T], value: impl Fn(&T) -> f64) -> f64 {
+    spread(&ratios(of, to, value)).1
+}
+
+/// Ratios as a cell of a table: the median, the least and the most.
+pub(crate) fn ratio_cell(ratios: &[f64]) -> String {
+    let (least, median, most) = spread(ratios);
+    format!("**{median:.2}** ({least:.2}–{most:.2})")
+}
+
 /// Least, median and most; zeros when there is nothing.
 pub(crate) fn spread(values: &[f64]) -> (f64, f64, f64) {
     let mut sorted = values.to_vec();
@@ -61,6 +84,17 @@ mod tests {
         assert_eq!(spread(&[4.0, 1.0, 2.0, 3.0]), (1.0, 2.5, 4.0));
         assert_eq!(spread(&[3.0, 1.0, 2.0]), (1.0, 2.0, 3.0));
         assert_eq!(spread(&[]), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn ratios_are_taken_round_by_round() {
+        let (of, to) = ([1.0, 3.0, 4.0], [2.0, 2.0, 2.0]);
+        assert_eq!(ratios(&of, &to, |value| *value), [0.5, 1.5, 2.0]);
+        assert_eq!(median_ratio(&of, &to, |value| *value), 1.5);
+        assert_eq!(ratio_cell(&[0.5, 1.5, 2.0]), "**1.50** (0.50–2.00)");
+        let mut text = String::new();
+        head(&mut text, &["", "a"]).unwrap();
+        assert_eq!(text, "|  | a |\n|---|---|\n");
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::contestant::{Contestant, Kind};
-use super::figures::{Gate, row, spread};
+use super::contestant::{Contestant, Kind, Role};
+use super::entrant::{Entrant, names, versions};
+use super::figures::{Gate, head, median_ratio, ratio_cell, ratios, row, spread};
 use super::frame;
 use super::rounds::{Interleaved, Rounds, Sample};
 use super::single::{ROUTES, Single};
@@ -48,7 +49,7 @@ impl frame::Report for Report<'_> {
         for rounds in &self.rounds.rounds {
             for (other, most) in CPU_GATES {
                 let places = product.zip(self.place_of(*other));
-                let median = places.map(|(a, b)| spread(&ratios(&rounds.samples[a], &rounds.samples[b])).1);
+                let median = places.map(|(a, b)| median_ratio(&rounds.samples[a], &rounds.samples[b], cpu));
                 let name = format!("CPU, × {}, {} connections", other.name(), rounds.connections);
                 gates.push(Gate { name, most: *most, measured: median });
             }
@@ -71,7 +72,7 @@ impl frame::Report for Report<'_> {
                 most: IDLE_GATE,
                 measured: idle,
             });
-            let routes = self.single.routes.as_ref().map(|[few, many]| spread(&ratios(many, few)).1);
+            let routes = self.single.routes.as_ref().map(|[few, many]| median_ratio(many, few, cpu));
             let name = format!("CPU, {} routes × {} routes", ROUTES[1], ROUTES[0]);
             gates.push(Gate { name, most: ROUTES_GATE, measured: routes });
         }
@@ -79,8 +80,7 @@ impl frame::Report for Report<'_> {
     }
 
     fn versions(&self) -> Vec<String> {
-        let line = |contestant: &Contestant| format!("{}: {}", contestant.kind.name(), contestant.version);
-        self.contestants.iter().map(line).collect()
+        versions(self.contestants)
     }
 
     fn method(&self, text: &mut String) -> Result<()> {
@@ -90,6 +90,12 @@ impl frame::Report for Report<'_> {
             "- proxy on CPU {PROXY_CPU}; backend (nginx, {} bytes from memory) and wrk -t1 on CPU {LOAD_CPU}",
             configs::BODY.len()
         )?;
+        if self.contestants.iter().any(|contestant| contestant.role == Role::Filters) {
+            text.push_str(
+                "- five filters: headers set and removed on request and response, a prefix rewritten, security_headers,\n  \
+                 cors without an Origin, headers for other methods (when)\n",
+            );
+        }
         writeln!(
             text,
             "- {} interleaved rounds of {} s per contestant, each in another order, after one that is dropped; all of them stay up",
@@ -110,41 +116,45 @@ impl frame::Report for Report<'_> {
 
 impl Report<'_> {
     fn place_of(&self, kind: Kind) -> Option<usize> {
-        self.contestants.iter().position(|contestant| contestant.kind == kind)
+        self.contestants
+            .iter()
+            .position(|contestant| (contestant.kind, contestant.role) == (kind, Role::Plain))
     }
 
     fn ratios(&self, text: &mut String) -> Result<()> {
-        let subject = self.contestants[0].kind.name();
+        let subject = self.contestants[0].name();
         writeln!(
             text,
             "\nCPU per exchange of {subject} as a multiple of the other's: median of the ratios of"
         )?;
         writeln!(text, "each round (least–most).\n")?;
-        writeln!(text, "| connections | {} |", self.names(1).join(" | "))?;
-        writeln!(text, "|---|{}", "---|".repeat(self.contestants.len() - 1))?;
-        for rounds in &self.rounds.rounds {
-            write!(text, "| {} |", rounds.connections)?;
-            for other in &rounds.samples[1..] {
-                let (least, median, most) = spread(&ratios(&rounds.samples[0], other));
-                write!(text, " **{median:.2}** ({least:.2}–{most:.2}) |")?;
-            }
-            writeln!(text)?;
-        }
-        Ok(())
+        let others: Vec<_> = (1..self.contestants.len()).map(|other| (0, other)).collect();
+        self.ratio_table(text, &names(&self.contestants[1..]), &others)?;
+        let product = |contestant: &&Contestant| contestant.kind == Kind::Thalweg;
+        let forms: Vec<_> =
+            (0..).zip(self.contestants).filter(|(_, contestant)| product(contestant)).collect();
+        let Some(nginx) = self.place_of(Kind::Nginx).filter(|_| forms.len() > 1) else { return Ok(()) };
+        writeln!(text, "\nCPU per exchange of each form of the product as a multiple of nginx's.\n")?;
+        let heads: Vec<_> = forms.iter().map(|(_, contestant)| contestant.name()).collect();
+        self.ratio_table(text, &heads, &forms.iter().map(|(at, _)| (*at, nginx)).collect::<Vec<_>>())
     }
 
-    fn names(&self, from: usize) -> Vec<&'static str> {
-        self.contestants[from..].iter().map(|contestant| contestant.kind.name()).collect()
+    /// A column for each pair: the one as a multiple of the other.
+    fn ratio_table(&self, text: &mut String, heads: &[&str], pairs: &[(usize, usize)]) -> Result<()> {
+        head(text, &[&["connections"], heads].concat())?;
+        for Rounds { connections, samples } in &self.rounds.rounds {
+            let cells = pairs.iter().map(|(of, to)| ratio_cell(&ratios(&samples[*of], &samples[*to], cpu)));
+            row(text, &connections.to_string(), cells)?;
+        }
+        Ok(())
     }
 
     fn table(&self, text: &mut String, rounds: &Rounds) -> Result<()> {
         writeln!(text, "\n## {} connections\n", rounds.connections)?;
         writeln!(text, "Medians over rounds; latency in µs; busy: share of its CPU in use.\n")?;
-        writeln!(
-            text,
-            "| | CPU µs per exchange (least–most) | exchanges/s | busy | p50 | p99 | p99.9 | errors |"
-        )?;
-        writeln!(text, "|---|---|---|---|---|---|---|---|")?;
+        let columns =
+            ["", "CPU µs per exchange (least–most)", "exchanges/s", "busy", "p50", "p99", "p99.9", "errors"];
+        head(text, &columns)?;
         for (contestant, samples) in self.contestants.iter().zip(&rounds.samples) {
             let of = |value: fn(&Sample) -> f64| spread(&samples.iter().map(value).collect::<Vec<_>>());
             let (least, cpu, most) = of(|s| s.cpu_us);
@@ -159,7 +169,7 @@ impl Report<'_> {
             writeln!(
                 text,
                 "| {} | {cpu:.2} ({least:.2}–{most:.2}) | {rate:.0} | {:.0} % | {p50:.0} | {p99:.0} | {p999:.0} | {errors} |",
-                contestant.kind.name(),
+                contestant.name(),
                 busy * 100.0,
             )?;
         }
@@ -168,8 +178,7 @@ impl Report<'_> {
 
     fn once(&self, text: &mut String) -> Result<()> {
         writeln!(text, "\n## Memory, start, system calls\n")?;
-        writeln!(text, "| | {} |", self.names(0).join(" | "))?;
-        writeln!(text, "|---|{}", "---|".repeat(self.contestants.len()))?;
+        head(text, &[&[""], names(self.contestants).as_slice()].concat())?;
         let mib = |bytes: &u64| format!("{:.1} MB", *bytes as f64 / 1e6);
         row(text, "RSS at start", self.rounds.resident_at_start.iter().map(mib))?;
         row(text, "RSS after the rounds", self.rounds.resident_after.iter().map(mib))?;
@@ -185,11 +194,11 @@ impl Report<'_> {
             self.single.calls.iter().map(|calls| calls.as_ref().map_or("–".to_owned(), most_frequent));
         row(text, "of these", names)?;
         if let Some([few, many]) = &self.single.routes {
-            let (least, median, most) = spread(&ratios(many, few));
+            let ratio = ratio_cell(&ratios(many, few, cpu));
+            let [few, many] = ROUTES;
             writeln!(
                 text,
-                "\nCPU per exchange with {} routes as a multiple of that with {}: **{median:.2}** ({least:.2}–{most:.2}).",
-                ROUTES[1], ROUTES[0]
+                "\nCPU per exchange with {many} routes as a multiple of that with {few}: {ratio}."
             )?;
         }
         Ok(())
@@ -207,7 +216,6 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// CPU per exchange of one as a multiple of the other's, round by round.
-fn ratios(of: &[Sample], to: &[Sample]) -> Vec<f64> {
-    of.iter().zip(to).map(|(a, b)| a.cpu_us / b.cpu_us).collect()
+fn cpu(sample: &Sample) -> f64 {
+    sample.cpu_us
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 
 use super::Small;
 use super::contestant::{Contestant, Place, Running};
+use super::entrant::Entrant;
 use super::load::wrk::{Load, Outcome};
 use super::order::order;
 
@@ -50,10 +51,10 @@ pub(crate) fn interleaved(
                 let running = &running[i];
                 let load = load(running, connections, args.time());
                 let sample =
-                    sample(running, &load, place).with_context(|| contestants[i].kind.name().to_owned())?;
+                    sample(running, &load, place).with_context(|| contestants[i].name().to_owned())?;
                 println!(
-                    "bench: {connections} connections, round {round}: {:<8} {:6.2} µs",
-                    contestants[i].kind.name(),
+                    "bench: {connections} connections, round {round}: {:<12} {:6.2} µs",
+                    contestants[i].name(),
                     sample.cpu_us
                 );
                 if round > 0 {

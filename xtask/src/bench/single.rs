@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
-use super::contestant::{Contestant, Kind, Place, Running, exchange};
+use super::contestant::{Contestant, Kind, Place, Role, Running, exchange};
+use super::entrant::Entrant;
 use super::load::wrk::Load;
 use super::process::signal;
 use super::rounds::{Sample, load, sample};
@@ -52,7 +53,7 @@ pub(crate) fn measure(args: &Small, contestants: &[Contestant], place: &mut Plac
         println!("bench: strace is not installed: system calls are not counted");
     }
     for contestant in contestants {
-        let name = contestant.kind.name();
+        let name = contestant.name();
         let mut starts = Vec::new();
         for _ in 0..STARTS {
             starts.push(contestant.start(place)?.started_in);
@@ -75,7 +76,7 @@ pub(crate) fn measure(args: &Small, contestants: &[Contestant], place: &mut Plac
             single.calls.push(counted.ok());
         }
     }
-    if let Some(product) = contestants.iter().find(|c| c.kind == Kind::Thalweg) {
+    if let Some(product) = contestants.iter().find(|c| (c.kind, c.role) == (Kind::Thalweg, Role::Plain)) {
         single.routes = Some(routes(args, product, place)?);
     }
     Ok(single)

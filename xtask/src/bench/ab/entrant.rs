@@ -12,6 +12,7 @@ use super::layout::Layout;
 use crate::bench::configs;
 use crate::bench::configs::Size;
 use crate::bench::contestant::{self, Kind, Place, Running};
+use crate::bench::entrant;
 use crate::command::{locate, output, root, run};
 
 /// nginx may have as many connections as descriptors, and keeps those to backends that this many clients leave.
@@ -43,7 +44,17 @@ impl Balancer {
 pub(super) struct Entrant {
     pub(super) balancer: Balancer,
     program: PathBuf,
-    pub(super) version: String,
+    version: String,
+}
+
+impl entrant::Entrant for Entrant {
+    fn name(&self) -> &str {
+        self.balancer.name()
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
 }
 
 /// Builds or finds all of them; says which are missing.

@@ -8,7 +8,8 @@ use anyhow::Result;
 use super::entrant::{Balancer, Entrant};
 use super::layout::Layout;
 use super::{Ab, BACKENDS, Rounds, Sample};
-use crate::bench::figures::{Gate, spread};
+use crate::bench::entrant::{names, versions};
+use crate::bench::figures::{Gate, head, median_ratio, ratios, spread};
 use crate::bench::load::ab::Way;
 use crate::bench::{LOAD_CPU, PROXY_CPU, configs, frame, kernel_setting};
 
@@ -53,13 +54,11 @@ impl frame::Report for Report<'_> {
             let Rounds { layout, way, concurrency, samples } = rounds;
             let load = format!("{}, {}, {concurrency} at once", layout.name(), way.name());
             let of = |(own, nginx): (usize, usize)| (&samples[own], &samples[nginx]);
-            let cpu =
-                places.map(of).map(|(own, nginx)| spread(&ratios(own, nginx, |sample| sample.cpu_us)).1);
+            let cpu = places.map(of).map(|(own, nginx)| median_ratio(own, nginx, |sample| sample.cpu_us));
             gates.push(Gate { name: format!("CPU, × nginx's, {load}"), most: GATE, measured: cpu });
             // Where ab has a CPU with the backends only, they set the pace, and the rate is theirs.
             if *layout == Layout::Shared {
-                let rate =
-                    places.map(of).map(|(own, nginx)| spread(&ratios(nginx, own, |sample| sample.rate)).1);
+                let rate = places.map(of).map(|(own, nginx)| median_ratio(nginx, own, |sample| sample.rate));
                 gates.push(Gate {
                     name: format!("nginx's requests/s, × ours, {load}"),
                     most: GATE,
@@ -76,8 +75,7 @@ impl frame::Report for Report<'_> {
     }
 
     fn versions(&self) -> Vec<String> {
-        let line = |entrant: &Entrant| format!("{}: {}", entrant.balancer.name(), entrant.version);
-        self.entrants.iter().map(line).collect()
+        versions(self.entrants)
     }
 
     fn method(&self, text: &mut String) -> Result<()> {
@@ -122,9 +120,9 @@ impl Report<'_> {
     }
 
     fn head(&self, text: &mut String, name: &str) -> Result<()> {
-        let names: Vec<_> = self.entrants.iter().map(|entrant| entrant.balancer.name()).collect();
-        writeln!(text, "\n| {name}, at once | {} |", names.join(" | "))?;
-        writeln!(text, "|---|{}", "---|".repeat(names.len()))?;
+        let names = names(self.entrants);
+        text.push('\n');
+        head(text, &[&[format!("{name}, at once").as_str()], names.as_slice()].concat())?;
         Ok(())
     }
 
@@ -171,9 +169,4 @@ impl Report<'_> {
         }
         Ok(())
     }
-}
-
-/// A value of one as a multiple of the other's, round by round.
-fn ratios(of: &[Sample], to: &[Sample], value: fn(&Sample) -> f64) -> Vec<f64> {
-    of.iter().zip(to).map(|(a, b)| value(a) / value(b)).collect()
 }

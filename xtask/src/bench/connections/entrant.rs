@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::{Backends, Connections, configs};
 use crate::bench::PROXY_CPU;
 use crate::bench::contestant::{self, Kind, Place, Running};
+use crate::bench::entrant;
 use crate::command::locate;
 
 /// What can take part.
@@ -46,7 +47,17 @@ impl Peer {
 pub(super) struct Entrant {
     pub(super) peer: Peer,
     program: PathBuf,
-    pub(super) version: String,
+    version: String,
+}
+
+impl entrant::Entrant for Entrant {
+    fn name(&self) -> &str {
+        self.peer.name()
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
 }
 
 /// One that runs.

@@ -7,7 +7,8 @@ use anyhow::Result;
 use super::case::Case;
 use super::entrant::{Entrant, Peer};
 use super::{Connections, Rounds, Sample};
-use crate::bench::figures::{Gate, row, spread};
+use crate::bench::entrant::{names, versions};
+use crate::bench::figures::{Gate, head, median_ratio, ratios, row, spread};
 use crate::bench::{LOAD_CPU, PROXY_CPU, configs, frame, kernel_setting};
 
 /// Most CPU as a multiple of what HAProxy needs in the better of its modes.
@@ -36,9 +37,9 @@ impl frame::Report for Report<'_> {
         if self.idle.is_empty() {
             return Ok(());
         }
-        let names: Vec<_> = self.entrants.iter().map(|entrant| entrant.peer.name()).collect();
-        writeln!(text, "\n## Memory\n\n| | {} |", names.join(" | "))?;
-        writeln!(text, "|---|{}", "---|".repeat(names.len()))?;
+        let names = names(self.entrants);
+        text.push_str("\n## Memory\n\n");
+        head(text, &[&[""], names.as_slice()].concat())?;
         let name = format!("RSS per idle connection, of {}", self.args.idle);
         row(text, &name, self.idle.iter().map(|bytes| format!("{bytes:.0} B")))
     }
@@ -49,7 +50,7 @@ impl frame::Report for Report<'_> {
             let rounds = self.rounds.iter().find(|rounds| rounds.case == *case);
             let ratio = rounds.zip(own).and_then(|(rounds, own)| {
                 let other = self.best(rounds)?;
-                Some(spread(&ratios(&rounds.samples[own], &rounds.samples[other])).1)
+                Some(median_ratio(&rounds.samples[own], &rounds.samples[other], |sample| sample.cpu))
             });
             let name = format!("CPU, × haproxy's in the better of its modes, {}", case.name());
             Gate { name, most: CPU_GATE, measured: ratio }
@@ -72,8 +73,7 @@ impl frame::Report for Report<'_> {
     }
 
     fn versions(&self) -> Vec<String> {
-        let line = |entrant: &Entrant| format!("{}: {}", entrant.peer.name(), entrant.version);
-        self.entrants.iter().map(line).collect()
+        versions(self.entrants)
     }
 
     fn method(&self, text: &mut String) -> Result<()> {
@@ -123,11 +123,11 @@ impl Report<'_> {
             self.entrants[0].peer.name()
         )?;
         let each = rounds.case.unit();
-        writeln!(text, "| | {each} | ratio | per second | busy | failed |\n|---|---|---|---|---|---|")?;
+        head(text, &["", each, "ratio", "per second", "busy", "failed"])?;
         for (i, (entrant, samples)) in self.entrants.iter().zip(&rounds.samples).enumerate() {
             let of = |value: fn(&Sample) -> f64| spread(&samples.iter().map(value).collect::<Vec<_>>());
             let (least, cpu, most) = of(|sample| sample.cpu);
-            let (low, ratio, high) = spread(&ratios(&rounds.samples[0], samples));
+            let (low, ratio, high) = spread(&ratios(&rounds.samples[0], samples, |sample| sample.cpu));
             let ratio =
                 if i == 0 { "–".to_owned() } else { format!("**{ratio:.2}** ({low:.2}–{high:.2})") };
             let rate = of(|sample| sample.rate).1;
@@ -148,11 +148,6 @@ impl Report<'_> {
 
 fn median(samples: &[Sample]) -> f64 {
     spread(&samples.iter().map(|sample| sample.cpu).collect::<Vec<_>>()).1
-}
-
-/// CPU of one as a multiple of the other's, round by round.
-fn ratios(of: &[Sample], to: &[Sample]) -> Vec<f64> {
-    of.iter().zip(to).map(|(a, b)| a.cpu / b.cpu).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::ends::{CPUS, Ends, Mode};
 use super::{Sealed, configs};
 use crate::bench::contestant::{self, Kind, Place, Running};
+use crate::bench::entrant;
 use crate::command::{locate, output, root, run};
 
 /// What can take part.
@@ -37,7 +38,17 @@ impl Peer {
 pub(super) struct Entrant {
     pub(super) peer: Peer,
     program: PathBuf,
-    pub(super) version: String,
+    version: String,
+}
+
+impl entrant::Entrant for Entrant {
+    fn name(&self) -> &str {
+        self.peer.name()
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
 }
 
 /// One that runs.

@@ -11,7 +11,8 @@ use super::plot::Plot;
 use super::sequence::AT_ONCE;
 use super::table::{Growing, Rounds, Table};
 use super::{Measured, Part, Sealed};
-use crate::bench::figures::{Gate, row, spread};
+use crate::bench::entrant::{names, versions};
+use crate::bench::figures::{Gate, head, median_ratio, ratios, row, spread};
 use crate::bench::{frame, kernel_setting};
 
 /// The most seconds as a multiple of another's: in any row of a table, and in all of them together.
@@ -79,8 +80,7 @@ impl frame::Report for Report<'_> {
     }
 
     fn versions(&self) -> Vec<String> {
-        let line = |entrant: &Entrant| format!("{}: {}", entrant.peer.name(), entrant.version);
-        self.entrants.iter().map(line).collect()
+        versions(self.entrants)
     }
 
     fn method(&self, text: &mut String) -> Result<()> {
@@ -157,19 +157,19 @@ impl Report<'_> {
 
     fn table(&self, text: &mut String, table: Table) -> Result<()> {
         let rows = self.rows(table);
-        let names: Vec<_> = self.entrants.iter().map(|entrant| entrant.peer.name()).collect();
+        let names = names(self.entrants);
         writeln!(text, "\n## {}\n", self.heading(table))?;
         writeln!(text, "![seconds over N](sealed-{}-{}.svg)\n", self.date, file(table))?;
-        let cpus: Vec<_> = names.iter().map(|name| format!("CPU s, {name}")).collect();
-        writeln!(text, "| N | {} | {} |", names.join(" | "), cpus.join(" | "))?;
-        writeln!(text, "|---|{}", "---|".repeat(names.len() * 2))?;
+        let cpus = names.iter().map(|name| format!("CPU s, {name}"));
+        let columns = ["N"].iter().chain(&names).map(|name| (*name).to_owned()).chain(cpus);
+        head(text, &columns.collect::<Vec<_>>())?;
         for rounds in &rows {
             let seconds = rounds.samples.iter().enumerate().map(|(i, samples)| {
                 let median = spread(&values(samples, seconds)).1;
                 if i == 0 {
                     return format!("{median:.3}");
                 }
-                let (least, ratio, most) = spread(&ratios(&rounds.samples[0], samples));
+                let (least, ratio, most) = spread(&ratios(&rounds.samples[0], samples, seconds));
                 format!("{median:.3} (**{ratio:.2}**, {least:.2}–{most:.2})")
             });
             let cpu = rounds.samples.iter().map(|samples| format!("{:.2}", spread(&values(samples, cpu)).1));
@@ -204,7 +204,7 @@ impl Report<'_> {
             let places = self.place_of(Peer::Thalweg).zip(self.place_of(other));
             let worst = places.and_then(|(own, other)| {
                 let ratio = |rounds: &&Rounds| {
-                    (spread(&ratios(&rounds.samples[own], &rounds.samples[other])).1, rounds.count)
+                    (median_ratio(&rounds.samples[own], &rounds.samples[other], seconds), rounds.count)
                 };
                 rows.iter().map(ratio).max_by(|a, b| a.0.total_cmp(&b.0))
             });
@@ -239,8 +239,7 @@ impl Report<'_> {
             return Ok(());
         }
         writeln!(text, "\n## {} addresses of 127.0.0.0/8, one after the other\n", self.args.addresses)?;
-        writeln!(text, "| | seconds | stood | refused | silent | broken | messages lost |")?;
-        writeln!(text, "|---|---|---|---|---|---|---|")?;
+        head(text, &["", "seconds", "stood", "refused", "silent", "broken", "messages lost"])?;
         for sequence in &self.measured.sequences {
             let outcome = sequence.outcome;
             let counts = [outcome.connected, outcome.refused, outcome.silent, outcome.broken, outcome.lost];
@@ -263,8 +262,8 @@ impl Report<'_> {
              proxy when all that could stood.\n",
             rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
         )?;
-        writeln!(text, "| | without loss | first with losses | {BEYOND} beyond that | serves again after |")?;
-        writeln!(text, "|---|---|---|---|---|")?;
+        let beyond = format!("{BEYOND} beyond that");
+        head(text, &["", "without loss", "first with losses", &beyond, "serves again after"])?;
         for limit in &self.measured.limits {
             let attempt = |attempt: &Option<(usize, Sample)>| match attempt {
                 None => "–".to_owned(),
@@ -302,11 +301,6 @@ fn values(samples: &[Sample], value: fn(&Sample) -> f64) -> Vec<f64> {
 /// The medians of all rows together.
 fn total(rows: &[&Rounds], entrant: usize, value: fn(&Sample) -> f64) -> f64 {
     rows.iter().map(|rounds| spread(&values(&rounds.samples[entrant], value)).1).sum()
-}
-
-/// The seconds of one as a multiple of the other's, round by round.
-fn ratios(of: &[Sample], to: &[Sample]) -> Vec<f64> {
-    of.iter().zip(to).map(|(a, b)| seconds(a) / seconds(b)).collect()
 }
 
 #[cfg(test)]

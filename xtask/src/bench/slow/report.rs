@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::ends::{SmallRun, Times};
 use super::{Measured, QUIET_SPANS, Slow};
-use crate::bench::figures::Gate;
+use crate::bench::figures::{Gate, head};
 use crate::bench::{LOAD_CPU, PROXY_CPU, frame, kernel_setting};
 
 /// Most of the 99th percentile beside slow readers, as a multiple of that on the quiet machine.
@@ -38,8 +38,7 @@ impl frame::Report for Report<'_> {
             "Times in milliseconds from the moment at which a request was to be sent. Control: the slow readers get \
              their bodies\nfrom the origin directly, the small requests pass the proxy.\n"
         )?;
-        writeln!(text, "| | requests | p50 | p99 | p99 of the best and the worst span | most | failed |")?;
-        writeln!(text, "|---|---|---|---|---|---|---|")?;
+        head(text, &["", "requests", "p50", "p99", "p99 of the best and the worst span", "most", "failed"])?;
         let measured = self.measured;
         for (name, run) in [
             ("quiet, before", &measured.before),
@@ -126,8 +125,7 @@ impl frame::Report for Report<'_> {
 impl Report<'_> {
     fn spans(&self, text: &mut String) -> Result<()> {
         writeln!(text, "\n## Memory, span by span\n")?;
-        writeln!(text, "| until second | exchanges | p50 | p99 | RSS, MB | held, MB | TCP, pages |")?;
-        writeln!(text, "|---|---|---|---|---|---|---|")?;
+        head(text, &["until second", "exchanges", "p50", "p99", "RSS, MB", "held, MB", "TCP, pages"])?;
         for (number, (times, vitals)) in (1..).zip(&self.measured.beside.spans) {
             let [resident, held] = [vitals.resident, vitals.held].map(|bytes| bytes as f64 / 1e6);
             writeln!(

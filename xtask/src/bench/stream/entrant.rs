@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::{Part, Programs, Stream};
 use crate::bench::contestant::{self, Kind, Place, Running};
+use crate::bench::entrant;
 use crate::bench::{PROXY_CPU, configs};
 use crate::command::locate;
 
@@ -70,8 +71,19 @@ impl Peer {
 /// A program that takes part.
 pub(crate) struct Entrant {
     pub(crate) peer: Peer,
+    name: String,
     program: PathBuf,
-    pub(crate) version: String,
+    version: String,
+}
+
+impl entrant::Entrant for Entrant {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
 }
 
 /// Builds or finds all that the wanted parts need; says which are missing.
@@ -92,7 +104,7 @@ pub(crate) fn find(args: &Stream, programs: &Programs) -> Result<Vec<Entrant>> {
             Some(kind) => contestant::version(kind, &program)?,
             None => "copy_loop of this tree".to_owned(),
         };
-        found.push(Entrant { peer, program, version });
+        found.push(Entrant { peer, name: peer.name(), program, version });
     }
     Ok(found)
 }

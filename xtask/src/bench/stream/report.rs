@@ -8,7 +8,8 @@ use super::entrant::{Entrant, Peer};
 use super::link::{Link, Position, Seconds};
 use super::loopback::{Sample, Table, Turns};
 use super::{Part, Stream};
-use crate::bench::figures::{Gate, spread};
+use crate::bench::entrant::versions;
+use crate::bench::figures::{Gate, head, median_ratio, ratios, spread};
 use crate::bench::{LOAD_CPU, PROXY_CPU, frame, kernel_setting};
 
 /// Most time of a download over the long link, as a multiple of the direct one's.
@@ -54,7 +55,9 @@ impl frame::Report for Report<'_> {
         for table in self.loopback {
             let own = table.turns.iter().find(|turns| turns.peer == Peer::Thalweg);
             if table.part == Part::Loopback {
-                let ratio = own.zip(best_nginx(table)).map(|(own, nginx)| spread(&ratios(own, nginx)).1);
+                let ratio = own
+                    .zip(best_nginx(table))
+                    .map(|(own, nginx)| median_ratio(&own.samples, &nginx.samples, |sample| sample.cpu));
                 let name = format!("CPU, × nginx, {}", table.traffic.name);
                 gates.push(Gate { name, most: CPU_GATE, measured: ratio });
             }
@@ -64,9 +67,7 @@ impl frame::Report for Report<'_> {
     }
 
     fn versions(&self) -> Vec<String> {
-        let mut versions: Vec<_> = self.entrants.iter().map(|entrant| entrant.version.as_str()).collect();
-        versions.dedup();
-        vec![versions.join("; ")]
+        versions(self.entrants)
     }
 
     fn method(&self, text: &mut String) -> Result<()> {
@@ -100,7 +101,7 @@ impl Report<'_> {
             link.direct.len()
         )?;
         let [server, client] = Position::ALL.map(Position::name);
-        writeln!(text, "| | proxy {server} | proxy {client} | seconds |\n|---|---|---|---|")?;
+        head(text, &["", &format!("proxy {server}"), &format!("proxy {client}"), "seconds"])?;
         let first = link.proxied.iter().filter(|seconds| seconds.position == Position::ALL[0]);
         for peer in first.map(|seconds| seconds.peer) {
             let at = |position| link.proxied.iter().find(|s| s.peer == peer && s.position == position);
@@ -193,15 +194,16 @@ fn write_table(text: &mut String, table: &Table) -> Result<()> {
         text,
         "Medians over rounds (least–most); ratio: CPU of thalweg as a multiple of the other's, round by round.\n"
     )?;
-    writeln!(text, "| | CPU s per GB | ratio | GB/s | busy | system calls per GB | failed |")?;
-    writeln!(text, "|---|---|---|---|---|---|---|")?;
+    head(text, &["", "CPU s per GB", "ratio", "GB/s", "busy", "system calls per GB", "failed"])?;
     let own = table.turns.iter().find(|turns| turns.peer == Peer::Thalweg);
     for turns in &table.turns {
         let of = |value: fn(&Sample) -> f64| spread(&turns.samples.iter().map(value).collect::<Vec<_>>());
         let (least, cpu, most) = of(|sample| sample.cpu);
         let (rate, busy) = (of(|sample| sample.rate).1, of(|sample| sample.busy).1 * 100.0);
         let ratio = match own {
-            Some(own) if turns.peer != Peer::Thalweg => ratio_cell(&ratios(own, turns)),
+            Some(own) if turns.peer != Peer::Thalweg => {
+                ratio_cell(&ratios(&own.samples, &turns.samples, |sample| sample.cpu))
+            }
             _ => "–".to_owned(),
         };
         let bad: u64 = turns.samples.iter().map(|sample| sample.bad).sum();
@@ -229,11 +231,6 @@ fn best_nginx(table: &Table) -> Option<&Turns> {
     let median = |turns: &Turns| spread(&turns.samples.iter().map(|sample| sample.cpu).collect::<Vec<_>>()).1;
     let modes = table.turns.iter().filter(|turns| NGINX.contains(&turns.peer));
     modes.min_by(|a, b| median(a).total_cmp(&median(b)))
-}
-
-/// CPU per gigabyte of one as a multiple of the other's, round by round.
-fn ratios(of: &Turns, to: &Turns) -> Vec<f64> {
-    of.samples.iter().zip(&to.samples).map(|(a, b)| a.cpu / b.cpu).collect()
 }
 
 fn ratio_cell(ratios: &[f64]) -> String {

@@ -12,6 +12,7 @@ use super::configs::{self, Addresses};
 use super::{Scene, Tls, envoy};
 use crate::bench::configs::BODY;
 use crate::bench::contestant::{self, Kind, Place, Running};
+use crate::bench::entrant;
 use crate::bench::{LOAD_CPU, PROXY_CPU};
 use crate::command::{locate, output};
 
@@ -41,7 +42,17 @@ impl Peer {
 pub(super) struct Entrant {
     pub(super) peer: Peer,
     program: PathBuf,
-    pub(super) version: String,
+    version: String,
+}
+
+impl entrant::Entrant for Entrant {
+    fn name(&self) -> &str {
+        self.peer.name()
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
 }
 
 /// One that runs.

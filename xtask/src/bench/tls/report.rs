@@ -7,7 +7,8 @@ use anyhow::Result;
 use super::case::Case;
 use super::entrant::{Entrant, Peer};
 use super::{Idle, Rounds, Sample, Tls, configs};
-use crate::bench::figures::{Gate, row, spread};
+use crate::bench::entrant::{names, versions};
+use crate::bench::figures::{Gate, head, median_ratio, ratios, row, spread};
 use crate::bench::{LOAD_CPU, PROXY_CPU, configs as common, frame};
 
 /// Most CPU per request or handshake, as a multiple of another's.
@@ -49,8 +50,8 @@ impl frame::Report for Report<'_> {
         }
         if !self.idle.is_empty() {
             writeln!(text, "\n## Memory of {} idle connections\n", self.args.idle)?;
-            let names: Vec<_> = self.entrants.iter().map(|entrant| entrant.peer.name()).collect();
-            writeln!(text, "| RSS, KiB each | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()))?;
+            let names = names(self.entrants);
+            head(text, &[&["RSS, KiB each"], names.as_slice()].concat())?;
             let kib = |bytes: f64| format!("{:.1}", bytes / 1024.0);
             row(text, "HTTP/1.1 with TLS", self.idle.iter().map(|idle| kib(idle.h1)))?;
             row(text, "HTTP/2 with TLS", self.idle.iter().map(|idle| kib(idle.h2)))?;
@@ -90,8 +91,7 @@ impl frame::Report for Report<'_> {
     }
 
     fn versions(&self) -> Vec<String> {
-        let line = |entrant: &Entrant| format!("{}: {}", entrant.peer.name(), entrant.version);
-        self.entrants.iter().map(line).collect()
+        versions(self.entrants)
     }
 
     fn method(&self, text: &mut String) -> Result<()> {
@@ -149,18 +149,15 @@ impl Report<'_> {
     /// The median of the ratios of one value, where the case was measured.
     fn ratio(&self, case: Case, of: usize, to: usize, value: fn(&Sample) -> f64) -> Option<f64> {
         let rounds = self.rounds.iter().find(|rounds| rounds.case == case)?;
-        Some(spread(&ratios(&rounds.samples[of], &rounds.samples[to], value)).1)
+        Some(median_ratio(&rounds.samples[of], &rounds.samples[to], value))
     }
 
     /// Those that do not take part have no row.
     fn table(&self, text: &mut String, rounds: &Rounds) -> Result<()> {
         let unit = rounds.case.unit();
         writeln!(text, "\n## {}\n", rounds.case.heading(self.args))?;
-        writeln!(
-            text,
-            "| | CPU µs per {unit} | thalweg's ratio | {unit}s/s | thalweg's ratio | busy | failed |"
-        )?;
-        writeln!(text, "|---|---|---|---|---|---|---|")?;
+        let (cpu, rate) = (format!("CPU µs per {unit}"), format!("{unit}s/s"));
+        head(text, &["", &cpu, "thalweg's ratio", &rate, "thalweg's ratio", "busy", "failed"])?;
         for (entrant, samples) in
             self.entrants.iter().zip(&rounds.samples).filter(|(_, samples)| !samples.is_empty())
         {
@@ -186,9 +183,4 @@ impl Report<'_> {
         }
         Ok(())
     }
-}
-
-/// A value of one as a multiple of the other's, round by round.
-fn ratios(of: &[Sample], to: &[Sample], value: fn(&Sample) -> f64) -> Vec<f64> {
-    of.iter().zip(to).map(|(a, b)| value(a) / value(b)).collect()
 }
