@@ -256,8 +256,8 @@ impl Routes<'_> {
         }
     }
 
-    /// Deadlines towards the services of a route: those that the route says, then the service, the defaults and what is
-    /// built in. Of a route to one service they are that one's; else those that a service does not say, and
+    /// Deadlines towards the services of a route: those that the route says, then the service, the defaults and what
+    /// is built in. Of a route to one service they are that one's; else those that a service does not say, and
     /// what holds for services that say any.
     fn timeouts(
         &self,

@@ -182,6 +182,8 @@ fault_kinds! {
         "the endpoint's response is not valid HTTP";
     ProxyLoopDetected "proxy_loop_detected" 508 Proxy Never false false Warn
         "the request has passed through this proxy too often";
+    FaultInjected "fault_injected" 503 Proxy Never false false Debug
+        "the filter `fault` broke the exchange off, as the configuration asks";
     ProxyStopped "proxy_stopped" 503 Proxy Never true false Debug
         "the proxy stopped before the exchange was over";
     ProxyInternalError "proxy_internal_error" 500 Proxy Never true false Error
@@ -209,6 +211,9 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// In place of a status: there is no answer, and the connection of the client is reset; over HTTP/2 the stream.
+    pub const NO_ANSWER: u16 = 444;
+
     /// A fault with its kind's own status.
     pub const fn new(kind: FaultKind, detail: &'static str) -> Self {
         Self { kind, status: kind.rule().status, detail }

@@ -1,4 +1,4 @@
-//! Request ids: UUID version 7 (RFC 9562 §5.7), sortable by time.
+//! Request ids: UUID version 7 (RFC 9562 §5.7), sortable by time, or what a client has said.
 
 use std::fmt;
 
@@ -18,12 +18,12 @@ const fn hex_pairs() -> [[u8; 2]; 256] {
     pairs
 }
 
-/// The id of one exchange, sent upstream as `X-Request-Id` and written to the log.
+/// The id of one exchange, sent upstream as `X-Request-Id` and written to the log. A shorter one has zeros behind it.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct RequestId([u8; 36]);
 
 impl RequestId {
-    /// The length of the text form.
+    /// The longest text form, which is that of a UUID.
     pub const LEN: usize = 36;
 
     /// Makes an id from milliseconds since the Unix epoch and 74 random bits (the rest is ignored).
@@ -51,14 +51,27 @@ impl RequestId {
         text.iter().enumerate().all(fits).then_some(Self(text))
     }
 
-    /// The text form: 36 characters.
-    pub fn as_bytes(&self) -> &[u8; 36] {
-        &self.0
+    /// Takes an id of any form that somebody else made: 1 to [`Self::LEN`] letters, digits and `-_.:+/=`, none of
+    /// which has a meaning where ids are written.
+    pub fn given(text: &[u8]) -> Option<Self> {
+        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:+/=".contains(byte);
+        if text.is_empty() || !text.iter().all(fits) {
+            return None;
+        }
+        let mut id = [0; Self::LEN];
+        id.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Self(id))
+    }
+
+    /// The text form: 1 to 36 characters.
+    pub fn as_bytes(&self) -> &[u8] {
+        let padding = self.0.iter().rev().take_while(|byte| **byte == 0).count();
+        &self.0[..Self::LEN - padding]
     }
 
     /// The text form.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default()
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 }
 
@@ -81,10 +94,20 @@ mod tests {
     #[test]
     fn takes_only_what_has_the_form() {
         let text = b"01923456-789A-7fff-bfff-ffffffffffff";
-        assert_eq!(RequestId::from_bytes(text).map(|id| *id.as_bytes()), Some(*text));
+        assert_eq!(RequestId::from_bytes(text).unwrap().as_bytes(), text);
         assert_eq!(RequestId::from_bytes(b"01923456-789a-7fff-bfff-fffffffffff"), None);
         assert_eq!(RequestId::from_bytes(b"01923456-789a-7fff-bfff-fffffffffff\n"), None);
         assert_eq!(RequestId::from_bytes(b"01923456x789a-7fff-bfff-ffffffffffff"), None);
+    }
+
+    #[test]
+    fn an_id_of_another_form_is_short_and_has_no_characters_with_a_meaning() {
+        for text in ["a", "4bf92f3577b34da6a3ce929d0e0e4736", "Root=1-67891233-abcdef01", &"x".repeat(36)] {
+            assert_eq!(RequestId::given(text.as_bytes()).unwrap().as_str(), text);
+        }
+        for text in ["", "a b", "a\"b", "<a>", "a\n", "a\0", "a,b", "ä", &"x".repeat(37)] {
+            assert_eq!(RequestId::given(text.as_bytes()), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::filter::JobResult;
 use crate::when::When;
-use crate::{Filter, Hooks, RequestCx, ResponseCx, Verdict};
+use crate::{Filter, Hooks, Moves, RequestCx, ResponseCx, Verdict, map_back};
 use std::sync::Arc;
 
 /// A filter of a chain, and when it is called.
@@ -44,8 +44,13 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// These filters.
-    pub fn new(steps: Vec<Step>) -> Self {
+    /// These filters; where one moves requests and none says anything of the way back, one more for that.
+    pub fn new(mut steps: Vec<Step>) -> Self {
+        steps.retain(|step| step.filter.moves() != Moves::BackImplied);
+        let any = |moves| steps.iter().any(|step| step.filter.moves() == moves);
+        if any(Moves::Request) && !any(Moves::Back) {
+            steps.push(Step::always(map_back::implied()));
+        }
         let hooks = steps.iter().fold(Hooks::NONE, |all, step| all | step.filter.hooks());
         Self { steps: steps.into(), hooks }
     }
@@ -53,6 +58,23 @@ impl Chain {
     /// The filters, in their order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    /// Whether those that the admin API turns on and off are on; `None`: there is none.
+    pub fn is_on(&self) -> Option<bool> {
+        let mut switches = self.steps.iter().filter_map(|step| step.filter.is_on());
+        let first = switches.next()?;
+        Some(first || switches.any(|is_on| is_on))
+    }
+
+    /// The same filters, those turned on or off that can be.
+    #[must_use]
+    pub fn switched(&self, on: bool) -> Self {
+        let steps = self.steps.iter().map(|step| match step.filter.switched(on) {
+            None => step.clone(),
+            Some(filter) => Step { filter, when: step.when.clone() },
+        });
+        Self::new(steps.collect())
     }
 
     /// Whether a filter takes part on this side.

@@ -97,6 +97,15 @@ impl<'a> HeadFields<'a> {
         self.view().get(name)
     }
 
+    /// The value of a name as it was received, whether it goes on or not; `None` where there is none, or more than
+    /// one.
+    pub fn received(&self, name: &str) -> Option<&'a [u8]> {
+        let is_it = |field: &&Field| field.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes());
+        let mut fields = self.fields.iter().filter(is_it);
+        let only = fields.next()?;
+        fields.next().is_none().then(|| only.value.of(self.bytes))
+    }
+
     /// Whether there is a field of this name.
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()

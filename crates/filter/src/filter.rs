@@ -23,8 +23,8 @@ pub trait Filter: Any + Debug + Send + Sync {
     /// The sides that it takes part in.
     fn hooks(&self) -> Hooks;
 
-    /// The captures of the route's path that its texts use, by name or number; `check` compares them with the patterns
-    /// of the route.
+    /// The captures of the route's path that its texts use, by name or number; `check` compares them with the
+    /// patterns of the route.
     fn captures(&self) -> Vec<String> {
         Vec::new()
     }
@@ -54,12 +54,28 @@ pub trait Filter: Any + Debug + Send + Sync {
         Verdict::Continue
     }
 
+    /// Whether it is on, of one that the admin API turns on and off.
+    fn is_on(&self) -> Option<bool> {
+        None
+    }
+
+    /// The same filter turned on or off; `None`: it cannot be.
+    fn switched(&self, _on: bool) -> Option<Arc<dyn Filter>> {
+        None
+    }
+
+    /// What it has to do with the place that a request is sent to.
+    fn moves(&self) -> Moves {
+        Moves::Nothing
+    }
+
     /// Whether calls of gRPC-Web become calls of gRPC; the bodies are changed where they are relayed.
     fn bridges_grpc_web(&self) -> bool {
         false
     }
 
-    /// Called with the head of the final response, the proxy's own answers included, from the last filter to the first.
+    /// Called with the head of the final response, the proxy's own answers included, from the last filter to the
+    /// first.
     fn on_response(&self, _cx: &mut ResponseCx<'_>) {}
 }
 
@@ -89,6 +105,20 @@ impl BitOr for Hooks {
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+}
+
+/// What a filter has to do with the place that a request is sent to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Moves {
+    /// Nothing.
+    Nothing,
+    /// It changes the host or the path: what the service says of places is not what the client knows.
+    Request,
+    /// It changes what services say of places back, or is there so that nothing does.
+    Back,
+    /// The same, and nobody has written it: a chain with [`Self::Request`] and without [`Self::Back`] has it at its
+    /// end.
+    BackImplied,
 }
 
 /// What becomes of a request.

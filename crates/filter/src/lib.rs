@@ -15,15 +15,19 @@ mod compress;
 mod cors;
 mod decoder;
 mod decompress;
+mod fault;
 mod fields;
 mod filter;
 mod grpc_web;
 mod headers;
 mod hsts;
+mod maintenance;
+mod map_back;
 mod mirror;
 mod redirect;
 mod representation;
 mod request;
+mod request_id;
 mod respond;
 mod response;
 mod rewrite;
@@ -41,10 +45,10 @@ use std::sync::Arc;
 
 pub use chain::{Chain, Step};
 pub use fields::{FieldView, HeadFields, may_be_changed};
-pub use filter::{Fetched, Filter, Hooks, Job, JobResult, Subrequest, Verdict};
+pub use filter::{Fetched, Filter, Hooks, Job, JobResult, Moves, Subrequest, Verdict};
 pub use request::{
-    BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, NoConnection, QueryEdit,
-    RequestCopy, RequestCx, RequestOutcome, TargetEdit, Transforms, Values,
+    BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, Moved, MovedPrefix, NoConnection,
+    QueryEdit, RequestCopy, RequestCx, RequestOutcome, TargetEdit, Transforms, Values,
 };
 pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
 pub use template::{Escape, PLACEHOLDERS, Template, TemplateSpec};
@@ -108,16 +112,25 @@ filters! {
     cors: cors::CorsSpec = "{ origins: [ \"https://app.example.com\" ] }",
     /// Decodes bodies of requests and responses that are compressed with gzip, deflate, br or zstd.
     decompress: decompress::DecompressSpec = "{ request: true }",
+    /// Delays requests, or breaks them off, to see what becomes of those who send them.
+    fault: fault::FaultSpec = "{ share: 1%, delay: 100ms..2s }",
     /// Turns calls of gRPC-Web, as browsers make them, into calls of gRPC.
     grpc_web: grpc_web::GrpcWebSpec = "{}",
     /// Sets, appends, removes and renames fields of requests and responses.
     headers: headers::HeadersSpec = "{ response: { set: { X-Served-By: thalweg } } }",
     /// Tells browsers to come back through TLS only (Strict-Transport-Security).
     hsts: hsts::HstsSpec = "{}",
+    /// Answers 503 with a page while it is on; the admin API turns it on and off.
+    maintenance: maintenance::MaintenanceSpec = "{ on: false }",
+    /// Changes places and cookies of responses back to what the client knows, where another filter has moved the
+    /// request.
+    map_back: map_back::MapBackSpec = "true",
     /// Sends a copy of each request to another service, whose response nobody sees.
     mirror: mirror::MirrorSpec = "shadow",
     /// Sends clients to another place, with its query.
     redirect: redirect::RedirectSpec = "\"https://www.example.com{path}\"",
+    /// Sends the id of the request to the client, and takes one that it has sent.
+    request_id: request_id::RequestIdSpec = "{ accept: trusted }",
     /// Answers itself with a status, fields and a body.
     respond: respond::RespondSpec = "404",
     /// Changes the path, the query and the host that go upstream.

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thalweg_core::RequestId;
 use thalweg_http::Version;
 use thalweg_route::PathPattern;
 
@@ -26,8 +27,10 @@ pub struct Facts<'a> {
     pub query: Option<&'a [u8]>,
     /// The client's address, seen through trusted proxies.
     pub client_ip: IpAddr,
-    /// Its id; empty where there is none.
-    pub request_id: &'a str,
+    /// Its id. A filter that puts another one here changes it for all that follow, the log included.
+    pub request_id: Option<RequestId>,
+    /// Whether the peer is a trusted proxy.
+    pub is_trusted: bool,
     /// The listener's name.
     pub listener: &'a str,
     /// The route's name.
@@ -106,6 +109,26 @@ pub struct TargetEdit {
     pub query: QueryEdit,
     /// The host and port in place of what the client named; wins over the service's `host`.
     pub host: Option<Vec<u8>>,
+    /// How filters have moved the path, in their order.
+    pub moved: Vec<Moved>,
+}
+
+/// How a filter has moved a path.
+#[derive(Clone, Debug)]
+pub enum Moved {
+    /// One prefix of whole segments has taken the place of another; neither ends in `/`.
+    Prefix(Arc<MovedPrefix>),
+    /// In a way that has no way back.
+    Otherwise,
+}
+
+/// A prefix, and what has taken its place.
+#[derive(Debug)]
+pub struct MovedPrefix {
+    /// As the client says it.
+    pub from: Box<[u8]>,
+    /// As the service knows it.
+    pub to: Box<[u8]>,
 }
 
 impl TargetEdit {
@@ -115,6 +138,7 @@ impl TargetEdit {
         self.path.extend_from_slice(path);
         self.query = QueryEdit::Unchanged;
         self.host = None;
+        self.moved.clear();
     }
 }
 

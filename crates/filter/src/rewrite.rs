@@ -3,7 +3,10 @@
 //! The route has been chosen by then. The result is brought to its normal form: dot segments are resolved, what may not
 //! stand in a path is percent-encoded, and a result that is no path is a fault.
 
-use crate::{Escape, Filter, Hooks, OneOrManySpec, QueryEdit, RequestCx, Template, TemplateSpec, Verdict};
+use crate::{
+    Escape, Filter, Hooks, Moved, MovedPrefix, Moves, OneOrManySpec, QueryEdit, RequestCx, Template,
+    TemplateSpec, Verdict,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -137,7 +140,7 @@ struct Rewrite {
 enum PathChange {
     None,
     Template(Template),
-    Prefix { from: Box<str>, to: Box<str> },
+    Prefix(Arc<MovedPrefix>),
     Regex { regex: Regex, to: Vec<Piece>, text: Box<str> },
 }
 
@@ -158,8 +161,8 @@ impl PathChange {
                 ));
             }
         }
-        let from = spec.from.trim_end_matches('/').into();
-        Ok(Self::Prefix { from, to: spec.to.trim_end_matches('/').into() })
+        let [from, to] = [&spec.from, &spec.to].map(|text| text.trim_end_matches('/').as_bytes().into());
+        Ok(Self::Prefix(Arc::new(MovedPrefix { from, to })))
     }
 
     fn regex(spec: &RewriteRegexSpec) -> Result<Self, String> {
@@ -185,12 +188,12 @@ impl PathChange {
                 template.render(&cx.values(), Escape::Url, &mut out);
                 Some(out)
             }
-            Self::Prefix { from, to } => {
-                let rest = path.strip_prefix(from.as_bytes())?;
+            Self::Prefix(moved) => {
+                let rest = path.strip_prefix(&*moved.from)?;
                 let is_whole = matches!(rest, [] | [b'/', ..]);
-                is_whole.then(|| match (to.is_empty(), rest.is_empty()) {
+                is_whole.then(|| match (moved.to.is_empty(), rest.is_empty()) {
                     (true, true) => b"/".to_vec(),
-                    _ => [to.as_bytes(), rest].concat(),
+                    _ => [&*moved.to, rest].concat(),
                 })
             }
             Self::Regex { regex, to, .. } => regex.matches(path).then(|| {
@@ -343,7 +346,10 @@ impl Filter for Rewrite {
         match &self.path {
             PathChange::None => {}
             PathChange::Template(template) => words.push(format!("path {template}")),
-            PathChange::Prefix { from, to } => words.push(format!("prefix {from}/ to {to}/")),
+            PathChange::Prefix(moved) => {
+                let [from, to] = [&moved.from, &moved.to].map(|text| String::from_utf8_lossy(text));
+                words.push(format!("prefix {from}/ to {to}/"));
+            }
             PathChange::Regex { regex, text, .. } => words.push(format!("{} to {text}", regex.as_str())),
         }
         words.extend(self.query.iter().map(|_| "query".to_owned()));
@@ -353,6 +359,14 @@ impl Filter for Rewrite {
 
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
+    }
+
+    fn moves(&self) -> Moves {
+        match (&self.path, &self.host) {
+            (PathChange::Prefix(_), _) | (_, Some(_)) => Moves::Request,
+            // There is no way back from these.
+            (PathChange::None | PathChange::Template(_) | PathChange::Regex { .. }, None) => Moves::Nothing,
+        }
     }
 
     fn captures(&self) -> Vec<String> {
@@ -367,7 +381,13 @@ impl Filter for Rewrite {
         let host = self.host.as_ref().map(|host| host.field(&cx.values()));
         if let Some(path) = self.path.apply(cx) {
             match normal(&path) {
-                Ok(path) => cx.target.path = path,
+                Ok(path) => {
+                    cx.target.path = path;
+                    cx.target.moved.push(match &self.path {
+                        PathChange::Prefix(moved) => Moved::Prefix(moved.clone()),
+                        _ => Moved::Otherwise,
+                    });
+                }
                 Err(fault) => return Verdict::Fault(fault),
             }
         }

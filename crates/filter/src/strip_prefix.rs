@@ -1,6 +1,6 @@
 //! `strip_prefix: /products`: `/products/42` goes upstream as `/42`, `/products` as `/`.
 
-use crate::{Filter, Hooks, RequestCx, Verdict};
+use crate::{Filter, Hooks, Moved, MovedPrefix, Moves, RequestCx, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ impl StripPrefixSpec {
         if let Some(bad) = prefix.chars().find(|c| "?#*%\\ ".contains(*c) || c.is_control()) {
             return Err(format!("`strip_prefix` may not hold `{}`", bad.escape_default()));
         }
-        Ok(Arc::new(StripPrefix(prefix.as_bytes().into())))
+        Ok(Arc::new(StripPrefix(Arc::new(MovedPrefix { from: prefix.as_bytes().into(), to: [].into() }))))
     }
 }
 
 #[derive(Debug)]
-struct StripPrefix(Box<[u8]>);
+struct StripPrefix(Arc<MovedPrefix>);
 
 impl Filter for StripPrefix {
     fn name(&self) -> &'static str {
@@ -37,7 +37,7 @@ impl Filter for StripPrefix {
     }
 
     fn argument(&self) -> String {
-        match &*self.0 {
+        match &*self.0.from {
             [] => "/".into(),
             prefix => String::from_utf8_lossy(prefix).into_owned(),
         }
@@ -47,21 +47,27 @@ impl Filter for StripPrefix {
         Hooks::REQUEST
     }
 
+    fn moves(&self) -> Moves {
+        Moves::Request
+    }
+
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
         let path = &mut cx.target.path;
-        let Some(rest) = path.strip_prefix(&*self.0).filter(|_| !self.0.is_empty()) else {
+        let prefix = &*self.0.from;
+        let Some(rest) = path.strip_prefix(prefix).filter(|_| !prefix.is_empty()) else {
             return Verdict::Continue;
         };
         match rest.first() {
             Some(b'/') => {
-                path.drain(..self.0.len());
+                path.drain(..prefix.len());
             }
             None => {
                 path.clear();
                 path.push(b'/');
             }
-            Some(_) => {}
+            Some(_) => return Verdict::Continue,
         }
+        cx.target.moved.push(Moved::Prefix(self.0.clone()));
         Verdict::Continue
     }
 }

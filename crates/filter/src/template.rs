@@ -226,7 +226,7 @@ impl Placeholder {
             Self::UpstreamPath => opt(values.target.map(|target| &target.path[..]), out),
             Self::Header(name) => opt(values.fields.get(name), out),
             Self::Cookie(name) => opt(values.fields.cookie(name), out),
-            Self::RequestId => put(facts.request_id.as_bytes(), out),
+            Self::RequestId => opt(facts.request_id.as_ref().map(|id| id.as_bytes()), out),
             Self::Listener => put(facts.listener.as_bytes(), out),
             Self::Route => put(facts.route.as_bytes(), out),
             Self::Service => put(facts.service.as_bytes(), out),

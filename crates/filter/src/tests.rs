@@ -19,7 +19,8 @@ pub(crate) fn facts(path: &str) -> Facts<'_> {
         path: path.as_bytes(),
         query: None,
         client_ip: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
-        request_id: "id-1",
+        request_id: thalweg_core::RequestId::given(b"id-1"),
+        is_trusted: false,
         listener: "web",
         route: "r",
         service: "s",
@@ -55,6 +56,10 @@ pub(crate) struct Asked {
     pub(crate) response: Vec<u8>,
     pub(crate) status: u16,
     pub(crate) is_upstream: bool,
+    pub(crate) is_dry_run: bool,
+    pub(crate) client_ip: IpAddr,
+    /// The host that the service was asked for.
+    pub(crate) upstream_host: String,
 }
 
 impl Asked {
@@ -75,6 +80,9 @@ impl Asked {
             response: Vec::new(),
             status: 200,
             is_upstream: true,
+            is_dry_run: false,
+            client_ip: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+            upstream_host: "shop.test".to_owned(),
         }
     }
 
@@ -88,7 +96,14 @@ impl Asked {
     pub(crate) fn send(&mut self, filter: &dyn Filter) -> Verdict {
         let mut known = FieldSet::default();
         let query = self.query.as_deref().map(str::as_bytes);
-        let facts = Facts { method: self.method.as_bytes(), scheme: self.scheme, query, ..facts(&self.path) };
+        let facts = Facts {
+            method: self.method.as_bytes(),
+            scheme: self.scheme,
+            query,
+            is_dry_run: self.is_dry_run,
+            client_ip: self.client_ip,
+            ..facts(&self.path)
+        };
         let fields = HeadFields::new(&mut [], &[], (&mut self.fields, 0), &mut known);
         let lent = (&mut self.states, &mut self.outcome);
         let mut cx = RequestCx::new(facts, (&mut self.target, fields), lent, (true, self.content_length));
@@ -108,6 +123,7 @@ impl Asked {
         let mut cx = ResponseCx::new(facts, request, fields, &mut self.states);
         cx.status = self.status;
         cx.is_upstream = self.is_upstream;
+        cx.upstream_host = self.upstream_host.as_bytes();
         cx.has_body = self.method != "HEAD";
         cx.target = Some(&self.target);
         filter.on_response(&mut cx);

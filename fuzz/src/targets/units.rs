@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Checks one input.
 pub(super) fn fuzz(input: &[u8]) {
     if let Some(id) = RequestId::from_bytes(input) {
-        assert_eq!(id.as_bytes().as_slice(), input);
+        assert_eq!(id.as_bytes(), input);
         assert_eq!(id.as_str().len(), RequestId::LEN);
     }
     let Ok(text) = std::str::from_utf8(input) else { return };

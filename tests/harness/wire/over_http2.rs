@@ -31,7 +31,10 @@ impl Stage {
                 self.http2.remove(number);
                 Ok(())
             }
-            Step::Closed(Who::Client(number)) => self.client(*number).and_then(closed),
+            Step::Closed(Who::Client(number)) => self.client(*number).and_then(closed).map(drop),
+            Step::Broken(Who::Client(number)) => self.client(*number).and_then(closed).and_then(|event| {
+                if event == Event::Reset { Ok(()) } else { Err("the stream is not reset".to_owned()) }
+            }),
             Step::Own(number, status, fault, _) => {
                 let answer = self.client(*number).and_then(own_answer);
                 self.own.push((*status, fault.clone()));
@@ -143,11 +146,11 @@ fn sees(client: &mut Http2, pattern: &Pattern) -> Result<(), String> {
 }
 
 /// No response is under way, or the one that is was broken off and brings nothing more.
-fn closed(client: &mut Http2) -> Result<(), String> {
+fn closed(client: &mut Http2) -> Result<Event, String> {
     let event = read_to_end(client);
     client.was_closed = true;
     match (client.seen().is_empty(), event) {
-        (true, Event::End | Event::Reset) => Ok(()),
+        (true, Event::End | Event::Reset) => Ok(event),
         (true, event) => Err(format!("the proxy does not end the stream: {event:?}")),
         (false, _) => Err(format!("bytes before the end: {}", show_bytes(client.seen()))),
     }

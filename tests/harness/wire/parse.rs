@@ -29,6 +29,8 @@ pub(super) enum Step {
     Reset(Who),
     /// The proxy ends the connection and sends nothing more before that.
     Closed(Who),
+    /// The same, and it breaks it off.
+    Broken(Who),
     /// The proxy makes the answer itself: status and fault; the flag says whether it then closes.
     Own(usize, u16, String, bool),
     /// Another exchange works on client connection 1.
@@ -83,7 +85,7 @@ impl Transcript {
         if !transcript
             .steps
             .iter()
-            .any(|step| matches!(step, Step::Sees(..) | Step::Own(..) | Step::Closed(_)))
+            .any(|step| matches!(step, Step::Sees(..) | Step::Own(..) | Step::Closed(_) | Step::Broken(_)))
         {
             return Err("a transcript expects something".to_owned());
         }
@@ -137,6 +139,7 @@ fn step(words: &[&str], lines: &[&str]) -> Result<Option<Step>, String> {
         ["close"] => Step::Close(who),
         ["reset"] => Step::Reset(who),
         ["closed"] => Step::Closed(who),
+        ["broken"] => Step::Broken(who),
         [verb @ ("refused" | "answered"), status, fault] => {
             let Who::Client(number) = who else { return Err("only a client is answered".to_owned()) };
             let status = status.parse().map_err(|_| format!("not a status: {status}"))?;

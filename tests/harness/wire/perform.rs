@@ -175,7 +175,11 @@ impl Stage {
             Step::HalfClose(who) => self.connection(*who)?.half_close(),
             Step::Close(who) => self.take(*who)?.close(),
             Step::Reset(who) => self.take(*who)?.reset(),
-            Step::Closed(who) => closed(self.connection(*who)?)?,
+            Step::Closed(who) => drop(closed(self.connection(*who)?)?),
+            Step::Broken(who) => match closed(self.connection(*who)?)? {
+                Event::Reset => {}
+                event => return Err(format!("the connection is not broken off: {event:?}")),
+            },
             Step::Own(client, status, fault, closes) => {
                 let connection = self.connection(Who::Client(*client))?;
                 own_answer(connection, *status, fault, *closes)?;
@@ -309,13 +313,13 @@ fn sees(connection: &mut Connection, pattern: &Pattern) -> Result<(), String> {
     }
 }
 
-fn closed(connection: &mut Connection) -> Result<(), String> {
+fn closed(connection: &mut Connection) -> Result<Event, String> {
     let event = connection.read_to_end(Instant::now() + STEP);
     if event == Event::Late {
         return Err("the proxy does not close the connection".to_owned());
     }
     let more = connection.seen();
-    if more.is_empty() { Ok(()) } else { Err(format!("bytes before the close: {}", show_bytes(more))) }
+    if more.is_empty() { Ok(event) } else { Err(format!("bytes before the close: {}", show_bytes(more))) }
 }
 
 /// Checks everything that holds for each answer which the proxy makes itself.
@@ -333,7 +337,7 @@ fn own_answer(connection: &mut Connection, status: u16, fault: &str, closes: boo
     if says_close != closes {
         return wrong("another Connection");
     }
-    if closes { closed(connection) } else { Ok(()) }
+    if closes { closed(connection).map(drop) } else { Ok(()) }
 }
 
 /// What holds in each version of HTTP.

@@ -92,9 +92,9 @@ pub(crate) fn newest(asked: ApiRequest) -> Pending {
 pub(crate) fn one(asked: ApiRequest) -> Pending {
     Box::pin(async move {
         let text = asked.path("id");
-        let Some(id) = RequestId::from_bytes(text.as_bytes()) else {
+        let Some(id) = RequestId::given(text.as_bytes()) else {
             let detail = format!("`{text}` is not the id of a request");
-            let help = "it has the form of a UUID; `X-Request-Id` and the access log (`id`) have it";
+            let help = "`X-Request-Id` and the access log (`id`) have it";
             return Err(Problem::invalid("id", detail).help(Some(help.into())));
         };
         let filter = RequestFilter {

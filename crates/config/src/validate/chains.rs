@@ -1,7 +1,7 @@
 //! `chains:` filters under a name, and the lists in which they are used.
 //!
-//! Each chain is resolved once, to the filters in it and in the chains that it names, so that chains in chains cost no
-//! more than their filters however often they are named.
+//! Each chain is resolved once, to the filters in it and in the chains that it names, so that chains in chains cost
+//! no more than their filters however often they are named.
 
 use super::check_name;
 use crate::diagnose::{Class, Problems, SpecError, suggest};

@@ -8,7 +8,6 @@ use crate::tls::client_cert_fields::subject;
 use crate::tls::layer::{facts, with_peer};
 use std::fmt;
 use std::time::Instant;
-use thalweg_core::RequestId;
 use thalweg_filter::{Connection, Facts};
 use thalweg_http::RequestHead;
 use thalweg_tls::Version;
@@ -83,7 +82,7 @@ pub(crate) fn split<'a>(
     around: &Surroundings<'a>,
 ) -> (Facts<'a>, Changeable<'a>) {
     let scheme = x.scheme();
-    let Exchange { received, request, filtering, path, authority, .. } = x;
+    let Exchange { received, request, filtering, path, authority, id, .. } = x;
     let named = Named { received, authority, host_len: x.host_len, is_secure: x.is_secure };
     let facts = Facts {
         method: request.method_text.of(received),
@@ -93,7 +92,8 @@ pub(crate) fn split<'a>(
         path: path.of(received),
         query: x.target_query.of(received),
         client_ip: x.client_ip,
-        request_id: x.id.as_ref().map_or("", RequestId::as_str),
+        request_id: *id,
+        is_trusted: x.trusted_peer,
         listener: around.listener,
         route: &route.name,
         service: x.service.as_ref().map_or("", |local| &local.state.service.name),

@@ -116,8 +116,10 @@ pub(crate) fn apply(
         From::Choice => chain.on_request(at, &mut cx, &mut called),
     };
     let chosen = cx.outcome_mut().service.take();
+    let id = cx.facts.request_id;
     filtering.before = before;
     filtering.at = at;
+    x.id = id;
     x.filters_acted |= acted;
     match verdict {
         Verdict::Continue => match chosen {

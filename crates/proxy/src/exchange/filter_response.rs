@@ -72,7 +72,10 @@ fn call(
     let route = found.route();
     let chain = route.chain(x.listener, x.target);
     let below = x.filtering.as_ref().and_then(|filtering| filtering.below).unwrap_or(usize::MAX);
-    let (facts, parts) = split(x, route, around);
+    let is_secret = x.conceal_reason && upstream_host.is_none();
+    let (mut facts, parts) = split(x, route, around);
+    // By an id, answers that are to be the same could be told apart.
+    facts.request_id = facts.request_id.filter(|_| !is_secret);
     let filtering = parts.filtering;
     let request = FieldView::new(&parts.request.fields, parts.received, &filtering.added);
     let mut cx = ResponseCx::new(facts, request, fields, &mut filtering.states);

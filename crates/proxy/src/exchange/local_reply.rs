@@ -33,6 +33,11 @@ pub(crate) async fn reply_fault(worker: &Worker, client: &Client, x: &mut Exchan
         x.status = fault.status;
         return Next::Close;
     }
+    if fault.status == Fault::NO_ANSWER {
+        x.status = fault.status;
+        client.socket.reset_on_close();
+        return Next::Close;
+    }
     prepare(worker, client, x, Some(fault));
     let told = Told::of(worker, client, x, fault);
     let parts = match grpc::kind(x) {

@@ -40,6 +40,7 @@ impl Filtering {
     /// Makes ready for the next request.
     pub(crate) fn clear(&mut self) {
         self.is_begun = false;
+        self.target.moved.clear();
         self.added.clear();
         self.known = FieldSet::default();
         self.response_added.clear();

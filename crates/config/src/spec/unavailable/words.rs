@@ -47,7 +47,12 @@ pub(super) const WORDS: &[Row] = rows! {
         => Later(Some("`limits.max_in_flight` bounds requests at once"));
     [Limits] "rate", "requests_per_second", "rps", "rate_limit", "max_rate" => Later(Some("`max_in_flight` bounds requests at once"));
     [Top, Route, Filter, Service] "cache", "caching", "proxy_cache", "proxy_cache_path", "http_cache" => Later(None);
-    [Route, Filter] "request_id" => Later(Some("every request carries `X-Request-Id` upstream"));
+    [Top, Route, Service, Listener] "maintenance", "maintenance_mode" => Called("it in `filters`, as in `filters: [ { maintenance: { on: true } } ]`", FILTERS);
+    [Filter] "maintenance_mode" => Called("the filter `maintenance`, as in `filters: [ { maintenance: { on: true } } ]`", FILTERS);
+    [Route, Service] "fault", "fault_injection" => Called("the filter `fault`, as in `filters: [ { fault: { share: 1%, delay: 2s } } ]`", FILTERS);
+    [Filter] "fault_injection", "chaos" => Called("the filter `fault`, as in `filters: [ { fault: { share: 1%, delay: 2s } } ]`", FILTERS);
+    [Route, Filter, Service] "proxy_redirect", "proxy_cookie_path", "proxy_cookie_domain", "proxy_pass_reverse" => Called("the filter `map_back`, as in `filters: [ { map_back: true } ]`", FILTERS);
+    [Route] "request_id" => Called("it in `filters`, as in `filters: [ { request_id: {} } ]`", FILTERS);
     [Top, Route, Filter, Service, Listener] "compression", "compressor", "gzip", "brotli", "zstd", "deflate", "encode"
         => Called("the filter `compress`, as in `filters: [ { compress: {} } ]`", FILTERS);
     [Top, Route, Service, Listener] "compress" => Called("it in `filters`, as in `filters: [ { compress: {} } ]`", FILTERS);
