@@ -5,6 +5,7 @@ mod addresses;
 mod backpressure;
 mod balancing;
 mod budget;
+mod canary;
 mod chaos;
 mod clients;
 mod command_line;

@@ -3,6 +3,7 @@
 //! The binary implements [`Control`]; handlers call it on the admin thread. Invariant: no method itself
 //! waits for a worker, and none waits for long; what workers are asked for comes later.
 
+pub mod canary;
 pub mod certificate;
 pub mod change;
 pub mod configuration;
@@ -20,6 +21,7 @@ use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 
 use crate::events::Events;
 
+pub use canary::{CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus};
 pub use certificate::{CertificateStatus, Certificates};
 pub use change::{ChangeAction, ConfigChange, FieldChange, ListenerChange, RuntimeChange};
 pub use configuration::{
@@ -140,6 +142,24 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// An unknown route of which nothing was set, or another version than expected.
     fn reset_weights(&self, route: &str, expected: &Expected<u64>) -> Result<WeightsReset, Refusal>;
+
+    /// Where the canary of a route stands.
+    ///
+    /// # Errors
+    /// An unknown route, or one without a canary.
+    fn canary(&self, route: &str) -> Result<CanaryStatus, Refusal>;
+
+    /// Does what is asked of the canary of a route.
+    ///
+    /// # Errors
+    /// An unknown route, one without a canary, an order that makes no sense as it stands, or another version than
+    /// expected.
+    fn order_canary(
+        &self,
+        route: &str,
+        order: CanaryOrder,
+        expected: &Expected<u64>,
+    ) -> Result<CanaryChanged, Refusal>;
 
     /// Seals a destination, where a route would serve it.
     ///

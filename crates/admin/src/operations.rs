@@ -5,13 +5,14 @@
 //!
 //! [`Control`]: crate::control::Control
 
-use crate::handlers::{audit, config, events, explain, process, requests, sealed, services};
+use crate::handlers::{audit, canary, config, events, explain, process, requests, sealed, services};
 use crate::operation::{Access, Operation};
 
 /// The rows of each file of `handlers`.
 static TABLE: &[&[Operation]] = &[
     process::OPERATIONS,
     services::OPERATIONS,
+    canary::OPERATIONS,
     explain::OPERATIONS,
     sealed::OPERATIONS,
     config::OPERATIONS,

@@ -148,6 +148,7 @@ pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
     let span = urls.first().map_or(Span::default(), |url| url.span);
     let to = Spanned::new(span, ToSpec::Urls(ListSpec { written: urls.len(), items: urls }));
     let route = RouteSpec {
+        canary: None,
         inherit: None,
         name: Some(Spanned::new(span, "default".to_owned())),
         listeners: SomeSpec::default(),

@@ -60,6 +60,12 @@ words! {
             "a configuration took over after a reload, by the admin API, or from the history";
         ConfigRolledBack "config_rolled_back"
             "a configuration that was watched did harm, and the one before it took over again";
+        CanaryStep "canary_step"
+            "a newcomer among the services of a route gets another share of its requests";
+        CanaryFinished "canary_finished"
+            "a newcomer among the services of a route has passed every step, or was promoted";
+        CanaryFailed "canary_failed"
+            "a newcomer among the services of a route has broken a gate, or was rolled back by an operator";
         CertificateRenewed "certificate_renewed"
             "an authority has issued a certificate, the first one for its host or one in place of an older one";
         CertificateExpiring "certificate_expiring"

@@ -75,6 +75,10 @@ metrics! {
         "From the first byte of the request to the last byte of the response.";
     REQUEST_BYTES "thalweg_request_bytes_total" Counter ["route"] "Bytes of requests received: heads, and bodies without framing.";
     RESPONSE_BYTES "thalweg_response_bytes_total" Counter ["route"] "Bytes of responses sent: heads, bodies and framing.";
+    CANARY_REQUESTS "thalweg_canary_requests_total" Counter ["route" "service" "result"]
+        "Exchanges of routes with a canary, by service; result is ok or failed (a status from 500 on).";
+    CANARY_DURATION "thalweg_canary_duration_seconds" Histogram ["route" "service"]
+        "From the first byte of a request of such a route to the last byte of its response.";
     FILTER_OUTCOMES "thalweg_filter_total" Counter ["route" "filter" "outcome"]
         "Exchanges in which filters of this kind changed something, answered, or refused the request.";
     UPSTREAM_REQUESTS "thalweg_upstream_requests_total" Counter ["service" "endpoint"]

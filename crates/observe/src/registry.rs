@@ -55,6 +55,8 @@ pub struct Registry {
     refused_names: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
     pub(crate) routes: Family<RouteMeters, 1>,
+    /// By route and service.
+    pub(crate) targets: Family<RouteMeters, 2>,
     pub(crate) filters: Family<FilterMeters, 2>,
     pub(crate) services: Family<ServiceMeters, 1>,
     pub(crate) endpoints: Family<EndpointMeters, 2>,
@@ -78,6 +80,7 @@ impl Registry {
             refused_names: AtomicU64::new(0),
             listeners: Family::new(workers),
             routes: Family::new(workers),
+            targets: Family::new(workers),
             filters: Family::new(workers),
             services: Family::new(workers),
             endpoints: Family::new(workers),
@@ -115,6 +118,12 @@ impl Registry {
     /// retired stays so: whoever asks may be about to learn of it.
     pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMeters> {
         self.routes.with_entry([name], &self.refused_names, |entry| entry.group(worker))
+    }
+
+    /// What `worker` counts about the requests of a route that go to a service, where the two are watched apart: made
+    /// at the first call, the same afterwards.
+    pub fn target(&self, worker: usize, route: &str, service: &str) -> Arc<RouteMeters> {
+        self.targets.group(worker, [route, service], &self.refused_names)
     }
 
     /// What `worker` counts about filters of this kind on a route: made at the first call, the same afterwards.
@@ -186,6 +195,7 @@ impl Registry {
     pub fn retain(&self, keep: impl Fn(Series<'_>) -> bool) {
         self.listeners.retain(|[name]| keep(Series::Listener(name)));
         self.routes.retain(|[name]| keep(Series::Route(name)));
+        self.targets.retain(|[route, _]| keep(Series::Route(route)));
         self.filters.retain(|[route, _]| keep(Series::Route(route)));
         self.services.retain(|[name]| keep(Series::Service(name)));
         let endpoint = |[service, endpoint]: &[String; 2]| keep(Series::Endpoint { service, endpoint });
@@ -202,6 +212,7 @@ impl Registry {
     pub(crate) fn prune(&self) {
         self.listeners.prune();
         self.routes.prune();
+        self.targets.prune();
         self.filters.prune();
         self.services.prune();
         self.endpoints.prune();
@@ -298,6 +309,13 @@ impl<M: Meters, const N: usize> Family<M, N> {
 
     fn prune(&self) {
         self.entries().retain(|_, entry| !entry.is_over());
+    }
+
+    /// The groups of these names, of all workers.
+    pub(crate) fn groups_of(&self, names: [&str; N]) -> Vec<Arc<M>> {
+        let entries = self.entries();
+        let entry = entries.get(&names.map(str::to_owned));
+        entry.map(|entry| entry.groups.iter().flatten().map(Arc::clone).collect()).unwrap_or_default()
     }
 
     /// A copy of the pointers, in the order of the names.

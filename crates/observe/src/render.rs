@@ -78,6 +78,19 @@ impl Registry {
         histograms(page, &names::REQUEST_DURATION, &routes, |meters| &meters.duration);
         counters(page, &names::REQUEST_BYTES, &routes, |meters| &meters.bytes_in);
         counters(page, &names::RESPONSE_BYTES, &routes, |meters| &meters.bytes_out);
+        let targets = self.targets.snapshot();
+        page.head(&names::CANARY_REQUESTS);
+        for ([route, service], _) in &targets {
+            let totals = self.target_totals(route, service);
+            let failed = totals.errors;
+            page.sample(
+                &names::CANARY_REQUESTS,
+                &[route, service, "ok"],
+                totals.requests().saturating_sub(failed),
+            );
+            page.sample(&names::CANARY_REQUESTS, &[route, service, "failed"], failed);
+        }
+        histograms(page, &names::CANARY_DURATION, &targets, |meters| &meters.duration);
         page.head(&names::FILTER_OUTCOMES);
         for ([route, filter], groups) in &self.filters.snapshot() {
             for outcome in FilterOutcome::ALL {

@@ -51,6 +51,37 @@ impl RouteTotals {
         Some(Duration::from_micros(BOUNDS_US[BOUNDS_US.len() - 1]))
     }
 
+    /// How many surely took longer than this: those in buckets that lie wholly above it.
+    pub fn slower_than(&self, bound: Duration) -> u64 {
+        let bound = bound.as_micros();
+        let least = std::iter::once(0).chain(BOUNDS_US.iter().map(|bound| u128::from(*bound)));
+        let buckets = least.zip(&self.durations.buckets);
+        buckets.filter(|(least, _)| *least >= bound).map(|(_, count)| count).sum()
+    }
+
+    /// So many exchanges of this duration, of which so many failed: what a test says instead of a registry.
+    pub fn sample(duration: Duration, count: u64, errors: u64) -> Self {
+        let mut totals = Self { errors, ..Self::default() };
+        totals.record(duration, count);
+        totals
+    }
+
+    /// Counts so many exchanges of this duration.
+    pub fn record(&mut self, duration: Duration, count: u64) {
+        let us = duration.as_micros();
+        let at = BOUNDS_US.iter().filter(|bound| us > u128::from(**bound)).count();
+        self.durations.buckets[at] += count;
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn merge(&mut self, other: &Self) {
+        self.errors += other.errors;
+        for (sum, count) in self.durations.buckets.iter_mut().zip(&other.durations.buckets) {
+            *sum += count;
+        }
+        self.durations.sum_ns = self.durations.sum_ns.saturating_add(other.durations.sum_ns);
+    }
+
     fn add(&mut self, meters: &RouteMeters) {
         self.errors += meters.codes.of_class(5);
         meters.duration.add_to(&mut self.durations);
@@ -58,6 +89,13 @@ impl RouteTotals {
 }
 
 impl Registry {
+    /// What has been counted about the requests of a route that went to a service; see [`Self::target`].
+    pub fn target_totals(&self, route: &str, service: &str) -> RouteTotals {
+        let mut totals = RouteTotals::default();
+        self.targets.groups_of([route, service]).iter().for_each(|meters| totals.add(meters));
+        totals
+    }
+
     /// What has been counted about each route that an exchange has ended of, by name. What no route took is under
     /// the empty name.
     pub fn route_totals(&self) -> Vec<(String, RouteTotals)> {

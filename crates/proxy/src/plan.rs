@@ -4,8 +4,10 @@
 //! ([`thalweg_route::RouteId`], [`ServiceId`], a listener's position) are positions in the vectors
 //! of one plan and mean nothing in another.
 
+pub use crate::plan::canary::{CanaryGates, CanaryPolicy, OnFailure};
 pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
 
+mod canary;
 mod filters;
 pub(crate) mod sealed;
 
@@ -399,6 +401,8 @@ pub struct Route {
     /// Where the request goes.
     #[serde(skip)]
     pub to: To,
+    /// How its requests move to a newcomer among its services.
+    pub canary: Option<Box<CanaryPolicy>>,
     /// Services that filters may send it to instead, by their names.
     #[serde(skip)]
     pub choices: Arc<[(Arc<str>, ServiceId)]>,

@@ -8,6 +8,8 @@ mod access_log;
 mod acme;
 mod admin;
 mod base;
+mod canaries;
+mod canary;
 mod certificate_source;
 mod certificate_status;
 mod certificates;
@@ -187,6 +189,7 @@ impl Control {
                     self.judge();
                     self.look(true);
                     self.shared.tend_watch();
+                    self.shared.tend_canaries();
                     Tickets::rotate_of_process(std::time::Instant::now());
                     self.tell_ends();
                     self.log_monitor.look(&shared.registry).for_each(|line| notice(&line));

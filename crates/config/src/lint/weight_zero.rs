@@ -9,6 +9,11 @@ pub(super) fn weight_zero(subject: &Subject<'_>, problems: &mut Problems) {
         let ToSpec::Split(split) = &route.to.value else { continue };
         for item in &split.split.items {
             let crate::spec::ToItemSpec::Part(part) = &item.value else { continue };
+            let mut canary = route.canary.iter();
+            if canary.any(|canary| canary.service.value == part.service.value) {
+                // It gets more by itself.
+                continue;
+            }
             if let Some(weight) = part.weight.as_ref().filter(|weight| weight.value == 0) {
                 let message = format!("the service `{}` gets nothing of this route", part.service.value);
                 let warning = SpecError::warning("weight_zero", weight.span, message)

@@ -5,6 +5,7 @@
 //! more than one value belong to `validate`.
 
 mod acme;
+mod canary;
 mod client_auth;
 mod de_error;
 mod deserializer;
@@ -27,6 +28,7 @@ mod values;
 mod webhook;
 
 pub use acme::{AcmeSpec, ChallengeSpec, DnsHookSpec, DnsWebhookSpec, EabSpec, KeyTypeSpec, OnDemandSpec};
+pub use canary::{CanarySpec, GatesSpec, OnFailureSpec};
 pub use client_auth::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec};
 pub use file::{
     AccessLogSpec, AdminSpec, AdminTlsSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec,

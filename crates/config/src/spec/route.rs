@@ -1,5 +1,6 @@
 //! `routes[]`: which requests, what is done to them, where they go.
 
+use super::canary::CanarySpec;
 use super::filter_entry::StepSpec;
 use super::limits::RouteLimitsSpec;
 use super::service::TimeoutsSpec;
@@ -38,6 +39,10 @@ pub struct RouteSpec {
     pub inherit: Option<bool>,
     /// Where it goes.
     pub to: Spanned<ToSpec>,
+    /// How its requests move to a newcomer among the services of `to`, step by step, and back when that does harm.
+    #[schemars(extend("x-default-words" = "not by themselves"))]
+    #[serde(default)]
+    pub canary: Option<Spanned<CanarySpec>>,
     /// Deadlines of this route.
     #[serde(default)]
     pub timeouts: TimeoutsSpec,

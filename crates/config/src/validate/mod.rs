@@ -5,6 +5,7 @@
 
 mod acme;
 mod address;
+mod canary;
 mod chains;
 mod client_auth;
 mod connections;

@@ -1,5 +1,6 @@
 //! `routes:` matches, filters and targets.
 
+use super::canary::canary;
 use super::chains::{Chains, FilterPlace};
 use super::limits::Bounds;
 use super::sealed::check_hosts;
@@ -14,7 +15,7 @@ use crate::spec::{
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_filter::Step;
-use thalweg_proxy::plan::Escapes;
+use thalweg_proxy::plan::{CanaryPolicy, Escapes};
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, Regex, RouteMatch, ValueMatch};
 
 /// Methods that people write in the wrong case.
@@ -46,6 +47,7 @@ pub(crate) struct Checked<'a> {
     pub(crate) filters: Vec<Step>,
     pub(crate) filter_places: Vec<FilterPlace>,
     pub(crate) target: Target<'a>,
+    pub(crate) canary: Option<Box<CanaryPolicy>>,
     pub(crate) deadlines: Deadlines,
     pub(crate) bounds: Bounds,
 }
@@ -99,7 +101,8 @@ pub(crate) fn route<'a>(
         let hosts = written.iter().flat_map(|list| &list.items).map(|host| host.value.as_str());
         check_hosts(sealed, hosts, problems);
     }
-    Checked { matches, filters, filter_places, target, deadlines, bounds }
+    let canary = spec.canary.as_ref().and_then(|spec| canary(spec, &target, names, problems));
+    Checked { matches, filters, filter_places, target, canary, deadlines, bounds }
 }
 
 /// Placeholders such as `{path.id}` name parameters of the route's paths.

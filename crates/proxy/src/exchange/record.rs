@@ -1,6 +1,6 @@
 //! Last phase: what happened is counted, remembered for a while, and written to the access log.
 
-use crate::exchange::grpc::final_status;
+use crate::exchange::grpc::{final_status, status_of_endpoint};
 use crate::plan::ListenerProtocol;
 use crate::records::LabelRedactor;
 use crate::state::exchange::{Client, Exchange, Origin};
@@ -9,6 +9,7 @@ use crate::tls::client_cert_fields::subject;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thalweg_core::Side;
 use thalweg_core::fault::Level;
 use thalweg_http::FieldId;
 use thalweg_http::grpc::Code;
@@ -27,6 +28,22 @@ pub(crate) fn count_bytes(worker: &Worker, x: &mut Exchange) {
 
 fn meters<'a>(worker: &'a Worker, x: &'a Exchange) -> &'a RouteMeters {
     x.route.as_ref().map_or(&worker.no_route, |route| &route.meters)
+}
+
+/// Counts what became of a request of a route with a canary, by its service.
+fn count_target(worker: &Worker, x: &Exchange, duration: Duration) {
+    let (Some(route), Some(target), Some(local)) = (&x.route, x.target, x.service()) else { return };
+    if x.attempts.len() == 0 && x.fault.is_none() {
+        // A filter has answered.
+        return;
+    }
+    let name = (target, &*local.state.service.name);
+    let meters = route.target_meters(name, &worker.shared.registry, worker.id);
+    // A response that breaks off has a good status, and so has a gRPC call that failed.
+    let is_broken = x.fault.is_some_and(|fault| fault.kind.rule().side == Side::Upstream);
+    meters.codes.add(if is_broken { 502 } else { status_of_endpoint(x, x.status) });
+    // How slow a client is, or how long a stream lasts, says nothing of the service.
+    meters.duration.record(x.first_byte.map_or(duration, |first| first.saturating_sub(x.waited)));
 }
 
 /// Counts what each filter did.
@@ -60,6 +77,9 @@ pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Op
         meters.grpc.add(code.number());
     }
     meters.duration.record(duration);
+    if x.route().is_some_and(|route| route.canary.is_some()) {
+        count_target(worker, x, duration);
+    }
     if x.filters_acted != 0 {
         count_filters(worker, x);
     }

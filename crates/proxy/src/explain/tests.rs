@@ -34,6 +34,7 @@ fn route(name: &str, to: To) -> Route {
         filter_variants: Arc::new([]),
         patterns: Arc::new([]),
         to,
+        canary: None,
         choices: Arc::new([]),
         timeouts: Timeouts::default(),
         service_timeouts: Arc::new([]),

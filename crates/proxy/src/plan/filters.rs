@@ -112,6 +112,7 @@ mod tests {
             filter_variants: Arc::new([]),
             patterns: Arc::new([]),
             to: To::Service(ServiceId(0)),
+            canary: None,
             choices: Arc::new([]),
             timeouts: Timeouts::default(),
             service_timeouts: Arc::new([]),

@@ -131,6 +131,8 @@ pub(crate) struct LocalRoute {
     pub(crate) concurrency: Option<LimitHandle>,
     /// Of its filters, by the position of the chain among its variants; made when the first of them acts.
     filter_meters: RefCell<Vec<(u8, ChainMeters)>>,
+    /// Of its services, where it has a canary; likewise.
+    target_meters: RefCell<Vec<(ServiceId, Arc<RouteMeters>)>>,
 }
 
 /// The meters of a chain's filters, in their order.
@@ -142,8 +144,25 @@ impl LocalRoute {
             meters: meters(&shared.route.name),
             concurrency: shared.concurrency.clone().map(LimitHandle::new),
             filter_meters: RefCell::default(),
+            target_meters: RefCell::default(),
             shared: shared.clone(),
         }
+    }
+
+    /// The meters of what goes to one of its services.
+    pub(crate) fn target_meters(
+        &self,
+        (service, name): (ServiceId, &str),
+        registry: &Registry,
+        worker: usize,
+    ) -> Arc<RouteMeters> {
+        let mut known = self.target_meters.borrow_mut();
+        if let Some((_, meters)) = known.iter().find(|(of, _)| *of == service) {
+            return meters.clone();
+        }
+        let meters = registry.target(worker, &self.route().name, name);
+        known.push((service, meters.clone()));
+        meters
     }
 
     /// The meters of the filters of one of its chains.

@@ -4,6 +4,7 @@
 //! failed start, 2 usage, 3 forced end before the drain had finished.
 
 mod api;
+mod canary;
 mod check;
 mod completions;
 mod decision;
@@ -59,6 +60,8 @@ enum Verb {
     Plan(plan::PlanArgs),
     /// Have the running proxy read its configuration again, or bring an earlier one back
     Reload(reload::ReloadArgs),
+    /// Show the canary of a route, or have it start, pause, resume, promote or roll back
+    Canary(canary::CanaryArgs),
     /// Give an endpoint nothing new and let what is in flight finish, or undo that
     Drain(drain::DrainArgs),
     /// Have the running proxy finish what it does and end
@@ -91,6 +94,7 @@ impl Cli {
             Verb::Health(args) => health::health(&args),
             Verb::Plan(args) => plan::plan(&args),
             Verb::Reload(args) => reload::reload(&args),
+            Verb::Canary(args) => canary::canary(&args),
             Verb::Drain(args) => drain::drain(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::Seal(args) => seal::seal(&args),

@@ -15,10 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::control::{Limits, Usage};
 use thalweg_admin::{
-    AdminTls, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus,
-    Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, NewEndpoint,
-    NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions,
-    RouteStatus, SealedLabel, Services, ServicesSummary, State, Status, Tokens, WeightsReset,
+    AdminTls, CanaryChanged, CanaryOrder, CanaryStatus, CertificateStatus, Changed, ConfigDocument,
+    ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange, Events,
+    Expected, History, ListenerStatus, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions,
+    ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel, Services,
+    ServicesSummary, State, Status, Tokens, WeightsReset,
 };
 use thalweg_core::Event;
 use thalweg_core::limits::WORKER_SILENCE;
@@ -375,6 +376,19 @@ impl Control for Shared {
         expected: &Expected<u64>,
     ) -> Result<Changed, Refusal> {
         self.remove(service, id, drain, expected)
+    }
+
+    fn canary(&self, route: &str) -> Result<CanaryStatus, Refusal> {
+        self.canary_status(route)
+    }
+
+    fn order_canary(
+        &self,
+        route: &str,
+        order: CanaryOrder,
+        expected: &Expected<u64>,
+    ) -> Result<CanaryChanged, Refusal> {
+        self.order_canary_of(route, order, expected)
     }
 
     fn seal(&self, new: &NewLabel) -> Result<SealedLabel, Refusal> {

@@ -378,6 +378,7 @@ impl Shared {
             let detail = "one weight at least must be above 0".into();
             return Err(Refusal::Invalid { field: "weights".into(), detail, help: None });
         }
+        runtime.admit_weights(route)?;
         runtime.admit(expected)?;
         let of = runtime.overlay.routes.entry(route.to_owned()).or_default();
         of.extend(weights.iter().cloned());

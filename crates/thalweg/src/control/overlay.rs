@@ -4,6 +4,7 @@
 //! directory it is kept there and survives a restart. Pure but for [`load`] and [`store`].
 
 use super::base::Base;
+use super::canary::CanarySpec;
 use super::traffic::differs;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,8 @@ pub(crate) struct OverlaySpec {
     pub(crate) services: BTreeMap<String, ServiceOverlaySpec>,
     /// Shares of routes that are split, by the route's name, then the service's.
     pub(crate) routes: BTreeMap<String, BTreeMap<String, u32>>,
+    /// Where canaries stand, by the route's name.
+    pub(crate) canaries: BTreeMap<String, CanarySpec>,
 }
 
 /// The changes of one service.

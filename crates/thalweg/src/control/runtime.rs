@@ -4,6 +4,7 @@
 //! version than the present one is refused under that lock.
 
 use super::base::Base;
+use super::canary::{Canaries, PhaseSpec};
 use super::overlay::OverlaySpec;
 use super::state_writer::StateWriter;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub(crate) struct Runtime {
     /// As the configuration says.
     pub(crate) base: Base,
     pub(crate) overlay: OverlaySpec,
+    pub(crate) canaries: Canaries,
     /// One more with every change of the endpoint sets.
     pub(crate) version: u64,
     pub(crate) drains: Vec<Drain>,
@@ -37,6 +39,20 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
+    /// Whether weights of a route may be set by hand.
+    ///
+    /// # Errors
+    /// Its canary sets them.
+    pub(crate) fn admit_weights(&self, route: &str) -> Result<(), Refusal> {
+        match self.canaries.get(route).map(|canary| canary.state().phase) {
+            Some(PhaseSpec::Running | PhaseSpec::Paused) => Err(Refusal::Conflict(format!(
+                "the canary of the route `{route}` sets its weights; end it first: \
+                 `thalweg canary \"{route}\" rollback`, or `promote`"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a change may be made by somebody who expects this version.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 use super::access_log::AccessLogMonitor;
 use super::acme::Acme;
 use super::admin::Shared;
+use super::canary::Canaries;
 use super::certificates::Certificates;
 use super::checks::Rounds;
 use super::files::Files;
@@ -189,7 +190,14 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;
     let overlay = overlay.unwrap_or_default();
     in_force(&overlay, &plan).into_iter().for_each(warn);
-    Ok(Runtime { base: plan.into(), overlay, version: 1, drains: Vec::new(), keeper })
+    Ok(Runtime {
+        base: plan.into(),
+        overlay,
+        canaries: Canaries::new(),
+        version: 1,
+        drains: Vec::new(),
+        keeper,
+    })
 }
 
 /// Waits a little for host names, so that the first requests find their endpoints. What else the sources say is taken

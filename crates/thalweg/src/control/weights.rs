@@ -29,6 +29,7 @@ impl Shared {
         if before.is_none() && !is_set {
             return Err(Refusal::Unknown(format!("there is no route `{route}`")));
         }
+        runtime.admit_weights(route)?;
         runtime.admit(expected)?;
         if is_set {
             runtime.overlay.routes.remove(route);
@@ -45,7 +46,8 @@ impl Shared {
 
 /// A line for each route whose weights are not those of the file `base`.
 pub(super) fn in_force(overlay: &OverlaySpec, base: &Plan) -> Vec<String> {
-    overlay.routes.keys().filter_map(|route| in_force_of(overlay, base, route)).collect()
+    let by_hand = overlay.routes.keys().filter(|route| !overlay.canaries.contains_key(*route));
+    by_hand.filter_map(|route| in_force_of(overlay, base, route)).collect()
 }
 
 /// The line of one route; nothing where its weights are those of the file.
@@ -78,7 +80,8 @@ pub(super) fn masked(overlay: &OverlaySpec, (before, after): (&Plan, &Plan)) -> 
             )
         })
     };
-    overlay.routes.iter().filter_map(of_route).collect()
+    let by_hand = overlay.routes.iter().filter(|(route, _)| !overlay.canaries.contains_key(*route));
+    by_hand.filter_map(of_route).collect()
 }
 
 /// The shares of a route that is split, by service.

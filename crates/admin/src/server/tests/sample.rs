@@ -298,6 +298,42 @@ impl Control for Sample {
         Box::pin(std::future::ready(answer))
     }
 
+    fn canary(&self, route: &str) -> Result<CanaryStatus, Refusal> {
+        if route != "checkout canary" {
+            return Err(Refusal::Unknown(format!("there is no route `{route}`")));
+        }
+        let figures = CanaryFigures { requests: 100, errors: 1, p99_ms: Some(12.5) };
+        Ok(CanaryStatus {
+            route: route.into(),
+            service: "checkout-next".into(),
+            phase: "running".into(),
+            step: 1,
+            steps: vec![5, 50, 100],
+            share: 5,
+            reason: String::new(),
+            seconds: 30,
+            newcomer: figures.clone(),
+            baseline: figures,
+        })
+    }
+
+    fn order_canary(
+        &self,
+        route: &str,
+        order: CanaryOrder,
+        expected: &Expected<u64>,
+    ) -> Result<CanaryChanged, Refusal> {
+        let before = self.canary(route)?;
+        let mut state = self.state();
+        state.check(expected)?;
+        if order == CanaryOrder::Resume {
+            return Err(Refusal::Conflict("the canary is running: it cannot be resumed".into()));
+        }
+        state.version += 1;
+        let after = CanaryStatus { phase: order.name().into(), ..before.clone() };
+        Ok(CanaryChanged { version: state.version, before, after })
+    }
+
     fn seal(&self, new: &NewLabel) -> Result<SealedLabel, Refusal> {
         if new.destination != "10.0.0.7:3000" {
             let detail = "no entry of `allow` holds the address".into();
