@@ -8,6 +8,7 @@ mod budget;
 mod canary;
 mod chaos;
 mod clients;
+mod codings;
 mod command_line;
 mod compress;
 mod connections;

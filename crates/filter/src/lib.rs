@@ -35,6 +35,7 @@ mod security_headers;
 mod split;
 mod stages;
 mod strip_prefix;
+mod substitute;
 mod template;
 mod when;
 
@@ -141,6 +142,8 @@ filters! {
     split: split::SplitSpec = "{ cookie: variant, to: { a: shop-a, b: shop-b } }",
     /// Removes a prefix of whole segments from the path before it goes upstream.
     strip_prefix: strip_prefix::StripPrefixSpec = "/products",
+    /// Replaces text in bodies of responses, by literal texts or regular expressions.
+    substitute: substitute::SubstituteSpec = "{ rules: [ { text: \"http://intern\", to: \"https://www.example.com\" } ] }",
 }
 
 #[cfg(test)]

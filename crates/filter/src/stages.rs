@@ -2,8 +2,8 @@
 //!
 //! Much may become of little: a few bytes decode to gigabytes, one letter is replaced by a page. So a stage makes about
 //! [`PIECE`] bytes per step, the last stage that has something to do goes first, and nothing is taken while enough
-//! waits for the receiver. What is made in all is bounded in proportion to what came, for each stage, so that neither
-//! memory nor time is the sender's to spend.
+//! waits for the receiver. What is made in all is bounded in proportion to what came, for each stage alike, so that
+//! neither memory nor time is the sender's to spend.
 
 use crate::request::{BodyTransform, ENOUGH};
 use std::fmt::Debug;
@@ -29,12 +29,12 @@ pub(crate) struct Step {
     pub(crate) has_more: bool,
 }
 
-/// What a stage may make of what it has taken.
+/// What a stage may make of what has come of the body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    /// Bytes that are never too many for what was taken.
+    /// Bytes that are never too many for what has come.
     pub(crate) free: u64,
-    /// Above them: bytes for each one taken.
+    /// Above them: bytes for each one that has come.
     pub(crate) ratio: u64,
     /// Bytes in all.
     pub(crate) most: u64,
@@ -47,6 +47,8 @@ pub(crate) struct Bound {
 pub(crate) struct Stages {
     list: Vec<Running>,
     bound: Bound,
+    /// Bytes that have come.
+    came: u64,
     /// Stages, from the first on, that have said their end.
     closed: usize,
     /// The first byte that was left is known: it was left so that the transform is called again.
@@ -60,16 +62,14 @@ struct Running {
     has_more: bool,
     /// Nothing comes behind `input`.
     is_all: bool,
-    taken: u64,
     made: u64,
 }
 
 impl Stages {
     /// These, in their order.
     pub(crate) fn new(list: impl Iterator<Item = Box<dyn Stage>>, bound: Bound) -> Self {
-        let running =
-            |stage| Running { stage, input: Vec::new(), has_more: false, is_all: false, taken: 0, made: 0 };
-        Self { list: list.map(running).collect(), bound, closed: 0, is_ahead: false }
+        let running = |stage| Running { stage, input: Vec::new(), has_more: false, is_all: false, made: 0 };
+        Self { list: list.map(running).collect(), bound, came: 0, closed: 0, is_ahead: false }
     }
 
     /// The last stage that can go on makes a piece; `false`: there is none.
@@ -81,10 +81,9 @@ impl Stages {
         let Step { taken, has_more } = running.stage.step(&running.input, running.is_all, &mut made)?;
         running.input.drain(..taken);
         running.has_more = has_more;
-        running.taken += taken as u64;
         running.made += made.len() as u64;
         let Bound { free, ratio, most, fault } = self.bound;
-        if running.made > most || running.made > free.max(running.taken.saturating_mul(ratio)) {
+        if running.made > most || running.made > free.max(self.came.saturating_mul(ratio)) {
             return Err(fault);
         }
         match after.first_mut() {
@@ -112,6 +111,7 @@ impl BodyTransform for Stages {
             let Some(first) = self.list.first_mut().filter(|_| !piece.is_empty()) else { break };
             first.input.extend_from_slice(piece);
             first.has_more = true;
+            self.came += piece.len() as u64;
             rest = behind;
         }
         if rest.is_empty() && self.list.iter().any(|running| running.has_more) {

@@ -76,6 +76,8 @@ pub(super) const WORDS: &[Row] = rows! {
     [Route, Service] "redirect" => Called("it in `filters`, as in `filters: [ { redirect: \"https://www.example.com{path}\" } ]`", FILTERS);
     [Route, Filter] "response", "static_response", "fixed_response", "direct_response", "status" => Called("the filter `respond`, as in `filters: [ { respond: 404 } ]`", FILTERS);
     [Route] "respond" => Called("it in `filters`, as in `filters: [ { respond: 404 } ]`", FILTERS);
+    [Route, Filter, Service] "sub_filter", "replace_response", "response_body_rewrite", "body_rewrite"
+        => Called("the filter `substitute`, as in `filters: [ { substitute: { rules: [ { text: a, to: b } ] } } ]`", FILTERS);
     [Top, Route, Filter, Service] "rewrites", "url_rewrite", "prefix_rewrite", "regex_rewrite", "rewrite_path", "replace_path", "replace_path_regex", "replace_prefix",
         "add_prefix", "path_rewrite", "url_rewriting"
         => Called("the filter `rewrite`, as in `filters: [ { rewrite: { prefix: { from: /old, to: /new } } } ]`", FILTERS);
