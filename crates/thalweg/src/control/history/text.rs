@@ -36,7 +36,8 @@ impl Text {
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        let mut packer = ZlibEncoder::new(Vec::new(), Compression::fast());
+        // The fast level of zlib-rs has fixed codes, which hardly pack a text that does not repeat itself.
+        let mut packer = ZlibEncoder::new(Vec::new(), Compression::default());
         // Writing to a Vec cannot fail.
         let packed = packer.write_all(text.as_bytes()).and_then(|()| packer.finish()).unwrap_or_default();
         Self { packed: packed.into(), len: text.len() }
