@@ -243,6 +243,15 @@ impl EndpointChangeSpec {
     }
 }
 
+/// The body of `PATCH /api/v1/routes/{route}/maintenance`.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Maintenance")]
+pub(crate) struct MaintenanceSpec {
+    /// Whether clients get the page.
+    pub(crate) on: bool,
+}
+
 /// The body of `PATCH /api/v1/routes/{route}/weights`: shares by name of service, in the order written.
 #[derive(Debug)]
 pub(crate) struct WeightsSpec(Vec<(String, u32)>);

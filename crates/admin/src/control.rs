@@ -34,9 +34,9 @@ pub use refusal::{Expected, Refusal};
 pub use requests::{AttemptRecord, FilterRecord, Recalling, RequestFilter, RequestRecord, Requests};
 pub use sealed::{NewLabel, SealedLabel};
 pub use service::{
-    Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, NewEndpoint, Reweighted,
-    RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary, WantedState,
-    WeightsReset,
+    Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, MaintenanceChanged, NewEndpoint,
+    Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary,
+    WantedState, WeightsReset,
 };
 
 /// The running proxy, as the admin API sees it.
@@ -160,6 +160,18 @@ pub trait Control: Send + Sync + 'static {
         order: CanaryOrder,
         expected: &Expected<u64>,
     ) -> Result<CanaryChanged, Refusal>;
+
+    /// Turns the filter `maintenance` of a route on or off; with `None` it is as the configuration says again, also
+    /// where nothing was set.
+    ///
+    /// # Errors
+    /// An unknown route, a route without such a filter, or another version than expected.
+    fn set_maintenance(
+        &self,
+        route: &str,
+        on: Option<bool>,
+        expected: &Expected<u64>,
+    ) -> Result<MaintenanceChanged, Refusal>;
 
     /// Seals a destination, where a route would serve it.
     ///

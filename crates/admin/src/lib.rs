@@ -41,10 +41,10 @@ pub use control::{
     Certificates, ChangeAction, Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin,
     ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange, EndpointSource,
     EndpointState, EndpointStatus, Expected, FieldChange, FilterRecord, History, HistoryEntry, HistoryState,
-    ListenerChange, ListenerStatus, Mistake, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions,
-    ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions, RouteStatus,
-    RouteTarget, RuntimeChange, SealedLabel, ServiceState, ServiceStatus, Services, ServicesSummary, State,
-    Status, Via, WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
+    ListenerChange, ListenerStatus, MaintenanceChanged, Mistake, NewEndpoint, NewLabel, Recalling, Refusal,
+    ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions,
+    RouteStatus, RouteTarget, RuntimeChange, SealedLabel, ServiceState, ServiceStatus, Services,
+    ServicesSummary, State, Status, Via, WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

@@ -59,6 +59,7 @@ fn sent(chain: &Chain, path: &str) -> Vec<u8> {
         query: Some(b"a=1"),
         client_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
         request_id: None,
+        peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
         is_trusted: false,
         listener: "web",
         route: "r",

@@ -66,6 +66,10 @@ words! {
             "a newcomer among the services of a route has passed every step, or was promoted";
         CanaryFailed "canary_failed"
             "a newcomer among the services of a route has broken a gate, or was rolled back by an operator";
+        MaintenanceBegun "maintenance_begun"
+            "the filter `maintenance` of a route was turned on through the admin API";
+        MaintenanceEnded "maintenance_ended"
+            "the filter `maintenance` of a route was turned off through the admin API, or is as the file says again";
         CertificateRenewed "certificate_renewed"
             "an authority has issued a certificate, the first one for its host or one in place of an older one";
         CertificateExpiring "certificate_expiring"

@@ -142,6 +142,13 @@ impl<'a> HeadFields<'a> {
         found
     }
 
+    /// There is no field of this name, and the proxy adds none of its own.
+    pub fn withhold(&mut self, name: &str) {
+        self.remove(name);
+        self.known.insert(FieldId::classify(name.as_bytes()));
+        self.changed = true;
+    }
+
     /// Whether something was changed since this was asked last.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)

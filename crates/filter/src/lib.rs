@@ -18,6 +18,7 @@ mod decompress;
 mod fault;
 mod fields;
 mod filter;
+mod forwarded;
 mod grpc_web;
 mod headers;
 mod hsts;
@@ -115,6 +116,8 @@ filters! {
     decompress: decompress::DecompressSpec = "{ request: true }",
     /// Delays requests, or breaks them off, to see what becomes of those who send them.
     fault: fault::FaultSpec = "{ share: 1%, delay: 100ms..2s }",
+    /// Tells the service in `Forwarded` (RFC 7239) who has asked.
+    forwarded: forwarded::ForwardedSpec = "{ by: _edge }",
     /// Turns calls of gRPC-Web, as browsers make them, into calls of gRPC.
     grpc_web: grpc_web::GrpcWebSpec = "{}",
     /// Sets, appends, removes and renames fields of requests and responses.

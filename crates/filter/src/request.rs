@@ -27,6 +27,8 @@ pub struct Facts<'a> {
     pub query: Option<&'a [u8]>,
     /// The client's address, seen through trusted proxies.
     pub client_ip: IpAddr,
+    /// The other end of the connection.
+    pub peer: IpAddr,
     /// Its id. A filter that puts another one here changes it for all that follow, the log included.
     pub request_id: Option<RequestId>,
     /// Whether the peer is a trusted proxy.
@@ -169,8 +171,8 @@ pub type MakeTransform = Box<dyn Fn() -> Box<dyn BodyTransform>>;
 pub trait BodyTransform: Debug {
     /// Takes bytes from the front of `data` and appends what becomes of them to `out`.
     ///
-    /// A transform that makes much of little returns as soon as `out` has [`ENOUGH`] bytes or more, and leaves the rest
-    /// in `data`: it is called again when the receiver has taken some.
+    /// A transform that makes much of little returns as soon as `out` has [`ENOUGH`] bytes or more, and leaves the
+    /// rest in `data`: it is called again when the receiver has taken some.
     ///
     /// # Errors
     /// The body is not what it claims to be, or goes over a bound: the message breaks off.
@@ -317,8 +319,8 @@ impl<'a> RequestCx<'a> {
         self.outcome.copies.push(copy);
     }
 
-    /// The request goes to this service, one of [`Filter::services`](crate::Filter::services), in place of the one that
-    /// the route says.
+    /// The request goes to this service, one of [`Filter::services`](crate::Filter::services), in place of the one
+    /// that the route says.
     pub fn send_to(&mut self, service: &Arc<str>) {
         self.outcome.service = Some(service.clone());
     }

@@ -20,6 +20,7 @@ pub(crate) fn facts(path: &str) -> Facts<'_> {
         query: None,
         client_ip: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
         request_id: thalweg_core::RequestId::given(b"id-1"),
+        peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
         is_trusted: false,
         listener: "web",
         route: "r",
@@ -102,6 +103,7 @@ impl Asked {
             query,
             is_dry_run: self.is_dry_run,
             client_ip: self.client_ip,
+            peer: self.client_ip,
             ..facts(&self.path)
         };
         let fields = HeadFields::new(&mut [], &[], (&mut self.fields, 0), &mut known);

@@ -25,6 +25,7 @@ fn facts(now: Instant) -> Facts<'static> {
         query: None,
         client_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
         request_id: None,
+        peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
         is_trusted: false,
         listener: "web",
         route: "r",

@@ -155,8 +155,8 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// Whether connections that a listener accepts are to have keep-alive. One that is a tunnel from its beginning has
-    /// deadlines for all of its life, and only that of a route can be long.
+    /// Whether connections that a listener accepts are to have keep-alive. One that is a tunnel from its beginning
+    /// has deadlines for all of its life, and only that of a route can be long.
     pub(crate) fn has_keepalive(self, listener: &Listener) -> bool {
         listener.protocol == ListenerProtocol::Http || self.needs_keepalive
     }
@@ -444,6 +444,22 @@ impl Route {
         let mut variants = self.filter_variants.iter();
         let own = variants.find(|variant| variant.listener == listener && variant.service == service);
         own.map_or(&self.filters, |variant| &variant.chain)
+    }
+
+    /// Whether a filter that the admin API turns on and off is on; `None`: there is none.
+    pub fn is_on(&self) -> Option<bool> {
+        let variants = self.filter_variants.iter().map(|variant| &variant.chain);
+        let chains = std::iter::once(&self.filters).chain(variants);
+        chains.filter_map(Chain::is_on).reduce(|one, other| one || other)
+    }
+
+    /// Turns such filters on or off.
+    pub fn switch(&mut self, on: bool) {
+        self.filters = self.filters.switched(on);
+        let variants = self.filter_variants.iter().cloned();
+        let switched =
+            |variant: FilterVariant| FilterVariant { chain: variant.chain.switched(on), ..variant };
+        self.filter_variants = variants.map(switched).collect();
     }
 
     /// The position of the variant that [`Self::chain`] finds, plus one; 0 for none, or one beyond the 254th.

@@ -22,6 +22,7 @@ mod endpoints;
 mod explain;
 mod files;
 mod history;
+mod maintenance;
 mod origin;
 mod overlay;
 mod privileges;
@@ -321,8 +322,8 @@ impl Control {
         self.shared.worker_pool().endpoint_changes() != self.followed
     }
 
-    /// Follows endpoints that have changed, without waiting where that was not done just now: many changes in a row are
-    /// followed together.
+    /// Follows endpoints that have changed, without waiting where that was not done just now: many changes in a row
+    /// are followed together.
     fn follow_soon(&mut self) {
         if self.is_behind() && self.followed_at.elapsed() >= FOLLOW_EVERY {
             self.follow_endpoints();

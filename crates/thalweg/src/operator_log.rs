@@ -62,8 +62,13 @@ pub(crate) fn warn(text: impl Display) {
 
 /// What the data plane says of a service or endpoint: that it is well again is ordinary life.
 pub(crate) fn notice(text: &str) {
-    let is_well =
-        ["used again", "the weights of the file are in force again", "is written again", "breaker is closed"];
+    let is_well = [
+        "used again",
+        "the weights of the file are in force again",
+        "as in the file again",
+        "is written again",
+        "breaker is closed",
+    ];
     let level = if is_well.iter().any(|words| text.contains(words)) { Level::Info } else { Level::Warn };
     write(level, text);
 }

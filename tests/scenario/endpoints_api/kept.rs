@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use thalweg_tests::message::get;
 use thalweg_tests::program::run;
 use thalweg_tests::proxy::command;
 use thalweg_tests::{Admin, Directory, Proxy, STEP, Upstream};
@@ -17,6 +18,15 @@ use super::{
 use crate::scenario::{config, reload, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// Workers hear of a change a moment after it was answered.
+fn eventually(mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + STEP;
+    while !is_so() {
+        assert!(Instant::now() < end, "it does not become so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// A configuration with `state` in this directory.
 fn kept_in(directory: &Directory, endpoints: &[&str]) -> String {
@@ -210,6 +220,53 @@ fn the_audit_log_has_each_change_and_each_refusal() {
     assert_eq!(mode, 0o600);
     let text = fs::read_to_string(state.join("audit.log")).unwrap();
     assert!(!text.contains(TOKENS.0) && !text.contains(TOKENS.1), "no token in the log");
+}
+
+#[test]
+fn maintenance_that_was_turned_on_lasts_until_it_is_taken_back() {
+    let _watchdog = watchdog("maintenance_that_was_turned_on_lasts_until_it_is_taken_back");
+    let blue = Upstream::saying("blue");
+    let directory = Directory::new();
+    let state = state_in(&directory);
+    let text = |on: bool| {
+        let routes = format!(
+            "routes: [ {{ name: plain, match: {{ path: /plain }}, to: s }}, {{ name: the shop, filters: [ {{ maintenance: {{ on: {on} }} }} ], to: s }} ]"
+        );
+        config(&[&blue.url()], &state).replace("routes: [ { to: s } ]", &routes)
+    };
+    let status = |proxy: &Proxy| get(proxy.web(), "/a").unwrap().status();
+    let place = "/api/v1/routes/the%20shop/maintenance";
+    let line = "route `the shop`: `maintenance` is on, as set through the admin API, not off as in the file; \
+                `DELETE /api/v1/routes/the%20shop/maintenance` brings that back";
+
+    let proxy = Proxy::start_in(directory, &text(false));
+    let admin = Admin::of(&proxy);
+    assert_eq!(
+        (status(&proxy), &admin.get("/api/v1/routes")["routes"][1]["maintenance"]),
+        (200, &json!(false))
+    );
+    assert_eq!(admin.call("PATCH", place, r#"{"on": true}"#).status(), 200);
+    proxy.process().wait_line(line, STEP, |said| said.contains(line).then_some(()));
+    eventually(|| status(&proxy) == 503);
+    assert_eq!(get(proxy.web(), "/plain").unwrap().status(), 200, "other routes go on");
+    assert_eq!(admin.call("PATCH", "/api/v1/routes/plain/maintenance", r#"{"on": true}"#).status(), 409);
+    assert_eq!(admin.call("PATCH", "/api/v1/routes/none/maintenance", r#"{"on": true}"#).status(), 404);
+    let kinds: Vec<_> =
+        admin.get("/api/v1/plan")["drift"].as_array().unwrap().iter().map(|d| d["change"].clone()).collect();
+    assert_eq!(kinds, [json!("maintenance on")]);
+
+    let proxy = Proxy::start_in(proxy.stop().directory, &text(false));
+    assert_eq!(proxy.process().stderr().matches(line).count(), 1, "at the start");
+    assert_eq!(status(&proxy), 503, "a restart keeps it");
+    reload(&proxy, &text(false).replace("on: false", "retry_after: 1h"), 1);
+    assert_eq!(status(&proxy), 503, "a reload keeps it");
+    let admin = Admin::of(&proxy);
+    for _ in 0..2 {
+        assert_eq!(admin.call("DELETE", place, "").status(), 204, "a second time too");
+    }
+    eventually(|| status(&proxy) == 200);
+    let proxy = Proxy::start_in(proxy.stop().directory, &text(true));
+    assert_eq!(status(&proxy), 503, "the file says so");
 }
 
 #[test]

@@ -200,6 +200,9 @@ pub struct RouteStatus {
     /// The domain below which labels lead elsewhere: `*.svc.example.com`; absent where the route takes none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sealed: Option<String>,
+    /// Whether its filter `maintenance` is on; absent where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<bool>,
 }
 
 /// A share of a route's requests.
@@ -220,6 +223,17 @@ pub struct Reweighted {
     pub before: Vec<RouteTarget>,
     /// The route with its new shares.
     pub route: RouteStatus,
+}
+
+/// The filter `maintenance` of a route was turned on or off, or is as the configuration says.
+#[derive(Clone, Debug)]
+pub struct MaintenanceChanged {
+    /// Number of the endpoint sets afterwards; the one before where nothing has changed.
+    pub version: u64,
+    /// Whether it was on; `None`: there was none.
+    pub before: Option<bool>,
+    /// The route as it is now; `None`: the configuration has it no more.
+    pub route: Option<RouteStatus>,
 }
 
 /// The weights of a route are those of the configuration.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::audit::Change;
-use crate::body::{self, EndpointChangeSpec, NewEndpointSpec, WeightsSpec};
+use crate::body::{self, EndpointChangeSpec, MaintenanceSpec, NewEndpointSpec, WeightsSpec};
 use crate::control::{Changed, EndpointStatus, RouteStatus, ServiceStatus, Services};
 use crate::operation::{
     Access, Answer, ApiRequest, Handler, Operation, PLAIN, Precondition, Reply, json_of, segment, tagged,
@@ -54,6 +54,36 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         }],
         refusals: &[404],
         handler: Handler::Now(reset),
+        ..PLAIN
+    },
+    Operation {
+        id: "set_maintenance",
+        method: Method::PATCH,
+        path: "/api/v1/routes/{route}/maintenance",
+        summary: "Turns the filter `maintenance` of a route on or off.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        body: Some(json_of::<MaintenanceSpec>()),
+        answers: &[tagged(200, "The route as it is now.", json_of::<RouteStatus>())],
+        refusals: &[404, 409],
+        handler: Handler::Now(maintenance),
+        ..PLAIN
+    },
+    Operation {
+        id: "reset_maintenance",
+        method: Method::DELETE,
+        path: "/api/v1/routes/{route}/maintenance",
+        summary: "Takes back what was set of the filter `maintenance` of a route: it is as the configuration says again.",
+        access: Access::Write,
+        precondition: Precondition::Optional,
+        answers: &[Answer {
+            status: 204,
+            when: "It is as the configuration says, also where nothing was set.",
+            content: None,
+            tagged: true,
+        }],
+        refusals: &[404],
+        handler: Handler::Now(reset_maintenance),
         ..PLAIN
     },
     Operation {
@@ -215,6 +245,26 @@ pub(crate) fn weights(asked: &ApiRequest) -> Result<Response, Problem> {
     Reply::json(StatusCode::OK, &done.route)
         .tag(&asked.app.tag(done.version))
         .changed(Change::new(Some(&done.before), Some(&done.route.to)))
+        .done()
+}
+
+pub(crate) fn maintenance(asked: &ApiRequest) -> Result<Response, Problem> {
+    let MaintenanceSpec { on } = body::json(&asked.body)?;
+    let set = asked.app.control.set_maintenance(asked.path("route"), Some(on), &asked.expected_version());
+    let done = set.map_err(|refusal| asked.refused(refusal))?;
+    Reply::json(StatusCode::OK, &done.route)
+        .tag(&asked.app.tag(done.version))
+        .changed(Change::new(done.before.as_ref(), Some(&on)))
+        .done()
+}
+
+pub(crate) fn reset_maintenance(asked: &ApiRequest) -> Result<Response, Problem> {
+    let reset = asked.app.control.set_maintenance(asked.path("route"), None, &asked.expected_version());
+    let done = reset.map_err(|refusal| asked.refused(refusal))?;
+    let after = done.route.and_then(|route| route.maintenance);
+    Reply::from(StatusCode::NO_CONTENT.into_response())
+        .tag(&asked.app.tag(done.version))
+        .changed(Change::new(done.before.as_ref(), after.as_ref()))
         .done()
 }
 

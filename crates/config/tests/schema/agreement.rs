@@ -273,6 +273,7 @@ const VALIDATION: &[Reason] = &[
             "has no body",
             "changes nothing",
             "does nothing",
+            "is no obfuscated",
             "write one of `abort` and `reset`",
             "no status of an error",
             "`delay` must be",

@@ -7,6 +7,7 @@ use crate::state::worker::Worker;
 use crate::tls::client_cert_fields::subject;
 use crate::tls::layer::{facts, with_peer};
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Instant;
 use thalweg_filter::{Connection, Facts};
 use thalweg_http::RequestHead;
@@ -17,6 +18,8 @@ use thalweg_tls::Version;
 pub(crate) struct Surroundings<'a> {
     /// The listener's name.
     pub(crate) listener: &'a str,
+    /// The other end of the connection.
+    pub(crate) peer: IpAddr,
     /// The time of this turn.
     pub(crate) now: Instant,
     /// The same in seconds since the Unix epoch.
@@ -60,6 +63,7 @@ impl<'a> WorkerConnection<'a> {
     pub(crate) fn surroundings(&'a self) -> Surroundings<'a> {
         Surroundings {
             listener: &self.1.listener().state.name,
+            peer: self.1.peer,
             now: self.0.reactor.now(),
             unix_seconds: self.0.unix_seconds(),
             connection: self,
@@ -92,6 +96,7 @@ pub(crate) fn split<'a>(
         path: path.of(received),
         query: x.target_query.of(received),
         client_ip: x.client_ip,
+        peer: around.peer,
         request_id: *id,
         is_trusted: x.trusted_peer,
         listener: around.listener,

@@ -42,8 +42,8 @@ pub(super) struct Trace {
 pub struct Verdict {
     /// The route that takes it; also set where the request is refused afterwards.
     pub route: Option<RouteId>,
-    /// The services that it may go to: one, or those of a split by chance that have a share. Empty when it is answered
-    /// here.
+    /// The services that it may go to: one, or those of a split by chance that have a share. Empty when it is
+    /// answered here.
     pub services: Vec<ServiceId>,
     /// The path that goes upstream, without the query; `None` when it is answered here.
     pub path: Option<String>,
@@ -139,6 +139,7 @@ fn filter(
     let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let around = Surroundings {
         listener: name,
+        peer: x.client_ip,
         now: Instant::now(),
         unix_seconds,
         connection: &NoConnection,

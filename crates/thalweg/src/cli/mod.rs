@@ -14,6 +14,7 @@ mod drain;
 mod explain;
 mod health;
 mod list;
+mod maintenance;
 mod output;
 mod plan;
 mod problem;
@@ -64,6 +65,8 @@ enum Verb {
     Canary(canary::CanaryArgs),
     /// Give an endpoint nothing new and let what is in flight finish, or undo that
     Drain(drain::DrainArgs),
+    /// Turn the filter `maintenance` of a route on or off
+    Maintenance(maintenance::MaintenanceArgs),
     /// Have the running proxy finish what it does and end
     Stop(stop::StopArgs),
     /// Print a host name that leads to a destination: its first label says, sealed, where to
@@ -96,6 +99,7 @@ impl Cli {
             Verb::Reload(args) => reload::reload(&args),
             Verb::Canary(args) => canary::canary(&args),
             Verb::Drain(args) => drain::drain(&args),
+            Verb::Maintenance(args) => maintenance::maintenance(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::Seal(args) => seal::seal(&args),
             Verb::Unseal(args) => seal::unseal(&args),

@@ -17,9 +17,9 @@ use thalweg_admin::control::{Limits, Usage};
 use thalweg_admin::{
     AdminTls, CanaryChanged, CanaryOrder, CanaryStatus, CertificateStatus, Changed, ConfigDocument,
     ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange, Events,
-    Expected, History, ListenerStatus, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions,
-    ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel, Services,
-    ServicesSummary, State, Status, Tokens, WeightsReset,
+    Expected, History, ListenerStatus, MaintenanceChanged, NewEndpoint, NewLabel, Recalling, Refusal,
+    ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel,
+    Services, ServicesSummary, State, Status, Tokens, WeightsReset,
 };
 use thalweg_core::Event;
 use thalweg_core::limits::WORKER_SILENCE;
@@ -408,6 +408,15 @@ impl Control for Shared {
         self.reset_shares(route, expected)
     }
 
+    fn set_maintenance(
+        &self,
+        route: &str,
+        on: Option<bool>,
+        expected: &Expected<u64>,
+    ) -> Result<MaintenanceChanged, Refusal> {
+        self.switch_maintenance(route, on, expected)
+    }
+
     fn requests(&self, filter: RequestFilter) -> Recalling {
         self.query_records(filter)
     }
@@ -450,8 +459,8 @@ impl Control for Shared {
     }
 }
 
-/// Gives back what this thread's share of the allocator holds, when what is begun now has been answered: a plan leaves
-/// much behind that is not needed until the next one.
+/// Gives back what this thread's share of the allocator holds, when what is begun now has been answered: a plan
+/// leaves much behind that is not needed until the next one.
 fn tidy_up_later() {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn(async {

@@ -25,6 +25,16 @@ pub(super) fn drift(overlay: &OverlaySpec, base: &Plan) -> Vec<RuntimeChange> {
             void: !has_effect(name, weights.keys().map(String::as_str), base),
         });
     }
+    for (name, on) in &overlay.maintenance {
+        let route = base.routes.iter().find(|route| *route.name == **name);
+        changes.push(RuntimeChange {
+            kind: "route",
+            name: name.clone(),
+            endpoint: None,
+            change: format!("maintenance {}", if *on { "on" } else { "off" }),
+            void: route.and_then(|route| route.is_on()).is_none(),
+        });
+    }
     changes
 }
 

@@ -314,7 +314,7 @@ impl Shared {
         runtime.version += 1;
         if let Err(error) = self.worker_pool().set_plan(runtime.plan()) {
             // Its listeners are those that run: only workers that do not turn keep it from taking over.
-            self.say(&format!("a change of shares waits for the next one: {error}"));
+            self.say(&format!("a change of a route waits for the next one: {error}"));
         }
         runtime.keep();
         self.stir();

@@ -32,6 +32,8 @@ pub(crate) struct OverlaySpec {
     pub(crate) routes: BTreeMap<String, BTreeMap<String, u32>>,
     /// Where canaries stand, by the route's name.
     pub(crate) canaries: BTreeMap<String, CanarySpec>,
+    /// Whether the filter `maintenance` of a route is on, by the route's name.
+    pub(crate) maintenance: BTreeMap<String, bool>,
 }
 
 /// The changes of one service.
@@ -86,6 +88,10 @@ impl OverlaySpec {
         }
         let names: Vec<Arc<str>> = plan.services.iter().map(|service| service.name.clone()).collect();
         for route in &mut plan.routes {
+            let wanted = self.maintenance.get(&*route.name).copied();
+            if let Some(on) = wanted.filter(|_| route.is_on().is_some()) {
+                route.switch(on);
+            }
             let Some(weights) = self.routes.get(&*route.name) else { continue };
             let To::Split(split) = &mut route.to else { continue };
             let mut parts = split.parts.clone();
@@ -167,8 +173,8 @@ impl ServiceOverlaySpec {
     }
 }
 
-/// Sees to it that it is known what is asked of the endpoint, where it is reached through TLS and the file has no such
-/// endpoint: that those whom the system trusts have signed its certificate.
+/// Sees to it that it is known what is asked of the endpoint, where it is reached through TLS and the file has no
+/// such endpoint: that those whom the system trusts have signed its certificate.
 ///
 /// # Errors
 /// When the system trusts nobody.

@@ -25,5 +25,6 @@ pub(super) fn route_status(plan: &Plan, route: &Route) -> RouteStatus {
                 .collect()
         }
     };
-    RouteStatus { name: route.name.to_string(), matches: route.matches.to_string(), to, sealed }
+    let maintenance = route.is_on();
+    RouteStatus { name: route.name.to_string(), matches: route.matches.to_string(), to, sealed, maintenance }
 }

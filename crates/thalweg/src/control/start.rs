@@ -20,8 +20,8 @@ use super::runtime::Runtime;
 use super::start_error::explain;
 use super::state_writer::StateWriter;
 use super::tokens;
-use super::weights::in_force;
 use super::{Control, Signals};
+use super::{maintenance, weights::in_force};
 use crate::cli::show;
 use crate::operator_log::{info, warn};
 use std::net::SocketAddr;
@@ -189,7 +189,8 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     let keeper = store.map(start).transpose();
     let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;
     let overlay = overlay.unwrap_or_default();
-    in_force(&overlay, &plan).into_iter().for_each(warn);
+    let said = in_force(&overlay, &plan).into_iter().chain(maintenance::in_force(&overlay, &plan));
+    said.for_each(warn);
     Ok(Runtime {
         base: plan.into(),
         overlay,

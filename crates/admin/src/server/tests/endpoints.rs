@@ -77,6 +77,28 @@ fn weights_of_a_route_are_changed() {
 }
 
 #[test]
+fn maintenance_of_a_route_is_turned_on_and_taken_back_and_that_is_audited() {
+    let running = Running::start(Some("secret"));
+    let place = "/api/v1/routes/checkout%20canary/maintenance";
+    let set = running.json(&format!("PATCH {place}"), r#"{"on":true}"#);
+    assert_eq!((set.status, &set.json()["maintenance"]), (200, &true.into()));
+    assert_eq!(running.send(&format!("DELETE {place}"), "If-Match: \"x\"\n", "").status, 412);
+    assert_eq!(running.send(&format!("DELETE {place}"), "", "").status, 204);
+    for (route, body, status) in [
+        ("other", r#"{"on":true}"#, 404),
+        ("plain", r#"{"on":true}"#, 409),
+        ("plain", "{}", 400),
+        ("plain", r#"{"on":1}"#, 400),
+    ] {
+        let line = format!("PATCH /api/v1/routes/{route}/maintenance");
+        assert_eq!(running.json(&line, body).status, status, "{route} {body}");
+    }
+    let audit = json(&running.unix("GET", "/api/v1/audit"));
+    let entry = &audit["entries"][0];
+    assert_eq!((&entry["before"], &entry["after"]), (&false.into(), &true.into()), "{audit}");
+}
+
+#[test]
 fn weights_that_were_set_are_taken_back_once_and_that_is_audited() {
     let running = Running::start(Some("secret"));
     let place = "/api/v1/routes/checkout%20canary/weights";

@@ -210,6 +210,7 @@ impl Control for Sample {
         let to = self.state().to.clone();
         vec![RouteStatus {
             sealed: None,
+            maintenance: None,
             name: "checkout canary".into(),
             matches: "shop.example.com /checkout/*".into(),
             to,
@@ -370,7 +371,8 @@ impl Control for Sample {
         }
         state.check(expected)?;
         (state.to, state.version) = (to.clone(), state.version + 1);
-        let route = RouteStatus { name: route.into(), matches: String::new(), to, sealed: None };
+        let (name, matches) = (route.into(), String::new());
+        let route = RouteStatus { name, matches, to, sealed: None, maintenance: None };
         Ok(Reweighted { version: state.version, before, route })
     }
 
@@ -386,6 +388,26 @@ impl Control for Sample {
             (state.to, state.version) = (of_file.clone(), state.version + 1);
         }
         Ok(WeightsReset { version: state.version, before, after: of_file })
+    }
+
+    fn set_maintenance(
+        &self,
+        route: &str,
+        on: Option<bool>,
+        expected: &Expected<u64>,
+    ) -> Result<MaintenanceChanged, Refusal> {
+        let mut state = self.state();
+        match route {
+            "checkout canary" => {}
+            "plain" => return Err(Refusal::Conflict("the route `plain` has no filter `maintenance`".into())),
+            _ => return Err(Refusal::Unknown(format!("there is no route `{route}`"))),
+        }
+        state.check(expected)?;
+        state.version += 1;
+        let (name, matches) = (route.into(), String::new());
+        let maintenance = Some(on.unwrap_or(false));
+        let route = RouteStatus { name, matches, to: state.to.clone(), sealed: None, maintenance };
+        Ok(MaintenanceChanged { version: state.version, before: Some(false), route: Some(route) })
     }
 
     fn config(&self) -> ConfigDocument {
