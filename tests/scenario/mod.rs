@@ -48,6 +48,7 @@ mod scripted;
 mod sealed;
 mod servers;
 mod splice;
+mod static_files;
 mod streaming;
 mod syscalls;
 mod tls;

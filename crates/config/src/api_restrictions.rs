@@ -35,6 +35,9 @@ const REFERENCES: &[&str] = &[
     "socket",
     "directory",
     "directory_ca",
+    "root",
+    "hidden",
+    "follow_symlinks",
 ];
 /// Ends of keys that say the same.
 const REFERENCE_ENDS: &[&str] = &["_file", "_env", "_command"];
@@ -192,8 +195,10 @@ fn is_forbidden(above: &Path, below: &Path, key: &str, map: &Node, value: &Node)
     }
     // Only beside a certificate is a key a file.
     let private_key = key == "key" && map.entry("cert").is_some();
+    // `files: ./public` is short for a map with `root`.
+    let served = key == "files" && matches!(value.kind, Kind::Str(_));
     let refers = REFERENCES.contains(&key) || REFERENCE_ENDS.iter().any(|end| key.ends_with(end));
-    private_key || refers || TRUST.contains(&key)
+    private_key || served || refers || TRUST.contains(&key)
 }
 
 /// A scalar that is a reference whatever its key: to the environment, or to a socket in the file system.

@@ -12,11 +12,13 @@ mod accept;
 mod body_limit;
 mod chain;
 mod compress;
+mod config_files;
 mod cors;
 mod decoder;
 mod decompress;
 mod fault;
 mod fields;
+mod files;
 mod filter;
 mod forwarded;
 mod grpc_web;
@@ -46,6 +48,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub use chain::{Chain, Step};
+pub use config_files::ConfigFiles;
 pub use fields::{FieldView, HeadFields, may_be_changed};
 pub use filter::{Fetched, Filter, Hooks, Job, JobResult, Moves, Subrequest, Verdict};
 pub use request::{
@@ -77,9 +80,12 @@ fn allow_when(schema: &mut Schema) {
     }
 }
 
-/// Declares every filter: the key in the configuration, its Spec, one sentence, and an example.
+/// Declares every filter: the key in the configuration, its Spec, one sentence, and an example. `[files]` behind the
+/// Spec: paths stand in it, and its `build` is given [`ConfigFiles`].
 macro_rules! filters {
-    ($( $(#[doc = $doc:literal])+ $key:ident: $spec:ty = $example:literal, )*) => {
+    (@build $spec:ident, $given:ident) => { $spec.build() };
+    (@build $spec:ident, $given:ident, files) => { $spec.build($given) };
+    ($( $(#[doc = $doc:literal])+ $key:ident: $spec:ty $([ $files:ident ])? = $example:literal, )*) => {
         /// One entry of a route's `filters:` list, keyed by the filter's name.
         #[derive(Clone, Debug, Deserialize, JsonSchema)]
         #[schemars(transform = allow_when)]
@@ -91,8 +97,8 @@ macro_rules! filters {
             ///
             /// # Errors
             /// A sentence that names the wrong argument and the remedy.
-            pub fn build(&self) -> Result<Arc<dyn Filter>, String> {
-                match self { $( Self::$key(spec) => spec.build(), )* }
+            pub fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Filter>, String> {
+                match self { $( Self::$key(spec) => filters!(@build spec, files $(, $files)?), )* }
             }
         }
 
@@ -118,6 +124,8 @@ filters! {
     fault: fault::FaultSpec = "{ share: 1%, delay: 100ms..2s }",
     /// Tells the service in `Forwarded` (RFC 7239) who has asked.
     forwarded: forwarded::ForwardedSpec = "{ by: _edge }",
+    /// Serves files of a directory.
+    files: files::FilesSpec [files] = "{ root: /usr/share }",
     /// Turns calls of gRPC-Web, as browsers make them, into calls of gRPC.
     grpc_web: grpc_web::GrpcWebSpec = "{}",
     /// Sets, appends, removes and renames fields of requests and responses.

@@ -1,13 +1,28 @@
 //! What the tests of filters need: a request with its response, without a proxy.
 
 use crate::{
-    Chain, Facts, FieldView, Filter, FilterStates, HeadFields, NoConnection, RequestCx, RequestOutcome,
-    ResponseCx, ResponseOutcome, Step, TargetEdit, Verdict,
+    Chain, ConfigFiles, Facts, FieldView, Filter, FilterStates, HeadFields, NoConnection, RequestCx,
+    RequestOutcome, ResponseCx, ResponseOutcome, Step, TargetEdit, Verdict,
 };
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_http::{FieldSet, HeadLimits, ResponseHead, Version};
+
+/// Files beside a configuration in this directory.
+pub(crate) struct Beside(pub(crate) PathBuf);
+
+impl ConfigFiles for Beside {
+    fn path(&self, written: &str) -> PathBuf {
+        self.0.join(written)
+    }
+
+    fn read(&self, written: &str, limit: usize) -> Result<Vec<u8>, String> {
+        let bytes = std::fs::read(self.path(written)).map_err(|error| error.to_string())?;
+        if bytes.len() > limit { Err("it is too large".into()) } else { Ok(bytes) }
+    }
+}
 
 /// The facts of a GET of this path.
 pub(crate) fn facts(path: &str) -> Facts<'_> {

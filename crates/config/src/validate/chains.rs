@@ -4,6 +4,7 @@
 //! no more than their filters however often they are named.
 
 use super::check_name;
+use super::secret::{FilesAt, Secrets};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::source::Span;
 use crate::spec::{ListSpec, NamedSpec, Spanned, StepChoice, StepSpec};
@@ -43,6 +44,8 @@ pub(crate) struct Chains<'a> {
     written: &'a [String],
     /// Services that are written, wrong ones included.
     services: &'a [String],
+    /// For files that filters name.
+    secrets: &'a Secrets<'a>,
     /// What the chains are in the end, and how deep each is.
     resolved: HashMap<&'a str, (Vec<Member<'a>>, usize)>,
     /// Chains that something names.
@@ -54,11 +57,18 @@ impl<'a> Chains<'a> {
     pub(crate) fn read(
         specs: &'a NamedSpec<ListSpec<StepSpec>>,
         (written, services): (&'a [String], &'a [String]),
+        secrets: &'a Secrets<'a>,
         problems: &mut Problems,
     ) -> Self {
         let by_name = specs.0.iter().map(|(name, spec)| (name.value.as_str(), spec)).collect();
-        let mut chains =
-            Self { specs: by_name, written, services, resolved: HashMap::new(), used: RefCell::default() };
+        let mut chains = Self {
+            specs: by_name,
+            written,
+            services,
+            secrets,
+            resolved: HashMap::new(),
+            used: RefCell::default(),
+        };
         for (name, spec) in &specs.0 {
             check_name(name, name.span, problems);
             for step in &spec.items {
@@ -173,7 +183,7 @@ impl<'a> Chains<'a> {
 
     /// Makes a filter. The services that it names must be written.
     fn build(&self, spec: &FilterSpec, span: Span, problems: &mut Problems) -> Option<Arc<dyn Filter>> {
-        let filter = spec.build();
+        let filter = spec.build(&FilesAt(self.secrets, span));
         let filter =
             filter.map_err(|message| problems.push(SpecError::value(span, "filter", message))).ok()?;
         for name in filter.calls().into_iter().chain(filter.choices()) {

@@ -9,6 +9,7 @@ use crate::spec::{SecretSpec, Spanned};
 use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use thalweg_filter::ConfigFiles;
 
 /// Shortest secret, in bytes.
 const LEAST: usize = 16;
@@ -103,14 +104,9 @@ impl<'a> Secrets<'a> {
         (limit, what): (usize, &str),
         problems: &mut Problems,
     ) -> Option<Vec<u8>> {
-        let file = self.path(path);
-        let cause = match read_bounded(&file, limit) {
-            Ok(bytes) if bytes.len() > limit => format!("it is larger than {} KiB", limit / 1024),
-            Ok(bytes) => {
-                self.inputs.borrow_mut().add_secret(&file, &bytes, limit);
-                return Some(bytes);
-            }
-            Err(error) => cause(&error),
+        let cause = match self.contents(&self.path(path), limit) {
+            Ok(bytes) => return Some(bytes),
+            Err(cause) => cause,
         };
         let message = format!("cannot read {}: {cause}", self.shown(what, path));
         let error = SpecError::new(Class::Invalid, path.span, message);
@@ -120,6 +116,18 @@ impl<'a> Secrets<'a> {
             false => error,
         });
         None
+    }
+
+    /// The same, or why it cannot be had.
+    fn contents(&self, file: &Path, limit: usize) -> Result<Vec<u8>, String> {
+        match read_bounded(file, limit) {
+            Ok(bytes) if bytes.len() > limit => Err(format!("it is larger than {} KiB", limit / 1024)),
+            Ok(bytes) => {
+                self.inputs.borrow_mut().add_secret(file, &bytes, limit);
+                Ok(bytes)
+            }
+            Err(error) => Err(cause(&error)),
+        }
     }
 
     /// A secret that every user of the machine can read is none.
@@ -133,6 +141,22 @@ impl<'a> Secrets<'a> {
             let help = "`chmod o-r` takes that right away; the proxy's own user or group must keep it";
             problems.push(SpecError::new(Class::Warning, path.span, message).help(help));
         }
+    }
+}
+
+/// The files that filters name which stand at a place.
+pub(super) struct FilesAt<'a>(pub(super) &'a Secrets<'a>, pub(super) Span);
+
+impl ConfigFiles for FilesAt<'_> {
+    fn path(&self, written: &str) -> PathBuf {
+        self.0.path(&Spanned::new(self.1, written.to_owned()))
+    }
+
+    fn read(&self, written: &str, limit: usize) -> Result<Vec<u8>, String> {
+        let path = self.path(written);
+        self.0
+            .contents(&path, limit)
+            .map_err(|cause| format!("cannot read the file {}: {cause}", path.display()))
     }
 }
 

@@ -101,11 +101,25 @@ fn strip_prefix(prefix: &str) -> Arc<dyn thalweg_filter::Filter> {
     filter("strip_prefix", prefix)
 }
 
+/// Filters of these tests name no files.
+struct NoFiles;
+
+impl thalweg_filter::ConfigFiles for NoFiles {
+    fn path(&self, written: &str) -> std::path::PathBuf {
+        written.into()
+    }
+
+    fn read(&self, _written: &str, _limit: usize) -> Result<Vec<u8>, String> {
+        Err("there are no files".into())
+    }
+}
+
 fn filter(name: &'static str, argument: &str) -> Arc<dyn thalweg_filter::Filter> {
     use serde::Deserialize;
     use serde::de::value::{Error, MapDeserializer};
     let written = MapDeserializer::<_, Error>::new([(name, argument)].into_iter());
-    FilterSpec::deserialize(serde::de::value::MapAccessDeserializer::new(written)).unwrap().build().unwrap()
+    let spec = FilterSpec::deserialize(serde::de::value::MapAccessDeserializer::new(written)).unwrap();
+    spec.build(&NoFiles).unwrap()
 }
 
 fn ask(line: &str) -> Question {

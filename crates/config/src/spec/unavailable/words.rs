@@ -83,7 +83,10 @@ pub(super) const WORDS: &[Row] = rows! {
         => Called("the filter `rewrite`, as in `filters: [ { rewrite: { prefix: { from: /old, to: /new } } } ]`", FILTERS);
     [Top, Route, Service] "rewrite" => Called("it in `filters`, as in `filters: [ { rewrite: { prefix: { from: /old, to: /new } } } ]`", FILTERS);
     [Route, Filter, Service] "mirror", "mirroring", "shadow", "request_mirror", "request_mirror_policies" => Later(None);
-    [Top, Route, Service, Filter] "root", "alias", "file_server", "files", "static", "static_files", "try_files", "index", "autoindex", "php_fastcgi", "fastcgi_pass", "uwsgi_pass"
+    [Top, Route, Service, Filter] "root", "alias", "file_server", "static", "static_files", "try_files", "index", "autoindex"
+        => Called("the filter `files`, as in `filters: [ { files: ./public } ]`", FILTERS);
+    [Top, Route, Service] "files" => Called("it in `filters`, as in `filters: [ { files: ./public } ]`", FILTERS);
+    [Top, Route, Service, Filter] "php_fastcgi", "fastcgi_pass", "uwsgi_pass"
         => Later(Some("put a web server behind this proxy and name it as an endpoint"));
     [Top, Route, Service, Filter] "error_page", "error_pages", "errors", "errorfile", "errorfiles", "handle_errors", "custom_errors", "intercept" => Later(None);
     [Route, Filter, Service] "buffering", "buffer", "proxy_buffering", "request_buffering", "proxy_request_buffering" => Later(Some("bodies are relayed as they come"));

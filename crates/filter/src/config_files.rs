@@ -1,0 +1,17 @@
+//! Files that stand beside a configuration and that filters name.
+
+use std::path::PathBuf;
+
+/// Where paths lead that are written in the argument of a filter. `config` gives this to filters while they are built:
+/// a relative path begins at the directory of the file of the configuration in which the filter stands.
+pub trait ConfigFiles {
+    /// The absolute path.
+    fn path(&self, written: &str) -> PathBuf;
+
+    /// What is in a regular file. It becomes one of the files that the configuration was read from: where these are
+    /// watched, a change of it is noticed.
+    ///
+    /// # Errors
+    /// A sentence: it cannot be read, or has more than `limit` bytes.
+    fn read(&self, written: &str, limit: usize) -> Result<Vec<u8>, String>;
+}
