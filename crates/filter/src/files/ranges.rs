@@ -73,6 +73,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges are what is compared")]
 mod tests {
     use super::*;
 

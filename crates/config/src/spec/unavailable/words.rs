@@ -82,7 +82,9 @@ pub(super) const WORDS: &[Row] = rows! {
         "add_prefix", "path_rewrite", "url_rewriting"
         => Called("the filter `rewrite`, as in `filters: [ { rewrite: { prefix: { from: /old, to: /new } } } ]`", FILTERS);
     [Top, Route, Service] "rewrite" => Called("it in `filters`, as in `filters: [ { rewrite: { prefix: { from: /old, to: /new } } } ]`", FILTERS);
-    [Route, Filter, Service] "mirror", "mirroring", "shadow", "request_mirror", "request_mirror_policies" => Later(None);
+    [Route, Filter, Service] "mirroring", "shadow", "request_mirror", "request_mirror_policies"
+        => Called("the filter `mirror`, as in `filters: [ { mirror: shadow } ]`", FILTERS);
+    [Route, Service] "mirror" => Called("it in `filters`, as in `filters: [ { mirror: shadow } ]`", FILTERS);
     [Top, Route, Service, Filter] "root", "alias", "file_server", "static", "static_files", "try_files", "index", "autoindex"
         => Called("the filter `files`, as in `filters: [ { files: ./public } ]`", FILTERS);
     [Top, Route, Service] "files" => Called("it in `filters`, as in `filters: [ { files: ./public } ]`", FILTERS);
