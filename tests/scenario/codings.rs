@@ -259,3 +259,50 @@ fn every_response_comes_as_it_should_to_every_client() {
         }
     }
 }
+
+/// A transform behind another one gets more at once than it makes at once, and a body of nothing stays one.
+#[test]
+fn filters_of_bodies_stand_behind_each_other() {
+    let _watchdog = watchdog("filters_of_bodies_stand_behind_each_other");
+    let page: String = (0..40_000).map(|line| format!("{line}: http://internal/{line}\n")).collect();
+    let coded = gzip(page.as_bytes());
+    let upstream = Upstream::start(move |request: &Message| {
+        let head = "Content-Type: text/html\r\nContent-Encoding: gzip\r\n";
+        Some(match request.target() {
+            "/empty" => {
+                format!("HTTP/1.1 302 Found\r\nLocation: /a\r\n{head}Content-Length: 0\r\n\r\n").into_bytes()
+            }
+            _ => {
+                let head = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {}\r\n\r\n", coded.len());
+                [head.as_bytes(), &coded].concat()
+            }
+        })
+    });
+    let proxy = Proxy::start(&format!(
+        "listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\n\
+         routes:\n  - to: [ \"{}\" ]\n    filters:\n      - compress: {{}}\n      \
+         - substitute: {{ rules: [ {{ text: internal, to: www.example.com }} ] }}\n      \
+         - decompress: {{ response: true, always: true }}\n",
+        upstream.url()
+    ));
+    let wanted = page.replace("internal", "www.example.com");
+    let mut talk = Talk::open(proxy.web()).unwrap();
+    for (accept, is_coded) in [("gzip", true), ("identity", false)] {
+        talk.send(format!("GET / HTTP/1.1\r\nHost: a.test\r\nAccept-Encoding: {accept}\r\n\r\n")).unwrap();
+        let head = talk.head().unwrap();
+        let mut body = Vec::new();
+        talk.body(&head).read_to_end(&mut body).unwrap();
+        let mut text = String::new();
+        match is_coded {
+            true => drop(GzDecoder::new(&body[..]).read_to_string(&mut text).unwrap()),
+            false => text = String::from_utf8(body).unwrap(),
+        }
+        assert!(text == wanted, "{accept}: {} bytes of {}", text.len(), wanted.len());
+    }
+    // On the same connection: what has no body says so.
+    for _ in 0..2 {
+        talk.send("GET /empty HTTP/1.1\r\nHost: a.test\r\nAccept-Encoding: gzip\r\n\r\n").unwrap();
+        let head = talk.head().unwrap();
+        assert_eq!((head.status(), head.value("content-length")), (302, Some("0")), "{head:?}");
+    }
+}

@@ -135,6 +135,10 @@ impl Ways<'_> {
         let (path, behind) = value.split_at(end);
         let mut path = self.prefix(path)?;
         // What was a path is none that begins with a host.
+        if path.iter().any(u8::is_ascii_control) {
+            // Browsers leave a tab out, and then it would.
+            return None;
+        }
         let slashes = path.iter().take_while(|byte| b"/\\".contains(byte)).count();
         path.drain(..slashes.saturating_sub(1));
         match path.first_mut() {
@@ -244,6 +248,14 @@ mod tests {
     use crate::rewrite::RewriteSpec;
     use crate::strip_prefix::StripPrefixSpec;
     use crate::tests::{Asked, built};
+
+    /// Browsers leave tabs out of places: what follows would be a host.
+    #[test]
+    fn a_place_with_a_control_character_stays() {
+        let filter = built::<RewriteSpec>(r#"{"prefix": {"from": "/", "to": "/api/"}}"#).build().unwrap();
+        let line = "Location: /api/\t/evil.test\r\n";
+        assert_eq!(back(&*filter, "/a", ("", line)), line.trim_end());
+    }
 
     /// The lines of a response to a request that this filter has moved, asked for on that host.
     fn back(filter: &dyn Filter, path: &str, (host, lines): (&str, &str)) -> String {

@@ -86,6 +86,10 @@ impl<'a> ResponseCx<'a> {
     /// The body changes on its way; its length is not told. `make` is called if there is one: the answer to a HEAD has
     /// the same fields and none.
     pub fn transform_body(&mut self, make: impl FnOnce() -> Box<dyn BodyTransform>) {
+        if self.content_length == Some(0) {
+            // Nothing becomes of nothing: it keeps its length.
+            return;
+        }
         self.outcome.changes_length = true;
         if self.has_body {
             self.outcome.transforms.push(make());

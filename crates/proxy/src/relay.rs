@@ -452,6 +452,9 @@ impl Flow {
     /// Gives memory beyond `capacity` back.
     pub(crate) fn shrink_to(&mut self, capacity: usize) {
         self.forget();
+        // Of decoders and copies nothing stays behind.
+        self.transforms = None;
+        self.trailers = Vec::new();
         self.pending.shrink_to(capacity);
     }
 

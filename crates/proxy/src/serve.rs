@@ -82,6 +82,7 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
         return Ok(Served::Answered(reply));
     }
     let places = enter(worker, client, x).await?;
+    start_copies(worker, client, x);
     let upstream = forward(worker, client, x).await?;
     if x.status == 101 {
         return Ok(Served::Switched(Box::new(Switched { upstream, places, underway, preface: Vec::new() })));
@@ -101,10 +102,7 @@ async fn filter(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Op
     let mut done = filter_request(&connection.surroundings(), x, &mut |_, _, _| {})?;
     loop {
         match done {
-            Filtered::Through => {
-                start_copies(worker, client, x);
-                return Ok(None);
-            }
+            Filtered::Through => return Ok(None),
             Filtered::Answered(reply) => return Ok(Some(reply)),
             // In a box because it is rare: every task would be larger for it.
             Filtered::Waits(job) => {

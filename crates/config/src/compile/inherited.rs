@@ -1,6 +1,6 @@
 //! Filters that routes have beside their own: those of listeners, of `defaults` and of services.
 
-use crate::diagnose::Problems;
+use crate::diagnose::{Class, Problems, SpecError};
 use crate::spec::FileSpec;
 use crate::validate::{Chains, FilterPlace};
 use std::sync::Arc;
@@ -34,7 +34,18 @@ impl Inherited {
             }
         }
         let services = spec.services.0.iter();
-        let services = services.map(|(_, service)| chains.filters(&service.filters, problems).0).collect();
+        let services = services.map(|(_, service)| {
+            let (steps, places) = chains.filters(&service.filters, problems);
+            for (step, place) in
+                steps.iter().zip(&places).filter(|(step, _)| !step.filter.choices().is_empty())
+            {
+                let message = format!("`{}` chooses a service, and stands at one", step.name());
+                let error = SpecError::new(Class::Invalid, place.span, message);
+                problems.push(error.help("write it at routes, or at listeners or in `defaults`"));
+            }
+            steps
+        });
+        let services = services.collect();
         Self { defaults, listeners: of_listeners, services }
     }
 

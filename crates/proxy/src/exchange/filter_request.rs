@@ -225,7 +225,7 @@ async fn sleep(worker: &Worker, client: &Client, x: &mut Exchange, time: Duratio
     let end = worker.reactor.now() + time;
     poll_fn(|_| {
         let now = worker.reactor.now();
-        if client.socket.is_gone() || (client.socket.peer_closed() && x.framing.is_empty()) {
+        if client.socket.is_gone() || (client.has_ended() && x.framing.is_empty()) {
             let detail = "the client left while a filter waited";
             return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, detail)));
         }

@@ -33,14 +33,14 @@ fn meters<'a>(worker: &'a Worker, x: &'a Exchange) -> &'a RouteMeters {
 /// Counts what became of a request of a route with a canary, by its service.
 fn count_target(worker: &Worker, x: &Exchange, duration: Duration) {
     let (Some(route), Some(target), Some(local)) = (&x.route, x.target, x.service()) else { return };
-    if x.attempts.len() == 0 && x.fault.is_none() {
-        // A filter has answered.
+    let is_broken = x.fault.is_some_and(|fault| fault.kind.rule().side == Side::Upstream);
+    if x.attempts.len() == 0 && !is_broken {
+        // It was refused or answered here: that says nothing of the service.
         return;
     }
     let name = (target, &*local.state.service.name);
     let meters = route.target_meters(name, &worker.shared.registry, worker.id);
     // A response that breaks off has a good status, and so has a gRPC call that failed.
-    let is_broken = x.fault.is_some_and(|fault| fault.kind.rule().side == Side::Upstream);
     meters.codes.add(if is_broken { 502 } else { status_of_endpoint(x, x.status) });
     // How slow a client is, or how long a stream lasts, says nothing of the service.
     meters.duration.record(x.first_byte.map_or(duration, |first| first.saturating_sub(x.waited)));

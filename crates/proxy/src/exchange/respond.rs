@@ -112,7 +112,8 @@ fn take_rest(
         x.downward.buffer().extend_from_slice(rest);
         return Ok(());
     }
-    let to = (framing != Framing::Chunked && rest.len() >= LARGE).then_some(&client.socket);
+    let is_sure = framing != Framing::Chunked && !x.downward.is_transformed();
+    let to = (is_sure && rest.len() >= LARGE).then_some(&client.socket);
     let fed = x.downward.feed(rest, to, &worker.chunks);
     if fed.is_err() {
         // Nothing of this response has been sent: it gives way to an answer that says why.

@@ -22,16 +22,18 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_filter::{Fetched, FieldView, RequestCopy, Subrequest, may_be_changed};
 use thalweg_http::h1::encode::write_field;
 use thalweg_http::{FieldId, Framing, HeadLimits, Method, Progress, ResponseHead, Upgrade, Version};
 use thalweg_net::{OwnerWaker, Socket};
-use thalweg_observe::Limit;
+use thalweg_observe::{Limit, WorkerMeters};
 
 /// A larger response to a copy is cut off, in bytes.
 const COPY_RESPONSE: usize = 1024 * 1024;
+/// Of the places for exchanges, copies have the one in so many.
+const SHARE: usize = 10;
 /// Any of them is over after this time.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -50,7 +52,8 @@ struct InnerRequest {
     client_ip: IpAddr,
     is_trusted: bool,
     id: Option<RequestId>,
-    ends_at: Instant,
+    /// For the whole of it, from when it is served.
+    timeout: Duration,
     guard: Option<CopyGuard>,
 }
 
@@ -71,7 +74,6 @@ pub(crate) async fn fetch(
     request: Subrequest,
 ) -> Result<Fetched, Fault> {
     let Subrequest { service, method, host, target, fields, body, max_response, timeout } = request;
-    let ends_at = worker.reactor.now() + timeout.min(LONGEST);
     let request = InnerRequest {
         service,
         method,
@@ -83,7 +85,7 @@ pub(crate) async fn fetch(
         client_ip: x.client_ip,
         is_trusted: x.trusted_peer,
         id: x.id,
-        ends_at,
+        timeout,
         guard: None,
     };
     let inner = Inner::new(request, (max_response, true));
@@ -133,24 +135,29 @@ fn read(response: &InnerResponse) -> Result<Fetched, Fault> {
 }
 
 /// Sends the copies that filters have asked for: now where the whole request is here, or else when its body has been
-/// sent on.
+/// sent on. To be called when the request itself has its places.
 pub(crate) fn start_copies(worker: &Worker, client: &Client, x: &mut Exchange) {
-    let Some(filtering) = x.filtering.as_mut() else { return };
+    let Some(filtering) = x.filtering.as_mut().filter(|filtering| !filtering.outcome.copies.is_empty())
+    else {
+        return;
+    };
     let copies = std::mem::take(&mut filtering.outcome.copies);
-    if copies.is_empty() || x.upgrade != Upgrade::None {
+    if x.upgrade != Upgrade::None {
         return;
     }
+    let is_decoded = !filtering.outcome.transforms.is_empty();
     let body = match x.framing {
         Framing::Empty => Some(0),
         Framing::Length(length) => usize::try_from(length).ok(),
         Framing::Chunked | Framing::UntilClose => None,
     };
     let here = body.and_then(|length| x.received.get(x.request.len..x.request.len.checked_add(length)?));
-    let fits = |copy: &RequestCopy| body.is_none_or(|length| length <= copy.max_body);
     let mut pending = Vec::new();
     for copy in copies {
-        let prepared = fits(&copy).then(|| prepare(worker, client, x, &copy)).flatten();
-        let Some(prepared) = prepared else {
+        let bytes = body.unwrap_or(copy.max_body);
+        // What filters make of a body is not what comes by.
+        let fits = bytes <= copy.max_body && (!is_decoded || body == Some(0));
+        let Some(prepared) = fits.then(|| prepare(worker, client, x, (&copy, bytes))).flatten() else {
             worker.meters.limit(Limit::Copies);
             continue;
         };
@@ -161,7 +168,8 @@ pub(crate) fn start_copies(worker: &Worker, client: &Client, x: &mut Exchange) {
     }
     if let (false, Some(filtering)) = (pending.is_empty(), x.filtering.as_mut()) {
         let most = pending.iter().map(|copy| copy.max_body).max().unwrap_or(0);
-        filtering.tap = Some(Rc::new(RefCell::new(CopyTap { most, pending, body: Vec::new() })));
+        let tap = CopyTap { pending, most, body: Vec::new(), meters: worker.meters.clone() };
+        filtering.tap = Some(Rc::new(RefCell::new(tap)));
     }
 }
 
@@ -177,21 +185,23 @@ struct Prepared {
 impl Prepared {
     /// It goes on its way with this body.
     fn launch(self, body: &[u8]) {
-        let mut is_refused = false;
-        self.inner.change_request(|request: &mut InnerRequest| {
-            request.body = body.to_vec();
-            request.guard = self.queue.enter(body.len());
-            is_refused = request.guard.is_none();
-        });
-        if !is_refused {
-            self.queue.push(self.client);
-        }
+        self.inner.change_request(|request: &mut InnerRequest| request.body = body.to_vec());
+        self.queue.push(self.client);
     }
 }
 
 /// The copy of a request as it goes upstream.
-fn prepare(worker: &Worker, client: &Client, x: &Exchange, copy: &RequestCopy) -> Option<Prepared> {
+fn prepare(
+    worker: &Worker,
+    client: &Client,
+    x: &Exchange,
+    (copy, bytes): (&RequestCopy, usize),
+) -> Option<Prepared> {
     let filtering = x.filtering.as_ref()?;
+    // Real requests go first: copies have a tenth of the places, and none when memory is scarce.
+    let budget = &worker.shared.loads.budget;
+    let most = (budget.in_flight / budget.workers.max(1) / SHARE).max(1);
+    let guard = worker.subrequests.enter(bytes, if worker.pressure.is_calm() { most } else { 0 })?;
     let host = filtering.host().unwrap_or_else(|| x.authority()).to_vec();
     let (mut target, mut fields) = (Vec::new(), Vec::new());
     write_target(&mut target, x);
@@ -218,8 +228,8 @@ fn prepare(worker: &Worker, client: &Client, x: &Exchange, copy: &RequestCopy) -
         client_ip: x.client_ip,
         is_trusted: x.trusted_peer,
         id: x.id,
-        ends_at: worker.reactor.now() + copy.timeout.min(LONGEST),
-        guard: None,
+        timeout: copy.timeout,
+        guard: Some(guard),
     };
     let inner = Inner::new(request, (COPY_RESPONSE, false));
     let client = client_of(worker, client, &inner);
@@ -238,6 +248,7 @@ pub(crate) struct CopyTap {
     /// The most that one of them takes.
     most: usize,
     body: Vec<u8>,
+    meters: Arc<WorkerMeters>,
 }
 
 impl Tap for CopyTap {
@@ -247,7 +258,9 @@ impl Tap for CopyTap {
 
     fn see(&mut self, payload: &[u8]) {
         let length = self.body.len() + payload.len();
+        let before = self.pending.len();
         self.pending.retain(|copy| length <= copy.max_body);
+        (self.pending.len()..before).for_each(|_| self.meters.limit(Limit::Copies));
         if length <= self.most && !self.pending.is_empty() {
             self.body.extend_from_slice(payload);
         } else {
@@ -340,7 +353,7 @@ fn begin(
     let (route, service) = view.call(&request.service, meters).ok_or_else(unknown)?;
     x.route = Some(route);
     x.send_to(&view, Some(service));
-    let own = x.timeouts().request.and_then(|time| x.started.checked_add(time));
-    x.ends_at = own.into_iter().chain([request.ends_at]).min();
+    let own = x.timeouts().request.unwrap_or(LONGEST);
+    x.ends_at = x.started.checked_add(own.min(request.timeout).min(LONGEST));
     Ok(request.guard)
 }

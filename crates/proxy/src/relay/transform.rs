@@ -57,16 +57,10 @@ impl Transformer {
             let mut rest = &self.held[self.used..];
             let mut made = Vec::new();
             if let Some(first) = self.list.first_mut() {
-                first.push(&mut rest, &mut made)?;
+                push(&mut **first, &mut rest, &mut made)?;
             }
-            let taken = self.held.len() - self.used - rest.len();
-            let is_stuck = taken == 0 && made.is_empty();
-            self.used += taken;
+            self.used = self.held.len() - rest.len();
             pass_on(&mut self.list[1..], made, out)?;
-            if is_stuck {
-                debug_assert!(false, "a transform that takes nothing and makes nothing");
-                return Err(Fault::new(FaultKind::ProxyInternalError, "a filter of bodies does not go on"));
-            }
         }
         if self.used == self.held.len() {
             self.held.clear();
@@ -97,6 +91,17 @@ impl Transformer {
     }
 }
 
+/// Gives input to a transform, which takes some of it or makes something.
+fn push(transform: &mut dyn BodyTransform, rest: &mut &[u8], made: &mut Vec<u8>) -> Result<(), Fault> {
+    let before = rest.len();
+    transform.push(rest, made)?;
+    if rest.len() == before && made.is_empty() {
+        debug_assert!(false, "a transform that takes nothing and makes nothing");
+        return Err(Fault::new(FaultKind::ProxyInternalError, "a filter of bodies does not go on"));
+    }
+    Ok(())
+}
+
 /// Sends what one transform has made through those behind it.
 fn pass_on(list: &mut [Box<dyn BodyTransform>], made: Vec<u8>, out: &mut Vec<u8>) -> Result<(), Fault> {
     let mut made = made;
@@ -104,7 +109,10 @@ fn pass_on(list: &mut [Box<dyn BodyTransform>], made: Vec<u8>, out: &mut Vec<u8>
         let mut rest = &made[..];
         let mut next = Vec::new();
         while !rest.is_empty() {
-            transform.push(&mut rest, &mut next)?;
+            // Into memory of its own: who has made enough takes nothing more.
+            let mut part = Vec::new();
+            push(&mut **transform, &mut rest, &mut part)?;
+            if next.is_empty() { next = part } else { next.extend_from_slice(&part) }
         }
         made = next;
     }
@@ -148,6 +156,11 @@ impl Flow {
         }));
     }
 
+    /// Whether what is received may turn out to be wrong only when some of it has been sent.
+    pub(crate) fn is_transformed(&self) -> bool {
+        self.transforms.is_some()
+    }
+
     /// Whether transforms have more to make of what has been received.
     #[inline]
     pub(super) fn has_more_to_make(&self) -> bool {
@@ -174,6 +187,8 @@ impl Flow {
             return Ok(());
         }
         self.transform(to, |transformer, out| {
+            // What has been taken goes first: with a slow receiver something is always left.
+            transformer.held.drain(..std::mem::take(&mut transformer.used));
             transformer.held.extend_from_slice(payload);
             transformer.is_dirty = true;
             // More of it is made when the receiver has taken this.

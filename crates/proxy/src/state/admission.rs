@@ -127,6 +127,11 @@ impl AdmissionControl {
         self.bodies.empty(&all.bodies);
     }
 
+    /// Whether there is memory for what is not needed.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.state.get().is_none_or(|state| state <= State::Normal)
+    }
+
     /// Holds what all workers have published against the budget, unless that was just done. The state
     /// before, if there was one, and that which follows.
     pub(crate) fn look(&self, now: Instant) -> Option<(Option<State>, State)> {

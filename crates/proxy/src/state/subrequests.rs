@@ -28,10 +28,10 @@ impl Subrequests {
         self.waiting.take()
     }
 
-    /// Room for a copy with so many bytes of body; `None`: there is none.
-    pub(crate) fn enter(self: &Rc<Self>, bytes: usize) -> Option<CopyGuard> {
+    /// Room for a copy with at most so many bytes of body, where `most` copies may be under way; `None`: there is none.
+    pub(crate) fn enter(self: &Rc<Self>, bytes: usize, most: usize) -> Option<CopyGuard> {
         let total = self.copy_bytes.get() + bytes;
-        if self.copies.get() >= COPIES || total > COPY_BYTES {
+        if self.copies.get() >= COPIES.min(most) || total > COPY_BYTES {
             return None;
         }
         self.copies.set(self.copies.get() + 1);
@@ -61,12 +61,13 @@ mod tests {
     #[test]
     fn copies_have_bounds_in_number_and_in_bytes() {
         let all = Rc::new(Subrequests::default());
-        let held: Vec<_> = (0..COPIES).map(|_| all.enter(10).unwrap()).collect();
-        assert!(all.enter(0).is_none());
+        let held: Vec<_> = (0..COPIES).map(|_| all.enter(10, usize::MAX).unwrap()).collect();
+        assert!(all.enter(0, usize::MAX).is_none());
         drop(held);
-        let half = all.enter(COPY_BYTES / 2).unwrap();
-        assert!(all.enter(COPY_BYTES / 2 + 1).is_none());
+        let half = all.enter(COPY_BYTES / 2, usize::MAX).unwrap();
+        assert!(all.enter(COPY_BYTES / 2 + 1, usize::MAX).is_none());
         drop(half);
-        assert!(all.enter(COPY_BYTES).is_some());
+        assert!(all.enter(COPY_BYTES, 1).is_some());
+        assert!(all.enter(0, 0).is_none());
     }
 }
