@@ -205,7 +205,10 @@ fn what_could_not_be_served_is_found_by_the_id_in_its_answer() {
     };
     let refused = ask("GET /a/b HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
     assert_eq!((&refused["fault"], &refused["kept"]), (&"destination_unavailable".into(), &"failed".into()));
-    assert_eq!(refused["filters"], serde_json::json!([{ "name": "strip_prefix", "acted": true }]));
+    // What moves a request brings `map_back` along.
+    let filters = [("strip_prefix", true), ("map_back", false)];
+    let filters = filters.map(|(name, acted)| serde_json::json!({ "name": name, "acted": acted }));
+    assert_eq!(refused["filters"], serde_json::json!(filters));
     let attempt = &refused["attempts"][0];
     assert_eq!((&attempt["fault"], &attempt["answered"]), (&"connection_refused".into(), &false.into()));
     let nowhere = ask("GET /b HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
@@ -265,7 +268,9 @@ fn the_list_is_narrowed_by_what_is_asked_for() {
         assert_eq!(answer.status(), 400, "{wrong}: {}", answer.text());
         assert_eq!(json(&answer)["field"], wrong.split('=').next().unwrap());
     }
-    let answer = admin.call("GET", "/api/v1/requests/nonsense", "");
+    // Clients may bring ids of their own (`request_id`): of the right form, but unknown.
+    assert_eq!(admin.call("GET", "/api/v1/requests/nonsense", "").status(), 404);
+    let answer = admin.call("GET", "/api/v1/requests/no%20id", "");
     assert_eq!((answer.status(), &json(&answer)["field"]), (400, &"id".into()));
 }
 

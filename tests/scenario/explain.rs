@@ -67,6 +67,7 @@ fn a_file_is_explained_without_a_running_proxy() {
          where route `products` is written\n  \
            match                               thalweg.yaml:7\n  \
            filters[0] strip_prefix: /products  thalweg.yaml:8\n  \
+           filters[1] map_back: true           built in\n  \
            to products                         thalweg.yaml:9\n  \
            timeouts.connect 2s                 built in\n  \
            timeouts.first_byte 1m              built in\n  \

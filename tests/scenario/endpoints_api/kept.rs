@@ -78,7 +78,7 @@ fn changes_survive_a_restart_where_state_has_a_path() {
     patch(&admin, of[2], &json!({ "weight": 1, "state": "ready" }));
     // Kept in the background, soon.
     let (kept, end) = (|| fs::read_to_string(&file).unwrap(), Instant::now() + STEP);
-    while kept().contains(of[0]) || kept().contains("maintenance") {
+    while kept().contains(of[0]) || kept().contains("\"mode\"") {
         assert!(Instant::now() < end, "not kept: {}", kept());
     }
     proxy.process().signal(thalweg_tests::process::Signal::KILL);
