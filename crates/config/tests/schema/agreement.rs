@@ -180,6 +180,7 @@ const VALIDATION: &[Reason] = &[
             "there is no directory",
             "is no directory",
             "cannot be opened",
+            "chooses a service, and stands at one",
             "names a service",
             "a canary moves requests between services",
             "a canary has from 1 to 100 steps",
