@@ -32,7 +32,7 @@ pub enum Delivery {
     Bytewise,
     /// A section at a time, through TLS between client and proxy.
     Secure,
-    /// As streams of HTTP/2, those of [`OVER_HTTP2`].
+    /// As streams of HTTP/2, those of `OVER_HTTP2`.
     Http2,
 }
 
