@@ -236,7 +236,7 @@ impl RequestOutcome {
 /// A copy of a request for another service. What comes of it is seen by nobody.
 #[derive(Clone, Debug)]
 pub struct RequestCopy {
-    /// The service, by its name; one of [`Filter::services`](crate::Filter::services).
+    /// The service, by its name; one of [`Filter::calls`](crate::Filter::calls).
     pub service: Arc<str>,
     /// A request with a larger body is not copied, in bytes.
     pub max_body: usize,
@@ -319,7 +319,7 @@ impl<'a> RequestCx<'a> {
         self.outcome.copies.push(copy);
     }
 
-    /// The request goes to this service, one of [`Filter::services`](crate::Filter::services), in place of the one
+    /// The request goes to this service, one of [`Filter::choices`](crate::Filter::choices), in place of the one
     /// that the route says.
     pub fn send_to(&mut self, service: &Arc<str>) {
         self.outcome.service = Some(service.clone());

@@ -20,7 +20,7 @@ const LATENCY_DECAY: Duration = Duration::from_secs(10);
 pub struct Member<W: Wire = Socket> {
     /// Its position among the members, for the list of those tried.
     pub index: u32,
-    /// The position of its endpoint in [`Service::endpoints`].
+    /// The position of its endpoint in `Service::endpoints`.
     pub endpoint: u32,
     /// How it stands, for all workers.
     pub standing: Arc<EndpointState>,
