@@ -51,6 +51,7 @@ mod splice;
 mod static_files;
 mod streaming;
 mod syscalls;
+mod throttle;
 mod tls;
 mod tunnels;
 mod udp;

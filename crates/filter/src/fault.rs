@@ -1,22 +1,28 @@
-//! `fault: { share: 1%, delay: 2s }`: delays requests, or breaks them off, to see how those who send them bear it.
+//! `fault: { share: 1%, delay: 2s }`: delays requests, slows their bodies, or breaks them off, to see how those who
+//! send them bear it.
 //!
 //! Which requests it is for beside the share, `when:` says. What was done stands in the access log
 //! (`fault_injected`), in metrics and in decision records, and in `Proxy-Status`.
 
-use crate::{Filter, Hooks, Job, JobResult, RequestCx, Verdict};
+use crate::throttle::bandwidth;
+use crate::{Bandwidth, Filter, Hooks, Job, JobResult, RequestCx, ResponseCx, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::units::{duration_text, parse_duration, parse_percent};
+use thalweg_core::units::{duration_text, parse_duration, parse_percent, size_text};
 use thalweg_core::{Fault, FaultKind};
 
 /// The longest delay: filters may not keep a request waiting for longer.
 const DELAY: Duration = Duration::from_secs(60);
 
-/// What is done to requests. At least one of `delay`, `abort` and `reset` is written.
+/// What is done to requests. At least one of `delay`, `bandwidth`, `abort` and `reset` is written.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default, expecting = "a map with `share`, `delay`, `abort` and `reset`")]
+#[serde(
+    deny_unknown_fields,
+    default,
+    expecting = "a map with `share`, `delay`, `bandwidth`, `abort` and `reset`"
+)]
 pub struct FaultSpec {
     /// The share of requests that it is done to, in whole percent, drawn for each.
     #[schemars(extend("x-default" = "100%", "x-range" = ["0%", "100%"], "pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*%[\s\u0085]*$"))]
@@ -24,6 +30,11 @@ pub struct FaultSpec {
     /// How long requests wait, at most 1m: a duration, or a range from which one is drawn, `100ms..2s`.
     #[schemars(extend("x-default-words" = "no time", "examples" = ["2s", "100ms..2s"]))]
     delay: Option<String>,
+    /// How fast the bodies of request and response come, each, in bytes per second, 1KiB/s to 1TiB/s. Not with `abort`
+    /// or `reset`.
+    #[schemars(extend("x-default-words" = "no bound"))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*([KMGT]i?)?B/s[\s\u0085]*$", "examples" = ["20KB/s"]))]
+    bandwidth: Option<String>,
     /// The status that the client gets in place of the service's response, after the delay; 400 to 599.
     #[schemars(extend("x-default-words" = "the request goes on"))]
     abort: Option<u16>,
@@ -54,10 +65,14 @@ impl FaultSpec {
             (None, true) => Some(Fault::NO_ANSWER),
             (Some(_), true) => return Err("write one of `abort` and `reset`".into()),
         };
-        if delay.is_none() && end.is_none() {
-            return Err("`fault` does nothing; write `delay`, `abort` or `reset`".into());
+        let bandwidth = self.bandwidth.as_deref().map(|text| bandwidth(text, None)).transpose()?;
+        if delay.is_none() && end.is_none() && bandwidth.is_none() {
+            return Err("`fault` does nothing; write `delay`, `bandwidth`, `abort` or `reset`".into());
         }
-        Ok(Arc::new(Injects { share, delay, end }))
+        if bandwidth.is_some() && end.is_some() {
+            return Err("write `bandwidth` without `abort` and `reset`: they leave no body to be slow".into());
+        }
+        Ok(Arc::new(Injects { share, delay, bandwidth, end }))
     }
 }
 
@@ -90,9 +105,13 @@ impl Delay {
 struct Injects {
     share: u32,
     delay: Option<Delay>,
+    bandwidth: Option<Bandwidth>,
     /// The status with which the request ends.
     end: Option<u16>,
 }
+
+/// The request was drawn: its response is slow too.
+struct Drawn;
 
 impl Injects {
     fn end(&self) -> Verdict {
@@ -117,6 +136,9 @@ impl Filter for Injects {
             let range = if from == to { String::new() } else { format!("..{}", duration_text(to)) };
             words.push(format!("delay {}{range}", duration_text(from)));
         }
+        words.extend(
+            self.bandwidth.map(|bandwidth| format!("bandwidth {}/s", size_text(bandwidth.bytes_per_second))),
+        );
         words.extend(self.end.map(|status| match status {
             Fault::NO_ANSWER => "reset".to_owned(),
             status => format!("abort {status}"),
@@ -125,7 +147,7 @@ impl Filter for Injects {
     }
 
     fn hooks(&self) -> Hooks {
-        Hooks::REQUEST
+        if self.bandwidth.is_some() { Hooks::REQUEST | Hooks::RESPONSE } else { Hooks::REQUEST }
     }
 
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
@@ -133,6 +155,12 @@ impl Filter for Injects {
         let is_drawn = || self.share == 100 || connection.chance() % 100 < u64::from(self.share);
         if cx.facts.is_dry_run || self.share == 0 || !is_drawn() {
             return Verdict::Continue;
+        }
+        if let Some(bandwidth) = self.bandwidth {
+            cx.remember(Drawn);
+            if cx.has_body {
+                cx.throttle_body(bandwidth);
+            }
         }
         match self.delay {
             Some(delay) => Verdict::Wait(Job::Sleep(delay.draw(|| connection.chance()))),
@@ -142,6 +170,13 @@ impl Filter for Injects {
 
     fn resume(&self, _cx: &mut RequestCx<'_>, _got: JobResult) -> Verdict {
         self.end()
+    }
+
+    fn on_response(&self, cx: &mut ResponseCx<'_>) {
+        let is_drawn = cx.remembered::<Drawn>().is_some();
+        if let Some(bandwidth) = self.bandwidth.filter(|_| is_drawn && cx.has_body) {
+            cx.throttle_body(bandwidth);
+        }
     }
 }
 
@@ -182,6 +217,22 @@ mod tests {
     }
 
     #[test]
+    fn both_bodies_of_a_drawn_request_are_slow() {
+        for (share, is_slow) in [("100%", true), ("0%", false)] {
+            let mut asked = Asked::at("/");
+            let json = format!(r#"{{"bandwidth": "20KiB/s", "share": "{share}"}}"#);
+            let filter = built::<FaultSpec>(&json).build().unwrap();
+            assert!(matches!(asked.send(&*filter), Verdict::Continue));
+            let response = asked.answer(&*filter).bandwidth;
+            for bandwidth in [asked.outcome.bandwidth, response] {
+                let rate = bandwidth.map(|bandwidth| bandwidth.bytes_per_second);
+                assert_eq!(rate, is_slow.then_some(20_480), "{share}");
+            }
+            assert_eq!(filter.argument(), format!("{share}, bandwidth 20KiB/s"));
+        }
+    }
+
+    #[test]
     fn a_dry_run_draws_nothing() {
         let mut asked = Asked::at("/");
         asked.is_dry_run = true;
@@ -193,6 +244,8 @@ mod tests {
     fn wrong_faults_are_refused() {
         for (json, part) in [
             ("{}", "does nothing"),
+            (r#"{"bandwidth": "20KB"}"#, "not a rate"),
+            (r#"{"bandwidth": "20KB/s", "reset": true}"#, "no body to be slow"),
             (r#"{"share": "10%"}"#, "does nothing"),
             (r#"{"abort": 200}"#, "400 to 599"),
             (r#"{"abort": 500, "reset": true}"#, "one of"),

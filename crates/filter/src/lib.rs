@@ -40,6 +40,7 @@ mod stages;
 mod strip_prefix;
 mod substitute;
 mod template;
+mod throttle;
 mod when;
 
 use schemars::{JsonSchema, Schema};
@@ -52,8 +53,8 @@ pub use config_files::ConfigFiles;
 pub use fields::{FieldView, HeadFields, may_be_changed};
 pub use filter::{Fetched, Filter, Hooks, Job, JobResult, Moves, Subrequest, Verdict};
 pub use request::{
-    BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, Moved, MovedPrefix, NoConnection,
-    QueryEdit, RequestCopy, RequestCx, RequestOutcome, TargetEdit, Transforms, Values,
+    Bandwidth, BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, Moved, MovedPrefix,
+    NoConnection, QueryEdit, RequestCopy, RequestCx, RequestOutcome, TargetEdit, Transforms, Values,
 };
 pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
 pub use template::{Escape, PLACEHOLDERS, Template, TemplateSpec};
@@ -155,6 +156,8 @@ filters! {
     strip_prefix: strip_prefix::StripPrefixSpec = "/products",
     /// Replaces text in bodies of responses, by literal texts or regular expressions.
     substitute: substitute::SubstituteSpec = "{ rules: [ { text: \"http://intern\", to: \"https://www.example.com\" } ] }",
+    /// Bounds how fast bodies of requests and responses come.
+    throttle: throttle::ThrottleSpec = "{ response: 512KB/s }",
 }
 
 #[cfg(test)]

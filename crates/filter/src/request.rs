@@ -221,6 +221,25 @@ pub struct RequestOutcome {
     pub service: Option<Arc<str>>,
     /// Bytes that the body may have as it comes from the client; `None`: no filter bounds it.
     pub max_body: Option<u64>,
+    /// How fast the body may come; `None`: no filter bounds it.
+    pub bandwidth: Option<Bandwidth>,
+}
+
+/// How fast a body may come from its sender.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Bandwidth {
+    /// Above 0.
+    pub bytes_per_second: u64,
+    /// Bytes that may come at once, first and after a pause; above 0.
+    pub burst: u64,
+}
+
+impl Bandwidth {
+    /// The slower one.
+    #[must_use]
+    pub fn or_slower(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.bytes_per_second < self.bytes_per_second).unwrap_or(self)
+    }
 }
 
 impl RequestOutcome {
@@ -230,6 +249,7 @@ impl RequestOutcome {
         self.copies.clear();
         self.service = None;
         self.max_body = None;
+        self.bandwidth = None;
     }
 }
 
@@ -312,6 +332,11 @@ impl<'a> RequestCx<'a> {
     pub fn limit_body(&mut self, bytes: u64) {
         let limit = &mut self.outcome.max_body;
         *limit = Some(limit.map_or(bytes, |known| known.min(bytes)));
+    }
+
+    /// The body comes no faster than this, before any transform; the slowest of all filters counts.
+    pub fn throttle_body(&mut self, bandwidth: Bandwidth) {
+        self.outcome.bandwidth = Some(bandwidth.or_slower(self.outcome.bandwidth));
     }
 
     /// A copy of the request goes to another service beside it.

@@ -1,7 +1,7 @@
 //! What a filter sees and may change of a final response, and answers of its own.
 
 use crate::fields::{FieldView, HeadFields};
-use crate::request::{BodyTransform, Facts, FilterStates, TargetEdit, Values};
+use crate::request::{Bandwidth, BodyTransform, Facts, FilterStates, TargetEdit, Values};
 use std::fs::File;
 use std::sync::Arc;
 use thalweg_core::Fault;
@@ -46,6 +46,8 @@ pub struct ResponseOutcome {
     pub changes_length: bool,
     /// Bytes that the body of an endpoint's response may have, before any transform.
     pub max_body: Option<u64>,
+    /// How fast the body may come, also that of an own answer.
+    pub bandwidth: Option<Bandwidth>,
 }
 
 impl<'a> ResponseCx<'a> {
@@ -101,6 +103,11 @@ impl<'a> ResponseCx<'a> {
     pub fn limit_body(&mut self, bytes: u64) {
         let limit = &mut self.outcome.max_body;
         *limit = Some(limit.map_or(bytes, |known| known.min(bytes)));
+    }
+
+    /// The body comes no faster than this, before any transform; the slowest of all filters counts.
+    pub fn throttle_body(&mut self, bandwidth: Bandwidth) {
+        self.outcome.bandwidth = Some(bandwidth.or_slower(self.outcome.bandwidth));
     }
 
     /// Whether a filter has asked for more than changed fields.

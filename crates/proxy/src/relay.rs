@@ -20,6 +20,7 @@ use thalweg_net::Socket;
 mod framed;
 mod grpc_web;
 mod inner;
+mod pacer;
 mod splice;
 mod stream;
 mod transform;
@@ -27,6 +28,7 @@ mod transform;
 pub(crate) use framed::{Framed, mark};
 pub(crate) use grpc_web::Bridge;
 pub(crate) use inner::{Inner, InnerEnd, InnerResponse, inner};
+pub(crate) use pacer::Pacer;
 pub(crate) use stream::Stream;
 pub(crate) use transform::{SharedTap, Tap};
 
@@ -147,6 +149,7 @@ pub(crate) struct Flow {
     ended: bool,
     frames: Frames,
     transforms: Option<Box<Transformer>>,
+    pacer: Option<Box<Pacer>>,
     /// What a sender that frames its messages by itself has said after the last byte, as lines.
     trailers: Vec<u8>,
     /// It holds the high mark and does not read until it holds half of it.
@@ -178,6 +181,7 @@ impl Default for Flow {
             ended: true,
             frames: Frames::None,
             transforms: None,
+            pacer: None,
             trailers: Vec::new(),
             paused: false,
             way: TransferMode::Copies(0),
@@ -203,6 +207,7 @@ impl Flow {
         self.paused = false;
         self.frames = Frames::None;
         self.transforms = None;
+        self.pacer = None;
     }
 
     /// Starts a message and gives the buffer to which its head is appended. Interim responses that
@@ -216,6 +221,7 @@ impl Flow {
         self.ended = self.reader.is_complete();
         self.frames = Frames::None;
         self.transforms = None;
+        self.pacer = None;
         self.trailers = Vec::new();
         self.way = TransferMode::Copies(0);
         &mut self.pending
@@ -388,7 +394,7 @@ impl Flow {
                 Poll::Pending => {}
             }
             let mark = mark(means.chunks.high_mark(), ends.to);
-            let Some(room) = self.room(mark) else { return Poll::Pending };
+            let Some(room) = self.room(mark).and_then(|room| self.paced(room)) else { return Poll::Pending };
             if share == 0 {
                 return Poll::Ready(Ok(RelayProgress::Share));
             }
@@ -400,7 +406,10 @@ impl Flow {
                 None => {
                     let room = room.min(means.scratch.len());
                     let heard_all = self.joins_end && ends.from.has_heard_all();
-                    let received = ends.from.poll_recv(&mut means.scratch[..room]);
+                    let received = match self.take_early(&mut means.scratch[..room]) {
+                        Some(n) => Poll::Ready(Ok(n)),
+                        None => ends.from.poll_recv(&mut means.scratch[..room]),
+                    };
                     if received.is_pending() && self.transforms.is_some() {
                         return self.poll_pause(ends.to);
                     }
@@ -415,6 +424,7 @@ impl Flow {
                 continue;
             }
             share = share.saturating_sub(n);
+            self.spend(n);
             if spliced.is_some() {
                 continue;
             }

@@ -10,6 +10,7 @@ use crate::exchange::grpc;
 use crate::exchange::outcome::Next;
 use crate::exchange::send_reply::{Parts, send_reply};
 use crate::exchange::unseal::UNTOLD;
+use crate::relay::Pacer;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::fmt::Write as _;
@@ -22,7 +23,7 @@ use thalweg_http::h1::encode::{CHUNKED_FIELD, reason, write_content_length, writ
 use thalweg_http::{FieldId, Framing, Method, Version};
 use thalweg_upstream::{StaticAnswer, WhenDown};
 
-/// A body up to this size is handed on at once, a larger one as the client takes it.
+/// A body up to this size is handed on at once, one that is larger or throttled as the client takes it.
 const FED_AT_ONCE: usize = 64 * 1024;
 
 /// Answers an exchange that failed before its response began.
@@ -185,11 +186,12 @@ fn write_reply(
     out.extend_from_slice(b"\r\n");
     flow.seal_head(&client.socket, 0);
     flow.set_transforms(outcome.transforms, &worker.chunks);
+    flow.set_pace(Pacer::of(outcome.bandwidth, worker.reactor.now()));
     let mut parts = Parts::default();
     match reply.body {
         _ if sent == 0 => {}
         ReplyBody::Empty => {}
-        ReplyBody::Bytes(bytes) if bytes.len() <= FED_AT_ONCE => {
+        ReplyBody::Bytes(bytes) if bytes.len() <= FED_AT_ONCE && flow.pace().is_none() => {
             // It is of the length that was said: nothing can be wrong with it.
             let fed = flow.feed(&bytes, None, &worker.chunks);
             debug_assert_eq!(fed, Ok(bytes.len()));

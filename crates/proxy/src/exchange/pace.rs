@@ -20,6 +20,13 @@ pub(crate) fn narrow(worker: &Worker, client: &Client, told: &mut Unsent) {
     }
 }
 
+/// Says what time it is to bodies that are throttled, before they move.
+#[inline]
+pub(crate) fn tick(worker: &Worker, x: &mut Exchange) {
+    x.upward.tick(worker.reactor.now());
+    x.downward.tick(worker.reactor.now());
+}
+
 /// What is watched while a response takes more than one turn.
 #[derive(Default)]
 pub(crate) struct Pace {
@@ -31,6 +38,8 @@ pub(crate) struct Pace {
     slow: Option<Counted>,
     /// What the kernel has been told to hold for the client.
     unsent: Unsent,
+    /// The deadline that runs is the one at which a throttled body goes on.
+    is_throttled: bool,
 }
 
 impl Pace {
@@ -64,16 +73,35 @@ impl Pace {
         }
         self.under_way.get_or_insert_with(|| worker.chunks.count_under_way());
         narrow(worker, client, &mut self.unsent);
+        self.is_throttled = false;
         x.set_deadline(client, now, least.window);
         count_bytes(worker, x);
         Ok(())
     }
 
-    /// The deadline has passed. A client that reads what the kernel holds for it gets another.
+    /// A body that is throttled goes on in time. Neither side is waited for until then.
+    #[inline]
+    pub(crate) fn hold_back(&mut self, worker: &Worker, client: &Client, x: &mut Exchange) {
+        let after = [x.upward.paused_by_pace(), x.downward.paused_by_pace()].into_iter().flatten().min();
+        let Some(after) = after else { return };
+        if let Some(rate) = &mut self.rate {
+            rate.restart();
+        }
+        worker.clear_slow(x);
+        (self.slow, self.is_throttled) = (None, true);
+        x.set_exact_deadline(client, worker.reactor.now(), after);
+    }
+
+    /// The deadline has passed. A client that reads what the kernel holds for it gets another, and so do both sides
+    /// when a throttled body goes on.
     pub(crate) fn expire(&mut self, worker: &Worker, client: &Client, x: &Exchange) -> Result<(), Fault> {
         let (now, least) = (worker.reactor.now(), x.rate());
         if let Some(fault) = x.overdue(now) {
             return Err(fault);
+        }
+        if std::mem::take(&mut self.is_throttled) {
+            x.set_deadline(client, now, least.window);
+            return Ok(());
         }
         let pace = self.rate.as_mut().filter(|_| x.downward.is_stalled() && !worker.is_shed(x));
         if pace.is_some_and(|pace| pace.goes_on(now, moved(client, x), least)) {

@@ -5,10 +5,10 @@ use crate::exchange::filter_facts::WorkerConnection;
 use crate::exchange::filter_response::{About, filter_upstream, has_response_filters};
 use crate::exchange::grpc::{self, bridge_response, write_web_type};
 use crate::exchange::outcome::Served;
-use crate::exchange::pace::{Pace, narrow};
+use crate::exchange::pace::{Pace, narrow, tick};
 use crate::exchange::sticky::write_kept;
 use crate::exchange::upstream::connect::{Upstream, put_back};
-use crate::relay::{Ends, IoScratch, RelayError, RelayProgress, ReplayBuffer, too_large};
+use crate::relay::{Ends, IoScratch, Pacer, RelayError, RelayProgress, ReplayBuffer, too_large};
 use crate::state::exchange::{Client, Exchange, ResponseEnd};
 use crate::state::worker::Worker;
 use std::future::poll_fn;
@@ -96,6 +96,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     if is_last && status != 101 {
         flow.closes_after();
     }
+    flow.set_pace(Pacer::of(outcome.bandwidth, worker.reactor.now()));
     (x.downward, x.status) = (flow, status);
     take_rest(worker, client, x, (head, framing, composed_from))
 }
@@ -110,6 +111,10 @@ fn take_rest(
     let rest = &head[x.response.len..];
     if x.status == 101 {
         x.downward.buffer().extend_from_slice(rest);
+        return Ok(());
+    }
+    if x.downward.pace().is_some() && !x.downward.is_received() {
+        x.downward.hold_early(rest);
         return Ok(());
     }
     let is_sure = framing != Framing::Chunked && !x.downward.is_transformed();
@@ -171,6 +176,7 @@ pub(crate) async fn respond(
         if pace.has_begun() && client.socket.expired() {
             pace.expire(worker, client, x)?;
         }
+        tick(worker, x);
         let ends = Ends { from: &upstream.connection.socket, to: &client.socket };
         let mut moved = false;
         let mut scratch = worker.scratch.borrow_mut();
@@ -197,6 +203,7 @@ pub(crate) async fn respond(
         if moved || !pace.has_begun() {
             pace.keep(worker, client, x)?;
         }
+        pace.hold_back(worker, client, x);
         Poll::Pending
     });
     let outcome = outcome.await;

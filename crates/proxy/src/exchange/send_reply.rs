@@ -2,7 +2,7 @@
 //! takes them.
 
 use crate::exchange::outcome::{Next, broken};
-use crate::exchange::pace::{Pace, moved};
+use crate::exchange::pace::{Pace, moved, tick};
 use crate::relay::IoScratch;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
@@ -101,6 +101,7 @@ async fn send_parts(
         if pace.has_begun() && client.socket.expired() {
             pace.expire(worker, client, x)?;
         }
+        tick(worker, x);
         let before = moved(client, x);
         match pump(worker, client, x, (&mut parts, context)) {
             Poll::Ready(done) => return Poll::Ready(done),
@@ -115,6 +116,7 @@ async fn send_parts(
         if !pace.has_begun() || moved(client, x) != before {
             pace.keep(worker, client, x)?;
         }
+        pace.hold_back(worker, client, x);
         Poll::Pending
     })
     .await
@@ -143,9 +145,10 @@ fn pump(
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let most = means.scratch.len().min(PIECE);
+        let Some(most) = x.downward.paced(means.scratch.len().min(PIECE)) else { return Poll::Pending };
         let n = parts.read(&mut means.scratch[..most])?;
         share = share.saturating_sub(n);
+        x.downward.spend(n);
         x.downward.feed(&means.scratch[..n], Some(&client.socket), &worker.chunks)?;
     }
 }

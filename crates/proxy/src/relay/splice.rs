@@ -51,8 +51,8 @@ impl Flow {
     }
 
     fn weigh_proofs(&mut self, n: usize) {
-        if self.transforms.is_some() {
-            // What changes its form must be seen.
+        if self.transforms.is_some() || self.pacer.is_some() {
+            // What changes its form must be seen, and what is paced is measured.
             return;
         }
         match self.way {

@@ -597,7 +597,9 @@ impl Exchange {
     /// What the route asks of the client's pace.
     pub(crate) fn rate(&self) -> Rate {
         let limits = self.route().map(|route| route.limits).unwrap_or_default();
-        Rate { window: self.timeouts().idle, least: limits.min_rate }
+        // A client that is throttled is as fast as it may be.
+        let paces = [self.upward.pace(), self.downward.pace()].into_iter().flatten().map(|pace| pace / 2);
+        Rate { window: self.timeouts().idle, least: paces.fold(limits.min_rate, u64::min) }
     }
 
     /// What filters have made of the request, once they were reached.

@@ -43,7 +43,7 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top] "route_sources", "providers", "provider", "dynamic_resources", "xds", "ingress_class" => Later(None);
     [Listener, ListenerTls, Top] "http3", "quic", "h3" => Later(None);
     [Route] "retry", "retries", "attempts" => Later(Some("write `retry` at the service"));
-    [Top, Route, Filter, Service, Listener] "rate_limit", "rate_limits", "ratelimit", "rate_limiting", "limit_req", "limit_req_zone", "throttle", "local_ratelimit", "stick_table"
+    [Top, Route, Filter, Service, Listener] "rate_limit", "rate_limits", "ratelimit", "rate_limiting", "limit_req", "limit_req_zone", "local_ratelimit", "stick_table"
         => Later(Some("`limits.max_in_flight` bounds requests at once"));
     [Limits] "rate", "requests_per_second", "rps", "rate_limit", "max_rate" => Later(Some("`max_in_flight` bounds requests at once"));
     [Top, Route, Filter, Service] "cache", "caching", "proxy_cache", "proxy_cache_path", "http_cache" => Later(None);
@@ -51,6 +51,8 @@ pub(super) const WORDS: &[Row] = rows! {
     [Filter] "maintenance_mode" => Called("the filter `maintenance`, as in `filters: [ { maintenance: { on: true } } ]`", FILTERS);
     [Route, Service] "fault", "fault_injection" => Called("the filter `fault`, as in `filters: [ { fault: { share: 1%, delay: 2s } } ]`", FILTERS);
     [Filter] "fault_injection", "chaos" => Called("the filter `fault`, as in `filters: [ { fault: { share: 1%, delay: 2s } } ]`", FILTERS);
+    [Top, Route, Service, Listener] "throttle", "bandwidth" => Called("the filter `throttle`, as in `filters: [ { throttle: { response: 512KB/s } } ]`", FILTERS);
+    [Top, Route, Filter, Service, Listener] "limit_rate", "limit_rate_after", "proxy_limit_rate", "bwlim", "bandwidth_limit" => Called("the filter `throttle`, as in `filters: [ { throttle: { response: 512KB/s } } ]`", FILTERS);
     [Route, Filter, Service] "proxy_redirect", "proxy_cookie_path", "proxy_cookie_domain", "proxy_pass_reverse" => Called("the filter `map_back`, as in `filters: [ { map_back: true } ]`", FILTERS);
     [Route] "request_id" => Called("it in `filters`, as in `filters: [ { request_id: {} } ]`", FILTERS);
     [Top, Route, Filter, Service, Listener] "compression", "compressor", "gzip", "brotli", "zstd", "deflate", "encode"

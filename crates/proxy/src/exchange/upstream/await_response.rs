@@ -43,6 +43,8 @@ pub(crate) struct Wait {
     timed: bool,
     /// The deadline that runs is the one after which another endpoint is asked too.
     hedges: bool,
+    /// The deadline that runs is the one at which a throttled request body goes on.
+    is_throttled: bool,
     /// Another one is asked at the same time: what this one says is not the last word.
     pub(crate) is_race: bool,
     /// Of the client, with its request body.
@@ -121,7 +123,9 @@ fn send(
     let keep = ReplayBuffer::Replay { received, consumed, whole, most };
     let mut scratch = worker.scratch.borrow_mut();
     let mut means = IoScratch::of(&mut scratch, &worker.chunks);
+    x.upward.tick(worker.reactor.now());
     let pumped = x.upward.poll_pump(&ends, &mut means, keep, &mut moved);
+    let paused = x.upward.paused_by_pace();
     match pumped {
         Poll::Ready(Ok(RelayProgress::Share)) => context.waker().wake_by_ref(),
         Poll::Ready(Ok(RelayProgress::All)) | Poll::Pending => {}
@@ -134,7 +138,7 @@ fn send(
         }
         Poll::Ready(Err(RelayError::ReceiverGone)) => wait.refused = true,
     }
-    if x.upward.is_done() || (!moved && wait.pace.is_some()) {
+    if x.upward.is_done() || (!moved && wait.pace.is_some() && paused.is_none()) {
         return Ok(());
     }
     let (now, bytes) = (worker.reactor.now(), x.upward.body());
@@ -144,6 +148,14 @@ fn send(
     }
     let rate = grpc::rate(x);
     let pace = wait.pace.get_or_insert_with(|| RateMonitor::new(now));
+    wait.is_throttled = paused.is_some();
+    if let Some(after) = paused {
+        pace.restart();
+        worker.clear_slow(x);
+        x.set_exact_deadline(client, now, after);
+        count_bytes(worker, x);
+        return Ok(());
+    }
     if x.upward.is_stalled() {
         pace.restart();
         wait.acknowledged = x.upward.acknowledged(&upstream.connection.socket);
@@ -372,6 +384,10 @@ fn expire(
         // What has just come may be its response.
         let is_silent = x.answered.is_empty() && !upstream.connection.socket.is_readable();
         return Ok(if is_silent { find_rival(worker, x, upstream) } else { None });
+    }
+    if std::mem::take(&mut wait.is_throttled) && !wait.timed {
+        x.set_deadline(client, now, x.timeouts().idle);
+        return Ok(None);
     }
     if wait.pace.is_some() && (wait.timed || x.upward.is_stalled()) && !worker.is_shed(x) {
         let acknowledged = x.upward.acknowledged(&upstream.connection.socket);

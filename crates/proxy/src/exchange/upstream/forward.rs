@@ -204,7 +204,17 @@ fn write(
 ) -> Result<usize, Fault> {
     let composed = write_request(worker, client, x, &local.state.service, (endpoint, is_framed));
     let head = x.request.len;
-    x.consumed = head + x.upward.feed(&x.received[head..], None, &worker.chunks)?;
+    if x.upward.pace().is_none() {
+        x.consumed = head + x.upward.feed(&x.received[head..], None, &worker.chunks)?;
+        return Ok(composed);
+    }
+    // What an earlier attempt has received goes at once. The rest waits for its time, and comes back when it is sent.
+    let known = x.consumed.max(head);
+    x.consumed = head + x.upward.feed(&x.received[head..known], None, &worker.chunks)?;
+    if !x.upward.is_received() {
+        x.upward.hold_early(&x.received[known..]);
+        x.received.truncate(known);
+    }
     Ok(composed)
 }
 

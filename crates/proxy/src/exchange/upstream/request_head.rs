@@ -3,7 +3,7 @@
 
 use crate::exchange::grpc::{is_decoded, write_plain_type, write_timeout};
 use crate::h2::websocket;
-use crate::relay::Bridge;
+use crate::relay::{Bridge, Pacer};
 use crate::state::exchange::{Client, Exchange};
 use crate::state::filtering::Filtering;
 use crate::state::worker::Worker;
@@ -11,7 +11,7 @@ use crate::tls::client_cert_fields::write_client_cert_fields;
 use std::io::Write;
 use std::net::IpAddr;
 use thalweg_core::{Fault, FaultKind, Side};
-use thalweg_filter::BodyTransform;
+use thalweg_filter::{Bandwidth, BodyTransform};
 use thalweg_http::grpc::Kind;
 use thalweg_http::grpc::web::TextReader;
 use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields};
@@ -54,6 +54,7 @@ pub(crate) fn write_request(
     (endpoint, is_framed): (u32, bool),
 ) -> usize {
     let mut flow = std::mem::take(&mut x.upward);
+    let pace = flow.take_pace();
     flow.reset();
     worker.warm.buffers.get(flow.buffer());
     flow.bound(max_body(x));
@@ -78,6 +79,7 @@ pub(crate) fn write_request(
     if let Some(tap) = x.filtered().and_then(|filtering| filtering.tap.as_ref()) {
         flow.set_tap(tap, &worker.chunks);
     }
+    flow.set_pace(pace.or_else(|| Pacer::of(bandwidth(x), worker.reactor.now())));
     x.upward = flow;
     head
 }
@@ -87,6 +89,11 @@ fn max_body(x: &Exchange) -> Option<u64> {
     let by_route = x.route().and_then(|route| route.limits.max_body);
     let by_filters = x.filtered().and_then(|filtering| filtering.outcome.max_body);
     [by_route, by_filters].into_iter().flatten().min()
+}
+
+/// How fast the request's body may come.
+fn bandwidth(x: &Exchange) -> Option<Bandwidth> {
+    x.filtered().and_then(|filtering| filtering.outcome.bandwidth)
 }
 
 /// Whether filters change the request's body.
