@@ -36,12 +36,15 @@ pub struct MirrorMapSpec {
     to: String,
     /// The share of requests that are copied, in whole percent.
     #[schemars(extend("x-default" = "100%"))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*%[\s\u0085]*$"))]
     share: Option<String>,
     /// Requests with a larger body are not copied; at most `1MiB`.
     #[schemars(extend("x-default" = "64KiB"))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*([KMGT]i?)?B[\s\u0085]*$"))]
     max_body: Option<String>,
     /// For a copy as a whole, `100ms` to `1m`; it is then given up.
     #[schemars(extend("x-default" = "10s"))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$"))]
     timeout: Option<String>,
 }
 
