@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_client::HttpClient;
+use thalweg_core::Notice;
 use thalweg_observe::WebhookMeters;
 use thalweg_observe::WebhookPolicy;
 use thalweg_tls::Trust;
@@ -49,7 +50,7 @@ impl Webhooks {
         policies: Vec<WebhookPolicy>,
         events: &Events,
         meters: Arc<WebhookMeters>,
-        notices: mpsc::Sender<String>,
+        notices: mpsc::Sender<Notice>,
     ) -> Self {
         let (events, reporter) = (events.clone(), Reporter { meters, notices });
         let mut webhooks = Self { events, reporter, running: Vec::new(), ending: watch::Sender::new(false) };

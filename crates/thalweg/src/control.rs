@@ -59,6 +59,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use thalweg_acme::News;
 use thalweg_admin::{Author, ConfigOrigin, Webhooks};
+use thalweg_core::Notice;
 use thalweg_discovery::{Followed, Sources, Update};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::LogWriter;
@@ -89,7 +90,7 @@ pub(crate) struct Control {
     pub(crate) shared: Arc<Shared>,
     log: Option<Arc<LogWriter>>,
     log_monitor: AccessLogMonitor,
-    notices: mpsc::Receiver<String>,
+    notices: mpsc::Receiver<Notice>,
     /// Where endpoints and their addresses come from.
     sources: Sources,
     /// What they said before the workers ran.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use thalweg_core::{Level, Notice};
 
 /// Lines are JSON.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
@@ -27,21 +28,11 @@ pub(crate) enum LineFormat {
     Json,
 }
 
-/// How much a line asks for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Level {
-    /// Ordinary life.
-    Info,
-    /// Somebody may have to act.
-    Warn,
-}
-
-impl Level {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Info => "INFO",
-            Self::Warn => "WARN",
-        }
+/// The word for it in a line.
+fn word(level: Level) -> &'static str {
+    match level {
+        Level::Info => "INFO",
+        Level::Warn => "WARN",
     }
 }
 
@@ -60,17 +51,9 @@ pub(crate) fn warn(text: impl Display) {
     write(Level::Warn, &text.to_string());
 }
 
-/// What the data plane says of a service or endpoint: that it is well again is ordinary life.
-pub(crate) fn notice(text: &str) {
-    let is_well = [
-        "used again",
-        "the weights of the file are in force again",
-        "as in the file again",
-        "is written again",
-        "breaker is closed",
-    ];
-    let level = if is_well.iter().any(|words| text.contains(words)) { Level::Info } else { Level::Warn };
-    write(level, text);
+/// What somebody else has to say, who knows how much it asks for.
+pub(crate) fn notice(notice: &Notice) {
+    write(notice.level, &notice.text);
 }
 
 /// Several lines that belong together, such as a diagnostic: as they are, or as one message of JSON.
@@ -91,7 +74,7 @@ fn write(level: Level, text: &str) {
 
 fn plain(time: &str, level: Level, text: &str) -> String {
     let (objects, message) = split(text);
-    let mut line = format!("{time} {} ", level.name());
+    let mut line = format!("{time} {} ", word(level));
     for (kind, name) in objects {
         let is_word = !name.is_empty() && !name.contains([' ', '"', '=']);
         let name = if is_word { name.to_owned() } else { Value::from(name).to_string() };
@@ -103,7 +86,7 @@ fn plain(time: &str, level: Level, text: &str) -> String {
 
 fn json(time: &str, level: Level, text: &str) -> String {
     let (objects, message) = split(text);
-    let level = level.name().to_ascii_lowercase();
+    let level = word(level).to_ascii_lowercase();
     let pairs = [("time", time), ("level", &level)].into_iter().chain(objects).chain([("message", message)]);
     let pairs: Vec<_> = pairs.map(|(key, value)| format!("\"{key}\":{}", Value::from(value))).collect();
     format!("{{{}}}", pairs.join(","))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use thalweg_core::Notice;
 use thalweg_observe::WebhookMeters;
 use tokio::sync::mpsc;
 
@@ -10,12 +11,12 @@ use tokio::sync::mpsc;
 pub(super) struct Reporter {
     pub(super) meters: Arc<WebhookMeters>,
     /// Lines for the operator.
-    pub(super) notices: mpsc::Sender<String>,
+    pub(super) notices: mpsc::Sender<Notice>,
 }
 
 impl Reporter {
     pub(super) fn notice(&self, line: String) {
         // Full: the operator has many lines to read already.
-        let _ = self.notices.try_send(line);
+        let _ = self.notices.try_send(Notice::warn(line));
     }
 }

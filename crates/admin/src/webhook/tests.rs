@@ -94,7 +94,7 @@ async fn reply(mut stream: TcpStream, status: u16) {
 struct Running {
     events: Events,
     meters: Arc<WebhookMeters>,
-    notices: mpsc::Receiver<String>,
+    notices: mpsc::Receiver<Notice>,
     webhooks: Webhooks,
 }
 
@@ -111,7 +111,7 @@ impl Running {
     }
 
     async fn notice(&mut self) -> String {
-        timeout(LONG, self.notices.recv()).await.expect("no notice came").expect("webhooks run")
+        timeout(LONG, self.notices.recv()).await.expect("no notice came").expect("webhooks run").text
     }
 
     /// Ends the webhooks once everything is delivered, and gives delivered, given up, dropped, retried.

@@ -11,6 +11,7 @@ use crate::state::local_listener::ListenerTransport;
 use rustix::fd::OwnedFd;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use thalweg_core::Notice;
 use thalweg_net::Mailbox;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_sealed::reach::Own;
@@ -61,7 +62,7 @@ pub(crate) struct Shared {
     pub(crate) loads: Arc<Loads>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) log: Option<Arc<LogWriter>>,
-    pub(crate) notices: mpsc::Sender<String>,
+    pub(crate) notices: mpsc::Sender<Notice>,
     /// The bounds on what is under way.
     pub(crate) concurrency_limits: LimitRegistry,
     /// What authorities are answered that check a host.

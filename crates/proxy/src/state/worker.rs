@@ -30,7 +30,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_core::limits::FIRST_WORD_TIME;
-use thalweg_core::{Fault, FaultKind, RequestId};
+use thalweg_core::{Fault, FaultKind, Notice, RequestId};
 use thalweg_net::{Mailbox, OwnerWaker, Reactor};
 use thalweg_observe::{LogBatch, RouteMeters, WorkerMeters};
 use thalweg_upstream::{Member, OpenCount, PeerAddress};
@@ -219,10 +219,19 @@ impl Worker {
         view.services().iter().any(|service| service.state.evict())
     }
 
-    /// A line for the operator, written by the control thread; dropped when it cannot keep up.
+    /// A line for the operator, who may have to act; written by the control thread, dropped when it cannot keep up.
     pub(crate) fn notice(&self, text: impl FnOnce() -> String) {
+        self.tell(|| Notice::warn(text()));
+    }
+
+    /// The same of ordinary life: something is well again.
+    pub(crate) fn inform(&self, text: impl FnOnce() -> String) {
+        self.tell(|| Notice::info(text()));
+    }
+
+    fn tell(&self, notice: impl FnOnce() -> Notice) {
         if let Ok(permit) = self.shared.notices.try_reserve() {
-            permit.send(text());
+            permit.send(notice());
         }
     }
 

@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use thalweg_core::Notice;
 use thalweg_core::limits::{PLAN_WAIT, PLANS};
 use thalweg_net::Mailbox;
 use thalweg_net::connect::is_machines;
@@ -42,7 +43,7 @@ pub struct WorkerPoolOptions {
     /// The access log, unless it is off.
     pub log: Option<Arc<LogWriter>>,
     /// Lines for the operator.
-    pub notices: mpsc::Sender<String>,
+    pub notices: mpsc::Sender<Notice>,
     /// What host names stand for, as far as is known.
     pub names: Names,
     /// Rung when the standing of a member has changed.
@@ -433,7 +434,7 @@ fn run_worker(id: usize, shared: Arc<Shared>) {
         Err(_) => "a bug in the proxy; the message above says where".into(),
     };
     shared.loads.workers[id].dead.store(true, Relaxed);
-    let _ = shared.notices.try_send(format!("worker {id} ended: {error}"));
+    let _ = shared.notices.try_send(Notice::warn(format!("worker {id} ended: {error}")));
 }
 
 fn thread_error(error: io::Error) -> StartError {

@@ -3,6 +3,7 @@
 //! Looked at once a second. A destination that now takes a batch and now does not is one trouble, not many: it is over
 //! when nothing has been lost for a while and something has been written.
 
+use thalweg_core::Notice;
 use thalweg_observe::Registry;
 
 /// So many looks without a loss, and it is over.
@@ -40,9 +41,9 @@ impl Seen {
 
 impl AccessLogMonitor {
     /// Looks, and says what there is to say.
-    pub(crate) fn look(&mut self, registry: &Registry) -> impl Iterator<Item = String> {
+    pub(crate) fn look(&mut self, registry: &Registry) -> impl Iterator<Item = Notice> {
         let reopened = registry.log().take_reopen_error();
-        let reopened = reopened.map(|error| format!("{error}; the old file is written on"));
+        let reopened = reopened.map(|error| Notice::warn(format!("{error}; the old file is written on")));
         reopened.into_iter().chain(self.compare(Seen::of(registry)))
     }
 
@@ -53,7 +54,7 @@ impl AccessLogMonitor {
         (new > 0).then(|| format!("{} lost: the access log could not be written", were(new)))
     }
 
-    fn compare(&mut self, Seen { lost, error, fails }: Seen) -> Option<String> {
+    fn compare(&mut self, Seen { lost, error, fails }: Seen) -> Option<Notice> {
         let loses = lost > std::mem::replace(&mut self.lost, lost) || error.is_some();
         let Some(calm) = self.trouble.as_mut() else {
             if !loses {
@@ -61,7 +62,7 @@ impl AccessLogMonitor {
             }
             self.trouble = Some(0);
             let why = error.unwrap_or_else(|| "the access log does not keep up".into());
-            return Some(format!("{why}; lines are lost (`thalweg_log_dropped_total`)"));
+            return Some(Notice::warn(format!("{why}; lines are lost (`thalweg_log_dropped_total`)")));
         };
         *calm = if loses || fails { 0 } else { *calm + 1 };
         if *calm < CALM {
@@ -69,7 +70,7 @@ impl AccessLogMonitor {
         }
         self.trouble = None;
         let new = lost - std::mem::replace(&mut self.told, lost);
-        Some(format!("the access log is written again; {} lost", were(new)))
+        Some(Notice::info(format!("the access log is written again; {} lost", were(new))))
     }
 }
 
@@ -83,7 +84,7 @@ mod tests {
 
     fn look(monitor: &mut AccessLogMonitor, lost: u64, error: &str, fails: bool) -> Option<String> {
         let error = Some(error.to_owned()).filter(|error| !error.is_empty());
-        monitor.compare(Seen { lost, error, fails })
+        monitor.compare(Seen { lost, error, fails }).map(|notice| notice.text)
     }
 
     #[test]

@@ -21,8 +21,8 @@ use thalweg_admin::{
     ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel,
     Services, ServicesSummary, State, Status, Tokens, WeightsReset,
 };
-use thalweg_core::Event;
 use thalweg_core::limits::WORKER_SILENCE;
+use thalweg_core::{Event, Notice};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::WebhookPolicy;
 use thalweg_observe::{Registry, Series};
@@ -227,7 +227,7 @@ impl Shared {
     }
 
     /// A line for the operator.
-    pub(super) fn say(&self, line: &str) {
+    pub(super) fn say(&self, line: &Notice) {
         notice(line);
     }
 
@@ -330,7 +330,7 @@ impl Control for Shared {
     }
 
     fn complain(&self, line: &str) {
-        self.say(line);
+        self.say(&Notice::warn(line));
     }
 
     fn services(&self) -> Services {

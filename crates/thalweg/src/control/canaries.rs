@@ -13,7 +13,7 @@ use super::runtime::Runtime;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 use thalweg_admin::{CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus, Expected, Refusal};
-use thalweg_core::EventKind;
+use thalweg_core::{EventKind, Notice};
 use thalweg_observe::{Registry, RouteTotals};
 use thalweg_proxy::plan::{CanaryPolicy, Plan, Route, To};
 
@@ -67,9 +67,9 @@ impl Shared {
         if !gone.is_empty() {
             self.commit_routes(runtime);
             gone.iter().for_each(|name| {
-                self.say(&format!(
+                self.say(&Notice::info(format!(
                     "route `{name}`: it has no canary any more; the weights of the file are in force"
-                ));
+                )));
             });
         }
         turns
@@ -110,7 +110,10 @@ impl Shared {
         for (name, turn) in turns {
             let Some(canary) = runtime.canaries.get(name) else { continue };
             let (kind, words) = told(name, canary, turn);
-            self.say(&words);
+            self.say(&match kind {
+                EventKind::CanaryFailed => Notice::warn(words.as_str()),
+                _ => Notice::info(words.as_str()),
+            });
             let service = canary.policy().service.clone();
             let event = event(kind, words);
             self.publish(thalweg_core::Event { service: Some(service), ..event });
@@ -148,7 +151,7 @@ impl Shared {
             Some(turn) => self.apply(&mut runtime, &[(route.to_owned(), turn)]),
             None => {
                 let state = canary.state().clone();
-                self.say(&format!("route `{route}`: the canary is {}", state.phase.name()));
+                self.say(&Notice::info(format!("route `{route}`: the canary is {}", state.phase.name())));
                 runtime.overlay.canaries.insert(route.to_owned(), state);
                 runtime.keep();
             }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
+use thalweg_core::Notice;
 use thalweg_health::{Checks, News, Report, Target};
 use thalweg_upstream::{EndpointSet, EndpointState, Health, Protocol};
 use tokio::sync::mpsc;
@@ -71,15 +72,15 @@ impl Rounds {
     }
 
     /// Takes over what the next answer says; a line for the operator, where there is one. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Option<String> {
+    pub(crate) async fn next(&mut self) -> Option<Notice> {
         match self.news.recv().await {
             Some(News::Report(report)) => self.take_over(report),
-            Some(News::Trouble(line)) => Some(line),
+            Some(News::Trouble(line)) => Some(Notice::warn(line)),
             None => std::future::pending().await,
         }
     }
 
-    fn take_over(&mut self, report: Report) -> Option<String> {
+    fn take_over(&mut self, report: Report) -> Option<Notice> {
         let asked = self.asked.get_mut(&report.target)?;
         let was = asked.verdict.replace((report.healthy, report.why.clone()));
         asked.members.iter().for_each(|member| judge(member, report.healthy, &report.why));
@@ -87,8 +88,11 @@ impl Rounds {
             Some((was, _)) => was != report.healthy,
             None => !report.healthy,
         };
-        let verdict = if report.healthy { "healthy again" } else { "unhealthy" };
-        news.then(|| format!("health check of {}: {verdict}: {}", report.target, report.why))
+        let line = |verdict: &str| format!("health check of {}: {verdict}: {}", report.target, report.why);
+        news.then(|| match report.healthy {
+            true => Notice::info(line("healthy again")),
+            false => Notice::warn(line("unhealthy")),
+        })
     }
 }
 

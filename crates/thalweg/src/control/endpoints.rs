@@ -16,7 +16,7 @@ use thalweg_admin::{
 };
 use thalweg_balance::endpoint_id;
 use thalweg_config::endpoint_address;
-use thalweg_core::{EndpointCondition, limits};
+use thalweg_core::{EndpointCondition, Notice, limits};
 use thalweg_observe::ServiceMeters;
 use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
 use thalweg_upstream::{Endpoint, EndpointSet, PeerAddress};
@@ -314,7 +314,7 @@ impl Shared {
         runtime.version += 1;
         if let Err(error) = self.worker_pool().set_plan(runtime.plan()) {
             // Its listeners are those that run: only workers that do not turn keep it from taking over.
-            self.say(&format!("a change of a route waits for the next one: {error}"));
+            self.say(&Notice::warn(format!("a change of a route waits for the next one: {error}")));
         }
         runtime.keep();
         self.stir();
@@ -385,7 +385,7 @@ impl Shared {
         self.commit_routes(&mut runtime);
         let plan = self.worker_pool().plan();
         if let Some(line) = in_force_of(&runtime.overlay, &runtime.base, route) {
-            self.say(&line);
+            self.say(&Notice::warn(line));
         }
         let found = plan.routes.iter().find(|known| *known.name == *route);
         let route = found.map(|found| route_status(&plan, found));

@@ -6,7 +6,7 @@ use super::config_events::event;
 use super::overlay::OverlaySpec;
 use super::route_status::route_status;
 use thalweg_admin::{Expected, MaintenanceChanged, Refusal, RouteStatus, encode};
-use thalweg_core::EventKind;
+use thalweg_core::{EventKind, Notice};
 use thalweg_proxy::Plan;
 
 impl Shared {
@@ -44,7 +44,9 @@ impl Shared {
         drop(runtime);
         let after = self.status_of_route(route);
         if is_changed {
-            self.say(&said.unwrap_or_else(|| format!("route `{route}`: `maintenance` is {AS_IN_THE_FILE}")));
+            self.say(&Notice::info(
+                said.unwrap_or_else(|| format!("route `{route}`: `maintenance` is {AS_IN_THE_FILE}")),
+            ));
         }
         let now = after.as_ref().and_then(|after| after.maintenance);
         if let Some(now) = now.filter(|now| before != Some(*now)) {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_core::units::duration_text;
-use thalweg_core::{EndpointCondition, EndpointSnapshot, Event, EventKind};
+use thalweg_core::{EndpointCondition, EndpointSnapshot, Event, EventKind, Notice};
 use thalweg_upstream::{Cause, EndpointSet, EndpointState, Judged, Window, find_outliers};
 
 /// What was found at the last look, by service.
@@ -23,7 +23,7 @@ pub(crate) struct ServiceMonitor {
     /// Whose traffic began or ended at the last look: service, endpoint, and whether it has any.
     turned: Vec<(Arc<str>, Arc<str>, bool)>,
     /// What the operator has not been told yet.
-    lines: Vec<String>,
+    lines: Vec<Notice>,
 }
 
 /// A form of an endpoint set: another one when anything of it has changed.
@@ -93,7 +93,7 @@ impl ServiceMonitor {
     }
 
     /// What the operator is to be told since the last call.
-    pub(crate) fn take_lines(&mut self) -> Vec<String> {
+    pub(crate) fn take_lines(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.lines)
     }
 
@@ -139,7 +139,11 @@ impl ServiceMonitor {
         }
         if let Some(Turn { kind, cause, is_said }) = turn {
             if is_said {
-                self.lines.push(format!("service `{}`: {cause}", service.name));
+                let line = format!("service `{}`: {cause}", service.name);
+                self.lines.push(match kind {
+                    EventKind::ServiceUnavailable => Notice::warn(line),
+                    _ => Notice::info(line),
+                });
             }
             events.push(event(set, (kind, None), cause, snapshots(set, &known)));
         }
@@ -395,7 +399,10 @@ mod tests {
         assert!(house.monitor.take_lines().is_empty(), "one is left");
         two.set_health(Health::Unwell, at(2), "status 503");
         house.look(at(2));
-        assert_eq!(house.monitor.take_lines(), ["service `a`: all 2 endpoints are down (2 unhealthy)"]);
+        assert_eq!(
+            house.monitor.take_lines(),
+            [Notice::warn("service `a`: all 2 endpoints are down (2 unhealthy)")]
+        );
         // In between one is put aside and comes back.
         let file = Service::clone(&house.services[0]);
         for mode in [thalweg_upstream::Mode::Maintenance, thalweg_upstream::Mode::Ready] {
@@ -407,7 +414,10 @@ mod tests {
         assert!(house.monitor.take_lines().is_empty(), "it is known");
         one.set_health(Health::Well, at(92), "");
         house.look(at(92));
-        assert_eq!(house.monitor.take_lines(), ["service `a`: an endpoint can be used again, after 1m30s"]);
+        assert_eq!(
+            house.monitor.take_lines(),
+            [Notice::info("service `a`: an endpoint can be used again, after 1m30s")]
+        );
         two.set_health(Health::Well, at(93), "");
         house.look(at(93));
         assert!(house.monitor.take_lines().is_empty());
@@ -424,7 +434,10 @@ mod tests {
         assert!(house.look(start).is_empty());
         standing.set_health(Health::Unwell, start, "status 503");
         assert_eq!(house.look(start), ["service_unavailable - its only endpoint is down (unhealthy)"]);
-        assert_eq!(house.monitor.take_lines(), ["service `a`: its only endpoint is down (unhealthy)"]);
+        assert_eq!(
+            house.monitor.take_lines(),
+            [Notice::warn("service `a`: its only endpoint is down (unhealthy)")]
+        );
 
         let mut passes = ServiceMonitor::default();
         standing.set_health(Health::Awaited, start, "");

@@ -7,6 +7,7 @@ use super::route_status::route_status;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_admin::{Expected, Refusal, WeightsReset, encode};
+use thalweg_core::Notice;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::To;
 
@@ -38,7 +39,7 @@ impl Shared {
         let version = runtime.version;
         drop(runtime);
         if is_set {
-            self.say(&format!("route `{route}`: the weights of the file are in force again"));
+            self.say(&Notice::info(format!("route `{route}`: the weights of the file are in force again")));
         }
         Ok(WeightsReset { version, before: before.unwrap_or_default(), after: shares().unwrap_or_default() })
     }

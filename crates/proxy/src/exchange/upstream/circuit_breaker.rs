@@ -41,12 +41,16 @@ pub(crate) fn end_trial(
         // It says nothing of the service: dropped, it makes room for another.
         Some(_) => None,
     };
-    let words = match change {
-        Some(BreakerChange::Closed) => "its breaker is closed: every trial was answered",
-        Some(BreakerChange::Opened) => "its breaker is open again: a trial failed",
-        None => return,
-    };
-    worker.notice(|| format!("service `{}`: {words}", service.name));
+    let of_service = |words: &str| format!("service `{}`: {words}", service.name);
+    match change {
+        Some(BreakerChange::Closed) => {
+            worker.inform(|| of_service("its breaker is closed: every trial was answered"));
+        }
+        Some(BreakerChange::Opened) => {
+            worker.notice(|| of_service("its breaker is open again: a trial failed"));
+        }
+        None => {}
+    }
 }
 
 fn is_failure(fault: &Fault) -> bool {

@@ -294,7 +294,7 @@ pub(crate) fn tell(
     match told {
         Transition::Nothing => {}
         Transition::Back => {
-            worker.notice(|| format!("{}: it is used again", worker.name_of(local, attempt_guard)))
+            worker.inform(|| format!("{}: it is used again", worker.name_of(local, attempt_guard)))
         }
         Transition::Ejected => {
             let cause = attempt_guard.standing.cause();
