@@ -14,4 +14,7 @@ pub trait ConfigFiles {
     /// # Errors
     /// A sentence: it cannot be read, or has more than `limit` bytes.
     fn read(&self, written: &str, limit: usize) -> Result<Vec<u8>, String>;
+
+    /// The value of a variable of the environment.
+    fn variable(&self, name: &str) -> Option<String>;
 }

@@ -2,11 +2,12 @@
 
 use crate::{Reply, RequestCx, ResponseCx};
 use std::any::Any;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Formatter};
 use std::ops::BitOr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::Fault;
+use thalweg_core::{Fault, FaultKind, Notice};
 
 /// One step on the request, the response, or both, of a route.
 ///
@@ -61,6 +62,11 @@ pub trait Filter: Any + Debug + Send + Sync {
 
     /// The same filter turned on or off; `None`: it cannot be.
     fn switched(&self, _on: bool) -> Option<Arc<dyn Filter>> {
+        None
+    }
+
+    /// Work beside the requests, as long as it stands in the configuration in force.
+    fn upkeep(&self) -> Option<Arc<dyn Upkeep>> {
         None
     }
 
@@ -141,6 +147,67 @@ pub enum Job {
     Sleep(Duration),
     /// A service's response.
     Fetch(Box<Subrequest>),
+    /// Something that runs beside the workers.
+    Call(Call),
+}
+
+/// What a [`Job::Call`] gives; the filter knows its type.
+pub type Outcome = Box<dyn Any + Send>;
+
+/// Something that runs beside the workers: it may wait for a store or a server, or take long to compute.
+pub struct Call {
+    /// What runs.
+    pub work: Work,
+    /// It is given up after this time, at most one minute. What blocks goes on then, and nobody waits for it.
+    pub timeout: Duration,
+}
+
+/// What runs beside the workers.
+pub enum Work {
+    /// A future, on a runtime that all share: it must not block.
+    Future(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    /// A function that takes its time, on one of few threads. Those that find too many before them are not run.
+    Blocking(Box<dyn FnOnce() -> Outcome + Send>),
+}
+
+impl Job {
+    /// A future that runs beside the workers.
+    pub fn call<T: Any + Send>(timeout: Duration, future: impl Future<Output = T> + Send + 'static) -> Self {
+        let work = Work::Future(Box::pin(async { Box::new(future.await) as Outcome }));
+        Self::Call(Call { work, timeout })
+    }
+
+    /// A function that takes its time and runs beside the workers.
+    pub fn compute<T: Any + Send>(timeout: Duration, work: impl FnOnce() -> T + Send + 'static) -> Self {
+        Self::Call(Call { work: Work::Blocking(Box::new(|| Box::new(work()))), timeout })
+    }
+}
+
+impl Debug for Call {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let kind = if matches!(self.work, Work::Future(_)) { "a future" } else { "a function" };
+        write!(f, "{kind}, for at most {:?}", self.timeout)
+    }
+}
+
+/// Work of a filter beside the requests: what it knows is refreshed, whoever asks.
+pub trait Upkeep: Debug + Send + Sync {
+    /// Runs beside the workers, from when the configuration takes over until it is replaced or the process ends; it is
+    /// dropped then, at whichever point it waits. It must not block.
+    fn run(self: Arc<Self>, tools: UpkeepTools) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// What [`Upkeep`] is given.
+#[derive(Clone)]
+pub struct UpkeepTools {
+    /// Writes a line for the operator.
+    pub say: Arc<dyn Fn(Notice) + Send + Sync>,
+}
+
+impl Debug for UpkeepTools {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("tools")
+    }
 }
 
 /// A request of a filter's own to a service.
@@ -171,6 +238,26 @@ pub enum JobResult {
     Slept,
     /// The response, or why there is none.
     Fetched(Result<Fetched, Fault>),
+    /// What the call gave, or why it gave nothing: the time was over, too many calls are under way, or it panicked.
+    Called(Result<Outcome, Fault>),
+    /// In a dry run, nothing is asked of anybody: a filter acts as if it had been told that all is well.
+    NotAsked,
+}
+
+impl JobResult {
+    /// What a [`Job::Call`] of this type gave.
+    ///
+    /// # Errors
+    /// The fault of a call that gave nothing.
+    pub fn called<T: Any>(self) -> Result<T, Fault> {
+        let unexpected =
+            Fault::new(FaultKind::ProxyInternalError, "a filter was resumed with what it did not ask for");
+        match self {
+            Self::Called(Ok(outcome)) => outcome.downcast().map(|outcome| *outcome).map_err(|_| unexpected),
+            Self::Called(Err(fault)) => Err(fault),
+            _ => Err(unexpected),
+        }
+    }
 }
 
 /// The response to a [`Subrequest`].

@@ -24,6 +24,7 @@ mod forwarded;
 mod grpc_web;
 mod headers;
 mod hsts;
+mod identity;
 mod maintenance;
 mod map_back;
 mod mirror;
@@ -34,6 +35,7 @@ mod request_id;
 mod respond;
 mod response;
 mod rewrite;
+mod secret;
 mod security_headers;
 mod split;
 mod stages;
@@ -51,12 +53,17 @@ use std::sync::Arc;
 pub use chain::{Chain, Step};
 pub use config_files::ConfigFiles;
 pub use fields::{FieldView, HeadFields, may_be_changed};
-pub use filter::{Fetched, Filter, Hooks, Job, JobResult, Moves, Subrequest, Verdict};
+pub use filter::{
+    Call, Fetched, Filter, Hooks, Job, JobResult, Moves, Outcome, Subrequest, Upkeep, UpkeepTools, Verdict,
+    Work,
+};
+pub use identity::Identity;
 pub use request::{
     Bandwidth, BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, Moved, MovedPrefix,
     NoConnection, QueryEdit, RequestCopy, RequestCx, RequestOutcome, TargetEdit, Transforms, Values,
 };
 pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
+pub use secret::SecretSpec;
 pub use template::{Escape, PLACEHOLDERS, Template, TemplateSpec};
 pub use when::{OneOrManySpec, StatusSpec, When, WhenSpec, is_type};
 

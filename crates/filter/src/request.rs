@@ -1,13 +1,17 @@
 //! What a filter sees and may change of a request.
 
 use crate::fields::{FieldView, HeadFields};
+use crate::filter::Verdict;
+use crate::identity::Identity;
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_core::RequestId;
+use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_http::Version;
+use thalweg_http::h1::encode::write_field;
 use thalweg_route::PathPattern;
 
 /// What is known of a request, whatever its filters do.
@@ -176,7 +180,7 @@ pub trait BodyTransform: Debug {
     ///
     /// # Errors
     /// The body is not what it claims to be, or goes over a bound: the message breaks off.
-    fn push(&mut self, data: &mut &[u8], out: &mut Vec<u8>) -> Result<(), thalweg_core::Fault>;
+    fn push(&mut self, data: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Fault>;
 
     /// Nothing more may come for a while: what is held back may go, where that is worth it.
     fn flush(&mut self, _out: &mut Vec<u8>) {}
@@ -186,7 +190,7 @@ pub trait BodyTransform: Debug {
     ///
     /// # Errors
     /// As [`Self::push`]: it ended too early.
-    fn finish(&mut self, trailers: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<bool, thalweg_core::Fault>;
+    fn finish(&mut self, trailers: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<bool, Fault>;
 }
 
 /// Bytes that a transform makes at most, about, before its receiver takes some.
@@ -221,6 +225,12 @@ pub struct RequestOutcome {
     pub service: Option<Arc<str>>,
     /// Bytes that the body may have as it comes from the client; `None`: no filter bounds it.
     pub max_body: Option<u64>,
+    /// Who the client is, as far as filters have verified it.
+    pub identity: Option<Box<Identity>>,
+    /// Why a filter has refused the request, or would have, in words for the operator.
+    pub reason: Option<Cow<'static, str>>,
+    /// Fields, as whole lines, of the answer to a fault that a filter gives.
+    pub fault_fields: Vec<u8>,
     /// How fast the body may come; `None`: no filter bounds it.
     pub bandwidth: Option<Bandwidth>,
 }
@@ -249,6 +259,9 @@ impl RequestOutcome {
         self.copies.clear();
         self.service = None;
         self.max_body = None;
+        self.identity = None;
+        self.reason = None;
+        self.fault_fields.clear();
         self.bandwidth = None;
     }
 }
@@ -350,6 +363,42 @@ impl<'a> RequestCx<'a> {
         self.outcome.service = Some(service.clone());
     }
 
+    /// Who the client is, as far as filters have verified it.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.outcome.identity.as_deref()
+    }
+
+    /// A filter has verified who the client is; where others have before, they say who it is, and this adds to it.
+    pub fn identify(&mut self, identity: Identity) {
+        match &mut self.outcome.identity {
+            Some(known) => known.merge(identity),
+            none => *none = Some(Box::new(identity)),
+        }
+    }
+
+    /// Why this filter refuses the request, or would if it were to: the access log and the decision record have it, the
+    /// client does not. It contains no credential.
+    pub fn explain(&mut self, reason: impl Into<Cow<'static, str>>) {
+        self.outcome.reason = Some(reason.into());
+    }
+
+    /// The request is refused with this status. `detail`, which contains nothing that a peer has sent, tells the client
+    /// why; the operator is told `reason`.
+    pub fn refuse(
+        &mut self,
+        status: u16,
+        detail: &'static str,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Verdict {
+        self.explain(reason);
+        Verdict::Fault(Fault { status, ..Fault::new(FaultKind::HttpRequestDenied, detail) })
+    }
+
+    /// A field of the answer to the fault that this filter gives, such as `WWW-Authenticate`.
+    pub fn fault_field(&mut self, name: &str, value: &[u8]) {
+        write_field(&mut self.outcome.fault_fields, name.as_bytes(), value);
+    }
+
     /// What filters have asked for.
     pub fn outcome_mut(&mut self) -> &mut RequestOutcome {
         self.outcome
@@ -357,7 +406,13 @@ impl<'a> RequestCx<'a> {
 
     /// What placeholders stand for.
     pub fn values(&self) -> Values<'_> {
-        Values { facts: &self.facts, fields: self.fields.view(), target: Some(&*self.target), status: None }
+        Values {
+            facts: &self.facts,
+            fields: self.fields.view(),
+            target: Some(&*self.target),
+            identity: self.identity(),
+            status: None,
+        }
     }
 }
 
@@ -370,6 +425,8 @@ pub struct Values<'a> {
     pub fields: FieldView<'a>,
     /// What goes upstream, where that is known.
     pub target: Option<&'a TargetEdit>,
+    /// Who the client is, as far as filters have verified it.
+    pub identity: Option<&'a Identity>,
     /// Of the response.
     pub status: Option<u16>,
 }

@@ -1,6 +1,7 @@
 //! What a filter sees and may change of a final response, and answers of its own.
 
 use crate::fields::{FieldView, HeadFields};
+use crate::identity::Identity;
 use crate::request::{Bandwidth, BodyTransform, Facts, FilterStates, TargetEdit, Values};
 use std::fs::File;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub struct ResponseCx<'a> {
     pub request: FieldView<'a>,
     /// The target that went upstream; `None`: filters of the request were not reached.
     pub target: Option<&'a TargetEdit>,
+    /// Who the client is, as far as filters have verified it.
+    pub identity: Option<&'a Identity>,
     /// The host and port that the endpoint was asked for; empty for an own answer.
     pub upstream_host: &'a [u8],
     /// The status.
@@ -62,6 +65,7 @@ impl<'a> ResponseCx<'a> {
             facts,
             request,
             target: None,
+            identity: None,
             upstream_host: &[],
             status: 200,
             fault: None,
@@ -117,7 +121,13 @@ impl<'a> ResponseCx<'a> {
 
     /// What placeholders stand for.
     pub fn values(&self) -> Values<'_> {
-        Values { facts: &self.facts, fields: self.request, target: self.target, status: Some(self.status) }
+        Values {
+            facts: &self.facts,
+            fields: self.request,
+            target: self.target,
+            identity: self.identity,
+            status: Some(self.status),
+        }
     }
 
     /// What filters have asked for.

@@ -96,6 +96,8 @@ placeholders! {
     Service "service" "the name of the service",
     TlsVersion "tls.version" "the version of TLS, `TLSv1.3`; empty in the clear",
     TlsSni "tls.sni" "the name that the client asked for in its TLS handshake",
+    User "user" "who the client is, as a filter has verified it; empty before, and without one",
+    Claim(name) "claim.NAME" "what was verified of the client, by its name: `{claim.plan}`, `{claim.address.country}`",
     TlsSubject "tls.client.subject" "the subject of the client's certificate",
     Status "status" "the status of the response; empty before there is one",
     Time "time" "the time in UTC, as in RFC 3339",
@@ -233,6 +235,11 @@ impl Placeholder {
             Self::TlsVersion => put(facts.connection.tls_version().unwrap_or_default().as_bytes(), out),
             Self::TlsSni => put(facts.connection.tls_server_name().unwrap_or_default().as_bytes(), out),
             Self::TlsSubject => put(facts.connection.client_subject().unwrap_or_default().as_bytes(), out),
+            Self::User => put(values.identity.map_or("", |identity| &identity.user).as_bytes(), out),
+            Self::Claim(name) => {
+                let claim = values.identity.and_then(|identity| identity.claim(name));
+                put(claim.unwrap_or_default().as_bytes(), out);
+            }
             Self::Status => values.status.map_or((), |status| drop(write!(out, "{status}"))),
             Self::Time => {
                 let seconds = i64::try_from(facts.unix_seconds).unwrap_or(i64::MAX);
@@ -306,7 +313,7 @@ mod tests {
         let mut facts = facts("/a/7/x/y");
         (facts.patterns, facts.query) = (&pattern, Some(&b"q=a%20b%0d%0aX%3a+1&q=2&e"[..]));
         let fields = FieldView::new(&[], &[], b"X-Name: <\"v\">\r\nCookie: sid=abc\r\n");
-        let values = Values { facts: &facts, fields, target: None, status: Some(404) };
+        let values = Values { facts: &facts, fields, target: None, identity: None, status: Some(404) };
         let mut out = Vec::new();
         Template::parse(text).unwrap().render(&values, escape, &mut out);
         String::from_utf8(out).unwrap()

@@ -22,6 +22,10 @@ impl ConfigFiles for Beside {
         let bytes = std::fs::read(self.path(written)).map_err(|error| error.to_string())?;
         if bytes.len() > limit { Err("it is too large".into()) } else { Ok(bytes) }
     }
+
+    fn variable(&self, _name: &str) -> Option<String> {
+        None
+    }
 }
 
 /// The facts of a GET of this path.

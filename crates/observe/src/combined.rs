@@ -1,9 +1,9 @@
 //! nginx's `combined` access-log line, byte for byte.
 //!
-//! `$remote_addr - - [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`
+//! `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`
 //!
-//! The user is always `-`. As in nginx, a field that is absent is `-` and what the client sent is
-//! escaped as `\xHH`.
+//! The user is the one that a filter has verified. As in nginx, a field that is absent is `-` and what the client sent
+//! is escaped as `\xHH`.
 
 use std::io::Write as _;
 
@@ -19,7 +19,12 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
         Some(ip) => drop(write!(out, "{}", ip.to_canonical())),
         None => out.extend_from_slice(b"unix:"),
     }
-    out.extend_from_slice(b" - - [");
+    out.extend_from_slice(b" - ");
+    match record.user.filter(|user| !user.is_empty()) {
+        Some(user) => escape::nginx(out, bounded(user.as_bytes())),
+        None => out.push(b'-'),
+    }
+    out.extend_from_slice(b" [");
     out.extend_from_slice(stamp.local());
     out.extend_from_slice(b"] \"");
     request(out, record);

@@ -27,6 +27,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
     }
     object.address("peer_ip", record.peer);
     object.word("client_cert_subject", record.client_cert_subject.unwrap_or_default());
+    object.word("user", record.user.unwrap_or_default());
     request(&mut object, record);
     object.number("bytes_in", record.bytes_in);
     object.number("bytes_out", record.bytes_out);
@@ -56,6 +57,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
         object.word("fault_side", fault.side().name());
         object.word("fault_detail", fault.detail);
     }
+    object.word("reason", record.reason.unwrap_or_default());
     object.word("ended", record.ended.unwrap_or_default());
     if record.unlogged > 0 {
         object.number("unlogged", record.unlogged);
@@ -182,6 +184,7 @@ mod tests {
             client_port: Some(4711),
             peer: Some(Ipv4Addr::new(10, 0, 0, 1).into()),
             client_cert_subject: Some("CN=a\\,b"),
+            user: Some("ada \"x\""),
             method: b"GET",
             scheme: "http",
             host: Some(b"shop.example.com"),
@@ -205,6 +208,7 @@ mod tests {
             reused: true,
             timers: Timers { wait: Some(1), connect: Some(2), tls: Some(0), first_byte: Some(3), total: 9 },
             fault: Some(&fault),
+            reason: Some("a test"),
             ended: Some("idle"),
             unlogged: 7,
             user_agent: Some(b"curl/8"),
@@ -216,6 +220,7 @@ mod tests {
                 r#"{"ts":"2000-10-10T20:55:36.000042Z","id":"01923456-789a-7000-8000-000000000000","#,
                 r#""listener":"web","client_ip":"192.0.2.7","client_port":4711,"peer_ip":"10.0.0.1","#,
                 r#""client_cert_subject":"CN=a\\,b","#,
+                r#""user":"ada \"x\"","#,
                 r#""method":"GET","scheme":"http","host":"shop.example.com","path":"/a","#,
                 r#""query":"q=1&sig=[redacted]","proto":"HTTP/1.1","status":504,"grpc_status":"unavailable","bytes_in":1,"bytes_out":2,"#,
                 r#""route":"products","service":"products","endpoint":"10.0.0.1:8080","attempts":2,"#,
@@ -223,7 +228,7 @@ mod tests {
                 r#""reused":true,"#,
                 r#""duration_us":9,"wait_us":1,"connect_us":2,"tls_us":0,"ttfb_us":3,"#,
                 r#""fault":"http_response_timeout","fault_side":"upstream","fault_detail":"no first byte in time","#,
-                r#""ended":"idle","unlogged":7,"#,
+                r#""reason":"a test","ended":"idle","unlogged":7,"#,
                 r#""user_agent":"curl/8","referer":"http://a/?token=[redacted]"}"#,
                 "\n"
             )

@@ -7,13 +7,13 @@
 //!
 //! # Keys of the JSON form
 //! Stable; absent when unknown. `ts` (RFC 3339, UTC, microseconds), `id`, `listener`, `client_ip`,
-//! `client_port`, `peer_ip`, `client_cert_subject`, `method`, `scheme`, `host`, `path`, `query`, `proto`, `status`,
-//! `grpc_status` (its name), `bytes_in`, `bytes_out`, `route`, `service`, `endpoint`, `attempts`, `failed` (a list of
-//! `{"endpoint","fault","reused","connect_us"}`, one for each attempt that failed and was followed by another, in
-//! their order), `reused`, `duration_us`,
-//! `wait_us`, `connect_us`, `tls_us`, `ttfb_us`, `fault`, `fault_side`, `fault_detail`, `ended` (`idle`: a tunnel or
-//! connection that was silent for `timeouts.idle`), `unlogged` (refused connections before this one that have no line),
-//! `user_agent`, `referer`.
+//! `client_port`, `peer_ip`, `client_cert_subject`, `user` (as a filter has verified it), `method`, `scheme`, `host`,
+//! `path`, `query`, `proto`, `status`, `grpc_status` (its name), `bytes_in`, `bytes_out`, `route`, `service`,
+//! `endpoint`, `attempts`, `failed` (a list of `{"endpoint","fault","reused","connect_us"}`, one for each attempt that
+//! failed and was followed by another, in their order), `reused`, `duration_us`, `wait_us`, `connect_us`, `tls_us`,
+//! `ttfb_us`, `fault`, `fault_side`, `fault_detail`, `reason` (of a filter that refused it, or would have), `ended`
+//! (`idle`: a tunnel or connection that was silent for `timeouts.idle`), `unlogged` (refused connections before this
+//! one that have no line), `user_agent`, `referer`.
 
 use std::net::IpAddr;
 
@@ -30,7 +30,7 @@ pub const FIELD_BYTES: usize = 16 * 1024;
 pub enum Format {
     /// One JSON object per line.
     Json,
-    /// nginx's `combined`, byte for byte, with `-` for the user.
+    /// nginx's `combined`, byte for byte; the user is the one that a filter has verified.
     Combined,
 }
 
@@ -53,6 +53,8 @@ pub struct LogRecord<'a> {
     pub peer: Option<IpAddr>,
     /// The subject of the certificate that the client has shown, RFC 4514.
     pub client_cert_subject: Option<&'a str>,
+    /// The user, as a filter has verified it.
+    pub user: Option<&'a str>,
     /// The method; empty when no request line could be read.
     pub method: &'a [u8],
     /// `http` or `https`; empty when unknown.
@@ -89,6 +91,8 @@ pub struct LogRecord<'a> {
     pub timers: Timers,
     /// What went wrong.
     pub fault: Option<&'a Fault>,
+    /// Why a filter refused it, or would have.
+    pub reason: Option<&'a str>,
     /// Why it ended, where that is no fault.
     pub ended: Option<&'static str>,
     /// Refused connections of the same kind that have no line, since the last one that has.

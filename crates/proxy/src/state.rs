@@ -3,6 +3,7 @@
 pub(crate) mod acceptors;
 pub(crate) mod active_config;
 pub(crate) mod admission;
+pub(crate) mod background;
 pub(crate) mod challenges;
 pub(crate) mod client_limits;
 pub(crate) mod credits;

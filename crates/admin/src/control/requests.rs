@@ -118,6 +118,12 @@ pub struct RequestRecord {
     /// The cause in a few words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault_detail: Option<&'static str>,
+    /// Who the client is, as a filter has verified it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Why a filter refused it, or would have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// `idle`: a tunnel or connection that was silent for `timeouts.idle`, which is no fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<&'static str>,

@@ -158,6 +158,10 @@ impl ConfigFiles for FilesAt<'_> {
             .contents(&path, limit)
             .map_err(|cause| format!("cannot read the file {}: {cause}", path.display()))
     }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        (self.0.environment)(name)
+    }
 }
 
 #[cfg(test)]

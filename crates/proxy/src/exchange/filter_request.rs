@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_filter::{Chain, HeadFields, Hooks, Job, JobResult, Reply, RequestCx, Verdict};
+use thalweg_filter::{Call, Chain, HeadFields, Hooks, Job, JobResult, Reply, RequestCx, Verdict};
 use thalweg_http::{Framing, octet};
 
 /// The longest that filters may keep a request waiting in all.
@@ -216,21 +216,45 @@ pub(crate) async fn run_job(
             Err(fault) if fault.kind == FaultKind::ClientGone => Err(fault),
             got => Ok(JobResult::Fetched(got)),
         },
+        Job::Call(call) => self::call(worker, client, x, call).await,
     };
     x.waited += worker.reactor.now().saturating_duration_since(began);
     result
+}
+
+/// Has a call run beside the workers. Cancel-safe: it is given up when this is dropped.
+async fn call(worker: &Worker, client: &Client, x: &Exchange, call: Call) -> Result<JobResult, Fault> {
+    let mut calling = match worker.shared.background.call(call) {
+        Ok(calling) => calling,
+        Err(fault) => return Ok(JobResult::Called(Err(fault))),
+    };
+    // It ends in time by itself: the deadline is that of the exchange.
+    x.set_deadline(client, worker.reactor.now(), WAIT);
+    let result = poll_fn(|context| {
+        if let Some(fault) = ended(worker, client, x) {
+            return Poll::Ready(Err(fault));
+        }
+        calling.poll(context).map(|got| Ok(JobResult::Called(got)))
+    })
+    .await;
+    client.socket.set_deadline(None);
+    result
+}
+
+/// Why a filter need not wait any longer.
+pub(crate) fn ended(worker: &Worker, client: &Client, x: &Exchange) -> Option<Fault> {
+    if client.socket.is_gone() || (client.has_ended() && x.framing.is_empty()) {
+        return Some(Fault::new(FaultKind::ClientGone, "the client left while a filter waited"));
+    }
+    x.overdue(worker.reactor.now())
 }
 
 async fn sleep(worker: &Worker, client: &Client, x: &mut Exchange, time: Duration) -> Result<(), Fault> {
     let end = worker.reactor.now() + time;
     poll_fn(|_| {
         let now = worker.reactor.now();
-        if client.socket.is_gone() || (client.has_ended() && x.framing.is_empty()) {
-            let detail = "the client left while a filter waited";
-            return Poll::Ready(Err(Fault::new(FaultKind::ClientGone, detail)));
-        }
-        if let Some(overdue) = x.overdue(now) {
-            return Poll::Ready(Err(overdue));
+        if let Some(fault) = ended(worker, client, x) {
+            return Poll::Ready(Err(fault));
         }
         if now >= end {
             client.socket.set_deadline(None);

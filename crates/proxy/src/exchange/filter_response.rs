@@ -79,6 +79,7 @@ fn call(
     let filtering = parts.filtering;
     let request = FieldView::new(&parts.request.fields, parts.received, &filtering.added);
     let mut cx = ResponseCx::new(facts, request, fields, &mut filtering.states);
+    cx.identity = filtering.outcome.identity.as_deref();
     (cx.status, cx.fault) = (about.status, about.fault);
     (cx.has_body, cx.content_length) = (about.has_body, about.content_length);
     cx.is_upstream = upstream_host.is_some();

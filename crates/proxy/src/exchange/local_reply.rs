@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::mem;
 use thalweg_core::{Fault, FaultKind, RequestId, Side};
-use thalweg_filter::{Reply, ReplyBody};
+use thalweg_filter::{FieldView, Reply, ReplyBody};
 use thalweg_http::grpc::Kind;
 use thalweg_http::h1::encode::{CHUNKED_FIELD, reason, write_content_length, write_date, write_status_line};
 use thalweg_http::{FieldId, Framing, Method, Version};
@@ -110,9 +110,11 @@ impl Told {
         if !matches!(status, 204 | 304) {
             reply = reply.body(&content_type, body.as_bytes());
         }
-        if matches!(status, 429 | 503) {
+        let by_filter = x.filtering.as_ref().map_or(&[][..], |filtering| &filtering.outcome.fault_fields);
+        if matches!(status, 429 | 503) && !has_retry_after(by_filter) {
             reply = reply.field("Retry-After", x.retry_after.max(1).to_string().as_bytes());
         }
+        reply.fields.extend_from_slice(by_filter);
         if self.fault.status == 405 {
             reply = reply.field("Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
         }
@@ -135,6 +137,11 @@ impl Told {
         }
         write_id(out, self.id.as_ref());
     }
+}
+
+/// Whether a filter has said itself when the client may come back.
+fn has_retry_after(lines: &[u8]) -> bool {
+    FieldView::new(&[], &[], lines).get("retry-after").is_some()
 }
 
 /// Writes the head of an answer, and its body where that is in memory; gives what is left of it.

@@ -112,6 +112,10 @@ impl thalweg_filter::ConfigFiles for NoFiles {
     fn read(&self, _written: &str, _limit: usize) -> Result<Vec<u8>, String> {
         Err("there are no files".into())
     }
+
+    fn variable(&self, _name: &str) -> Option<String> {
+        None
+    }
 }
 
 fn filter(name: &'static str, argument: &str) -> Arc<dyn thalweg_filter::Filter> {

@@ -17,6 +17,13 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The filters of all its routes; those of several are named as often.
+    pub(crate) fn all_filters(&self) -> impl Iterator<Item = &Arc<dyn Filter>> {
+        self.routes.iter().flat_map(Route::all_filters)
+    }
+}
+
 impl Route {
     /// All filters that take part in it: its own, and those that it has in their place somewhere.
     pub fn all_filters(&self) -> impl Iterator<Item = &Arc<dyn Filter>> {

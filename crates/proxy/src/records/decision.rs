@@ -101,6 +101,10 @@ pub struct Decision {
     pub status: u16,
     /// Why the proxy could not do what was asked.
     pub fault: Option<Fault>,
+    /// Who the client is, as a filter has verified it.
+    pub user: Option<String>,
+    /// Why a filter refused it, or would have.
+    pub reason: Option<String>,
     /// Why it is kept longer than others.
     pub notable: Option<Notable>,
     /// It is a tunnel that was silent for as long as its route allows.

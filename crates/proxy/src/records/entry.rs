@@ -64,6 +64,10 @@ pub(super) struct Entry {
 #[derive(Debug)]
 struct Trouble {
     fault: Option<Fault>,
+    /// As a filter has verified it; may be empty.
+    user: Box<str>,
+    /// Why a filter refused it, or would have; may be empty.
+    reason: Box<str>,
     ended_idle: bool,
     /// In the order of their beginning; empty where the entry itself has the only one.
     attempts: Box<[Tried]>,
@@ -108,7 +112,8 @@ impl Entry {
         let is_cut = parts.iter().map(|part| part.len()).sum::<usize>() > TEXT;
         let last = x.attempts.last();
         let is_plain = x.fault.is_none() && x.attempts.failed().is_empty() && !x.ended_idle;
-        let trouble = match is_plain && (notable.is_none() || !is_cut) {
+        let is_known = x.user().is_some() || x.reason().is_some();
+        let trouble = match is_plain && !is_known && (notable.is_none() || !is_cut) {
             true => None,
             false => Some(trouble(x, is_plain, (parts, is_cut && notable.is_some()), &mut lengths)),
         };
@@ -240,9 +245,16 @@ impl Entry {
             bytes_out: self.bytes_out,
             status: self.status,
             fault: self.fault(),
+            user: self.words(|trouble| &trouble.user),
+            reason: self.words(|trouble| &trouble.reason),
             ended_idle: self.trouble.as_ref().is_some_and(|trouble| trouble.ended_idle),
             notable: self.notable,
         }
+    }
+
+    fn words(&self, of: impl Fn(&Trouble) -> &Box<str>) -> Option<String> {
+        let text = of(self.trouble.as_ref()?);
+        (!text.is_empty()).then(|| text.to_string())
     }
 
     fn attempts(&self) -> Vec<DecisionAttempt> {
@@ -323,6 +335,8 @@ fn trouble(
     }
     Box::new(Trouble {
         fault: x.fault,
+        user: x.user().unwrap_or_default().into(),
+        reason: x.reason().unwrap_or_default().into(),
         ended_idle: x.ended_idle,
         attempts: attempts.into(),
         text: text.into(),

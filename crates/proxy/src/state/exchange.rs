@@ -602,6 +602,17 @@ impl Exchange {
         Rate { window: self.timeouts().idle, least: paces.fold(limits.min_rate, u64::min) }
     }
 
+    /// Who the client is, as a filter has verified it.
+    pub(crate) fn user(&self) -> Option<&str> {
+        let identity = self.filtering.as_ref()?.outcome.identity.as_ref()?;
+        Some(cut(&identity.user)).filter(|user| !user.is_empty())
+    }
+
+    /// Why a filter refused the request, or would have.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.filtering.as_ref()?.outcome.reason.as_deref().map(cut)
+    }
+
     /// What filters have made of the request, once they were reached.
     #[inline]
     pub(crate) fn filtered(&self) -> Option<&Filtering> {
@@ -640,4 +651,11 @@ impl Exchange {
     pub(crate) fn host(&self) -> &[u8] {
         &self.authority()[..self.host_len]
     }
+}
+/// Bytes of a user's name, or of a reason, that are logged and remembered.
+const WORDS: usize = 512;
+
+/// The beginning of a text.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(WORDS)]
 }

@@ -3,6 +3,7 @@
 use crate::plan::ServiceId;
 use crate::records::QueryRequest;
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
+use crate::state::background::Background;
 use crate::state::challenges::Challenges;
 use crate::state::client_limits::Prefix;
 use crate::state::listener_sockets::{Binder, ListenerState};
@@ -63,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) log: Option<Arc<LogWriter>>,
     pub(crate) notices: mpsc::Sender<Notice>,
+    /// Where filters have done what is not for workers.
+    pub(crate) background: Background,
     /// The bounds on what is under way.
     pub(crate) concurrency_limits: LimitRegistry,
     /// What authorities are answered that check a host.

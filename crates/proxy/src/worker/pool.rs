@@ -7,6 +7,7 @@ use crate::budget::Budget;
 use crate::plan::{Listener, Plan, ServiceId};
 use crate::records::{FoundRecords, QueryRequest, RecordQuery};
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
+use crate::state::background::Background;
 use crate::state::challenges::Challenges;
 use crate::state::listener_sockets::{Binder, ListenerState, OpenListener, Sockets};
 use crate::state::load::Loads;
@@ -98,6 +99,7 @@ impl WorkerPool {
             loads: Arc::new(Loads::new(budget)),
             registry,
             log: options.log,
+            background: Background::new(options.notices.clone()),
             notices: options.notices,
             concurrency_limits,
             challenges: options.challenges,
@@ -115,6 +117,7 @@ impl WorkerPool {
             let started = thread.spawn(move || run_worker(id, shared));
             threads.push(started.map_err(thread_error)?);
         }
+        shared.background.keep_up(shared.current().plan.all_filters());
         let worker_pool = Self { shared, threads: Mutex::new(threads) };
         worker_pool.measure();
         Ok(worker_pool)
@@ -243,6 +246,7 @@ impl WorkerPool {
         replaced.into_iter().for_each(|endpoint_set| retired.retire(endpoint_set));
         in_force.changes += 1;
         in_force.current = current.clone();
+        self.shared.background.keep_up(current.plan.all_filters());
         self.tell(|| Command::Plan(current.clone(), list.clone()));
         Ok(())
     }

@@ -116,6 +116,12 @@ fn write_end(out: &mut String, record: &Value) -> std::fmt::Result {
         let (side, detail) = (side.unwrap_or("unknown"), detail.unwrap_or(""));
         writeln!(out, "  fault {fault} ({side}): {detail}")?;
     }
+    if let Some(reason) = text(record, "reason") {
+        writeln!(out, "  refused because {reason}")?;
+    }
+    if let Some(user) = text(record, "user") {
+        writeln!(out, "  user {user}")?;
+    }
     Ok(())
 }
 

@@ -85,6 +85,8 @@ fn record(decision: Decision) -> RequestRecord {
         fault: fault.map(|fault| fault.kind.name()),
         fault_side: fault.map(|fault| fault.side().name()),
         fault_detail: fault.map(|fault| fault.detail),
+        user: decision.user,
+        reason: decision.reason,
         ended: decision.ended_idle.then_some("idle"),
         kept: decision.notable.map(|notable| match notable {
             Notable::Failed => "failed",

@@ -1,0 +1,6 @@
+//! What decides who may pass, and how often: networks, limits, passwords, keys, tokens and sessions.
+//!
+//! The filters `access`, `rate_limit` and `auth` are thin: what they ask is decided here. What has to wait (a store, an
+//! identity provider, the check of a password) is a future or a closure that a filter hands to its exchange as a
+//! [`Job`](https://docs.rs/thalweg-filter) and that runs beside the workers.
+#![forbid(unsafe_code)]
