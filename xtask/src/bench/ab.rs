@@ -130,7 +130,7 @@ fn interleaved(args: &Ab, layout: Layout, entrants: &[Entrant], place: &mut Plac
             let mut samples = vec![Vec::new(); entrants.len()];
             for round in 0..=args.rounds {
                 for i in order(round, entrants.len()) {
-                    let name = entrants[i].balancer.name();
+                    let name = entrants[i].name();
                     let sample = sample(&running[i], &load).with_context(|| name.to_owned())?;
                     println!(
                         "bench: {}, {}, {concurrency}, round {round}: {name:<12} {:6.2} µs, {:6.0}/s, {} failed",

@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Connections) -> Result<()> {
     let rounds = interleaved(args, &entrants, &backends, &mut place)?;
     let mut idle = Vec::new();
     for entrant in entrants.iter().filter(|_| args.idle > 0) {
-        let name = entrant.peer.name();
+        let name = entrant.name();
         println!("bench: {name}, {} idle connections", args.idle);
         let started = entrant.start(&mut place, &backends)?;
         let bytes = single::idle(&started.small, args.idle).with_context(|| format!("{name}, idle"))?;
@@ -158,7 +158,7 @@ fn interleaved(
         let mut samples = vec![Vec::new(); entrants.len()];
         for round in 0..=args.rounds {
             for i in order(round, entrants.len()) {
-                let name = entrants[i].peer.name();
+                let name = entrants[i].name();
                 let sample = sample(case, args, &backends.ends, &started[i], place)
                     .with_context(|| format!("{name}, {}", case.name()))?;
                 println!(

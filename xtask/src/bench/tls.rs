@@ -161,7 +161,7 @@ fn interleaved(
         let mut samples = vec![Vec::new(); entrants.len()];
         for round in 0..=args.rounds {
             for i in order(round, entrants.len()) {
-                let name = entrants[i].peer.name();
+                let name = entrants[i].name();
                 if !case.is_for(entrants[i].peer) {
                     continue;
                 }

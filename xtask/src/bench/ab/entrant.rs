@@ -12,7 +12,7 @@ use super::layout::Layout;
 use crate::bench::configs;
 use crate::bench::configs::Size;
 use crate::bench::contestant::{self, Kind, Place, Running};
-use crate::bench::entrant;
+use crate::bench::entrant::{self, Peer as _};
 use crate::command::{locate, output, root, run};
 
 /// nginx may have as many connections as descriptors, and keeps those to backends that this many clients leave.
@@ -29,9 +29,10 @@ pub(super) enum Balancer {
 impl Balancer {
     /// In the order of tables.
     pub(super) const ALL: [Self; 3] = [Self::Thalweg, Self::Nginx, Self::Go];
+}
 
-    /// The name in tables.
-    pub(super) fn name(self) -> &'static str {
+impl entrant::Peer for Balancer {
+    fn name(self) -> &'static str {
         match self {
             Self::Thalweg => "thalweg",
             Self::Nginx => "nginx",
@@ -41,21 +42,7 @@ impl Balancer {
 }
 
 /// A program that takes part.
-pub(super) struct Entrant {
-    pub(super) balancer: Balancer,
-    program: PathBuf,
-    version: String,
-}
-
-impl entrant::Entrant for Entrant {
-    fn name(&self) -> &str {
-        self.balancer.name()
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-}
+pub(super) type Entrant = entrant::Program<Balancer>;
 
 /// Builds or finds all of them; says which are missing.
 pub(super) fn find(args: &Ab, place: &mut Place) -> Result<Vec<Entrant>> {
@@ -75,7 +62,7 @@ pub(super) fn find(args: &Ab, place: &mut Place) -> Result<Vec<Entrant>> {
             Balancer::Nginx => (program.clone(), contestant::version(Kind::Nginx, &program)?),
             Balancer::Go => go_balancer(&program, place)?,
         };
-        found.push(Entrant { balancer, program, version });
+        found.push(Entrant { peer: balancer, path: program, version });
     }
     Ok(found)
 }
@@ -101,8 +88,8 @@ impl Entrant {
         place: &mut Place,
     ) -> Result<Running> {
         let (listen, folder) = (place.address()?, place.next_folder()?);
-        let mut command = place.command(layout.proxy_cpus(), &self.program);
-        match self.balancer {
+        let mut command = place.command(layout.proxy_cpus(), &self.path);
+        match self.peer {
             Balancer::Thalweg => {
                 let file = folder.join("thalweg.yaml");
                 fs::write(&file, configs::thalweg(listen, backends))?;
@@ -118,6 +105,6 @@ impl Entrant {
             }
         }
         let running = place.start(command, &folder, listen, ("bench", "/"));
-        running.with_context(|| format!("{} does not start", self.balancer.name()))
+        running.with_context(|| format!("{} does not start", self.name()))
     }
 }

@@ -116,7 +116,7 @@ impl frame::Report for Report<'_> {
 
 impl Report<'_> {
     fn place_of(&self, balancer: Balancer) -> Option<usize> {
-        self.entrants.iter().position(|entrant| entrant.balancer == balancer)
+        self.entrants.iter().position(|entrant| entrant.peer == balancer)
     }
 
     fn head(&self, text: &mut String, name: &str) -> Result<()> {

@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
 use super::{Backends, Connections, configs};
 use crate::bench::PROXY_CPU;
 use crate::bench::contestant::{self, Kind, Place, Running};
-use crate::bench::entrant;
+use crate::bench::entrant::{self, Peer as _};
 use crate::command::locate;
 
 /// What can take part.
@@ -25,15 +24,6 @@ pub(crate) enum Peer {
 impl Peer {
     pub(super) const ALL: [Self; 3] = [Self::Thalweg, Self::Haproxy, Self::HaproxySplice];
 
-    /// The name in tables.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Thalweg => "thalweg",
-            Self::Haproxy => "haproxy",
-            Self::HaproxySplice => "haproxy, splice",
-        }
-    }
-
     /// Whose program it is.
     fn kind(self) -> Kind {
         match self {
@@ -43,22 +33,18 @@ impl Peer {
     }
 }
 
+impl entrant::Peer for Peer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Thalweg => "thalweg",
+            Self::Haproxy => "haproxy",
+            Self::HaproxySplice => "haproxy, splice",
+        }
+    }
+}
+
 /// A program that takes part.
-pub(super) struct Entrant {
-    pub(super) peer: Peer,
-    program: PathBuf,
-    version: String,
-}
-
-impl entrant::Entrant for Entrant {
-    fn name(&self) -> &str {
-        self.peer.name()
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-}
+pub(super) type Entrant = entrant::Program<Peer>;
 
 /// One that runs.
 pub(super) struct Started {
@@ -81,7 +67,7 @@ pub(super) fn find(args: &Connections) -> Result<Vec<Entrant>> {
         };
         let program = locate(&program).with_context(|| format!("{} is not here", program.display()))?;
         let version = contestant::version(peer.kind(), &program)?;
-        found.push(Entrant { peer, program, version });
+        found.push(Entrant { peer, path: program, version });
     }
     Ok(found)
 }
@@ -92,7 +78,7 @@ impl Entrant {
         let (small, large, folder) = (place.address()?, place.address()?, place.next_folder()?);
         let ways = [(small, backends.small.address), (large, backends.large.address)];
         let file = folder.join("configuration.yaml");
-        let mut command = place.command(PROXY_CPU, &self.program);
+        let mut command = place.command(PROXY_CPU, &self.path);
         match self.peer {
             Peer::Thalweg => {
                 fs::write(&file, configs::thalweg(ways))?;
@@ -104,15 +90,7 @@ impl Entrant {
             }
         }
         let running = place.start(command, &folder, small, ("bench", "/"));
-        let small = running.with_context(|| format!("{} does not start", self.peer.name()))?;
+        let small = running.with_context(|| format!("{} does not start", self.name()))?;
         Ok(Started { small, large })
-    }
-}
-
-#[cfg(test)]
-impl Entrant {
-    /// One that is only named.
-    pub(super) fn unknown(peer: Peer) -> Self {
-        Self { peer, program: PathBuf::new(), version: String::new() }
     }
 }

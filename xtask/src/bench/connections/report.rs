@@ -120,7 +120,7 @@ impl Report<'_> {
         writeln!(
             text,
             "Medians over rounds (least–most); ratio: CPU of {} as a multiple of the other's, round by round.\n",
-            self.entrants[0].peer.name()
+            self.entrants[0].name()
         )?;
         let each = rounds.case.unit();
         head(text, &["", each, "ratio", "per second", "busy", "failed"])?;
@@ -140,7 +140,7 @@ impl Report<'_> {
                 format!("{:.0} %", of(|sample| sample.busy).1 * 100.0),
                 failed.to_string(),
             ];
-            row(text, entrant.peer.name(), cells.into_iter())?;
+            row(text, entrant.name(), cells.into_iter())?;
         }
         Ok(())
     }

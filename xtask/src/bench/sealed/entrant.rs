@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::ends::{CPUS, Ends, Mode};
 use super::{Sealed, configs};
 use crate::bench::contestant::{self, Kind, Place, Running};
-use crate::bench::entrant;
+use crate::bench::entrant::{self, Peer as _};
 use crate::command::{locate, output, root, run};
 
 /// What can take part.
@@ -23,9 +23,10 @@ pub(crate) enum Peer {
 
 impl Peer {
     pub(super) const ALL: [Self; 3] = [Self::Thalweg, Self::Go, Self::Node];
+}
 
-    /// The name in tables.
-    pub(super) fn name(self) -> &'static str {
+impl entrant::Peer for Peer {
+    fn name(self) -> &'static str {
         match self {
             Self::Thalweg => "thalweg",
             Self::Go => "go",
@@ -35,21 +36,7 @@ impl Peer {
 }
 
 /// A program that takes part.
-pub(super) struct Entrant {
-    pub(super) peer: Peer,
-    program: PathBuf,
-    version: String,
-}
-
-impl entrant::Entrant for Entrant {
-    fn name(&self) -> &str {
-        self.peer.name()
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-}
+pub(super) type Entrant = entrant::Program<Peer>;
 
 /// One that runs.
 pub(super) struct Started {
@@ -78,7 +65,7 @@ pub(super) fn find(args: &Sealed, place: &mut Place) -> Result<Vec<Entrant>> {
         if found.iter().any(|entrant: &Entrant| entrant.peer == peer) {
             bail!("{} is named twice", peer.name());
         }
-        found.push(Entrant { peer, program, version });
+        found.push(Entrant { peer, path: program, version });
     }
     Ok(found)
 }
@@ -100,7 +87,7 @@ impl Entrant {
     /// Starts it and waits until sessions of every mode get through.
     pub(super) fn start(&self, place: &mut Place, ends: &Ends) -> Result<Started> {
         let (web, raw, folder) = (place.address()?, place.address()?, place.next_folder()?);
-        let mut command = place.command(CPUS, &self.program);
+        let mut command = place.command(CPUS, &self.path);
         match self.peer {
             Peer::Thalweg => {
                 let file = folder.join("thalweg.yaml");
@@ -118,16 +105,8 @@ impl Entrant {
         let address = |mode| if mode == Mode::Raw { raw } else { web };
         let ask = || ends.modes().try_fold(0, |_, mode| ends.ask(mode, address(mode)));
         let running = place.start_and_ask(command, &folder, web, ask);
-        let running = running.with_context(|| format!("{} does not start", self.peer.name()))?;
+        let running = running.with_context(|| format!("{} does not start", self.name()))?;
         Ok(Started { peer: self.peer, running, raw })
-    }
-}
-
-#[cfg(test)]
-impl Entrant {
-    /// One that is only named.
-    pub(super) fn unknown(peer: Peer) -> Self {
-        Self { peer, program: PathBuf::new(), version: String::new() }
     }
 }
 

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use super::Sealed;
 use super::ends::{Ends, Load, Mode, Sample, Servers};
 use super::entrant::{Peer, Started};
+use crate::bench::entrant::Peer as _;
 use crate::bench::process::Program;
 
 /// Servers more from one attempt to the next.

@@ -11,6 +11,7 @@ use super::plot::Plot;
 use super::sequence::AT_ONCE;
 use super::table::{Growing, Rounds, Table};
 use super::{Measured, Part, Sealed};
+use crate::bench::entrant::Peer as _;
 use crate::bench::entrant::{names, versions};
 use crate::bench::figures::{Gate, head, median_ratio, ratios, row, spread};
 use crate::bench::{frame, kernel_setting};

@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use super::Sealed;
 use super::ends::{Ends, Mode, Outcome};
 use super::entrant::{Peer, Started};
+use crate::bench::entrant::Peer as _;
 
 /// Sessions at once.
 pub(super) const AT_ONCE: usize = 8;

@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use super::Sealed;
 use super::ends::{Ends, Load, Mode, Sample, Servers};
 use super::entrant::Started;
+use crate::bench::entrant::Peer as _;
 use crate::bench::order::order;
 
 /// What grows.

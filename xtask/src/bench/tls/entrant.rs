@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -12,7 +12,7 @@ use super::configs::{self, Addresses};
 use super::{Scene, Tls, envoy};
 use crate::bench::configs::BODY;
 use crate::bench::contestant::{self, Kind, Place, Running};
-use crate::bench::entrant;
+use crate::bench::entrant::{self, Peer as _};
 use crate::bench::{LOAD_CPU, PROXY_CPU};
 use crate::command::{locate, output};
 
@@ -27,9 +27,10 @@ pub(crate) enum Peer {
 impl Peer {
     /// In the order of tables.
     pub(super) const ALL: [Self; 3] = [Self::Thalweg, Self::Nginx, Self::Envoy];
+}
 
-    /// The name in tables.
-    pub(super) fn name(self) -> &'static str {
+impl entrant::Peer for Peer {
+    fn name(self) -> &'static str {
         match self {
             Self::Thalweg => "thalweg",
             Self::Nginx => "nginx",
@@ -39,21 +40,7 @@ impl Peer {
 }
 
 /// A program that takes part.
-pub(super) struct Entrant {
-    pub(super) peer: Peer,
-    program: PathBuf,
-    version: String,
-}
-
-impl entrant::Entrant for Entrant {
-    fn name(&self) -> &str {
-        self.peer.name()
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-}
+pub(super) type Entrant = entrant::Program<Peer>;
 
 /// One that runs.
 pub(super) struct Started {
@@ -89,7 +76,7 @@ pub(super) fn find(args: &Tls) -> Result<Vec<Entrant>> {
             Peer::Nginx => nginx_version(&program)?,
             Peer::Envoy => envoy::version(&program)?,
         };
-        found.push(Entrant { peer, program, version });
+        found.push(Entrant { peer, path: program, version });
     }
     Ok(found)
 }
@@ -126,8 +113,8 @@ impl Entrant {
         let folder = place.next_folder()?;
         let (secure, clear) = (place.address()?, place.address()?);
         let addresses = Addresses { secure, clear, backend: place.backend, h2_backend: h2_backend.address };
-        let file = folder.join(format!("{}.yaml", self.peer.name()));
-        let mut command = place.command(PROXY_CPU, &self.program);
+        let file = folder.join(format!("{}.yaml", self.name()));
+        let mut command = place.command(PROXY_CPU, &self.path);
         match self.peer {
             Peer::Thalweg => {
                 fs::write(&file, configs::thalweg(&addresses, certificate))?;
@@ -145,7 +132,7 @@ impl Entrant {
         }
         let ask = |address, language| ask(clients, address, language);
         let running = place.start_and_ask(command, &folder, secure, || ask(secure, "h1").map(|_| 200));
-        let running = running.with_context(|| format!("{} does not start", self.peer.name()))?;
+        let running = running.with_context(|| format!("{} does not start", self.name()))?;
         let [one, two] = ["h1", "h2"].map(|language| ask(secure, language));
         let (one, two) = (one?, two?);
         ask(clear, "h2c")?;
@@ -155,7 +142,7 @@ impl Entrant {
             (Some(terms), Some(same)) if terms == same && two.trim().ends_with(" h2") => {
                 Ok(Started { running, clear, agreed: terms })
             }
-            _ => bail!("{} agreed on {one:?} and {two:?}", self.peer.name()),
+            _ => bail!("{} agreed on {one:?} and {two:?}", self.name()),
         }
     }
 }

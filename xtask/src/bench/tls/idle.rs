@@ -28,10 +28,10 @@ pub(super) struct Idle {
 /// Measures both, each in a process of its own.
 pub(super) fn measure(entrant: &Entrant, place: &mut Place, scene: &Scene, count: usize) -> Result<Idle> {
     let mut bytes = |language: &str| {
-        println!("bench: {}, {count} idle connections of {language}", entrant.peer.name());
+        println!("bench: {}, {count} idle connections of {language}", entrant.name());
         let started = entrant.start(place, scene)?;
         let grown = growth(&started, &scene.tools.clients, language, count);
-        grown.with_context(|| format!("{}, idle {language}", entrant.peer.name()))
+        grown.with_context(|| format!("{}, idle {language}", entrant.name()))
     };
     Ok(Idle { h1: bytes("h1")?, h2: bytes("h2")? })
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::case::Case;
 use super::entrant::{Entrant, Peer};
 use super::{Idle, Rounds, Sample, Tls, configs};
+use crate::bench::entrant::Peer as _;
 use crate::bench::entrant::{names, versions};
 use crate::bench::figures::{Gate, head, median_ratio, ratios, row, spread};
 use crate::bench::{LOAD_CPU, PROXY_CPU, configs as common, frame};
@@ -176,7 +177,7 @@ impl Report<'_> {
                 text,
                 "| {} | {cpu:.1} ({least:.1}–{most:.1}) | {} | {rate:.0} ({slowest:.0}–{fastest:.0}) | {} | {busy:.0} % | \
                  {failed} |",
-                entrant.peer.name(),
+                entrant.name(),
                 ratio(|sample| sample.cpu_us),
                 ratio(|sample| sample.rate),
             )?;
