@@ -4,3 +4,9 @@
 //! identity provider, the check of a password) is a future or a closure that a filter hands to its exchange as a
 //! [`Job`](https://docs.rs/thalweg-filter) and that runs beside the workers.
 #![forbid(unsafe_code)]
+
+pub mod jwks;
+pub mod jwt;
+mod recent;
+
+pub use recent::{Digest, Recent, digest};
