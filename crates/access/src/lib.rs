@@ -8,5 +8,8 @@
 pub mod jwks;
 pub mod jwt;
 mod recent;
+mod remote;
+mod web;
 
 pub use recent::{Digest, Recent, digest};
+pub use remote::{Refreshed, Remote, Times};

@@ -1,0 +1,209 @@
+//! Something that another server publishes: fetched, kept, refreshed, and used for a while after that server is gone.
+
+use crate::Digest;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex as Turn;
+
+/// How long what was fetched is good.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Times {
+    /// It is fetched again after this time.
+    pub refresh: Duration,
+    /// It is used for this time after it was fetched, even if it cannot be fetched again.
+    pub stale: Duration,
+}
+
+/// Between two attempts that requests ask for, at least: what strangers send makes nobody ask more often.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Between two attempts after one that failed: doubled from the first to the second.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// What is known of something that is fetched.
+pub struct Remote<T> {
+    times: Times,
+    state: Mutex<State<T>>,
+    /// Held by the one that fetches.
+    turn: Turn<()>,
+}
+
+struct State<T> {
+    known: Option<(Arc<T>, Digest, Instant)>,
+    /// When the last attempt began, and when it ended.
+    began: Option<Instant>,
+    ended: Option<Instant>,
+    /// Attempts that failed in a row, and why the last one did.
+    failures: u32,
+    failure: Option<String>,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Refreshed {
+    /// It is there.
+    Fine,
+    /// It is there again after failures, or for the first time.
+    Again,
+    /// It cannot be had.
+    Failed {
+        /// Why.
+        why: String,
+        /// Whether the attempt before this one had succeeded.
+        is_news: bool,
+    },
+}
+
+impl<T> Remote<T> {
+    /// Nothing is known yet.
+    pub fn new(times: Times) -> Self {
+        let state = State { known: None, began: None, ended: None, failures: 0, failure: None };
+        Self { times, state: Mutex::new(state), turn: Turn::new(()) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known and not too old.
+    pub fn current(&self, now: Instant) -> Option<Arc<T>> {
+        let state = self.state();
+        let (known, _, since) = state.known.as_ref()?;
+        (now.saturating_duration_since(*since) < self.times.stale).then(|| known.clone())
+    }
+
+    /// Why it could not be had, last.
+    pub fn failure(&self) -> Option<String> {
+        self.state().failure.clone()
+    }
+
+    /// Whether a request may have it fetched now, because it needs what is not known: not while the last attempt is
+    /// too near, unless it is still under way.
+    pub fn may_ask(&self, now: Instant) -> bool {
+        let state = self.state();
+        let is_under_way = state.began > state.ended;
+        is_under_way || state.began.is_none_or(|began| now.saturating_duration_since(began) >= PAUSE)
+    }
+
+    /// How long it is until the next attempt is due by itself.
+    pub fn due(&self, now: Instant) -> Duration {
+        let state = self.state();
+        let Some(ended) = state.ended else { return Duration::ZERO };
+        let pause = match state.failures {
+            0 => self.times.refresh,
+            failures => RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1).min(self.times.refresh),
+        };
+        (ended + pause).saturating_duration_since(now)
+    }
+
+    /// Fetches it, unless somebody else has since `asked`. One at a time does; others wait for that one. Cancel-safe:
+    /// an attempt that is dropped is none.
+    pub async fn refresh<F>(&self, asked: Instant, fetch: impl FnOnce() -> F) -> Refreshed
+    where
+        F: Future<Output = Result<(T, Digest), String>>,
+    {
+        let _turn = self.turn.lock().await;
+        {
+            let mut state = self.state();
+            if state.ended.is_some_and(|ended| ended > asked) {
+                return match &state.failure {
+                    None => Refreshed::Fine,
+                    Some(why) => Refreshed::Failed { why: why.clone(), is_news: false },
+                };
+            }
+            state.began = Some(Instant::now());
+        }
+        let got = fetch().await;
+        let now = Instant::now();
+        let mut state = self.state();
+        let had_failed = state.failures > 0;
+        state.ended = Some(now);
+        match got {
+            Ok((value, digest)) => {
+                let is_first = state.known.is_none();
+                let same = state.known.take().filter(|(_, known, _)| *known == digest);
+                let value = same.map_or_else(|| Arc::new(value), |(known, ..)| known);
+                state.known = Some((value, digest, now));
+                (state.failures, state.failure) = (0, None);
+                if had_failed || is_first { Refreshed::Again } else { Refreshed::Fine }
+            }
+            Err(why) => {
+                state.failures = state.failures.saturating_add(1);
+                state.failure = Some(why.clone());
+                Refreshed::Failed { why, is_news: !had_failed }
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Remote<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        write!(f, "known: {}, failures: {}", state.known.is_some(), state.failures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    const TIMES: Times = Times { refresh: Duration::from_secs(300), stale: Duration::from_secs(3600) };
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    fn found(value: u32) -> Result<(u32, Digest), String> {
+        Ok((value, digest(&[&value.to_be_bytes()])))
+    }
+
+    #[test]
+    fn it_is_kept_while_it_cannot_be_fetched_but_not_for_ever() {
+        let remote = Remote::new(TIMES);
+        let now = Instant::now();
+        assert_eq!((remote.current(now), remote.due(now)), (None, Duration::ZERO));
+        assert_eq!(run(remote.refresh(now, async || found(1))), Refreshed::Again);
+        let first = remote.current(Instant::now()).unwrap();
+        // The same again is the same thing.
+        assert_eq!(run(remote.refresh(Instant::now(), async || found(1))), Refreshed::Fine);
+        assert!(Arc::ptr_eq(&first, &remote.current(Instant::now()).unwrap()));
+        for is_news in [true, false] {
+            let failed = Refreshed::Failed { why: "gone".into(), is_news };
+            assert_eq!(run(remote.refresh(Instant::now(), async || Err("gone".to_owned()))), failed);
+        }
+        let now = Instant::now();
+        assert_eq!(remote.current(now + TIMES.stale - Duration::from_secs(60)).as_deref(), Some(&1));
+        assert_eq!(remote.current(now + TIMES.stale), None);
+        assert!(remote.due(now) <= Duration::from_secs(4) && !remote.due(now).is_zero());
+        assert_eq!(run(remote.refresh(Instant::now(), async || found(2))), Refreshed::Again);
+        assert_eq!((remote.current(Instant::now()).as_deref(), remote.failure()), (Some(&2), None));
+    }
+
+    #[test]
+    fn strangers_make_nobody_ask_more_often() {
+        let remote = Remote::<u32>::new(TIMES);
+        assert!(remote.may_ask(Instant::now()));
+        run(remote.refresh(Instant::now(), async || found(1)));
+        let now = Instant::now();
+        assert!(!remote.may_ask(now) && remote.may_ask(now + PAUSE));
+    }
+
+    #[test]
+    fn one_fetches_for_all_who_wait() {
+        let (remote, fetched) = (Remote::new(TIMES), AtomicU32::new(0));
+        let asked = Instant::now();
+        let ask = || {
+            remote.refresh(asked, async || {
+                assert!(remote.may_ask(Instant::now()), "it is under way");
+                fetched.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                found(1)
+            })
+        };
+        run(async { tokio::join!(ask(), ask(), ask()) });
+        assert_eq!(fetched.into_inner(), 1);
+    }
+}
