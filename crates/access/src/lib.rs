@@ -7,6 +7,7 @@
 
 pub mod jwks;
 pub mod jwt;
+pub mod oidc;
 mod recent;
 mod remote;
 mod web;
