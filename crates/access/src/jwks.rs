@@ -1,11 +1,12 @@
 //! The keys that a provider publishes at a URL.
 
 use crate::jwt::KeySet;
-use crate::remote::{Refreshed, Remote, Times};
+use crate::remote::{Remote, Times, keep};
 use crate::{Digest, digest, web};
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_client::HttpClient;
+use thalweg_core::Notice;
 use thalweg_http::HttpUrl;
 
 /// Keys at a URL.
@@ -38,8 +39,17 @@ impl Jwks {
     }
 
     /// Fetches them, unless somebody has since `asked`. Cancel-safe.
-    pub async fn refresh(&self, asked: Instant) -> Refreshed {
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    pub async fn refresh(&self, asked: Instant) -> Result<(), String> {
         self.keys.refresh(asked, || fetch(&self.client, &self.url)).await
+    }
+
+    /// Refreshes them whenever that is due. Never ends. Cancel-safe.
+    pub async fn keep(&self, say: &(dyn Fn(Notice) + Send + Sync)) {
+        let what = format!("auth: the set of keys at {}", self.url);
+        keep(&what, |now| self.keys.due(now), async |asked| self.refresh(asked).await, say).await;
     }
 }
 

@@ -44,5 +44,14 @@ pub fn verify(token: &Token<'_>, keys: &KeySet, rules: &Rules, now: u64) -> Resu
     Err(if tried == 0 { Flaw::UnknownKey } else { Flaw::Signature })
 }
 
+/// What a token claims that is not verified, for questions about what a configuration would do with it.
+///
+/// # Errors
+/// Why it would prove nothing even if its signature were right.
+pub fn unverified(token: &Token<'_>, rules: &Rules, now: u64) -> Result<Verified, Flaw> {
+    rules.allow(token.algorithm)?;
+    rules.claims(token.claims()?, now)
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

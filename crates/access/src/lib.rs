@@ -13,4 +13,5 @@ mod remote;
 mod web;
 
 pub use recent::{Digest, Recent, digest};
-pub use remote::{Refreshed, Remote, Times};
+pub use remote::{Remote, Times};
+pub use web::https;

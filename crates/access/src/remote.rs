@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use thalweg_core::Notice;
 use tokio::sync::Mutex as Turn;
 
 /// How long what was fetched is good.
@@ -37,22 +38,6 @@ struct State<T> {
     /// Attempts that failed in a row, and why the last one did.
     failures: u32,
     failure: Option<String>,
-}
-
-/// What became of an attempt.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Refreshed {
-    /// It is there.
-    Fine,
-    /// It is there again after failures, or for the first time.
-    Again,
-    /// It cannot be had.
-    Failed {
-        /// Why.
-        why: String,
-        /// Whether the attempt before this one had succeeded.
-        is_news: bool,
-    },
 }
 
 impl<T> Remote<T> {
@@ -99,7 +84,10 @@ impl<T> Remote<T> {
 
     /// Fetches it, unless somebody else has since `asked`. One at a time does; others wait for that one. Cancel-safe:
     /// an attempt that is dropped is none.
-    pub async fn refresh<F>(&self, asked: Instant, fetch: impl FnOnce() -> F) -> Refreshed
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub async fn refresh<F>(&self, asked: Instant, fetch: impl FnOnce() -> F) -> Result<(), String>
     where
         F: Future<Output = Result<(T, Digest), String>>,
     {
@@ -107,32 +95,54 @@ impl<T> Remote<T> {
         {
             let mut state = self.state();
             if state.ended.is_some_and(|ended| ended > asked) {
-                return match &state.failure {
-                    None => Refreshed::Fine,
-                    Some(why) => Refreshed::Failed { why: why.clone(), is_news: false },
-                };
+                return state.failure.clone().map_or(Ok(()), Err);
             }
             state.began = Some(Instant::now());
         }
         let got = fetch().await;
         let now = Instant::now();
         let mut state = self.state();
-        let had_failed = state.failures > 0;
         state.ended = Some(now);
         match got {
             Ok((value, digest)) => {
-                let is_first = state.known.is_none();
                 let same = state.known.take().filter(|(_, known, _)| *known == digest);
                 let value = same.map_or_else(|| Arc::new(value), |(known, ..)| known);
                 state.known = Some((value, digest, now));
                 (state.failures, state.failure) = (0, None);
-                if had_failed || is_first { Refreshed::Again } else { Refreshed::Fine }
+                Ok(())
             }
             Err(why) => {
                 state.failures = state.failures.saturating_add(1);
                 state.failure = Some(why.clone());
-                Refreshed::Failed { why, is_news: !had_failed }
+                Err(why)
             }
+        }
+    }
+}
+
+/// Refreshes something whenever it is due, and says when that begins to fail and when it works again. Never ends.
+/// Cancel-safe.
+pub(crate) async fn keep(
+    what: &str,
+    due: impl Fn(Instant) -> Duration,
+    refresh: impl AsyncFn(Instant) -> Result<(), String>,
+    say: &(dyn Fn(Notice) + Send + Sync),
+) {
+    let mut fails = false;
+    loop {
+        tokio::time::sleep(due(Instant::now())).await;
+        match refresh(Instant::now()).await {
+            Err(why) if !fails => {
+                say(Notice::warn(format!(
+                    "{what} cannot be refreshed: {why}; what was known is used while it may be"
+                )));
+                fails = true;
+            }
+            Ok(()) if fails => {
+                say(Notice::info(format!("{what} is refreshed again")));
+                fails = false;
+            }
+            _ => {}
         }
     }
 }
@@ -165,20 +175,20 @@ mod tests {
         let remote = Remote::new(TIMES);
         let now = Instant::now();
         assert_eq!((remote.current(now), remote.due(now)), (None, Duration::ZERO));
-        assert_eq!(run(remote.refresh(now, async || found(1))), Refreshed::Again);
+        assert_eq!(run(remote.refresh(now, async || found(1))), Ok(()));
         let first = remote.current(Instant::now()).unwrap();
         // The same again is the same thing.
-        assert_eq!(run(remote.refresh(Instant::now(), async || found(1))), Refreshed::Fine);
+        assert_eq!(run(remote.refresh(Instant::now(), async || found(1))), Ok(()));
         assert!(Arc::ptr_eq(&first, &remote.current(Instant::now()).unwrap()));
-        for is_news in [true, false] {
-            let failed = Refreshed::Failed { why: "gone".into(), is_news };
-            assert_eq!(run(remote.refresh(Instant::now(), async || Err("gone".to_owned()))), failed);
+        for _ in 0..2 {
+            let failed = run(remote.refresh(Instant::now(), async || Err("gone".to_owned())));
+            assert_eq!((failed, remote.failure().as_deref()), (Err("gone".into()), Some("gone")));
         }
         let now = Instant::now();
         assert_eq!(remote.current(now + TIMES.stale - Duration::from_secs(60)).as_deref(), Some(&1));
         assert_eq!(remote.current(now + TIMES.stale), None);
         assert!(remote.due(now) <= Duration::from_secs(4) && !remote.due(now).is_zero());
-        assert_eq!(run(remote.refresh(Instant::now(), async || found(2))), Refreshed::Again);
+        assert_eq!(run(remote.refresh(Instant::now(), async || found(2))), Ok(()));
         assert_eq!((remote.current(Instant::now()).as_deref(), remote.failure()), (Some(&2), None));
     }
 
@@ -186,7 +196,7 @@ mod tests {
     fn strangers_make_nobody_ask_more_often() {
         let remote = Remote::<u32>::new(TIMES);
         assert!(remote.may_ask(Instant::now()));
-        run(remote.refresh(Instant::now(), async || found(1)));
+        run(remote.refresh(Instant::now(), async || found(1))).unwrap();
         let now = Instant::now();
         assert!(!remote.may_ask(now) && remote.may_ask(now + PAUSE));
     }
@@ -203,7 +213,8 @@ mod tests {
                 found(1)
             })
         };
-        run(async { tokio::join!(ask(), ask(), ask()) });
+        let got = run(async { tokio::join!(ask(), ask(), ask()) });
+        assert_eq!(got, (Ok(()), Ok(()), Ok(())));
         assert_eq!(fetched.into_inner(), 1);
     }
 }

@@ -6,11 +6,24 @@ use hyper::{Method, Request, StatusCode};
 use std::time::Duration;
 use thalweg_client::{Bounds, HttpClient};
 use thalweg_http::HttpUrl;
+use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
 
 /// Largest answer, in bytes.
 const ANSWER: usize = 256 * 1024;
 /// For one request.
 pub(crate) const TIME: Duration = Duration::from_secs(5);
+
+/// A client that trusts those whom these certificates in PEM vouch for, or else whom the system trusts.
+///
+/// # Errors
+/// There is no certificate among them.
+pub fn https(ca: Option<&[u8]>) -> Result<HttpClient, String> {
+    let Some(pem) = ca else { return Ok(HttpClient::new(Trust::System)) };
+    let trust = Trust::Only(pem.into());
+    let policy = PeerPolicy { trust: trust.clone(), resumption: false, ..PeerPolicy::default() };
+    PeerTerms::new(policy).map_err(|flaw| format!("`ca`: {flaw}"))?;
+    Ok(HttpClient::new(trust))
+}
 
 /// Gets a document.
 ///

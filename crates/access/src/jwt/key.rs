@@ -32,7 +32,10 @@ pub struct Key {
 #[derive(Clone, Eq, PartialEq)]
 pub(super) enum Material {
     /// Modulus and exponent, big-endian, without leading zeros.
-    Rsa { n: Vec<u8>, e: Vec<u8> },
+    Rsa {
+        n: Vec<u8>,
+        e: Vec<u8>,
+    },
     /// An uncompressed point.
     Ec(Curve, Vec<u8>),
     Ed25519(Vec<u8>),

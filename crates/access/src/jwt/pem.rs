@@ -27,8 +27,9 @@ pub(super) fn keys(text: &[u8]) -> Result<Vec<Material>, String> {
                 found.push(rsa(&key));
             }
             label if label.contains("PRIVATE") => {
-                return Err("it holds a private key; give the public one, as `openssl pkey -pubout` makes it"
-                    .into());
+                return Err(
+                    "it holds a private key; give the public one, as `openssl pkey -pubout` makes it".into(),
+                );
             }
             _ => {}
         }

@@ -90,8 +90,7 @@ pub(crate) fn signed(head: &str, claims: &str) -> String {
 pub(crate) const HEAD: &str = r#"{"alg":"RS256","kid":"rsa","typ":"JWT"}"#;
 
 pub(crate) fn claims(change: impl FnOnce(&mut Value)) -> String {
-    let mut claims =
-        json!({ "iss": "https://id.test", "sub": "ada", "aud": ["api", "other"], "exp": NOW + 60, "iat": NOW - 60 });
+    let mut claims = json!({ "iss": "https://id.test", "sub": "ada", "aud": ["api", "other"], "exp": NOW + 60, "iat": NOW - 60 });
     change(&mut claims);
     claims.to_string()
 }
@@ -139,9 +138,8 @@ fn tokens_pass_that_a_known_key_has_signed() {
 #[test]
 fn the_example_of_rfc_7515_is_verified() {
     // RFC 7515 appendix A.1: HS256, with the key and the token that stand there.
-    let secret = URL_SAFE_NO_PAD.decode(
-        "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow",
-    );
+    let secret = URL_SAFE_NO_PAD
+        .decode("AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow");
     let token = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0\
                  dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
     let keys = KeySet::new(vec![Key::shared(&secret.unwrap()).unwrap()]);
@@ -180,9 +178,8 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Flaw)> {
         let signature = shared(SIGNERS.rsa_pem().as_bytes(), message.as_bytes());
         format!("{message}.{}", b64(signature)).into_bytes()
     };
-    let none = |alg: &str| {
-        format!("{}.{}.", b64(format!(r#"{{"alg":"{alg}"}}"#)), b64(claims(|_| {}))).into_bytes()
-    };
+    let none =
+        |alg: &str| format!("{}.{}.", b64(format!(r#"{{"alg":"{alg}"}}"#)), b64(claims(|_| {}))).into_bytes();
     let padded = good.split('.').map(|part| URL_SAFE.encode(URL_SAFE_NO_PAD.decode(part).unwrap()));
     let der_signature = {
         let message = format!("{}.{}", b64(r#"{"alg":"ES256","kid":"ec"}"#), b64(claims(|_| {})));
@@ -205,30 +202,62 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Flaw)> {
         ("alg in lower case", with_head(r#"{"alg":"rs256"}"#), Flaw::NoAlgorithm),
         ("alg twice", with_head(r#"{"alg":"RS256","alg":"none"}"#), json("a member twice")),
         ("RS/HS confusion", confused, Flaw::Algorithm(A::Hs256)),
-        ("HS256 with a secret of the set", with_head(r#"{"alg":"HS256","kid":"shared"}"#), Flaw::Algorithm(A::Hs256)),
-        ("an algorithm that is not allowed", with_head(r#"{"alg":"RS512","kid":"rsa"}"#), Flaw::Algorithm(A::Rs512)),
+        (
+            "HS256 with a secret of the set",
+            with_head(r#"{"alg":"HS256","kid":"shared"}"#),
+            Flaw::Algorithm(A::Hs256),
+        ),
+        (
+            "an algorithm that is not allowed",
+            with_head(r#"{"alg":"RS512","kid":"rsa"}"#),
+            Flaw::Algorithm(A::Rs512),
+        ),
         ("RS256 with the key of a curve", with_head(r#"{"alg":"RS256","kid":"ec"}"#), Flaw::UnknownKey),
         ("ES256 with the key of RSA", with_head(r#"{"alg":"ES256","kid":"rsa"}"#), Flaw::UnknownKey),
         ("a key for encryption", with_head(r#"{"alg":"RS256","kid":"old"}"#), Flaw::UnknownKey),
         ("unknown kid", with_head(r#"{"alg":"RS256","kid":"x"}"#), Flaw::UnknownKey),
         ("kid that is a path", with_head(r#"{"alg":"RS256","kid":"../../dev/null"}"#), Flaw::UnknownKey),
         ("kid that is SQL", with_head(r#"{"alg":"RS256","kid":"' OR 1=1 --"}"#), Flaw::UnknownKey),
-        ("kid that is a number", with_head(r#"{"alg":"RS256","kid":1}"#), Flaw::Head("the token's `kid` is no short text")),
-        ("kid of 1 KB", with_head(&format!(r#"{{"alg":"RS256","kid":"{}"}}"#, "k".repeat(1024))), Flaw::Head("the token's `kid` is no short text")),
-        ("crit", with_head(r#"{"alg":"RS256","kid":"rsa","crit":["b64"],"b64":false}"#), Flaw::Head("the token's head has extensions that must be understood (`crit`)")),
-        ("compressed", with_head(r#"{"alg":"RS256","kid":"rsa","zip":"DEF"}"#), Flaw::Head("the token is encrypted or compressed, which is not supported")),
-        ("a key in the head that signed it", {
-            let own = Ed25519KeyPair::generate().unwrap();
-            let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "x": b64(own.public_key().as_ref()) });
-            let head = json!({ "alg": "EdDSA", "jwk": jwk, "jku": "https://evil.test/jwks", "x5u": "https://evil.test/c" });
-            let message = format!("{}.{}", b64(head.to_string()), b64(claims(|_| {})));
-            format!("{message}.{}", b64(own.sign(message.as_bytes()).as_ref())).into_bytes()
-        }, Flaw::Signature),
+        (
+            "kid that is a number",
+            with_head(r#"{"alg":"RS256","kid":1}"#),
+            Flaw::Head("the token's `kid` is no short text"),
+        ),
+        (
+            "kid of 1 KB",
+            with_head(&format!(r#"{{"alg":"RS256","kid":"{}"}}"#, "k".repeat(1024))),
+            Flaw::Head("the token's `kid` is no short text"),
+        ),
+        (
+            "crit",
+            with_head(r#"{"alg":"RS256","kid":"rsa","crit":["b64"],"b64":false}"#),
+            Flaw::Head("the token's head has extensions that must be understood (`crit`)"),
+        ),
+        (
+            "compressed",
+            with_head(r#"{"alg":"RS256","kid":"rsa","zip":"DEF"}"#),
+            Flaw::Head("the token is encrypted or compressed, which is not supported"),
+        ),
+        (
+            "a key in the head that signed it",
+            {
+                let own = Ed25519KeyPair::generate().unwrap();
+                let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "x": b64(own.public_key().as_ref()) });
+                let head = json!({ "alg": "EdDSA", "jwk": jwk, "jku": "https://evil.test/jwks", "x5u": "https://evil.test/c" });
+                let message = format!("{}.{}", b64(head.to_string()), b64(claims(|_| {})));
+                format!("{message}.{}", b64(own.sign(message.as_bytes()).as_ref())).into_bytes()
+            },
+            Flaw::Signature,
+        ),
         ("no signature", with_part(2, ""), Flaw::Signature),
         ("half a signature", with_part(2, &b64([1; 128])), Flaw::Signature),
         ("a signature in DER", der_signature, Flaw::Signature),
         ("a signature of zeros (CVE-2022-21449)", zeros.into_bytes(), Flaw::Signature),
-        ("other claims than were signed", with_part(1, &b64(claims(|it| it["sub"] = "root".into()))), Flaw::Signature),
+        (
+            "other claims than were signed",
+            with_part(1, &b64(claims(|it| it["sub"] = "root".into()))),
+            Flaw::Signature,
+        ),
         ("base64 with padding", padded.collect::<Vec<_>>().join(".").into_bytes(), Flaw::Base64),
         ("base64 with a line break", format!("{good}\n").into_bytes(), Flaw::Base64),
         ("bits behind the end of base64", with_part(2, "AB"), Flaw::Base64),
@@ -236,13 +265,25 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Flaw)> {
         ("bytes that are no text", b"\xff\xfe.\x00.a".to_vec(), Flaw::Base64),
         ("claims that are a list", signed(HEAD, "[]").into_bytes(), json("no object where one must be")),
         ("claims that are text", signed(HEAD, "root").into_bytes(), unreadable()),
-        ("a claim twice", signed(HEAD, r#"{"sub":"ada","exp":1900000000,"sub":"root"}"#).into_bytes(), json("a member twice")),
-        ("nested 5,000 deep", signed(HEAD, &format!("{{\"a\":{}{}}}", "[".repeat(5000), "]".repeat(5000))).into_bytes(), json("objects too deep")),
+        (
+            "a claim twice",
+            signed(HEAD, r#"{"sub":"ada","exp":1900000000,"sub":"root"}"#).into_bytes(),
+            json("a member twice"),
+        ),
+        (
+            "nested 5,000 deep",
+            signed(HEAD, &format!("{{\"a\":{}{}}}", "[".repeat(5000), "]".repeat(5000))).into_bytes(),
+            json("objects too deep"),
+        ),
         ("a token in a token", signed(HEAD, &good).into_bytes(), unreadable()),
         ("1 MB", vec![b'a'; 1 << 20], Flaw::TooLong),
         ("16 KB and one byte", vec![b'.'; TOKEN + 1], Flaw::TooLong),
         ("expired", with_claims(|it| it["exp"] = (NOW - 31).into()), Flaw::Expired(31)),
-        ("no exp", with_claims(|it| drop(it.as_object_mut().unwrap().remove("exp"))), Flaw::Missing("exp".into())),
+        (
+            "no exp",
+            with_claims(|it| drop(it.as_object_mut().unwrap().remove("exp"))),
+            Flaw::Missing("exp".into()),
+        ),
         ("exp null", with_claims(|it| it["exp"] = Value::Null), Flaw::Missing("exp".into())),
         ("exp a text", with_claims(|it| it["exp"] = "1900000000".into()), Flaw::Type("exp")),
         ("exp below zero", with_claims(|it| it["exp"] = (-1).into()), Flaw::Type("exp")),

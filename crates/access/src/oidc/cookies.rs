@@ -32,7 +32,11 @@ impl Cookies {
         for (at, chunk) in value.as_bytes().chunks(VALUE).enumerate() {
             let chunk = str::from_utf8(chunk).ok()?;
             let count = if at == 0 { format!("{count}.") } else { String::new() };
-            set.push(format!("{}={count}{chunk}; Max-Age={seconds}{}", numbered(&self.name, at), self.attributes()));
+            set.push(format!(
+                "{}={count}{chunk}; Max-Age={seconds}{}",
+                numbered(&self.name, at),
+                self.attributes()
+            ));
         }
         set.extend((count..had.min(CHUNKS)).map(|at| self.gone(at)));
         Some(set)

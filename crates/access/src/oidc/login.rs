@@ -84,7 +84,12 @@ impl Login {
     }
 
     /// Where the browser goes to log in.
-    pub fn url(&self, at: &Metadata, (client, scopes, redirect): (&str, &str, &str), more: &[(&str, &str)]) -> String {
+    pub fn url(
+        &self,
+        at: &Metadata,
+        (client, scopes, redirect): (&str, &str, &str),
+        more: &[(&str, &str)],
+    ) -> String {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, self.verifier.as_bytes());
         let challenge = URL_SAFE_NO_PAD.encode(digest.as_ref());
         let mut query = vec![

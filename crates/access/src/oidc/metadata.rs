@@ -44,7 +44,11 @@ impl Metadata {
         // Discovery §4.3: exactly the issuer that was asked, or it speaks for another.
         match text("issuer") {
             Some(named) if named == issuer => {}
-            Some(_) => return Err("it names another issuer; `issuer` must be written exactly as it stands there".into()),
+            Some(_) => {
+                return Err(
+                    "it names another issuer; `issuer` must be written exactly as it stands there".into()
+                );
+            }
             None => return Err("it has no `issuer`".into()),
         }
         let list = |name: &str| document.get(name).and_then(Value::as_array);
@@ -52,7 +56,8 @@ impl Metadata {
             list("token_endpoint_auth_methods_supported")
                 .is_some_and(|methods| methods.iter().any(|method| method == name))
         };
-        let no_pkce = list("code_challenge_methods_supported").is_some_and(|known| !known.iter().any(|it| it == "S256"));
+        let no_pkce = list("code_challenge_methods_supported")
+            .is_some_and(|known| !known.iter().any(|it| it == "S256"));
         if no_pkce {
             return Err("it does not know PKCE with S256".into());
         }
@@ -63,7 +68,8 @@ impl Metadata {
             keys: needed("jwks_uri")?,
             end_session: url("end_session_endpoint")?,
             secret_in_form: supports("client_secret_post") && !supports("client_secret_basic"),
-            names_itself: document.get("authorization_response_iss_parameter_supported") == Some(&Value::Bool(true)),
+            names_itself: document.get("authorization_response_iss_parameter_supported")
+                == Some(&Value::Bool(true)),
         })
     }
 }

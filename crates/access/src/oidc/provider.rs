@@ -4,7 +4,7 @@ use super::flights::Flights;
 use super::form::{encoded, form};
 use super::{Login, Metadata, Session};
 use crate::jwt::{Algorithm, Flaw, KeySet, Rules, Token, Verified, object, verify};
-use crate::remote::{Refreshed, Remote, Times};
+use crate::remote::{Remote, Times, keep};
 use crate::{digest, jwks, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_client::HttpClient;
+use thalweg_core::Notice;
 use thalweg_http::HttpUrl;
 
 /// Longest token that is taken from a provider, in bytes.
@@ -119,31 +120,34 @@ impl Provider {
     }
 
     /// Fetches what is known of it again, unless somebody has since `asked`. Cancel-safe.
-    pub async fn refresh(&self, asked: Instant) -> Refreshed {
-        let metadata = self.refresh_metadata(asked).await;
-        if let Refreshed::Failed { .. } = metadata {
-            return metadata;
-        }
-        match self.refresh_keys(asked).await {
-            Refreshed::Fine => metadata,
-            keys => keys,
-        }
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub async fn refresh(&self, asked: Instant) -> Result<(), String> {
+        self.refresh_metadata(asked).await?;
+        self.refresh_keys(asked).await
     }
 
-    async fn refresh_metadata(&self, asked: Instant) -> Refreshed {
+    /// Refreshes what is known of it whenever that is due. Never ends. Cancel-safe.
+    pub async fn keep(&self, say: &(dyn Fn(Notice) + Send + Sync)) {
+        let what = format!("auth: what is known of the provider `{}`", self.name);
+        keep(&what, |now| self.due(now), async |asked| self.refresh(asked).await, say).await;
+    }
+
+    async fn refresh_metadata(&self, asked: Instant) -> Result<(), String> {
         let fetch = async || {
             let body = web::get(&self.http, &self.discovery).await?;
             let read = Metadata::read(&body, &self.issuer);
-            let read = read.map_err(|why| format!("the document of {} cannot be used: {why}", self.discovery))?;
+            let read =
+                read.map_err(|why| format!("the document of {} cannot be used: {why}", self.discovery))?;
             Ok((read, digest(&[&body])))
         };
         self.metadata.refresh(asked, fetch).await
     }
 
-    async fn refresh_keys(&self, asked: Instant) -> Refreshed {
-        let Some(metadata) = self.metadata.current(Instant::now()) else {
-            return Refreshed::Failed { why: "the provider's endpoints are not known".into(), is_news: false };
-        };
+    async fn refresh_keys(&self, asked: Instant) -> Result<(), String> {
+        let metadata =
+            self.metadata.current(Instant::now()).ok_or("the provider's endpoints are not known")?;
         self.keys.refresh(asked, || jwks::fetch(&self.http, &metadata.keys)).await
     }
 
@@ -157,7 +161,7 @@ impl Provider {
             return Ok(known);
         }
         if self.metadata.may_ask(now) {
-            self.refresh_metadata(now).await;
+            self.refresh_metadata(now).await.map_err(Failure::Unavailable)?;
         }
         let why = || self.metadata.failure().unwrap_or_else(|| "its endpoints are not known".into());
         self.metadata.current(Instant::now()).ok_or_else(|| Failure::Unavailable(why()))
@@ -267,7 +271,8 @@ impl Provider {
         let (status, body) = answer.map_err(Failure::Unavailable)?;
         let read = object(&body);
         if status.is_success() {
-            return read.map_err(|why| Failure::Unavailable(format!("{} answers with {why}", metadata.token)));
+            return read
+                .map_err(|why| Failure::Unavailable(format!("{} answers with {why}", metadata.token)));
         }
         // RFC 6749 §5.2: one of few words.
         let word = read.ok().and_then(|body| body.get("error").and_then(Value::as_str).map(word));
@@ -286,14 +291,14 @@ impl Provider {
         let token = Token::read(text.as_bytes()).map_err(refused)?;
         let asked = Instant::now();
         if self.keys.current(asked).is_none() {
-            self.refresh_keys(asked).await;
+            self.refresh_keys(asked).await.map_err(Failure::Unavailable)?;
         }
         let why = || self.keys.failure().unwrap_or_else(|| "the provider's keys are not known".into());
         let keys = |now| self.keys.current(now).ok_or_else(|| Failure::Unavailable(why()));
         let rules = self.rules();
         let mut verified = verify(&token, &*keys(asked)?, &rules, unix_seconds());
         if verified == Err(Flaw::UnknownKey) && self.keys.may_ask(Instant::now()) {
-            self.refresh_keys(Instant::now()).await;
+            self.refresh_keys(Instant::now()).await.map_err(Failure::Unavailable)?;
             verified = verify(&token, &*keys(Instant::now())?, &rules, unix_seconds());
         }
         let verified = verified.map_err(refused)?;
@@ -305,7 +310,11 @@ impl Provider {
 
     fn rules(&self) -> Rules {
         Rules {
-            algorithms: Algorithm::ALL.map(|(_, algorithm)| algorithm).into_iter().filter(|it| !it.is_shared()).collect(),
+            algorithms: Algorithm::ALL
+                .map(|(_, algorithm)| algorithm)
+                .into_iter()
+                .filter(|it| !it.is_shared())
+                .collect(),
             issuers: vec![self.issuer.clone()],
             audiences: vec![self.client.id.clone()],
             leeway: self.leeway,
@@ -325,7 +334,9 @@ fn token(answer: &Map<String, Value>, name: &str) -> Result<Option<String>, Fail
     match answer.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.len() <= TOKEN => Ok(Some(text.clone())),
-        Some(_) => Err(Failure::Unavailable(format!("the provider's `{name}` is no text, or longer than 8 KiB"))),
+        Some(_) => {
+            Err(Failure::Unavailable(format!("the provider's `{name}` is no text, or longer than 8 KiB")))
+        }
     }
 }
 

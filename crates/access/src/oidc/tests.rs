@@ -84,7 +84,9 @@ fn a_login_is_bound_to_its_cookie_and_ends() {
     assert_eq!(Login::open(&sealer, cookie.as_bytes(), 1000 + LOGIN_LASTS), None);
     let other = Login::begin("corp", "/a", 1000).unwrap();
     assert!(login.is_answered_by(&login.state) && !login.is_answered_by(&other.state));
-    assert!(Login::tag(&login.state).is_some() && Login::tag("a").is_none() && Login::tag("a=b;c=d;").is_none());
+    assert!(
+        Login::tag(&login.state).is_some() && Login::tag("a").is_none() && Login::tag("a=b;c=d;").is_none()
+    );
     // A session is no login.
     let session = session(0, 10).seal(&sealer).unwrap();
     assert_eq!(Login::open(&sealer, session.as_bytes(), 0), None);
@@ -99,7 +101,9 @@ fn the_browser_is_sent_with_a_challenge() {
     let metadata = Metadata::read(DOCUMENT.as_bytes(), "https://id.test").unwrap();
     let url = login.url(&metadata, ("my app", "openid email", "https://a.test/cb"), &[("prompt", "login")]);
     assert!(url.starts_with("https://id.test/auth?x=1&response_type=code&client_id=my%20app&redirect_uri=https%3A%2F%2Fa.test%2Fcb"));
-    assert!(url.contains("&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256&prompt=login"));
+    assert!(url.contains(
+        "&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256&prompt=login"
+    ));
 }
 
 const DOCUMENT: &str = r#"{"issuer": "https://id.test", "authorization_endpoint": "https://id.test/auth?x=1",
@@ -131,7 +135,9 @@ fn callbacks_are_read_strictly() {
     let good = read("state=a%2Fb&code=c+d&iss=https%3A%2F%2Fid.test&session_state=x").unwrap();
     assert_eq!((&*good.state, good.code.as_deref()), ("a/b", Some("c d")));
     assert_eq!(read("state=s&error=access_denied").unwrap().error.as_deref(), Some("access_denied"));
-    for wrong in ["", "code=c", "state=s", "state=s&state=t&code=c", "state=s&code=c&code=d", "state=s&code=c&error=e"] {
+    for wrong in
+        ["", "code=c", "state=s", "state=s&state=t&code=c", "state=s&code=c&code=d", "state=s&code=c&error=e"]
+    {
         assert_eq!(read(wrong), None, "{wrong}");
     }
     assert_eq!(read(&format!("state=s&code={}", "c".repeat(5000))), None);
