@@ -1,9 +1,9 @@
 //! Signed tokens (JWT, RFC 7519; JWS in compact form, RFC 7515), read strictly.
 //!
 //! The order is that of distrust: size and form, the head, the key that the *configuration* allows for the head's
-//! algorithm, the signature, and only then what the token claims. Nothing in a token says where a key comes from: `jku`,
-//! `x5u`, `jwk` and `x5c` are never looked at, `kid` is only compared, and a token with `crit` is refused, since no
-//! extension is known here (RFC 7515 §4.1.11).
+//! algorithm, the signature, and only then what the token claims. Nothing in a token says where a key comes from:
+//! `jku`, `x5u`, `jwk` and `x5c` are never looked at, `kid` is only compared, and a token with `crit` is refused, since
+//! no extension is known here (RFC 7515 §4.1.11).
 //!
 //! Pure: time and keys are arguments.
 

@@ -1,8 +1,8 @@
 //! Logins with an identity provider: OpenID Connect Core 1.0, the authorization code flow with PKCE (RFC 7636).
 //!
 //! Everything that must be remembered between two requests is in cookies that only this proxy and its replicas can read
-//! ([`Sealer`]): a login under way ([`Login`]) and a session ([`Session`]). There is no store. [`Provider`] is what talks
-//! to the provider; the rest is pure.
+//! ([`Sealer`]): a login under way ([`Login`]) and a session ([`Session`]). There is no store. [`Provider`] is what
+//! talks to the provider; the rest is pure.
 
 mod cookies;
 mod flights;

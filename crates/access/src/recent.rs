@@ -1,5 +1,5 @@
-//! What was found out lately, by the digest of what it was found out about: verified tokens, opened sessions, answers of
-//! other services.
+//! What was found out lately, by the digest of what it was found out about: verified tokens, opened sessions, answers
+//! of other services.
 //!
 //! Invariant: no more than a fixed number of entries. Two generations: new entries go to the young one; when that is
 //! full, it becomes the old one, whose entries are forgotten unless they are asked for again. Nothing is searched for a

@@ -20,8 +20,8 @@ impl Cookies {
         Self { name: if is_secure { format!("__Host-{name}") } else { name.to_owned() }, is_secure }
     }
 
-    /// Values of `Set-Cookie` that keep a value for so many seconds; `had`: cookies of the name that the client has, and
-    /// that go where there is no value for them any more. `None`: it is too long.
+    /// Values of `Set-Cookie` that keep a value for so many seconds; `had`: cookies of the name that the client has,
+    /// and that go where there is no value for them any more. `None`: it is too long.
     pub fn keep(&self, value: &str, seconds: u64, had: usize) -> Option<Vec<String>> {
         let whole = value.len() <= VALUE;
         let count = if whole { 1 } else { value.len().div_ceil(VALUE) };

@@ -1,5 +1,5 @@
-//! Refreshes of sessions under way: requests of one session that come together wait for one of them, and those that come
-//! shortly after it, still with the old cookie, get what it gave. Providers often take a refresh token once only.
+//! Refreshes of sessions under way: requests of one session that come together wait for one of them, and those that
+//! come shortly after it, still with the old cookie, get what it gave. Providers often take a refresh token once only.
 //!
 //! A refresh goes on when nobody waits for it any more: what the provider has given must not be lost.
 
