@@ -111,7 +111,7 @@ fn a_trial_that_fails_opens_it_again_and_three_that_are_answered_close_it() {
     );
     let mut notices = Vec::new();
     while let Ok(notice) = house.notices.try_recv() {
-        notices.push(notice);
+        notices.push(notice.text);
     }
     assert_eq!(
         notices,

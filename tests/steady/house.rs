@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use thalweg_core::notice::Notice;
 use thalweg_filter::{Chain, Filter, Hooks, RequestCx, Step, Verdict};
 use thalweg_net::machine;
 use thalweg_observe::{Registry, WorkerMeters};
@@ -47,7 +48,7 @@ impl Filter for Enlist {
 pub(crate) struct House {
     pub(crate) fleet: WorkerPool,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) notices: mpsc::Receiver<String>,
+    pub(crate) notices: mpsc::Receiver<Notice>,
     pub(crate) tally: Tally,
     /// Descriptors that this process may open.
     pub(crate) descriptors: usize,

@@ -92,7 +92,7 @@ fn a_panic_costs_only_its_own_exchange() {
     house.settles("only the slow exchange runs", |house| house.fleet.active() == 1);
     assert_eq!(house.fleet.clients(), 2, "the place of the connection is free again");
     let told = house.notices.try_recv().unwrap();
-    assert!(told.contains("bug"), "{told}");
+    assert!(told.text.contains("bug"), "{told:?}");
 
     silent.ask(&get("/"));
     go.send(()).unwrap();
