@@ -1,12 +1,11 @@
 //! The keys that a provider publishes at a URL.
 
 use crate::jwt::KeySet;
-use crate::remote::{Remote, Times, keep};
+use crate::remote::{Remote, Say, Times, keep};
 use crate::{Digest, digest, web};
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_client::HttpClient;
-use thalweg_core::Notice;
 use thalweg_http::HttpUrl;
 
 /// Keys at a URL.
@@ -47,9 +46,9 @@ impl Jwks {
     }
 
     /// Refreshes them whenever that is due. Never ends. Cancel-safe.
-    pub async fn keep(&self, say: &(dyn Fn(Notice) + Send + Sync)) {
+    pub async fn keep(self: Arc<Self>, say: Say) {
         let what = format!("auth: the set of keys at {}", self.url);
-        keep(&what, |now| self.keys.due(now), async |asked| self.refresh(asked).await, say).await;
+        keep(what, |now| self.keys.due(now), |asked| self.refresh(asked), say).await;
     }
 }
 

@@ -13,5 +13,5 @@ mod remote;
 mod web;
 
 pub use recent::{Digest, Recent, digest};
-pub use remote::{Remote, Times};
+pub use remote::{Remote, Say, Times};
 pub use web::https;

@@ -120,14 +120,19 @@ impl<T> Remote<T> {
     }
 }
 
+/// Writes a line for the operator.
+pub type Say = Arc<dyn Fn(Notice) + Send + Sync>;
+
 /// Refreshes something whenever it is due, and says when that begins to fail and when it works again. Never ends.
 /// Cancel-safe.
-pub(crate) async fn keep(
-    what: &str,
+pub(crate) async fn keep<F>(
+    what: String,
     due: impl Fn(Instant) -> Duration,
-    refresh: impl AsyncFn(Instant) -> Result<(), String>,
-    say: &(dyn Fn(Notice) + Send + Sync),
-) {
+    refresh: impl Fn(Instant) -> F,
+    say: Say,
+) where
+    F: Future<Output = Result<(), String>>,
+{
     let mut fails = false;
     loop {
         tokio::time::sleep(due(Instant::now())).await;

@@ -142,15 +142,15 @@ impl Key {
     /// Whether it may be used with this algorithm.
     pub fn fits(&self, algorithm: Algorithm) -> bool {
         use Algorithm as A;
-        let is_kind = match (&self.material, algorithm) {
+        let is_kind = matches!(
+            (&self.material, algorithm),
             (Material::Shared(_), A::Hs256 | A::Hs384 | A::Hs512)
-            | (Material::Rsa { .. }, A::Rs256 | A::Rs384 | A::Rs512 | A::Ps256 | A::Ps384 | A::Ps512)
-            | (Material::Ec(Curve::P256, _), A::Es256)
-            | (Material::Ec(Curve::P384, _), A::Es384)
-            | (Material::Ec(Curve::P521, _), A::Es512)
-            | (Material::Ed25519(_), A::EdDsa) => true,
-            _ => false,
-        };
+                | (Material::Rsa { .. }, A::Rs256 | A::Rs384 | A::Rs512 | A::Ps256 | A::Ps384 | A::Ps512)
+                | (Material::Ec(Curve::P256, _), A::Es256)
+                | (Material::Ec(Curve::P384, _), A::Es384)
+                | (Material::Ec(Curve::P521, _), A::Es512)
+                | (Material::Ed25519(_), A::EdDsa)
+        );
         is_kind && self.algorithm.is_none_or(|only| only == algorithm)
     }
 

@@ -53,7 +53,7 @@ impl Signers {
 
     /// The public key of RSA in PEM.
     fn rsa_pem(&self) -> String {
-        let der = aws_lc_rs::encoding::PublicKeyX509Der::from(self.rsa.public_key().as_der().unwrap());
+        let der: aws_lc_rs::encoding::PublicKeyX509Der<'_> = self.rsa.public_key().as_der().unwrap();
         format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(der.as_ref()))
     }
 
@@ -168,10 +168,43 @@ fn with_part(at: usize, part: &str) -> Vec<u8> {
     parts.join(".").into_bytes()
 }
 
+/// What it is, a token, and why it proves nothing.
+type Hostile = (&'static str, Vec<u8>, Flaw);
+
+fn json_flaw(why: &'static str) -> Flaw {
+    Flaw::Json(why)
+}
+
+fn unreadable() -> Flaw {
+    Flaw::Json("JSON that cannot be read")
+}
+
 /// Of the issue: tokens that strangers send.
-fn hostile() -> Vec<(&'static str, Vec<u8>, Flaw)> {
-    use Algorithm as A;
+fn hostile() -> Vec<Hostile> {
+    [hostile_forms(), hostile_algorithms(), hostile_keys(), hostile_signatures(), hostile_claims()].concat()
+}
+
+fn hostile_forms() -> Vec<Hostile> {
     let good = signed(HEAD, &claims(|_| {}));
+    let padded = good.split('.').map(|part| URL_SAFE.encode(URL_SAFE_NO_PAD.decode(part).unwrap()));
+    vec![
+        ("empty", b"".to_vec(), Flaw::Form),
+        ("one part", b"abc".to_vec(), Flaw::Form),
+        ("two dots only", b"..".to_vec(), unreadable()),
+        ("five parts, an encrypted token", b"a.b.c.d.e".to_vec(), Flaw::Form),
+        ("base64 with padding", padded.collect::<Vec<_>>().join(".").into_bytes(), Flaw::Base64),
+        ("base64 with a line break", format!("{good}\n").into_bytes(), Flaw::Base64),
+        ("bits behind the end of base64", with_part(2, "AB"), Flaw::Base64),
+        ("the standard alphabet", with_part(2, "+/+/"), Flaw::Base64),
+        ("bytes that are no text", b"\xff\xfe.\x00.a".to_vec(), Flaw::Base64),
+        ("a token in a token", signed(HEAD, &good).into_bytes(), unreadable()),
+        ("1 MB", vec![b'a'; 1 << 20], Flaw::TooLong),
+        ("16 KB and one byte", vec![b'.'; TOKEN + 1], Flaw::TooLong),
+    ]
+}
+
+fn hostile_algorithms() -> Vec<Hostile> {
+    use Algorithm as A;
     let confused = {
         // The public key, which everybody has, as the secret of an HMAC.
         let message = format!("{}.{}", b64(r#"{"alg":"HS256","kid":"rsa"}"#), b64(claims(|_| {})));
@@ -180,19 +213,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Flaw)> {
     };
     let none =
         |alg: &str| format!("{}.{}.", b64(format!(r#"{{"alg":"{alg}"}}"#)), b64(claims(|_| {}))).into_bytes();
-    let padded = good.split('.').map(|part| URL_SAFE.encode(URL_SAFE_NO_PAD.decode(part).unwrap()));
-    let der_signature = {
-        let message = format!("{}.{}", b64(r#"{"alg":"ES256","kid":"ec"}"#), b64(claims(|_| {})));
-        format!("{message}.{}", b64([&[0x30, 0x44][..], &[0; 68]].concat())).into_bytes()
-    };
-    let zeros = format!("{}.{}.{}", b64(r#"{"alg":"ES256","kid":"ec"}"#), b64(claims(|_| {})), b64([0; 64]));
-    let json = |why| Flaw::Json(why);
-    let unreadable = || json("JSON that cannot be read");
     vec![
-        ("empty", b"".to_vec(), Flaw::Form),
-        ("one part", b"abc".to_vec(), Flaw::Form),
-        ("two dots only", b"..".to_vec(), unreadable()),
-        ("five parts, an encrypted token", b"a.b.c.d.e".to_vec(), Flaw::Form),
         ("alg none", none("none"), Flaw::NoAlgorithm),
         ("alg None", none("None"), Flaw::NoAlgorithm),
         ("alg NONE with a signature", with_part(0, &b64(r#"{"alg":"NONE"}"#)), Flaw::NoAlgorithm),
@@ -200,7 +221,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Flaw)> {
         ("alg null", with_head(r#"{"alg":null}"#), Flaw::NoAlgorithm),
         ("alg a list", with_head(r#"{"alg":["RS256"]}"#), Flaw::NoAlgorithm),
         ("alg in lower case", with_head(r#"{"alg":"rs256"}"#), Flaw::NoAlgorithm),
-        ("alg twice", with_head(r#"{"alg":"RS256","alg":"none"}"#), json("a member twice")),
+        ("alg twice", with_head(r#"{"alg":"RS256","alg":"none"}"#), json_flaw("a member twice")),
         ("RS/HS confusion", confused, Flaw::Algorithm(A::Hs256)),
         (
             "HS256 with a secret of the set",
@@ -212,6 +233,11 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Flaw)> {
             with_head(r#"{"alg":"RS512","kid":"rsa"}"#),
             Flaw::Algorithm(A::Rs512),
         ),
+    ]
+}
+
+fn hostile_keys() -> Vec<Hostile> {
+    vec![
         ("RS256 with the key of a curve", with_head(r#"{"alg":"RS256","kid":"ec"}"#), Flaw::UnknownKey),
         ("ES256 with the key of RSA", with_head(r#"{"alg":"ES256","kid":"rsa"}"#), Flaw::UnknownKey),
         ("a key for encryption", with_head(r#"{"alg":"RS256","kid":"old"}"#), Flaw::UnknownKey),
@@ -249,6 +275,16 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Flaw)> {
             },
             Flaw::Signature,
         ),
+    ]
+}
+
+fn hostile_signatures() -> Vec<Hostile> {
+    let der_signature = {
+        let message = format!("{}.{}", b64(r#"{"alg":"ES256","kid":"ec"}"#), b64(claims(|_| {})));
+        format!("{message}.{}", b64([&[0x30, 0x44][..], &[0; 68]].concat())).into_bytes()
+    };
+    let zeros = format!("{}.{}.{}", b64(r#"{"alg":"ES256","kid":"ec"}"#), b64(claims(|_| {})), b64([0; 64]));
+    vec![
         ("no signature", with_part(2, ""), Flaw::Signature),
         ("half a signature", with_part(2, &b64([1; 128])), Flaw::Signature),
         ("a signature in DER", der_signature, Flaw::Signature),
@@ -258,26 +294,23 @@ fn hostile() -> Vec<(&'static str, Vec<u8>, Flaw)> {
             with_part(1, &b64(claims(|it| it["sub"] = "root".into()))),
             Flaw::Signature,
         ),
-        ("base64 with padding", padded.collect::<Vec<_>>().join(".").into_bytes(), Flaw::Base64),
-        ("base64 with a line break", format!("{good}\n").into_bytes(), Flaw::Base64),
-        ("bits behind the end of base64", with_part(2, "AB"), Flaw::Base64),
-        ("the standard alphabet", with_part(2, "+/+/"), Flaw::Base64),
-        ("bytes that are no text", b"\xff\xfe.\x00.a".to_vec(), Flaw::Base64),
-        ("claims that are a list", signed(HEAD, "[]").into_bytes(), json("no object where one must be")),
+    ]
+}
+
+fn hostile_claims() -> Vec<Hostile> {
+    vec![
+        ("claims that are a list", signed(HEAD, "[]").into_bytes(), json_flaw("no object where one must be")),
         ("claims that are text", signed(HEAD, "root").into_bytes(), unreadable()),
         (
             "a claim twice",
             signed(HEAD, r#"{"sub":"ada","exp":1900000000,"sub":"root"}"#).into_bytes(),
-            json("a member twice"),
+            json_flaw("a member twice"),
         ),
         (
             "nested 5,000 deep",
             signed(HEAD, &format!("{{\"a\":{}{}}}", "[".repeat(5000), "]".repeat(5000))).into_bytes(),
-            json("objects too deep"),
+            json_flaw("objects too deep"),
         ),
-        ("a token in a token", signed(HEAD, &good).into_bytes(), unreadable()),
-        ("1 MB", vec![b'a'; 1 << 20], Flaw::TooLong),
-        ("16 KB and one byte", vec![b'.'; TOKEN + 1], Flaw::TooLong),
         ("expired", with_claims(|it| it["exp"] = (NOW - 31).into()), Flaw::Expired(31)),
         (
             "no exp",

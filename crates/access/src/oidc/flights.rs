@@ -20,10 +20,12 @@ const FAILED: Duration = Duration::from_secs(10);
 const FLIGHTS: usize = 4096;
 
 type Got = Result<Arc<Session>, Failure>;
+/// When it began, and what it gives.
+type Flight = (Instant, watch::Receiver<Option<Got>>);
 
 /// Refreshes under way, and those that were.
 #[derive(Default)]
-pub(super) struct Flights(Mutex<HashMap<Digest, (Instant, watch::Receiver<Option<Got>>)>>);
+pub(super) struct Flights(Mutex<HashMap<Digest, Flight>>);
 
 impl Flights {
     /// What a refresh gives that `key` stands for; `begin` makes it where there is none. Cancel-safe. Needs a runtime.

@@ -18,7 +18,7 @@ const PURPOSE: &str = "login";
 /// A login under way.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Login {
-    /// The provider, by its name in the configuration.
+    /// The provider, by its mark.
     pub provider: String,
     /// Comes back with the code; the browser that has the cookie is the one that began.
     pub state: String,

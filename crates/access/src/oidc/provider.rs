@@ -4,17 +4,17 @@ use super::flights::Flights;
 use super::form::{encoded, form};
 use super::{Login, Metadata, Session};
 use crate::jwt::{Algorithm, Flaw, KeySet, Rules, Token, Verified, object, verify};
-use crate::remote::{Remote, Times, keep};
+use crate::remote::{Remote, Say, Times, keep};
 use crate::{digest, jwks, web};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_client::HttpClient;
-use thalweg_core::Notice;
 use thalweg_http::HttpUrl;
+use tokio::task::JoinSet;
 
 /// Longest token that is taken from a provider, in bytes.
 const TOKEN: usize = 8 * 1024;
@@ -54,6 +54,8 @@ pub enum Failure {
 pub struct Provider {
     /// Its name in the configuration.
     pub name: String,
+    /// What sessions and logins name it by.
+    mark: String,
     issuer: String,
     discovery: HttpUrl,
     /// Who the proxy is to it.
@@ -83,8 +85,10 @@ impl Provider {
         if issuer.contains('?') {
             return Err("`issuer` has no query".into());
         }
+        let mark = digest(&[name.as_bytes(), issuer.as_bytes(), client.id.as_bytes()]);
         Ok(Self {
             name: name.to_owned(),
+            mark: URL_SAFE_NO_PAD.encode(&mark[..12]),
             issuer: issuer.to_owned(),
             discovery,
             client,
@@ -109,6 +113,16 @@ impl Provider {
             && self.keeps_access_token == other.keeps_access_token
     }
 
+    /// What sessions and logins name it by: one of another issuer or client is not one of this.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// As tokens have it.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
     /// Its endpoints, where they are known.
     pub fn known(&self, now: Instant) -> Option<Arc<Metadata>> {
         self.metadata.current(now)
@@ -128,10 +142,19 @@ impl Provider {
         self.refresh_keys(asked).await
     }
 
-    /// Refreshes what is known of it whenever that is due. Never ends. Cancel-safe.
-    pub async fn keep(&self, say: &(dyn Fn(Notice) + Send + Sync)) {
+    /// Refreshes what is known of these whenever that is due. Never ends. Cancel-safe. Needs a runtime.
+    pub async fn keep_all(providers: Vec<Arc<Self>>, say: Say) {
+        let mut all = JoinSet::new();
+        for provider in providers {
+            let say = say.clone();
+            all.spawn(provider.keep(say));
+        }
+        while all.join_next().await.is_some() {}
+    }
+
+    async fn keep(self: Arc<Self>, say: Say) {
         let what = format!("auth: what is known of the provider `{}`", self.name);
-        keep(&what, |now| self.due(now), async |asked| self.refresh(asked).await, say).await;
+        keep(what, |now| self.due(now), |asked| self.refresh(asked), say).await;
     }
 
     async fn refresh_metadata(&self, asked: Instant) -> Result<(), String> {
@@ -188,7 +211,7 @@ impl Provider {
         }
         let now = unix_seconds();
         Ok(Session {
-            provider: self.name.clone(),
+            provider: self.mark.clone(),
             id_token,
             access_token: text("access_token")?.filter(|_| self.keeps_access_token),
             refresh_token: text("refresh_token")?,
@@ -231,7 +254,7 @@ impl Provider {
         };
         let now = unix_seconds();
         Ok(Session {
-            provider: self.name.clone(),
+            provider: self.mark.clone(),
             id_token,
             access_token: text("access_token")?.filter(|_| self.keeps_access_token),
             refresh_token: Some(text("refresh_token")?.unwrap_or_else(|| old.to_owned())),

@@ -13,7 +13,7 @@ const EARLY: u64 = 60;
 /// A session.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Session {
-    /// The provider, by its name in the configuration.
+    /// The provider, by its mark.
     pub provider: String,
     /// The token that says who it is; it was verified when it came.
     pub id_token: String,
