@@ -78,7 +78,7 @@ impl Filter for Wasteful {
     }
 
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
-        drop(std::hint::black_box(cx.target.path.clone()));
+        drop(std::hint::black_box(cx.target.path().to_vec()));
         Verdict::Continue
     }
 }

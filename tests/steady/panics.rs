@@ -36,7 +36,7 @@ impl Filter for Boom {
     }
 
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
-        assert!(cx.target.path != b"/boom", "{WORDS}");
+        assert!(cx.target.path() != b"/boom", "{WORDS}");
         Verdict::Continue
     }
 }

@@ -77,5 +77,5 @@ fn sent(chain: &Chain, path: &str) -> Vec<u8> {
     let fields = HeadFields::new(&mut [], &[], (&mut added, 0), &mut known);
     let mut cx = RequestCx::new(facts, (&mut target, fields), (&mut states, &mut outcome), (false, None));
     chain.on_request(0, &mut cx, &mut |_, _| {});
-    target.path
+    target.path().to_vec()
 }

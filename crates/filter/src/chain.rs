@@ -40,7 +40,11 @@ impl Step {
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
     steps: Arc<[Step]>,
+    /// What each of them takes part in.
+    each: Arc<[Hooks]>,
     hooks: Hooks,
+    /// The first one that bridges gRPC-Web.
+    bridge: Option<usize>,
 }
 
 impl Chain {
@@ -51,8 +55,10 @@ impl Chain {
         if any(Moves::Request) && !any(Moves::Back) {
             steps.push(Step::always(map_back::implied()));
         }
-        let hooks = steps.iter().fold(Hooks::NONE, |all, step| all | step.filter.hooks());
-        Self { steps: steps.into(), hooks }
+        let each: Arc<[Hooks]> = steps.iter().map(|step| step.filter.hooks()).collect();
+        let hooks = each.iter().fold(Hooks::NONE, |all, own| all | *own);
+        let bridge = steps.iter().position(|step| step.filter.bridges_grpc_web());
+        Self { steps: steps.into(), each, hooks, bridge }
     }
 
     /// The filters, in their order.
@@ -83,6 +89,11 @@ impl Chain {
         self.hooks.contains(hook)
     }
 
+    /// The position of the filter that bridges gRPC-Web.
+    pub fn bridge(&self) -> Option<usize> {
+        self.bridge
+    }
+
     /// Calls the filters from `from` on, until one does not let the request go on or has chosen another service, whose
     /// chain it is then to go on in. Gives the position of the filter that does not, or of the next one. `seen` is told
     /// of each that was called, by its position and what is there then.
@@ -92,8 +103,8 @@ impl Chain {
         cx: &mut RequestCx<'_>,
         seen: &mut dyn FnMut(usize, &mut RequestCx<'_>),
     ) -> (usize, Verdict) {
-        for (at, step) in self.steps.iter().enumerate().skip(from) {
-            if !step.filter.hooks().contains(Hooks::REQUEST) || !step.applies_to_request(cx) {
+        for (at, (step, hooks)) in self.steps.iter().zip(&*self.each).enumerate().skip(from) {
+            if !hooks.contains(Hooks::REQUEST) || !step.applies_to_request(cx) {
                 continue;
             }
             cx.at = at as u16;
@@ -140,8 +151,8 @@ impl Chain {
         cx: &mut ResponseCx<'_>,
         seen: &mut dyn FnMut(usize, &mut ResponseCx<'_>),
     ) {
-        for (at, step) in self.steps.iter().enumerate().take(below).rev() {
-            if !step.filter.hooks().contains(Hooks::RESPONSE) || !step.applies_to_response(cx) {
+        for (at, (step, hooks)) in self.steps.iter().zip(&*self.each).enumerate().take(below).rev() {
+            if !hooks.contains(Hooks::RESPONSE) || !step.applies_to_response(cx) {
                 continue;
             }
             cx.at = at as u16;

@@ -4,6 +4,7 @@
 //! Preflights are answered here and go to no endpoint. A request of an origin that is not listed is served as any
 //! other, without the fields that let its page read the response. What the service itself says of CORS is removed.
 
+use crate::names::FieldNames;
 use crate::{Filter, HeadFields, Hooks, OneOrManySpec, Reply, RequestCx, ResponseCx, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -84,7 +85,8 @@ impl CorsSpec {
             .transpose()?;
         let max_age = max_age.as_secs().to_string();
         let (credentials, private_network) = (self.allow_credentials, self.private_network);
-        Ok(Arc::new(Cors { origins, methods, headers, exposed, credentials, max_age, private_network }))
+        let own = OWN.into_iter().collect();
+        Ok(Arc::new(Cors { origins, methods, headers, exposed, credentials, max_age, private_network, own }))
     }
 }
 
@@ -156,6 +158,8 @@ struct Cors {
     credentials: bool,
     max_age: String,
     private_network: bool,
+    /// What services say of it themselves is removed.
+    own: FieldNames,
 }
 
 impl Cors {
@@ -228,18 +232,17 @@ impl Filter for Cors {
     }
 
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
-        let is_preflight =
-            cx.facts.method == b"OPTIONS" && cx.fields.contains("Access-Control-Request-Method");
+        if cx.facts.method != b"OPTIONS" || !cx.fields.contains("Access-Control-Request-Method") {
+            return Verdict::Continue;
+        }
         match cx.fields.get("Origin") {
-            Some(origin) if is_preflight => Verdict::Reply(Box::new(self.preflight(origin, cx))),
-            _ => Verdict::Continue,
+            Some(origin) => Verdict::Reply(Box::new(self.preflight(origin, cx))),
+            None => Verdict::Continue,
         }
     }
 
     fn on_response(&self, cx: &mut ResponseCx<'_>) {
-        for name in OWN {
-            cx.fields.remove(name);
-        }
+        cx.fields.remove_all(&self.own);
         if self.varies() {
             vary(&mut cx.fields, "Origin");
         }

@@ -1,7 +1,11 @@
 //! The fields of a head that is on its way: those that were received, and those that filters have added.
 
+use crate::edits::Lines;
+use crate::names::{FieldName, FieldNames, Sketch};
+use crate::template::Escape;
+use crate::{Template, Values};
 use thalweg_http::h1::encode::write_field;
-use thalweg_http::{Field, FieldId, FieldSet};
+use thalweg_http::{Field, FieldId, FieldSet, octet};
 
 /// The fields of a head, to read.
 ///
@@ -11,12 +15,22 @@ pub struct FieldView<'a> {
     fields: &'a [Field],
     bytes: &'a [u8],
     added: &'a [u8],
+    /// Of the names in `added`, and maybe of some that are gone; `None`: it is not known.
+    present: Option<Sketch>,
 }
 
 impl<'a> FieldView<'a> {
     /// Fields as received in `bytes`, and lines that were added.
     pub fn new(fields: &'a [Field], bytes: &'a [u8], added: &'a [u8]) -> Self {
-        Self { fields, bytes, added }
+        Self { fields, bytes, added, present: None }
+    }
+
+    /// What may be among the lines that were added, for this name.
+    fn lines_for(self, name: &str) -> &'a [u8] {
+        match self.present {
+            Some(present) if !present.shares(Sketch::of(name.as_bytes())) => &[],
+            _ => self.added,
+        }
     }
 
     /// All fields: those that were received, in their order, then those that were added.
@@ -31,7 +45,7 @@ impl<'a> FieldView<'a> {
         let is_it = move |(known, value): (&'a [u8], &'a [u8])| {
             known.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
         };
-        self.iter().filter_map(is_it)
+        Self { added: self.lines_for(name), ..self }.iter().filter_map(is_it)
     }
 
     /// The values of a name as they were received, whatever filters have made of them.
@@ -45,7 +59,12 @@ impl<'a> FieldView<'a> {
 
     /// The first value of a name.
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
-        self.values(name).next()
+        let is_it = |known: &[u8]| known.eq_ignore_ascii_case(name.as_bytes());
+        let mut kept = self.fields.iter().filter(|field| field.keep);
+        if let Some(field) = kept.find(|field| is_it(field.name.of(self.bytes))) {
+            return Some(field.value.of(self.bytes));
+        }
+        lines(self.lines_for(name)).find(|(_, known, _)| is_it(known)).map(|(.., value)| value)
     }
 
     /// The value of a cookie of a request; the first one of that name.
@@ -72,6 +91,8 @@ pub struct HeadFields<'a> {
     begins: usize,
     /// Known names among those that were added.
     known: &'a mut FieldSet,
+    /// Of the names of all lines in `added`, and maybe of some that are gone.
+    present: Sketch,
     changed: bool,
 }
 
@@ -84,12 +105,17 @@ impl<'a> HeadFields<'a> {
         (added, begins): (&'a mut Vec<u8>, usize),
         known: &'a mut FieldSet,
     ) -> Self {
-        Self { fields, bytes, added, begins, known, changed: false }
+        let mut present = Sketch::default();
+        for (_, name, _) in lines(&added[begins..]) {
+            present.add(Sketch::of(name));
+        }
+        Self { fields, bytes, added, begins, known, present, changed: false }
     }
 
     /// The fields as they are now.
     pub fn view(&self) -> FieldView<'_> {
-        FieldView::new(self.fields, self.bytes, &self.added[self.begins..])
+        let present = Some(self.present);
+        FieldView { fields: self.fields, bytes: self.bytes, added: &self.added[self.begins..], present }
     }
 
     /// The first value of a name.
@@ -120,9 +146,62 @@ impl<'a> HeadFields<'a> {
     /// Adds a field; others of that name stay.
     pub fn append(&mut self, name: &str, value: &[u8]) {
         if write_field(self.added, name.as_bytes(), value) {
-            self.changed = true;
-            self.known.insert(FieldId::classify(name.as_bytes()));
+            self.note(FieldSet::of(&[FieldId::classify(name.as_bytes())]), Sketch::of(name.as_bytes()));
         }
+    }
+
+    /// Adds whole lines that were made before.
+    pub(crate) fn append_lines(&mut self, lines: &Lines) {
+        self.added.extend_from_slice(&lines.text);
+        self.note(lines.ids, lines.sketch);
+    }
+
+    /// Adds a field whose value is made now.
+    pub(crate) fn append_template(&mut self, name: &FieldName, value: &Template, values: &Values<'_>) {
+        let begin = self.added.len();
+        self.added.extend_from_slice(name.as_str().as_bytes());
+        self.added.extend_from_slice(b": ");
+        let begin_of_value = self.added.len();
+        value.render(values, Escape::Field, self.added);
+        let written = &self.added[begin_of_value..];
+        if octet::value_len(written) != written.len() {
+            self.added.truncate(begin);
+            return;
+        }
+        self.added.extend_from_slice(b"\r\n");
+        self.note(FieldSet::of(&[name.id()]), Sketch::of(name.as_str().as_bytes()));
+    }
+
+    fn note(&mut self, ids: FieldSet, sketch: Sketch) {
+        *self.known = self.known.union(ids);
+        self.present.add(sketch);
+        self.changed = true;
+    }
+
+    /// Removes all fields of these names; says whether there was one.
+    pub(crate) fn remove_all(&mut self, names: &FieldNames) -> bool {
+        let mut found = false;
+        for field in self.fields.iter_mut() {
+            if field.keep && names.have(field, self.bytes) {
+                field.keep = false;
+                found = true;
+            }
+        }
+        if self.present.shares(names.sketch()) {
+            while let Some(at) = self.line(|name| names.contains(name)) {
+                self.added.drain(at);
+                found = true;
+            }
+        }
+        self.changed |= found;
+        found
+    }
+
+    /// Whether there is a field of one of these names.
+    pub(crate) fn contains_any(&self, names: &FieldNames) -> bool {
+        self.fields.iter().any(|field| field.keep && names.have(field, self.bytes))
+            || (self.present.shares(names.sketch())
+                && lines(&self.added[self.begins..]).any(|(_, name, _)| names.contains(name)))
     }
 
     /// Removes all fields of a name; says whether there was one.
@@ -134,9 +213,11 @@ impl<'a> HeadFields<'a> {
                 found = true;
             }
         }
-        while let Some(at) = self.line_of(name) {
-            self.added.drain(at);
-            found = true;
+        if self.present.shares(Sketch::of(name.as_bytes())) {
+            while let Some(at) = self.line(|known| known.eq_ignore_ascii_case(name.as_bytes())) {
+                self.added.drain(at);
+                found = true;
+            }
         }
         self.changed |= found;
         found
@@ -154,10 +235,10 @@ impl<'a> HeadFields<'a> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Where an added line of this name stands.
-    fn line_of(&self, name: &str) -> Option<std::ops::Range<usize>> {
+    /// Where the first added line of such a name stands.
+    fn line(&self, is_it: impl Fn(&[u8]) -> bool) -> Option<std::ops::Range<usize>> {
         let mut found = lines(&self.added[self.begins..]);
-        let (at, ..) = found.find(|(_, known, _)| known.eq_ignore_ascii_case(name.as_bytes()))?;
+        let (at, ..) = found.find(|(_, known, _)| is_it(known))?;
         let start = self.begins + at;
         let length = memchr::memchr(b'\n', &self.added[start..])?;
         Some(start..start + length + 1)

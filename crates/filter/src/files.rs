@@ -338,7 +338,7 @@ impl Files {
             Err(error) => return Sought::Failed(error),
         };
         let looks = cx.facts.is_dry_run;
-        let own = Below::parse(&cx.target.path, self.hidden);
+        let own = Below::parse(cx.target.path(), self.hidden);
         // What leads out of the root, or to what is hidden, is not tried in other ways.
         let Some(own) = own else {
             return match self.tries.last() {
@@ -353,7 +353,7 @@ impl Files {
                 Try::Path(template) => {
                     let mut path = Vec::new();
                     let mut values = cx.values();
-                    let facts = Facts { path: &cx.target.path, ..*values.facts };
+                    let facts = Facts { path: cx.target.path(), ..*values.facts };
                     values.facts = &facts;
                     template.render(&values, Escape::Url, &mut path);
                     let Some(below) = Below::parse(&path, self.hidden) else { continue };

@@ -4,8 +4,10 @@
 //! Within one side the order is remove, rename, set, append, default. Fields that frame a message or belong to one
 //! connection cannot be named (RFC 9110 §7.6.1).
 
+use crate::edits::{FieldSets, FieldWrites};
+use crate::names::{FieldName, FieldNames};
 use crate::{
-    Filter, HeadFields, Hooks, OneOrManySpec, RequestCx, ResponseCx, Template, TemplateSpec, Values, Verdict,
+    FieldView, Filter, HeadFields, Hooks, OneOrManySpec, RequestCx, ResponseCx, Template, TemplateSpec, Values, Verdict,
     may_be_changed,
 };
 use schemars::JsonSchema;
@@ -55,7 +57,7 @@ impl HeadersSpec {
     /// # Errors
     /// A name that is none or may not be changed, a value that cannot be sent, or nothing to do.
     pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
-        let (request, response) = (Side::of(&self.request)?, Side::of(&self.response)?);
+        let (request, response) = (Side::of(&self.request, "request")?, Side::of(&self.response, "response")?);
         if request.is_empty() && response.is_empty() {
             return Err("`headers` changes nothing; write `request` or `response`, as in `request: { set: { X-A: \"1\" } }`".into());
         }
@@ -69,13 +71,27 @@ struct Headers {
     response: Side,
 }
 
+/// The changes of one side, prepared.
 #[derive(Debug, Default)]
 struct Side {
-    remove: Vec<Box<str>>,
-    rename: Vec<(Box<str>, Box<str>)>,
-    set: Vec<(Box<str>, Template)>,
-    append: Vec<(Box<str>, Template)>,
-    default: Vec<(Box<str>, Template)>,
+    /// Removed first.
+    gone: FieldNames,
+    rename: Vec<(FieldName, FieldName)>,
+    /// Then fields that are set, and those that are appended.
+    sets: FieldSets,
+    default: Vec<(FieldName, FieldWrites)>,
+    /// A value may name a field of the request.
+    uses_fields: bool,
+    /// What it does, for people.
+    words: Vec<String>,
+    /// Captures of the path that its values use.
+    captures: Vec<String>,
+}
+
+/// The values of one side, filled before any field changes: each may name a field that another one replaces.
+struct Filled {
+    sets: FieldWrites,
+    default: Vec<FieldWrites>,
 }
 
 /// Checks the name of a field that users want changed.
@@ -104,68 +120,66 @@ pub(crate) fn checked_value(value: &TemplateSpec) -> Result<Template, String> {
     Ok(template)
 }
 
-fn pairs(written: &BTreeMap<String, TemplateSpec>) -> Result<Vec<(Box<str>, Template)>, String> {
-    written.iter().map(|(name, value)| Ok((checked_name(name)?, checked_value(value)?))).collect()
+fn pairs(written: &BTreeMap<String, TemplateSpec>) -> Result<Vec<(FieldName, Template)>, String> {
+    written.iter().map(|(name, value)| Ok((FieldName::checked(name)?, checked_value(value)?))).collect()
 }
 
 impl Side {
-    fn of(spec: &SideSpec) -> Result<Self, String> {
-        let remove = spec.remove.as_ref().map(OneOrManySpec::as_slice).unwrap_or_default();
-        let renamed =
-            |(old, new): (&String, &String)| Ok::<_, String>((checked_name(old)?, checked_name(new)?));
-        Ok(Self {
-            remove: remove.iter().map(|name| checked_name(name)).collect::<Result<_, _>>()?,
-            rename: spec.rename.iter().map(renamed).collect::<Result<_, _>>()?,
-            set: pairs(&spec.set)?,
-            append: pairs(&spec.append)?,
-            default: pairs(&spec.default)?,
-        })
+    fn of(spec: &SideSpec, side: &str) -> Result<Self, String> {
+        let written = spec.remove.as_ref().map(OneOrManySpec::as_slice).unwrap_or_default();
+        let remove = written.iter().map(|name| FieldName::checked(name)).collect::<Result<Vec<_>, _>>()?;
+        let renamed = |(old, new): (&String, &String)| {
+            Ok::<_, String>((FieldName::checked(old)?, FieldName::checked(new)?))
+        };
+        let rename = spec.rename.iter().map(renamed).collect::<Result<Vec<_>, _>>()?;
+        let [set, append, default] = [&spec.set, &spec.append, &spec.default].map(pairs);
+        let (set, append, default) = (set?, append?, default?);
+        let mut words: Vec<_> = remove.iter().map(|name| format!("{side} remove {}", name.as_str())).collect();
+        words.extend(
+            rename.iter().map(|(old, new)| format!("{side} rename {} to {}", old.as_str(), new.as_str())),
+        );
+        for (verb, list) in [("set", &set), ("append", &append), ("default", &default)] {
+            words.extend(list.iter().map(|(name, _)| format!("{side} {verb} {}", name.as_str())));
+        }
+        let values = || [&set, &append, &default].into_iter().flatten().map(|(_, value)| value);
+        let captures = values().flat_map(Template::captures).map(str::to_owned).collect();
+        let uses_fields = values().any(Template::uses_fields);
+        let mut sets = FieldSets::new(&set);
+        append.iter().for_each(|(name, value)| sets.append(name, value));
+        let mut gone: FieldNames = remove.iter().collect();
+        if rename.is_empty() {
+            sets.remove_all(std::mem::take(&mut gone));
+        }
+        let default = default.iter().map(|(name, value)| (name.clone(), FieldWrites::one(name, value)));
+        let default = default.collect();
+        Ok(Self { gone, rename, sets, default, uses_fields, words, captures })
     }
 
     fn is_empty(&self) -> bool {
-        self.remove.is_empty() && self.rename.is_empty() && self.written().next().is_none()
+        self.words.is_empty()
     }
 
-    fn written(&self) -> impl Iterator<Item = &(Box<str>, Template)> {
-        self.set.iter().chain(&self.append).chain(&self.default)
+    fn filled(&self, values: &Values<'_>) -> Filled {
+        let default = self.default.iter().map(|(_, write)| write.filled(values)).collect();
+        Filled { sets: self.sets.writes().filled(values), default }
     }
 
-    /// The values, before any field changes: each may name a field that another one replaces.
-    fn values(&self, values: &Values<'_>) -> Vec<Vec<u8>> {
-        self.written().map(|(_, template)| template.field(values)).collect()
-    }
-
-    fn apply(&self, fields: &mut HeadFields<'_>, values: &[Vec<u8>]) {
-        for name in &self.remove {
-            fields.remove(name);
-        }
+    fn apply(&self, fields: &mut HeadFields<'_>, values: &Values<'_>, filled: Option<&Filled>) {
+        fields.remove_all(&self.gone);
         for (old, new) in &self.rename {
-            let moved: Vec<Vec<u8>> = fields.view().values(old).map(<[u8]>::to_vec).collect();
-            if fields.remove(old) {
-                fields.remove(new);
-                moved.iter().for_each(|value| fields.append(new, value));
+            let moved: Vec<Vec<u8>> = fields.view().values(old.as_str()).map(<[u8]>::to_vec).collect();
+            if fields.remove(old.as_str()) {
+                fields.remove(new.as_str());
+                moved.iter().for_each(|value| fields.append(new.as_str(), value));
             }
         }
-        let (set, rest) = values.split_at(self.set.len().min(values.len()));
-        let (append, default) = rest.split_at(self.append.len().min(rest.len()));
-        self.set.iter().zip(set).for_each(|((name, _), value)| fields.set(name, value));
-        self.append.iter().zip(append).for_each(|((name, _), value)| fields.append(name, value));
-        for ((name, _), value) in self.default.iter().zip(default) {
-            if !fields.contains(name) {
-                fields.append(name, value);
+        fields.remove_all(self.sets.gone());
+        filled.map_or(self.sets.writes(), |filled| &filled.sets).write(fields, values);
+        for (at, (name, write)) in self.default.iter().enumerate() {
+            if !fields.contains(name.as_str()) {
+                filled.and_then(|filled| filled.default.get(at)).unwrap_or(write).write(fields, values);
             }
         }
-    }
-
-    fn words(&self, side: &str, words: &mut Vec<String>) {
-        let named = |verb: &str, list: &[(Box<str>, Template)], words: &mut Vec<String>| {
-            words.extend(list.iter().map(|(name, _)| format!("{side} {verb} {name}")));
-        };
-        words.extend(self.remove.iter().map(|name| format!("{side} remove {name}")));
-        words.extend(self.rename.iter().map(|(old, new)| format!("{side} rename {old} to {new}")));
-        named("set", &self.set, words);
-        named("append", &self.append, words);
-        named("default", &self.default, words);
     }
 }
 
@@ -176,10 +190,7 @@ impl Filter for Headers {
 
     // Names only: values may hold credentials.
     fn argument(&self) -> String {
-        let mut words = Vec::new();
-        self.request.words("request", &mut words);
-        self.response.words("response", &mut words);
-        words.join(", ")
+        [&self.request.words[..], &self.response.words].concat().join(", ")
     }
 
     fn hooks(&self) -> Hooks {
@@ -188,19 +199,21 @@ impl Filter for Headers {
     }
 
     fn captures(&self) -> Vec<String> {
-        let all = self.request.written().chain(self.response.written());
-        all.flat_map(|(_, template)| template.captures()).map(str::to_owned).collect()
+        [&self.request.captures[..], &self.response.captures].concat()
     }
 
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
-        let values = self.request.values(&cx.values());
-        self.request.apply(&mut cx.fields, &values);
+        let filled = self.request.uses_fields.then(|| self.request.filled(&cx.values()));
+        let RequestCx { facts, target, fields, .. } = cx;
+        let values = Values { facts, fields: FieldView::default(), target: Some(target), status: None };
+        self.request.apply(fields, &values, filled.as_ref());
         Verdict::Continue
     }
 
     fn on_response(&self, cx: &mut ResponseCx<'_>) {
-        let values = self.response.values(&cx.values());
-        self.response.apply(&mut cx.fields, &values);
+        let ResponseCx { facts, request, target, status, fields, .. } = cx;
+        let values = Values { facts, fields: *request, target: *target, status: Some(*status) };
+        self.response.apply(fields, &values, None);
     }
 }
 
@@ -230,6 +243,17 @@ mod tests {
         asked.response = b"server: x\r\nX-Status: 7\r\n".to_vec();
         asked.answer(&*filter);
         assert_eq!(asked.response_lines(), "X-Status: 200\r\n");
+    }
+
+    #[test]
+    fn of_one_name_in_several_spellings_the_last_value_stays() {
+        let filter = headers(
+            r#"{"response": {"set": {"X-A": "1", "x-a": "{path}", "Z": "z"}, "append": {"X-B": "{status}", "X-a": "2"}}}"#,
+        );
+        let mut asked = Asked::at("/p");
+        asked.response = b"X-A: own\r\nx-b: own\r\n".to_vec();
+        asked.answer(&*filter);
+        assert_eq!(asked.response_lines(), "x-b: own\r\nZ: z\r\nx-a: /p\r\nX-B: 200\r\nX-a: 2\r\n");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The field is sent through TLS alone (§7.2), once, in place of what the service says of it (§6.1), also with answers
 //! that the proxy makes itself once a route has taken the request.
 
+use crate::edits::FieldSets;
 use crate::{Filter, Hooks, ResponseCx};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -55,7 +56,8 @@ impl HstsSpec {
         {
             value.push_str(if is_set { word } else { "" });
         }
-        Ok(Arc::new(Hsts { value, max_age }))
+        let sets = FieldSets::constant("Strict-Transport-Security", &value);
+        Ok(Arc::new(Hsts { value, max_age, sets }))
     }
 }
 
@@ -64,6 +66,7 @@ struct Hsts {
     /// Of the field.
     value: String,
     max_age: Duration,
+    sets: FieldSets,
 }
 
 impl Filter for Hsts {
@@ -82,7 +85,7 @@ impl Filter for Hsts {
 
     fn on_response(&self, cx: &mut ResponseCx<'_>) {
         if cx.facts.scheme == "https" {
-            cx.fields.set("Strict-Transport-Security", self.value.as_bytes());
+            cx.write(&self.sets);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! which a filter changes the host or a prefix have it at their end without its being written; `map_back: false` is
 //! the way to leave that out.
 
+use crate::names::FieldNames;
 use crate::{Facts, Filter, Hooks, Moved, Moves, ResponseCx};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,19 +25,27 @@ impl MapBackSpec {
     /// # Errors
     /// None.
     pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
-        Ok(Arc::new(MapBack { is_on: self.0, moves: Moves::Back }))
+        Ok(Arc::new(MapBack::new(self.0, Moves::Back)))
     }
 }
 
 /// The one that nobody has written.
 pub(crate) fn implied() -> Arc<dyn Filter> {
-    Arc::new(MapBack { is_on: true, moves: Moves::BackImplied })
+    Arc::new(MapBack::new(true, Moves::BackImplied))
 }
 
 #[derive(Debug)]
 struct MapBack {
     is_on: bool,
     moves: Moves,
+    /// Fields that may say a place.
+    names: FieldNames,
+}
+
+impl MapBack {
+    fn new(is_on: bool, moves: Moves) -> Self {
+        Self { is_on, moves, names: ["Location", "Content-Location", "Set-Cookie"].into_iter().collect() }
+    }
 }
 
 impl Filter for MapBack {
@@ -58,7 +67,10 @@ impl Filter for MapBack {
 
     fn on_response(&self, cx: &mut ResponseCx<'_>) {
         let (true, Some(target)) = (cx.is_upstream, cx.target) else { return };
-        let ways = Ways { facts: &cx.facts, asked: without_port(cx.upstream_host), moved: &target.moved };
+        if !cx.fields.contains_any(&self.names) {
+            return;
+        }
+        let ways = Ways { facts: &cx.facts, asked: without_port(cx.upstream_host), moved: target.moved() };
         for name in ["Location", "Content-Location"] {
             let place = {
                 let mut values = cx.fields.view().values(name);

@@ -1,5 +1,6 @@
 //! What a filter sees and may change of a final response, and answers of its own.
 
+use crate::edits::FieldSets;
 use crate::fields::{FieldView, HeadFields};
 use crate::identity::Identity;
 use crate::request::{Bandwidth, BodyTransform, Facts, FilterStates, TargetEdit, Values};
@@ -117,6 +118,12 @@ impl<'a> ResponseCx<'a> {
     /// Whether a filter has asked for more than changed fields.
     pub fn has_asked(&self) -> bool {
         self.outcome.replaced.is_some() || self.outcome.changes_length
+    }
+
+    /// Removes and writes fields that were prepared.
+    pub(crate) fn write(&mut self, sets: &FieldSets) {
+        let Self { facts, request, target, status, fields, .. } = self;
+        sets.apply(fields, &Values { facts, fields: *request, target: *target, status: Some(*status) });
     }
 
     /// What placeholders stand for.

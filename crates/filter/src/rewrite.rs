@@ -140,7 +140,8 @@ struct Rewrite {
 enum PathChange {
     None,
     Template(Template),
-    Prefix(Arc<MovedPrefix>),
+    /// `is_normal`: a normal path stays one with it.
+    Prefix { moved: Arc<MovedPrefix>, is_normal: bool },
     Regex { regex: Regex, to: Vec<Piece>, text: Box<str> },
 }
 
@@ -161,8 +162,10 @@ impl PathChange {
                 ));
             }
         }
-        let [from, to] = [&spec.from, &spec.to].map(|text| text.trim_end_matches('/').as_bytes().into());
-        Ok(Self::Prefix(Arc::new(MovedPrefix { from, to })))
+        let [from, to] = [&spec.from, &spec.to].map(|text| text.trim_end_matches('/').as_bytes());
+        let is_normal = to.is_empty() || normal(to).is_ok_and(|normal| normal == to);
+        let moved = Arc::new(MovedPrefix { from: from.into(), to: to.into() });
+        Ok(Self::Prefix { moved, is_normal })
     }
 
     fn regex(spec: &RewriteRegexSpec) -> Result<Self, String> {
@@ -178,23 +181,28 @@ impl PathChange {
         Ok(Self::Regex { regex, to, text: spec.to.as_str().into() })
     }
 
-    /// The new path; `None`: it stays.
-    fn apply(&self, cx: &RequestCx<'_>) -> Option<Vec<u8>> {
-        let path = &cx.target.path;
+    /// Changes the path.
+    fn apply(&self, cx: &mut RequestCx<'_>) -> Result<(), Fault> {
+        if let Self::Prefix { moved, is_normal } = self {
+            if cx.target.move_prefix(moved) && !(*is_normal && !cx.target.path().starts_with(b"//")) {
+                let path = normal(cx.target.path())?;
+                cx.target.normalize(path);
+            }
+        } else if let Some(path) = self.made(cx) {
+            cx.target.set_path(normal(&path)?, Moved::Otherwise);
+        }
+        Ok(())
+    }
+
+    /// A path that is made anew; `None`: it stays.
+    fn made(&self, cx: &RequestCx<'_>) -> Option<Vec<u8>> {
+        let path = cx.target.path();
         match self {
-            Self::None => None,
+            Self::None | Self::Prefix { .. } => None,
             Self::Template(template) => {
                 let mut out = Vec::new();
                 template.render(&cx.values(), Escape::Url, &mut out);
                 Some(out)
-            }
-            Self::Prefix(moved) => {
-                let rest = path.strip_prefix(&*moved.from)?;
-                let is_whole = matches!(rest, [] | [b'/', ..]);
-                is_whole.then(|| match (moved.to.is_empty(), rest.is_empty()) {
-                    (true, true) => b"/".to_vec(),
-                    _ => [&*moved.to, rest].concat(),
-                })
             }
             Self::Regex { regex, to, .. } => regex.matches(path).then(|| {
                 to.iter().fold(Vec::new(), |mut out, piece| {
@@ -270,7 +278,7 @@ impl QueryChange {
     }
 
     fn apply(&self, cx: &RequestCx<'_>) -> QueryEdit {
-        let now = match &cx.target.query {
+        let now = match cx.target.query() {
             QueryEdit::Unchanged => cx.facts.query.unwrap_or_default(),
             QueryEdit::Removed => &[],
             QueryEdit::Replaced(query) => query,
@@ -346,7 +354,7 @@ impl Filter for Rewrite {
         match &self.path {
             PathChange::None => {}
             PathChange::Template(template) => words.push(format!("path {template}")),
-            PathChange::Prefix(moved) => {
+            PathChange::Prefix { moved, .. } => {
                 let [from, to] = [&moved.from, &moved.to].map(|text| String::from_utf8_lossy(text));
                 words.push(format!("prefix {from}/ to {to}/"));
             }
@@ -363,7 +371,7 @@ impl Filter for Rewrite {
 
     fn moves(&self) -> Moves {
         match (&self.path, &self.host) {
-            (PathChange::Prefix(_), _) | (_, Some(_)) => Moves::Request,
+            (PathChange::Prefix { .. }, _) | (_, Some(_)) => Moves::Request,
             // There is no way back from these.
             (PathChange::None | PathChange::Template(_) | PathChange::Regex { .. }, None) => Moves::Nothing,
         }
@@ -379,27 +387,18 @@ impl Filter for Rewrite {
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
         let query = self.query.as_ref().map(|query| query.apply(cx));
         let host = self.host.as_ref().map(|host| host.field(&cx.values()));
-        if let Some(path) = self.path.apply(cx) {
-            match normal(&path) {
-                Ok(path) => {
-                    cx.target.path = path;
-                    cx.target.moved.push(match &self.path {
-                        PathChange::Prefix(moved) => Moved::Prefix(moved.clone()),
-                        _ => Moved::Otherwise,
-                    });
-                }
-                Err(fault) => return Verdict::Fault(fault),
-            }
+        if let Err(fault) = self.path.apply(cx) {
+            return Verdict::Fault(fault);
         }
         if let Some(query) = query {
-            cx.target.query = query;
+            cx.target.set_query(query);
         }
         if let Some(host) = host {
             if parse_authority(&host, Span::new(0, host.len())).is_err() {
                 let detail = "the host that a filter made is no host";
                 return Verdict::Fault(Fault::new(FaultKind::HttpRequestError, detail));
             }
-            cx.target.host = Some(host);
+            cx.target.set_host(host);
         }
         Verdict::Continue
     }
@@ -416,12 +415,12 @@ mod tests {
         if let Verdict::Fault(fault) = asked.send(&*built::<RewriteSpec>(json).build().unwrap()) {
             return Err(fault);
         }
-        let query = match &asked.target.query {
+        let query = match asked.target.query() {
             QueryEdit::Unchanged => query.map(|query| format!("?{query}")).unwrap_or_default(),
             QueryEdit::Removed => String::new(),
             QueryEdit::Replaced(query) => format!("?{}", String::from_utf8_lossy(query)),
         };
-        let host = asked.target.host.as_deref().map(|host| format!("//{}", String::from_utf8_lossy(host)));
+        let host = asked.target.host().map(|host| format!("//{}", String::from_utf8_lossy(host)));
         Ok(format!("{}{}{query}", host.unwrap_or_default(), asked.path()))
     }
 
@@ -433,6 +432,8 @@ mod tests {
             (r#"{"prefix": {"from": "/old", "to": "/"}}"#, "/old", None, "/"),
             (r#"{"prefix": {"from": "/old", "to": "/new"}}"#, "/older", None, "/older"),
             (r#"{"prefix": {"from": "/", "to": "/new"}}"#, "/a", None, "/new/a"),
+            (r#"{"prefix": {"from": "/old", "to": "/a/../%6eew"}}"#, "/old/x", None, "/new/x"),
+            (r#"{"prefix": {"from": "/old", "to": "/"}}"#, "/old//x", None, "/x"),
             (
                 r#"{"regex": {"match": "/u/([0-9]+)(?<tail>/.*)?", "to": "/users/$1${tail}"}}"#,
                 "/u/7/x",

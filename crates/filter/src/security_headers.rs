@@ -3,7 +3,9 @@
 //! What the service says itself in one of these fields is replaced, except for its Content-Security-Policy where none
 //! is written here. Over TLS `hsts` is a filter of its own.
 
+use crate::edits::FieldSets;
 use crate::headers::checked_value;
+use crate::names::FieldName;
 use crate::{Filter, Hooks, ResponseCx, Template, TemplateSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -78,16 +80,21 @@ impl SecurityHeadersSpec {
                     return Err("`content_security_policy` has no default; write the policy".into());
                 }
             };
-            fields.push((name, checked_value(&value)?));
+            fields.push((FieldName::new(name), checked_value(&value)?));
         }
-        Ok(Arc::new(SecurityHeaders { fields, hides_server: self.hide_server.unwrap_or(true) }))
+        let mut sets = FieldSets::new(&fields);
+        if self.hide_server.unwrap_or(true) {
+            ["Server", "X-Powered-By"].map(FieldName::new).iter().for_each(|name| sets.remove(name));
+        }
+        Ok(Arc::new(SecurityHeaders { fields, sets }))
     }
 }
 
 #[derive(Debug)]
 struct SecurityHeaders {
-    fields: Vec<(&'static str, Template)>,
-    hides_server: bool,
+    fields: Vec<(FieldName, Template)>,
+    /// These, and what is removed.
+    sets: FieldSets,
 }
 
 impl Filter for SecurityHeaders {
@@ -96,7 +103,7 @@ impl Filter for SecurityHeaders {
     }
 
     fn argument(&self) -> String {
-        self.fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        self.fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
     fn hooks(&self) -> Hooks {
@@ -108,14 +115,7 @@ impl Filter for SecurityHeaders {
     }
 
     fn on_response(&self, cx: &mut ResponseCx<'_>) {
-        for (name, value) in &self.fields {
-            let value = value.field(&cx.values());
-            cx.fields.set(name, &value);
-        }
-        if self.hides_server {
-            cx.fields.remove("Server");
-            cx.fields.remove("X-Powered-By");
-        }
+        cx.write(&self.sets);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `strip_prefix: /products`: `/products/42` goes upstream as `/42`, `/products` as `/`.
 
-use crate::{Filter, Hooks, Moved, MovedPrefix, Moves, RequestCx, Verdict};
+use crate::{Filter, Hooks, MovedPrefix, Moves, RequestCx, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -52,22 +52,9 @@ impl Filter for StripPrefix {
     }
 
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
-        let path = &mut cx.target.path;
-        let prefix = &*self.0.from;
-        let Some(rest) = path.strip_prefix(prefix).filter(|_| !prefix.is_empty()) else {
-            return Verdict::Continue;
-        };
-        match rest.first() {
-            Some(b'/') => {
-                path.drain(..prefix.len());
-            }
-            None => {
-                path.clear();
-                path.push(b'/');
-            }
-            Some(_) => return Verdict::Continue,
+        if !self.0.from.is_empty() {
+            cx.target.move_prefix(&self.0);
         }
-        cx.target.moved.push(Moved::Prefix(self.0.clone()));
         Verdict::Continue
     }
 }

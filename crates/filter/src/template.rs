@@ -3,12 +3,13 @@
 //! What a placeholder stands for can never split a message: bytes that a field value may not hold are left out, and
 //! where a text becomes part of a URL, HTML or JSON it is escaped for that.
 
-use crate::request::Values;
+use crate::request::{TargetEdit, Values};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
 use std::io::Write as _;
+use thalweg_http::h1::encode::{write_decimal, write_ip};
 use thalweg_http::octet;
 
 /// Bytes that a template may have as it is written.
@@ -170,6 +171,13 @@ impl Template {
         })
     }
 
+    /// Whether it uses fields of the request.
+    pub fn uses_fields(&self) -> bool {
+        let is_one =
+            |part: &Part| matches!(part, Part::Placeholder(Placeholder::Header(_) | Placeholder::Cookie(_)));
+        self.parts.iter().any(is_one)
+    }
+
     /// Whether it uses the status of the response.
     pub fn uses_status(&self) -> bool {
         self.parts.contains(&Part::Placeholder(Placeholder::Status))
@@ -210,11 +218,11 @@ impl Placeholder {
         let put = |value: &[u8], out: &mut Vec<u8>| escape.write(value, out);
         let opt = |value: Option<&[u8]>, out: &mut Vec<u8>| escape.write(value.unwrap_or_default(), out);
         match self {
-            Self::ClientIp => drop(write!(out, "{}", facts.client_ip)),
+            Self::ClientIp => write_ip(out, facts.client_ip),
             Self::Method => put(facts.method, out),
             Self::Scheme => put(facts.scheme.as_bytes(), out),
             Self::Host => put(facts.host, out),
-            Self::Port => drop(write!(out, "{}", facts.port)),
+            Self::Port => write_decimal(out, facts.port.into()),
             Self::Path => put(facts.path, out),
             Self::PathCapture(name) => {
                 let fitting = facts.patterns.iter().filter(|pattern| pattern.matches(facts.path));
@@ -225,7 +233,7 @@ impl Placeholder {
             Self::QueryParameter(name) => {
                 put(&parameter(facts.query.unwrap_or_default(), name).unwrap_or_default(), out)
             }
-            Self::UpstreamPath => opt(values.target.map(|target| &target.path[..]), out),
+            Self::UpstreamPath => opt(values.target.map(TargetEdit::path), out),
             Self::Header(name) => opt(values.fields.get(name), out),
             Self::Cookie(name) => opt(values.fields.cookie(name), out),
             Self::RequestId => opt(facts.request_id.as_ref().map(|id| id.as_bytes()), out),
@@ -240,7 +248,7 @@ impl Placeholder {
                 let claim = values.identity.and_then(|identity| identity.claim(name));
                 put(claim.unwrap_or_default().as_bytes(), out);
             }
-            Self::Status => values.status.map_or((), |status| drop(write!(out, "{status}"))),
+            Self::Status => values.status.into_iter().for_each(|status| write_decimal(out, status.into())),
             Self::Time => {
                 let seconds = i64::try_from(facts.unix_seconds).unwrap_or(i64::MAX);
                 drop(write!(out, "{:.0}", Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)));
@@ -283,6 +291,12 @@ fn decoded(text: &[u8]) -> Vec<u8> {
 impl Escape {
     /// Appends a value that comes from outside.
     pub fn write(self, value: &[u8], out: &mut Vec<u8>) {
+        // No early end: the compiler looks at many bytes at once.
+        let has_controls = value.iter().fold(false, |found, byte| found | matches!(byte, 0..=31 | 127));
+        if self == Self::Field && !has_controls {
+            out.extend_from_slice(value);
+            return;
+        }
         for &byte in value {
             match (self, byte) {
                 (Self::Html, b'<') => out.extend_from_slice(b"&lt;"),

@@ -153,7 +153,7 @@ impl Asked {
 
     /// The path that goes upstream.
     pub(crate) fn path(&self) -> String {
-        String::from_utf8_lossy(&self.target.path).into_owned()
+        String::from_utf8_lossy(self.target.path()).into_owned()
     }
 
     /// Lines of the request, as text.

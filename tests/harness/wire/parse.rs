@@ -42,6 +42,8 @@ pub(super) enum Step {
 pub(super) struct Transcript {
     /// Top-level keys that replace those of the standard configuration.
     pub config: String,
+    /// Files beside the configuration: their paths and what is in them.
+    pub(super) files: Vec<(String, Vec<u8>)>,
     /// What happens, in order.
     pub steps: Vec<Step>,
     /// One entry per expected log record: keys and values as text, `-` for null or absent.
@@ -97,6 +99,9 @@ impl Transcript {
         let has_text = lines.iter().any(|line| !line.is_empty());
         match words.as_slice() {
             ["config"] => self.config.push_str(&(lines.join("\n") + "\n")),
+            ["file", path] if is_inside(path) => {
+                self.files.push(((*path).to_owned(), text::bytes(lines, false)?));
+            }
             ["whole"] if !has_text => self.whole = true,
             ["plain"] if !has_text => self.plain = true,
             ["secure"] if !has_text => self.secure = true,
@@ -117,6 +122,11 @@ impl Transcript {
         }
         Ok(())
     }
+}
+
+/// Whether a path stays in the directory that it begins in.
+fn is_inside(path: &str) -> bool {
+    path.split('/').all(|name| !matches!(name, "" | "." | ".."))
 }
 
 /// The step that a heading announces; `None` when it is not a step.
@@ -203,6 +213,7 @@ mod tests {
             "About.\n--- client closed\ntext\n",
             "About.\n--- refused many http_request_error\n",
             "About.\n--- http1\n--- client closed\n",
+            "About.\n--- file ../a\n--- client closed\n",
         ] {
             assert!(Transcript::parse(bad).is_err(), "{bad:?}");
         }

@@ -1,9 +1,11 @@
 //! Performs a transcript against a proxy of its own.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -49,6 +51,15 @@ pub(super) fn perform(transcript: &Transcript, delivery: Delivery) -> Result<(),
     stage.finish(transcript)
 }
 
+/// Writes a file whose time is always the same.
+fn put_file(path: &Path, content: &[u8]) {
+    /// 2026-01-02 03:04:05 UTC.
+    const TIME: Duration = Duration::from_secs(1_767_323_045);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(UNIX_EPOCH + TIME).unwrap();
+}
+
 fn title(step: &Step) -> String {
     match step {
         Step::Send(who, ..) => format!("{who:?} sends"),
@@ -90,18 +101,21 @@ impl Stage {
             config = config.replace("{silent}", &silent.address().to_string());
         }
         let is_secure = delivery == Delivery::Secure || transcript.secure;
+        let directory = Directory::new();
+        for (path, content) in &transcript.files {
+            put_file(&directory.path().join(path), content);
+        }
         Self {
             delivery,
             is_secure,
             proxy: match (is_secure, delivery) {
                 (true, _) => {
-                    let directory = Directory::new();
                     let tls = Identity::shared().write(&directory, "web");
                     let tls = format!("{{ certificates: [ {tls} ] }}");
                     Proxy::start_in(directory, &config::with_tls(&config, &tls))
                 }
-                (false, Delivery::Http2) => Proxy::start(&config::with(&config, "h2c: true")),
-                (false, _) => Proxy::start(&config),
+                (false, Delivery::Http2) => Proxy::start_in(directory, &config::with(&config, "h2c: true")),
+                (false, _) => Proxy::start_in(directory, &config),
             },
             clients: BTreeMap::new(),
             http2: BTreeMap::new(),

@@ -5,6 +5,8 @@
 
 use crate::field::Field;
 use crate::octet;
+use std::io::Write as _;
+use std::net::IpAddr;
 
 /// The line after the payload of every chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
@@ -97,6 +99,26 @@ pub fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
+/// Appends an address as text; IPv4 without the formatting machinery, because every request does it.
+pub fn write_ip(out: &mut Vec<u8>, ip: IpAddr) {
+    let IpAddr::V4(v4) = ip else {
+        let _ = write!(out, "{ip}");
+        return;
+    };
+    for (i, octet) in v4.octets().into_iter().enumerate() {
+        if i > 0 {
+            out.push(b'.');
+        }
+        if octet >= 100 {
+            out.push(b'0' + octet / 100);
+        }
+        if octet >= 10 {
+            out.push(b'0' + octet / 10 % 10);
+        }
+        out.push(b'0' + octet % 10);
+    }
+}
+
 /// Appends `Date: <time>` as a line, in the form of RFC 9110 §5.6.7. `unix` is in seconds since the Unix epoch; years
 /// after 9999 are written as 9999.
 pub fn write_date(out: &mut Vec<u8>, unix: u64) {
@@ -147,13 +169,21 @@ pub fn write_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The usual reason phrase of a status this proxy may answer itself; empty for all others.
+/// The usual reason phrase of a status (RFC 9110 §15, RFC 6585, RFC 8297 and others of IANA's list); empty where there is
+/// none.
 pub const fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",
         101 => "Switching Protocols",
+        103 => "Early Hints",
         200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
         204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        300 => "Multiple Choices",
         301 => "Moved Permanently",
         302 => "Found",
         303 => "See Other",
@@ -162,28 +192,41 @@ pub const fn reason(status: u16) -> &'static str {
         308 => "Permanent Redirect",
         400 => "Bad Request",
         401 => "Unauthorized",
+        402 => "Payment Required",
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
         408 => "Request Timeout",
         409 => "Conflict",
         410 => "Gone",
         411 => "Length Required",
+        412 => "Precondition Failed",
         413 => "Content Too Large",
         414 => "URI Too Long",
         415 => "Unsupported Media Type",
         416 => "Range Not Satisfiable",
         417 => "Expectation Failed",
         421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        423 => "Locked",
+        424 => "Failed Dependency",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
         500 => "Internal Server Error",
         501 => "Not Implemented",
         502 => "Bad Gateway",
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
         508 => "Loop Detected",
+        511 => "Network Authentication Required",
         _ => "",
     }
 }
@@ -193,6 +236,15 @@ mod tests {
     use super::*;
     use crate::h1::HeadLimits;
     use crate::h1::request::RequestHead;
+
+    #[test]
+    fn writes_addresses_as_the_standard_library_does() {
+        for text in ["0.0.0.0", "127.0.0.1", "10.20.30.40", "255.100.99.9", "::1", "2001:db8::7"] {
+            let mut out = Vec::new();
+            write_ip(&mut out, text.parse().unwrap());
+            assert_eq!(out, text.as_bytes());
+        }
+    }
 
     #[test]
     fn kept_fields_are_copied_in_order_and_as_written() {

@@ -10,7 +10,6 @@ use crate::plan::Route;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::future::poll_fn;
-use std::mem;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -90,8 +89,7 @@ pub(crate) fn apply(
     let has_body = !x.framing.is_empty();
     let (facts, parts) = split(x, route, around);
     let filtering = parts.filtering;
-    let (mut acted, mut before) = (0_u32, mem::take(&mut filtering.before));
-    before.clone_from(&filtering.target.path);
+    let mut acted = 0_u32;
     let fields = HeadFields::new(
         &mut parts.request.fields,
         parts.received,
@@ -101,10 +99,9 @@ pub(crate) fn apply(
     let lent = (&mut filtering.states, &mut filtering.outcome);
     let mut cx = RequestCx::new(facts, (&mut filtering.target, fields), lent, (has_body, content_length));
     let mut called = |at: usize, cx: &mut RequestCx<'_>| {
-        let is_changed = cx.fields.take_changed() || cx.target.path != before;
+        let is_changed = cx.fields.take_changed() | cx.target.take_changed();
         if is_changed {
             acted |= bit(at);
-            before.clone_from(&cx.target.path);
         }
         if let Some(step) = chain.steps().get(at) {
             seen(step.name(), cx, is_changed);
@@ -117,7 +114,6 @@ pub(crate) fn apply(
     };
     let chosen = cx.outcome_mut().service.take();
     let id = cx.facts.request_id;
-    filtering.before = before;
     filtering.at = at;
     x.id = id;
     x.filters_acted |= acted;
@@ -178,8 +174,7 @@ fn through(chain: &Chain, x: &mut Exchange) -> Result<Filtered, Fault> {
     {
         return Err(Fault::request(400, "the filters made no valid target of this request"));
     }
-    let bridge = chain.steps().iter().position(|step| step.filter.bridges_grpc_web());
-    if let Some(at) = bridge
+    if let Some(at) = chain.bridge()
         && begin_bridge(x)
     {
         x.note_filter(at);

@@ -31,20 +31,23 @@ pub(crate) fn filter_upstream(
     head: &[u8],
     about: About,
 ) -> ResponseOutcome {
-    let mut host = Vec::new();
+    let filtering = x.filtering.get_or_insert_default();
+    let mut host = mem::take(&mut filtering.upstream_host);
+    let mut added = mem::take(&mut filtering.response_added);
+    host.clear();
+    added.clear();
     if let Some(local) = x.service() {
         let service = &local.state.service;
         let last = x.attempts.last().and_then(|last| service.endpoints.get(last.endpoint as usize));
         write_host(&mut host, x, service, last);
     }
     let mut fields = mem::take(&mut x.response.fields);
-    let mut added = mem::take(&mut x.filtering.get_or_insert_default().response_added);
-    added.clear();
     let mut known = FieldSet::default();
     let lines = HeadFields::new(&mut fields, head, (&mut added, 0), &mut known);
     let outcome = call(around, x, lines, (about, Some(&host)));
     x.response.fields = fields;
-    x.filtering.get_or_insert_default().response_added = added;
+    let filtering = x.filtering.get_or_insert_default();
+    (filtering.response_added, filtering.upstream_host) = (added, host);
     outcome
 }
 

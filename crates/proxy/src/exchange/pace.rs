@@ -82,7 +82,10 @@ impl Pace {
     /// A body that is throttled goes on in time. Neither side is waited for until then.
     #[inline]
     pub(crate) fn hold_back(&mut self, worker: &Worker, client: &Client, x: &mut Exchange) {
-        let after = [x.upward.paused_by_pace(), x.downward.paused_by_pace()].into_iter().flatten().min();
+        let after = match (x.upward.paused_by_pace(), x.downward.paused_by_pace()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (only, None) | (None, only) => only,
+        };
         let Some(after) = after else { return };
         if let Some(rate) = &mut self.rate {
             rate.restart();

@@ -130,7 +130,6 @@ fn take_rest(
 }
 
 /// Calls the filters of responses.
-#[cold]
 fn filtered(
     worker: &Worker,
     client: &Client,

@@ -146,7 +146,7 @@ fn filter(
         is_dry_run: true,
     };
     let mut seen = |name: &'static str, cx: &RequestCx<'_>, is_changed: bool| {
-        filters.push((name, lossy(&cx.target.path), is_changed));
+        filters.push((name, lossy(cx.target.path()), is_changed));
     };
     let mut done = apply(route, &around, (x, From::Start), &mut seen)?;
     loop {

@@ -598,8 +598,13 @@ impl Exchange {
     pub(crate) fn rate(&self) -> Rate {
         let limits = self.route().map(|route| route.limits).unwrap_or_default();
         // A client that is throttled is as fast as it may be.
-        let paces = [self.upward.pace(), self.downward.pace()].into_iter().flatten().map(|pace| pace / 2);
-        Rate { window: self.timeouts().idle, least: paces.fold(limits.min_rate, u64::min) }
+        let mut least = limits.min_rate;
+        for flow in [&self.upward, &self.downward] {
+            if let Some(pace) = flow.pace() {
+                least = least.min(pace / 2);
+            }
+        }
+        Rate { window: self.timeouts().idle, least }
     }
 
     /// Who the client is, as a filter has verified it.
@@ -627,7 +632,7 @@ impl Exchange {
     /// The path that goes upstream.
     pub(crate) fn upstream_path(&self) -> &[u8] {
         match self.filtered() {
-            Some(filtering) => &filtering.target.path,
+            Some(filtering) => filtering.target.path(),
             None => self.path.of(&self.received),
         }
     }

@@ -14,14 +14,14 @@ pub(crate) struct Filtering {
     pub(crate) is_begun: bool,
     /// The target that goes upstream.
     pub(crate) target: TargetEdit,
-    /// The path before the filter that is called: a buffer.
-    pub(crate) before: Vec<u8>,
     /// Lines that filters have added to the request.
     pub(crate) added: Vec<u8>,
     /// Known names among them.
     pub(crate) known: FieldSet,
     /// Lines that filters have added to the response.
     pub(crate) response_added: Vec<u8>,
+    /// The host that the endpoint was asked for, while filters of the response are called: a buffer.
+    pub(crate) upstream_host: Vec<u8>,
     /// What filters remember.
     pub(crate) states: FilterStates,
     /// What filters of the request ask for beside a changed head.
@@ -40,7 +40,6 @@ impl Filtering {
     /// Makes ready for the next request.
     pub(crate) fn clear(&mut self) {
         self.is_begun = false;
-        self.target.moved.clear();
         self.added.clear();
         self.known = FieldSet::default();
         self.response_added.clear();
@@ -54,7 +53,8 @@ impl Filtering {
     /// Gives memory back.
     pub(crate) fn shrink(&mut self) {
         self.clear();
-        for buffer in [&mut self.target.path, &mut self.before, &mut self.added, &mut self.response_added] {
+        self.target.shrink(KEEP_CAPACITY);
+        for buffer in [&mut self.added, &mut self.response_added, &mut self.upstream_host] {
             buffer.clear();
             buffer.shrink_to(KEEP_CAPACITY);
         }
@@ -62,12 +62,12 @@ impl Filtering {
 
     /// The host that goes upstream, where a filter says it.
     pub(crate) fn host(&self) -> Option<&[u8]> {
-        self.target.host.as_deref()
+        self.target.host()
     }
 
     /// The query that goes upstream, where a filter says it: `Some(None)` is none.
     pub(crate) fn query(&self) -> Option<Option<&[u8]>> {
-        match &self.target.query {
+        match self.target.query() {
             QueryEdit::Removed => Some(None),
             QueryEdit::Replaced(query) => Some(Some(query)),
             QueryEdit::Unchanged => None,

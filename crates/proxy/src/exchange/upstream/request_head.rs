@@ -8,13 +8,11 @@ use crate::state::exchange::{Client, Exchange};
 use crate::state::filtering::Filtering;
 use crate::state::worker::Worker;
 use crate::tls::client_cert_fields::write_client_cert_fields;
-use std::io::Write;
-use std::net::IpAddr;
 use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_filter::{Bandwidth, BodyTransform};
 use thalweg_http::grpc::Kind;
 use thalweg_http::grpc::web::TextReader;
-use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields};
+use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields, write_ip};
 use thalweg_http::rules::accepts_trailers;
 use thalweg_http::{FieldId, FieldSet, Framing, Upgrade, Version};
 use thalweg_upstream::{Endpoint, HostRule, Service};
@@ -88,7 +86,11 @@ pub(crate) fn write_request(
 fn max_body(x: &Exchange) -> Option<u64> {
     let by_route = x.route().and_then(|route| route.limits.max_body);
     let by_filters = x.filtered().and_then(|filtering| filtering.outcome.max_body);
-    [by_route, by_filters].into_iter().flatten().min()
+    // Not as an iterator over both: that was eight hundred instructions for every request.
+    match (by_route, by_filters) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (only, None) | (None, only) => only,
+    }
 }
 
 /// How fast the request's body may come.
@@ -212,38 +214,9 @@ fn write_forwarded(out: &mut Vec<u8>, x: &Exchange, client: &Client) {
     }
 }
 
-/// Writes an address as text; IPv4 without the formatting machinery, because every request does it.
-pub(crate) fn write_ip(out: &mut Vec<u8>, ip: IpAddr) {
-    let IpAddr::V4(v4) = ip else {
-        let _ = write!(out, "{ip}");
-        return;
-    };
-    for (i, octet) in v4.octets().into_iter().enumerate() {
-        if i > 0 {
-            out.push(b'.');
-        }
-        if octet >= 100 {
-            out.push(b'0' + octet / 100);
-        }
-        if octet >= 10 {
-            out.push(b'0' + octet / 10 % 10);
-        }
-        out.push(b'0' + octet % 10);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn writes_addresses_as_the_standard_library_does() {
-        for text in ["0.0.0.0", "127.0.0.1", "10.20.30.40", "255.100.99.9", "::1", "2001:db8::7"] {
-            let mut out = Vec::new();
-            write_ip(&mut out, text.parse().unwrap());
-            assert_eq!(out, text.as_bytes());
-        }
-    }
 
     #[test]
     fn knows_itself_in_via() {
