@@ -204,15 +204,15 @@ impl Filter for Headers {
 
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
         let filled = self.request.uses_fields.then(|| self.request.filled(&cx.values()));
-        let RequestCx { facts, target, fields, .. } = cx;
-        let values = Values { facts, fields: FieldView::default(), target: Some(target), status: None };
+        let RequestCx { facts, target, fields, outcome, .. } = cx;
+        let (target, identity) = (Some(&**target), outcome.identity.as_deref());
+        let values = Values { facts, fields: FieldView::default(), target, identity, status: None };
         self.request.apply(fields, &values, filled.as_ref());
         Verdict::Continue
     }
 
     fn on_response(&self, cx: &mut ResponseCx<'_>) {
-        let ResponseCx { facts, request, target, status, fields, .. } = cx;
-        let values = Values { facts, fields: *request, target: *target, status: Some(*status) };
+        let (fields, values) = cx.fields_and_values();
         self.response.apply(fields, &values, None);
     }
 }

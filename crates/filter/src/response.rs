@@ -122,8 +122,15 @@ impl<'a> ResponseCx<'a> {
 
     /// Removes and writes fields that were prepared.
     pub(crate) fn write(&mut self, sets: &FieldSets) {
-        let Self { facts, request, target, status, fields, .. } = self;
-        sets.apply(fields, &Values { facts, fields: *request, target: *target, status: Some(*status) });
+        let (fields, values) = self.fields_and_values();
+        sets.apply(fields, &values);
+    }
+
+    /// Its fields, to change, and what placeholders stand for.
+    pub(crate) fn fields_and_values(&mut self) -> (&mut HeadFields<'a>, Values<'_>) {
+        let Self { facts, request, target, identity, status, fields, .. } = self;
+        let (target, identity, status) = (*target, *identity, Some(*status));
+        (fields, Values { facts, fields: *request, target, identity, status })
     }
 
     /// What placeholders stand for.
