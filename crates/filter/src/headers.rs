@@ -7,8 +7,8 @@
 use crate::edits::{FieldSets, FieldWrites};
 use crate::names::{FieldName, FieldNames};
 use crate::{
-    FieldView, Filter, HeadFields, Hooks, OneOrManySpec, RequestCx, ResponseCx, Template, TemplateSpec, Values, Verdict,
-    may_be_changed,
+    FieldView, Filter, HeadFields, Hooks, OneOrManySpec, RequestCx, ResponseCx, Template, TemplateSpec,
+    Values, Verdict, may_be_changed,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -57,7 +57,8 @@ impl HeadersSpec {
     /// # Errors
     /// A name that is none or may not be changed, a value that cannot be sent, or nothing to do.
     pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
-        let (request, response) = (Side::of(&self.request, "request")?, Side::of(&self.response, "response")?);
+        let (request, response) =
+            (Side::of(&self.request, "request")?, Side::of(&self.response, "response")?);
         if request.is_empty() && response.is_empty() {
             return Err("`headers` changes nothing; write `request` or `response`, as in `request: { set: { X-A: \"1\" } }`".into());
         }
@@ -134,7 +135,8 @@ impl Side {
         let rename = spec.rename.iter().map(renamed).collect::<Result<Vec<_>, _>>()?;
         let [set, append, default] = [&spec.set, &spec.append, &spec.default].map(pairs);
         let (set, append, default) = (set?, append?, default?);
-        let mut words: Vec<_> = remove.iter().map(|name| format!("{side} remove {}", name.as_str())).collect();
+        let mut words: Vec<_> =
+            remove.iter().map(|name| format!("{side} remove {}", name.as_str())).collect();
         words.extend(
             rename.iter().map(|(old, new)| format!("{side} rename {} to {}", old.as_str(), new.as_str())),
         );

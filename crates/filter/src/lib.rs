@@ -43,6 +43,7 @@ mod split;
 mod stages;
 mod strip_prefix;
 mod substitute;
+mod target;
 mod template;
 mod throttle;
 mod when;
@@ -61,11 +62,12 @@ pub use filter::{
 };
 pub use identity::Identity;
 pub use request::{
-    Bandwidth, BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, Moved, MovedPrefix,
-    NoConnection, QueryEdit, RequestCopy, RequestCx, RequestOutcome, TargetEdit, Transforms, Values,
+    Bandwidth, BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, NoConnection,
+    RequestCopy, RequestCx, RequestOutcome, Transforms, Values,
 };
 pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
 pub use secret::SecretSpec;
+pub use target::{Moved, MovedPrefix, QueryEdit, TargetEdit};
 pub use template::{Escape, PLACEHOLDERS, Template, TemplateSpec};
 pub use when::{OneOrManySpec, StatusSpec, When, WhenSpec, is_type};
 

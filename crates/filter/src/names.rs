@@ -52,7 +52,8 @@ impl Sketch {
     /// Of one name, whatever its case.
     #[inline]
     pub(crate) fn of(name: &[u8]) -> Self {
-        let [first, last] = [name.first(), name.last()].map(|byte| usize::from(byte.map_or(0, |byte| byte | 0x20)));
+        let [first, last] =
+            [name.first(), name.last()].map(|byte| usize::from(byte.map_or(0, |byte| byte | 0x20)));
         Self(1 << ((name.len() + 5 * first + 11 * last) % 64))
     }
 

@@ -3,7 +3,8 @@
 use crate::edits::FieldSets;
 use crate::fields::{FieldView, HeadFields};
 use crate::identity::Identity;
-use crate::request::{Bandwidth, BodyTransform, Facts, FilterStates, TargetEdit, Values};
+use crate::request::{Bandwidth, BodyTransform, Facts, FilterStates, Values};
+use crate::target::TargetEdit;
 use std::fs::File;
 use std::sync::Arc;
 use thalweg_core::Fault;

@@ -141,8 +141,15 @@ enum PathChange {
     None,
     Template(Template),
     /// `is_normal`: a normal path stays one with it.
-    Prefix { moved: Arc<MovedPrefix>, is_normal: bool },
-    Regex { regex: Regex, to: Vec<Piece>, text: Box<str> },
+    Prefix {
+        moved: Arc<MovedPrefix>,
+        is_normal: bool,
+    },
+    Regex {
+        regex: Regex,
+        to: Vec<Piece>,
+        text: Box<str>,
+    },
 }
 
 #[derive(Debug, PartialEq)]

@@ -3,7 +3,8 @@
 //! What a placeholder stands for can never split a message: bytes that a field value may not hold are left out, and
 //! where a text becomes part of a URL, HTML or JSON it is escaped for that.
 
-use crate::request::{TargetEdit, Values};
+use crate::request::Values;
+use crate::target::TargetEdit;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
