@@ -169,8 +169,8 @@ pub fn write_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The usual reason phrase of a status (RFC 9110 §15, RFC 6585, RFC 8297 and others of IANA's list); empty where there is
-/// none.
+/// The usual reason phrase of a status (RFC 9110 §15, RFC 6585, RFC 8297 and others of IANA's list); empty where there
+/// is none.
 pub const fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",
