@@ -191,7 +191,8 @@ impl PathChange {
     /// Changes the path.
     fn apply(&self, cx: &mut RequestCx<'_>) -> Result<(), Fault> {
         if let Self::Prefix { moved, is_normal } = self {
-            if cx.target.move_prefix(moved) && !(*is_normal && !cx.target.path().starts_with(b"//")) {
+            let has_moved = cx.target.move_prefix(moved);
+            if has_moved && (!*is_normal || cx.target.path().starts_with(b"//")) {
                 let path = normal(cx.target.path())?;
                 cx.target.normalize(path);
             }
