@@ -15,3 +15,7 @@ mod web;
 pub use recent::{Digest, Recent, digest};
 pub use remote::{Remote, Say, Times};
 pub use web::https;
+pub mod logins;
+pub mod password;
+pub mod users;
+pub mod watched_file;

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod auth;
 mod body_limit;
 mod chain;
 mod compress;
@@ -124,6 +125,8 @@ macro_rules! filters {
 }
 
 filters! {
+    /// Lets those pass who prove who they are, and tells the service what was verified.
+    auth: auth::AuthSpec [files] = "{ basic: { users: { ada: \"$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\" } } }",
     /// Refuses bodies of requests that are too long, and breaks off responses that are.
     body_limit: body_limit::BodyLimitSpec = "10MiB",
     /// Compresses responses with zstd, brotli or gzip, as the client accepts it.

@@ -97,7 +97,10 @@ impl Connection for NoConnection {
 
 /// What filters remember from the request to the response: nothing is allocated while nothing is remembered.
 #[derive(Debug, Default)]
-pub struct FilterStates(Vec<(u16, Box<dyn Any>)>);
+pub struct FilterStates(Vec<(Place, Box<dyn Any>)>);
+
+/// Who remembers something: a filter by its position, and a part of it; 0: the filter itself.
+pub(crate) type Place = (u16, u16);
 
 impl FilterStates {
     /// Forgets everything.
@@ -105,13 +108,19 @@ impl FilterStates {
         self.0.clear();
     }
 
-    fn put(&mut self, at: u16, state: Box<dyn Any>) {
+    fn put(&mut self, at: Place, state: Box<dyn Any>) {
         self.0.retain(|(known, _)| *known != at);
         self.0.push((at, state));
     }
 
-    pub(crate) fn get<T: 'static>(&self, at: u16) -> Option<&T> {
+    pub(crate) fn get<T: 'static>(&self, at: Place) -> Option<&T> {
         self.0.iter().find(|(known, _)| *known == at)?.1.downcast_ref()
+    }
+
+    fn take<T: 'static>(&mut self, at: Place) -> Option<T> {
+        let found = self.0.iter().position(|(known, _)| *known == at)?;
+        let (_, state) = self.0.swap_remove(found);
+        state.downcast().ok().map(|state| *state)
     }
 }
 
@@ -157,6 +166,8 @@ pub struct RequestCx<'a> {
     /// The length that it declares for its body.
     pub content_length: Option<u64>,
     pub(crate) at: u16,
+    /// The part of the filter that is called.
+    pub(crate) part: u16,
     pub(crate) states: &'a mut FilterStates,
     pub(crate) outcome: &'a mut RequestOutcome,
 }
@@ -269,17 +280,22 @@ impl<'a> RequestCx<'a> {
         (states, outcome): (&'a mut FilterStates, &'a mut RequestOutcome),
         (has_body, content_length): (bool, Option<u64>),
     ) -> Self {
-        Self { facts, target, fields, has_body, content_length, at: 0, states, outcome }
+        Self { facts, target, fields, has_body, content_length, at: 0, part: 0, states, outcome }
     }
 
     /// Remembers something for this filter's side of the response, in place of what it has remembered before.
     pub fn remember(&mut self, state: impl Any) {
-        self.states.put(self.at, Box::new(state));
+        self.states.put((self.at, self.part), Box::new(state));
     }
 
     /// What this filter has remembered.
     pub fn remembered<T: 'static>(&self) -> Option<&T> {
-        self.states.get(self.at)
+        self.states.get((self.at, self.part))
+    }
+
+    /// The same, which it forgets.
+    pub fn recall<T: 'static>(&mut self) -> Option<T> {
+        self.states.take((self.at, self.part))
     }
 
     /// The body changes on its way upstream; it is sent without a length.

@@ -36,6 +36,8 @@ pub struct ResponseCx<'a> {
     /// Its fields.
     pub fields: HeadFields<'a>,
     pub(crate) at: u16,
+    /// The part of the filter that is called.
+    pub(crate) part: u16,
     pub(crate) states: &'a mut FilterStates,
     pub(crate) outcome: ResponseOutcome,
 }
@@ -76,6 +78,7 @@ impl<'a> ResponseCx<'a> {
             content_length: None,
             fields,
             at: 0,
+            part: 0,
             states,
             outcome: ResponseOutcome::default(),
         }
@@ -83,7 +86,7 @@ impl<'a> ResponseCx<'a> {
 
     /// What this filter has remembered of the request.
     pub fn remembered<T: 'static>(&self) -> Option<&T> {
-        self.states.get(self.at)
+        self.states.get((self.at, self.part))
     }
 
     /// The client gets another response; filters before this one see it.

@@ -1,8 +1,8 @@
 //! What the tests of filters need: a request with its response, without a proxy.
 
 use crate::{
-    Chain, ConfigFiles, Facts, FieldView, Filter, FilterStates, HeadFields, NoConnection, RequestCx,
-    RequestOutcome, ResponseCx, ResponseOutcome, Step, TargetEdit, Verdict,
+    Call, Chain, ConfigFiles, Facts, FieldView, Filter, FilterStates, HeadFields, Job, JobResult,
+    NoConnection, RequestCx, RequestOutcome, ResponseCx, ResponseOutcome, Step, TargetEdit, Verdict, Work,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -114,6 +114,26 @@ impl Asked {
 
     /// The filter is called with the request.
     pub(crate) fn send(&mut self, filter: &dyn Filter) -> Verdict {
+        self.call(|cx| filter.on_request(cx))
+    }
+
+    /// The same, and again with what it has waited for, until it does not wait; in a dry run it gets nothing.
+    pub(crate) fn send_through(&mut self, filter: &dyn Filter) -> Verdict {
+        let mut verdict = self.send(filter);
+        while let Verdict::Wait(job) = verdict {
+            let got = match job {
+                _ if self.is_dry_run => JobResult::NotAsked,
+                Job::Call(Call { work: Work::Blocking(work), .. }) => JobResult::Called(Ok(work())),
+                Job::Sleep(_) => JobResult::Slept,
+                other => panic!("{other:?} needs a proxy"),
+            };
+            verdict = self.call(|cx| filter.resume(cx, got));
+        }
+        verdict
+    }
+
+    /// Something is done with the request.
+    pub(crate) fn call<T>(&mut self, call: impl FnOnce(&mut RequestCx<'_>) -> T) -> T {
         let mut known = FieldSet::default();
         let query = self.query.as_deref().map(str::as_bytes);
         let facts = Facts {
@@ -128,7 +148,7 @@ impl Asked {
         let fields = HeadFields::new(&mut [], &[], (&mut self.fields, 0), &mut known);
         let lent = (&mut self.states, &mut self.outcome);
         let mut cx = RequestCx::new(facts, (&mut self.target, fields), lent, (true, self.content_length));
-        filter.on_request(&mut cx)
+        call(&mut cx)
     }
 
     /// The filter is called with the response.

@@ -126,7 +126,11 @@ pub(crate) fn secret_places(root: &Node, text: &str) -> Vec<Span> {
                 let is_named = above.is_some_and(|key| NAMES.contains(&key));
                 for (key, child) in entries {
                     let refers = REFERENCES.contains(&&*key.name);
-                    let below = below && !refers || !is_named && names_secret(&key.name);
+                    // The filter `auth` is a map; a text under that word is what another proxy takes. What
+                    // stands in `users` for the hash of a password may be the password.
+                    let is_map = matches!(child.kind, Kind::Map(_));
+                    let is_auth = key.name == "auth" && !is_map || key.name == "users" && is_map;
+                    let below = below && !refers || !is_named && (is_auth || names_secret(&key.name));
                     look(child, (below, Some(&key.name)), text, places);
                 }
             }
@@ -168,7 +172,7 @@ pub(crate) fn secret_places_in(file: u16, text: &str) -> Vec<Span> {
             let before = line.get(..colon).unwrap_or_default().trim_end_matches([' ', '"', '\'']);
             let word = before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').next();
             let end = line.trim_end().len();
-            if word.is_some_and(names_secret) && from < end {
+            if word.is_some_and(|word| word == "auth" || names_secret(word)) && from < end {
                 places.push(Span::new(file, at + from..at + end));
                 break;
             }
@@ -193,7 +197,8 @@ fn names_secret(key: &str) -> bool {
         "auth",
         "jwt",
     ];
-    const NONE: &[&str] = &["client_auth", "authority", "secure", "allow_credentials"];
+    const NONE: &[&str] = 
+        &["auth", "client_auth", "authority", "secure", "allow_credentials", "keep_credentials"];
     if key.len() > 64 {
         return false;
     }
@@ -223,7 +228,11 @@ fn holds_secret(by_key: bool, node: &Node) -> bool {
         Kind::Null => false,
         Kind::Str(text) if is_variable(text) => false,
         Kind::Str(text) => {
-            by_key || has_credentials(text) || has_secret_query(text) || holds_private_key(text)
+            by_key
+                || has_credentials(text)
+                || has_secret_query(text)
+                || holds_private_key(text)
+                || holds_password_hash(text)
         }
         _ => by_key,
     }
@@ -259,6 +268,11 @@ fn has_secret_query(text: &str) -> bool {
 }
 
 /// A PEM block with a private key (RFC 7468 §10 and its older forms), in whose place a path belongs.
+/// A hash of a password, as bcrypt and argon2 are written, alone or behind a user's name.
+fn holds_password_hash(text: &str) -> bool {
+    ["$2a$", "$2b$", "$2y$", "$argon2"].iter().any(|start| text.contains(start))
+}
+
 fn holds_private_key(text: &str) -> bool {
     text.split("-----BEGIN ").skip(1).any(|rest| {
         let label = rest.split("-----").next().unwrap_or(rest);
@@ -282,6 +296,23 @@ fn every<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hashes_of_passwords_are_not_shown() {
+        for text in [
+            "auth: { basic: { users: { ada: \"$2y$05$CCCCCCCCCCCCCCCCCCCCC.hunter2\" } } }",
+            "any: [ { basic: { users: { ada: \"$argon2id$v=19$m=256,t=2,p=1$c29t$hunter2\" } } } ]",
+        ] {
+            let root = read(text, Format::Yaml).unwrap();
+            let shown = redact(text, Format::Yaml, &root).unwrap();
+            assert!(shown.contains(REDACTED) && !shown.contains("hunter2"), "{shown}");
+            let back = restore((&shown, &read(&shown, Format::Yaml).unwrap()), (text, &root)).unwrap();
+            assert_eq!(back, text);
+            assert_eq!(secret_places(&root, text).len(), 1);
+        }
+        let plain = "auth: { basic: { users: { ada: hunter2 } }, require: { users: [ ada ] } }";
+        assert_eq!(secret_places(&read(plain, Format::Yaml).unwrap(), plain).len(), 1);
+    }
 
     /// A key of the configuration is not taken for a misspelt secret.
     #[test]

@@ -19,6 +19,7 @@ const ROUTES: &str = "docs/guide/configuration.md#routes";
 const MATCH: &str = "docs/guide/configuration.md#routesmatch";
 const TO: &str = "docs/guide/configuration.md#routesto";
 const FILTERS: &str = "docs/guide/configuration.md#routesfilters";
+const AUTH: &str = "docs/guide/authentication.md";
 const SERVICES: &str = "docs/guide/configuration.md#servicesname";
 const SERVICE_TLS: &str = "docs/guide/configuration.md#servicesnametls";
 const BALANCE: &str = "docs/guide/configuration.md#servicesnamebalance";
@@ -58,9 +59,13 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top, Route, Filter, Service, Listener] "compression", "compressor", "gzip", "brotli", "zstd", "deflate", "encode"
         => Called("the filter `compress`, as in `filters: [ { compress: {} } ]`", FILTERS);
     [Top, Route, Service, Listener] "compress" => Called("it in `filters`, as in `filters: [ { compress: {} } ]`", FILTERS);
-    [Top, Route, Filter, Service, Listener] "auth", "basic_auth", "basicauth", "auth_basic", "digest_auth", "key_auth", "api_key", "api_keys", "auth_request", "forward_auth",
+    [Top, Route, Filter, Service, Listener] "basic_auth", "basicauth", "auth_basic", "users_file", "auth_basic_user_file", "htpasswd"
+        => Called("the filter `auth`, as in `filters: [ { auth: { basic: { file: users.htpasswd } } } ]`", AUTH);
+    [Top, Route, Service, Listener] "auth"
+        => Called("it in `filters`, as in `filters: [ { auth: { basic: { file: users.htpasswd } } } ]`", AUTH);
+    [Top, Route, Filter, Service, Listener] "digest_auth", "key_auth", "api_key", "api_keys", "auth_request", "forward_auth",
         "ext_authz", "external_auth", "authentication", "authorization", "jwt", "jwt_auth", "jwt_authn", "auth_jwt", "oidc", "oauth", "oauth2", "ldap", "rbac"
-        => Later(Some("`tls.client_auth` of a listener asks clients for certificates"));
+        => Later(Some("the filter `auth` has `basic`, and `tls.client_auth` of a listener asks clients for certificates"));
     [Top, Route, Filter, Service, Listener] "allow", "deny", "access", "access_list", "acl", "acls", "ip_allow_list", "ip_white_list", "ip_restriction", "whitelist", "blacklist",
         "allow_list", "deny_list", "geoip", "geo"
         => Later(Some("`match.client` of a route takes requests of some addresses only"));

@@ -1,0 +1,166 @@
+//! Lists of users with hashes of their passwords, as `htpasswd` writes them.
+
+use crate::password::PasswordHash;
+use aws_lc_rs::digest::{Context, SHA256};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes that a file of users may have.
+pub const FILE: usize = 16 * 1024 * 1024;
+/// Users that a list may have.
+const USERS: usize = 100_000;
+/// Bytes that a user's name may have.
+pub const NAME: usize = 256;
+/// Bytes that a password may have, as clients send it.
+pub const PASSWORD: usize = 1024;
+
+/// Users and hashes of their passwords.
+#[derive(Debug, Default)]
+pub struct Users {
+    list: Vec<Arc<PasswordHash>>,
+    by_name: HashMap<Box<str>, usize>,
+}
+
+/// What a password is compared with.
+#[derive(Clone, Debug)]
+pub struct PasswordCheck {
+    hash: Arc<PasswordHash>,
+    is_known: bool,
+}
+
+impl Users {
+    /// Reads lines of `NAME:HASH`. Empty lines and those that begin with `#` say nothing.
+    ///
+    /// # Errors
+    /// A sentence that names the line and the remedy, and no hash.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut users = Self::default();
+        for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let at = at + 1;
+            let line = str::from_utf8(line).map_err(|_| format!("line {at} is no UTF-8"))?;
+            let line = line.trim_end_matches('\r');
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let Some((name, hash)) = line.split_once(':') else {
+                return Err(format!("line {at} has no `:`; write `NAME:HASH`, as `htpasswd -B` does"));
+            };
+            users.add(name, hash.trim_end()).map_err(|error| format!("line {at}: {error}"))?;
+        }
+        Ok(users)
+    }
+
+    /// Adds a user.
+    ///
+    /// # Errors
+    /// A sentence with the name and the remedy, and without the hash.
+    pub fn add(&mut self, name: &str, hash: &str) -> Result<(), String> {
+        if name.is_empty() || name.len() > NAME || name.contains(|c: char| c.is_control() || c == ':') {
+            return Err(format!(
+                "a user's name has from 1 to {NAME} bytes, without `:` and control characters"
+            ));
+        }
+        if self.list.len() >= USERS {
+            return Err(format!("there are more than {USERS} users"));
+        }
+        let hash = PasswordHash::parse(hash).map_err(|error| format!("the hash of `{name}` {error}"))?;
+        if self.by_name.insert(name.into(), self.list.len()).is_some() {
+            return Err(format!("`{name}` stands there before; remove one of the two"));
+        }
+        self.list.push(Arc::new(hash));
+        Ok(())
+    }
+
+    /// A few digits that change with any user and any hash, and from which neither can be told.
+    pub fn fingerprint(&self) -> String {
+        let mut names: Vec<_> = self.by_name.iter().collect();
+        names.sort_unstable();
+        let mut context = Context::new(&SHA256);
+        for (name, at) in names {
+            for part in [name.as_bytes(), self.list.get(*at).map_or("", |hash| hash.as_str()).as_bytes()] {
+                context.update(&(part.len() as u64).to_be_bytes());
+                context.update(part);
+            }
+        }
+        context.finish().as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// What the password of `name` is compared with; of a user that is not known, the hash of one that is, always the
+    /// same one for a name and a `draw`: nobody sees in the time that an answer takes who is known. `None`: there are
+    /// no users.
+    pub fn check(&self, name: &str, draw: impl FnOnce(&str) -> u64) -> Option<PasswordCheck> {
+        let known = self.by_name.get(name).copied();
+        // Drawn for known ones too: that takes time.
+        let drawn = usize::try_from(draw(name) % (self.list.len().max(1) as u64)).unwrap_or(0);
+        let hash = self.list.get(known.unwrap_or(drawn))?.clone();
+        Some(PasswordCheck { hash, is_known: known.is_some() })
+    }
+}
+
+impl PasswordCheck {
+    /// Whether it is the user's password. Takes long: never on a worker.
+    pub fn run(&self, password: &[u8]) -> bool {
+        self.hash.verify(password) & self.is_known
+    }
+
+    /// Whether the user is in the list.
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// The hash as it was written.
+    pub fn hash(&self) -> &str {
+        self.hash.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+
+    fn read(text: &str) -> Result<Users, String> {
+        Users::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn users_are_read_and_checked() {
+        let users = read(&format!("# staff\r\n\r\nada:{HASH}\r\nzoë:{HASH}\n")).unwrap();
+        assert_eq!(users.len(), 2);
+        for (name, password, fits) in
+            [("ada", "U*U", true), ("zoë", "U*U", true), ("ada", "U*V", false), ("bob", "U*U", false), ("", "U*U", false)]
+        {
+            let check = users.check(name, |_| 7).unwrap();
+            assert_eq!(check.run(password.as_bytes()), fits, "{name} {password}");
+            assert_eq!(check.is_known(), matches!(name, "ada" | "zoë"));
+        }
+        assert!(Users::default().check("ada", |_| 7).is_none());
+    }
+
+    #[test]
+    fn the_wrong_line_is_named_and_no_hash_is_shown() {
+        for (text, part) in [
+            (format!("ada:{HASH}\nbob"), "line 2 has no `:`"),
+            (format!("ada:{HASH}\n:{HASH}"), "line 2: a user's name"),
+            (format!("ada:{HASH}\nada:{HASH}"), "line 2: `ada` stands there before"),
+            ("\n\nbob:$apr1$abcdefgh$secretsecretsecret".into(), "line 3: the hash of `bob` is one of MD5"),
+            ("bob:hunter2".into(), "line 1: the hash of `bob` is missing"),
+        ] {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(part), "{error}");
+            assert!(!error.contains("CCCC") && !error.contains("secret") && !error.contains("hunter"), "{error}");
+        }
+        assert!(Users::parse(b"a\xff:x").unwrap_err().contains("UTF-8"));
+    }
+}
