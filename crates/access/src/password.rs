@@ -1,7 +1,7 @@
 //! Hashes of passwords: bcrypt as `htpasswd -B` writes it, and argon2id in the PHC form.
 //!
-//! What is parsed here is bounded in what a check of it costs. Checks take from milliseconds to seconds of CPU: never on
-//! a worker.
+//! What is parsed here is bounded in what a check of it costs. Checks take from milliseconds to seconds of CPU: never
+//! on a worker.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -64,7 +64,10 @@ impl PasswordHash {
             bcrypt_fits(text)?;
             Kind::Bcrypt
         } else {
-            return Err(format!("{}; make a new one with `htpasswd -B` or `thalweg hash-password`", other(text)));
+            return Err(format!(
+                "{}; make a new one with `htpasswd -B` or `thalweg hash-password`",
+                other(text)
+            ));
         };
         Ok(Self { text: text.into(), kind })
     }
@@ -100,11 +103,15 @@ impl fmt::Debug for PasswordHash {
 /// What a text is that is none of those that are taken.
 fn other(text: &str) -> &'static str {
     match text {
-        _ if text.starts_with("$apr1$") || text.starts_with("$1$") => "is one of MD5, which is guessed quickly",
+        _ if text.starts_with("$apr1$") || text.starts_with("$1$") => {
+            "is one of MD5, which is guessed quickly"
+        }
         _ if text.starts_with("{SHA}") || text.starts_with("{SSHA}") => {
             "is one of SHA-1, which is guessed quickly"
         }
-        _ if text.starts_with("$5$") || text.starts_with("$6$") => "is one of crypt (SHA-2), which is not taken",
+        _ if text.starts_with("$5$") || text.starts_with("$6$") => {
+            "is one of crypt (SHA-2), which is not taken"
+        }
         _ if text.starts_with("$2x$") => "is one of a broken bcrypt",
         _ if text.starts_with("$argon2") => "is one of argon2i or argon2d, of which only argon2id is taken",
         _ if text.starts_with('$') => "is of a kind that is not known",
@@ -121,7 +128,9 @@ fn bcrypt_fits(text: &str) -> Result<(), String> {
         _ => return Err("has no cost".into()),
     };
     if !BCRYPT_COSTS.contains(&cost) {
-        return Err(format!("has a cost of {cost}; from 4 to 16 is taken, as a check of more takes too long"));
+        return Err(format!(
+            "has a cost of {cost}; from 4 to 16 is taken, as a check of more takes too long"
+        ));
     }
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'/';
     if rest.len() != 53 || !rest.bytes().all(is_letter) {

@@ -138,9 +138,13 @@ mod tests {
     fn users_are_read_and_checked() {
         let users = read(&format!("# staff\r\n\r\nada:{HASH}\r\nzoë:{HASH}\n")).unwrap();
         assert_eq!(users.len(), 2);
-        for (name, password, fits) in
-            [("ada", "U*U", true), ("zoë", "U*U", true), ("ada", "U*V", false), ("bob", "U*U", false), ("", "U*U", false)]
-        {
+        for (name, password, fits) in [
+            ("ada", "U*U", true),
+            ("zoë", "U*U", true),
+            ("ada", "U*V", false),
+            ("bob", "U*U", false),
+            ("", "U*U", false),
+        ] {
             let check = users.check(name, |_| 7).unwrap();
             assert_eq!(check.run(password.as_bytes()), fits, "{name} {password}");
             assert_eq!(check.is_known(), matches!(name, "ada" | "zoë"));
@@ -159,7 +163,10 @@ mod tests {
         ] {
             let error = read(&text).unwrap_err();
             assert!(error.contains(part), "{error}");
-            assert!(!error.contains("CCCC") && !error.contains("secret") && !error.contains("hunter"), "{error}");
+            assert!(
+                !error.contains("CCCC") && !error.contains("secret") && !error.contains("hunter"),
+                "{error}"
+            );
         }
         assert!(Users::parse(b"a\xff:x").unwrap_err().contains("UTF-8"));
     }

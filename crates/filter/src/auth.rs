@@ -111,11 +111,7 @@ pub(crate) enum Finding {
 
 impl Finding {
     /// The credential is wrong.
-    pub(crate) fn refused(
-        status: u16,
-        detail: &'static str,
-        reason: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    pub(crate) fn refused(status: u16, detail: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Refused { status, detail, reason: reason.into() }
     }
 }
@@ -144,10 +140,10 @@ macro_rules! methods {
             /// What those who are known must have; others get 403.
             #[schemars(extend("x-default-words" = "nothing"))]
             require: Option<RequireSpec>,
-            /// Fields that tell the service what was verified, and what they say, with placeholders: `X-User: "{user}"`,
-            /// `X-Plan: "{claim.plan}"`. What clients send in them is removed from every request, and names that
-            /// differ from them only in case and in characters that are neither letters nor digits count as the same.
-            /// A field that would be empty is not sent.
+            /// Fields that tell the service what was verified, and what they say, with placeholders: `X-User:
+            /// "{user}"`, `X-Plan: "{claim.plan}"`. What clients send in them is removed from every request, and names
+            /// that differ from them only in case and in characters that are neither letters nor digits count as the
+            /// same. A field that would be empty is not sent.
             #[schemars(extend("x-default-words" = "none"))]
             forward: BTreeMap<String, TemplateSpec>,
             /// Whether the credentials of clients go on to the service.
@@ -455,7 +451,9 @@ impl Together {
     }
 
     fn is_same(one: Option<&Self>, other: Option<&Self>) -> bool {
-        let (Some(Self(one)), Some(Self(other))) = (one, other) else { return one.is_none() && other.is_none() };
+        let (Some(Self(one)), Some(Self(other))) = (one, other) else {
+            return one.is_none() && other.is_none();
+        };
         one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
     }
 }

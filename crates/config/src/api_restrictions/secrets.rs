@@ -197,7 +197,7 @@ fn names_secret(key: &str) -> bool {
         "auth",
         "jwt",
     ];
-    const NONE: &[&str] = 
+    const NONE: &[&str] =
         &["auth", "client_auth", "authority", "secure", "allow_credentials", "keep_credentials"];
     if key.len() > 64 {
         return false;

@@ -74,7 +74,9 @@ impl BasicSpec {
                 Source::Inline(Arc::new(users))
             }
             (Some(_), false) => return Err("`basic` takes `file` or `users`, not both".into()),
-            (None, true) => return Err("`basic` has no users; write `file: users.htpasswd`, or `users`".into()),
+            (None, true) => {
+                return Err("`basic` has no users; write `file: users.htpasswd`, or `users`".into());
+            }
         };
         let remembered = self.remember.as_deref().map_or(Ok(REMEMBERED), parse_duration)?;
         if remembered > LONGEST {
@@ -155,7 +157,8 @@ impl Method for Basic {
     }
 
     fn check(&self, cx: &mut RequestCx<'_>) -> Finding {
-        let sent = match authorization::credential(cx.fields.view(), "basic").map(|sent| sent.map(Sent::read)) {
+        let sent = match authorization::credential(cx.fields.view(), "basic").map(|sent| sent.map(Sent::read))
+        {
             Ok(Some(Some(sent))) => sent,
             Ok(Some(None)) => {
                 return Finding::refused(401, "the credential is malformed", "malformed user and password");

@@ -18,8 +18,12 @@ impl Forward {
         }
         let mut fields: Vec<(Box<str>, Template)> = Vec::new();
         for (name, value) in written {
-            if let Some((known, _)) = fields.iter().find(|(known, _)| is_same(known.as_bytes(), name.as_bytes())) {
-                return Err(format!("`{known}` and `{name}` of `forward` are the same field to many servers"));
+            if let Some((known, _)) =
+                fields.iter().find(|(known, _)| is_same(known.as_bytes(), name.as_bytes()))
+            {
+                return Err(format!(
+                    "`{known}` and `{name}` of `forward` are the same field to many servers"
+                ));
             }
             fields.push((checked_name(name)?, checked_value(value)?));
         }

@@ -40,7 +40,9 @@ impl RequireSpec {
         let list = |what: &str, spec: &OneOrManySpec<String>| {
             let values = spec.as_slice();
             match values.is_empty() || values.len() > VALUES || values.iter().any(String::is_empty) {
-                true => Err(format!("`{what}` of `require` takes from 1 to {VALUES} values that are not empty")),
+                true => {
+                    Err(format!("`{what}` of `require` takes from 1 to {VALUES} values that are not empty"))
+                }
                 false => Ok(values.iter().map(|value| value.as_str().into()).collect::<Values>()),
             }
         };
@@ -49,7 +51,9 @@ impl RequireSpec {
         let claims = claims.collect::<Result<Box<_>, String>>()?;
         let users = self.users.as_ref().map(|spec| list("users", spec)).transpose()?;
         if scopes.is_empty() && claims.is_empty() && users.is_none() {
-            return Err("`require` requires nothing; write `scopes`, `claims` or `users`, or remove it".into());
+            return Err(
+                "`require` requires nothing; write `scopes`, `claims` or `users`, or remove it".into()
+            );
         }
         Ok(Require { scopes, claims, users })
     }

@@ -103,7 +103,8 @@ fn those_without_a_right_credential_are_asked_for_one_and_the_operator_is_told_w
     // The case of the scheme is nothing, and neither are more spaces and missing padding.
     let sent = basic("ada", "U*U").replace("Basic ", "bAsIc   ").replace('=', "");
     assert_eq!(ask(&*filter, &sent).0, 0);
-    let mut twice = Asked::at("/").with("Authorization", &basic("ada", "U*U")).with("authorization", "Basic x");
+    let mut twice =
+        Asked::at("/").with("Authorization", &basic("ada", "U*U")).with("authorization", "Basic x");
     assert_eq!(status(&twice.send_through(&*filter)), 400);
 }
 
@@ -235,13 +236,16 @@ fn those_who_are_known_and_lack_something_get_403() {
     let require = require.build().unwrap();
     let with = |scopes: &[&str], claims: &str| {
         let scopes = scopes.iter().map(ToString::to_string).collect();
-        let identity = Identity { scopes, claims: serde_json::from_str(claims).unwrap(), ..Identity::default() };
+        let identity =
+            Identity { scopes, claims: serde_json::from_str(claims).unwrap(), ..Identity::default() };
         require.lacking(&identity)
     };
     assert_eq!(with(&["b", "a"], r#"{"plan": "gold", "groups": ["y", "x"], "n": 7}"#), None);
     assert!(with(&["a"], r#"{"plan": "gold", "groups": ["x"], "n": 7}"#).unwrap().contains("scope `b`"));
     assert!(with(&["a", "b"], r#"{"plan": "free", "groups": ["x"], "n": 7}"#).unwrap().contains("`plan`"));
-    assert!(with(&["a", "b"], r#"{"plan": "gold", "groups": ["y x"], "n": 7}"#).unwrap().contains("`groups`"));
+    assert!(
+        with(&["a", "b"], r#"{"plan": "gold", "groups": ["y x"], "n": 7}"#).unwrap().contains("`groups`")
+    );
 }
 
 #[test]
@@ -327,7 +331,10 @@ fn arguments_that_are_wrong_are_refused_and_secrets_are_not_shown() {
         assert!(!error.contains("hunter2"), "{error}");
     }
     let filter = auth(r#"{"basic": BASIC, "forward": {"X-User": "{user}"}, "require": {"users": "ada"}}"#);
-    assert_eq!(filter.argument(), "basic (2 users, 84295f0d, remembered for 5m), requires user ada, forwards X-User: {user}");
+    assert_eq!(
+        filter.argument(),
+        "basic (2 users, 84295f0d, remembered for 5m), requires user ada, forwards X-User: {user}"
+    );
     let json = format!(r#"{{"basic": {{"users": {{"ada": "{BCRYPT}"}}}}}}"#);
     let shown = format!("{:?} {:?}", built::<AuthSpec>(&json), auth(&json));
     assert!(!shown.contains("CCCC"), "{shown}");
