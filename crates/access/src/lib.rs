@@ -19,3 +19,12 @@ pub mod logins;
 pub mod password;
 pub mod users;
 pub mod watched_file;
+mod fingerprint;
+mod gcra;
+mod in_flight;
+mod key_table;
+
+pub use fingerprint::{Fingerprint, FingerprintMaker, fingerprint};
+pub use gcra::{Cost, Decision, Rate};
+pub use in_flight::{InFlight, InFlightPlace};
+pub use key_table::KeyTable;

@@ -1,6 +1,7 @@
 //! The filters of a route towards one of its services, as they are called.
 
 use crate::filter::JobResult;
+use crate::request::EndCx;
 use crate::when::When;
 use crate::{Filter, Hooks, Moves, RequestCx, ResponseCx, Verdict, map_back};
 use std::sync::Arc;
@@ -136,6 +137,16 @@ impl Chain {
             Verdict::Continue if cx.outcome.service.is_none() => self.on_request(at + 1, cx, seen),
             Verdict::Continue => (at + 1, Verdict::Continue),
             verdict => (at, verdict),
+        }
+    }
+
+    /// Calls the filters that have remembered something, from the last one to the first.
+    pub fn on_end(&self, cx: &mut EndCx<'_>) {
+        for (at, step) in self.steps.iter().enumerate().rev() {
+            if step.filter.hooks().contains(Hooks::END) && cx.states.has(at as u16) {
+                cx.at = at as u16;
+                step.filter.on_end(cx);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The interface of a filter, and what it answers.
 
+use crate::request::EndCx;
 use crate::{Reply, RequestCx, ResponseCx};
 use std::any::Any;
 use std::fmt::{self, Debug, Formatter};
@@ -83,6 +84,10 @@ pub trait Filter: Any + Debug + Send + Sync {
     /// Called with the head of the final response, the proxy's own answers included, from the last filter to the
     /// first.
     fn on_response(&self, _cx: &mut ResponseCx<'_>) {}
+
+    /// Called when the exchange is over, however it ended, and this filter has remembered something of it. An upgraded connection is over
+    /// when it closes.
+    fn on_end(&self, _cx: &mut EndCx<'_>) {}
 }
 
 /// The sides of an exchange that a filter takes part in.
@@ -98,6 +103,8 @@ impl Hooks {
     pub const RESPONSE: Self = Self(2);
     /// Both.
     pub const BOTH: Self = Self(3);
+    /// [`Filter::on_end`].
+    pub const END: Self = Self(4);
 
     /// Whether all of `other` are among these.
     pub const fn contains(self, other: Self) -> bool {

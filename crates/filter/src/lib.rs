@@ -27,10 +27,12 @@ mod grpc_web;
 mod headers;
 mod hsts;
 mod identity;
+mod limit_key;
 mod maintenance;
 mod map_back;
 mod mirror;
 mod names;
+mod rate_limit;
 mod redirect;
 mod representation;
 mod request;
@@ -63,7 +65,7 @@ pub use filter::{
 };
 pub use identity::Identity;
 pub use request::{
-    Bandwidth, BodyTransform, Connection, ENOUGH, Facts, FilterStates, MakeTransform, NoConnection,
+    Bandwidth, BodyTransform, Connection, ENOUGH, EndCx, Facts, FilterStates, MakeTransform, NoConnection,
     RequestCopy, RequestCx, RequestOutcome, Transforms, Values,
 };
 pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
@@ -154,6 +156,8 @@ filters! {
     map_back: map_back::MapBackSpec = "true",
     /// Sends a copy of each request to another service, whose response nobody sees.
     mirror: mirror::MirrorSpec = "shadow",
+    /// Bounds how often requests may come, for each client or other key.
+    rate_limit: rate_limit::RateLimitSpec = "{ requests: 100, per: 1s, key: client_ip }",
     /// Sends clients to another place, with its query.
     redirect: redirect::RedirectSpec = "\"https://www.example.com{path}\"",
     /// Sends the id of the request to the client, and takes one that it has sent.

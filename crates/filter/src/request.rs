@@ -113,6 +113,15 @@ impl FilterStates {
         self.0.push((at, state));
     }
 
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn has(&self, at: Place) -> bool {
+        self.0.iter().any(|(known, _)| *known == at)
+    }
+
     pub(crate) fn get<T: 'static>(&self, at: Place) -> Option<&T> {
         self.0.iter().find(|(known, _)| *known == at)?.1.downcast_ref()
     }
@@ -121,6 +130,38 @@ impl FilterStates {
         let found = self.0.iter().position(|(known, _)| *known == at)?;
         let (_, state) = self.0.swap_remove(found);
         state.downcast().ok().map(|state| *state)
+    }
+}
+
+/// An exchange that is over.
+#[derive(Debug)]
+pub struct EndCx<'a> {
+    /// Bytes of the request's body, as they were received.
+    pub bytes_in: u64,
+    /// Bytes of the response's body, as they were sent.
+    pub bytes_out: u64,
+    /// The status of the response.
+    pub status: u16,
+    /// The time of the worker's turn.
+    pub now: Instant,
+    pub(crate) at: u16,
+    pub(crate) states: &'a FilterStates,
+}
+
+impl<'a> EndCx<'a> {
+    /// An exchange of this status that was over at `now`, with the bytes of its bodies.
+    pub fn new(
+        (bytes_in, bytes_out): (u64, u64),
+        status: u16,
+        now: Instant,
+        states: &'a FilterStates,
+    ) -> Self {
+        Self { bytes_in, bytes_out, status, now, at: 0, states }
+    }
+
+    /// What this filter has remembered of the request.
+    pub fn remembered<T: 'static>(&self) -> Option<&'a T> {
+        self.states.get((self.at, 0))
     }
 }
 

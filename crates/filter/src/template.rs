@@ -259,7 +259,7 @@ impl Placeholder {
 }
 
 /// The first value of a query parameter, decoded: `+` is a space, escapes are the bytes that they stand for.
-fn parameter(query: &[u8], name: &str) -> Option<Vec<u8>> {
+pub(crate) fn parameter(query: &[u8], name: &str) -> Option<Vec<u8>> {
     query.split(|byte| *byte == b'&').find_map(|pair| {
         let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
         let value = pair.get(end + 1..).unwrap_or_default();

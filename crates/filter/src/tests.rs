@@ -1,7 +1,7 @@
 //! What the tests of filters need: a request with its response, without a proxy.
 
 use crate::{
-    Call, Chain, ConfigFiles, Facts, FieldView, Filter, FilterStates, HeadFields, Job, JobResult,
+    Call, Chain, ConfigFiles, EndCx, Facts, FieldView, Filter, FilterStates, HeadFields, Job, JobResult,
     NoConnection, RequestCx, RequestOutcome, ResponseCx, ResponseOutcome, Step, TargetEdit, Verdict, Work,
 };
 use std::net::{IpAddr, Ipv4Addr};
@@ -169,6 +169,11 @@ impl Asked {
         cx.target = Some(&self.target);
         filter.on_response(&mut cx);
         cx.into_outcome()
+    }
+
+    /// The exchange is over, with these bytes of its bodies.
+    pub(crate) fn end(&mut self, filter: &dyn Filter, bytes: (u64, u64)) {
+        filter.on_end(&mut EndCx::new(bytes, self.status, Instant::now(), &self.states));
     }
 
     /// The path that goes upstream.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_core::Side;
 use thalweg_core::fault::Level;
+use thalweg_filter::{EndCx, Hooks};
 use thalweg_http::FieldId;
 use thalweg_http::grpc::Code;
 use thalweg_observe::{FailedAttempt, Limit, LogRecord, Timers};
@@ -67,6 +68,21 @@ fn count_filters(worker: &Worker, x: &Exchange) {
     }
 }
 
+/// Tells filters that want to know that the exchange is over, and drops what they have kept for it: what is held for
+/// requests in flight is free from here on, not only when the next request comes.
+fn end_filters(worker: &Worker, x: &mut Exchange) {
+    let Some(filtering) = x.filtering.as_deref().filter(|filtering| !filtering.states.is_empty()) else {
+        return;
+    };
+    if let Some(chain) = x.chain().filter(|chain| chain.has(Hooks::END)) {
+        let bytes = (x.upward.body(), x.downward.body());
+        chain.on_end(&mut EndCx::new(bytes, x.status, worker.reactor.now(), &filtering.states));
+    }
+    if let Some(filtering) = &mut x.filtering {
+        filtering.states.clear();
+    }
+}
+
 /// Counts a finished exchange; gives how its gRPC call ended.
 pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Option<Code> {
     let grpc_status = final_status(x);
@@ -83,6 +99,7 @@ pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Op
     if x.filters_acted != 0 {
         count_filters(worker, x);
     }
+    end_filters(worker, x);
     if let Some(fault) = &x.fault {
         worker.meters.fault(fault.kind);
         if matches!(fault.status, 414 | 431) {

@@ -16,7 +16,7 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind, RequestId};
-use thalweg_filter::Chain;
+use thalweg_filter::{Chain, RequestOutcome};
 use thalweg_http::grpc::{Code, Kind};
 use thalweg_http::{Escapes, FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
@@ -492,7 +492,13 @@ impl Exchange {
             buffer.shrink_to_fit();
         }
         (x.answered, x.tried) = (Vec::new(), Vec::new());
-        x.filtering = None;
+        if let Some(filtering) = &mut x.filtering {
+            // Who it is, and what filters hold until it is over, is all that is left to know.
+            let Filtering { states, outcome, below, .. } = std::mem::take(&mut **filtering);
+            let RequestOutcome { identity, reason, .. } = outcome;
+            let outcome = RequestOutcome { identity, reason, ..RequestOutcome::default() };
+            **filtering = Filtering { states, outcome, below, ..Filtering::default() };
+        }
         x
     }
 

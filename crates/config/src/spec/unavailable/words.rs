@@ -44,9 +44,12 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top] "route_sources", "providers", "provider", "dynamic_resources", "xds", "ingress_class" => Later(None);
     [Listener, ListenerTls, Top] "http3", "quic", "h3" => Later(None);
     [Route] "retry", "retries", "attempts" => Later(Some("write `retry` at the service"));
-    [Top, Route, Filter, Service, Listener] "rate_limit", "rate_limits", "ratelimit", "rate_limiting", "limit_req", "limit_req_zone", "local_ratelimit", "stick_table"
-        => Later(Some("`limits.max_in_flight` bounds requests at once"));
-    [Limits] "rate", "requests_per_second", "rps", "rate_limit", "max_rate" => Later(Some("`max_in_flight` bounds requests at once"));
+    [Top, Route, Filter, Service, Listener] "rate_limits", "ratelimit", "rate_limiting", "limit_req", "limit_req_zone", "local_ratelimit", "stick_table"
+        => Called("the filter `rate_limit`, as in `filters: [ { rate_limit: { requests: 100, per: 1s, key: client_ip } } ]`", FILTERS);
+    [Top, Route, Service, Listener] "rate_limit"
+        => Called("it in `filters`, as in `filters: [ { rate_limit: { requests: 100, per: 1s, key: client_ip } } ]`", FILTERS);
+    [Limits] "rate", "requests_per_second", "rps", "rate_limit", "max_rate"
+        => Called("the filter `rate_limit`, as in `filters: [ { rate_limit: { requests: 100, per: 1s, key: client_ip } } ]`", FILTERS);
     [Top, Route, Filter, Service] "cache", "caching", "proxy_cache", "proxy_cache_path", "http_cache" => Later(None);
     [Top, Route, Service, Listener] "maintenance", "maintenance_mode" => Called("it in `filters`, as in `filters: [ { maintenance: { on: true } } ]`", FILTERS);
     [Filter] "maintenance_mode" => Called("the filter `maintenance`, as in `filters: [ { maintenance: { on: true } } ]`", FILTERS);
