@@ -118,8 +118,8 @@ impl FilterStates {
         self.0.is_empty()
     }
 
-    pub(crate) fn has(&self, at: Place) -> bool {
-        self.0.iter().any(|(known, _)| *known == at)
+    pub(crate) fn has(&self, at: u16) -> bool {
+        self.0.iter().any(|((known, _), _)| *known == at)
     }
 
     pub(crate) fn get<T: 'static>(&self, at: Place) -> Option<&T> {
