@@ -39,6 +39,7 @@ mod http2_upstream;
 mod leaks;
 mod limits;
 mod mirror;
+mod pages;
 mod recipes;
 mod regressions;
 mod reloads;

@@ -3,36 +3,7 @@
 use thalweg_http::octet;
 
 /// The most elements that are looked at: a list may be as long as a head.
-const ELEMENTS: usize = 64;
-
-/// The forms of a page that the proxy makes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum PageForm {
-    /// For people.
-    Html,
-    /// RFC 9457.
-    Problem,
-    /// Anything else.
-    Text,
-}
-
-impl PageForm {
-    /// What an `Accept` asks for: the first form that it names; a problem where it names none, text where there is
-    /// none.
-    pub(crate) fn wanted(accept: Option<&[u8]>) -> Self {
-        let Some(accept) = accept else { return Self::Text };
-        let forms = octet::list(accept).take(ELEMENTS).filter_map(|element| {
-            let kind = element.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-            match kind.to_ascii_lowercase().as_slice() {
-                b"text/html" => Some(Self::Html),
-                b"application/problem+json" | b"application/json" => Some(Self::Problem),
-                b"text/plain" => Some(Self::Text),
-                _ => None,
-            }
-        });
-        forms.into_iter().next().unwrap_or(Self::Problem)
-    }
-}
+pub(crate) const ELEMENTS: usize = 64;
 
 /// The weight that a client gives a coding, in thousandths; 0 where it does not accept it. What is not listed has
 /// that of `*`, and of `identity` 1 where nothing says otherwise, so that it is the last choice.
@@ -56,7 +27,7 @@ pub(crate) fn coding_weight<'a>(values: impl Iterator<Item = &'a [u8]>, coding: 
 }
 
 /// Reads `q=0.5`: up to three decimals, at most 1.
-fn weight(parameter: &[u8]) -> Option<u16> {
+pub(crate) fn weight(parameter: &[u8]) -> Option<u16> {
     let text = parameter.trim_ascii();
     let text = text.strip_prefix(b"q=").or_else(|| text.strip_prefix(b"Q="))?;
     let (whole, decimals) = match memchr::memchr(b'.', text) {

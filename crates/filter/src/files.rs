@@ -7,7 +7,7 @@
 mod answer;
 mod listing;
 mod lookup;
-mod media_type;
+pub(crate) mod media_type;
 mod precondition;
 mod ranges;
 

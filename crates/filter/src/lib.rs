@@ -18,6 +18,7 @@ mod cors;
 mod decoder;
 mod decompress;
 mod edits;
+mod error_pages;
 mod fault;
 mod fields;
 mod files;
@@ -33,6 +34,7 @@ mod map_back;
 mod mirror;
 mod names;
 mod rate_limit;
+mod page;
 mod redirect;
 mod representation;
 mod request;
@@ -64,6 +66,7 @@ pub use filter::{
     Work,
 };
 pub use identity::Identity;
+pub use page::{OwnPage, PageForm};
 pub use request::{
     Bandwidth, BodyTransform, Connection, ENOUGH, EndCx, Facts, FilterStates, MakeTransform, NoConnection,
     RequestCopy, RequestCx, RequestOutcome, Transforms, Values,
@@ -137,6 +140,8 @@ filters! {
     cors: cors::CorsSpec = "{ origins: [ \"https://app.example.com\" ] }",
     /// Decodes bodies of requests and responses that are compressed with gzip, deflate, br or zstd.
     decompress: decompress::DecompressSpec = "{ request: true }",
+    /// Answers errors with pages of its own, by status, in the form that the client accepts.
+    error_pages: error_pages::ErrorPagesSpec [files] = "{ pages: { 404: { html: \"<!doctype html><h1>Not here</h1>\" } } }",
     /// Delays requests, or breaks them off, to see what becomes of those who send them.
     fault: fault::FaultSpec = "{ share: 1%, delay: 100ms..2s }",
     /// Tells the service in `Forwarded` (RFC 7239) who has asked.
@@ -163,7 +168,7 @@ filters! {
     /// Sends the id of the request to the client, and takes one that it has sent.
     request_id: request_id::RequestIdSpec = "{ accept: trusted }",
     /// Answers itself with a status, fields and a body.
-    respond: respond::RespondSpec = "404",
+    respond: respond::RespondSpec [files] = "404",
     /// Changes the path, the query and the host that go upstream.
     rewrite: rewrite::RewriteSpec = "{ prefix: { from: /products, to: /v2 } }",
     /// Sets fields by which browsers protect pages, and removes those that name software.

@@ -3,8 +3,9 @@
 //! It is turned on and off in the configuration or through the admin API (`PATCH
 //! /api/v1/routes/{route}/maintenance`), which replaces the filter in the plan: nothing here changes while it runs.
 
-use crate::accept::PageForm;
-use crate::{Escape, Filter, Hooks, OneOrManySpec, Reply, RequestCx, Template, TemplateSpec, Verdict};
+use crate::{
+    Escape, Filter, Hooks, OneOrManySpec, PageForm, Reply, RequestCx, Template, TemplateSpec, Verdict,
+};
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -134,7 +135,7 @@ impl Filter for Maintenance {
             .field("Retry-After", seconds.to_string().as_bytes())
             .field("Cache-Control", b"no-store")
             .field("Vary", b"Accept");
-        let reply = match PageForm::wanted(cx.fields.get("accept")) {
+        let reply = match PageForm::wanted(cx.fields.view().values("Accept")) {
             PageForm::Html => {
                 let mut values = cx.values();
                 values.status = Some(503);
@@ -142,7 +143,7 @@ impl Filter for Maintenance {
                 page.render(&values, Escape::Html, &mut body);
                 reply.body("text/html; charset=utf-8", body)
             }
-            PageForm::Problem => reply.body("application/problem+json", PROBLEM),
+            PageForm::Problem | PageForm::Json => reply.body("application/problem+json", PROBLEM),
             PageForm::Text => reply.body("text/plain; charset=utf-8", &b"Down for maintenance\n"[..]),
         };
         Verdict::Reply(Box::new(reply))

@@ -416,6 +416,7 @@ impl<'a> RequestCx<'a> {
             target: Some(&*self.target),
             identity: self.identity(),
             status: None,
+            fault: None,
         }
     }
 }
@@ -433,4 +434,6 @@ pub struct Values<'a> {
     pub identity: Option<&'a Identity>,
     /// Of the response.
     pub status: Option<u16>,
+    /// Why the proxy answers itself, where the client may know it.
+    pub fault: Option<Fault>,
 }

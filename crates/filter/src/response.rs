@@ -25,8 +25,10 @@ pub struct ResponseCx<'a> {
     pub upstream_host: &'a [u8],
     /// The status.
     pub status: u16,
-    /// Why the proxy answers itself; `None`: it does not, or a filter has answered.
+    /// Why the proxy answers in its own words; `None`: it does not, because a filter has answered, or the configuration.
     pub fault: Option<Fault>,
+    /// Whether the client may know why (`error_details`).
+    pub tells_details: bool,
     /// Whether it comes from an endpoint.
     pub is_upstream: bool,
     /// Whether a body follows the head.
@@ -73,6 +75,7 @@ impl<'a> ResponseCx<'a> {
             upstream_host: &[],
             status: 200,
             fault: None,
+            tells_details: true,
             is_upstream: false,
             has_body: false,
             content_length: None,
@@ -145,6 +148,7 @@ impl<'a> ResponseCx<'a> {
             target: self.target,
             identity: self.identity,
             status: Some(self.status),
+            fault: self.fault.filter(|_| self.tells_details),
         }
     }
 

@@ -10,11 +10,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
 use std::io::Write as _;
-use thalweg_http::h1::encode::{write_decimal, write_ip};
+use thalweg_http::h1::encode::{reason, write_decimal, write_ip};
 use thalweg_http::octet;
 
 /// Bytes that a template may have as it is written.
 const LENGTH: usize = 16 * 1024;
+/// Bytes that one in a file of its own may have.
+pub(crate) const FILE_LENGTH: usize = 256 * 1024;
 
 /// A text with placeholders, as it is written.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
@@ -102,6 +104,9 @@ placeholders! {
     Claim(name) "claim.NAME" "what was verified of the client, by its name: `{claim.plan}`, `{claim.address.country}`",
     TlsSubject "tls.client.subject" "the subject of the client's certificate",
     Status "status" "the status of the response; empty before there is one",
+    Reason "reason" "the words of the status, `Not Found`",
+    Fault "fault" "why the proxy could not do what was asked, [in one word](../reference/faults.md); empty otherwise, and with `error_details: false`",
+    FaultDetail "fault.detail" "the same in a sentence",
     Time "time" "the time in UTC, as in RFC 3339",
 }
 
@@ -119,6 +124,36 @@ impl Template {
         if text.len() > LENGTH {
             return Err(format!("a text with placeholders has at most {LENGTH} bytes"));
         }
+        Self::compile(text)
+    }
+
+    /// Compiles the text of a file, which was not written for this alone: braces around anything but letters, digits,
+    /// `_`, `.` and `-` stand for themselves, as in a style sheet, and `{{host}}` is the text `{host}`.
+    ///
+    /// # Errors
+    /// A sentence that names the wrong placeholder and the right ones.
+    pub fn parse_file(text: &str) -> Result<Self, String> {
+        if text.len() > FILE_LENGTH {
+            return Err(format!("a file with placeholders has at most {} KiB", FILE_LENGTH / 1024));
+        }
+        let (mut doubled, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some(at) = rest.find(['{', '}']) {
+            doubled.push_str(&rest[..at]);
+            let (braced, behind) = match word_in_braces(&rest[at..]) {
+                Some(length) => rest[at..].split_at(length),
+                None => {
+                    doubled.push_str(&rest[at..=at]);
+                    rest[at..].split_at(1)
+                }
+            };
+            doubled.push_str(braced);
+            rest = behind;
+        }
+        doubled.push_str(rest);
+        Self::compile(&doubled)
+    }
+
+    fn compile(text: &str) -> Result<Self, String> {
         let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some(at) = rest.find(['{', '}']) {
             plain.push_str(&rest[..at]);
@@ -208,6 +243,16 @@ impl fmt::Display for Template {
     }
 }
 
+/// The bytes of a placeholder with its braces at the beginning of a text, or of one with two braces on each side.
+fn word_in_braces(text: &str) -> Option<usize> {
+    let opened = if text.starts_with("{{") { 2 } else { usize::from(text.starts_with('{')) };
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    let length = text.bytes().skip(opened).take_while(|byte| is_part(*byte)).count();
+    let closed = text.get(opened + length..)?;
+    let is_one = opened > 0 && length > 0 && closed.starts_with(if opened == 2 { "}}" } else { "}" });
+    is_one.then_some(length + 2 * opened)
+}
+
 fn unknown(word: &str) -> String {
     let known: Vec<String> = PLACEHOLDERS.iter().map(|(word, _)| format!("{{{word}}}")).collect();
     format!("there is no placeholder `{{{word}}}`; there are {}; `{{{{` stands for a brace", known.join(" "))
@@ -250,6 +295,9 @@ impl Placeholder {
                 put(claim.unwrap_or_default().as_bytes(), out);
             }
             Self::Status => values.status.into_iter().for_each(|status| write_decimal(out, status.into())),
+            Self::Reason => put(values.status.map_or("", reason).as_bytes(), out),
+            Self::Fault => put(values.fault.map_or("", |fault| fault.kind.name()).as_bytes(), out),
+            Self::FaultDetail => put(values.fault.map_or("", |fault| fault.detail).as_bytes(), out),
             Self::Time => {
                 let seconds = i64::try_from(facts.unix_seconds).unwrap_or(i64::MAX);
                 drop(write!(out, "{:.0}", Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)));
@@ -321,6 +369,7 @@ mod tests {
     use super::*;
     use crate::fields::FieldView;
     use crate::tests::facts;
+    use thalweg_core::{Fault, FaultKind};
 
     fn filled(text: &str, escape: Escape) -> String {
         // The first one has such a parameter too, and does not fit.
@@ -328,7 +377,9 @@ mod tests {
         let mut facts = facts("/a/7/x/y");
         (facts.patterns, facts.query) = (&pattern, Some(&b"q=a%20b%0d%0aX%3a+1&q=2&e"[..]));
         let fields = FieldView::new(&[], &[], b"X-Name: <\"v\">\r\nCookie: sid=abc\r\n");
-        let values = Values { facts: &facts, fields, target: None, identity: None, status: Some(404) };
+        let fault = Some(Fault::new(FaultKind::DnsError, "no <name>"));
+        let values =
+            Values { facts: &facts, fields, target: None, identity: None, status: Some(404), fault };
         let mut out = Vec::new();
         Template::parse(text).unwrap().render(&values, escape, &mut out);
         String::from_utf8(out).unwrap()
@@ -342,6 +393,7 @@ mod tests {
             ("{{{method}}} {status}", "{GET} 404"),
             ("{cookie.sid}{cookie.none}-{header.x-NAME}", "abc-<\"v\">"),
             ("{client_ip} {request_id} {route} {service} {listener}", "192.0.2.1 id-1 r s web"),
+            ("{reason}: {fault}, {fault.detail}", "Not Found: dns_error, no <name>"),
             ("{time}", "2026-11-24T12:00:00Z"),
             ("{tls.version}{tls.sni}{tls.client.subject}", ""),
         ] {
@@ -355,6 +407,32 @@ mod tests {
         assert_eq!(filled("{query.q}", Escape::Url), "a%20b%0D%0AX:%201");
         assert_eq!(filled("<b>{header.x-name}", Escape::Html), "<b>&lt;&quot;v&quot;&gt;");
         assert_eq!(filled("{header.x-name}", Escape::Json), "<\\\"v\\\">");
+    }
+
+    #[test]
+    fn braces_of_a_file_that_are_no_placeholders_stand_for_themselves() {
+        let filled = |text: &str| {
+            let facts = facts("/a");
+            let fields = FieldView::default();
+            let values =
+                Values { facts: &facts, fields, target: None, identity: None, status: Some(404), fault: None };
+            let mut out = Vec::new();
+            Template::parse_file(text).unwrap().render(&values, Escape::Html, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        for (text, expected) in [
+            ("h1{color:red}@media x{a{b:c}}", "h1{color:red}@media x{a{b:c}}"),
+            ("<p>{host}{status}</p>", "<p>shop.test404</p>"),
+            ("if (x) { y() } {} {{}} }{", "if (x) { y() } {} {{}} }{"),
+            ("{{host}} {{{host}}} {{ host }}", "{host} {{host}} {{ host }}"),
+            ("{", "{"),
+            ("{host", "{host"),
+        ] {
+            assert_eq!(filled(text), expected, "{text}");
+        }
+        let error = Template::parse_file("a {hots}").unwrap_err();
+        assert!(error.contains("no placeholder `{hots}`"), "{error}");
+        assert!(Template::parse_file(&"x".repeat(FILE_LENGTH + 1)).is_err());
     }
 
     #[test]

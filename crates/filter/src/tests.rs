@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
+use thalweg_core::Fault;
 use thalweg_http::{FieldSet, HeadLimits, ResponseHead, Version};
 
 /// Files beside a configuration in this directory.
@@ -76,6 +77,10 @@ pub(crate) struct Asked {
     pub(crate) response: Vec<u8>,
     pub(crate) status: u16,
     pub(crate) is_upstream: bool,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) tells_details: bool,
+    /// Of the response, where it is known.
+    pub(crate) response_length: Option<u64>,
     pub(crate) is_dry_run: bool,
     pub(crate) client_ip: IpAddr,
     /// The host that the service was asked for.
@@ -100,6 +105,9 @@ impl Asked {
             response: Vec::new(),
             status: 200,
             is_upstream: true,
+            fault: None,
+            tells_details: true,
+            response_length: None,
             is_dry_run: false,
             client_ip: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
             upstream_host: "shop.test".to_owned(),
@@ -164,6 +172,8 @@ impl Asked {
         let mut cx = ResponseCx::new(facts, request, fields, &mut self.states);
         cx.status = self.status;
         cx.is_upstream = self.is_upstream;
+        (cx.fault, cx.tells_details) = (self.fault, self.tells_details);
+        cx.content_length = self.response_length;
         cx.upstream_host = self.upstream_host.as_bytes();
         cx.has_body = self.method != "HEAD";
         cx.target = Some(&self.target);

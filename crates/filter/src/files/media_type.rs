@@ -1,7 +1,7 @@
 //! Types of files, by the ends of their names: those that sites have, as IANA registers them.
 
 /// The type of a file; texts with their charset, unless that is empty.
-pub(super) fn media_type(path: &[u8], charset: &str) -> String {
+pub(crate) fn media_type(path: &[u8], charset: &str) -> String {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let ending = name.iter().rposition(|byte| *byte == b'.').map_or(&b""[..], |dot| &name[dot + 1..]);
     let kind = std::str::from_utf8(ending).map_or(UNKNOWN, |ending| of(&ending.to_ascii_lowercase()));

@@ -14,8 +14,17 @@ use thalweg_http::FieldSet;
 pub(crate) struct About {
     pub(crate) status: u16,
     pub(crate) fault: Option<Fault>,
+    /// Whether the client may know of the fault.
+    pub(crate) tells_details: bool,
     pub(crate) has_body: bool,
     pub(crate) content_length: Option<u64>,
+}
+
+impl About {
+    /// An answer of the proxy's own without a body.
+    pub(crate) fn own(status: u16, fault: Option<Fault>) -> Self {
+        Self { status, fault, tells_details: true, has_body: false, content_length: None }
+    }
 }
 
 /// Whether the route has filters of responses.
@@ -83,7 +92,7 @@ fn call(
     let request = FieldView::new(&parts.request.fields, parts.received, &filtering.added);
     let mut cx = ResponseCx::new(facts, request, fields, &mut filtering.states);
     cx.identity = filtering.outcome.identity.as_deref();
-    (cx.status, cx.fault) = (about.status, about.fault);
+    (cx.status, cx.fault, cx.tells_details) = (about.status, about.fault, about.tells_details);
     (cx.has_body, cx.content_length) = (about.has_body, about.content_length);
     cx.is_upstream = upstream_host.is_some();
     cx.upstream_host = upstream_host.unwrap_or_default();

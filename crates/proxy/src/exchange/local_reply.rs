@@ -13,14 +13,13 @@ use crate::exchange::unseal::UNTOLD;
 use crate::relay::Pacer;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::mem;
 use thalweg_core::{Fault, FaultKind, RequestId, Side};
-use thalweg_filter::{FieldView, Reply, ReplyBody};
+use thalweg_filter::{FieldView, OwnPage, PageForm, Reply, ReplyBody};
 use thalweg_http::grpc::Kind;
 use thalweg_http::h1::encode::{CHUNKED_FIELD, reason, write_content_length, write_date, write_status_line};
-use thalweg_http::{FieldId, Framing, Method, Version};
+use thalweg_http::{Framing, Method, Version};
 use thalweg_upstream::{StaticAnswer, WhenDown};
 
 /// A body up to this size is handed on at once, one that is larger or throttled as the client takes it.
@@ -86,6 +85,8 @@ struct Told {
     has_details: bool,
     /// Absent where answers are to be the same: by an id they could be told apart.
     id: Option<RequestId>,
+    /// The answer that the service's configuration has in its place.
+    stand_in: Option<StaticAnswer>,
 }
 
 impl Told {
@@ -95,20 +96,27 @@ impl Told {
             fault: if is_secret { Fault { detail: UNTOLD, ..fault } } else { fault },
             has_details: worker.view_for(client).plan.error_details,
             id: x.id.filter(|_| !x.conceal_reason),
+            stand_in: stand_in(x, fault),
         }
     }
 
     /// The answer, in the form that the client asked for, or as the service's configuration says it.
     fn reply(&self, x: &Exchange) -> Reply {
-        let StaticAnswer { status, content_type, body } =
-            stand_in(x, self.fault).unwrap_or_else(|| self.answer(x));
+        let status = self.stand_in.as_ref().map_or(self.fault.status, |answer| answer.status);
         let mut reply = Reply::new(status);
         if self.has_details {
             write_proxy_status(&mut reply.fields, self.fault);
         }
         // RFC 9110 §6.4.1.
         if !matches!(status, 204 | 304) {
-            reply = reply.body(&content_type, body.as_bytes());
+            reply = match &self.stand_in {
+                Some(StaticAnswer { content_type, body, .. }) => reply.body(content_type, body.as_bytes()),
+                None => {
+                    let fields = FieldView::new(&x.request.fields, &x.received, &[]);
+                    let (media_type, body) = self.page(PageForm::wanted(fields.as_sent("Accept")));
+                    reply.body(media_type, body)
+                }
+            };
         }
         let by_filter = x.filtering.as_ref().map_or(&[][..], |filtering| &filtering.outcome.fault_fields);
         if matches!(status, 429 | 503) && !has_retry_after(by_filter) {
@@ -121,13 +129,11 @@ impl Told {
         reply
     }
 
-    fn answer(&self, x: &Exchange) -> StaticAnswer {
-        let form = Form::wanted(x.request.value(&x.received, FieldId::Accept));
-        StaticAnswer {
-            status: self.fault.status,
-            content_type: form.media_type().into(),
-            body: form.body(self).into(),
-        }
+    /// The page in this form, and its type.
+    fn page(&self, form: PageForm) -> (&'static str, Vec<u8>) {
+        let fault = self.has_details.then_some(self.fault);
+        let request_id = self.id.as_ref().map(RequestId::as_bytes);
+        OwnPage { status: self.fault.status, fault, request_id }.written(form)
     }
 
     /// The fields that tell of it: `Proxy-Status`, where there are details, and `X-Request-Id`.
@@ -153,7 +159,7 @@ fn write_reply(
 ) -> Parts {
     let connection = WorkerConnection(worker, client);
     let around = connection.surroundings();
-    let (mut reply, mut fault) = (reply, told.map(|told| told.fault));
+    let (mut reply, mut fault) = (reply, told.filter(|told| told.stand_in.is_none()).map(|told| told.fault));
     let mut lines = Vec::with_capacity(512);
     let outcome = loop {
         lines.clear();
@@ -164,7 +170,9 @@ fn write_reply(
         lines.extend_from_slice(&reply.fields);
         let length = reply.body.length();
         let has_body = length > 0 && x.request.method != Method::Head && !matches!(reply.status, 204 | 304);
-        let about = About { status: reply.status, fault, has_body, content_length: Some(length) };
+        let mut about = About::own(reply.status, fault);
+        (about.has_body, about.content_length) = (has_body, Some(length));
+        about.tells_details = told.is_none_or(|told| told.has_details);
         let mut outcome = filter_own(&around, x, &mut lines, about);
         match outcome.replaced.take() {
             Some(other) => (reply, fault) = (*other, None),
@@ -224,7 +232,8 @@ fn write_call_end(worker: &Worker, client: &Client, x: &mut Exchange, told: &Tol
     grpc::write_status(&mut lines, code, words);
     told.write_fields(&mut lines);
     let connection = WorkerConnection(worker, client);
-    let about = About { status: 200, fault: Some(told.fault), has_body: false, content_length: None };
+    let mut about = About::own(200, Some(told.fault));
+    about.tells_details = told.has_details;
     // The form of the answer is not a filter's to change.
     drop(filter_own(&connection.surroundings(), x, &mut lines, about));
     let out = flow.start(Framing::Length(0), Side::Upstream, false);
@@ -261,106 +270,25 @@ fn write_connection(out: &mut Vec<u8>, keep_alive: bool, version: Version) {
     }
 }
 
-/// The forms of a body.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Form {
-    Problem,
-    Html,
-    Text,
-}
-
-impl Form {
-    /// Browsers get HTML, who asks for JSON (or says nothing in particular) an RFC 9457 problem.
-    fn wanted(accept: Option<&[u8]>) -> Self {
-        let Some(accept) = accept else { return Self::Text };
-        for range in accept.split(|byte| *byte == b',') {
-            let kind = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-            match () {
-                () if kind.eq_ignore_ascii_case(b"text/html") => return Self::Html,
-                () if kind.eq_ignore_ascii_case(b"application/problem+json") => return Self::Problem,
-                () if kind.eq_ignore_ascii_case(b"application/json") => return Self::Problem,
-                () if kind.eq_ignore_ascii_case(b"text/plain") => return Self::Text,
-                () => {}
-            }
-        }
-        Self::Problem
-    }
-
-    fn media_type(self) -> &'static str {
-        match self {
-            Self::Problem => "application/problem+json",
-            Self::Html => "text/html; charset=utf-8",
-            Self::Text => "text/plain; charset=utf-8",
-        }
-    }
-
-    fn body(self, told: &Told) -> String {
-        let Told { fault, has_details, id } = told;
-        let (status, title) = (fault.status, reason(fault.status));
-        let (kind, detail) = (fault.kind.name(), fault.detail);
-        let id = id.as_ref().map(RequestId::as_str);
-        let mut out = String::new();
-        // Writing to a string cannot fail.
-        let _ = match self {
-            Self::Problem => {
-                let _ = write!(out, "{{\"type\":\"about:blank\",\"status\":{status},\"title\":\"{title}\"");
-                if *has_details {
-                    let _ = write!(out, ",\"fault\":\"{kind}\",\"detail\":\"{detail}\"");
-                }
-                let _ = id.map(|id| write!(out, ",\"request_id\":\"{id}\""));
-                writeln!(out, "}}")
-            }
-            Self::Html => {
-                let _ =
-                    write!(out, "<!doctype html><title>{status} {title}</title><h1>{status} {title}</h1>");
-                if *has_details {
-                    let _ = write!(out, "<p>{detail} ({kind})</p>");
-                }
-                let _ = id.map(|id| write!(out, "<p>Request {id}</p>"));
-                writeln!(out)
-            }
-            Self::Text => {
-                let _ = write!(out, "{status} {title}");
-                if *has_details {
-                    let _ = write!(out, ": {detail} ({kind})");
-                }
-                let _ = id.map(|id| write!(out, "; request {id}"));
-                writeln!(out)
-            }
-        };
-        out
-    }
-}
-
 /// What a connection gets that is refused before anything of it was read: the fault of the bound that refuses it, whole
 /// and with its end.
 pub(crate) fn refusal(unix: u64, fault: Fault, id: RequestId, has_details: bool) -> Vec<u8> {
-    let told = Told { fault, has_details, id: Some(id) };
-    let body = Form::Text.body(&told);
+    let told = Told { fault, has_details, id: Some(id), stand_in: None };
+    let (media_type, body) = told.page(PageForm::Text);
     let mut out = Vec::with_capacity(512);
     write_status_line(&mut out, fault.status, reason(fault.status).as_bytes());
     write_date(&mut out, unix);
     told.write_fields(&mut out);
-    let _ = write!(out, "Content-Type: {}\r\n", Form::Text.media_type());
+    let _ = write!(out, "Content-Type: {media_type}\r\n");
     write_content_length(&mut out, body.len() as u64);
     out.extend_from_slice(b"Retry-After: 1\r\nConnection: close\r\n\r\n");
-    out.extend_from_slice(body.as_bytes());
+    out.extend_from_slice(&body);
     out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_body_has_the_form_that_was_asked_for() {
-        let form = |accept: &str| Form::wanted(Some(accept.as_bytes()));
-        assert_eq!(form("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"), Form::Html);
-        assert_eq!(form("application/json"), Form::Problem);
-        assert_eq!(form("text/plain;q=0.5"), Form::Text);
-        assert_eq!(form("*/*"), Form::Problem);
-        assert_eq!(Form::wanted(None), Form::Text);
-    }
 
     #[test]
     fn no_detail_needs_escaping() {
@@ -371,20 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn bodies_say_no_more_than_they_may() {
+    fn a_refusal_says_no_more_than_it_may() {
         let fault = Fault::new(FaultKind::ConnectionRefused, "the endpoint refused the connection");
-        let id = RequestId::new(1, 2);
-        for form in [Form::Problem, Form::Html, Form::Text] {
-            let body = |has_details, id| form.body(&Told { fault, has_details, id });
-            let whole = body(true, Some(id));
-            assert!(whole.contains("502") && whole.contains(fault.detail), "{whole}");
-            assert!(whole.contains("connection_refused") && whole.contains(id.as_str()), "{whole}");
-            let less = body(false, Some(id));
-            assert!(less.contains("502 Bad Gateway") || less.contains("\"title\":\"Bad Gateway\""), "{less}");
-            assert!(!less.contains("refused") && less.contains(id.as_str()), "{less}");
-            assert!(!body(true, None).to_lowercase().contains("request"), "{}", body(true, None));
-        }
-        let refusal = String::from_utf8(refusal(0, fault, id, false)).unwrap();
-        assert!(!refusal.contains("Proxy-Status") && refusal.contains("Date: Thu, 01 Jan 1970"), "{refusal}");
+        let said = |has_details| String::from_utf8(refusal(0, fault, RequestId::new(1, 2), has_details)).unwrap();
+        let (whole, less) = (said(true), said(false));
+        assert!(whole.contains("Proxy-Status: thalweg; error=connection_refused"), "{whole}");
+        assert!(!less.contains("Proxy-Status") && less.contains("Date: Thu, 01 Jan 1970"), "{less}");
+        assert!(less.contains("502 Bad Gateway; request ") && !less.contains("refused"), "{less}");
     }
 }

@@ -142,7 +142,7 @@ fn filtered(
         Framing::Chunked | Framing::UntilClose => None,
     };
     let (status, has_body) = (x.response.status, !framing.is_empty());
-    let about = About { status, fault: None, has_body, content_length };
+    let about = About { has_body, content_length, ..About::own(status, None) };
     let outcome = filter_upstream(&WorkerConnection(worker, client).surroundings(), x, head, about);
     match (framing, outcome.max_body) {
         (Framing::Length(length), Some(most)) if length > most => Err(too_large(Side::Upstream)),

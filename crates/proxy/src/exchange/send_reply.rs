@@ -9,6 +9,7 @@ use crate::state::worker::Worker;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind};
@@ -21,32 +22,56 @@ const PIECE: usize = 64 * 1024;
 
 /// What is left of a body.
 #[derive(Debug, Default)]
-pub(crate) struct Parts(VecDeque<Part>);
+pub(crate) struct Parts {
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece, where that is in memory, which have been read.
+    read: usize,
+}
+
+#[derive(Debug)]
+enum Piece {
+    /// Shared with the plan, or with whoever has made the answer.
+    Shared(Arc<[u8]>),
+    Part(Part),
+}
+
+impl Piece {
+    /// Its bytes, where they are in memory.
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Shared(bytes) => Some(bytes),
+            Self::Part(Part::Bytes(bytes)) => Some(bytes),
+            Self::Part(Part::File { .. }) => None,
+        }
+    }
+}
 
 impl Parts {
     /// All of a body.
     pub(crate) fn of(body: ReplyBody) -> Self {
-        Self(match body {
+        let pieces = match body {
             ReplyBody::Empty => VecDeque::new(),
-            ReplyBody::Bytes(bytes) => VecDeque::from([Part::Bytes(bytes.to_vec())]),
-            ReplyBody::Parts(parts) => parts.into(),
-        })
+            ReplyBody::Bytes(bytes) => VecDeque::from([Piece::Shared(bytes)]),
+            ReplyBody::Parts(parts) => parts.into_iter().map(Piece::Part).collect(),
+        };
+        Self { pieces, read: 0 }
     }
 
     /// The next bytes, at most as many as `room` holds; none at the end.
     fn read(&mut self, room: &mut [u8]) -> Result<usize, Fault> {
         loop {
-            match self.0.front_mut() {
-                None => return Ok(0),
-                Some(Part::Bytes(bytes)) if bytes.is_empty() => drop(self.0.pop_front()),
-                Some(Part::Bytes(bytes)) => {
-                    let n = bytes.len().min(room.len());
-                    room[..n].copy_from_slice(&bytes[..n]);
-                    bytes.drain(..n);
+            let Some(first) = self.pieces.front_mut() else { return Ok(0) };
+            if let Some(bytes) = first.bytes() {
+                let rest = bytes.get(self.read..).unwrap_or_default();
+                let n = rest.len().min(room.len());
+                if n > 0 || room.is_empty() {
+                    room[..n].copy_from_slice(&rest[..n]);
+                    self.read += n;
                     return Ok(n);
                 }
-                Some(Part::File { length: 0, .. }) => drop(self.0.pop_front()),
-                Some(Part::File { file, from, length }) => {
+            }
+            match first {
+                Piece::Part(Part::File { file, from, length }) if *length > 0 => {
                     let most = usize::try_from(*length).unwrap_or(usize::MAX).min(room.len());
                     let n = file.read_at(&mut room[..most], *from).unwrap_or(0);
                     if n == 0 {
@@ -56,6 +81,10 @@ impl Parts {
                     (*from, *length) = (*from + n as u64, *length - n as u64);
                     return Ok(n);
                 }
+                _ => {
+                    self.pieces.pop_front();
+                    self.read = 0;
+                }
             }
         }
     }
@@ -63,7 +92,7 @@ impl Parts {
 
 /// Sends an answer whose head has been written, and the rest of its body.
 pub(crate) async fn send_reply(worker: &Worker, client: &Client, x: &mut Exchange, parts: Parts) -> Next {
-    let sent = match parts.0.is_empty() {
+    let sent = match parts.pieces.is_empty() {
         true => send_small(client, x).await,
         false => send_parts(worker, client, x, parts).await,
     };
@@ -150,5 +179,29 @@ fn pump(
         share = share.saturating_sub(n);
         x.downward.spend(n);
         x.downward.feed(&means.scratch[..n], Some(&client.socket), &worker.chunks)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_read_piece_by_piece_whatever_room_there_is() {
+        let parts = || vec![Part::Bytes(b"hello".to_vec()), Part::Bytes(Vec::new()), Part::Bytes(b" you".to_vec())];
+        for room in [1, 2, 3, 100] {
+            for body in [ReplyBody::Parts(parts()), ReplyBody::Bytes((*b"hello you").into())] {
+                let (mut parts, mut read, mut buffer) = (Parts::of(body), Vec::new(), vec![0; room]);
+                loop {
+                    let n = parts.read(&mut buffer).unwrap();
+                    if n == 0 {
+                        break;
+                    }
+                    read.extend_from_slice(&buffer[..n]);
+                }
+                assert_eq!(read, b"hello you", "{room}");
+            }
+        }
+        assert_eq!(Parts::of(ReplyBody::Empty).read(&mut [0; 4]), Ok(0));
     }
 }

@@ -100,7 +100,9 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top, Route, Service] "files" => Called("it in `filters`, as in `filters: [ { files: ./public } ]`", FILTERS);
     [Top, Route, Service, Filter] "php_fastcgi", "fastcgi_pass", "uwsgi_pass"
         => Later(Some("put a web server behind this proxy and name it as an endpoint"));
-    [Top, Route, Service, Filter] "error_page", "error_pages", "errors", "errorfile", "errorfiles", "handle_errors", "custom_errors", "intercept" => Later(None);
+    [Top, Route, Service, Filter] "error_page", "errors", "errorfile", "errorfiles", "handle_errors", "custom_errors", "intercept"
+        => Called("the filter `error_pages`, as in `filters: [ { error_pages: { pages: { 404: { html: { file: 404.html } } } } } ]`", FILTERS);
+    [Top, Route, Service, Listener] "error_pages" => Called("it in `filters`, as in `filters: [ { error_pages: { pages: { 404: { html: { file: 404.html } } } } } ]`", FILTERS);
     [Route, Filter, Service] "buffering", "buffer", "proxy_buffering", "request_buffering", "proxy_request_buffering" => Later(Some("bodies are relayed as they come"));
     [Top, Route, Filter, Service] "wasm", "lua", "plugins", "plugin", "ext_proc", "script", "njs", "waf", "modsecurity" => Later(None);
     [Top, Listener, Route] "tracing", "trace", "opentelemetry", "otel", "otlp", "telemetry", "zipkin", "jaeger" => Later(Some("`metrics` and `access_log` exist"));
