@@ -64,7 +64,11 @@ fn a_file_of_any_size_is_sent_whole_over_every_version() {
             let mut command = Command::new(&curl);
             command.args(["-sS", version, &format!("http://{}/{path}", proxy.web())]);
             let finished = run(&mut command, LIMIT);
-            assert!(finished.code == 0 && finished.stdout == expected, "{version} {path} {}", finished.stderr);
+            assert!(
+                finished.code == 0 && finished.stdout == expected,
+                "{version} {path} {}",
+                finished.stderr
+            );
         }
     }
 }

@@ -317,21 +317,32 @@ impl Routes<'_> {
                 _ => Timeouts { idle: IDLE_CONNECTION, ..Timeouts::default() },
             };
             let timeouts = self.timeouts((Deadlines::default(), built_in), (&to, &[]), named);
-            self.routes.push(Route {
-                name: name.into(),
-                matches: link.in_words.into(),
-                conceals: false,
-                filters: Chain::default(),
-                filter_variants: Arc::new([]),
-                patterns: Arc::new([]),
-                to,
-                canary: None,
-                choices: Arc::new([]),
-                timeouts: timeouts.0,
-                service_timeouts: timeouts.1,
-                limits: Bounds::default().resolve(self.bounds),
-                allow_encoded: Escapes::NONE,
-            });
+            self.routes.push(self.bare_route(name.into(), link.in_words.into(), to, timeouts));
+        }
+    }
+
+    /// A route that nobody has written as one: it has no filters, and goes by the defaults.
+    fn bare_route(
+        &self,
+        name: Arc<str>,
+        matches: Arc<str>,
+        to: To,
+        (timeouts, service_timeouts): (Timeouts, Arc<[(ServiceId, Timeouts)]>),
+    ) -> Route {
+        Route {
+            name,
+            matches,
+            conceals: false,
+            filters: Chain::default(),
+            filter_variants: Arc::new([]),
+            patterns: Arc::new([]),
+            to,
+            canary: None,
+            choices: Arc::new([]),
+            timeouts,
+            service_timeouts,
+            limits: Bounds::default().resolve(self.bounds),
+            allow_encoded: Escapes::NONE,
         }
     }
 
@@ -353,21 +364,8 @@ impl Routes<'_> {
                 self.called.push((*span, position));
             }
             let timeouts = self.timeouts((Deadlines::default(), Timeouts::default()), (&to, &[]), named);
-            let route = Route {
-                name: format!("calls to {name}").into(),
-                matches: "requests of filters".into(),
-                conceals: false,
-                filters: Chain::default(),
-                filter_variants: Arc::new([]),
-                patterns: Arc::new([]),
-                to,
-                canary: None,
-                choices: Arc::new([]),
-                timeouts: timeouts.0,
-                service_timeouts: timeouts.1,
-                limits: Bounds::default().resolve(self.bounds),
-                allow_encoded: Escapes::NONE,
-            };
+            let name = format!("calls to {name}").into();
+            let route = self.bare_route(name, "requests of filters".into(), to, timeouts);
             calls.push(CallRoute { service: ServiceId(position), route });
         }
         calls

@@ -135,7 +135,7 @@ fault_kinds! {
     ClientGone "http_request_aborted" 499 Downstream Never true false Debug
         "the client closed its connection before the exchange was over";
     DestinationNotFound "destination_not_found" 404 Proxy Never false false Debug
-        "no route matches the request";
+        "no route matches the request, or what it asks for is not there";
     DestinationUnavailable "destination_unavailable" 503 Upstream Never false false Warn
         "the service has no available endpoint";
     DnsError "dns_error" 503 Upstream Never false false Warn

@@ -1,14 +1,20 @@
 //! Decoders of content codings (RFC 9110 §8.4.1): gzip, deflate, br and zstd, as stages of a transform.
 //!
 //! Memory is bounded by the windows: 32 KiB for gzip and deflate, 16 MiB for br (RFC 7932 §9.1), 8 MiB for zstd (RFC
-//! 9659); a br stream with the large windows of its extension, and a zstd frame with more, are refused. What stands
+//! 9659); a br stream with the large windows of its extension, and a zstd frame with more, are refused. The window that
+//! a stream asks for is taken from what the decoders of the worker may hold together before it is there. What stands
 //! behind the end is refused, but for further members of gzip (RFC 1952 §2.2) and frames of zstd. A body without a byte
 //! is empty in every coding.
 
+use crate::decoder_memory::{DecoderMemory, Held};
 use crate::stages::{PIECE, Stage, Step};
-use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, HeapAlloc, HuffmanCode};
+use crate::window::{Window, of_br, of_zstd};
+use brotli::{
+    Allocator, BrotliDecompressStream, BrotliResult, BrotliState, HeapAlloc, HuffmanCode, SliceWrapper,
+};
 use flate2::{Decompress, FlushDecompress, Status};
 use std::fmt;
+use std::rc::Rc;
 use thalweg_core::Fault;
 use zstd::stream::raw::{DParameter, Operation};
 
@@ -16,6 +22,12 @@ use zstd::stream::raw::{DParameter, Operation};
 const ZSTD_WINDOW: u32 = 23;
 /// The window of gzip, as a power of two.
 const GZIP_WINDOW: u8 = 15;
+/// The largest window of br.
+const BR_WINDOW: u64 = 1 << 24;
+/// What every decoder holds: its state, and pieces of the body before and behind it.
+const DECODER: usize = 128 * 1024;
+/// What one of zstd holds beside its window: tables, and a block before and behind them.
+const ZSTD_STATE: usize = 512 * 1024;
 
 /// A coding that can be decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,8 +62,45 @@ impl Coding {
     }
 }
 
+/// Memory of the heap that is counted.
+struct Counted<T: Clone> {
+    heap: HeapAlloc<T>,
+    held: Rc<Held>,
+}
+
+impl<T: Clone> Counted<T> {
+    fn new(value: T, held: &Rc<Held>) -> Self {
+        Self { heap: HeapAlloc::new(value), held: held.clone() }
+    }
+}
+
+impl<T: Clone> Allocator<T> for Counted<T> {
+    type AllocatedMemory = <HeapAlloc<T> as Allocator<T>>::AllocatedMemory;
+
+    fn alloc_cell(&mut self, length: usize) -> Self::AllocatedMemory {
+        self.held.count(length * size_of::<T>());
+        self.heap.alloc_cell(length)
+    }
+
+    fn free_cell(&mut self, data: Self::AllocatedMemory) {
+        self.held.give(size_of_val(data.slice()));
+        self.heap.free_cell(data);
+    }
+}
+
 /// The state of `br`.
-type Br = BrotliState<HeapAlloc<u8>, HeapAlloc<u32>, HeapAlloc<HuffmanCode>>;
+type Br = BrotliState<Counted<u8>, Counted<u32>, Counted<HuffmanCode>>;
+
+/// Why a body cannot be decoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusals {
+    /// It is not what its coding says.
+    pub(crate) damaged: Fault,
+    /// It needs a larger window than the coding is decoded with.
+    pub(crate) window: Fault,
+    /// The decoders of the worker hold what they may.
+    pub(crate) memory: Fault,
+}
 
 enum Engine {
     Gzip(Decompress),
@@ -73,8 +122,10 @@ struct Run {
 /// Decodes one coding.
 pub(crate) struct Decoder {
     engine: Engine,
-    /// Why the message breaks off when it is damaged.
-    fault: Fault,
+    refusals: Refusals,
+    held: Rc<Held>,
+    /// Bytes of `held` that are for the window of a frame of zstd.
+    window: usize,
     /// Something was taken since the beginning, or since the last member or frame.
     is_inside: bool,
     /// The stream is complete: nothing may come behind it.
@@ -94,22 +145,56 @@ impl Decoder {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub(crate) fn new(coding: Coding, fault: Fault) -> Result<Self, Fault> {
+    pub(crate) fn new(
+        coding: Coding,
+        refusals: Refusals,
+        memory: Option<Rc<DecoderMemory>>,
+    ) -> Result<Self, Fault> {
+        let held = Rc::new(Held::none_of(memory));
+        if !held.take(DECODER + if coding == Coding::Zstd { ZSTD_STATE } else { 0 }) {
+            return Err(refusals.memory);
+        }
         let engine = match coding {
             Coding::Gzip => Engine::Gzip(Decompress::new_gzip(GZIP_WINDOW)),
             Coding::Deflate => Engine::Deflate(None),
             Coding::Br => Engine::Br(Box::new(BrotliState::new_strict(
-                HeapAlloc::new(0),
-                HeapAlloc::new(0),
-                HeapAlloc::new(HuffmanCode::default()),
+                Counted::new(0, &held),
+                Counted::new(0, &held),
+                Counted::new(HuffmanCode::default(), &held),
             ))),
             Coding::Zstd => {
-                let mut decoder = zstd::stream::raw::Decoder::new().map_err(|_| fault)?;
-                decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW)).map_err(|_| fault)?;
+                let mut decoder = zstd::stream::raw::Decoder::new().map_err(|_| refusals.memory)?;
+                decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW)).map_err(|_| refusals.memory)?;
                 Engine::Zstd(decoder)
             }
         };
-        Ok(Self { engine, fault, is_inside: false, is_over: false, is_full: false })
+        let (is_inside, is_over, is_full) = (false, false, false);
+        Ok(Self { engine, refusals, held, window: 0, is_inside, is_over, is_full })
+    }
+
+    /// Before a stream or frame: whether the window that it asks for may be had; `false`: more of it has to come first.
+    fn begin(&mut self, input: &[u8]) -> Result<bool, Fault> {
+        let (window, most) = match &self.engine {
+            Engine::Br(_) => (of_br(input), BR_WINDOW),
+            Engine::Zstd(_) => (of_zstd(input), 1 << ZSTD_WINDOW),
+            Engine::Gzip(_) | Engine::Deflate(_) => return Ok(true),
+        };
+        let bytes = match window {
+            Window::Later => return Ok(false),
+            Window::Unknown => return Ok(true),
+            Window::Bytes(bytes) if bytes > most => return Err(self.refusals.window),
+            Window::Bytes(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+        };
+        let more = bytes.saturating_sub(self.window);
+        if !self.held.take(more) {
+            return Err(self.refusals.memory);
+        }
+        match &self.engine {
+            // It counts the window itself as it takes it.
+            Engine::Br(_) => self.held.give(more),
+            _ => self.window += more,
+        }
+        Ok(true)
     }
 
     /// Takes note of what the engine has done; what it needs before it can go on.
@@ -125,7 +210,7 @@ impl Decoder {
             }
         } else if run.taken == 0 && run.made == 0 && !input.is_empty() {
             // It neither goes on nor says why.
-            return Err(self.fault);
+            return Err(self.refusals.damaged);
         }
         Ok(Step { taken: run.taken, has_more: self.is_full || run.taken < input.len() })
     }
@@ -135,14 +220,21 @@ impl Stage for Decoder {
     fn step(&mut self, input: &[u8], is_all: bool, out: &mut Vec<u8>) -> Result<Step, Fault> {
         if input.is_empty() && !self.is_full {
             let is_cut = is_all && self.is_inside;
-            return if is_cut { Err(self.fault) } else { Ok(Step { taken: 0, has_more: false }) };
+            return if is_cut { Err(self.refusals.damaged) } else { Ok(Step { taken: 0, has_more: false }) };
         }
         if self.is_over {
-            return Err(self.fault);
+            return Err(self.refusals.damaged);
+        }
+        if !self.is_inside && !self.begin(input)? && !is_all {
+            return Ok(Step { taken: 0, has_more: false });
         }
         if let Engine::Deflate(engine @ None) = &mut self.engine {
             let &[first, second, ..] = input else {
-                return if is_all { Err(self.fault) } else { Ok(Step { taken: 0, has_more: false }) };
+                return if is_all {
+                    Err(self.refusals.damaged)
+                } else {
+                    Ok(Step { taken: 0, has_more: false })
+                };
             };
             // RFC 1950 §2.2: the method is 8, and both bytes are a multiple of 31.
             let is_zlib = first & 0x0f == 8 && u16::from_be_bytes([first, second]).is_multiple_of(31);
@@ -150,11 +242,14 @@ impl Stage for Decoder {
         }
         let from = out.len();
         out.resize(from + PIECE, 0);
-        let run = run(&mut self.engine, input, &mut out[from..]).ok_or(self.fault)?;
+        let run = run(&mut self.engine, input, &mut out[from..]).ok_or(self.refusals.damaged)?;
         out.truncate(from + run.made);
+        if self.held.is_over() {
+            return Err(self.refusals.memory);
+        }
         let step = self.note(&run, input)?;
         if is_all && !step.has_more && self.is_inside && step.taken == input.len() {
-            return Err(self.fault);
+            return Err(self.refusals.damaged);
         }
         Ok(step)
     }
@@ -200,6 +295,11 @@ mod tests {
     use std::io::Write;
 
     const DAMAGED: Fault = Fault::request(400, "damaged");
+    const REFUSALS: Refusals = Refusals {
+        damaged: DAMAGED,
+        window: Fault::request(415, "window"),
+        memory: Fault::request(503, "memory"),
+    };
 
     pub(super) fn encoded(coding: Coding, text: &[u8]) -> Vec<u8> {
         let level = flate2::Compression::new(6);
@@ -226,8 +326,18 @@ mod tests {
     const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Br, Coding::Zstd];
 
     fn decode(codings: &[Coding], body: &[u8], piece: usize) -> Result<Vec<u8>, Fault> {
+        decode_within(codings, (body, piece), None)
+    }
+
+    fn decode_within(
+        codings: &[Coding],
+        (body, piece): (&[u8], usize),
+        memory: Option<&Rc<DecoderMemory>>,
+    ) -> Result<Vec<u8>, Fault> {
         let bound = Bound { free: u64::MAX, ratio: 1, most: u64::MAX, fault: DAMAGED };
-        let decoders = codings.iter().map(|coding| Box::new(Decoder::new(*coding, DAMAGED).unwrap()) as _);
+        let decoder = |coding: &Coding| Decoder::new(*coding, REFUSALS, memory.cloned());
+        let decoders = codings.iter().map(decoder).collect::<Result<Vec<_>, _>>()?;
+        let decoders = decoders.into_iter().map(|decoder| Box::new(decoder) as _);
         run(&mut Stages::new(decoders, bound), body, std::iter::repeat(piece))
     }
 
@@ -295,14 +405,74 @@ mod tests {
         assert!(decode(&[Coding::Deflate], &body, 1).unwrap() == text());
     }
 
-    #[test]
-    fn a_window_beyond_the_standard_is_refused() {
+    fn zstd_with_window(bits: u32) -> Vec<u8> {
         let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
-        encoder.window_log(27).unwrap();
+        encoder.window_log(bits).unwrap();
         encoder.write_all(&text()).unwrap();
         encoder.flush().unwrap();
         encoder.write_all(&text()).unwrap();
-        let body = encoder.finish().unwrap();
-        assert_eq!(decode(&[Coding::Zstd], &body, 4096), Err(DAMAGED));
+        encoder.finish().unwrap()
+    }
+
+    fn br_with_window(bits: u32) -> Vec<u8> {
+        let mut writer = brotli::CompressorWriter::new(Vec::new(), 4096, 5, bits);
+        // What is not the last piece takes the whole window.
+        writer.write_all(&text()[..2000]).unwrap();
+        writer.flush().unwrap();
+        writer.write_all(&text()[2000..]).unwrap();
+        writer.into_inner()
+    }
+
+    #[test]
+    fn a_window_beyond_the_standard_is_refused() {
+        for piece in [1, 4096] {
+            assert_eq!(decode(&[Coding::Zstd], &zstd_with_window(27), piece), Err(REFUSALS.window));
+            assert!(decode(&[Coding::Zstd], &zstd_with_window(23), piece).is_ok());
+        }
+        assert_eq!(decode(&[Coding::Br], b"\x11\x1e rest", 1), Err(REFUSALS.window));
+        let both = [&zstd_with_window(17)[..], &zstd_with_window(24)].concat();
+        assert_eq!(decode(&[Coding::Zstd], &both, 100), Err(REFUSALS.window), "a later frame");
+    }
+
+    #[test]
+    fn what_decoders_hold_together_is_bounded_and_comes_back() {
+        const MIB: usize = 1024 * 1024;
+        let within = |bytes: usize, coding, body: &[u8]| {
+            let memory = DecoderMemory::new(bytes);
+            let decoded = decode_within(&[coding], (body, 1000), Some(&memory));
+            assert_eq!(memory.held(), 0, "all of it comes back");
+            assert_eq!(memory.take_refused() > 0, decoded.is_err());
+            decoded.map(|decoded| decoded.len())
+        };
+        let whole = Ok(text().len());
+        assert_eq!(within(100 * 1024, Coding::Gzip, &encoded(Coding::Gzip, &text())), Err(REFUSALS.memory));
+        assert_eq!(within(200 * 1024, Coding::Gzip, &encoded(Coding::Gzip, &text())), whole);
+        let br = br_with_window(22);
+        assert_eq!(within(4 * MIB, Coding::Br, &br), Err(REFUSALS.memory));
+        assert_eq!(within(5 * MIB, Coding::Br, &br), whole);
+        assert_eq!(within(5 * MIB, Coding::Br, &br_with_window(24)), Err(REFUSALS.memory));
+        assert_eq!(within(8 * MIB, Coding::Zstd, &zstd_with_window(23)), Err(REFUSALS.memory));
+        assert!(within(9 * MIB, Coding::Zstd, &zstd_with_window(23)).is_ok());
+        // The small window of the first frame is not the measure of the second.
+        let both = [&zstd_with_window(17)[..], &zstd_with_window(23)].concat();
+        assert_eq!(within(8 * MIB, Coding::Zstd, &both), Err(REFUSALS.memory));
+    }
+
+    #[test]
+    fn a_decoder_holds_its_memory_while_it_is_under_way() {
+        let memory = DecoderMemory::new(64 * 1024 * 1024);
+        let body = br_with_window(22);
+        let begun = |memory: &Rc<DecoderMemory>| {
+            let mut decoder = Decoder::new(Coding::Br, REFUSALS, Some(memory.clone())).unwrap();
+            decoder.step(&body[..1000], false, &mut Vec::new()).map(|_| decoder)
+        };
+        let mut decoders = Vec::new();
+        while let Ok(decoder) = begun(&memory) {
+            decoders.push(decoder);
+            assert!(memory.held() <= 64 * 1024 * 1024 && decoders.len() < 17);
+        }
+        assert!((12..16).contains(&decoders.len()), "{}", decoders.len());
+        decoders.clear();
+        assert_eq!(memory.held(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! `decompress: { request: true }`: decodes bodies with gzip, deflate, br or zstd (RFC 9110 §8.4), of requests for
 //! services that cannot, and of responses for clients that do not accept them.
 //!
-//! A body of up to two codings, all of them known, is decoded; others stay as they are. A body that is damaged, or
+//! A body of up to two codings, each of them known and another one, is decoded; others stay as they are. A body that is damaged, or
 //! becomes more than it may, is refused: a request with 400 or 413, a response with 502, or it breaks off where it has
 //! begun. A ratio and a size bound it, because a few kilobytes decode to gigabytes.
 //!
@@ -9,13 +9,15 @@
 
 use crate::accept::coding_weight;
 use crate::cors::vary;
-use crate::decoder::{Coding, Decoder};
+use crate::decoder::{Coding, Decoder, Refusals};
+use crate::decoder_memory::DecoderMemory;
 use crate::representation::{CODINGS, becomes_another, loses_digests, may_change};
 use crate::request::BodyTransform;
 use crate::stages::{Bound, Stage, Stages};
 use crate::{FieldView, Filter, Hooks, RequestCx, ResponseCx, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_core::units::{parse_size, size_text};
 use thalweg_core::{Fault, FaultKind};
@@ -87,6 +89,12 @@ struct Decompress {
     ratio: u32,
 }
 
+/// Why a body is not decoded while others are.
+const NO_MEMORY: Fault = Fault::new(
+    FaultKind::ConnectionLimitReached,
+    "the decoders of bodies hold all the memory that they may have",
+);
+
 /// The codings of a body, the last one that was applied first; `None`: there is none, one is not known, or there are
 /// too many.
 fn codings(fields: FieldView<'_>) -> Option<Vec<Coding>> {
@@ -94,16 +102,26 @@ fn codings(fields: FieldView<'_>) -> Option<Vec<Coding>> {
     let mut written = written.filter(|name| !name.eq_ignore_ascii_case(b"identity"));
     let mut found = Vec::new();
     for name in written.by_ref().take(CODINGS) {
-        found.insert(0, Coding::named(name)?);
+        // One inside itself is what a bomb has, and nobody else.
+        let coding = Coding::named(name).filter(|coding| !found.contains(coding))?;
+        found.insert(0, coding);
     }
     (!found.is_empty() && written.next().is_none()).then_some(found)
 }
 
-/// Decodes `codings`; `None`: there is no memory for it.
-fn decoders(codings: &[Coding], damaged: Fault, bound: Bound) -> Option<Box<dyn BodyTransform>> {
-    let decoder = |coding: &Coding| Some(Box::new(Decoder::new(*coding, damaged).ok()?) as Box<dyn Stage>);
-    let list: Option<Vec<_>> = codings.iter().map(decoder).collect();
-    Some(Box::new(Stages::new(list?.into_iter(), bound)))
+/// Decodes `codings`, or says why that cannot be.
+fn decoders(
+    codings: &[Coding],
+    refusals: Refusals,
+    bound: Bound,
+    memory: Option<Rc<DecoderMemory>>,
+) -> Box<dyn BodyTransform> {
+    let decoder =
+        |coding: &Coding| Ok(Box::new(Decoder::new(*coding, refusals, memory.clone())?) as Box<dyn Stage>);
+    match codings.iter().map(decoder).collect::<Result<Vec<_>, _>>() {
+        Ok(list) => Box::new(Stages::new(list.into_iter(), bound)),
+        Err(fault) => Box::new(Refused(fault)),
+    }
 }
 
 impl Decompress {
@@ -112,7 +130,7 @@ impl Decompress {
     }
 }
 
-/// Says of a body that could not even be begun that it is damaged.
+/// Says of a body that could not even be begun why.
 #[derive(Debug)]
 struct Refused(Fault);
 
@@ -153,11 +171,14 @@ impl Filter for Decompress {
         };
         cx.fields.remove("Content-Encoding");
         loses_digests(&mut cx.fields);
-        let damaged = Fault::request(400, "the request body is not what its content coding says");
+        let refusals = Refusals {
+            damaged: Fault::request(400, "the request body is not what its content coding says"),
+            window: Fault::request(415, "the request body needs a larger window than its coding may have"),
+            memory: NO_MEMORY,
+        };
+        let memory = cx.facts.connection.decoder_memory();
         let bound = self.bound(Fault::request(413, "the request body decodes to more than is allowed"));
-        cx.transform_body(Box::new(move || {
-            decoders(&codings, damaged, bound).unwrap_or_else(|| Box::new(Refused(damaged)))
-        }));
+        cx.transform_body(Box::new(move || decoders(&codings, refusals, bound, memory.clone())));
         Verdict::Continue
     }
 
@@ -174,11 +195,14 @@ impl Filter for Decompress {
         cx.fields.remove("Content-Encoding");
         becomes_another(&mut cx.fields);
         let fault = |detail| Fault::new(FaultKind::HttpResponseContentCoding, detail);
-        let damaged = fault("the response body is not what its content coding says");
+        let refusals = Refusals {
+            damaged: fault("the response body is not what its content coding says"),
+            window: fault("the response body needs a larger window than its coding may have"),
+            memory: NO_MEMORY,
+        };
+        let memory = cx.facts.connection.decoder_memory();
         let bound = self.bound(fault("the response body decodes to more than is allowed"));
-        cx.transform_body(|| {
-            decoders(&codings, damaged, bound).unwrap_or_else(|| Box::new(Refused(damaged)))
-        });
+        cx.transform_body(|| decoders(&codings, refusals, bound, memory));
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[serde(deny_unknown_fields, default, expecting = "a map with `pages` and `upstream`")]
 pub struct ErrorPagesSpec {
     /// Pages by status, `404`, or class, `5xx`; the status wins.
-    #[schemars(extend("propertyNames" = { "pattern": "^[45]([0-9][0-9]|xx)$" }, "x-default-words" = "the proxy's own, for all errors"))]
+    #[schemars(extend("x-default-words" = "the proxy's own, for all errors"))]
     pages: BTreeMap<String, ErrorPageSpec>,
     /// Whether errors of endpoints are answered too.
     #[schemars(extend("x-default" = false))]
@@ -90,7 +90,9 @@ impl ErrorPagesSpec {
         for (status, page) in &self.pages {
             let (from, to) = StatusSpec::Text(status.clone()).build()?;
             if from < 400 || status.starts_with('0') {
-                return Err(format!("`{status}` is no error; write a status from 400 to 599, or `4xx` or `5xx`"));
+                return Err(format!(
+                    "`{status}` is no error; write a status from 400 to 599, or `4xx` or `5xx`"
+                ));
             }
             let mut texts = Vec::new();
             for (form, text) in page.texts() {
@@ -157,7 +159,8 @@ impl ErrorPages {
 fn stays(name: &[u8]) -> bool {
     const GO: &[&str] =
         &["Date", "Age", "ETag", "Last-Modified", "Accept-Ranges", "Digest", "Repr-Digest", "X-Request-Id"];
-    let is_policy = |name: &str| name.len() > 22 && name[..23].eq_ignore_ascii_case("Content-Security-Policy");
+    let is_policy =
+        |name: &str| name.len() > 22 && name[..23].eq_ignore_ascii_case("Content-Security-Policy");
     let Ok(name) = str::from_utf8(name) else { return false };
     let is_of_content = name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("Content-"));
     may_be_changed(name)
@@ -270,7 +273,10 @@ mod tests {
         none.fault = fault();
         let page = answer(json, &mut none).unwrap();
         assert_eq!(page.body, "<!doctype html><h1>404 Not Found /&lt;a&gt; &quot;&lt;i&gt;");
-        assert_eq!(page.lines, "Retry-After: 5\r\nVary: Accept\r\nContent-Type: text/html; charset=utf-8\r\n");
+        assert_eq!(
+            page.lines,
+            "Retry-After: 5\r\nVary: Accept\r\nContent-Type: text/html; charset=utf-8\r\n"
+        );
         for (accept, part, media_type) in [
             ("text/html", "<p>it &quot;refused&quot;", "text/html"),
             ("application/json", "{\"why\": \"it \\\"refused\\\"\", \"x\": \"\\\"<i>\"}", "application/json"),
@@ -324,10 +330,14 @@ mod tests {
 
     #[test]
     fn fields_of_the_body_go_and_others_stay() {
-        for name in ["Retry-After", "WWW-Authenticate", "Allow", "Set-Cookie", "Content-Security-Policy", "Vary"] {
+        for name in
+            ["Retry-After", "WWW-Authenticate", "Allow", "Set-Cookie", "Content-Security-Policy", "Vary"]
+        {
             assert!(stays(name.as_bytes()), "{name}");
         }
-        for name in ["content-type", "Content-Encoding", "ETAG", "Content-Length", "Connection", "Date", "Age"] {
+        for name in
+            ["content-type", "Content-Encoding", "ETAG", "Content-Length", "Connection", "Date", "Age"]
+        {
             assert!(!stays(name.as_bytes()), "{name}");
         }
     }

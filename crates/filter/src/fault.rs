@@ -29,6 +29,7 @@ pub struct FaultSpec {
     share: Option<String>,
     /// How long requests wait, at most 1m: a duration, or a range from which one is drawn, `100ms..2s`.
     #[schemars(extend("x-default-words" = "no time", "examples" = ["2s", "100ms..2s"]))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*(\.\.[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*)?$"))]
     delay: Option<String>,
     /// How fast the bodies of request and response come, each, in bytes per second, 1KiB/s to 1TiB/s. Not with `abort`
     /// or `reset`.

@@ -11,11 +11,13 @@
 mod accept;
 mod auth;
 mod body_limit;
+mod buffer;
 mod chain;
 mod compress;
 mod config_files;
 mod cors;
 mod decoder;
+mod decoder_memory;
 mod decompress;
 mod edits;
 mod error_pages;
@@ -52,6 +54,7 @@ mod target;
 mod template;
 mod throttle;
 mod when;
+mod window;
 
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
@@ -60,6 +63,7 @@ use std::sync::Arc;
 
 pub use chain::{Chain, Step};
 pub use config_files::ConfigFiles;
+pub use decoder_memory::DecoderMemory;
 pub use fields::{FieldView, HeadFields, may_be_changed};
 pub use filter::{
     Call, Fetched, Filter, Hooks, Job, JobResult, Moves, Outcome, Subrequest, Upkeep, UpkeepTools, Verdict,
@@ -68,7 +72,7 @@ pub use filter::{
 pub use identity::Identity;
 pub use page::{OwnPage, PageForm};
 pub use request::{
-    Bandwidth, BodyTransform, Connection, ENOUGH, EndCx, Facts, FilterStates, MakeTransform, NoConnection,
+    Bandwidth, BodyTransform, Buffering, Connection, ENOUGH, EndCx, Facts, FilterStates, MakeTransform, NoConnection,
     RequestCopy, RequestCx, RequestOutcome, Transforms, Values,
 };
 pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
@@ -134,6 +138,8 @@ filters! {
     auth: auth::AuthSpec [files] = "{ basic: { users: { ada: \"$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\" } } }",
     /// Refuses bodies of requests that are too long, and breaks off responses that are.
     body_limit: body_limit::BodyLimitSpec = "10MiB",
+    /// Receives the whole body of a request before the request goes upstream.
+    buffer: buffer::BufferSpec = "{}",
     /// Compresses responses with zstd, brotli or gzip, as the client accepts it.
     compress: compress::CompressSpec = "{}",
     /// Lets pages of other origins read responses, and answers their preflights (CORS).

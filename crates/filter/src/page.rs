@@ -38,10 +38,7 @@ impl PageForm {
     }
 
     /// The same; of forms that are alike to the client, one that `is_liked`.
-    pub fn wanted_among<'a>(
-        accept: impl Iterator<Item = &'a [u8]>,
-        is_liked: impl Fn(Self) -> bool,
-    ) -> Self {
+    pub fn wanted_among<'a>(accept: impl Iterator<Item = &'a [u8]>, is_liked: impl Fn(Self) -> bool) -> Self {
         let mut ranks = Self::ALL.map(|form| (0, 0, is_liked(form), false, Reverse(usize::MAX)));
         let mut said_nothing = true;
         for (at, element) in accept.flat_map(octet::list).take(ELEMENTS).enumerate() {
@@ -299,7 +296,9 @@ mod tests {
             assert!(whole.contains("connection_refused") && whole.contains("id-1"), "{whole}");
             match form {
                 PageForm::Html => {
-                    assert!(whole.contains("it was &lt;b&gt;&quot;refused") && whole.contains("id-1&quot;&lt;"));
+                    assert!(
+                        whole.contains("it was &lt;b&gt;&quot;refused") && whole.contains("id-1&quot;&lt;")
+                    );
                     assert!(!whole.contains("http") && !whole.contains("url("), "no resource from elsewhere");
                 }
                 PageForm::Text => {}

@@ -1,5 +1,6 @@
 //! What a filter sees and may change of a request.
 
+use crate::decoder_memory::DecoderMemory;
 use crate::fields::{FieldView, HeadFields};
 use crate::filter::Verdict;
 use crate::identity::Identity;
@@ -8,6 +9,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_core::{Fault, FaultKind, RequestId};
@@ -71,6 +73,11 @@ pub trait Connection: Debug {
 
     /// A random number.
     fn chance(&self) -> u64;
+
+    /// The memory that decoders of bodies share; `None`: nobody counts it.
+    fn decoder_memory(&self) -> Option<Rc<DecoderMemory>> {
+        None
+    }
 }
 
 /// A connection in the clear of which nothing is known, as `explain` and tests have it.
@@ -232,6 +239,8 @@ pub struct RequestOutcome {
     pub fault_fields: Vec<u8>,
     /// How fast the body may come; `None`: no filter bounds it.
     pub bandwidth: Option<Bandwidth>,
+    /// The request goes upstream when its body is whole.
+    pub buffering: Option<Buffering>,
 }
 
 /// How fast a body may come from its sender.
@@ -241,6 +250,15 @@ pub struct Bandwidth {
     pub bytes_per_second: u64,
     /// Bytes that may come at once, first and after a pause; above 0.
     pub burst: u64,
+}
+
+/// How a body is kept that goes upstream only when it is whole.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Buffering {
+    /// A request with a larger body is refused with 413, in bytes.
+    pub max_body: u64,
+    /// Bytes of it in memory; a longer one is kept in a file.
+    pub memory: usize,
 }
 
 impl Bandwidth {
@@ -262,6 +280,7 @@ impl RequestOutcome {
         self.reason = None;
         self.fault_fields.clear();
         self.bandwidth = None;
+        self.buffering = None;
     }
 }
 
@@ -354,6 +373,15 @@ impl<'a> RequestCx<'a> {
     /// The body comes no faster than this, before any transform; the slowest of all filters counts.
     pub fn throttle_body(&mut self, bandwidth: Bandwidth) {
         self.outcome.bandwidth = Some(bandwidth.or_slower(self.outcome.bandwidth));
+    }
+
+    /// The request goes upstream when its body is whole; the smallest bounds of all filters count.
+    pub fn buffer_body(&mut self, asked: Buffering) {
+        let known = self.outcome.buffering.unwrap_or(asked);
+        self.outcome.buffering = Some(Buffering {
+            max_body: known.max_body.min(asked.max_body),
+            memory: known.memory.min(asked.memory),
+        });
     }
 
     /// A copy of the request goes to another service beside it.

@@ -27,7 +27,11 @@ pub enum RespondSpec {
 /// What is answered.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[schemars(extend("minProperties" = 1))]
-#[serde(deny_unknown_fields, default, expecting = "a map with `status`, `body` or `file`, `content_type`, `headers`")]
+#[serde(
+    deny_unknown_fields,
+    default,
+    expecting = "a map with `status`, `body` or `file`, `content_type`, `headers`"
+)]
 pub struct RespondMapSpec {
     /// 200 to 599.
     #[schemars(extend("x-default" = 200))]
@@ -186,7 +190,9 @@ mod tests {
 
     fn answer(json: &str) -> (u16, String, String) {
         let mut asked = Asked::at("/a").with("X-Name", "<b>\"x\"");
-        let Verdict::Reply(reply) = asked.send(&*built::<RespondSpec>(json).build(&Beside(std::env::temp_dir())).unwrap()) else {
+        let Verdict::Reply(reply) =
+            asked.send(&*built::<RespondSpec>(json).build(&Beside(std::env::temp_dir())).unwrap())
+        else {
             panic!("no reply")
         };
         let body = match &reply.body {
@@ -246,7 +252,9 @@ mod tests {
                 "{\"a\": 1, \"b\": \"200\"}",
             ),
         ] {
-            let Verdict::Reply(reply) = Asked::at("/a").send(&*build(json).unwrap()) else { panic!("no reply") };
+            let Verdict::Reply(reply) = Asked::at("/a").send(&*build(json).unwrap()) else {
+                panic!("no reply")
+            };
             let ReplyBody::Bytes(bytes) = &reply.body else { panic!("no body") };
             assert_eq!(std::str::from_utf8(bytes).unwrap(), expected, "{json}");
             assert_eq!(std::str::from_utf8(&reply.fields).unwrap(), lines, "{json}");

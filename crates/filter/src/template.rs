@@ -378,8 +378,7 @@ mod tests {
         (facts.patterns, facts.query) = (&pattern, Some(&b"q=a%20b%0d%0aX%3a+1&q=2&e"[..]));
         let fields = FieldView::new(&[], &[], b"X-Name: <\"v\">\r\nCookie: sid=abc\r\n");
         let fault = Some(Fault::new(FaultKind::DnsError, "no <name>"));
-        let values =
-            Values { facts: &facts, fields, target: None, identity: None, status: Some(404), fault };
+        let values = Values { facts: &facts, fields, target: None, identity: None, status: Some(404), fault };
         let mut out = Vec::new();
         Template::parse(text).unwrap().render(&values, escape, &mut out);
         String::from_utf8(out).unwrap()
@@ -414,8 +413,14 @@ mod tests {
         let filled = |text: &str| {
             let facts = facts("/a");
             let fields = FieldView::default();
-            let values =
-                Values { facts: &facts, fields, target: None, identity: None, status: Some(404), fault: None };
+            let values = Values {
+                facts: &facts,
+                fields,
+                target: None,
+                identity: None,
+                status: Some(404),
+                fault: None,
+            };
             let mut out = Vec::new();
             Template::parse_file(text).unwrap().render(&values, Escape::Html, &mut out);
             String::from_utf8(out).unwrap()

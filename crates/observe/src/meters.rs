@@ -297,6 +297,7 @@ limits! {
     Retries "retries" "the retry budget of a service";
     Hedges "hedges" "the hedge budget of a service";
     Copies "copies" "copies of requests (`mirror`): their number, or bytes of a body";
+    Decoders "decoders" "bytes that decoders of bodies (`decompress`) hold";
     Rate "rate" "requests in a span of time";
     Refusals "refusals" "refusals answered at once; past it connections are closed without an answer";
     Series "series" "names that metrics are kept for";

@@ -47,6 +47,9 @@ pub(crate) const SMALL_BODY: u64 = 16 * KIB;
 /// Pipes have at most this part of the descriptors.
 const PART_FOR_PIPES: usize = 64;
 
+/// The decoders of bodies may hold this part of what there is for request bodies.
+const PART_FOR_DECODERS: u64 = 4;
+
 /// The part of what flows may hold that is left to them under pressure.
 const PART_UNDER_PRESSURE: usize = 4;
 
@@ -170,6 +173,11 @@ impl Budget {
             State::AdmissionControl => most / PART_UNDER_PRESSURE,
             State::Full => 0,
         }
+    }
+
+    /// Bytes that the decoders of one worker may hold together. They count as held, as bodies do.
+    pub(crate) fn decoder_bytes(&self) -> usize {
+        saturating(self.shared / 3 / PART_FOR_DECODERS / self.workers as u64)
     }
 
     /// Bytes that one flow may hold at most: where sockets have bounded buffers, as much as one of these.

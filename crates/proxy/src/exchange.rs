@@ -4,6 +4,7 @@
 pub(crate) mod upstream;
 
 pub(crate) mod acme_http01;
+pub(crate) mod buffer_body;
 pub(crate) mod drain;
 pub(crate) mod filter_facts;
 pub(crate) mod filter_request;

@@ -22,6 +22,7 @@ mod grpc_web;
 mod inner;
 mod pacer;
 mod splice;
+mod spool;
 mod stream;
 mod transform;
 
@@ -406,7 +407,11 @@ impl Flow {
                 None => {
                     let room = room.min(means.scratch.len());
                     let heard_all = self.joins_end && ends.from.has_heard_all();
-                    let received = match self.take_early(&mut means.scratch[..room]) {
+                    let early = match self.take_spooled(&mut means.scratch[..room])? {
+                        None => self.take_early(&mut means.scratch[..room]),
+                        spooled => spooled,
+                    };
+                    let received = match early {
                         Some(n) => Poll::Ready(Ok(n)),
                         None => ends.from.poll_recv(&mut means.scratch[..room]),
                     };
@@ -432,7 +437,9 @@ impl Flow {
             // The last bytes wait for the end, which is there too: both leave as one.
             let to = (!has_end).then_some(ends.to);
             let used = self.take(read, to, means.chunks).map_err(RelayError::Sender)?;
-            keep.record(read, used);
+            if !self.is_spooled() {
+                keep.record(read, used);
+            }
             self.weigh(n);
             if has_end {
                 self.hear_end(ends, means.chunks)?;

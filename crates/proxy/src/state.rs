@@ -21,6 +21,7 @@ pub(crate) mod refused_labels;
 pub(crate) mod scheduler;
 pub(crate) mod shared;
 pub(crate) mod slow_clients;
+pub(crate) mod spools;
 pub(crate) mod start_error;
 pub(crate) mod subrequests;
 pub(crate) mod tasks;

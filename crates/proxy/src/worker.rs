@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use thalweg_core::limits;
 use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_net::allocator::tidy_up;
+use thalweg_observe::Limit;
 
 /// How often a worker says that it lives, flushes its log and trims its memory.
 const HEARTBEAT: Duration = Duration::from_millis(250);
@@ -167,7 +168,8 @@ impl Worker {
         load.fresh.store(self.idle_connections.borrow().fresh(), Relaxed);
         load.multiplexed.store(self.sessions.of_clients(), Relaxed);
         load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
-        load.held.store(self.chunks.held() + self.sessions.held(), Relaxed);
+        load.held.store(self.chunks.held() + self.sessions.held() + self.decoders.held(), Relaxed);
+        (0..self.decoders.take_refused()).for_each(|_| self.meters.limit(Limit::Decoders));
         self.meters.active_exchanges.set(active as i64);
         let idle_connections = self.idle_connections.borrow().len();
         self.meters.idle_connections.set((idle_connections + self.sessions.idle()) as i64);

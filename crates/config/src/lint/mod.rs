@@ -14,6 +14,7 @@ mod endpoint_is_listener;
 mod endpoints_partly_secure;
 mod insecure_skip_verify;
 mod limits_contradict;
+mod redirect_to_itself;
 mod redirect_without_tls;
 mod route_never_matches;
 mod setting_ignored;
@@ -70,6 +71,7 @@ lints! {
     certificate_expires "a certificate that expires within 14 days";
     certificate_twice "several certificates with keys of one kind for the same host: only the first is used there";
     certificate_lacks_name "a host that a certificate is to answer for and does not name";
+    redirect_to_itself "a redirect by which clients go in circles";
     redirect_without_tls "clients are redirected to TLS, but no listener has TLS";
     client_ca_expired "an authority of clients that has expired, and is believed as long as what it has signed is valid";
     crl_expired "a list of revoked certificates that has expired: the clients of its issuer are refused";

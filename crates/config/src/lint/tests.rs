@@ -186,6 +186,37 @@ fn a_file_that_may_be_cut_off() {
 }
 
 #[test]
+fn redirects_that_lead_back_to_themselves() {
+    let route = |filter: &str, r#match: &str| {
+        with(
+            &format!("routes:\n  - {TO}\n    match: {match}\n    filters: [ {{ redirect: \"{filter}\" }} ]\n", match = r#match),
+        )
+    };
+    for (filter, r#match) in [
+        ("/maintenance", "{ path: /* }"),
+        ("http://{host}{path}", "{ path: /a/* }"),
+        ("http://shop.test/a", "{ host: shop.test, path: /a }"),
+        ("/a/{path.id}", "{ path: \"/a/{id}\" }"),
+    ] {
+        assert_eq!(warnings(&route(filter, r#match)), [("redirect_to_itself", 3)], "{filter}");
+    }
+    for (filter, r#match) in [
+        ("https://{host}{path}", "{ path: /* }"),
+        ("http://www.example.com{path}", "{ path: /* }"),
+        ("http://shop.test:8080{path}", "{ host: shop.test }"),
+        ("http://www.shop.test{path}", "{ host: shop.test }"),
+        ("/b{path}", "{ path: /a/* }"),
+        ("{path}/", "{ path: /a }"),
+    ] {
+        assert_eq!(warnings(&route(filter, r#match)), [], "{filter}");
+    }
+    let both = format!(
+        "routes:\n  - {{ name: a, match: {{ path: /a }}, {TO}, filters: [ {{ redirect: /b }} ] }}\n  - {{ name: b, match: {{ path: /b }}, {TO}, filters: [ {{ redirect: /a }} ] }}\n"
+    );
+    assert_eq!(warnings(&with(&both)), [("redirect_to_itself", 3), ("redirect_to_itself", 4)]);
+}
+
+#[test]
 fn clients_that_are_sent_to_tls_which_nobody_speaks() {
     let listener = |key: &str| format!("listeners:\n  web: {{ address: \":80\"{key} }}\nroutes:\n  - {TO}\n");
     assert_eq!(warnings(&listener(", redirect_https: true")), [("redirect_without_tls", 2)]);

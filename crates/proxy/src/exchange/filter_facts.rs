@@ -8,8 +8,9 @@ use crate::tls::client_cert_fields::subject;
 use crate::tls::layer::{facts, with_peer};
 use std::fmt;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Instant;
-use thalweg_filter::{Connection, Facts};
+use thalweg_filter::{Connection, DecoderMemory, Facts};
 use thalweg_http::RequestHead;
 use thalweg_tls::Version;
 
@@ -55,6 +56,10 @@ impl Connection for WorkerConnection<'_> {
 
     fn chance(&self) -> u64 {
         self.0.chance() as u64
+    }
+
+    fn decoder_memory(&self) -> Option<Rc<DecoderMemory>> {
+        Some(self.0.decoders.clone())
     }
 }
 

@@ -301,7 +301,8 @@ mod tests {
     #[test]
     fn a_refusal_says_no_more_than_it_may() {
         let fault = Fault::new(FaultKind::ConnectionRefused, "the endpoint refused the connection");
-        let said = |has_details| String::from_utf8(refusal(0, fault, RequestId::new(1, 2), has_details)).unwrap();
+        let said =
+            |has_details| String::from_utf8(refusal(0, fault, RequestId::new(1, 2), has_details)).unwrap();
         let (whole, less) = (said(true), said(false));
         assert!(whole.contains("Proxy-Status: thalweg; error=connection_refused"), "{whole}");
         assert!(!less.contains("Proxy-Status") && less.contains("Date: Thu, 01 Jan 1970"), "{less}");

@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_body_is_read_piece_by_piece_whatever_room_there_is() {
-        let parts = || vec![Part::Bytes(b"hello".to_vec()), Part::Bytes(Vec::new()), Part::Bytes(b" you".to_vec())];
+        let parts =
+            || vec![Part::Bytes(b"hello".to_vec()), Part::Bytes(Vec::new()), Part::Bytes(b" you".to_vec())];
         for room in [1, 2, 3, 100] {
             for body in [ReplyBody::Parts(parts()), ReplyBody::Bytes((*b"hello you").into())] {
                 let (mut parts, mut read, mut buffer) = (Parts::of(body), Vec::new(), vec![0; room]);

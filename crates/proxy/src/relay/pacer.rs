@@ -6,6 +6,7 @@
 //! to send it.
 
 use super::Flow;
+use super::spool::Spool;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ pub(crate) struct Pacer {
     waits: bool,
     /// What came with the head; at most what is received at once.
     early: VecDeque<u8>,
+    /// All of it, where it was received before.
+    pub(super) spool: Option<Spool>,
 }
 
 impl Pacer {
@@ -35,7 +38,12 @@ impl Pacer {
     pub(crate) fn of(bandwidth: Option<Bandwidth>, now: Instant) -> Option<Box<Self>> {
         let bandwidth = bandwidth?;
         let (room, early) = (bandwidth.burst.cast_signed(), VecDeque::new());
-        Some(Box::new(Self { bandwidth, room, since: now, waits: false, early }))
+        Some(Box::new(Self { bandwidth, room, since: now, waits: false, early, spool: None }))
+    }
+
+    /// As fast as it goes.
+    pub(super) fn unbounded(now: Instant) -> Option<Box<Self>> {
+        Self::of(Some(Bandwidth { bytes_per_second: u64::MAX, burst: i64::MAX.cast_unsigned() }), now)
     }
 
     /// Time has passed. What is less than a byte is not lost.

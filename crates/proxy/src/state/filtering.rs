@@ -1,6 +1,7 @@
 //! What the filters of a route make of one exchange.
 
 use crate::relay::SharedTap;
+use crate::state::spools::Spooled;
 use thalweg_filter::{FilterStates, QueryEdit, Reply, RequestOutcome, TargetEdit};
 use thalweg_http::FieldSet;
 
@@ -28,6 +29,8 @@ pub(crate) struct Filtering {
     pub(crate) outcome: RequestOutcome,
     /// Sees the body of the request, for copies of it.
     pub(crate) tap: Option<SharedTap>,
+    /// The whole body of the request, where it was too long for memory.
+    pub(crate) spooled: Option<Spooled>,
     /// The filter that waits, or has ended the way of the request.
     pub(crate) at: usize,
     /// Filters from this one on were not reached by the request; `None`: all were, or none should have been.
@@ -46,6 +49,7 @@ impl Filtering {
         self.states.clear();
         self.outcome.clear();
         self.tap = None;
+        self.spooled = None;
         (self.at, self.below) = (0, None);
         self.replaced = None;
     }

@@ -20,6 +20,7 @@ use crate::state::refused_labels::RefusedLabels;
 use crate::state::scheduler::Scheduler;
 use crate::state::shared::{Command, Shared};
 use crate::state::slow_clients::SlowClients;
+use crate::state::spools::Spools;
 use crate::state::subrequests::Subrequests;
 use crate::state::tasks::TaskPool;
 use crate::state::token::Token;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_core::{Fault, FaultKind, Notice, RequestId};
+use thalweg_filter::DecoderMemory;
 use thalweg_net::{Mailbox, OwnerWaker, Reactor};
 use thalweg_observe::{LogBatch, RouteMeters, WorkerMeters};
 use thalweg_upstream::{Member, OpenCount, PeerAddress};
@@ -55,6 +57,10 @@ pub(crate) struct Worker {
     pub(crate) warm: BufferPools,
     /// For what stalled receivers keep waiting.
     pub(crate) chunks: Rc<ChunkPool>,
+    /// For bodies that are too long for memory and are to be whole.
+    pub(crate) spools: Rc<Spools>,
+    /// For bodies that filters decode.
+    pub(crate) decoders: Rc<DecoderMemory>,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
     pub(crate) pressure: Rc<AdmissionControl>,
@@ -113,6 +119,8 @@ impl Worker {
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             warm: BufferPools::default(),
             chunks,
+            spools: Rc::default(),
+            decoders: DecoderMemory::new(shared.loads.budget.decoder_bytes()),
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
             pressure: Rc::new(AdmissionControl::new(shared.loads.clone())),

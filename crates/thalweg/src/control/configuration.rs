@@ -5,6 +5,7 @@
 use super::admin::Shared;
 use super::config_events::{add_note, event, in_a_sentence, in_short, said};
 use super::history::Cause;
+use super::maintenance;
 use super::origin::{Candidate, Origin, write_whole};
 use super::start_error::explain;
 use crate::cli::show;
@@ -92,6 +93,9 @@ impl Shared {
         }
         self.acme().try_again();
         runtime.version += 1;
+        for line in maintenance::in_force(&runtime.overlay, &runtime.base) {
+            add_note(&mut outcome, line);
+        }
         drop(runtime);
         let previous = watch.map(|_| Candidate {
             plan: before.into_plan(),

@@ -103,7 +103,9 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top, Route, Service, Filter] "error_page", "errors", "errorfile", "errorfiles", "handle_errors", "custom_errors", "intercept"
         => Called("the filter `error_pages`, as in `filters: [ { error_pages: { pages: { 404: { html: { file: 404.html } } } } } ]`", FILTERS);
     [Top, Route, Service, Listener] "error_pages" => Called("it in `filters`, as in `filters: [ { error_pages: { pages: { 404: { html: { file: 404.html } } } } } ]`", FILTERS);
-    [Route, Filter, Service] "buffering", "buffer", "proxy_buffering", "request_buffering", "proxy_request_buffering" => Later(Some("bodies are relayed as they come"));
+    [Route, Service] "buffer" => Called("it in `filters`, as in `filters: [ { buffer: {} } ]`", FILTERS);
+    [Route, Filter, Service] "buffering", "request_buffering", "proxy_request_buffering" => Called("the filter `buffer`, as in `filters: [ { buffer: {} } ]`", FILTERS);
+    [Route, Filter, Service] "proxy_buffering" => Later(Some("bodies of responses are relayed as they come; the filter `buffer` is for those of requests"));
     [Top, Route, Filter, Service] "wasm", "lua", "plugins", "plugin", "ext_proc", "script", "njs", "waf", "modsecurity" => Later(None);
     [Top, Listener, Route] "tracing", "trace", "opentelemetry", "otel", "otlp", "telemetry", "zipkin", "jaeger" => Later(Some("`metrics` and `access_log` exist"));
     [Service] "discover", "discovery", "discovery_type", "service_discovery", "dns", "consul", "consul_catalog", "etcd", "eureka", "kubernetes", "k8s", "docker", "nacos",

@@ -204,6 +204,11 @@ fn write(
 ) -> Result<usize, Fault> {
     let composed = write_request(worker, client, x, &local.state.service, (endpoint, is_framed));
     let head = x.request.len;
+    if let Some(file) = x.filtered().and_then(|filtering| Some(filtering.spooled.as_ref()?.file.clone())) {
+        x.upward.set_spool(file, worker.reactor.now());
+        x.consumed = head;
+        return Ok(composed);
+    }
     if x.upward.pace().is_none() {
         x.consumed = head + x.upward.feed(&x.received[head..], None, &worker.chunks)?;
         return Ok(composed);

@@ -54,6 +54,7 @@ fn may_be_copied(x: &Exchange) -> bool {
         && x.upgrade == Upgrade::None
         && x.request.method.is_idempotent()
         && x.attempts.len() + 1 < TRIES
+        && x.filtered().is_none_or(|filtering| filtering.spooled.is_none())
 }
 
 /// The copy, and the attempt that it is.

@@ -83,7 +83,7 @@ pub(crate) fn write_request(
 }
 
 /// Bytes that the request's body may have: the route and each of its filters may bound it.
-fn max_body(x: &Exchange) -> Option<u64> {
+pub(crate) fn max_body(x: &Exchange) -> Option<u64> {
     let by_route = x.route().and_then(|route| route.limits.max_body);
     let by_filters = x.filtered().and_then(|filtering| filtering.outcome.max_body);
     // Not as an iterator over both: that was eight hundred instructions for every request.
