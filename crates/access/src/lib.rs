@@ -15,14 +15,14 @@ mod web;
 pub use recent::{Digest, Recent, digest};
 pub use remote::{Remote, Say, Times};
 pub use web::https;
-pub mod logins;
-pub mod password;
-pub mod users;
-pub mod watched_file;
 mod fingerprint;
 mod gcra;
 mod in_flight;
 mod key_table;
+pub mod logins;
+pub mod password;
+pub mod users;
+pub mod watched_file;
 
 pub use fingerprint::{Fingerprint, FingerprintMaker, fingerprint};
 pub use gcra::{Cost, Decision, Rate};

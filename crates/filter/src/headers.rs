@@ -208,7 +208,8 @@ impl Filter for Headers {
         let filled = self.request.uses_fields.then(|| self.request.filled(&cx.values()));
         let RequestCx { facts, target, fields, outcome, .. } = cx;
         let (target, identity) = (Some(&**target), outcome.identity.as_deref());
-        let values = Values { facts, fields: FieldView::default(), target, identity, status: None };
+        let fields_of = FieldView::default();
+        let values = Values { facts, fields: fields_of, target, identity, status: None, fault: None };
         self.request.apply(fields, &values, filled.as_ref());
         Verdict::Continue
     }

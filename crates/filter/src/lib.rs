@@ -35,8 +35,8 @@ mod maintenance;
 mod map_back;
 mod mirror;
 mod names;
-mod rate_limit;
 mod page;
+mod rate_limit;
 mod redirect;
 mod representation;
 mod request;
@@ -72,8 +72,8 @@ pub use filter::{
 pub use identity::Identity;
 pub use page::{OwnPage, PageForm};
 pub use request::{
-    Bandwidth, BodyTransform, Buffering, Connection, ENOUGH, EndCx, Facts, FilterStates, MakeTransform, NoConnection,
-    RequestCopy, RequestCx, RequestOutcome, Transforms, Values,
+    Bandwidth, BodyTransform, Buffering, Connection, ENOUGH, EndCx, Facts, FilterStates, MakeTransform,
+    NoConnection, RequestCopy, RequestCx, RequestOutcome, Transforms, Values,
 };
 pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
 pub use secret::SecretSpec;

@@ -362,6 +362,7 @@ mod tests {
                 target: None,
                 identity: None,
                 status: None,
+                fault: None,
             };
             key.of(&values)
         };
@@ -391,7 +392,7 @@ mod tests {
         let parts = |json: &str, identity: Option<&Identity>| {
             let facts = facts("/a");
             let fields = FieldView::new(&[], &[], b"X-Tenant: blue\r\nCookie: sid=1\r\n");
-            let values = Values { facts: &facts, fields, target: None, identity, status: None };
+            let values = Values { facts: &facts, fields, target: None, identity, status: None, fault: None };
             let mut parts = Vec::new();
             let is_whole =
                 key(json, "{}").each(&values, |part| parts.push(String::from_utf8_lossy(part).into_owned()));

@@ -25,7 +25,7 @@ pub struct ResponseCx<'a> {
     pub upstream_host: &'a [u8],
     /// The status.
     pub status: u16,
-    /// Why the proxy answers in its own words; `None`: it does not, because a filter has answered, or the configuration.
+    /// Why the proxy answers in its own words; `None`: it does not, because a filter or the configuration has answered.
     pub fault: Option<Fault>,
     /// Whether the client may know why (`error_details`).
     pub tells_details: bool,
@@ -135,9 +135,10 @@ impl<'a> ResponseCx<'a> {
 
     /// Its fields, to change, and what placeholders stand for.
     pub(crate) fn fields_and_values(&mut self) -> (&mut HeadFields<'a>, Values<'_>) {
+        let fault = self.fault.filter(|_| self.tells_details);
         let Self { facts, request, target, identity, status, fields, .. } = self;
         let (target, identity, status) = (*target, *identity, Some(*status));
-        (fields, Values { facts, fields: *request, target, identity, status })
+        (fields, Values { facts, fields: *request, target, identity, status, fault })
     }
 
     /// What placeholders stand for.
