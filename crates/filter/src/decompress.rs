@@ -1,9 +1,10 @@
 //! `decompress: { request: true }`: decodes bodies with gzip, deflate, br or zstd (RFC 9110 §8.4), of requests for
 //! services that cannot, and of responses for clients that do not accept them.
 //!
-//! A body of up to two codings, each of them known and another one, is decoded; others stay as they are. A body that is damaged, or
-//! becomes more than it may, is refused: a request with 400 or 413, a response with 502, or it breaks off where it has
-//! begun. A ratio and a size bound it, because a few kilobytes decode to gigabytes.
+//! A body of up to two different codings, all of them known, is decoded; others stay as they are. A body that is
+//! damaged, or becomes more than it may, is refused: a request with 400 or 413, a response with 502, or it breaks off
+//! where it has begun. A ratio and a size bound it, because a few kilobytes decode to gigabytes. Windows are bounded,
+//! and taken from the memory that decoders share.
 //!
 //! As in `compress`, the answer to a HEAD has the fields of that to a GET, and no body.
 

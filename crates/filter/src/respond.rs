@@ -43,7 +43,8 @@ pub struct RespondMapSpec {
     /// path begins at the directory of the file in which it is written.
     #[schemars(extend("x-default-words" = "none"))]
     file: Option<String>,
-    /// Whether placeholders are filled in the file, a text of up to 256 KiB; braces that hold none stand for themselves.
+    /// Whether placeholders are filled in the file, a text of up to 256 KiB; braces that hold none stand for
+    /// themselves.
     #[schemars(extend("x-default" = false))]
     template: bool,
     /// The type of the body.

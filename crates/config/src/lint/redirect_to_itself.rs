@@ -1,7 +1,8 @@
 //! Redirects by which clients go in circles: the places that a route sends them to lead back to it.
 //!
 //! A few requests that the route takes are followed as a browser would, without headers and from this machine. A host
-//! that no route names may be served elsewhere, and so may a port or scheme on which nobody here listens: there it ends.
+//! that no route names may be served elsewhere, and so may a port or scheme on which nobody here listens: there it
+//! ends.
 
 use super::Subject;
 use crate::diagnose::{Problems, SpecError};
