@@ -7,10 +7,11 @@
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that
 //! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of
 //! TLS and HTTP/2, [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
-//! destinations; [`balance`] measures the balancers alone, without a proxy.
+//! destinations, [`compress`] that of compressed responses; [`balance`] measures the balancers alone, without a proxy.
 
 mod ab;
 mod balance;
+mod compress;
 mod configs;
 mod connections;
 mod contestant;
@@ -62,6 +63,8 @@ pub(crate) enum Bench {
     Ab(ab::Ab),
     /// TLS and HTTP/2: small exchanges, handshakes, streams, memory of idle connections
     Tls(tls::Tls),
+    /// Compression of responses: bytes of text per CPU second, beside nginx
+    Compress(compress::Compress),
     /// Connections of TCP: CPU for each and for a gigabyte, memory, beside HAProxy
     Connections(connections::Connections),
     /// Sealed destinations: seconds over the number of servers and clients, most sessions, beside relays in Go and Node
@@ -120,6 +123,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Balance(args) => balance::run(args),
         Bench::Ab(args) => ab::run(args),
         Bench::Tls(args) => tls::run(args),
+        Bench::Compress(args) => compress::run(args),
         Bench::Connections(args) => connections::run(args),
         Bench::Sealed(args) => sealed::run(args),
     }

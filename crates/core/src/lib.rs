@@ -4,6 +4,7 @@
 //! and reads no clock: time and randomness come in as arguments.
 #![forbid(unsafe_code)]
 
+pub mod credentials;
 pub mod event;
 pub mod fault;
 pub mod grpc;

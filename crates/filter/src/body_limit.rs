@@ -15,8 +15,8 @@ use thalweg_core::units::{parse_size, size_text};
 const MOST: u64 = 1 << 40;
 
 /// The bound for requests, or a map with bounds for both sides.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a size such as `10MiB`, or a map with `request`, `response`")]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub enum BodyLimitSpec {
     /// Of requests alone.
     Short(
@@ -27,6 +27,8 @@ pub enum BodyLimitSpec {
     /// Of both sides.
     Long(BodyLimitMapSpec),
 }
+
+crate::shape::by_shape!(BodyLimitSpec, "a size such as `10MiB`, or a map with `request`, `response`", { text => Short, map => Long });
 
 /// Bounds of bodies.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -32,14 +32,16 @@ const TRIES: usize = 16;
 const PATH: &str = "{path}";
 
 /// A directory whose files are served.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a directory such as `./public`, or a map with `root`")]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub enum FilesSpec {
     /// The directory alone.
     Short(String),
     /// With more.
     Long(Box<FilesMapSpec>),
 }
+
+crate::shape::by_shape!(FilesSpec, "a directory such as `./public`, or a map with `root`", { text => Short, map => Long });
 
 /// A directory whose files are served, and how.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -31,6 +31,8 @@ mod headers;
 mod hsts;
 mod identity;
 mod limit_key;
+mod log;
+mod log_edit;
 mod maintenance;
 mod map_back;
 mod mirror;
@@ -46,6 +48,7 @@ mod response;
 mod rewrite;
 mod secret;
 mod security_headers;
+mod shape;
 mod split;
 mod stages;
 mod strip_prefix;
@@ -70,6 +73,7 @@ pub use filter::{
     Work,
 };
 pub use identity::Identity;
+pub use log_edit::LogEdit;
 pub use page::{OwnPage, PageForm};
 pub use request::{
     Bandwidth, BodyTransform, Buffering, Connection, ENOUGH, EndCx, Facts, FilterStates, MakeTransform,
@@ -160,6 +164,8 @@ filters! {
     headers: headers::HeadersSpec = "{ response: { set: { X-Served-By: thalweg } } }",
     /// Tells browsers to come back through TLS only (Strict-Transport-Security).
     hsts: hsts::HstsSpec = "{}",
+    /// Adds fields to lines of the access log, and leaves lines out.
+    log: log::LogSpec = "{ fields: { tenant: \"{header.x-tenant}\" } }",
     /// Answers 503 with a page while it is on; the admin API turns it on and off.
     maintenance: maintenance::MaintenanceSpec = "{ on: false }",
     /// Changes places and cookies of responses back to what the client knows, where another filter has moved the

@@ -19,14 +19,16 @@ const MOST_BODY: u64 = 1024 * 1024;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Where copies go: a service, or a map with more.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "the name of a service, or a map with `to`")]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub enum MirrorSpec {
     /// The service alone.
     Short(String),
     /// With more.
     Long(MirrorMapSpec),
 }
+
+crate::shape::by_shape!(MirrorSpec, "the name of a service, or a map with `to`", { text => Short, map => Long });
 
 /// Where copies go, and which.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use thalweg_core::{Fault, FaultKind};
 
 /// Where clients are sent: a text, or a map with more.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a place such as `https://www.example.com{path}`, or a map with `to`")]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub enum RedirectSpec {
     /// The place alone.
     Short(TemplateSpec),
     /// With more.
     Long(RedirectMapSpec),
 }
+
+crate::shape::by_shape!(RedirectSpec, "a place such as `https://www.example.com{path}`, or a map with `to`", { text => Short, map => Long });
 
 /// Where clients are sent, and how.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -4,6 +4,7 @@ use crate::decoder_memory::DecoderMemory;
 use crate::fields::{FieldView, HeadFields};
 use crate::filter::Verdict;
 use crate::identity::Identity;
+use crate::log_edit::LogEdit;
 use crate::target::TargetEdit;
 use std::any::Any;
 use std::borrow::Cow;
@@ -104,7 +105,10 @@ impl Connection for NoConnection {
 
 /// What filters remember from the request to the response: nothing is allocated while nothing is remembered.
 #[derive(Debug, Default)]
-pub struct FilterStates(Vec<(Place, Box<dyn Any>)>);
+pub struct FilterStates {
+    own: Vec<(Place, Box<dyn Any>)>,
+    log: Option<Box<LogEdit>>,
+}
 
 /// Who remembers something: a filter by its position, and a part of it; 0: the filter itself.
 pub(crate) type Place = (u16, u16);
@@ -112,30 +116,44 @@ pub(crate) type Place = (u16, u16);
 impl FilterStates {
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.own.clear();
+        self.log = None;
+    }
+
+    /// What they say of the line in the access log.
+    pub fn log(&self) -> Option<&LogEdit> {
+        self.log.as_deref()
+    }
+
+    pub(crate) fn take_log(&mut self) -> Box<LogEdit> {
+        self.log.take().unwrap_or_default()
+    }
+
+    pub(crate) fn put_log(&mut self, log: Box<LogEdit>) {
+        self.log = Some(log);
     }
 
     fn put(&mut self, at: Place, state: Box<dyn Any>) {
-        self.0.retain(|(known, _)| *known != at);
-        self.0.push((at, state));
+        self.own.retain(|(known, _)| *known != at);
+        self.own.push((at, state));
     }
 
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.own.is_empty()
     }
 
     pub(crate) fn has(&self, at: u16) -> bool {
-        self.0.iter().any(|((known, _), _)| *known == at)
+        self.own.iter().any(|((known, _), _)| *known == at)
     }
 
     pub(crate) fn get<T: 'static>(&self, at: Place) -> Option<&T> {
-        self.0.iter().find(|(known, _)| *known == at)?.1.downcast_ref()
+        self.own.iter().find(|(known, _)| *known == at)?.1.downcast_ref()
     }
 
     fn take<T: 'static>(&mut self, at: Place) -> Option<T> {
-        let found = self.0.iter().position(|(known, _)| *known == at)?;
-        let (_, state) = self.0.swap_remove(found);
+        let found = self.own.iter().position(|(known, _)| *known == at)?;
+        let (_, state) = self.own.swap_remove(found);
         state.downcast().ok().map(|state| *state)
     }
 }
@@ -356,6 +374,20 @@ impl<'a> RequestCx<'a> {
     /// The same, which it forgets.
     pub fn recall<T: 'static>(&mut self) -> Option<T> {
         self.states.take((self.at, self.part))
+    }
+
+    /// The filter's place in its chain.
+    pub(crate) fn position(&self) -> u16 {
+        self.at
+    }
+
+    /// What has been said of the line in the access log; to be put back.
+    pub(crate) fn take_log(&mut self) -> Box<LogEdit> {
+        self.states.take_log()
+    }
+
+    pub(crate) fn put_log(&mut self, log: Box<LogEdit>) {
+        self.states.put_log(log);
     }
 
     /// The body changes on its way upstream; it is sent without a length.

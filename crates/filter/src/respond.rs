@@ -13,8 +13,8 @@ use std::sync::Arc;
 const FILE: usize = 1024 * 1024;
 
 /// What is answered: a status, a text, or a map with more.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a status such as `404`, a text, or a map with `status` and `body`")]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub enum RespondSpec {
     /// A status without a body.
     Status(u16),
@@ -23,6 +23,8 @@ pub enum RespondSpec {
     /// With more.
     Long(RespondMapSpec),
 }
+
+crate::shape::by_shape!(RespondSpec, "a status such as `404`, a text, or a map with `status` and `body`", { number => Status, text => Text, map => Long });
 
 /// What is answered.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -3,6 +3,7 @@
 use crate::edits::FieldSets;
 use crate::fields::{FieldView, HeadFields};
 use crate::identity::Identity;
+use crate::log_edit::LogEdit;
 use crate::request::{Bandwidth, BodyTransform, Facts, FilterStates, Values};
 use crate::target::TargetEdit;
 use std::fs::File;
@@ -90,6 +91,20 @@ impl<'a> ResponseCx<'a> {
     /// What this filter has remembered of the request.
     pub fn remembered<T: 'static>(&self) -> Option<&T> {
         self.states.get((self.at, self.part))
+    }
+
+    /// The filter's place in its chain.
+    pub(crate) fn position(&self) -> u16 {
+        self.at
+    }
+
+    /// What has been said of the line in the access log; to be put back.
+    pub(crate) fn take_log(&mut self) -> Box<LogEdit> {
+        self.states.take_log()
+    }
+
+    pub(crate) fn put_log(&mut self, log: Box<LogEdit>) {
+        self.states.put_log(log);
     }
 
     /// The client gets another response; filters before this one see it.

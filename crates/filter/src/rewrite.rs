@@ -17,17 +17,16 @@ use thalweg_http::{Span, normalize_path, octet, parse_authority};
 use thalweg_route::Regex;
 
 /// What is changed: the path alone as a text, or a map with more.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "a path such as `/v2{path}`, or a map with `path`, `prefix`, `regex`, `query`, `host`"
-)]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub enum RewriteSpec {
     /// The new path.
     Short(TemplateSpec),
     /// With more.
     Long(Box<RewriteMapSpec>),
 }
+
+crate::shape::by_shape!(RewriteSpec, "a path such as `/v2{path}`, or a map with `path`, `prefix`, `regex`, `query`, `host`", { text => Short, map => Long });
 
 /// What is changed. Of `path`, `prefix` and `regex` one may be written.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

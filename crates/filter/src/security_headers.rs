@@ -12,14 +12,16 @@ use serde::Deserialize;
 use std::sync::Arc;
 
 /// A value, or `false` for none.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a value, or `false` for none")]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub(crate) enum ValueOrOffSpec {
     /// `false`: the field is not sent, and that of the service stays.
     Switch(bool),
     /// The value.
     Value(TemplateSpec),
 }
+
+crate::shape::by_shape!(ValueOrOffSpec, "a value, or `false` for none", { switch => Switch, text => Value });
 
 /// The fields; each can be `false`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
 use std::io::Write as _;
+use thalweg_core::credentials;
 use thalweg_http::h1::encode::{reason, write_decimal, write_ip};
 use thalweg_http::octet;
 
@@ -214,6 +215,14 @@ impl Template {
         self.parts.iter().any(is_one)
     }
 
+    /// A credential of the client that it may show.
+    pub(crate) fn credential(&self) -> Option<Credential> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Text(_) => None,
+            Part::Placeholder(placeholder) => placeholder.credential(),
+        })
+    }
+
     /// Whether it uses the status of the response.
     pub fn uses_status(&self) -> bool {
         self.parts.contains(&Part::Placeholder(Placeholder::Status))
@@ -253,12 +262,34 @@ fn word_in_braces(text: &str) -> Option<usize> {
     is_one.then_some(length + 2 * opened)
 }
 
+/// A placeholder that may show a credential.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Credential {
+    /// The whole query.
+    Query,
+    /// This one, as it is written.
+    Named(String),
+}
+
 fn unknown(word: &str) -> String {
     let known: Vec<String> = PLACEHOLDERS.iter().map(|(word, _)| format!("{{{word}}}")).collect();
     format!("there is no placeholder `{{{word}}}`; there are {}; `{{{{` stands for a brace", known.join(" "))
 }
 
 impl Placeholder {
+    fn credential(&self) -> Option<Credential> {
+        let named = |is_one: bool, word: &str, name: &str| {
+            is_one.then(|| Credential::Named(format!("{word}.{name}")))
+        };
+        match self {
+            Self::Query => Some(Credential::Query),
+            Self::Header(name) => named(credentials::is_field(name), "header", name),
+            Self::Cookie(name) => named(credentials::is_cookie(name), "cookie", name),
+            Self::QueryParameter(name) => named(credentials::is_parameter(name), "query", name),
+            _ => None,
+        }
+    }
+
     fn render(&self, values: &Values<'_>, escape: Escape, out: &mut Vec<u8>) {
         let facts = values.facts;
         let put = |value: &[u8], out: &mut Vec<u8>| escape.write(value, out);

@@ -186,6 +186,11 @@ impl Asked {
         filter.on_end(&mut EndCx::new(bytes, self.status, Instant::now(), &self.states));
     }
 
+    /// What filters have said of the line in the access log.
+    pub(crate) fn log(&self) -> &crate::LogEdit {
+        self.states.log().unwrap()
+    }
+
     /// The path that goes upstream.
     pub(crate) fn path(&self) -> String {
         String::from_utf8_lossy(self.target.path()).into_owned()

@@ -4,21 +4,56 @@ use crate::fields::FieldView;
 use crate::request::Facts;
 use ipnet::IpNet;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer, U64Deserializer};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use thalweg_route::PathPattern;
 use thalweg_route::value::Regex;
 
 /// A value, or a list of them.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub enum OneOrManySpec<T> {
     /// One.
     One(T),
     /// Several.
     Many(Vec<T>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrManySpec<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Shape<T> {
+            type Value = OneOrManySpec<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value or a list")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<OneOrManySpec<T>, E> {
+                T::deserialize(StrDeserializer::new(text)).map(OneOrManySpec::One)
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<OneOrManySpec<T>, E> {
+                T::deserialize(U64Deserializer::new(number)).map(OneOrManySpec::One)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrManySpec<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(OneOrManySpec::One)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<OneOrManySpec<T>, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(OneOrManySpec::Many)
+            }
+        }
+
+        deserializer.deserialize_any(Shape(PhantomData))
+    }
 }
 
 impl<T> OneOrManySpec<T> {
@@ -58,14 +93,16 @@ pub struct WhenSpec {
 }
 
 /// A status, or a class of them.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub enum StatusSpec {
     /// `404`.
     Number(u16),
     /// `5xx`, or a number in quotes.
     Text(String),
 }
+
+crate::shape::by_shape!(StatusSpec, "a status such as `404`, or a class such as `5xx`", { number => Number, text => Text });
 
 impl StatusSpec {
     /// The first and the last status.

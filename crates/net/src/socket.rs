@@ -300,6 +300,29 @@ impl Socket {
         }
     }
 
+    /// Sends up to `most` bytes of a regular file, from the offset `from` on, without a copy through memory of ours; may
+    /// send less. 0: the file has nothing there. A page that is not in the kernel's memory is waited for.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_send`] can do it.
+    pub fn poll_send_file(&self, file: impl AsFd, from: u64, most: usize) -> Poll<io::Result<usize>> {
+        if !self.is_plain() {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        }
+        loop {
+            if self.readiness() & ready::WRITE == 0 {
+                return Poll::Pending;
+            }
+            let mut offset = from;
+            match rustix::fs::sendfile(self.as_fd(), &file, Some(&mut offset), most) {
+                Ok(n) => return Poll::Ready(Ok(n)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.clear(ready::WRITE),
+                Err(error) => return Poll::Ready(Err(error_of(error))),
+            }
+        }
+    }
+
     /// Whether a receive may give something (bytes, an end or an error).
     pub fn is_readable(&self) -> bool {
         self.readiness() & ready::READ != 0

@@ -68,7 +68,24 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
     if let Some(referer) = record.referer {
         object.text("referer", |out| redact::url(out, bounded(referer), escape::json));
     }
+    fields(&mut object, record);
     out.push(b'}');
+}
+
+/// What filters add.
+fn fields(object: &mut Object<'_>, record: &LogRecord<'_>) {
+    if record.fields.is_empty() {
+        return;
+    }
+    object.key("fields");
+    for (at, (name, value)) in record.fields.iter().enumerate() {
+        object.out.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
+        escape::json(object.out, bounded(name.as_bytes()));
+        object.out.extend_from_slice(b"\":\"");
+        escape::json(object.out, bounded(value));
+        object.out.push(b'"');
+    }
+    object.out.push(b'}');
 }
 
 /// The attempts that others followed.
@@ -158,6 +175,7 @@ impl Object<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
     use std::net::Ipv4Addr;
 
     use jiff::tz::TimeZone;
@@ -213,6 +231,7 @@ mod tests {
             unlogged: 7,
             user_agent: Some(b"curl/8"),
             referer: Some(b"http://a/?token=t"),
+            fields: &[("tenant", Cow::Borrowed(b"a\"b")), ("x", Cow::Borrowed(b""))],
         };
         assert_eq!(
             line(&record),
@@ -229,7 +248,8 @@ mod tests {
                 r#""duration_us":9,"wait_us":1,"connect_us":2,"tls_us":0,"ttfb_us":3,"#,
                 r#""fault":"http_response_timeout","fault_side":"upstream","fault_detail":"no first byte in time","#,
                 r#""reason":"a test","ended":"idle","unlogged":7,"#,
-                r#""user_agent":"curl/8","referer":"http://a/?token=[redacted]"}"#,
+                r#""user_agent":"curl/8","referer":"http://a/?token=[redacted]","#,
+                r#""fields":{"tenant":"a\"b","x":""}}"#,
                 "\n"
             )
         );

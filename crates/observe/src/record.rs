@@ -13,8 +13,9 @@
 //! failed and was followed by another, in their order), `reused`, `duration_us`, `wait_us`, `connect_us`, `tls_us`,
 //! `ttfb_us`, `fault`, `fault_side`, `fault_detail`, `reason` (of a filter that refused it, or would have), `ended`
 //! (`idle`: a tunnel or connection that was silent for `timeouts.idle`), `unlogged` (refused connections before this
-//! one that have no line), `user_agent`, `referer`.
+//! one that have no line), `user_agent`, `referer`, `fields` (an object: what filters `log` add).
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use thalweg_core::{Fault, RequestId};
@@ -101,6 +102,8 @@ pub struct LogRecord<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The `Referer` field. The values of its query are redacted too.
     pub referer: Option<&'a [u8]>,
+    /// What filters add, by name; the JSON form has it.
+    pub fields: &'a [(&'a str, Cow<'a, [u8]>)],
 }
 
 /// An attempt that others followed.

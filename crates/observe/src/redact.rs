@@ -5,20 +5,8 @@
 
 use crate::escape::Escape;
 
-/// Keys of a query whose values are replaced by `[redacted]` in logs.
-pub const REDACTED_KEYS: &[&str] = &[
-    "token",
-    "access_token",
-    "id_token",
-    "jwt",
-    "code",
-    "api_key",
-    "key",
-    "password",
-    "secret",
-    "signature",
-    "sig",
-];
+pub use thalweg_core::credentials::REDACTED_KEYS;
+
 /// What stands in the place of a value.
 const REDACTED: &[u8] = b"[redacted]";
 /// Longest key on the list.

@@ -21,6 +21,7 @@ mod framed;
 mod grpc_web;
 mod inner;
 mod pacer;
+mod send_file;
 mod splice;
 mod spool;
 mod stream;

@@ -46,6 +46,7 @@ const LAST: LogRecord<'static> = LogRecord {
     unlogged: 0,
     user_agent: None,
     referer: None,
+    fields: &[],
 };
 
 thread_local! {

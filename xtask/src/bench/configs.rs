@@ -47,6 +47,16 @@ pub(crate) fn nginx_backend_on(folder: &Path, listen: &str) -> String {
     nginx(folder, USUAL, &server)
 }
 
+/// nginx as a backend that serves the files of a folder.
+pub(crate) fn nginx_of_files(folder: &Path, port: u16, root: &Path) -> String {
+    let server = format!(
+        "  types {{ text/html html; }} open_file_cache max=16; sendfile on;\n  \
+         server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ root {}; }} }}\n",
+        root.display()
+    );
+    nginx(folder, USUAL, &server)
+}
+
 /// nginx as a contestant; `more` are directives for its one location.
 pub(crate) fn nginx_proxy(
     folder: &Path,
@@ -118,6 +128,18 @@ pub(crate) fn thalweg_with_filters(listen: SocketAddr, backend: SocketAddr) -> S
       - headers: { request: { set: { X-Writes: \"yes\" } } }
         when: { method: [ POST, PUT ] }
 "
+}
+
+/// The product with one filter that compresses with this algorithm.
+pub(crate) fn thalweg_compressing(
+    listen: SocketAddr,
+    backend: SocketAddr,
+    (algorithm, level): (&str, u8),
+) -> String {
+    let head = thalweg_head(listen, &[backend]);
+    format!(
+        "{head}routes:\n  - to: one\n    filters: [ {{ compress: {{ algorithms: {algorithm}, level: {level} }} }} ]\n"
+    )
 }
 
 /// The product before two services: small answers, and large bodies under `/length/`.

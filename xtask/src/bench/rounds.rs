@@ -69,7 +69,7 @@ pub(crate) fn interleaved(
 
 /// The plain load: the root of the default host.
 pub(crate) fn load(running: &Running, connections: usize, time: Duration) -> Load<'static> {
-    Load { port: running.address.port(), path: "/", host: "", connections, time, tls: None }
+    Load { port: running.address.port(), path: "/", host: "", connections, time, accepts: "", tls: None }
 }
 
 /// Runs a load and takes the CPU time that the contestant spent on it.

@@ -158,7 +158,8 @@ fn routes(args: &Small, product: &Contestant, place: &mut Place) -> Result<[Vec<
         for (i, running) in running.iter().enumerate() {
             let (host, path) = &requests[i];
             let (port, time) = (running.address.port(), args.time());
-            let load = Load { port, path, host, connections: ROUTES_CONNECTIONS, time, tls: None };
+            let load =
+                Load { port, path, host, connections: ROUTES_CONNECTIONS, time, accepts: "", tls: None };
             let sample = sample(running, &load, place)?;
             println!("bench: {} routes, round {round}: {:6.2} µs", ROUTES[i], sample.cpu_us);
             if round > 0 {

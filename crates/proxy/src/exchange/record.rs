@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_core::Side;
 use thalweg_core::fault::Level;
-use thalweg_filter::{EndCx, Hooks};
+use thalweg_filter::{EndCx, Hooks, LogEdit};
 use thalweg_http::FieldId;
 use thalweg_http::grpc::Code;
 use thalweg_observe::{FailedAttempt, Limit, LogRecord, Timers};
@@ -134,7 +134,13 @@ pub(crate) fn record_of(
     let grpc_status = count(worker, x, duration);
     let veil = LabelRedactor::of(worker);
     worker.decisions.note((worker, &veil), origin, x, duration);
+    let edit = x.filtering.as_ref().and_then(|filtering| filtering.states.log());
+    if edit.is_some_and(LogEdit::is_off) {
+        return;
+    }
     if let Some(log) = &mut *worker.log.borrow_mut() {
+        let fields = edit.map(|edit| edit.fields().map(|(name, value)| (name, veil.over(value))).collect());
+        let fields: Vec<_> = fields.unwrap_or_default();
         let aim = x.aim.map(|aim| aim.to_string());
         let failed = failed_attempts(x, aim.as_deref());
         let subject = subject();
@@ -144,6 +150,7 @@ pub(crate) fn record_of(
         let line = line(origin, x, &said, duration);
         log.push(&LogRecord {
             failed: &failed,
+            fields: &fields,
             client_cert_subject,
             grpc_status,
             endpoint: line.endpoint.or(aim.as_deref().filter(|_| x.attempts.len() > 0)),
@@ -220,6 +227,7 @@ fn line<'a>(origin: Origin<'a>, x: &'a Exchange, said: &'a Said<'_>, duration: D
         endpoint,
         attempts: x.attempts.len() as u32,
         failed: &[],
+        fields: &[],
         reused: last.is_some_and(|last| last.reused),
         timers: Timers {
             wait: (!x.waited.is_zero()).then_some(x.waited.as_micros() as u64),

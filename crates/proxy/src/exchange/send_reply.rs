@@ -8,9 +8,10 @@ use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_filter::{Part, ReplyBody};
@@ -19,6 +20,8 @@ use thalweg_filter::{Part, ReplyBody};
 const SEND_TIME: Duration = Duration::from_secs(5);
 /// Bytes that are read of a file at once.
 const PIECE: usize = 64 * 1024;
+/// So much of a file is sent by the kernel, where it can; less is not worth a call of its own.
+const LARGE: u64 = 64 * 1024;
 
 /// What is left of a body.
 #[derive(Debug, Default)]
@@ -26,6 +29,8 @@ pub(crate) struct Parts {
     pieces: VecDeque<Piece>,
     /// Bytes of the first piece, where that is in memory, which have been read.
     read: usize,
+    /// The kernel does not send files to this client.
+    only_copies: bool,
 }
 
 #[derive(Debug)]
@@ -54,7 +59,37 @@ impl Parts {
             ReplyBody::Bytes(bytes) => VecDeque::from([Piece::Shared(bytes)]),
             ReplyBody::Parts(parts) => parts.into_iter().map(Piece::Part).collect(),
         };
-        Self { pieces, read: 0 }
+        Self { pieces, read: 0, only_copies: false }
+    }
+
+    /// Sends some of a large file straight from the kernel, at most `share` bytes; `None`: the next bytes are to be read.
+    fn send_file(
+        &mut self,
+        client: &Client,
+        x: &Exchange,
+        share: usize,
+    ) -> Poll<Result<Option<usize>, Fault>> {
+        let room = if self.only_copies { 0 } else { x.downward.room_beside() };
+        let first = self.pieces.front_mut().filter(|_| room >= LARGE);
+        let Some(Piece::Part(Part::File { file, from, length })) = first else {
+            return Poll::Ready(Ok(None));
+        };
+        if *length < LARGE {
+            return Poll::Ready(Ok(None));
+        }
+        let most = usize::try_from((*length).min(room)).unwrap_or(usize::MAX).min(share);
+        match ready!(client.socket.poll_send_file(&**file, *from, most)) {
+            Ok(0) => Poll::Ready(Err(shrunk())),
+            Ok(n) => {
+                (*from, *length) = (*from + n as u64, *length - n as u64);
+                Poll::Ready(Ok(Some(n)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.only_copies = true;
+                Poll::Ready(Ok(None))
+            }
+            Err(_) => Poll::Ready(Err(gone())),
+        }
     }
 
     /// The next bytes, at most as many as `room` holds; none at the end.
@@ -75,8 +110,7 @@ impl Parts {
                     let most = usize::try_from(*length).unwrap_or(usize::MAX).min(room.len());
                     let n = file.read_at(&mut room[..most], *from).unwrap_or(0);
                     if n == 0 {
-                        let detail = "a file became shorter while it was sent, or cannot be read";
-                        return Err(Fault::new(FaultKind::HttpResponseIncomplete, detail));
+                        return Err(shrunk());
                     }
                     (*from, *length) = (*from + n as u64, *length - n as u64);
                     return Ok(n);
@@ -88,6 +122,15 @@ impl Parts {
             }
         }
     }
+}
+
+fn shrunk() -> Fault {
+    let detail = "a file became shorter while it was sent, or cannot be read";
+    Fault::new(FaultKind::HttpResponseIncomplete, detail)
+}
+
+fn gone() -> Fault {
+    Fault::new(FaultKind::ClientGone, "the client closed the connection inside the response")
 }
 
 /// Sends an answer whose head has been written, and the rest of its body.
@@ -137,10 +180,7 @@ async fn send_parts(
             Poll::Pending => {}
         }
         if client.socket.is_gone() {
-            return Poll::Ready(Err(Fault::new(
-                FaultKind::ClientGone,
-                "the client closed the connection inside the response",
-            )));
+            return Poll::Ready(Err(gone()));
         }
         if !pace.has_begun() || moved(client, x) != before {
             pace.keep(worker, client, x)?;
@@ -159,7 +199,6 @@ fn pump(
     x: &mut Exchange,
     (parts, context): (&mut Parts, &mut Context<'_>),
 ) -> Poll<Result<(), Fault>> {
-    let gone = || Fault::new(FaultKind::ClientGone, "the client closed the connection inside the response");
     let mut scratch = worker.scratch.borrow_mut();
     let means = IoScratch::of(&mut scratch, &worker.chunks);
     let mut share = means.share;
@@ -173,6 +212,11 @@ fn pump(
         if share == 0 {
             context.waker().wake_by_ref();
             return Poll::Pending;
+        }
+        if let Some(n) = ready!(parts.send_file(client, x, share))? {
+            share = share.saturating_sub(n);
+            x.downward.went_beside(n, &worker.chunks)?;
+            continue;
         }
         let Some(most) = x.downward.paced(means.scratch.len().min(PIECE)) else { return Poll::Pending };
         let n = parts.read(&mut means.scratch[..most])?;

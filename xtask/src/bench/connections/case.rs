@@ -92,7 +92,7 @@ impl Case {
             }
             Self::Kept => {
                 let (port, connections) = (on.small.address.port(), args.concurrency);
-                let load = wrk::Load { port, path: "/", host: "", connections, time, tls: None };
+                let load = wrk::Load { port, path: "/", host: "", connections, time, accepts: "", tls: None };
                 let outcome = load.run(&place.folder)?;
                 Ok(Outcome { done: outcome.requests as f64, time: outcome.time, failed: outcome.errors })
             }

@@ -29,6 +29,8 @@ pub(crate) struct Load<'a> {
     pub(crate) host: &'a str,
     pub(crate) connections: usize,
     pub(crate) time: Duration,
+    /// The `Accept-Encoding` field; none when empty.
+    pub(crate) accepts: &'a str,
     /// The settings of OpenSSL; the load goes through TLS when there are some.
     pub(crate) tls: Option<&'a Path>,
 }
@@ -55,6 +57,9 @@ impl Load<'_> {
         command.arg(format!("-c{}", self.connections)).arg(format!("-d{}s", self.time.as_secs()));
         if !self.host.is_empty() {
             command.arg("-H").arg(format!("Host: {}", self.host));
+        }
+        if !self.accepts.is_empty() {
+            command.arg("-H").arg(format!("Accept-Encoding: {}", self.accepts));
         }
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         if let Some(settings) = self.tls {

@@ -108,7 +108,7 @@ impl Case {
 fn small(args: &Tls, tools: &Tools, on: &Started) -> Result<Outcome> {
     let (port, time) = (on.running.address.port(), Duration::from_secs(args.seconds));
     let (connections, tls) = (args.connections, Some(tools.settings.as_path()));
-    let load = Load { port, path: "/", host: "", connections, time, tls };
+    let load = Load { port, path: "/", host: "", connections, time, accepts: "", tls };
     let outcome = load.run(&tools.folder)?;
     Ok(Outcome { done: outcome.requests, time: outcome.time, failed: outcome.errors })
 }

@@ -116,7 +116,8 @@ pub(super) const WORDS: &[Row] = rows! {
     [ListenerTls] "ocsp", "ocsp_stapling", "ssl_stapling", "stapling" => Later(None);
     [ListenerTls] "alpn", "alpn_protocols" => Later(Some("HTTP/2 and HTTP/1.1 are offered by themselves"));
     [Retry] "backoff", "retry_back_off", "initial_interval", "delay" => Later(Some("another attempt is made at once, on another endpoint"));
-    [AccessLog] "fields", "filter", "filters", "sampling", "sample", "condition", "if", "template", "log_format" => Later(Some("`format` is `json` or `combined`"));
+    [AccessLog] "fields", "filter", "filters", "sampling", "sample", "condition", "if" => Called("the filter `log`, as in `filters: [ { log: { share: 10% } } ]`", FILTERS);
+    [AccessLog] "template", "log_format" => Later(Some("`format` is `json` or `combined`"));
     [TestExpect] "headers_added", "headers_removed", "redirect" => Later(None);
 
     // Other names: the top.
