@@ -36,7 +36,7 @@ fn recovers(proxy: &Proxy) {
 }
 
 /// A connection from another address of this machine.
-fn open_from(source: &str, to: SocketAddr) -> Connection {
+pub(super) fn open_from(source: &str, to: SocketAddr) -> Connection {
     let source: IpAddr = source.parse().unwrap();
     let family = if source.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket(family, SocketType::STREAM, None).unwrap();
@@ -52,7 +52,7 @@ fn ask(client: &mut Connection) -> Message {
 }
 
 /// Asks on a new connection; gives its answer and itself.
-fn ask_from(source: &str, to: SocketAddr) -> (u16, Connection) {
+pub(super) fn ask_from(source: &str, to: SocketAddr) -> (u16, Connection) {
     let mut client = open_from(source, to);
     (ask(&mut client).status(), client)
 }

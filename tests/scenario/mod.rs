@@ -1,5 +1,6 @@
 //! Scenarios: real clients, real servers, bad days and the life of the process.
 
+mod access;
 mod acme;
 mod addresses;
 mod backpressure;

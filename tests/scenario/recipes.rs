@@ -39,6 +39,9 @@ fn every_recipe_runs_and_answers() {
         fs::create_dir_all(directory.path().join("public")).unwrap();
         directory.write("public/index.html", "<h1>home</h1>");
         directory.write("public/error.html", "<h1>sorry</h1>");
+        directory.write("blocked.txt", "192.0.2.0/24\n");
+        let database = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/access/example.mmdb");
+        fs::copy(database, directory.path().join("countries.mmdb")).unwrap();
         let text = on_free_ports(&text);
         assert!(
             !text.contains("address: \":") && !text.contains("web: \":"),

@@ -134,6 +134,7 @@ impl House {
             registry: registry.clone(),
             log: None,
             notices: notices_in,
+            bans: mpsc::channel(1).0,
             names: Default::default(),
             bell: Default::default(),
             challenges: Default::default(),

@@ -5,6 +5,17 @@
 //! [`Job`](https://docs.rs/thalweg-filter) and that runs beside the workers.
 #![forbid(unsafe_code)]
 
+pub mod networks;
+
+pub mod geo;
+pub mod list;
+pub mod live;
+pub mod rules;
+pub mod sources;
+mod stamp;
+
+pub mod bans;
+
 pub mod jwks;
 pub mod jwt;
 pub mod oidc;

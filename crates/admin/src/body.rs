@@ -20,7 +20,7 @@ use thalweg_core::units::parse_duration;
 use tokio::time::timeout;
 
 use crate::control::service::{TIER, WEIGHT};
-use crate::control::{EndpointChange, NewEndpoint, NewLabel, WantedState};
+use crate::control::{EndpointChange, NewAddress, NewEndpoint, NewLabel, WantedState};
 use crate::problem::Problem;
 
 /// Time for the whole body of a request.
@@ -140,6 +140,45 @@ impl NewEndpointSpec {
         }
         let weight = check_weight("weight", self.weight)?;
         Ok(NewEndpoint { url: self.url, weight, tier: self.tier })
+    }
+}
+
+/// The body of `POST /api/v1/access/{list}`.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[schemars(rename = "NewAddress", transform = without_defaults)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewAddressSpec {
+    /// A network such as `192.0.2.0/24`, or an address.
+    network: String,
+    /// How long, 1s to 10y (`3650d`); default: until it is taken out.
+    #[serde(default, rename = "for", deserialize_with = "present")]
+    #[schemars(with = "String")]
+    time: Option<String>,
+    /// Why, in at most 200 characters.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "String", length(max = 200))]
+    reason: Option<String>,
+}
+
+/// Most characters of a reason.
+const REASON: usize = 200;
+/// The longest time of an entry.
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
+impl NewAddressSpec {
+    /// Reads the duration, and checks the reason.
+    pub(crate) fn validate(self) -> Result<NewAddress, Problem> {
+        let time = self.time.as_deref().map(parse_duration).transpose();
+        let time = time.map_err(|why| Problem::invalid("for", format!("`for`: {why}")))?;
+        if time.is_some_and(|time| time < Duration::from_secs(1) || time > LONGEST) {
+            return Err(Problem::invalid("for", "`for` must be from 1s to 3650d".to_owned()));
+        }
+        let reason = self.reason.unwrap_or_default();
+        if reason.chars().count() > REASON || reason.chars().any(char::is_control) {
+            let detail = format!("`reason` must have at most {REASON} characters, and none that controls");
+            return Err(Problem::invalid("reason", detail));
+        }
+        Ok(NewAddress { network: self.network, time, reason })
     }
 }
 

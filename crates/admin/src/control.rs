@@ -3,6 +3,7 @@
 //! The binary implements [`Control`]; handlers call it on the admin thread. Invariant: no method itself
 //! waits for a worker, and none waits for long; what workers are asked for comes later.
 
+pub mod access;
 pub mod canary;
 pub mod certificate;
 pub mod change;
@@ -21,6 +22,7 @@ use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 
 use crate::events::Events;
 
+pub use access::{AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, NewAddress};
 pub use canary::{CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus};
 pub use certificate::{CertificateStatus, Certificates};
 pub use change::{ChangeAction, ConfigChange, FieldChange, ListenerChange, RuntimeChange};
@@ -86,6 +88,27 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// When no client could send such a request here.
     fn explain(&self, question: &Question, all: bool) -> Result<Explanation, Unaskable>;
+
+    /// The lists of addresses, in the order of the configuration.
+    fn address_lists(&self) -> Vec<AddressList>;
+
+    /// A list with what was added to it.
+    ///
+    /// # Errors
+    /// An unknown list.
+    fn address_list(&self, list: &str) -> Result<AddressListContents, Refusal>;
+
+    /// Puts a network into a list; at once, everywhere.
+    ///
+    /// # Errors
+    /// An unknown list, what is no network (field `network`), or a list that is full.
+    fn add_address(&self, list: &str, new: NewAddress) -> Result<AddressChanged, Refusal>;
+
+    /// Takes a network out of a list.
+    ///
+    /// # Errors
+    /// An unknown list, or a network that was not added to it.
+    fn remove_address(&self, list: &str, network: &str) -> Result<AddressChanged, Refusal>;
 
     /// Adds an endpoint to a service.
     ///

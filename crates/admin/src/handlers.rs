@@ -1,5 +1,6 @@
 //! The handlers, one file per part of the API; the table of operations names them.
 
+pub(crate) mod access;
 pub(crate) mod audit;
 pub(crate) mod canary;
 pub(crate) mod config;

@@ -5,7 +5,7 @@
 //!
 //! [`Control`]: crate::control::Control
 
-use crate::handlers::{audit, canary, config, events, explain, process, requests, sealed, services};
+use crate::handlers::{access, audit, canary, config, events, explain, process, requests, sealed, services};
 use crate::operation::{Access, Operation};
 
 /// The rows of each file of `handlers`.
@@ -16,6 +16,7 @@ static TABLE: &[&[Operation]] = &[
     explain::OPERATIONS,
     sealed::OPERATIONS,
     config::OPERATIONS,
+    access::OPERATIONS,
     requests::OPERATIONS,
     audit::OPERATIONS,
     events::OPERATIONS,

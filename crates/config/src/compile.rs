@@ -46,6 +46,7 @@ pub(crate) fn compile(
     problems: &mut Problems,
 ) -> Option<Compiled> {
     let mut taken = Vec::new();
+    let access = validate::access(spec, secrets, problems);
     let listeners = validate::listeners(spec, &mut taken, secrets, problems);
     let settings = validate::settings(spec, &mut taken, secrets, problems);
     let retries = Retries::read(&spec.defaults.retry, problems);
@@ -98,6 +99,7 @@ pub(crate) fn compile(
         calls,
         services,
         trusted_proxies,
+        access,
         limits,
         client_timeouts,
         shutdown,

@@ -70,6 +70,12 @@ words! {
             "the filter `maintenance` of a route was turned on through the admin API";
         MaintenanceEnded "maintenance_ended"
             "the filter `maintenance` of a route was turned off through the admin API, or is as the file says again";
+        AddressBlocked "address_blocked"
+            "a network was put into a list of addresses through the admin API";
+        AddressUnblocked "address_unblocked"
+            "a network was taken out of a list of addresses through the admin API, or its time was over";
+        ClientBanned "client_banned"
+            "a client was put into a list of addresses by a ban, or would have been where it is a dry run";
         CertificateRenewed "certificate_renewed"
             "an authority has issued a certificate, the first one for its host or one in place of an older one";
         CertificateExpiring "certificate_expiring"

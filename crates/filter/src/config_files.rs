@@ -1,6 +1,8 @@
 //! Files that stand beside a configuration and that filters name.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use thalweg_access::rules::NamedList;
 
 /// Where paths lead that are written in the argument of a filter. `config` gives this to filters while they are built:
 /// a relative path begins at the directory of the file of the configuration in which the filter stands.
@@ -17,4 +19,9 @@ pub trait ConfigFiles {
 
     /// The value of a variable of the environment.
     fn variable(&self, name: &str) -> Option<String>;
+
+    /// The list of addresses of this name, in the section `lists`; `None`: there is none.
+    fn list(&self, _name: &str) -> Option<Arc<NamedList>> {
+        None
+    }
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod access;
 mod auth;
 mod body_limit;
 mod buffer;
@@ -64,6 +65,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+pub use access::{AddressRulesSpec, MembersSpec, list_upkeep};
 pub use chain::{Chain, Step};
 pub use config_files::ConfigFiles;
 pub use decoder_memory::DecoderMemory;
@@ -138,6 +140,8 @@ macro_rules! filters {
 }
 
 filters! {
+    /// Lets clients pass, or not, by network, list, country, header or path.
+    access: access::AccessSpec [files] = "{ deny: [ 192.0.2.0/24, { list: blocked } ] }",
     /// Lets those pass who prove who they are, and tells the service what was verified.
     auth: auth::AuthSpec [files] = "{ basic: { users: { ada: \"$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\" } } }",
     /// Refuses bodies of requests that are too long, and breaks off responses that are.

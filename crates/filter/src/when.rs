@@ -145,6 +145,16 @@ enum ValueTest {
 }
 
 impl WhenSpec {
+    /// Requests with these fields.
+    pub(crate) fn of_header(header: BTreeMap<String, String>) -> Self {
+        Self { header: Some(header), ..Self::default() }
+    }
+
+    /// Requests of these paths.
+    pub(crate) fn of_path(path: OneOrManySpec<String>) -> Self {
+        Self { path: Some(path), ..Self::default() }
+    }
+
     /// Checks and compiles it.
     ///
     /// # Errors

@@ -172,7 +172,7 @@ pub struct ListenerMeters {
 pub const DIRECTIONS: [&str; 2] = ["in", "out"];
 
 /// Why datagrams are not passed on: the values of the label `reason`.
-pub const DROPS: [&str; 6] = ["no_place", "no_endpoint", "unsent", "cut", "stopping", "source"];
+pub const DROPS: [&str; 7] = ["no_place", "no_endpoint", "unsent", "cut", "stopping", "source", "denied"];
 
 /// Why a datagram is not passed on, as in [`DROPS`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -189,6 +189,8 @@ pub enum Drops {
     Stopping,
     /// It says that it comes from a listener of the proxy, or from no port.
     Source,
+    /// Its sender may not send here.
+    Denied,
 }
 
 impl ListenerMeters {
@@ -298,6 +300,7 @@ limits! {
     Hedges "hedges" "the hedge budget of a service";
     Copies "copies" "copies of requests (`mirror`): their number, or bytes of a body";
     Decoders "decoders" "bytes that decoders of bodies (`decompress`) hold";
+    Access "access" "connections and datagrams of clients that may not connect (`access` of the listener, `blocked`)";
     Rate "rate" "requests in a span of time";
     Refusals "refusals" "refusals answered at once; past it connections are closed without an answer";
     Series "series" "names that metrics are kept for";

@@ -57,7 +57,7 @@ metrics! {
     CONNECTIONS_TOTAL "thalweg_connections_total" Counter ["listener"] "Client connections accepted.";
     CONNECTIONS_ACTIVE "thalweg_connections_active" Gauge ["listener"] "Client connections open now.";
     CONNECTIONS_REFUSED "thalweg_connections_refused_total" Counter ["listener"]
-        "Client connections refused because a bound was reached.";
+        "Client connections refused because a bound was reached, or because their address may not connect.";
     TLS_HANDSHAKES "thalweg_tls_handshakes_total" Counter ["listener" "result"]
         "TLS handshakes of clients that ended, by what came of them: full, resumed, or why there is no connection.";
     DATAGRAMS "thalweg_datagrams_total" Counter ["listener" "direction"]

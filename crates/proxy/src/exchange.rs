@@ -4,6 +4,8 @@
 pub(crate) mod upstream;
 
 pub(crate) mod acme_http01;
+pub(crate) mod bans;
+pub(crate) mod blocked;
 pub(crate) mod buffer_body;
 pub(crate) mod drain;
 pub(crate) mod filter_facts;

@@ -4,9 +4,11 @@
 //! ([`thalweg_route::RouteId`], [`ServiceId`], a listener's position) are positions in the vectors
 //! of one plan and mean nothing in another.
 
+pub use crate::plan::access::{AccessPolicy, Banned};
 pub use crate::plan::canary::{CanaryGates, CanaryPolicy, OnFailure};
 pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
 
+mod access;
 mod canary;
 mod filters;
 pub(crate) mod sealed;
@@ -18,6 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_access::rules::AddressRules;
 use thalweg_core::{limits, written};
 use thalweg_filter::Chain;
 pub use thalweg_http::Escapes;
@@ -53,6 +56,8 @@ pub struct Plan {
     pub services: Vec<Arc<Service>>,
     /// Peers whose forwarded fields are believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Lists of addresses, and bans.
+    pub access: AccessPolicy,
     /// Bounds on heads and connections.
     pub limits: Limits,
     /// Deadlines towards clients.
@@ -184,6 +189,9 @@ pub struct Listener {
     /// Whose words about clients are heard before anything else; `None`: nobody's.
     #[serde(serialize_with = "written::shared")]
     pub proxy_protocol: Option<Arc<ProxyProtocolPolicy>>,
+    /// Who may connect; `None`: everybody who is not in the list `blocked`.
+    #[serde(serialize_with = "access_text")]
+    pub access: Option<Arc<AddressRules>>,
     /// `None`: clients speak in the clear.
     #[serde(skip)]
     pub tls: Option<Arc<ListenerTls>>,
@@ -191,6 +199,10 @@ pub struct Listener {
     pub redirect_https: bool,
     /// Answers to each datagram of a client, 1–1000, after which its session ends; `None`: silence ends it.
     pub expected_responses: Option<u32>,
+}
+
+fn access_text<S: Serializer>(rules: &Option<Arc<AddressRules>>, serializer: S) -> Result<S::Ok, S::Error> {
+    rules.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
 /// Bounds of one listener (`listeners.<name>.limits`).

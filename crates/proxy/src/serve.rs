@@ -1,8 +1,8 @@
 //! The path of a request, phase by phase: the table of contents of the product.
 //!
 //! ```text
-//! admit → challenge → redirect_https → find_route → filter_request → buffer_body → enter → start_copies → forward
-//! (choose, connect, send, await) → respond → record
+//! admit → refuse_blocked → challenge → redirect_https → find_route → filter_request → buffer_body → enter →
+//! start_copies → forward (choose, connect, send, await) → respond → record
 //! ```
 //!
 //! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
@@ -10,6 +10,7 @@
 //! exchange that becomes a tunnel leaves here after `forward` (`l4/tunnel.rs`).
 
 use crate::exchange::acme_http01::challenge;
+use crate::exchange::blocked::refuse_blocked;
 use crate::exchange::buffer_body::buffer_body;
 use crate::exchange::filter_facts::WorkerConnection;
 use crate::exchange::filter_request::{Filtered, From, filter_request, resume, run_job, send_to_chosen};
@@ -70,6 +71,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
 
 async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Result<Served, Fault> {
     let underway = worker.take_on(x)?;
+    refuse_blocked(worker, x)?;
     if let Some(reply) = challenge(worker, client, x) {
         return Ok(Served::Answered(Box::new(reply)));
     }

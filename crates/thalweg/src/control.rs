@@ -4,6 +4,7 @@
 //! resolve differently, for the admin API. It is the process's first thread with a small runtime of
 //! its own, so it answers while workers are saturated.
 
+mod access;
 mod access_log;
 mod acme;
 mod admin;
@@ -63,6 +64,7 @@ use thalweg_core::Notice;
 use thalweg_discovery::{Followed, Sources, Update};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::LogWriter;
+use thalweg_proxy::plan::Banned;
 use thalweg_proxy::{Bound, Plan};
 use thalweg_tls::Tickets;
 use thalweg_upstream::AdaptiveLimits;
@@ -91,6 +93,7 @@ pub(crate) struct Control {
     log: Option<Arc<LogWriter>>,
     log_monitor: AccessLogMonitor,
     notices: mpsc::Receiver<Notice>,
+    bans: mpsc::Receiver<Banned>,
     /// Where endpoints and their addresses come from.
     sources: Sources,
     /// What they said before the workers ran.
@@ -172,6 +175,7 @@ impl Control {
                 _ = self.signals.reopen.recv() => self.reopen(),
                 _ = self.signals.upgrade.recv() => warn("SIGUSR2: upgrade is not available in this version"),
                 Some(line) = self.notices.recv() => notice(&line),
+                Some(banned) = self.bans.recv() => shared.ban(&mut self.bans, banned),
                 update = self.sources.next() => self.take_over(update),
                 _ = follow.tick(), if self.is_behind() => self.follow_endpoints(),
                 Some(news) = self.issued.recv() => {
@@ -192,6 +196,7 @@ impl Control {
                     self.look(true);
                     self.shared.tend_watch();
                     self.shared.tend_canaries();
+                    self.shared.tend_access();
                     Tickets::rotate_of_process(std::time::Instant::now());
                     self.tell_ends();
                     self.log_monitor.look(&shared.registry).for_each(|line| notice(&line));
@@ -245,6 +250,11 @@ impl Control {
         self.webhooks.finish(WEBHOOK_TIME).await;
         if !self.shared.runtime().settle(KEEP_TIME) {
             warn("the last runtime changes may not be kept: the disk did not take them in time");
+        }
+        if !self.shared.access().settle(KEEP_TIME) {
+            warn(
+                "the last changes of lists of addresses may not be kept: the disk did not take them in time",
+            );
         }
         if !self.shared.origin().history.settle(KEEP_TIME) {
             warn("the history may not be kept: the disk did not take it in time");

@@ -1,5 +1,6 @@
 //! The admin thread from outside: through its unix socket and its TCP ports.
 
+mod access;
 mod audit;
 mod bodies;
 mod config;

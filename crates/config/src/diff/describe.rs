@@ -21,6 +21,7 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         routes,
         services,
         trusted_proxies,
+        access,
         limits,
         client_timeouts,
         shutdown,
@@ -39,6 +40,12 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
     services.iter().for_each(|service| services::describe(service, &mut objects));
     settings::describe(settings, &mut objects);
     objects.push(setting("trusted_proxies", move |fields| fields.put("", list(trusted_proxies))));
+    objects.push(setting("lists", move |fields| {
+        access.lists.iter().for_each(|list| fields.put(list.live.name().to_owned(), &list.text));
+    }));
+    objects.push(setting("bans", move |fields| {
+        access.bans.iter().for_each(|rule| fields.put(rule.name.to_string(), rule));
+    }));
     objects.push(setting("limits", move |fields| fields.all("", limits)));
     objects.push(setting("defaults.timeouts", move |fields| fields.all("", client_timeouts)));
     objects.push(setting("shutdown", move |fields| fields.all("", shutdown)));

@@ -1,5 +1,6 @@
 //! The top of a configuration file.
 
+use super::ban::BanSpec;
 use super::filter_entry::StepSpec;
 use super::limits::RouteLimitsSpec;
 use super::listener_tls::ListenerTlsSpec;
@@ -18,6 +19,7 @@ use crate::validate::{CONNECTIONS_MAX, bounded, number};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use thalweg_core::limits::{H2_STREAMS, H2_STREAMS_MAX};
+use thalweg_filter::{AddressRulesSpec, MembersSpec};
 use thalweg_proxy::plan::ListenerLimits;
 
 /// A configuration file.
@@ -73,6 +75,16 @@ pub struct FileSpec {
     #[schemars(extend("x-default-words" = "none"))]
     #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub chains: NamedSpec<ListSpec<StepSpec>>,
+    /// Lists of addresses by name, for `access`: networks, `file` and `url`. Networks can be added to them and taken
+    /// away while the proxy runs. The list `blocked` is always there, and denied at every listener and of every
+    /// request.
+    #[schemars(extend("x-default-words" = "`blocked`, which is empty"))]
+    #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
+    pub lists: NamedSpec<Spanned<MembersSpec>>,
+    /// When clients are put into a list by themselves, by name.
+    #[schemars(extend("x-default-words" = "never"))]
+    #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
+    pub bans: NamedSpec<Spanned<BanSpec>>,
     /// Where requests go, by name.
     #[schemars(extend("x-default-words" = "none"))]
     #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
@@ -246,6 +258,10 @@ pub struct ListenerSpec {
     /// Peers that say with the PROXY protocol on whose behalf they connect, before anything else.
     #[schemars(extend("x-default-words" = "nobody does"))]
     pub proxy_protocol: Option<Spanned<ProxyProtocolSpec>>,
+    /// Who may connect, by the address of the peer, or the one that it says with the PROXY protocol: asked before a
+    /// byte of the client is read. Whoever may not gets no answer.
+    #[schemars(extend("x-default-words" = "everybody who is not in the list `blocked`"))]
+    pub access: Option<Spanned<AddressRulesSpec>>,
     /// Certificates, and how they are used: clients speak TLS.
     #[schemars(extend("x-default-words" = "clients speak in the clear"))]
     pub tls: Option<Spanned<ListenerTlsSpec>>,
@@ -333,6 +349,7 @@ impl Short for ListenerSpec {
             to: None,
             sni: NamedSpec::default(),
             proxy_protocol: None,
+            access: None,
             tls: None,
             redirect_https: None,
             filters: ListSpec::default(),

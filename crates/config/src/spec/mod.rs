@@ -5,6 +5,7 @@
 //! more than one value belong to `validate`.
 
 mod acme;
+mod ban;
 mod canary;
 mod client_auth;
 mod de_error;
@@ -28,6 +29,7 @@ mod values;
 mod webhook;
 
 pub use acme::{AcmeSpec, ChallengeSpec, DnsHookSpec, DnsWebhookSpec, EabSpec, KeyTypeSpec, OnDemandSpec};
+pub use ban::BanSpec;
 pub use canary::{CanarySpec, GatesSpec, OnFailureSpec};
 pub use client_auth::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec};
 pub use file::{

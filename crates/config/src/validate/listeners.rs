@@ -1,5 +1,6 @@
 //! `listeners:` where clients connect.
 
+use super::access::listener_access;
 use super::secret::Secrets;
 use super::{acme, address, bounded, check_name, network, tls};
 use crate::diagnose::{Class, Problems, SpecError};
@@ -65,6 +66,7 @@ pub(crate) fn listeners(
                     .proxy_protocol
                     .as_ref()
                     .and_then(|it| proxy_protocol(it, spec, problems)),
+                access: spec.access.as_ref().and_then(|it| listener_access(it, secrets, problems)),
                 tls,
                 redirect_https,
                 expected_responses: spec

@@ -3,6 +3,7 @@
 //! Called by `compile`, section by section. Every function reports all it finds and returns what
 //! could still be understood, so that later sections are checked too.
 
+mod access;
 mod acme;
 mod address;
 mod canary;
@@ -24,6 +25,7 @@ mod test_cases;
 mod tls;
 mod webhooks;
 
+pub(crate) use access::access;
 pub(crate) use chains::{Chains, FilterPlace};
 pub(crate) use connections::{Link, Traffic, connections};
 pub(crate) use limits::Bounds;

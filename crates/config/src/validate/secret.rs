@@ -9,6 +9,8 @@ use crate::spec::{SecretSpec, Spanned};
 use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_access::rules::NamedList;
 use thalweg_filter::ConfigFiles;
 
 /// Shortest secret, in bytes.
@@ -24,6 +26,8 @@ pub(crate) struct Secrets<'a> {
     inputs: RefCell<Inputs>,
     /// The directory of each file of the configuration, which paths in it are relative to.
     directories: Vec<PathBuf>,
+    /// Lists of addresses, once they are read.
+    lists: RefCell<Vec<Arc<NamedList>>>,
 }
 
 impl<'a> Secrets<'a> {
@@ -32,7 +36,12 @@ impl<'a> Secrets<'a> {
     pub(crate) fn new(environment: Environment<'a>, inputs: Inputs, sources: &Sources) -> Self {
         let directory = |name: &str| Path::new(name).parent().map(Path::to_owned).unwrap_or_default();
         let directories = sources.names().map(directory).collect();
-        Self { environment, inputs: RefCell::new(inputs), directories }
+        Self { environment, inputs: RefCell::new(inputs), directories, lists: RefCell::default() }
+    }
+
+    /// Filters find these lists from now on.
+    pub(super) fn keep_lists(&self, lists: &[Arc<NamedList>]) {
+        self.lists.replace(lists.to_vec());
     }
 
     /// The absolute path that is meant: a relative one begins at the directory of the file that names it.
@@ -161,6 +170,10 @@ impl ConfigFiles for FilesAt<'_> {
 
     fn variable(&self, name: &str) -> Option<String> {
         (self.0.environment)(name)
+    }
+
+    fn list(&self, name: &str) -> Option<Arc<NamedList>> {
+        self.0.lists.borrow().iter().find(|list| list.live.name() == name).cloned()
     }
 }
 

@@ -40,6 +40,23 @@ const READING: &[Reason] = &[
 const VALIDATION: &[Reason] = &[
     ("a name that nothing has", &["no service `", "no listener `", "no chain `"]),
     (
+        "who may pass, and what is to be known of it",
+        &[
+            "a list has networks, `file` and `url`",
+            "`access` says nothing",
+            "belong to requests",
+            "write `geo_file`",
+            "is no network and no address",
+            "no list `",
+            "is no code of a country",
+            "there is no such file",
+            "it is not a regular file",
+            "is no MMDB",
+            "`longest` is shorter than the first ban",
+            "nothing counts towards this ban",
+        ],
+    ),
+    (
         "nothing to listen on or to route: another file may say it",
         &["there are no listeners", "there are no routes"],
     ),

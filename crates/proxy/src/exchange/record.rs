@@ -1,5 +1,6 @@
 //! Last phase: what happened is counted, remembered for a while, and written to the access log.
 
+use crate::exchange::bans;
 use crate::exchange::grpc::{final_status, status_of_endpoint};
 use crate::plan::ListenerProtocol;
 use crate::records::LabelRedactor;
@@ -132,6 +133,7 @@ pub(crate) fn record_of(
 ) {
     let duration = x.started.elapsed();
     let grpc_status = count(worker, x, duration);
+    bans::note(worker, x);
     let veil = LabelRedactor::of(worker);
     worker.decisions.note((worker, &veil), origin, x, duration);
     let edit = x.filtering.as_ref().and_then(|filtering| filtering.states.log());

@@ -55,6 +55,7 @@ fn listener(name: &str, address: &str) -> Listener {
         redirect_https: false,
         expected_responses: None,
         proxy_protocol: None,
+        access: None,
         tls: None,
     }
 }
@@ -89,6 +90,7 @@ fn plan() -> Plan {
         ],
         requests: crate::plan::RequestsPolicy::default(),
         error_details: true,
+        access: crate::plan::AccessPolicy::default(),
         beside: Vec::new(),
         trusted_proxies: vec!["10.9.0.0/16".parse().unwrap()],
         limits: Limits::default(),

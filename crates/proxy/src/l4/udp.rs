@@ -11,6 +11,7 @@ mod room;
 mod session;
 mod table;
 
+use crate::listener::access::refusal;
 use crate::state::active_config::ActiveConfig;
 use crate::state::exchange::{Exchange, Origin};
 use crate::state::local_listener::ConnectionGuard;
@@ -28,7 +29,7 @@ use table::Table;
 use thalweg_core::Fault;
 use thalweg_core::limits::DATAGRAM_SHARE;
 use thalweg_net::datagram::{Batch, Way};
-use thalweg_observe::Drops;
+use thalweg_observe::{Drops, Limit};
 
 /// What tells sessions apart.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -157,6 +158,10 @@ impl Worker {
         let first = batch.at(datagrams.start);
         let Some(way) = first.way.filter(|_| !first.is_cut) else { return drop_all(Drops::Cut) };
         let key = Key { port: index, way };
+        if refusal(self, &port.listener(), key.client()).is_some() {
+            self.meters.limit(Limit::Access);
+            return drop_all(Drops::Denied);
+        }
         let known = self.udp.table.borrow().find(&key);
         match known.map_or_else(|| self.begin_session(key, port), Ok) {
             Ok(place) => {

@@ -13,6 +13,7 @@
 //! handshake. Nothing of either has been accepted.
 
 use crate::exchange::local_reply::refusal;
+use crate::listener::access::{DENIED, refusal as refusal_of_address};
 use crate::listener::refusals::Bound;
 use crate::plan::{Listener, ListenerProtocol, Silence};
 use crate::state::acceptors::{Acceptors, Open};
@@ -283,6 +284,10 @@ impl Acceptors {
         // A peer on a unix socket is on this machine.
         let peer = peer.map_or((IpAddr::V4(Ipv4Addr::LOCALHOST), 0), |a| (a.ip().to_canonical(), a.port()));
         let arrival = AcceptedConnection { fd, peer: peer.0, port: peer.1, client: None };
+        if let Some(reason) = client.and_then(|client| not_allowed(worker, &local_listener, client)) {
+            self.deny(worker, &arrival, &local_listener, &reason);
+            return true;
+        }
         if let Room::Nowhere(bound) = room {
             self.refuse(worker, arrival, &local_listener, bound);
             return true;
@@ -292,6 +297,20 @@ impl Acceptors {
             Err((arrival, bound)) => self.refuse(worker, arrival, &local_listener, bound),
         }
         true
+    }
+
+    /// Closes a connection whose peer may not connect; nothing of it has been read.
+    fn deny(
+        &mut self,
+        worker: &Worker,
+        arrival: &AcceptedConnection,
+        local_listener: &LocalListener,
+        reason: &str,
+    ) {
+        worker.meters.limit(Limit::Access);
+        local_listener.meters.refused.add(1);
+        let said = (&DENIED, &worker.next_id(), Some(reason));
+        self.lines.write(worker, (arrival, local_listener), said, 0);
     }
 
     fn refuse(
@@ -308,7 +327,7 @@ impl Acceptors {
         let is_answered = self.refusals.len() < REFUSALS;
         let is_http = local_listener.protocol() == ListenerProtocol::Http && !local_listener.is_secure();
         let status = if is_answered && is_http { fault.status } else { 0 };
-        self.lines.write(worker, (&arrival, local_listener), (&fault, &id), status);
+        self.lines.write(worker, (&arrival, local_listener), (&fault, &id, None), status);
         if !is_answered {
             return worker.meters.limit(Limit::Refusals);
         }
@@ -403,6 +422,14 @@ impl Open {
         if !self.sockets.are_one() {
             self.acceptor.set_silence(silence.longest, silence.has_keepalive(listener));
         }
+    }
+}
+
+/// Why a peer may not connect; one that says on whose behalf it does is heard first.
+fn not_allowed(worker: &Worker, local_listener: &LocalListener, peer: IpAddr) -> Option<String> {
+    match local_listener.introduces(peer) {
+        Some(_) => None,
+        None => refusal_of_address(worker, local_listener, peer),
     }
 }
 

@@ -4,6 +4,7 @@
 //! And towards endpoints that want to be told: the same words, before the first byte of a connection.
 
 use crate::exchange::record::record;
+use crate::listener::access::{DENIED, refusal};
 use crate::plan::ProxyProtocolPolicy;
 use crate::state::exchange::{Before, Client, Exchange};
 use crate::state::worker::Worker;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_net::proxy_protocol::{Intro, Read, read};
+use thalweg_observe::Limit;
 use thalweg_upstream::ProxyProtocol;
 
 /// Received at once while the words are awaited: as many as there can be, and what follows.
@@ -53,9 +55,15 @@ pub(crate) async fn hear(
                 (client.peer, client.port) = (source.ip().to_canonical(), source.port());
             }
             x.received.drain(..header.len);
-            return Ok(header.addresses.map(|(_, destination)| destination));
+            match refusal(worker, client.listener(), client.peer) {
+                None => return Ok(header.addresses.map(|(_, destination)| destination)),
+                Some(reason) => deny(worker, client, x, reason),
+            }
         }
-        Ok(None) if !policy.required => return Ok(None),
+        Ok(None) if !policy.required => match refusal(worker, client.listener(), client.peer) {
+            None => return Ok(None),
+            Some(reason) => deny(worker, client, x, reason),
+        },
         Ok(None) => Fault::request(400, "the peer did not say on whose behalf it connects (PROXY protocol)"),
         Err(Some(fault)) => fault,
         // Somebody who looks whether we are there.
@@ -68,6 +76,14 @@ pub(crate) async fn hear(
     record(worker, client, x);
     x.received.clear();
     Err(Over)
+}
+
+/// The client that another proxy connects for may not connect.
+fn deny(worker: &Worker, client: &Client, x: &mut Exchange, reason: String) -> Fault {
+    worker.meters.limit(Limit::Access);
+    client.listener().meters.refused.add(1);
+    x.explain(reason);
+    DENIED
 }
 
 /// A connection is over before it has begun.

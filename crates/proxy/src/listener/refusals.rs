@@ -69,7 +69,7 @@ impl RefusalLines {
         &mut self,
         worker: &Worker,
         (arrival, local_listener): (&AcceptedConnection, &LocalListener),
-        (fault, id): (&Fault, &RequestId),
+        (fault, id, reason): (&Fault, &RequestId, Option<&str>),
         status: u16,
     ) {
         let log = &mut *worker.log.borrow_mut();
@@ -85,6 +85,7 @@ impl RefusalLines {
             peer: client,
             status,
             fault: Some(fault),
+            reason,
             unlogged,
             ..LogRecord::default()
         });

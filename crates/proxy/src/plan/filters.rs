@@ -3,7 +3,8 @@
 use crate::plan::{Plan, Route};
 use std::collections::HashMap;
 use std::sync::Arc;
-use thalweg_filter::{Chain, Filter};
+use thalweg_access::rules::{AddressRules, AddressSet};
+use thalweg_filter::{Chain, Filter, Upkeep, list_upkeep};
 
 impl Plan {
     /// The live state of filters that stand where they stood in `former` goes on: those of routes of the same name.
@@ -21,6 +22,19 @@ impl Plan {
     /// The filters of all its routes; those of several are named as often.
     pub(crate) fn all_filters(&self) -> impl Iterator<Item = &Arc<dyn Filter>> {
         self.routes.iter().flat_map(Route::all_filters)
+    }
+}
+
+impl Plan {
+    /// What runs beside the workers for it: of its filters, and of its lists of addresses.
+    pub(crate) fn upkeep(&self) -> impl Iterator<Item = Arc<dyn Upkeep>> {
+        let of_rules = |rules: &Arc<AddressRules>| {
+            rules.deny.has_sources() || rules.allow.as_ref().is_some_and(AddressSet::has_sources)
+        };
+        let of_listeners = self.listeners.iter().filter_map(|listener| listener.access.as_ref());
+        let has_lists = self.access.has_sources() || of_listeners.into_iter().any(of_rules);
+        let of_filters = self.all_filters().filter_map(|filter| filter.upkeep());
+        of_filters.chain(has_lists.then(list_upkeep))
     }
 }
 

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind, Notice};
-use thalweg_filter::{Call, Filter, Outcome, Upkeep, UpkeepTools, Work};
+use thalweg_filter::{Call, Outcome, Upkeep, UpkeepTools, Work};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -91,11 +91,11 @@ impl Background {
         Ok(Calling(task))
     }
 
-    /// From now on the upkeep of these filters runs, and no other.
-    pub(crate) fn keep_up<'a>(&self, filters: impl Iterator<Item = &'a Arc<dyn Filter>>) {
+    /// From now on this upkeep runs, and no other.
+    pub(crate) fn keep_up(&self, all: impl Iterator<Item = Arc<dyn Upkeep>>) {
         let mut running = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
         let mut wanted = HashMap::new();
-        for upkeep in filters.filter_map(|filter| filter.upkeep()) {
+        for upkeep in all {
             wanted.insert(Arc::as_ptr(&upkeep).cast::<()>().addr(), upkeep);
         }
         running.retain(|key, known| {
@@ -236,39 +236,17 @@ mod tests {
         }
     }
 
-    #[derive(Debug)]
-    struct Kept(Arc<Counted>);
-
-    impl Filter for Kept {
-        fn name(&self) -> &'static str {
-            "kept"
-        }
-
-        fn argument(&self) -> String {
-            String::new()
-        }
-
-        fn hooks(&self) -> thalweg_filter::Hooks {
-            thalweg_filter::Hooks::NONE
-        }
-
-        fn upkeep(&self) -> Option<Arc<dyn Upkeep>> {
-            Some(self.0.clone())
-        }
-    }
-
     #[test]
     fn upkeep_runs_once_while_it_is_wanted() {
         let (notices, mut said) = mpsc::channel(8);
         let background = Background::new(notices);
         let counted = Arc::new(Counted::default());
-        let filters: Vec<Arc<dyn Filter>> =
-            vec![Arc::new(Kept(counted.clone())), Arc::new(Kept(counted.clone()))];
-        background.keep_up(filters.iter());
-        background.keep_up(filters.iter());
+        let twice = || (0..2).map(|_| counted.clone() as Arc<dyn Upkeep>);
+        background.keep_up(twice());
+        background.keep_up(twice());
         assert_eq!(counted.0.load(Ordering::SeqCst), 1);
         assert_eq!(said.blocking_recv().unwrap().text, "runs");
-        background.keep_up([].iter());
+        background.keep_up([].into_iter());
         // It is dropped on its own thread, which runs this call behind it.
         let behind = background.call(call(Job::call(Duration::from_secs(10), async {}))).unwrap();
         drop(wait(behind).unwrap());

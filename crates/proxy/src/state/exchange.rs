@@ -619,6 +619,11 @@ impl Exchange {
         Some(cut(&identity.user)).filter(|user| !user.is_empty())
     }
 
+    /// Notes why the request is refused, in words for the operator.
+    pub(crate) fn explain(&mut self, reason: String) {
+        self.filtering.get_or_insert_default().outcome.reason = Some(reason.into());
+    }
+
     /// Why a filter refused the request, or would have.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.filtering.as_ref()?.outcome.reason.as_deref().map(cut)

@@ -17,6 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use thalweg_access::rules::AddressRules;
 use thalweg_observe::ListenerMeters;
 
 /// The position of a listener that no plan has.
@@ -30,6 +31,8 @@ pub(crate) struct ListenerTransport {
     pub(crate) proxy_protocol: Option<Arc<ProxyProtocolPolicy>>,
     /// What they shake hands on; `None`: they speak in the clear, or not with us.
     pub(crate) tls: Option<Arc<ListenerTls>>,
+    /// Who may connect; `None`: the listener does not say.
+    pub(crate) access: Option<Arc<AddressRules>>,
 }
 
 /// A listener on one worker.
@@ -87,6 +90,7 @@ impl LocalListener {
             protocol: listener.protocol,
             proxy_protocol: listener.proxy_protocol.clone(),
             tls: listener.tls.clone(),
+            access: listener.access.clone(),
         });
         self.is_unix.set(matches!(listener.address, ListenAddress::Unix(_)));
         self.h2c.set(listener.h2c);
@@ -155,6 +159,11 @@ impl LocalListener {
         let spoken = self.spoken.borrow();
         let policy = spoken.proxy_protocol.as_ref()?;
         policy.from.iter().any(|net| net.contains(&peer)).then(|| policy.clone())
+    }
+
+    /// Why the address may not connect here, as far as the listener says.
+    pub(crate) fn refusal(&self, address: IpAddr) -> Option<String> {
+        self.spoken.borrow().access.as_ref()?.refusal(address)
     }
 
     /// What its clients shake hands on; `None`: they speak plainly.

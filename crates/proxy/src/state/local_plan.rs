@@ -376,6 +376,7 @@ mod tests {
             let plan = Plan {
                 requests: crate::plan::RequestsPolicy::default(),
                 error_details: true,
+                access: crate::plan::AccessPolicy::default(),
                 beside: Vec::new(),
                 listeners: Vec::new(),
                 connections: Arc::default(),

@@ -1,6 +1,6 @@
 //! What the control thread and all workers share, and what workers are told.
 
-use crate::plan::ServiceId;
+use crate::plan::{Banned, ServiceId};
 use crate::records::QueryRequest;
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::background::Background;
@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) log: Option<Arc<LogWriter>>,
     pub(crate) notices: mpsc::Sender<Notice>,
+    /// Clients that are to be banned.
+    pub(crate) bans: mpsc::Sender<Banned>,
     /// Where filters have done what is not for workers.
     pub(crate) background: Background,
     /// The bounds on what is under way.

@@ -4,7 +4,7 @@
 //! never wait for it.
 
 use crate::budget::Budget;
-use crate::plan::{Listener, Plan, ServiceId};
+use crate::plan::{Banned, Listener, Plan, ServiceId};
 use crate::records::{FoundRecords, QueryRequest, RecordQuery};
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::background::Background;
@@ -45,6 +45,8 @@ pub struct WorkerPoolOptions {
     pub log: Option<Arc<LogWriter>>,
     /// Lines for the operator.
     pub notices: mpsc::Sender<Notice>,
+    /// Clients that are to be banned.
+    pub bans: mpsc::Sender<Banned>,
     /// What host names stand for, as far as is known.
     pub names: Names,
     /// Rung when the standing of a member has changed.
@@ -101,6 +103,7 @@ impl WorkerPool {
             log: options.log,
             background: Background::new(options.notices.clone()),
             notices: options.notices,
+            bans: options.bans,
             concurrency_limits,
             challenges: options.challenges,
             beside: OnceLock::new(),
@@ -117,7 +120,7 @@ impl WorkerPool {
             let started = thread.spawn(move || run_worker(id, shared));
             threads.push(started.map_err(thread_error)?);
         }
-        shared.background.keep_up(shared.current().plan.all_filters());
+        shared.background.keep_up(shared.current().plan.upkeep());
         let worker_pool = Self { shared, threads: Mutex::new(threads) };
         worker_pool.measure();
         Ok(worker_pool)
@@ -236,6 +239,7 @@ impl WorkerPool {
         before.iter().filter(|old| !is_kept(old)).for_each(|old| old.sockets.remove_file());
         let Shared { registry, concurrency_limits, endpoint_sets, retired, .. } = &*self.shared;
         plan.adopt_filters(&in_force.current.plan);
+        plan.access.adopt(&in_force.current.plan.access);
         let after = (plan, &*in_force.current.redactor);
         let (current, first) =
             prepare(after, &in_force.names, listeners, (registry, concurrency_limits, endpoint_sets));
@@ -246,7 +250,7 @@ impl WorkerPool {
         replaced.into_iter().for_each(|endpoint_set| retired.retire(endpoint_set));
         in_force.changes += 1;
         in_force.current = current.clone();
-        self.shared.background.keep_up(current.plan.all_filters());
+        self.shared.background.keep_up(current.plan.upkeep());
         self.tell(|| Command::Plan(current.clone(), list.clone()));
         Ok(())
     }

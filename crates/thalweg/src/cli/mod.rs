@@ -4,6 +4,7 @@
 //! failed start, 2 usage, 3 forced end before the drain had finished.
 
 mod api;
+mod block;
 mod canary;
 mod check;
 mod completions;
@@ -67,6 +68,10 @@ enum Verb {
     Drain(drain::DrainArgs),
     /// Turn the filter `maintenance` of a route on or off
     Maintenance(maintenance::MaintenanceArgs),
+    /// Put an address or a network into a list of the running proxy: its requests and connections are refused
+    Block(block::BlockArgs),
+    /// Take an address or a network out of a list again
+    Unblock(block::UnblockArgs),
     /// Have the running proxy finish what it does and end
     Stop(stop::StopArgs),
     /// Print a host name that leads to a destination: its first label says, sealed, where to
@@ -100,6 +105,8 @@ impl Cli {
             Verb::Canary(args) => canary::canary(&args),
             Verb::Drain(args) => drain::drain(&args),
             Verb::Maintenance(args) => maintenance::maintenance(&args),
+            Verb::Block(args) => block::block(&args),
+            Verb::Unblock(args) => block::unblock(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::Seal(args) => seal::seal(&args),
             Verb::Unseal(args) => seal::unseal(&args),

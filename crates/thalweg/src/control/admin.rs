@@ -1,5 +1,6 @@
 //! What the admin API sees of the running proxy, and what it may ask of it.
 
+use super::access::AccessLists;
 use super::acme::Acme;
 use super::certificate_source::Source;
 use super::origin::Origin;
@@ -15,11 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::control::{Limits, Usage};
 use thalweg_admin::{
-    AdminTls, CanaryChanged, CanaryOrder, CanaryStatus, CertificateStatus, Changed, ConfigDocument,
-    ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus, EndpointChange, Events,
-    Expected, History, ListenerStatus, MaintenanceChanged, NewEndpoint, NewLabel, Recalling, Refusal,
-    ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel,
-    Services, ServicesSummary, State, Status, Tokens, WeightsReset,
+    AddressChanged, AddressList, AddressListContents, AdminTls, CanaryChanged, CanaryOrder, CanaryStatus,
+    CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control,
+    DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
+    NewAddress, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter,
+    Reweighted, RollbackOptions, RouteStatus, SealedLabel, Services, ServicesSummary, State, Status, Tokens,
+    WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, Notice};
@@ -49,6 +51,8 @@ pub(crate) struct Shared {
     origin: Mutex<Origin>,
     runtime: Mutex<Runtime>,
     monitor: Mutex<ServiceMonitor>,
+    /// Lists of addresses. No other lock is taken while it is held.
+    access: Mutex<AccessLists>,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// What the admin listener shakes hands on, once it is there.
@@ -70,7 +74,7 @@ impl Shared {
     pub(crate) fn new(
         worker_pool: WorkerPool,
         registry: Arc<Registry>,
-        (origin, runtime): (Origin, Runtime),
+        (origin, runtime, access): (Origin, Runtime, AccessLists),
         (changed, acme): (Arc<Notify>, Acme),
     ) -> Self {
         registry.reloads().note_success();
@@ -86,6 +90,7 @@ impl Shared {
             origin: Mutex::new(origin),
             runtime: Mutex::new(runtime),
             monitor: Mutex::default(),
+            access: Mutex::new(access),
             tokens: OnceLock::new(),
             admin_tls: OnceLock::new(),
             certificate_problems: Mutex::default(),
@@ -113,6 +118,11 @@ impl Shared {
     /// What runs. Taken before [`Self::monitor`] where both are needed.
     pub(super) fn runtime(&self) -> MutexGuard<'_, Runtime> {
         lock(&self.runtime)
+    }
+
+    /// Lists of addresses.
+    pub(super) fn access(&self) -> MutexGuard<'_, AccessLists> {
+        lock(&self.access)
     }
 
     /// Who watches how services stand.
@@ -376,6 +386,22 @@ impl Control for Shared {
         expected: &Expected<u64>,
     ) -> Result<Changed, Refusal> {
         self.remove(service, id, drain, expected)
+    }
+
+    fn address_lists(&self) -> Vec<AddressList> {
+        self.list_address_lists()
+    }
+
+    fn address_list(&self, list: &str) -> Result<AddressListContents, Refusal> {
+        self.address_list_of(list)
+    }
+
+    fn add_address(&self, list: &str, new: NewAddress) -> Result<AddressChanged, Refusal> {
+        self.put_into_list(list, &new)
+    }
+
+    fn remove_address(&self, list: &str, network: &str) -> Result<AddressChanged, Refusal> {
+        self.take_out_of_list(list, network)
     }
 
     fn canary(&self, route: &str) -> Result<CanaryStatus, Refusal> {

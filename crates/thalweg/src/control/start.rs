@@ -4,6 +4,7 @@
 //! privileges that `user:` gives up, and threads come last because they keep the privileges that
 //! they start with.
 
+use super::access::AccessLists;
 use super::access_log::AccessLogMonitor;
 use super::acme::Acme;
 use super::admin::Shared;
@@ -27,7 +28,7 @@ use crate::operator_log::{info, warn};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use thalweg_admin::server::ANOTHER_SOCKET;
 use thalweg_admin::{AdminOptions, AdminTls, Control as _, PlaceReason, SocketPlace, Webhooks};
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
@@ -43,6 +44,8 @@ use tokio::time::Instant;
 
 /// Lines that workers may have waiting.
 const NOTICES: usize = 256;
+/// Clients that may wait to be banned.
+const BANS: usize = 1024;
 /// How long the start waits for host names; afterwards they are resolved while the proxy runs.
 const FIRST_NAMES: Duration = Duration::from_secs(2);
 
@@ -82,6 +85,7 @@ pub(crate) async fn start(
     let registry = Arc::new(Registry::new(workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let (notices_in, notices) = mpsc::channel(NOTICES);
+    let (bans_in, bans) = mpsc::channel(BANS);
     let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
     let runtime = laid_over(plan, &settings)?;
     let plan = runtime.plan();
@@ -93,13 +97,16 @@ pub(crate) async fn start(
         registry: registry.clone(),
         log: log.clone(),
         notices: notices_in.clone(),
+        bans: bans_in,
         names,
         bell: bell(&changed),
         challenges: acme.challenges(),
     };
+    let access = AccessLists::open(settings.state.as_deref(), SystemTime::now())?;
     let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
-    let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), (changed, acme)));
+    let shared =
+        Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime, access), (changed, acme)));
     let admin = admin_options(&settings, place.path.clone(), state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     shared.keep_tokens(admin.tokens());
@@ -117,6 +124,7 @@ pub(crate) async fn start(
             log,
             log_monitor: AccessLogMonitor::default(),
             notices,
+            bans,
             sources,
             early,
             followed: 0,

@@ -335,6 +335,38 @@ impl Control for Sample {
         Ok(CanaryChanged { version: state.version, before, after })
     }
 
+    fn address_lists(&self) -> Vec<AddressList> {
+        vec![AddressList { name: "blocked".into(), configured: String::new(), added: 1 }]
+    }
+
+    fn address_list(&self, list: &str) -> Result<AddressListContents, Refusal> {
+        match list {
+            "blocked" => Ok(AddressListContents {
+                name: list.into(),
+                configured: String::new(),
+                entries: vec![entry("192.0.2.7", "scans")],
+            }),
+            _ => Err(Refusal::Unknown(format!("there is no list `{list}`"))),
+        }
+    }
+
+    fn add_address(&self, list: &str, new: NewAddress) -> Result<AddressChanged, Refusal> {
+        self.address_list(list)?;
+        match new.network.contains('.') {
+            true => Ok(AddressChanged { before: None, after: Some(entry(&new.network, &new.reason)) }),
+            false => {
+                let detail = "no network".into();
+                Err(Refusal::Invalid { field: "network".into(), detail, help: None })
+            }
+        }
+    }
+
+    fn remove_address(&self, list: &str, network: &str) -> Result<AddressChanged, Refusal> {
+        let known = self.address_list(list)?.entries.into_iter().find(|entry| entry.network == network);
+        let before = known.ok_or_else(|| Refusal::Unknown(format!("`{network}` is not in `{list}`")))?;
+        Ok(AddressChanged { before: Some(before), after: None })
+    }
+
     fn seal(&self, new: &NewLabel) -> Result<SealedLabel, Refusal> {
         if new.destination != "10.0.0.7:3000" {
             let detail = "no entry of `allow` holds the address".into();
@@ -514,4 +546,9 @@ fn change() -> ConfigChange {
         action: ChangeAction::Added,
         fields: Vec::new(),
     }
+}
+
+fn entry(network: &str, reason: &str) -> AddressEntry {
+    let (network, reason) = (network.to_owned(), reason.to_owned());
+    AddressEntry { network, reason, since: 1_795_521_600, until: None, ban: None }
 }

@@ -27,6 +27,7 @@ const HEALTH: &str = "docs/guide/configuration.md#servicesnamehealth";
 const RETRY: &str = "docs/guide/configuration.md#servicesnameretry";
 const TIMEOUTS: &str = "docs/guide/configuration.md#timeouts";
 const LIMITS: &str = "docs/guide/configuration.md#limits";
+const ACCESS: &str = "docs/guide/access.md";
 const LOG: &str = "docs/guide/configuration.md#access_log";
 const ADMIN: &str = "docs/guide/configuration.md#admin-and-metrics";
 const SURVIVE: &str = "docs/guide/services-that-survive.md";
@@ -69,9 +70,12 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top, Route, Filter, Service, Listener] "digest_auth", "key_auth", "api_key", "api_keys", "auth_request", "forward_auth",
         "ext_authz", "external_auth", "authentication", "authorization", "jwt", "jwt_auth", "jwt_authn", "auth_jwt", "oidc", "oauth", "oauth2", "ldap", "rbac"
         => Later(Some("the filter `auth` has `basic`, and `tls.client_auth` of a listener asks clients for certificates"));
-    [Top, Route, Filter, Service, Listener] "allow", "deny", "access", "access_list", "acl", "acls", "ip_allow_list", "ip_white_list", "ip_restriction", "whitelist", "blacklist",
-        "allow_list", "deny_list", "geoip", "geo"
-        => Later(Some("`match.client` of a route takes requests of some addresses only"));
+    [Top, Route, Filter, Service, Listener] "allow", "deny", "access_list", "acl", "acls", "ip_allow_list", "ip_white_list", "ip_restriction", "whitelist", "blacklist",
+        "allow_list", "deny_list", "geoip", "geo", "http_access", "ip_filter"
+        => Called("`access`, as in `access: { deny: [ 192.0.2.0/24 ] }` of a listener or in `filters`", ACCESS);
+    [Top, Route, Service] "access" => Called("it in `filters` or at a listener, as in `filters: [ { access: { deny: [ 192.0.2.0/24 ] } } ]`", ACCESS);
+    [Top, Route, Filter, Service, Listener] "ban", "banning", "fail2ban", "crowdsec", "stick_table", "stick-table", "geo_block", "blocklist", "block_list", "blocked"
+        => Called("`bans` and `lists` at the top, as in `bans: { logins: { status: 401, after: 10 } }`", ACCESS);
     [Top, Route] "cors" => Called("it in `filters`, as in `filters: [ { cors: { origins: \"https://app.example.com\" } } ]`", FILTERS);
     [Top, Route, Filter, Service, Listener] "header", "add_header", "add_headers", "set_header", "set_headers", "remove_header", "remove_headers", "request_header",
         "request_headers", "response_header", "response_headers", "proxy_set_header", "proxy_hide_header", "header_up", "header_down", "custom_request_headers", "http_request",
