@@ -103,7 +103,8 @@ impl Source {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again: `now`, where it is another one, or else where it has stopped changing. Says whether it did.
+    /// Reads the file again: `now`, where it is another one, or else where it has stopped changing. Says whether it
+    /// did.
     fn read_file(&self, now: bool) -> Result<bool, String> {
         let Place::File(path) = &self.place else { return Ok(false) };
         let stamp = Stamp::of(path);

@@ -1,7 +1,8 @@
 //! `access: { deny: [ 192.0.2.0/24, { list: blocked } ] }`: who may pass, by address, country, header or path.
 //!
-//! The rule: what is denied does not pass, whatever is allowed; and where something is allowed, nothing else passes. The
-//! address is the client's as `trusted_proxies` lets it be seen. What decides is in the crate `access`; this translates.
+//! The rule: what is denied does not pass, whatever is allowed; and where something is allowed, nothing else passes.
+//! The address is the client's as `trusted_proxies` lets it be seen. What decides is in the crate `access`; this
+//! translates.
 
 mod spec;
 

@@ -85,8 +85,8 @@ pub trait Filter: Any + Debug + Send + Sync {
     /// first.
     fn on_response(&self, _cx: &mut ResponseCx<'_>) {}
 
-    /// Called when the exchange is over, however it ended, and this filter has remembered something of it. An upgraded connection is over
-    /// when it closes.
+    /// Called when the exchange is over, however it ended, and this filter has remembered something of it. An upgraded
+    /// connection is over when it closes.
     fn on_end(&self, _cx: &mut EndCx<'_>) {}
 }
 

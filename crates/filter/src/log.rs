@@ -41,8 +41,8 @@ pub enum OffSpec {
 #[schemars(extend("minProperties" = 1))]
 #[serde(deny_unknown_fields, default, expecting = "a map with `fields`, `share`, `off`")]
 pub struct LogMapSpec {
-    /// Fields of the line and their values, with placeholders; at most 16 fields, and 1024 bytes of each value. Lines of
-    /// the format `json` have them under `fields`, those of `combined` have none.
+    /// Fields of the line and their values, with placeholders; at most 16 fields, and 1024 bytes of each value. Lines
+    /// of the format `json` have them under `fields`, those of `combined` have none.
     #[schemars(extend("x-default-words" = "none", "maxProperties" = FIELDS))]
     fields: BTreeMap<String, TemplateSpec>,
     /// The share of exchanges that have a line, in whole percent from 1% to 100%.

@@ -300,8 +300,8 @@ impl Socket {
         }
     }
 
-    /// Sends up to `most` bytes of a regular file, from the offset `from` on, without a copy through memory of ours; may
-    /// send less. 0: the file has nothing there. A page that is not in the kernel's memory is waited for.
+    /// Sends up to `most` bytes of a regular file, from the offset `from` on, without a copy through memory of ours;
+    /// may send less. 0: the file has nothing there. A page that is not in the kernel's memory is waited for.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where only [`Self::poll_send`] can do it.

@@ -62,7 +62,8 @@ impl Parts {
         Self { pieces, read: 0, only_copies: false }
     }
 
-    /// Sends some of a large file straight from the kernel, at most `share` bytes; `None`: the next bytes are to be read.
+    /// Sends some of a large file straight from the kernel, at most `share` bytes; `None`: the next bytes are to be
+    /// read.
     fn send_file(
         &mut self,
         client: &Client,

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use thalweg_core::Fault;
 
 impl Flow {
-    /// Bytes of the body that may go to the receiver past this flow now: none where something waits, or where the body is
-    /// framed, changed or measured on its way.
+    /// Bytes of the body that may go to the receiver past this flow now: none where something waits, or where the body
+    /// is framed, changed or measured on its way.
     pub(crate) fn room_beside(&self) -> u64 {
         let is_plain = !self.chunked
             && self.transforms.is_none()
