@@ -43,6 +43,7 @@ mod leaks;
 mod limits;
 mod mirror;
 mod pages;
+mod rate_limits;
 mod recipes;
 mod regressions;
 mod reloads;

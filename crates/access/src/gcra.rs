@@ -141,6 +141,11 @@ impl Rate {
         arrival.saturating_add(self.time_of(1).min(self.tolerance)).saturating_sub(self.tolerance)
     }
 
+    /// What is left of an allowance of which this much is used, as the time in which it comes back.
+    pub fn seen(&self, used: u64, wait: u64) -> Decision {
+        self.state(used, wait)
+    }
+
     fn state(&self, used: u64, wait: u64) -> Decision {
         let rest = u128::from(self.tolerance.saturating_sub(used));
         let left = rest * u128::from(self.units) / u128::from(self.period);

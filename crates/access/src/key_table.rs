@@ -280,7 +280,6 @@ mod tests {
     /// Figures for decision 0076; `cargo test --release -p thalweg-access -- --ignored --nocapture`.
     #[test]
     #[ignore = "a measurement"]
-    #[expect(clippy::print_stdout, reason = "figures are what it is for")]
     fn what_a_decision_costs() {
         for (keys, threads) in [(1_u64, 1), (100_000, 1), (1, 2), (100_000, 2)] {
             let (table, fast) = (KeyTable::new(100_000), rate(1_000_000, 1, 1_000_000));

@@ -32,6 +32,7 @@ mod in_flight;
 mod key_table;
 pub mod logins;
 pub mod password;
+mod redis_limits;
 pub mod users;
 pub mod watched_file;
 
@@ -39,3 +40,7 @@ pub use fingerprint::{Fingerprint, FingerprintMaker, fingerprint};
 pub use gcra::{Cost, Decision, Rate};
 pub use in_flight::{InFlight, InFlightPlace};
 pub use key_table::KeyTable;
+pub use redis_limits::{
+    FAILURES, NoDecision, RedisLimits, RedisNews, RedisSettings, SharedCost, SharedDecision, SharedName,
+};
+pub use thalweg_client::Destination;

@@ -46,6 +46,11 @@ impl Bounds {
     }
 }
 
+/// A connection, whatever it is made of.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
+
 /// Sends requests. Clones share what TLS needs, which is made at the first request that needs it.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
@@ -92,6 +97,35 @@ impl HttpClient {
             exchange(stream, request, bounds).await
         };
         within(bounds.time, answer).await?
+    }
+
+    /// Opens a connection for another protocol than HTTP, through TLS where the destination says so. `time` is for the
+    /// whole of it.
+    ///
+    /// # Errors
+    /// There is none within the time.
+    pub async fn open(&self, to: &Destination, time: Duration) -> Result<Box<dyn ByteStream>, ClientError> {
+        let opening = async {
+            let (host, port, tls) = match to {
+                Destination::Unix(path) => {
+                    let failed = |error| ClientError::Connect(path.display().to_string(), error);
+                    return Ok(
+                        Box::new(UnixStream::connect(path).await.map_err(failed)?) as Box<dyn ByteStream>
+                    );
+                }
+                Destination::Tcp { host, port, tls } => (host, *port, *tls),
+            };
+            let stream = connect(host, port, time).await?;
+            if !tls {
+                return Ok(Box::new(stream) as Box<dyn ByteStream>);
+            }
+            let failed = |error: &dyn fmt::Display| ClientError::Tls(error.to_string());
+            let server = Connector::new(&self.terms()?, host).map_err(|flaw| failed(&flaw))?;
+            let connector = TlsConnector::from(Arc::clone(server.client_config(Offer::Http1)));
+            let stream = connector.connect(server.server_name().clone(), stream).await;
+            Ok(Box::new(stream.map_err(|error| failed(&error))?) as Box<dyn ByteStream>)
+        };
+        within(time, opening).await?
     }
 
     /// The terms for servers. A connection for one request has nothing to resume.

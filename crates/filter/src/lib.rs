@@ -15,6 +15,7 @@ mod body_limit;
 mod buffer;
 mod chain;
 mod compress;
+mod concurrency;
 mod config_files;
 mod cors;
 mod decoder;
@@ -37,6 +38,7 @@ mod log_edit;
 mod maintenance;
 mod map_back;
 mod mirror;
+mod named;
 mod names;
 mod page;
 mod rate_limit;
@@ -150,6 +152,8 @@ filters! {
     buffer: buffer::BufferSpec = "{}",
     /// Compresses responses with zstd, brotli or gzip, as the client accepts it.
     compress: compress::CompressSpec = "{}",
+    /// Bounds how many requests are in flight at once, for each client or other key.
+    concurrency: concurrency::ConcurrencySpec = "{ max: 10, key: client_ip }",
     /// Lets pages of other origins read responses, and answers their preflights (CORS).
     cors: cors::CorsSpec = "{ origins: [ \"https://app.example.com\" ] }",
     /// Decodes bodies of requests and responses that are compressed with gzip, deflate, br or zstd.
@@ -178,7 +182,7 @@ filters! {
     /// Sends a copy of each request to another service, whose response nobody sees.
     mirror: mirror::MirrorSpec = "shadow",
     /// Bounds how often requests may come, for each client or other key.
-    rate_limit: rate_limit::RateLimitSpec = "{ requests: 100, per: 1s, key: client_ip }",
+    rate_limit: rate_limit::RateLimitSpec [files] = "{ requests: 100, per: 1s, key: client_ip }",
     /// Sends clients to another place, with its query.
     redirect: redirect::RedirectSpec = "\"https://www.example.com{path}\"",
     /// Sends the id of the request to the client, and takes one that it has sent.

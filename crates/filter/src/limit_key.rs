@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
-use thalweg_access::{Fingerprint, FingerprintMaker, fingerprint};
+use thalweg_access::{Fingerprint, FingerprintMaker, SharedName, fingerprint};
 use thalweg_http::octet;
 
 /// Parts that a key may have.
@@ -126,6 +126,19 @@ impl JsonSchema for KeySpec {
     }
 }
 
+/// What becomes of requests without a key.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MissingSpec {
+    /// They are counted together.
+    #[default]
+    Share,
+    /// They are not counted.
+    Allow,
+    /// They are refused.
+    Deny,
+}
+
 /// How many leading bits of addresses make a key: a client with a network of its own is one client.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -161,6 +174,8 @@ pub(crate) struct Key {
     prefix: (u8, u8),
     /// Keys of other limits are other keys.
     kind: u64,
+    /// The same for other proxies.
+    kind_text: Box<str>,
     text: Box<str>,
 }
 
@@ -192,8 +207,9 @@ impl KeySpec {
         if has_address && (v4, v6) != (32, 64) {
             text.push_str(&format!(" /{v4} /{v6}"));
         }
-        let kind = fingerprint(0, format!("{text} {purpose}").as_bytes()).number();
-        Ok(Key { parts, prefix: (v4, v6), kind, text: text.into() })
+        let kind_text = format!("{text} {purpose}");
+        let kind = fingerprint(0, kind_text.as_bytes()).number();
+        Ok(Key { parts, prefix: (v4, v6), kind, kind_text: kind_text.into(), text: text.into() })
     }
 }
 
@@ -305,6 +321,13 @@ impl Key {
         let mut maker = FingerprintMaker::new(self.kind);
         let is_whole = self.each(values, |bytes| maker.part(bytes));
         (maker.finish(), is_whole)
+    }
+
+    /// Its name in a store that several proxies share.
+    pub(crate) fn name(&self, values: &Values<'_>, scope: &str) -> String {
+        let mut name = SharedName::new(scope, &self.kind_text);
+        self.each(values, |bytes| name.part(bytes));
+        name.finish()
     }
 
     /// Gives every part to `with`, one that is missing as nothing; says whether none is.

@@ -4,15 +4,17 @@
 //! refuses. The table is made with the first request, is taken over when a configuration takes over, and is shared
 //! by filters of one `name`.
 
+mod shared;
 mod spec;
 mod told;
 
-use crate::limit_key::Key;
+use crate::limit_key::{Key, MissingSpec};
+use crate::named::Named;
 use crate::request::{EndCx, Values};
-use crate::{Escape, Filter, Hooks, RequestCx, ResponseCx, Template, Verdict};
+use crate::{Escape, Filter, Hooks, JobResult, RequestCx, ResponseCx, Template, Upkeep, Verdict};
+use shared::Store;
 use std::any::Any;
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use thalweg_access::{Cost, Decision, Fingerprint, KeyTable, Rate};
 use thalweg_core::units::{duration_text, size_text};
@@ -29,14 +31,6 @@ const PLACES: usize = 4096;
 enum Unit {
     Requests,
     Bytes,
-}
-
-/// What becomes of requests without a key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Missing {
-    Share,
-    Allow,
-    Deny,
 }
 
 /// What a request costs.
@@ -72,7 +66,7 @@ struct Limit {
     /// The position of a plan's terms, by its name.
     plans: Box<[(Box<str>, u16)]>,
     cost: Costs,
-    missing: Missing,
+    missing: MissingSpec,
     name: Box<str>,
 }
 
@@ -109,11 +103,13 @@ struct RateLimit {
     max_keys: usize,
     told: Told,
     is_dry_run: bool,
+    /// Where the count is kept that several proxies share; `None`: in `table`.
+    store: Option<Store>,
     table: OnceLock<Arc<KeyTable>>,
 }
 
-/// Tables of filters that count together, by their name, as long as one of these is in use.
-static NAMED: LazyLock<Mutex<HashMap<Box<str>, Weak<KeyTable>>>> = LazyLock::new(Mutex::default);
+/// Tables of filters that count together.
+static NAMED: Named<Box<str>, KeyTable> = Named::new();
 
 /// Nanoseconds since the first time that anybody asked, above 0. Time of the machine does not matter: it may be set.
 pub(crate) fn nanoseconds(now: Instant) -> u64 {
@@ -168,16 +164,14 @@ enum Refusal {
 impl RateLimit {
     fn table(&self) -> &Arc<KeyTable> {
         self.table.get_or_init(|| {
-            let Some(name) = &self.name else { return Arc::new(KeyTable::new(self.max_keys)) };
-            let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(table) = named.get(name).and_then(Weak::upgrade) {
-                return table;
-            }
-            named.retain(|_, table| table.strong_count() > 0);
-            let table = Arc::new(KeyTable::new(self.max_keys));
-            named.insert(name.clone(), Arc::downgrade(&table));
-            table
+            let make = || Arc::new(KeyTable::new(self.max_keys));
+            self.name.as_ref().map_or_else(make, |name| NAMED.share(name, make))
         })
+    }
+
+    /// Whether the limit costs every request the same.
+    fn has_fixed_cost(&self, spent: &Spent) -> bool {
+        self.terms(spent).is_some_and(|(limit, _)| matches!(limit.cost, Costs::Fixed(_)))
     }
 
     fn terms(&self, spent: &Spent) -> Option<(&Limit, &Terms)> {
@@ -194,8 +188,8 @@ impl RateLimit {
         }
         let (key, is_whole) = limit.key.of(values);
         match limit.missing {
-            Missing::Allow if !is_whole => return Ok(None),
-            Missing::Deny if !is_whole => return Err(Refusal::NoKey(at)),
+            MissingSpec::Allow if !is_whole => return Ok(None),
+            MissingSpec::Deny if !is_whole => return Err(Refusal::NoKey(at)),
             _ => {}
         }
         let units = match limit.unit {
@@ -244,6 +238,21 @@ impl RateLimit {
         };
         spent.decision = table.decide(spent.key, &terms.rate, (now, cost));
         if spent.decision.admits() { Ok(()) } else { Err(Refusal::Over(*spent)) }
+    }
+
+    /// Spends what this process counts, or refuses.
+    fn spend_here(&self, cx: &mut RequestCx<'_>, (length, now): (u64, u64)) -> Verdict {
+        match self.spend(&cx.values(), length, now) {
+            Ok(account) => {
+                if let Some(account) = account
+                    && self.hooks() != Hooks::REQUEST
+                {
+                    cx.remember(account);
+                }
+                Verdict::Continue
+            }
+            Err(refusal) => self.refuse(cx, &refusal),
+        }
     }
 
     /// Answers 429, or lets it pass in a dry run.
@@ -296,7 +305,8 @@ impl Filter for RateLimit {
         }
         let name = self.name.as_ref().map(|name| format!(", counted as {name}")).unwrap_or_default();
         let dry_run = if self.is_dry_run { ", dry run" } else { "" };
-        format!("{}{name}{dry_run}", limits.join(" and "))
+        let store = self.store.as_ref().map(Store::text).unwrap_or_default();
+        format!("{}{name}{store}{dry_run}", limits.join(" and "))
     }
 
     fn hooks(&self) -> Hooks {
@@ -330,17 +340,18 @@ impl Filter for RateLimit {
             return Verdict::Continue;
         }
         let (now, length) = (nanoseconds(cx.facts.now), cx.content_length.unwrap_or(0));
-        match self.spend(&cx.values(), length, now) {
-            Ok(account) => {
-                if let Some(account) = account
-                    && self.hooks() != Hooks::REQUEST
-                {
-                    cx.remember(account);
-                }
-                Verdict::Continue
-            }
-            Err(refusal) => self.refuse(cx, &refusal),
+        match &self.store {
+            None => self.spend_here(cx, (length, now)),
+            Some(store) => self.ask_store(cx, store, now),
         }
+    }
+
+    fn resume(&self, cx: &mut RequestCx<'_>, got: JobResult) -> Verdict {
+        self.answered(cx, got, nanoseconds(cx.facts.now))
+    }
+
+    fn upkeep(&self) -> Option<Arc<dyn Upkeep>> {
+        self.store.as_ref().map(Store::upkeep)
     }
 
     fn on_response(&self, cx: &mut ResponseCx<'_>) {

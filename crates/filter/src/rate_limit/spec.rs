@@ -1,8 +1,9 @@
 //! What is written of a limit, and what it becomes.
 
-use super::{Costs, Limit, MAX_KEYS, Missing, RateLimit, Terms, Told, Unit};
-use crate::limit_key::{KeySpec, PrefixSpec};
-use crate::{Filter, TemplateSpec};
+use super::shared::StoreSpec;
+use super::{Costs, Limit, MAX_KEYS, RateLimit, Terms, Told, Unit};
+use crate::limit_key::{KeySpec, MissingSpec, PrefixSpec};
+use crate::{ConfigFiles, Filter, TemplateSpec};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -67,6 +68,9 @@ pub struct RateLimitSpec {
     /// Whether requests that it would refuse pass; the access log says so.
     #[schemars(extend("x-default" = false))]
     dry_run: bool,
+    /// Where the count is kept that several proxies share.
+    #[schemars(extend("x-default-words" = "in this process"))]
+    store: Option<StoreSpec>,
 }
 
 /// One of several limits.
@@ -124,19 +128,6 @@ pub(super) enum CostSpec {
     Number(u64),
     /// A text that gives one.
     Template(TemplateSpec),
-}
-
-/// What becomes of requests without a key.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum MissingSpec {
-    /// They are counted together.
-    #[default]
-    Share,
-    /// They are not counted.
-    Allow,
-    /// They are refused.
-    Deny,
 }
 
 /// What clients are told.
@@ -236,7 +227,7 @@ impl RateLimitSpec {
     ///
     /// # Errors
     /// One of them is wrong.
-    pub(crate) fn build(&self) -> Result<Arc<dyn Filter>, String> {
+    pub(crate) fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Filter>, String> {
         let own = LimitSpec {
             name: None,
             requests: self.requests,
@@ -276,10 +267,18 @@ impl RateLimitSpec {
         if self.name.as_ref().is_some_and(|name| name.is_empty() || name.len() > 64) {
             return Err("`name` has 1 to 64 bytes".into());
         }
+        if self.store.is_some() && limits.iter().any(|limit| limit.unit == Unit::Bytes) {
+            return Err(
+                "`bytes` are counted by each proxy for itself: leave out `store`, or count `requests`".into(),
+            );
+        }
+        let max_keys = if is_of_place { max_keys.min(super::PLACES) } else { max_keys };
+        let store = self.store.as_ref().map(|store| store.build(files, max_keys)).transpose()?;
         Ok(Arc::new(RateLimit {
             limits: limits.into(),
             name: self.name.as_deref().map(Into::into),
-            max_keys: if is_of_place { max_keys.min(super::PLACES) } else { max_keys },
+            max_keys,
+            store,
             told: Told { draft, legacy },
             is_dry_run: self.dry_run,
             table: OnceLock::new(),
@@ -351,11 +350,7 @@ impl LimitSpec {
             claim: self.plans.as_ref().map(|plans| plans.claim.as_str().into()),
             plans: plans.into(),
             cost: self.cost(unit)?,
-            missing: match self.missing.or(filter.missing).unwrap_or_default() {
-                MissingSpec::Share => Missing::Share,
-                MissingSpec::Allow => Missing::Allow,
-                MissingSpec::Deny => Missing::Deny,
-            },
+            missing: self.missing.or(filter.missing).unwrap_or_default(),
             name: name.into(),
         })
     }

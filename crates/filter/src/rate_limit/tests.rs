@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::Identity;
-use crate::tests::{Asked, built};
+use crate::tests::{Asked, Beside, built};
 use thalweg_core::Fault;
 
 fn filter(json: &str) -> Arc<dyn Filter> {
-    built::<RateLimitSpec>(json).build().unwrap()
+    built::<RateLimitSpec>(json).build(&Beside("/nowhere".into())).unwrap()
 }
 
 fn refused(verdict: Verdict) -> Option<Fault> {
@@ -211,8 +211,13 @@ fn wrong_limits_are_refused() {
         (r#"{"requests": 1, "plans": {"claim": "plan", "gold": {}}}"#, "the plan `gold`"),
         (r#"{"requests": 1, "plans": {"claim": "p", "a": {"requests": 1, "unlimited": true}}}"#, "too many"),
         (r#"{"limits": [{"requests": 1, "name": "a\"b"}]}"#, "without quotes"),
+        (r#"{"bytes": "1MB", "store": {"redis": {"url": "redis://a"}}}"#, "by each proxy for itself"),
+        (r#"{"requests": 1, "store": {"redis": {"url": "http://a"}}}"#, "no place of a store"),
+        (r#"{"requests": 1, "store": {"redis": {"url": "redis://a", "timeout": "10s"}}}"#, "1ms to 5s"),
+        (r#"{"requests": 1, "store": {"redis": {"url": "redis://a", "ca": "a.pem"}}}"#, "rediss://"),
+        (r#"{"requests": 1, "store": {"redis": {"url": "redis://a", "user": "u"}}}"#, "needs a `password`"),
     ] {
-        let error = built::<RateLimitSpec>(json).build().unwrap_err();
+        let error = built::<RateLimitSpec>(json).build(&Beside("/nowhere".into())).unwrap_err();
         assert!(error.contains(part), "{json}: {error}");
     }
 }
