@@ -16,6 +16,7 @@ mod stamp;
 
 pub mod bans;
 
+pub mod api_keys;
 pub mod jwks;
 pub mod jwt;
 pub mod oidc;
@@ -25,6 +26,7 @@ mod web;
 
 pub use recent::{Digest, Recent, digest};
 pub use remote::{Remote, Say, Times};
+pub use thalweg_tls::Identity as ClientCertificate;
 pub use web::https;
 mod fingerprint;
 mod gcra;
@@ -33,6 +35,7 @@ mod key_table;
 pub mod logins;
 pub mod password;
 mod redis_limits;
+pub mod signed_url;
 pub mod users;
 pub mod watched_file;
 

@@ -6,11 +6,17 @@
 //!
 //! Invariant: fields of `forward` never come from a client, whatever becomes of the request.
 
+mod api_key;
 mod authorization;
 mod basic;
 mod forward;
+#[cfg(test)]
+mod more_tests;
+mod mtls;
 mod network;
+mod query;
 mod require;
+mod signed_url;
 #[cfg(test)]
 mod tests;
 
@@ -186,6 +192,12 @@ macro_rules! methods {
 methods! {
     /// User and password, as browsers ask for them (RFC 7617).
     basic: basic::BasicSpec,
+    /// A key of a program, in a field, as a Bearer token, or in the query.
+    api_key: api_key::ApiKeySpec,
+    /// The certificate that the client has shown in its TLS handshake, and the listener has verified.
+    mtls: mtls::MtlsSpec,
+    /// Links that somebody with a key has signed, good until a time.
+    signed_url: signed_url::SignedUrlSpec,
     /// Clients of these networks, without a credential: beside other methods in `any`.
     network: network::NetworkSpec,
 }

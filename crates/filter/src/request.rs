@@ -13,6 +13,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thalweg_access::ClientCertificate;
 use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_http::Version;
 use thalweg_http::h1::encode::write_field;
@@ -71,6 +72,11 @@ pub trait Connection: Debug {
 
     /// The subject of the certificate that the client has shown.
     fn client_subject(&self) -> Option<String>;
+
+    /// The certificate that the client has shown, as the listener has verified it.
+    fn client_certificate(&self) -> Option<Arc<ClientCertificate>> {
+        None
+    }
 
     /// A random number.
     fn chance(&self) -> u64;

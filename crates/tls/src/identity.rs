@@ -13,6 +13,7 @@ use crate::distinguished_name::{self, hex};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Identity {
     subject: String,
+    issuer: String,
     names: Vec<String>,
     fingerprint: [u8; 32],
     certificate: Vec<u8>,
@@ -26,6 +27,7 @@ impl Identity {
         let general = extension.iter().flat_map(|extension| &extension.value.general_names);
         Some(Self {
             subject: distinguished_name::text(leaf.subject())?,
+            issuer: distinguished_name::text(leaf.issuer())?,
             names: general.filter_map(name).collect(),
             fingerprint: digest([der]),
             certificate: der.to_vec(),
@@ -35,6 +37,11 @@ impl Identity {
     /// Its subject as RFC 4514 writes names, in ASCII; empty where it has none.
     pub fn subject(&self) -> &str {
         &self.subject
+    }
+
+    /// The subject of the authority that has signed it, likewise.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
     }
 
     /// Its subjectAltNames, each with its kind before it: `DNS:`, `IP:`, `URI:` or `email:`; other kinds are left out.

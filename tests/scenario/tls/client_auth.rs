@@ -289,3 +289,24 @@ fn real_clients_show_theirs() {
     assert!(upstream.served() > 0 && log.len() as u64 == upstream.served());
     assert!(log.iter().all(|line| line["client_cert_subject"] == *subject));
 }
+
+#[test]
+fn the_filter_auth_says_whose_certificate_may_pass() {
+    let _watchdog = watchdog("the_filter_auth_says_whose_certificate_may_pass");
+    let (upstream, authority) = (telling(), Authority::new("Clients"));
+    let top = "defaults: { filters: [ { auth: { mtls: { subject: \"CN=alice,*\", issuer: \"~.*Clients.*\" } } } ] }\n";
+    let (proxy, _) = start(&upstream, &authority, (", mode: optional", top));
+    for (client, status) in [
+        (nobody(), 401),
+        (showing(&authority.issue("bob", -1..30, 2)), 403),
+        (showing(&authority.issue("alice", -1..30, 1)), 200),
+    ] {
+        assert_eq!(ask(&proxy, client, REQUEST).unwrap().status(), status);
+    }
+    assert_eq!(upstream.served(), 1);
+    let ended = proxy.stop();
+    let told = |at: usize, name: &str| ended.log[at][name].as_str().unwrap_or_default().to_owned();
+    assert_eq!(told(0, "reason"), "no credential (mtls)");
+    assert_eq!(told(1, "reason"), "mtls: no `subject` fits the certificate of `CN=bob,O=Example`");
+    assert_eq!(told(2, "user"), "CN=alice,O=Example");
+}

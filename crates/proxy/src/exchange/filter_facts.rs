@@ -4,15 +4,16 @@ use crate::plan::Route;
 use crate::state::exchange::{Client, Exchange, NormalizedSpan};
 use crate::state::filtering::Filtering;
 use crate::state::worker::Worker;
-use crate::tls::client_cert_fields::subject;
+use crate::tls::client_cert_fields::{identity, subject};
 use crate::tls::layer::{facts, with_peer};
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 use thalweg_filter::{Connection, DecoderMemory, Facts};
 use thalweg_http::RequestHead;
-use thalweg_tls::Version;
+use thalweg_tls::{Identity, Version};
 
 /// What surrounds an exchange.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +53,10 @@ impl Connection for WorkerConnection<'_> {
 
     fn client_subject(&self) -> Option<String> {
         subject(self.1).map(|subject| subject.to_string())
+    }
+
+    fn client_certificate(&self) -> Option<Arc<Identity>> {
+        identity(self.1)
     }
 
     fn chance(&self) -> u64 {

@@ -17,6 +17,8 @@ use thalweg_tls::{Identity, Session, Told};
 pub(crate) struct ClientCertFields {
     /// The subject of the certificate, where there is one.
     subject: Option<Arc<str>>,
+    /// What it says.
+    identity: Option<Arc<Identity>>,
     /// Whole lines of a head.
     fields: Box<[u8]>,
 }
@@ -28,7 +30,8 @@ impl ClientCertFields {
         let identity = session.identity();
         let subject = identity.as_ref().map(Identity::subject).filter(|subject| !subject.is_empty());
         let fields = if told.is_anything() { fields(identity.as_ref(), told) } else { String::new() };
-        Some(Box::new(Self { subject: subject.map(Arc::from), fields: fields.into_bytes().into() }))
+        let (subject, fields) = (subject.map(Arc::from), fields.into_bytes().into());
+        Some(Box::new(Self { subject, identity: identity.map(Arc::new), fields }))
     }
 }
 
@@ -52,6 +55,11 @@ pub(crate) fn write_client_cert_fields(out: &mut Vec<u8>, client: &Client) {
 /// The subject of the client's certificate, where it has shown one.
 pub(crate) fn subject(client: &Client) -> Option<Arc<str>> {
     with_peer(&client.socket, |peer| peer.credentials?.subject.clone()).flatten()
+}
+
+/// The client's certificate, where it has shown one.
+pub(crate) fn identity(client: &Client) -> Option<Arc<Identity>> {
+    with_peer(&client.socket, |peer| peer.credentials?.identity.clone()).flatten()
 }
 
 fn fields(identity: Option<&Identity>, told: Told) -> String {

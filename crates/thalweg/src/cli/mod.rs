@@ -8,6 +8,7 @@ mod block;
 mod canary;
 mod check;
 mod completions;
+mod credentials;
 mod decision;
 mod demo;
 mod diagnostics;
@@ -78,6 +79,12 @@ enum Verb {
     Seal(seal::SealArgs),
     /// Say where a sealed label leads, and until when
     Unseal(seal::UnsealArgs),
+    /// Print the hash of a password, read from standard input, for `basic` of the filter `auth`
+    HashPassword(credentials::HashPasswordArgs),
+    /// Make an API key and print its hash for `api_key` of the filter `auth`
+    HashKey(credentials::HashKeyArgs),
+    /// Sign a link for `signed_url` of the filter `auth`
+    SignUrl(credentials::SignUrlArgs),
     /// Call any operation of the admin API by its name, or list them
     Api(api::ApiArgs),
     /// List what can be named in a configuration
@@ -110,6 +117,9 @@ impl Cli {
             Verb::Stop(args) => stop::stop(&args),
             Verb::Seal(args) => seal::seal(&args),
             Verb::Unseal(args) => seal::unseal(&args),
+            Verb::HashPassword(args) => credentials::password(&args),
+            Verb::HashKey(args) => credentials::key(&args),
+            Verb::SignUrl(args) => credentials::sign(&args),
             Verb::Api(args) => api::api(&args),
             Verb::List(args) => list::list(&args),
             Verb::Schema => schema::schema(),

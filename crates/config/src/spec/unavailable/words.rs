@@ -65,11 +65,15 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top, Route, Service, Listener] "compress" => Called("it in `filters`, as in `filters: [ { compress: {} } ]`", FILTERS);
     [Top, Route, Filter, Service, Listener] "basic_auth", "basicauth", "auth_basic", "users_file", "auth_basic_user_file", "htpasswd"
         => Called("the filter `auth`, as in `filters: [ { auth: { basic: { file: users.htpasswd } } } ]`", AUTH);
+    [Top, Route, Filter, Service, Listener] "key_auth", "api_key", "api_keys"
+        => Called("the filter `auth`, as in `filters: [ { auth: { api_key: { file: keys.txt } } } ]`", AUTH);
+    [Top, Route, Filter, Service, Listener] "secure_link", "secure_link_md5", "secure_link_secret", "signed_url"
+        => Called("the filter `auth`, as in `filters: [ { auth: { signed_url: { secrets: { a: { file: link.key } } } } } ]`", AUTH);
     [Top, Route, Service, Listener] "auth"
         => Called("it in `filters`, as in `filters: [ { auth: { basic: { file: users.htpasswd } } } ]`", AUTH);
-    [Top, Route, Filter, Service, Listener] "digest_auth", "key_auth", "api_key", "api_keys", "auth_request", "forward_auth",
+    [Top, Route, Filter, Service, Listener] "digest_auth", "auth_request", "forward_auth",
         "ext_authz", "external_auth", "authentication", "authorization", "jwt", "jwt_auth", "jwt_authn", "auth_jwt", "oidc", "oauth", "oauth2", "ldap", "rbac"
-        => Later(Some("the filter `auth` has `basic`, and `tls.client_auth` of a listener asks clients for certificates"));
+        => Later(Some("the filter `auth` has `basic`, `api_key`, `mtls` and `signed_url`, and `tls.client_auth` of a listener asks clients for certificates"));
     [Top, Route, Filter, Service, Listener] "allow", "deny", "access_list", "acl", "acls", "ip_allow_list", "ip_white_list", "ip_restriction", "whitelist", "blacklist",
         "allow_list", "deny_list", "geoip", "geo", "http_access", "ip_filter"
         => Called("`access`, as in `access: { deny: [ 192.0.2.0/24 ] }` of a listener or in `filters`", ACCESS);
