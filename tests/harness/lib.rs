@@ -27,6 +27,7 @@ pub mod hook;
 pub mod load;
 pub mod message;
 pub mod noise;
+pub mod npm_tool;
 pub mod pebble;
 pub mod port;
 pub mod process;

@@ -42,6 +42,7 @@ mod http2_upstream;
 mod leaks;
 mod limits;
 mod mirror;
+mod oidc;
 mod pages;
 mod rate_limits;
 mod recipes;

@@ -17,8 +17,10 @@ pub struct Times {
     pub stale: Duration,
 }
 
-/// Between two attempts that requests ask for, at least: what strangers send makes nobody ask more often.
-const PAUSE: Duration = Duration::from_secs(10);
+/// Attempts within [`WINDOW`] after which requests may not ask for another one: what strangers send makes nobody ask
+/// more often, and a provider may still change its keys twice in a row.
+const ATTEMPTS: usize = 3;
+const WINDOW: Duration = Duration::from_secs(30);
 /// Between two attempts after one that failed: doubled from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -32,8 +34,8 @@ pub struct Remote<T> {
 
 struct State<T> {
     known: Option<(Arc<T>, Digest, Instant)>,
-    /// When the last attempt began, and when it ended.
-    began: Option<Instant>,
+    /// When the last attempts began, the newest first, and when one ended last.
+    began: [Option<Instant>; ATTEMPTS],
     ended: Option<Instant>,
     /// Attempts that failed in a row, and why the last one did.
     failures: u32,
@@ -43,7 +45,7 @@ struct State<T> {
 impl<T> Remote<T> {
     /// Nothing is known yet.
     pub fn new(times: Times) -> Self {
-        let state = State { known: None, began: None, ended: None, failures: 0, failure: None };
+        let state = State { known: None, began: [None; ATTEMPTS], ended: None, failures: 0, failure: None };
         Self { times, state: Mutex::new(state), turn: Turn::new(()) }
     }
 
@@ -63,12 +65,13 @@ impl<T> Remote<T> {
         self.state().failure.clone()
     }
 
-    /// Whether a request may have it fetched now, because it needs what is not known: not while the last attempt is
-    /// too near, unless it is still under way.
+    /// Whether a request may have it fetched now, because it needs what is not known: not while the last attempts are
+    /// too near, unless one is still under way.
     pub fn may_ask(&self, now: Instant) -> bool {
         let state = self.state();
-        let is_under_way = state.began > state.ended;
-        is_under_way || state.began.is_none_or(|began| now.saturating_duration_since(began) >= PAUSE)
+        let [newest, .., oldest] = state.began;
+        let is_under_way = newest > state.ended;
+        is_under_way || oldest.is_none_or(|began| now.saturating_duration_since(began) >= WINDOW)
     }
 
     /// How long it is until the next attempt is due by itself.
@@ -97,7 +100,8 @@ impl<T> Remote<T> {
             if state.ended.is_some_and(|ended| ended > asked) {
                 return state.failure.clone().map_or(Ok(()), Err);
             }
-            state.began = Some(Instant::now());
+            state.began.rotate_right(1);
+            state.began[0] = Some(Instant::now());
         }
         let got = fetch().await;
         let now = Instant::now();
@@ -200,10 +204,12 @@ mod tests {
     #[test]
     fn strangers_make_nobody_ask_more_often() {
         let remote = Remote::<u32>::new(TIMES);
-        assert!(remote.may_ask(Instant::now()));
-        run(remote.refresh(Instant::now(), async || found(1))).unwrap();
+        for _ in 0..ATTEMPTS {
+            assert!(remote.may_ask(Instant::now()));
+            run(remote.refresh(Instant::now(), async || found(1))).unwrap();
+        }
         let now = Instant::now();
-        assert!(!remote.may_ask(now) && remote.may_ask(now + PAUSE));
+        assert!(!remote.may_ask(now) && remote.may_ask(now + WINDOW));
     }
 
     #[test]

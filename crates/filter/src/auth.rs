@@ -9,11 +9,15 @@
 mod api_key;
 mod authorization;
 mod basic;
+mod credential_place;
 mod forward;
+mod forward_auth;
+mod jwt;
 #[cfg(test)]
 mod more_tests;
 mod mtls;
 mod network;
+mod oidc;
 mod query;
 mod require;
 mod signed_url;
@@ -107,7 +111,6 @@ pub(crate) enum Finding {
         reason: Cow<'static, str>,
     },
     /// The client gets this answer, such as a redirect to a login.
-    #[expect(dead_code, reason = "for methods with a login of their own")]
     Reply(Box<Reply>),
     /// The exchange waits; then the method is resumed.
     Wait(Job),
@@ -166,6 +169,7 @@ macro_rules! methods {
 
         /// A method of a list.
         #[derive(Clone, Debug, Deserialize, JsonSchema)]
+        #[schemars(rename = "AuthMethodSpec")]
         #[expect(non_camel_case_types, reason = "the variant is the key that users write")]
         pub(crate) enum MethodSpec { $( $(#[doc = $doc])+ $key($spec), )* }
 
@@ -198,8 +202,14 @@ methods! {
     mtls: mtls::MtlsSpec,
     /// Links that somebody with a key has signed, good until a time.
     signed_url: signed_url::SignedUrlSpec,
+    /// Another service decides, as in Traefik and nginx's `auth_request`.
+    forward_auth: forward_auth::ForwardAuthSpec,
+    /// A signed token (JWT, RFC 7519).
+    jwt: jwt::JwtSpec,
     /// Clients of these networks, without a credential: beside other methods in `any`.
     network: network::NetworkSpec,
+    /// Browsers log in with an identity provider (OpenID Connect), and have a session in cookies.
+    oidc: oidc::OidcSpec,
 }
 
 impl AuthSpec {

@@ -178,14 +178,19 @@ impl Chain {
 
 impl Step {
     fn applies_to_request(&self, cx: &RequestCx<'_>) -> bool {
-        let fits =
-            |when: &Arc<When>| !when.is_about_response() && when.fits_request(&cx.facts, cx.fields.view());
+        let fits = |when: &Arc<When>| {
+            !when.is_about_response()
+                && when.fits_request(&cx.facts, cx.fields.view())
+                && when.fits_identity(cx.identity())
+        };
         self.when.is_empty() || self.when.iter().all(fits)
     }
 
     fn applies_to_response(&self, cx: &ResponseCx<'_>) -> bool {
         let fits = |when: &Arc<When>| {
-            when.fits_request(&cx.facts, cx.request) && when.fits_response(cx.status, cx.fields.view())
+            when.fits_request(&cx.facts, cx.request)
+                && when.fits_identity(cx.identity)
+                && when.fits_response(cx.status, cx.fields.view())
         };
         self.when.is_empty() || self.when.iter().all(fits)
     }

@@ -145,7 +145,7 @@ filters! {
     /// Lets clients pass, or not, by network, list, country, header or path.
     access: access::AccessSpec [files] = "{ deny: [ 192.0.2.0/24, { list: blocked } ] }",
     /// Lets those pass who prove who they are, and tells the service what was verified.
-    auth: auth::AuthSpec [files] = "{ basic: { users: { ada: \"$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\" } } }",
+    auth: Box<auth::AuthSpec> [files] = "{ basic: { users: { ada: \"$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\" } } }",
     /// Refuses bodies of requests that are too long, and breaks off responses that are.
     body_limit: body_limit::BodyLimitSpec = "10MiB",
     /// Receives the whole body of a request before the request goes upstream.

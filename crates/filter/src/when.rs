@@ -1,12 +1,14 @@
 //! `when:` at a filter: it is called only for requests and responses that fit.
 
 use crate::fields::FieldView;
+use crate::identity::Identity;
 use crate::request::Facts;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer, U64Deserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -84,6 +86,14 @@ pub struct WhenSpec {
     /// Networks of clients, `10.0.0.0/8`; one must match.
     #[schemars(extend("x-default-words" = "all"))]
     client: Option<OneOrManySpec<String>>,
+    /// Users, as `auth` before this filter has verified them: a text, `*` for anybody, or `~` and a regular expression
+    /// over the whole name; one must match.
+    #[schemars(extend("x-default-words" = "all"))]
+    user: Option<OneOrManySpec<String>>,
+    /// Claims that `auth` before this filter has verified, and their values, written likewise; each must match, of a list
+    /// one of its texts.
+    #[schemars(extend("x-default-words" = "all"))]
+    claim: Option<BTreeMap<String, String>>,
     /// Statuses of responses, `404`, or classes, `5xx`; one must match.
     #[schemars(extend("x-default-words" = "all"))]
     status: Option<OneOrManySpec<StatusSpec>>,
@@ -132,6 +142,8 @@ pub struct When {
     methods: Vec<Box<str>>,
     headers: Vec<(Box<str>, ValueTest)>,
     clients: Vec<IpNet>,
+    users: Vec<ValueTest>,
+    claims: Vec<(Box<str>, ValueTest)>,
     statuses: Vec<(u16, u16)>,
     types: Vec<Box<str>>,
     text: String,
@@ -177,21 +189,10 @@ impl WhenSpec {
             words.push(method.clone());
         }
         for (name, value) in self.header.iter().flatten() {
-            let test = match (value.as_str(), value.strip_prefix('~')) {
-                ("*", _) => ValueTest::Any,
-                (_, Some(regex)) => ValueTest::Regex(Regex::parse(regex)?),
-                (text, None) => ValueTest::Exact(text.into()),
-            };
-            when.headers.push((name.as_str().into(), test));
+            when.headers.push((name.as_str().into(), ValueTest::parse(value)?));
             words.push(format!("{name}: {value}"));
         }
-        for client in list(self.client.as_ref()) {
-            let network = client.parse().or_else(|_| client.parse::<IpAddr>().map(IpNet::from));
-            when.clients.push(network.map_err(|_| {
-                format!("`{client}` is no network; write an address, or one as `10.0.0.0/8`")
-            })?);
-            words.push(client.clone());
-        }
+        self.who(&mut when, &mut words)?;
         for status in list(self.status.as_ref()) {
             let (first, last) = status.build()?;
             when.statuses.push((first, last));
@@ -206,12 +207,33 @@ impl WhenSpec {
         }
         if words.is_empty() {
             return Err(
-                "`when` says nothing; write `path`, `method`, `header`, `client`, `status` or `content_type`"
+                "`when` says nothing; write `path`, `method`, `header`, `client`, `user`, `claim`, `status` or \
+                 `content_type`"
                     .into(),
             );
         }
         when.text = words.join(" ");
         Ok(when)
+    }
+
+    /// What is asked of the client.
+    fn who(&self, when: &mut When, words: &mut Vec<String>) -> Result<(), String> {
+        for client in list(self.client.as_ref()) {
+            let network = client.parse().or_else(|_| client.parse::<IpAddr>().map(IpNet::from));
+            when.clients.push(network.map_err(|_| {
+                format!("`{client}` is no network; write an address, or one as `10.0.0.0/8`")
+            })?);
+            words.push(client.clone());
+        }
+        for user in list(self.user.as_ref()) {
+            when.users.push(ValueTest::parse(user)?);
+            words.push(format!("user {user}"));
+        }
+        for (name, value) in self.claim.iter().flatten() {
+            when.claims.push((name.as_str().into(), ValueTest::parse(value)?));
+            words.push(format!("claim {name}: {value}"));
+        }
+        Ok(())
     }
 }
 
@@ -231,6 +253,23 @@ impl When {
             && one(&self.methods, |method| method.as_bytes() == facts.method)
             && one(&self.clients, |network| network.contains(&facts.client_ip))
             && self.headers.iter().all(|(name, test)| fields.values(name).any(|value| test.fits(value)))
+    }
+
+    /// Whether the client fits, as filters before have verified it.
+    pub fn fits_identity(&self, identity: Option<&Identity>) -> bool {
+        if self.users.is_empty() && self.claims.is_empty() {
+            return true;
+        }
+        let Some(identity) = identity else { return false };
+        let user = identity.user.as_bytes();
+        one(&self.users, |test| !user.is_empty() && test.fits(user))
+            && self.claims.iter().all(|(name, test)| match identity.value(name) {
+                Some(Value::Array(list)) => {
+                    list.iter().filter_map(Value::as_str).any(|text| test.fits(text.as_bytes()))
+                }
+                Some(_) => identity.claim(name).is_some_and(|text| test.fits(text.as_bytes())),
+                None => false,
+            })
     }
 
     /// Whether a response fits.
@@ -259,6 +298,14 @@ pub fn is_type(value: &[u8], wanted: &str) -> bool {
 }
 
 impl ValueTest {
+    fn parse(written: &str) -> Result<Self, String> {
+        Ok(match (written, written.strip_prefix('~')) {
+            ("*", _) => Self::Any,
+            (_, Some(regex)) => Self::Regex(Regex::parse(regex)?),
+            (text, None) => Self::Exact(text.into()),
+        })
+    }
+
     fn fits(&self, value: &[u8]) -> bool {
         match self {
             Self::Any => true,
@@ -298,6 +345,25 @@ mod tests {
         assert!(!when.fits_request(&facts("/b"), fields));
         assert!(!when.fits_request(&facts("/a/1"), FieldView::default()));
         assert_eq!(when.to_string(), "/x /a/* GET X-Kind: ~b.* 192.0.2.0/24");
+    }
+
+    #[test]
+    fn clients_fit_by_what_was_verified_of_them() {
+        let claims = r#"{"plan": "gold", "groups": ["ops", "dev"], "a": {"b": 7}}"#;
+        let ada = Identity { claims: serde_json::from_str(claims).unwrap(), ..Identity::new("jwt", "ada") };
+        let fits = |change: &dyn Fn(&mut WhenSpec)| when(change).fits_identity(Some(&ada));
+        let user = |name: &str| fits(&|spec| spec.user = Some(OneOrManySpec::One(name.into())));
+        assert!(user("ada") && user("*") && user("~a.*") && !user("bob"));
+        let claim = |name: &str, value: &str| {
+            fits(&|spec| spec.claim = Some([(name.to_owned(), value.to_owned())].into()))
+        };
+        assert!(claim("plan", "gold") && claim("groups", "dev") && claim("a.b", "7") && claim("plan", "*"));
+        assert!(!claim("plan", "free") && !claim("groups", "ops dev") && !claim("team", "*"));
+        let anybody = when(|spec| spec.user = Some(OneOrManySpec::One("*".into())));
+        assert!(!anybody.fits_identity(None) && !anybody.fits_identity(Some(&Identity::new("network", ""))));
+        assert_eq!(anybody.to_string(), "user *");
+        let nothing = when(|spec| spec.method = Some(OneOrManySpec::One("GET".into())));
+        assert!(nothing.fits_identity(None));
     }
 
     #[test]

@@ -20,13 +20,14 @@ const SECRETS: &[&str] = &[
     "client_secret",
     "hmac",
     "secrets",
+    "old_secrets",
 ];
 
 /// Keys below a secret whose values are no secrets: they say where it is.
 const REFERENCES: &[&str] = &["file", "env", "id", "key_id"];
 /// Maps whose keys are names that the user chose.
 const NAMES: &[&str] =
-    &["listeners", "services", "chains", "sni", "upstreams", "backends", "clusters", "routers"];
+    &["listeners", "services", "providers", "chains", "sni", "upstreams", "backends", "clusters", "routers"];
 
 /// The text with every secret by value replaced. References (`{ file: … }`, `{ env: … }`, `${…}`) stay, and
 /// so do comments.

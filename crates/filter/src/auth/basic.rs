@@ -80,7 +80,7 @@ impl BasicSpec {
         };
         let remembered = self.remember.as_deref().map_or(Ok(REMEMBERED), parse_duration)?;
         if remembered > LONGEST {
-            return Err("`remember` of `basic` is at most 24h".into());
+            return Err("`remember` of `basic` must be from 0s to 24h".into());
         }
         let upkeep = match &source {
             Source::File(file) => Some(Arc::new(Keep(file.clone()))),

@@ -343,6 +343,10 @@ fn begin(
     };
     let id = request.id.unwrap_or_else(|| worker.next_id());
     bring_to_normal_form(&view.plan, (client.peer, id), x)?;
+    // What the proxy itself says of the client is not what a stranger does.
+    for field in &mut x.request.fields {
+        field.keep |= FieldId::classify(field.name.of(&x.received)) == FieldId::XForwardedOther;
+    }
     (x.client_ip, x.trusted_peer) = (request.client_ip, request.is_trusted);
     x.is_secure = *scheme == "https";
     x.received.extend_from_slice(body);

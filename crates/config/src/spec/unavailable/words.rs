@@ -71,9 +71,15 @@ pub(super) const WORDS: &[Row] = rows! {
         => Called("the filter `auth`, as in `filters: [ { auth: { signed_url: { secrets: { a: { file: link.key } } } } } ]`", AUTH);
     [Top, Route, Service, Listener] "auth"
         => Called("it in `filters`, as in `filters: [ { auth: { basic: { file: users.htpasswd } } } ]`", AUTH);
-    [Top, Route, Filter, Service, Listener] "digest_auth", "auth_request", "forward_auth",
-        "ext_authz", "external_auth", "authentication", "authorization", "jwt", "jwt_auth", "jwt_authn", "auth_jwt", "oidc", "oauth", "oauth2", "ldap", "rbac"
-        => Later(Some("the filter `auth` has `basic`, `api_key`, `mtls` and `signed_url`, and `tls.client_auth` of a listener asks clients for certificates"));
+    [Top, Route, Filter, Service, Listener] "jwt", "jwt_auth", "jwt_authn", "auth_jwt", "auth_jwt_key_file", "auth_jwt_key_request"
+        => Called("the filter `auth`, as in `filters: [ { auth: { jwt: { jwks_url: \"https://id.example.com/keys\" } } } ]`", AUTH);
+    [Top, Route, Filter, Service, Listener] "oidc", "oauth", "oauth2", "openid_connect", "auth_oidc"
+        => Called("the filter `auth`, as in `filters: [ { auth: { oidc: { providers: { corp: { issuer: \"https://id.example.com\", client_id: shop } }, secret: { file: session.key } } } } ]`", AUTH);
+    [Top, Route, Filter, Service, Listener] "forward_auth", "forwardauth", "auth_request", "ext_authz", "external_auth"
+        => Called("the filter `auth`, as in `filters: [ { auth: { forward_auth: { service: judge } } } ]`", AUTH);
+    [Top, Route, Filter, Service, Listener] "digest_auth",
+        "authentication", "authorization", "ldap", "rbac"
+        => Later(Some("the filter `auth` has `basic`, `api_key`, `jwt`, `oidc`, `forward_auth`, `mtls` and `signed_url`, and `tls.client_auth` of a listener asks clients for certificates"));
     [Top, Route, Filter, Service, Listener] "allow", "deny", "access_list", "acl", "acls", "ip_allow_list", "ip_white_list", "ip_restriction", "whitelist", "blacklist",
         "allow_list", "deny_list", "geoip", "geo", "http_access", "ip_filter"
         => Called("`access`, as in `access: { deny: [ 192.0.2.0/24 ] }` of a listener or in `filters`", ACCESS);

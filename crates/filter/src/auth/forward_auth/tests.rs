@@ -1,0 +1,136 @@
+use crate::auth::AuthSpec;
+use crate::tests::{Asked, Beside, built};
+use crate::{Fetched, Filter, Job, JobResult, Subrequest, Verdict};
+use std::sync::Arc;
+use thalweg_core::{Fault, FaultKind};
+
+fn try_forward(json: &str) -> Result<Arc<dyn Filter>, String> {
+    built::<AuthSpec>(&format!(r#"{{"forward_auth": {json}}}"#)).build(&Beside(std::env::temp_dir()))
+}
+
+fn question(verdict: Verdict) -> Subrequest {
+    match verdict {
+        Verdict::Wait(Job::Fetch(question)) => *question,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answer(status: u16, fields: &str) -> JobResult {
+    JobResult::Fetched(Ok(Fetched { status, fields: fields.into(), body: b"body".to_vec() }))
+}
+
+fn resume(asked: &mut Asked, filter: &dyn Filter, got: JobResult) -> Verdict {
+    asked.call(|cx| filter.resume(cx, got))
+}
+
+fn request() -> Asked {
+    let mut asked = Asked::at("/a").with("Cookie", "s=1").with("X-Own", "1").with("X-User", "root");
+    asked = asked.with("X-Forwarded-Uri", "/forged");
+    asked.query = Some("b=1".into());
+    asked
+}
+
+#[test]
+fn the_service_is_told_of_the_request_and_its_fields_cannot_be_forged() {
+    let filter = try_forward(
+        r#"{"service": "judge", "path": "/verify", "copy": ["X-User", "X-Team"], "user": "X-User"}"#,
+    );
+    let filter = filter.unwrap();
+    let mut asked = request();
+    let question = question(asked.send(&*filter));
+    let lines = String::from_utf8(question.fields).unwrap();
+    assert_eq!(
+        lines,
+        "Cookie: s=1\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /a?b=1\r\nX-Original-Method: GET\r\n\
+         X-Original-URL: https://shop.test/a?b=1\r\n"
+    );
+    assert_eq!(
+        (&*question.service, &*question.target, &*question.host),
+        ("judge", &b"/verify"[..], &b"shop.test"[..])
+    );
+    let verdict = resume(&mut asked, &*filter, answer(204, "X-User: ada\r\nX-Other: 1\r\n"));
+    assert!(matches!(verdict, Verdict::Continue));
+    assert_eq!(
+        asked.request_lines(),
+        "Cookie: s=1\r\nX-Own: 1\r\nX-Forwarded-Uri: /forged\r\nX-User: ada\r\n"
+    );
+    assert_eq!(asked.outcome.identity.unwrap().user, "ada");
+    // What it says nothing of is removed too.
+    let mut asked = request();
+    asked.send(&*filter);
+    resume(&mut asked, &*filter, answer(200, ""));
+    assert!(!asked.request_lines().contains("X-User"));
+    assert_eq!(filter.calls(), ["judge".into()]);
+}
+
+#[test]
+fn its_refusal_is_the_answer_and_its_failure_is_none() {
+    let filter = try_forward(r#"{"service": "judge"}"#).unwrap();
+    let mut asked = request();
+    asked.send(&*filter);
+    let got =
+        answer(302, "Location: /login\r\nSet-Cookie: a=1\r\nConnection: close\r\nContent-Length: 9\r\n");
+    let Verdict::Reply(reply) = resume(&mut asked, &*filter, got) else { panic!("it passes") };
+    assert_eq!((reply.status, reply.body.length()), (302, 4));
+    assert_eq!(String::from_utf8(reply.fields).unwrap(), "Location: /login\r\nSet-Cookie: a=1\r\n");
+    let down = || JobResult::Fetched(Err(Fault::new(FaultKind::ConnectionRefused, "down")));
+    let allowing = try_forward(r#"{"service": "judge", "on_failure": "allow", "copy": ["X-User"]}"#).unwrap();
+    for got in [down, || answer(500, "X-User: ada\r\n")] {
+        let mut asked = request();
+        asked.send(&*filter);
+        let Verdict::Fault(fault) = resume(&mut asked, &*filter, got()) else { panic!("it passes") };
+        assert_eq!(fault.status, 503);
+        let mut asked = request();
+        asked.send(&*allowing);
+        assert!(matches!(resume(&mut asked, &*allowing, got()), Verdict::Continue));
+        assert!(!asked.request_lines().contains("X-User"), "it is unasked, not forged");
+    }
+}
+
+#[test]
+fn answers_are_remembered_by_what_tells_clients_apart() {
+    let json = r#"{"service": "judge", "copy": ["X-User"], "cache": {"ttl": "10s", "key": ["cookie"]}}"#;
+    let filter = try_forward(json).unwrap();
+    let mut asked = request();
+    asked.send(&*filter);
+    resume(&mut asked, &*filter, answer(200, "X-User: ada\r\n"));
+    let mut again = request();
+    assert!(matches!(again.send(&*filter), Verdict::Continue));
+    assert!(again.request_lines().ends_with("X-User: ada\r\n"));
+    let mut other = Asked::at("/a").with("Cookie", "s=2");
+    other.query = Some("b=1".into());
+    question(other.send(&*filter));
+    let mut elsewhere = Asked::at("/b").with("Cookie", "s=1");
+    question(elsewhere.send(&*filter));
+    // A refusal is not remembered.
+    resume(&mut elsewhere, &*filter, answer(401, ""));
+    let mut elsewhere = Asked::at("/b").with("Cookie", "s=1");
+    question(elsewhere.send(&*filter));
+}
+
+#[test]
+fn fields_for_the_client_come_with_the_response() {
+    let filter = try_forward(r#"{"service": "judge", "to_client": ["Set-Cookie"]}"#).unwrap();
+    let mut asked = request();
+    asked.send(&*filter);
+    resume(&mut asked, &*filter, answer(200, "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n"));
+    asked.answer(&*filter);
+    assert_eq!(asked.response_lines(), "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (json, why) in [
+        ("{}", "no service"),
+        (r#"{"service": "a", "path": "//b"}"#, "no path"),
+        (r#"{"service": "a", "method": "get"}"#, "no method"),
+        (r#"{"service": "a", "timeout": "61s"}"#, "must be from 1ms to 60s"),
+        (r#"{"service": "a", "copy": ["Content-Length"]}"#, "no field"),
+        (r#"{"service": "a", "copy": ["Cookie"]}"#, "cannot have"),
+        (r#"{"service": "a", "cache": {"ttl": "10s", "key": []}}"#, "all clients"),
+        (r#"{"service": "a", "cache": {"ttl": "2h", "key": ["Cookie"]}}"#, "must be from 1s to 1h"),
+    ] {
+        let error = try_forward(json).unwrap_err();
+        assert!(error.contains(why), "{json}: {error}");
+    }
+}

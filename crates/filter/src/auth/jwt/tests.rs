@@ -1,0 +1,135 @@
+use crate::auth::AuthSpec;
+use crate::tests::{Asked, Beside, built};
+use crate::{Filter, Job, QueryEdit, Verdict};
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::json;
+use std::sync::Arc;
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+/// The time of tests.
+const NOW: u64 = 1_795_521_600;
+
+fn try_jwt(json: &str) -> Result<Arc<dyn Filter>, String> {
+    let json = json.replace("KEY", &format!(r#""key": {{"secret": {{"value": "{SECRET}"}}}}"#));
+    built::<AuthSpec>(&json).build(&Beside(std::env::temp_dir()))
+}
+
+fn token(ends: u64) -> String {
+    let claims = json!({ "sub": "ada", "exp": ends, "scope": "read write", "plan": "gold" }).to_string();
+    let message =
+        format!("{}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#), URL_SAFE_NO_PAD.encode(claims));
+    let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), message.as_bytes());
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+}
+
+fn status(verdict: &Verdict) -> u16 {
+    match verdict {
+        Verdict::Continue => 0,
+        Verdict::Fault(fault) => fault.status,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_token_says_who_it_is_and_goes_no_further() {
+    let filter = try_jwt(
+        r#"{"jwt": {KEY}, "require": {"scopes": ["read"]}, "forward": {"X-User": "{user}", "X-Plan": "{claim.plan}"}}"#,
+    )
+    .unwrap();
+    // The second time it is remembered.
+    for _ in 0..2 {
+        let mut asked = Asked::at("/").with("Authorization", &format!("Bearer {}", token(NOW + 60)));
+        assert_eq!(status(&asked.send(&*filter)), 0);
+        assert_eq!(asked.request_lines(), "X-Plan: gold\r\nX-User: ada\r\n");
+        let identity = asked.outcome.identity.unwrap();
+        assert_eq!((identity.method, identity.scopes.len()), ("jwt", 2));
+    }
+    for (authorization, status_, reason) in [
+        (format!("Bearer {}", token(NOW - 31)), 401, "jwt: the token expired 31 s ago"),
+        (format!("Bearer {}x", token(NOW + 60)), 401, "jwt: the token's signature is wrong"),
+        ("Bearer abc".to_owned(), 401, "jwt: the token is not three parts"),
+        ("Basic YTpi".to_owned(), 401, "no credential (jwt)"),
+    ] {
+        let mut asked = Asked::at("/").with("Authorization", &authorization);
+        assert_eq!(status(&asked.send(&*filter)), status_, "{reason}");
+        assert_eq!(asked.outcome.reason.as_deref(), Some(reason));
+        let challenge = String::from_utf8(asked.outcome.fault_fields.clone()).unwrap();
+        assert_eq!(challenge, "WWW-Authenticate: Bearer realm=\"restricted\"\r\n");
+    }
+}
+
+#[test]
+fn a_token_may_stand_elsewhere_and_is_taken_out_there() {
+    let token = token(NOW + 60);
+    let filter = try_jwt(r#"{"jwt": {KEY, "from": {"cookie": "t"}}}"#).unwrap();
+    let mut asked = Asked::at("/").with("Cookie", &format!("a=1; t={token}; b=2"));
+    assert_eq!(status(&asked.send(&*filter)), 0);
+    assert_eq!(asked.request_lines(), "Cookie: a=1; b=2\r\n");
+    let filter = try_jwt(r#"{"jwt": {KEY, "from": {"header": "X-Token"}}}"#).unwrap();
+    for value in [token.clone(), format!("Bearer {token}")] {
+        let mut asked = Asked::at("/").with("x-token", &value);
+        assert_eq!((status(&asked.send(&*filter)), asked.request_lines()), (0, String::new()));
+    }
+    let mut twice = Asked::at("/").with("x-token", &token).with("X-Token", "x");
+    assert_eq!(status(&twice.send(&*filter)), 400);
+    let filter = try_jwt(r#"{"jwt": {KEY, "from": {"query": "access_token"}}}"#).unwrap();
+    for (query, left) in [
+        (format!("a=1&access_token={token}&b=2"), QueryEdit::Replaced(b"a=1&b=2".to_vec())),
+        (format!("access_token={token}"), QueryEdit::Removed),
+    ] {
+        let mut asked = Asked::at("/");
+        asked.query = Some(query);
+        assert_eq!((status(&asked.send(&*filter)), asked.target.query().clone()), (0, left));
+    }
+    let mut twice = Asked::at("/");
+    twice.query = Some(format!("access_token={token}&access_token=x"));
+    assert_eq!(status(&twice.send(&*filter)), 400);
+}
+
+#[test]
+fn keys_that_are_not_there_yet_are_waited_for_and_a_dry_run_asks_nobody() {
+    let filter =
+        try_jwt(r#"{"jwt": {"jwks_url": "https://id.test/keys", "algorithms": ["RS256"]}}"#).unwrap();
+    let mut asked = Asked::at("/").with("Authorization", &format!("Bearer {}", token(NOW + 60)));
+    assert!(matches!(asked.send(&*filter), Verdict::Wait(Job::Call(_))));
+    asked.is_dry_run = true;
+    assert_eq!(status(&asked.send_through(&*filter)), 401, "its algorithm would never do");
+    let filter = try_jwt(r#"{"jwt": {"jwks_url": "https://id.test/keys"}}"#).unwrap();
+    assert!(filter.upkeep().is_some());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (json, why) in [
+        ("{}", "no keys"),
+        (r#"{KEY, "jwks_url": "https://id.test/"}"#, "one of"),
+        (r#"{"jwks_url": "http://id.test/"}"#, "without TLS"),
+        (r#"{"jwks_url": "id.test"}"#, "`jwks_url`"),
+        (r#"{"jwks_url": "https://id.test/", "refresh": "1s"}"#, "must be from 10s to 30d"),
+        (r#"{"jwks_url": "https://id.test/", "refresh": "2h", "stale": "1h"}"#, "at least `refresh`"),
+        (r#"{KEY, "refresh": "1h"}"#, "for `jwks_url`"),
+        (r#"{KEY, "algorithms": ["none"]}"#, "proves nothing"),
+        (r#"{KEY, "algorithms": ["RS256"]}"#, "needs a public key"),
+        (r#"{KEY, "algorithms": ["hs256"]}"#, "no algorithm"),
+        (r#"{"jwks_url": "https://id.test/", "algorithms": ["HS256"]}"#, "needs a shared secret"),
+        (r#"{"key": {"secret": {"value": "short"}}}"#, "32 bytes"),
+        (r#"{KEY, "leeway": "11m"}"#, "must be from 0s to 10m"),
+        (r#"{KEY, "issuer": []}"#, "from 1 to 64"),
+        (r#"{KEY, "from": {"query": "q"}}"#, "stand in logs"),
+        (r#"{KEY, "from": {"header": "Cookie"}}"#, "no field for a token"),
+        (r#"{KEY, "from": {"cookie": "a b"}}"#, "no name"),
+        (r#"{"jwks_file": "/nonexistent"}"#, "No such file"),
+    ] {
+        let error = try_jwt(&format!(r#"{{"jwt": {json}}}"#)).unwrap_err();
+        assert!(error.contains(why), "{json}: {error}");
+    }
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let shown = try_jwt(r#"{"jwt": {KEY, "issuer": "me", "audience": ["a", "b"]}}"#).unwrap();
+    let text = format!("{} {shown:?}", shown.argument());
+    assert!(!text.contains(SECRET) && text.contains("issuer me, audience a, audience b"), "{text}");
+}
