@@ -1,7 +1,8 @@
 //! `concurrency: { max: 10, key: client_ip }`: how many requests of a key may be in flight at once.
 //!
-//! A request takes its place when it reaches the filter and gives it back when its exchange is over, however it ends: the
-//! place is among what the exchange remembers, and goes with it. An upgraded connection keeps its place until it closes.
+//! A request takes its place when it reaches the filter and gives it back when its exchange is over, however it ends:
+//! the place is among what the exchange remembers, and goes with it. An upgraded connection keeps its place until it
+//! closes.
 
 use crate::limit_key::{Key, KeySpec, MissingSpec, PrefixSpec};
 use crate::named::Named;

@@ -90,8 +90,8 @@ pub struct WhenSpec {
     /// over the whole name; one must match.
     #[schemars(extend("x-default-words" = "all"))]
     user: Option<OneOrManySpec<String>>,
-    /// Claims that `auth` before this filter has verified, and their values, written likewise; each must match, of a list
-    /// one of its texts.
+    /// Claims that `auth` before this filter has verified, and their values, written likewise; each must match, of a
+    /// list one of its texts.
     #[schemars(extend("x-default-words" = "all"))]
     claim: Option<BTreeMap<String, String>>,
     /// Statuses of responses, `404`, or classes, `5xx`; one must match.

@@ -20,9 +20,9 @@ const FIELD: &str = "X-API-Key";
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `file` or `keys`")]
 pub(crate) struct ApiKeySpec {
-    /// A file with lines of `NAME sha256:HASH [scopes=A,B] [expires=TIME] [CLAIM=VALUE …]`, as `thalweg hash-key` writes
-    /// them, at most 16 MiB. It is read again when it has changed; while it has a bad line, what was read before stays
-    /// in force.
+    /// A file with lines of `NAME sha256:HASH [scopes=A,B] [expires=TIME] [CLAIM=VALUE …]`, as `thalweg hash-key`
+    /// writes them, at most 16 MiB. It is read again when it has changed; while it has a bad line, what was read before
+    /// stays in force.
     #[schemars(extend("x-default-words" = "none"))]
     file: Option<String>,
     /// Names of keys, and what is known of each.

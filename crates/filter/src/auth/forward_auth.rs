@@ -1,8 +1,8 @@
 //! `forward_auth:` another service decides (Traefik's ForwardAuth, nginx's `auth_request`).
 //!
 //! It is asked with the method, the place and chosen fields of each request, without its body. A 2xx lets the request
-//! pass, with chosen fields of the answer, which no client can forge; any other answer is the client's. While the service
-//! cannot be asked, nobody passes, unless the configuration says otherwise.
+//! pass, with chosen fields of the answer, which no client can forge; any other answer is the client's. While the
+//! service cannot be asked, nobody passes, unless the configuration says otherwise.
 
 use super::{Finding, Method};
 use crate::{
@@ -56,8 +56,8 @@ pub(crate) struct ForwardAuthSpec {
     /// The method of the question.
     #[schemars(extend("x-default" = "GET"))]
     method: Option<String>,
-    /// Fields of the request that the service sees; `*` for all. It sees `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri`
-    /// and `-For` in any case.
+    /// Fields of the request that the service sees; `*` for all. It sees `X-Forwarded-Method`, `-Proto`, `-Host`,
+    /// `-Uri` and `-For` in any case.
     #[schemars(extend("x-default-words" = "`Accept`, `Accept-Language`, `Authorization`, `Cookie`, `Origin`, `Referer`, `User-Agent`, `X-Requested-With`", "maxItems" = FIELDS))]
     fields: Option<Vec<String>>,
     /// Fields of the answer that go upstream in place of what the client has sent in them. Those that the answer does

@@ -23,9 +23,9 @@ pub(crate) struct MtlsSpec {
     /// regular expression over the whole subject. One must fit.
     #[schemars(extend("x-default-words" = "all"))]
     subject: Option<OneOrManySpec<String>>,
-    /// Alternative names with their kind, `DNS:a.example.com`, `URI:spiffe://example.com/shop`, `email:ada@example.com`,
-    /// `IP:192.0.2.7`; a `*` at the end stands for anything, and `~` begins a regular expression over the whole name.
-    /// One of the certificate's must fit one of them.
+    /// Alternative names with their kind, `DNS:a.example.com`, `URI:spiffe://example.com/shop`,
+    /// `email:ada@example.com`, `IP:192.0.2.7`; a `*` at the end stands for anything, and `~` begins a regular
+    /// expression over the whole name. One of the certificate's must fit one of them.
     #[schemars(extend("x-default-words" = "all"))]
     san: Option<OneOrManySpec<String>>,
     /// Subjects of authorities, as `subject`; one must fit.

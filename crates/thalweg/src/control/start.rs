@@ -74,15 +74,12 @@ pub(crate) async fn start(
     show(&warnings, false);
     // From here on a signal means a drain, not the end.
     let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
-    let descriptors = machine::raise_descriptor_limit();
-    let workers = settings.workers.map_or_else(machine::cpus, usize::from);
-    let allowance = Allowance { descriptors, memory: machine::memory(), workers };
-    let budget = Budget::new(&plan.limits, plan.listeners.len(), allowance);
+    let budget = budget(&plan, &settings);
     let doors = bind_listeners(&plan, budget).map_err(|error| explain(&error))?;
     let state = settings.state.clone().unwrap_or_else(default_state_directory);
     let place = admin_place(options.admin_socket.clone())?;
     leave_root(&settings, &place.path, &state)?;
-    let registry = Arc::new(Registry::new(workers));
+    let registry = Arc::new(Registry::new(budget.workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let (notices_in, notices) = mpsc::channel(NOTICES);
     let (bans_in, bans) = mpsc::channel(BANS);
@@ -109,9 +106,7 @@ pub(crate) async fn start(
         Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime, access), (changed, acme)));
     let admin = admin_options(&settings, place.path.clone(), state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
-    shared.keep_tokens(admin.tokens());
-    shared.keep_admin_tls(admin.tls());
-    keep_off(&shared, &admin);
+    keep(&shared, &admin);
     if !options.quiet {
         announce(&shared, &settings, &admin, place.reason);
     }
@@ -146,12 +141,27 @@ pub(crate) async fn start(
     ))
 }
 
+/// What the machine and the configuration allow.
+fn budget(plan: &Plan, settings: &Settings) -> Budget {
+    let descriptors = machine::raise_descriptor_limit();
+    let workers = settings.workers.map_or_else(machine::cpus, usize::from);
+    let allowance = Allowance { descriptors, memory: machine::memory(), workers };
+    Budget::new(&plan.limits, plan.listeners.len(), allowance)
+}
+
 /// Becomes the user that is configured, for whom the directories of the admin socket and of the state are made.
 fn leave_root(settings: &Settings, socket: &Path, state: &Path) -> Result<(), String> {
     let Some(user) = &settings.user else { return Ok(()) };
     let user = user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user));
     let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     become_user(&user, &[folder, state])
+}
+
+/// What the control thread knows of the admin server.
+fn keep(shared: &Shared, admin: &thalweg_admin::Handle) {
+    shared.keep_tokens(admin.tokens());
+    shared.keep_admin_tls(admin.tls());
+    keep_off(shared, admin);
 }
 
 /// No label leads to the admin API or the metrics.

@@ -60,7 +60,7 @@ fn the_service_is_told_of_the_request_and_its_fields_cannot_be_forged() {
     asked.send(&*filter);
     resume(&mut asked, &*filter, answer(200, ""));
     assert!(!asked.request_lines().contains("X-User"));
-    assert_eq!(filter.calls(), ["judge".into()]);
+    assert_eq!(filter.calls(), [Arc::<str>::from("judge")]);
 }
 
 #[test]
