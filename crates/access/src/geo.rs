@@ -6,6 +6,7 @@
 use crate::stamp::{Stamp, Watch, read};
 use arc_swap::ArcSwap;
 use maxminddb::{PathElement, Reader};
+use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +16,17 @@ use thalweg_core::Notice;
 pub const DATABASE: u64 = 256 << 20;
 
 /// A database.
-#[derive(Debug)]
 pub struct Database {
     path: PathBuf,
     reader: ArcSwap<Reader<Vec<u8>>>,
     state: Mutex<(Watch, Option<String>)>,
+}
+
+/// Without what changes while it runs: configurations are compared by this.
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.fmt(f)
+    }
 }
 
 impl Database {

@@ -7,6 +7,7 @@ use crate::networks::{Networks, Written};
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -18,13 +19,19 @@ pub const ENTRIES: usize = 65_536;
 static ALL: Mutex<Option<HashMap<Box<str>, Weak<LiveList>>>> = Mutex::new(None);
 
 /// The changeable part of a list.
-#[derive(Debug)]
 pub struct LiveList {
     name: Box<str>,
     table: ArcSwap<Table>,
 }
 
-#[derive(Debug, Default)]
+/// Without what changes while it runs: configurations are compared by this.
+impl fmt::Debug for LiveList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+#[derive(Default)]
 struct Table {
     networks: Networks,
     reasons: HashMap<IpNet, Arc<str>>,

@@ -11,6 +11,7 @@
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::fmt::{self, Display, Formatter};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Most networks of one table; at most 72 MB.
@@ -23,13 +24,24 @@ const UPPER: u8 = 64;
 const MAPPED: u8 = 96;
 
 /// An immutable set of networks of both families.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Networks {
     v4: Sorted<u32>,
     /// Up to [`UPPER`].
     v6: Sorted<u64>,
     /// Longer ones, none of them in one of [`Self::v6`].
     v6_long: Sorted<u128>,
+}
+
+/// A digest: there may be a million of them.
+impl fmt::Debug for Networks {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut digest = DefaultHasher::new();
+        self.v4.hash(&mut digest);
+        self.v6.hash(&mut digest);
+        self.v6_long.hash(&mut digest);
+        write!(f, "networks {:x}", digest.finish())
+    }
 }
 
 impl Networks {
@@ -172,7 +184,7 @@ impl Bits for u128 {
 }
 
 /// Disjoint networks of one family, in order.
-#[derive(Debug)]
+#[derive(Hash)]
 struct Sorted<A> {
     /// From the root, a single node, to the beginnings of the networks. The rest of a last node is filled up.
     levels: Vec<Box<[[A; NODE]]>>,

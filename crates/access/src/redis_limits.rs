@@ -191,6 +191,11 @@ impl RedisLimits {
         &self.settings
     }
 
+    /// The number of the database.
+    pub fn database(&self) -> i64 {
+        self.settings.database
+    }
+
     /// The time after which a question fails.
     pub fn timeout(&self) -> Duration {
         self.settings.timeout

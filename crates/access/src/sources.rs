@@ -13,6 +13,7 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper::header::{ETAG, HeaderValue, IF_NONE_MATCH};
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -34,11 +35,17 @@ const SILENCE: Duration = Duration::from_secs(15);
 const SOURCES: usize = 1024;
 
 /// A list that lives elsewhere.
-#[derive(Debug)]
 pub struct Source {
     place: Place,
     networks: ArcSwap<Networks>,
     state: Mutex<State>,
+}
+
+/// Without what changes while it runs: configurations are compared by this.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place.fmt(f)
+    }
 }
 
 #[derive(Debug)]
@@ -47,7 +54,7 @@ enum Place {
     Url { text: Box<str>, url: HttpUrl, every: Duration },
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     watch: Watch,
     /// What a server calls what was read.
@@ -220,8 +227,8 @@ impl Source {
     }
 }
 
-impl std::fmt::Display for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::File(path) => write!(f, "the list {}", path.display()),
             Place::Url { text, .. } => {

@@ -3,6 +3,7 @@
 use crate::password::PasswordHash;
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// Bytes that a file of users may have.
@@ -15,10 +16,16 @@ pub const NAME: usize = 256;
 pub const PASSWORD: usize = 1024;
 
 /// Users and hashes of their passwords.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Users {
     list: Vec<Arc<PasswordHash>>,
     by_name: HashMap<Box<str>, usize>,
+}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.list).finish()
+    }
 }
 
 /// What a password is compared with.

@@ -207,7 +207,7 @@ methods! {
     /// A signed token (JWT, RFC 7519).
     jwt: jwt::JwtSpec,
     /// Clients of these networks, without a credential: beside other methods in `any`.
-    network: network::NetworkSpec,
+    network: network::KnownNetworksSpec,
     /// Browsers log in with an identity provider (OpenID Connect), and have a session in cookies.
     oidc: oidc::OidcSpec,
 }

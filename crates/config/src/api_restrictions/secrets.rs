@@ -10,6 +10,7 @@ use crate::source::{Sources, Span};
 pub const REDACTED: &str = "<redacted>";
 /// Keys whose value, or whose `value:`, is a secret.
 const SECRETS: &[&str] = &[
+    "access_token",
     "token",
     "read_token",
     "secret",
@@ -198,8 +199,16 @@ fn names_secret(key: &str) -> bool {
         "auth",
         "jwt",
     ];
-    const NONE: &[&str] =
-        &["auth", "client_auth", "authority", "secure", "allow_credentials", "keep_credentials"];
+    const NONE: &[&str] = &[
+        "auth",
+        "client_auth",
+        "authority",
+        "secure",
+        "allow_credentials",
+        "keep_credentials",
+        "forward_auth",
+        "jwt",
+    ];
     if key.len() > 64 {
         return false;
     }

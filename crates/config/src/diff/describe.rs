@@ -44,7 +44,10 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         access.lists.iter().for_each(|list| fields.put(list.live.name().to_owned(), &list.text));
     }));
     objects.push(setting("bans", move |fields| {
-        access.bans.iter().for_each(|rule| fields.put(rule.name.to_string(), rule));
+        for rule in &access.bans {
+            let text = rule.to_string();
+            fields.behind(rule.name.to_string(), &text, format_args!("{text} {:?}", rule.never));
+        }
     }));
     objects.push(setting("limits", move |fields| fields.all("", limits)));
     objects.push(setting("defaults.timeouts", move |fields| fields.all("", client_timeouts)));

@@ -61,7 +61,7 @@ fn every_number_that_changes_shows() {
                     let (there, back) = (between(&before, &after), between(&after, &before));
                     assert!(!there.is_empty() && !back.is_empty(), "{other} in …{around}");
                     let counts = |changes: &[Change]| changes.iter().map(|c| c.fields.len()).sum::<usize>();
-                    assert_eq!(counts(&there), counts(&back), "{other} in …{around}");
+                    assert_eq!(counts(&there), counts(&back), "{other} in …{around}: {there:?}, {back:?}");
                 }
             }
         }

@@ -28,6 +28,10 @@ fn every_section_refuses_unknown_keys() {
     let mut seen = 0;
     sections(&mut |owner, section| {
         seen += 1;
+        if owner == "Plans" {
+            // Names of plans, which are free, stand beside `claim`.
+            return;
+        }
         assert_eq!(section.get("additionalProperties"), Some(&Value::Bool(false)), "{owner}");
     });
     assert!(seen > 30, "{seen}");

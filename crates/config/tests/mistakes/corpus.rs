@@ -7,7 +7,7 @@ use thalweg_config::spec::read;
 use thalweg_config::{Sources, Span, check_text};
 
 /// Maps whose keys the user chooses.
-const NAMED: &[&str] = &["services", "listeners", "headers", "query"];
+const NAMED: &[&str] = &["services", "listeners", "headers", "query", "forward"];
 /// Words with a meaning of their own, wherever a key takes one.
 const WORDS: &[&str] = &[
     "auto",
@@ -51,7 +51,8 @@ const WORDS: &[&str] = &[
     "false",
 ];
 /// Keys whose values are free text, also where they hold one of the words.
-const FREE: &[&str] = &["name", "cookie", "body", "Host", "X-Check", "version", "tag", "prefix", "contains"];
+const FREE: &[&str] =
+    &["name", "cookie", "body", "Host", "X-Check", "version", "tag", "prefix", "contains", "method"];
 
 /// Variables that the files may use.
 pub(crate) fn environment(name: &str) -> Option<String> {
@@ -89,6 +90,17 @@ impl Place<'_> {
         self.path.iter().rev().find(|part| **part != "*").copied().unwrap_or_default()
     }
 
+    /// What stands here, whatever its name.
+    pub(crate) fn section(&self) -> Vec<&str> {
+        let mut section = self.path.clone();
+        for at in 1..section.len() {
+            if NAMED.contains(&section[at - 1]) {
+                section[at] = "*";
+            }
+        }
+        section
+    }
+
     fn above(&self) -> &str {
         self.path.len().checked_sub(2).map_or("", |at| self.path[at])
     }
@@ -120,7 +132,9 @@ impl Place<'_> {
             Kind::Bool(false) => "false",
             _ => return false,
         };
-        WORDS.contains(&text) && !FREE.contains(&self.name()) && !self.is_reference()
+        // Pages of other origins may use any method.
+        let is_any_method = self.path.contains(&"cors") && self.name() == "methods";
+        WORDS.contains(&text) && !FREE.contains(&self.name()) && !is_any_method && !self.is_reference()
     }
 }
 

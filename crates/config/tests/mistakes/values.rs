@@ -260,7 +260,15 @@ fn elsewhere(maker: &mut Maker<'_>, places: &[Place<'_>]) {
         .filter(|place| {
             !matches!(
                 place.name(),
-                "services" | "listeners" | "headers" | "query" | "set" | "append" | "default" | "rename"
+                "services"
+                    | "listeners"
+                    | "headers"
+                    | "query"
+                    | "set"
+                    | "append"
+                    | "default"
+                    | "rename"
+                    | "forward"
             )
         })
         .collect();
@@ -272,7 +280,9 @@ fn elsewhere(maker: &mut Maker<'_>, places: &[Place<'_>]) {
         }
         for map in &maps {
             let has_it = map.node.entry(place.name()).is_some();
-            let same_section = place.path[..place.path.len() - 1].last() == map.path.last();
+            let own = place.section();
+            let same_section = place.path[..place.path.len() - 1].last() == map.path.last()
+                || own[..own.len() - 1] == map.section();
             if has_it || same_section {
                 continue;
             }

@@ -51,11 +51,17 @@ enum KindSpec {
     /// Countries by their codes of two letters (ISO 3166-1).
     Country(OneOrManySpec<String>),
     /// Autonomous systems by their numbers.
-    Asn(OneOrManySpec<u32>),
+    Asn(#[schemars(schema_with = "systems")] OneOrManySpec<u32>),
     /// Fields of requests, as in `when.header`.
     Header(BTreeMap<String, String>),
     /// Paths of requests, as in `when.path`.
     Path(OneOrManySpec<String>),
+}
+
+/// Numbers of networks (RFC 6793): one or several.
+fn systems(_: &mut SchemaGenerator) -> Schema {
+    let number = json_schema!({ "type": "integer", "minimum": 0, "maximum": u32::MAX });
+    json_schema!({ "anyOf": [number, { "type": "array", "items": number }] })
 }
 
 /// A list at a URL.

@@ -27,7 +27,7 @@ pub(crate) struct ApiKeySpec {
     file: Option<String>,
     /// Names of keys, and what is known of each.
     #[schemars(extend("x-default-words" = "none"))]
-    keys: BTreeMap<String, KeySpec>,
+    keys: BTreeMap<String, KnownKeySpec>,
     /// The field that clients send it in.
     #[schemars(extend("x-default-words" = "`X-API-Key`, unless `bearer` or `query` is written"))]
     header: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) struct ApiKeySpec {
 /// What is known of a key.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `hash`")]
-pub(crate) struct KeySpec {
+pub(crate) struct KnownKeySpec {
     /// The SHA-256 of the key, `sha256:` and hexadecimal digits or base64, as `thalweg hash-key` writes it.
     hash: String,
     /// What it may do, one or a list.
@@ -60,13 +60,13 @@ pub(crate) struct KeySpec {
     expires: Option<String>,
 }
 
-impl std::fmt::Debug for KeySpec {
+impl std::fmt::Debug for KnownKeySpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeySpec").field("scopes", &self.scopes).finish_non_exhaustive()
+        f.debug_struct("KnownKeySpec").field("scopes", &self.scopes).finish_non_exhaustive()
     }
 }
 
-impl KeySpec {
+impl KnownKeySpec {
     fn build(&self, name: &str) -> Result<ApiKey, String> {
         let scopes = self.scopes.as_ref().map(OneOrManySpec::as_slice).unwrap_or_default().to_vec();
         let expires = self.expires.as_deref().map(time).transpose();

@@ -15,9 +15,9 @@ const NETWORKS: usize = 256;
 /// Networks, one or a list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(crate) struct NetworkSpec(OneOrManySpec<String>);
+pub(crate) struct KnownNetworksSpec(OneOrManySpec<String>);
 
-impl NetworkSpec {
+impl KnownNetworksSpec {
     pub(crate) fn build(&self, _files: &dyn ConfigFiles) -> Result<Arc<dyn Method>, String> {
         let written = self.0.as_slice();
         if written.is_empty() || written.len() > NETWORKS {

@@ -214,7 +214,12 @@ impl Store {
             OnFailureSpec::Local => "local",
         };
         let timeout = duration_text(self.shared.redis.timeout());
-        format!(", kept at {} as {} within {timeout}, else {on_failure}", self.shared.place, self.prefix)
+        let database = match self.shared.redis.database() {
+            0 => String::new(),
+            number => format!(" database {number}"),
+        };
+        let (place, prefix) = (&self.shared.place, &self.prefix);
+        format!(", kept at {place}{database} as {prefix} within {timeout}, else {on_failure}")
     }
 }
 

@@ -25,10 +25,11 @@ const PLANS: usize = 64;
 #[serde(deny_unknown_fields, default, expecting = "a map with `requests`, `per` and `key`")]
 pub struct RateLimitSpec {
     /// Requests in each `per`.
-    #[schemars(extend("x-range" = [1, 1_000_000_000_000_u64]))]
+    #[schemars(extend("x-range" = [1, 1_000_000_000_000_u64], "x-default-words" = "none: `bytes` is written"))]
     requests: Option<u64>,
     /// Bytes in each `per`, of bodies of requests and responses together, in place of `requests`: `10MB`.
     #[schemars(extend("pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*([KMGT]i?)?B[\s\u0085]*$", "examples" = ["10MB"]))]
+    #[schemars(extend("x-default-words" = "none: `requests` is written"))]
     bytes: Option<String>,
     /// The time of `requests` or `bytes`.
     #[schemars(extend("x-range" = ["1ms", "31d"], "x-default" = "1s"))]
@@ -81,10 +82,11 @@ pub(super) struct LimitSpec {
     #[schemars(extend("x-default-words" = "its `per`"))]
     name: Option<String>,
     /// Requests in each `per`.
-    #[schemars(extend("x-range" = [1, 1_000_000_000_000_u64]))]
+    #[schemars(extend("x-range" = [1, 1_000_000_000_000_u64], "x-default-words" = "none: `bytes` is written"))]
     requests: Option<u64>,
     /// Bytes in each `per`, of bodies of requests and responses together, in place of `requests`.
     #[schemars(extend("pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*([KMGT]i?)?B[\s\u0085]*$", "examples" = ["10MB"]))]
+    #[schemars(extend("x-default-words" = "none: `requests` is written"))]
     bytes: Option<String>,
     /// The time of `requests` or `bytes`.
     #[schemars(extend("x-range" = ["1ms", "31d"], "x-default" = "1s"))]
@@ -157,10 +159,11 @@ pub(super) struct PlansSpec {
 #[serde(deny_unknown_fields, default, expecting = "a map with `requests`")]
 pub(super) struct PlanSpec {
     /// Requests in each `per`.
-    #[schemars(extend("x-range" = [1, 1_000_000_000_000_u64]))]
+    #[schemars(extend("x-range" = [1, 1_000_000_000_000_u64], "x-default-words" = "none: `bytes` is written"))]
     requests: Option<u64>,
     /// Bytes in each `per`, in place of `requests`.
     #[schemars(extend("pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*([KMGT]i?)?B[\s\u0085]*$", "examples" = ["10MB"]))]
+    #[schemars(extend("x-default-words" = "none: `requests` is written"))]
     bytes: Option<String>,
     /// The time of `requests` or `bytes`.
     #[schemars(extend("x-range" = ["1ms", "31d"], "x-default-words" = "that of the limit"))]

@@ -14,15 +14,5 @@ pub(crate) const DENIED: Fault =
 
 /// Why the address may not connect, in words for the operator; `None`: it may.
 pub(crate) fn refusal(worker: &Worker, local_listener: &LocalListener, address: IpAddr) -> Option<String> {
-    blocked(worker, address).or_else(|| local_listener.refusal(address))
-}
-
-/// Why the address is blocked everywhere; `None`: it is not.
-pub(crate) fn blocked(worker: &Worker, address: IpAddr) -> Option<String> {
-    let view = worker.view();
-    let blocked = &view.plan.access.blocked;
-    if blocked.is_empty() {
-        return None;
-    }
-    blocked.find(address).map(|found| format!("{address} is denied: {found}"))
+    worker.blocked(address).or_else(|| local_listener.refusal(address))
 }

@@ -27,6 +27,7 @@ use crate::state::token::Token;
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -225,6 +226,16 @@ impl Worker {
         }
         let view = self.view();
         view.services().iter().any(|service| service.state.evict())
+    }
+
+    /// Why the address is blocked everywhere; `None`: it is not.
+    pub(crate) fn blocked(&self, address: IpAddr) -> Option<String> {
+        let view = self.view();
+        let blocked = &view.plan.access.blocked;
+        if blocked.is_empty() {
+            return None;
+        }
+        blocked.find(address).map(|found| format!("{address} is denied: {found}"))
     }
 
     /// A line for the operator, who may have to act; written by the control thread, dropped when it cannot keep up.

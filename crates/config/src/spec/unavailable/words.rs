@@ -84,7 +84,7 @@ pub(super) const WORDS: &[Row] = rows! {
         "allow_list", "deny_list", "geoip", "geo", "http_access", "ip_filter"
         => Called("`access`, as in `access: { deny: [ 192.0.2.0/24 ] }` of a listener or in `filters`", ACCESS);
     [Top, Route, Service] "access" => Called("it in `filters` or at a listener, as in `filters: [ { access: { deny: [ 192.0.2.0/24 ] } } ]`", ACCESS);
-    [Top, Route, Filter, Service, Listener] "ban", "banning", "fail2ban", "crowdsec", "stick_table", "stick-table", "geo_block", "blocklist", "block_list", "blocked"
+    [Top, Route, Filter, Service, Listener] "ban", "banning", "fail2ban", "crowdsec", "geo_block", "blocklist", "block_list", "blocked"
         => Called("`bans` and `lists` at the top, as in `bans: { logins: { status: 401, after: 10 } }`", ACCESS);
     [Top, Route] "cors" => Called("it in `filters`, as in `filters: [ { cors: { origins: \"https://app.example.com\" } } ]`", FILTERS);
     [Top, Route, Filter, Service, Listener] "header", "add_header", "add_headers", "set_header", "set_headers", "remove_header", "remove_headers", "request_header",
