@@ -94,11 +94,14 @@ fn bodies_of_any_size_come_whole_over_every_version() {
     let bytes = vec![7; 5_000_000];
     let file = directory.path().join("body");
     fs::write(&file, &bytes).unwrap();
-    for version in ["--http1.1", "--http2-prior-knowledge"] {
-        let mut command = Command::new(&curl);
-        command.args(["-sS", version, "-o", "/dev/null", "-w", "%{http_code}", "-T"]);
-        command.arg(&file).arg(format!("http://{}/", proxy.web()));
-        let finished = run(&mut command, LIMIT);
-        assert_eq!(finished.stdout, "413", "{version} {}", finished.stderr);
-    }
+    let mut command = Command::new(&curl);
+    command.args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", "-T"]).arg(&file);
+    let finished = run(command.arg(format!("http://{}/", proxy.web())), LIMIT);
+    assert_eq!(finished.stdout, "413", "{}", finished.stderr);
+    // Some releases of curl do not show an answer that ends its stream before the body is sent (RFC 9113 §8.1).
+    let Some(nghttp) = find_or_skip("nghttp") else { return };
+    let mut command = Command::new(nghttp);
+    command.args(["-v", "-H:method: PUT", "-d"]).arg(&file);
+    let finished = run(command.arg(format!("http://{}/", proxy.web())), LIMIT);
+    assert!(finished.stdout.contains(":status: 413"), "{} {}", finished.stdout, finished.stderr);
 }
