@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use thalweg_tests::message::{Kind, fetch, get};
 use thalweg_tests::process::Signal;
 use thalweg_tests::program::{find_or_skip, run};
-use thalweg_tests::proxy::read_log;
 use thalweg_tests::{Connection, Directory, Held, Message, Process, Proxy, STEP};
 
 use super::{reload, wait_counted, watchdog};
@@ -72,9 +71,9 @@ fn a_limit_is_exact_over_workers_and_goes_on_over_reloads() {
     assert_eq!(refused.value("retry-after"), Some("60"));
     assert!(refused.value("ratelimit").unwrap().starts_with("\"1h\";r=0;t="), "{refused:?}");
     wait_counted(&proxy, "thalweg_filter_total", "filter=\"rate_limit\",outcome=\"refused\"", 181);
-    let log = proxy.log_path();
-    assert!(proxy.stop().status.success());
-    let reasons = read_log(&log).into_iter().filter(|line| line["status"] == 429);
+    let ended = proxy.stop();
+    assert!(ended.status.success());
+    let reasons = ended.log.iter().filter(|line| line["status"] == 429);
     let reasons: Vec<_> =
         reasons.map(|line| line["reason"].as_str().unwrap_or_default().to_owned()).collect();
     assert_eq!(reasons.len(), 181);
