@@ -34,6 +34,8 @@ pub(crate) struct Inner {
     is_kept: bool,
     /// What came of it; `None` while it is under way.
     outcome: Cell<Option<Result<(), Fault>>>,
+    /// It has been served, whether anybody has heard of it or not.
+    has_ended: Cell<bool>,
     is_too_large: Cell<bool>,
     /// Nobody waits any more.
     is_given_up: Cell<bool>,
@@ -53,6 +55,7 @@ impl Inner {
             most,
             is_kept,
             outcome: Cell::new(None),
+            has_ended: Cell::new(false),
             is_too_large: Cell::new(false),
             is_given_up: Cell::new(false),
             task: RefCell::new(None),
@@ -74,8 +77,11 @@ impl Inner {
         self.request.set(request);
     }
 
-    /// It has been served: tells the one who waits.
+    /// It has been served: tells the one who waits. What is said after the first time is not heard.
     pub(crate) fn end(&self, outcome: Result<(), Fault>) {
+        if self.has_ended.replace(true) {
+            return;
+        }
         self.outcome.set(Some(outcome));
         if let Some(waiter) = self.waiter.take() {
             waiter.wake();
