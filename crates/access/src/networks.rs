@@ -2,7 +2,7 @@
 //!
 //! Networks are nested or disjoint, so those inside others add nothing: what is left is a sorted list of disjoint
 //! networks, and the one that may contain an address is the last one that begins at or before it. It is found in a
-//! static tree: each level has every [`NODE`]th beginning of the one below, so a search among a million is four short
+//! static tree: each level has every `NODE`th beginning of the one below, so a search among a million is four short
 //! ones, whatever the networks are. Of IPv6, networks up to /64 are compared by the upper half of the address alone. A
 //! million IPv4 networks take 5 MB, as many of IPv6 9 MB, or 18 MB where they are longer than /64 (decision 0075 has
 //! what was measured).
