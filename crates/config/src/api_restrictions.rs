@@ -47,6 +47,7 @@ const TRUST: &[&str] = &[
     "verify",
     "skip_verify",
     "insecure_skip_verify",
+    "allow_http",
     "trusted",
     "trust",
     "client_auth",

@@ -4,7 +4,8 @@
 //! what they share: the walk over `any:` and `all:`, answers to those who do not pass, what the service is told, and
 //! that credentials do not go on.
 //!
-//! Invariant: fields of `forward` never come from a client, whatever becomes of the request.
+//! Invariant: fields of `forward`, and those that methods write, never come from a client, whatever becomes of the
+//! request.
 
 mod api_key;
 mod authorization;
@@ -71,6 +72,10 @@ pub(crate) trait Method: Any + Debug + Send + Sync {
 
     /// Removes the credential from what goes upstream, that of a client that another method has verified too.
     fn strip(&self, cx: &mut RequestCx<'_>);
+
+    /// Removes what clients have sent in fields by which this method tells the service something, unless it has told
+    /// it. Called for each request that goes on, whichever methods know the client.
+    fn remove_forged(&self, _cx: &mut RequestCx<'_>) {}
 
     /// Whether [`Self::on_response`] is to be called.
     fn sees_responses(&self) -> bool {
@@ -405,6 +410,7 @@ impl Auth {
                 }
                 Finding::Reply(_) | Finding::Fault(_) if self.is_dry => {
                     cx.explain(format!("would not pass: {}", method.name()));
+                    self.remove_forged(cx);
                     return Verdict::Continue;
                 }
                 Finding::Reply(reply) => return Verdict::Reply(reply),
@@ -421,6 +427,12 @@ impl Auth {
         }
     }
 
+    fn remove_forged(&self, cx: &mut RequestCx<'_>) {
+        for (at, method) in self.methods.iter().enumerate() {
+            part(cx, at, |cx| method.remove_forged(cx));
+        }
+    }
+
     fn lacks(&self, cx: &mut RequestCx<'_>, methods: &str) -> Verdict {
         let reason = format!("no credential ({methods})");
         self.deny(cx, (401, "this needs a credential, and the request has none"), reason.into())
@@ -434,6 +446,7 @@ impl Auth {
     ) -> Verdict {
         if self.is_dry {
             cx.explain(format!("would not pass: {reason}"));
+            self.remove_forged(cx);
             return Verdict::Continue;
         }
         if status == 401 {
@@ -454,6 +467,7 @@ impl Auth {
         {
             return verdict;
         }
+        self.remove_forged(cx);
         if !self.keeps_credentials {
             self.methods.iter().for_each(|method| method.strip(cx));
         }

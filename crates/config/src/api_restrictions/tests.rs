@@ -57,6 +57,40 @@ fn references_settings_and_trust_may_not_be_new() {
         ("admin: { address: \"0.0.0.0:9900\" }", "admin.address"),
         ("admin: { insecure: true }", "admin.insecure"),
         ("state: { path: /tmp }", "state.path"),
+        ("lists: { a: [ { file: /etc/shadow } ] }", "lists.a[0].file"),
+        (
+            "routes: [{ filters: [{ access: { deny: [ { file: /etc/shadow } ], geo_file: /x } }] }]",
+            "routes[0].filters[0].access.deny[0].file",
+        ),
+        (
+            "routes: [{ filters: [{ access: { geo_file: [ /x ] } }] }]",
+            "routes[0].filters[0].access.geo_file[0]",
+        ),
+        (
+            "routes: [{ filters: [{ auth: { basic: { file: /etc/shadow } } }] }]",
+            "routes[0].filters[0].auth.basic.file",
+        ),
+        (
+            "routes: [{ filters: [{ auth: { any: [ { jwt: { jwks_file: /x } } ] } }] }]",
+            "routes[0].filters[0].auth.any[0].jwt.jwks_file",
+        ),
+        (
+            "routes: [{ filters: [{ auth: { jwt: { key: { secret: { env: HOME } } } } }] }]",
+            "routes[0].filters[0].auth.jwt.key.secret.env",
+        ),
+        (
+            "routes: [{ filters: [{ auth: { jwt: { jwks_url: \"http://a/\", allow_http: true } } }] }]",
+            "routes[0].filters[0].auth.jwt.allow_http",
+        ),
+        (
+            "routes: [{ filters: [{ rate_limit: { requests: 1, store: { redis: { ca: /x } } } }] }]",
+            "routes[0].filters[0].rate_limit.store.redis.ca",
+        ),
+        (
+            "routes: [{ filters: [{ error_pages: { pages: { 5xx: { html: { file: /etc/shadow } } } } }] }]",
+            "routes[0].filters[0].error_pages.pages.5xx.html.file",
+        ),
+        ("routes: [{ filters: [{ respond: { file: /etc/shadow } }] }]", "routes[0].filters[0].respond.file"),
         ("state: {}", "state"),
         ("user: root", "user"),
         ("trusted_proxies: [10.0.0.0/8, 0.0.0.0/0]", "trusted_proxies[1]"),

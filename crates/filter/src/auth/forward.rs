@@ -30,21 +30,10 @@ impl Forward {
         Ok(Self(fields.into()))
     }
 
-    /// Removes them from what the client has sent, and what a server may take for them.
+    /// Removes what a client has sent in them.
     pub(super) fn remove_all(&self, cx: &mut RequestCx<'_>) {
-        if self.0.is_empty() {
-            return;
-        }
-        let forged = |name: &[u8]| self.0.iter().any(|(known, _)| is_same(known.as_bytes(), name));
-        let found = cx.fields.view().iter().find(|(name, _)| forged(name)).map(|(name, _)| name.to_vec());
-        let mut next = found;
-        while let Some(name) = next {
-            let removed = str::from_utf8(&name).is_ok_and(|name| cx.fields.remove(name));
-            debug_assert!(removed, "a name of a field is ASCII");
-            if !removed {
-                return;
-            }
-            next = cx.fields.view().iter().find(|(name, _)| forged(name)).map(|(name, _)| name.to_vec());
+        if !self.0.is_empty() {
+            remove_like(cx, self.0.iter().map(|(name, _)| &**name));
         }
     }
 
@@ -66,6 +55,20 @@ impl Forward {
     pub(super) fn words(&self) -> Option<String> {
         let fields: Vec<_> = self.0.iter().map(|(name, template)| format!("{name}: {template}")).collect();
         (!fields.is_empty()).then(|| format!("forwards {}", fields.join(", ")))
+    }
+}
+
+/// Removes the fields of these names, and those that servers may take for them.
+pub(super) fn remove_like<'n>(cx: &mut RequestCx<'_>, names: impl Iterator<Item = &'n str> + Clone) {
+    let forged = |name: &[u8]| names.clone().any(|known| is_same(known.as_bytes(), name));
+    loop {
+        let found = cx.fields.view().iter().find(|(name, _)| forged(name)).map(|(name, _)| name.to_vec());
+        let Some(name) = found else { return };
+        let removed = str::from_utf8(&name).is_ok_and(|name| cx.fields.remove(name));
+        debug_assert!(removed, "a name of a field is ASCII");
+        if !removed {
+            return;
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! pass, with chosen fields of the answer, which no client can forge; any other answer is the client's. While the
 //! service cannot be asked, nobody passes, unless the configuration says otherwise.
 
+use super::forward::remove_like;
 use super::{Finding, Method};
 use crate::{
     ConfigFiles, FieldView, Identity, Job, JobResult, Reply, ReplyBody, RequestCx, ResponseCx, Subrequest,
@@ -237,7 +238,8 @@ impl Memory {
         let view = cx.fields.view();
         for name in &self.key {
             parts.push(name.as_bytes());
-            parts.extend(values(view, name));
+            // No value and no name has such a byte: none is taken for another.
+            values(view, name).for_each(|value| parts.extend([&b"\0"[..], value]));
         }
         digest(&parts)
     }
@@ -258,8 +260,8 @@ struct Pass {
     client: Vec<u8>,
 }
 
-/// Lines for the client's response.
-struct ForClient(Arc<Pass>);
+/// What the service has said has been told on.
+struct Told(Arc<Pass>);
 
 impl ForwardAuth {
     fn question(&self, cx: &RequestCx<'_>) -> Subrequest {
@@ -303,17 +305,13 @@ impl ForwardAuth {
     }
 
     fn passes(&self, cx: &mut RequestCx<'_>, pass: &Arc<Pass>) -> Finding {
-        for name in &self.copy {
-            cx.fields.remove(name);
-        }
+        remove_like(cx, self.copy.iter().map(|name| &**name));
         for (name, value) in FieldView::new(&[], &[], &pass.upstream).iter() {
             if let Ok(name) = str::from_utf8(name) {
                 cx.fields.append(name, value);
             }
         }
-        if !pass.client.is_empty() {
-            cx.remember(ForClient(pass.clone()));
-        }
+        cx.remember(Told(pass.clone()));
         let mut identity = Identity::new("forward_auth", pass.user.clone());
         for (name, value) in FieldView::new(&[], &[], &pass.upstream).iter() {
             if let (Ok(name), Ok(value)) = (str::from_utf8(name), str::from_utf8(value)) {
@@ -429,12 +427,18 @@ impl Method for ForwardAuth {
     /// Credentials that the service has judged are the client's and the upstream's: which they are, it alone knows.
     fn strip(&self, _cx: &mut RequestCx<'_>) {}
 
+    fn remove_forged(&self, cx: &mut RequestCx<'_>) {
+        if !self.copy.is_empty() && cx.remembered::<Told>().is_none() {
+            remove_like(cx, self.copy.iter().map(|name| &**name));
+        }
+    }
+
     fn sees_responses(&self) -> bool {
         !self.to_client.is_empty()
     }
 
     fn on_response(&self, cx: &mut ResponseCx<'_>) {
-        let Some(ForClient(pass)) = cx.remembered::<ForClient>() else { return };
+        let Some(Told(pass)) = cx.remembered::<Told>() else { return };
         let pass = pass.clone();
         for (name, value) in FieldView::new(&[], &[], &pass.client).iter() {
             if let Ok(name) = str::from_utf8(name) {

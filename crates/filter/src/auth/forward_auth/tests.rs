@@ -88,6 +88,37 @@ fn its_refusal_is_the_answer_and_its_failure_is_none() {
 }
 
 #[test]
+fn its_fields_cannot_be_forged_by_those_whom_another_method_knows() {
+    let spec = |more: &str| {
+        let any =
+            r#"[{"network": "192.0.2.0/24"}, {"forward_auth": {"service": "judge", "copy": ["X-User"]}}]"#;
+        built::<AuthSpec>(&format!(r#"{{"any": {any}{more}}}"#)).build(&Beside(std::env::temp_dir())).unwrap()
+    };
+    let forged = || request().with("x_user", "root");
+    let mut asked = forged();
+    assert!(matches!(asked.send(&*spec("")), Verdict::Continue));
+    assert!(!asked.request_lines().contains("root"), "{}", asked.request_lines());
+    // What `forward` says stays.
+    let mut asked = forged();
+    asked.send(&*spec(r#", "forward": {"X-User": "of the office"}"#));
+    assert!(asked.request_lines().ends_with("X-User: of the office\r\n"), "{}", asked.request_lines());
+    // In a dry run of the filter, those pass of whom nothing is known.
+    let filter = spec(r#", "dry_run": true"#);
+    let mut asked = forged();
+    asked.client_ip = "198.51.100.1".parse().unwrap();
+    question(asked.send(&*filter));
+    assert!(matches!(resume(&mut asked, &*filter, answer(403, "")), Verdict::Continue));
+    assert!(!asked.request_lines().contains("root"), "{}", asked.request_lines());
+    // What the service itself has said stays, and nothing that servers take for it.
+    let filter = spec("");
+    let mut asked = forged();
+    asked.client_ip = "198.51.100.1".parse().unwrap();
+    asked.send(&*filter);
+    resume(&mut asked, &*filter, answer(200, "X-User: ada\r\n"));
+    assert!(asked.request_lines().ends_with("X-User: ada\r\n") && !asked.request_lines().contains("root"));
+}
+
+#[test]
 fn answers_are_remembered_by_what_tells_clients_apart() {
     let json = r#"{"service": "judge", "copy": ["X-User"], "cache": {"ttl": "10s", "key": ["cookie"]}}"#;
     let filter = try_forward(json).unwrap();
