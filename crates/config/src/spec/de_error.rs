@@ -193,6 +193,10 @@ impl Error for Mistake {
     }
 
     fn invalid_type(unexpected: Unexpected<'_>, exp: &dyn Expected) -> Self {
+        // A choice of which nothing is left: serde's own word for it is none of users.
+        if matches!(unexpected, Unexpected::Map) && exp.to_string() == "enum" {
+            return Self::new(What::Other("one of its keys is needed here, with a value".into()));
+        }
         let help = match unexpected {
             Unexpected::Str(text) if is_glued(text) => Some(SPACE),
             _ => None,

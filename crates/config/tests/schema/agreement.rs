@@ -32,7 +32,7 @@ const READING: &[Reason] = &[
         "a whole number written with a fraction of zero",
         &["a whole number, 0 or more, found a number", "or a whole number, found a number"],
     ),
-    ("a map whose only value could not be filled in", &["enum, found a map"]),
+    ("a map whose only value could not be filled in", &["one of its keys is needed here"]),
     ("a number with more than one decimal", &["at most one decimal"]),
     ("a range of statuses that is empty", &["the range is empty"]),
 ];
