@@ -239,7 +239,7 @@ impl Shared {
             all.push(next);
         }
         let now = seconds(SystemTime::now());
-        let (mut lines, mut changed) = (Vec::new(), Vec::new());
+        let (mut lines, mut banned, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         let mut lists = self.access();
         for Banned { rule, ban, status } in all {
             let text = Written(ban.network).to_string();
@@ -264,9 +264,11 @@ impl Shared {
             // What an operator has put there stays.
             let is_of_operator =
                 lists.entries(&rule.list).any(|(known, entry)| *known == text && entry.ban.is_none());
-            match if is_of_operator { Ok(None) } else { lists.enter(&rule.list, text.clone(), entry) } {
-                Ok(_) => lines
-                    .push(Notice::info(format!("{text} in the list `{}` for {time} ({reason})", rule.list))),
+            if is_of_operator {
+                continue;
+            }
+            match lists.enter(&rule.list, text.clone(), entry) {
+                Ok(_) => banned.push(format!("{text} in the list `{}` for {time} ({reason})", rule.list)),
                 Err(full) => lines.push(Notice::warn(full)),
             }
             changed.push(rule.list.to_string());
@@ -275,9 +277,10 @@ impl Shared {
         changed.dedup();
         changed.iter().for_each(|list| lists.renew(list));
         drop(lists);
-        for line in lines {
-            self.say(&line);
-            self.publish(event(EventKind::ClientBanned, line.text));
+        lines.iter().for_each(|line| self.say(line));
+        for said in banned {
+            self.say(&Notice::info(said.clone()));
+            self.publish(event(EventKind::ClientBanned, said));
         }
     }
 
@@ -360,6 +363,7 @@ mod tests {
         assert_eq!(lists.forget_expired(1100), [("kept".to_owned(), "192.0.2.8".to_owned())]);
         lists.renew("kept");
         assert!(!has("192.0.2.8"));
+        assert!(lists.settle(Duration::from_secs(30)), "nothing is written over what follows");
         drop(lists);
         for damaged in ["{", "[]", "", "null", "{\"lists\": 7}"] {
             fs::write(directory.join(FILE), damaged).unwrap();
