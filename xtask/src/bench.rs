@@ -40,7 +40,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::command::exists;
-use contestant::{Kind, Place};
+use contestant::{Filters, Kind, Place};
 use frame::{Conditions, Use};
 use report::Report;
 
@@ -91,9 +91,9 @@ pub(crate) struct Small {
     /// Another binary of the product, of an earlier commit: it takes part as `before`
     #[arg(long, value_name = "BINARY")]
     before: Option<PathBuf>,
-    /// The product takes part a second time, with five filters on its route
-    #[arg(long)]
-    filters: bool,
+    /// The product takes part once more for each of these, with filters on its route
+    #[arg(long, value_delimiter = ',', value_enum)]
+    filters: Vec<Filters>,
     /// The floor's binary (default: built with the profile dist)
     #[arg(long)]
     floor: Option<PathBuf>,

@@ -6,6 +6,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use super::contestant::Filters;
+
 /// The backend's answer: 67 bytes.
 pub(crate) const BODY: &str = "The quick brown fox jumps over the lazy dog, then it does so again.";
 /// What nginx is set up for.
@@ -111,15 +113,30 @@ pub(crate) fn thalweg(listen: SocketAddr, backends: &[SocketAddr]) -> String {
     format!("{}routes:\n  - to: one\n", thalweg_head(listen, backends))
 }
 
-/// The product with five filters on its route, as sites have them. Of these four act on each exchange of the load: the
+/// The file that [`Filters::Access`] names, beside the configuration.
+pub(crate) const NETWORKS: &str = "networks.txt";
+
+/// A million networks of 128 addresses, without gaps and none of them the load's.
+pub(crate) fn million_networks() -> String {
+    let first = u32::from(std::net::Ipv4Addr::new(16, 0, 0, 0));
+    (0..1_000_000_u32).map(|i| format!("{}/25\n", std::net::Ipv4Addr::from(first + i * 128))).collect()
+}
+
+/// The product with filters on its route. Of the five, as sites have them, four act on each exchange of the load: the
 /// prefix is rewritten, fields are set on request and response; `cors` has no `Origin` to look at, and the last one is
 /// for other methods.
-pub(crate) fn thalweg_with_filters(listen: SocketAddr, backend: SocketAddr) -> String {
-    thalweg_head(listen, &[backend])
-        + "routes:
-  - to: one
-    filters:
-      - headers:
+pub(crate) fn thalweg_with_filters(listen: SocketAddr, backend: SocketAddr, filters: Filters) -> String {
+    let filters = match filters {
+        Filters::Five => FIVE_FILTERS.to_owned(),
+        Filters::RateLimit => {
+            "      - rate_limit: { requests: 1000000, per: 1s, burst: 1000000, key: client_ip }\n".to_owned()
+        }
+        Filters::Access => format!("      - access: {{ deny: [ {{ file: {NETWORKS} }} ] }}\n"),
+    };
+    format!("{}routes:\n  - to: one\n    filters:\n{filters}", thalweg_head(listen, &[backend]))
+}
+
+const FIVE_FILTERS: &str = "      - headers:
           request: { set: { X-Forwarded-Client: \"{client_ip}\" }, remove: [ X-Debug ] }
           response: { set: { X-Served-By: one } }
       - rewrite: { prefix: { from: /, to: /shop/ } }
@@ -127,8 +144,7 @@ pub(crate) fn thalweg_with_filters(listen: SocketAddr, backend: SocketAddr) -> S
       - cors: { origins: [ \"https://app.example.com\" ] }
       - headers: { request: { set: { X-Writes: \"yes\" } } }
         when: { method: [ POST, PUT ] }
-"
-}
+";
 
 /// The product with one filter that compresses with this algorithm.
 pub(crate) fn thalweg_compressing(

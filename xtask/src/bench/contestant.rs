@@ -49,7 +49,19 @@ pub(crate) enum Role {
     /// A binary of an earlier commit (`--before`).
     Before,
     /// With filters on its route (`--filters`).
-    Filters,
+    Filters(Filters),
+}
+
+/// What stands on the product's route.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Filters {
+    /// Five that change messages
+    Five,
+    /// A rate limit by the client's address that lets everything pass
+    #[value(name = "rate_limit")]
+    RateLimit,
+    /// An access list of a million networks that lets everything pass
+    Access,
 }
 
 /// A program that takes part.
@@ -65,7 +77,9 @@ impl Entrant for Contestant {
         match self.role {
             Role::Plain => self.kind.name(),
             Role::Before => "before",
-            Role::Filters => "five filters",
+            Role::Filters(Filters::Five) => "five filters",
+            Role::Filters(Filters::RateLimit) => "rate_limit",
+            Role::Filters(Filters::Access) => "access, 1 M networks",
         }
     }
 
@@ -207,13 +221,13 @@ pub(crate) fn find(args: &Small) -> Result<Vec<Contestant>> {
             println!("bench: {} is not here, left out", program.display());
             continue;
         };
-        let filtered = kind == Kind::Thalweg && args.filters;
+        let filtered = if kind == Kind::Thalweg { args.filters.as_slice() } else { &[] };
         match version(kind, &program) {
             Ok(version) => {
                 let with =
                     |role| Contestant { kind, role, program: program.clone(), version: version.clone() };
                 found.push(with(Role::Plain));
-                found.extend(filtered.then(|| with(Role::Filters)));
+                found.extend(filtered.iter().map(|filters| with(Role::Filters(*filters))));
             }
             Err(error) => println!("bench: {} left out: {error:#}", kind.name()),
         }
@@ -265,7 +279,12 @@ impl Contestant {
             Kind::Thalweg => {
                 let text = match self.role {
                     Role::Plain | Role::Before => configs::thalweg(address, &[backend]),
-                    Role::Filters => configs::thalweg_with_filters(address, backend),
+                    Role::Filters(filters) => {
+                        if filters == Filters::Access {
+                            fs::write(folder.join(configs::NETWORKS), configs::million_networks())?;
+                        }
+                        configs::thalweg_with_filters(address, backend, filters)
+                    }
                 };
                 fs::write(&file, text)?;
                 command.args(["run", "--config"]).arg(&file);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::contestant::{Contestant, Kind, Role};
+use super::contestant::{Contestant, Filters, Kind, Role};
 use super::entrant::{Entrant, names, versions};
 use super::figures::{Gate, head, median_ratio, ratio_cell, ratios, row, spread};
 use super::frame;
@@ -90,7 +90,7 @@ impl frame::Report for Report<'_> {
             "- proxy on CPU {PROXY_CPU}; backend (nginx, {} bytes from memory) and wrk -t1 on CPU {LOAD_CPU}",
             configs::BODY.len()
         )?;
-        if self.contestants.iter().any(|contestant| contestant.role == Role::Filters) {
+        if self.contestants.iter().any(|contestant| contestant.role == Role::Filters(Filters::Five)) {
             text.push_str(
                 "- five filters: headers set and removed on request and response, a prefix rewritten, security_headers,\n  \
                  cors without an Origin, headers for other methods (when)\n",
