@@ -52,6 +52,7 @@ mod retries;
 mod runtimes;
 mod scripted;
 mod sealed;
+mod series;
 mod servers;
 mod splice;
 mod static_files;

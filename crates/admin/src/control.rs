@@ -12,6 +12,7 @@ pub mod history;
 pub mod refusal;
 pub mod requests;
 pub mod sealed;
+pub mod series;
 pub mod service;
 
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub use history::{
 pub use refusal::{Expected, Refusal};
 pub use requests::{AttemptRecord, FilterRecord, Recalling, RequestFilter, RequestRecord, Requests};
 pub use sealed::{NewLabel, SealedLabel};
+pub use series::{ObjectSeries, SeriesDocument, SeriesFilter, SeriesKind};
 pub use service::{
     Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, MaintenanceChanged, NewEndpoint,
     Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary,
@@ -208,6 +210,9 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// A worker does not answer.
     fn requests(&self, filter: RequestFilter) -> Recalling;
+
+    /// Time series (`GET /api/v1/series`).
+    fn series(&self, filter: &SeriesFilter) -> SeriesDocument;
 
     /// The configuration that was read last.
     fn config(&self) -> ConfigDocument;

@@ -14,6 +14,8 @@ pub mod meters;
 pub mod names;
 pub mod registry;
 pub mod route_totals;
+pub mod series;
+pub mod totals;
 
 mod exposition;
 mod process;
@@ -40,5 +42,6 @@ pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::redact_query;
 pub use registry::{Registry, Series};
 pub use route_totals::RouteTotals;
+pub use totals::{Object, ObjectKind, Totals};
 pub use webhook::WebhookPolicy;
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

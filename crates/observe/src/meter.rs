@@ -65,10 +65,13 @@ pub const BOUNDS_US: [u64; 16] = [
     5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
+/// Buckets of a histogram; the last one has no upper bound.
+pub const BUCKETS: usize = BOUNDS_US.len() + 1;
+
 /// Durations sorted into fixed buckets. One writer, any reader.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    buckets: [Counter; BOUNDS_US.len() + 1],
+    buckets: [Counter; BUCKETS],
     sum_ns: Counter,
 }
 
@@ -94,11 +97,16 @@ impl Histogram {
         self.sum_ns.add(ns);
     }
 
-    /// Adds this histogram's values to `total`.
-    pub(crate) fn add_to(&self, total: &mut HistogramTotal) {
-        for (sum, bucket) in total.buckets.iter_mut().zip(&self.buckets) {
+    /// Adds the counts of the buckets to `totals`.
+    pub(crate) fn add_buckets(&self, totals: &mut [u64; BUCKETS]) {
+        for (sum, bucket) in totals.iter_mut().zip(&self.buckets) {
             *sum = sum.wrapping_add(bucket.value());
         }
+    }
+
+    /// Adds this histogram's values to `total`.
+    pub(crate) fn add_to(&self, total: &mut HistogramTotal) {
+        self.add_buckets(&mut total.buckets);
         total.sum_ns = total.sum_ns.wrapping_add(self.sum_ns.value());
     }
 }
@@ -107,7 +115,7 @@ impl Histogram {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HistogramTotal {
     /// Counts per bucket, not cumulative; the last one has no upper bound.
-    pub(crate) buckets: [u64; BOUNDS_US.len() + 1],
+    pub(crate) buckets: [u64; BUCKETS],
     /// Sum of the durations in nanoseconds.
     pub(crate) sum_ns: u64,
 }

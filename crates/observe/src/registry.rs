@@ -16,6 +16,7 @@ use crate::meters::{
     AcmeMeters, BudgetMeters, EndpointMeters, FilterMeters, ListenerMeters, LogMeters, Meters, ReloadMeters,
     RouteMeters, ServiceMeters, WebhookMeters, WorkerMeters,
 };
+use crate::totals::Totals;
 
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
 /// whose labels all say [`OTHER`].
@@ -225,10 +226,12 @@ impl Registry {
 pub(crate) struct Family<M, const N: usize> {
     workers: usize,
     entries: Mutex<BTreeMap<[String; N], Entry<M>>>,
+    /// What entries have counted that were forgotten.
+    gone: Mutex<Totals>,
 }
 
 #[derive(Debug)]
-struct Entry<M> {
+pub(crate) struct Entry<M> {
     groups: Box<[Option<Arc<M>>]>,
     retired: bool,
 }
@@ -247,6 +250,13 @@ impl<M: Meters> Entry<M> {
         self.retired && !self.groups.iter().flatten().any(is_held)
     }
 
+    /// What all workers have counted in it.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.groups.iter().flatten().for_each(|group| group.add_totals(&mut totals));
+        totals
+    }
+
     /// Nothing has been counted in it.
     fn is_blank(&self) -> bool {
         self.groups.iter().flatten().all(|group| group.is_blank())
@@ -258,11 +268,11 @@ pub(crate) type Snapshot<M, const N: usize> = Vec<([String; N], Vec<Arc<M>>)>;
 
 impl<M: Meters, const N: usize> Family<M, N> {
     fn new(workers: usize) -> Self {
-        Self { workers, entries: Mutex::default() }
+        Self { workers, entries: Mutex::default(), gone: Mutex::default() }
     }
 
     /// The map. It is never left half changed, so a panic elsewhere does not make it unusable.
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<[String; N], Entry<M>>> {
+    pub(crate) fn entries(&self) -> MutexGuard<'_, BTreeMap<[String; N], Entry<M>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -300,7 +310,7 @@ impl<M: Meters, const N: usize> Family<M, N> {
             let is_over = entry.is_over();
             let tells = is_over && !entry.is_blank();
             waiting += usize::from(tells);
-            tells || !is_over
+            self.keeps(entry, tells || !is_over)
         });
         if waiting > RETIRED {
             self.prune();
@@ -308,7 +318,25 @@ impl<M: Meters, const N: usize> Family<M, N> {
     }
 
     fn prune(&self) {
-        self.entries().retain(|_, entry| !entry.is_over());
+        self.entries().retain(|_, entry| self.keeps(entry, !entry.is_over()));
+    }
+
+    /// What an entry has counted stays in the sum when it goes.
+    fn keeps(&self, entry: &Entry<M>, is_kept: bool) -> bool {
+        if !is_kept {
+            self.gone.lock().unwrap_or_else(PoisonError::into_inner).merge(&entry.totals());
+        }
+        is_kept
+    }
+
+    /// What entries have counted that were forgotten.
+    pub(crate) fn gone(&self) -> Totals {
+        *self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has been counted under these names.
+    pub(crate) fn totals_of(&self, names: [&str; N]) -> Totals {
+        self.entries().get(&names.map(str::to_owned)).map(Entry::totals).unwrap_or_default()
     }
 
     /// The groups of these names, of all workers.

@@ -6,6 +6,7 @@ use super::certificate_source::Source;
 use super::origin::Origin;
 use super::reload_guard::{Counts, Watcher};
 use super::runtime::Runtime;
+use super::series::TimeSeries;
 use super::service_monitor::ServiceMonitor;
 use crate::operator_log::notice;
 use std::collections::{HashMap, HashSet};
@@ -20,8 +21,8 @@ use thalweg_admin::{
     CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control,
     DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
     NewAddress, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter,
-    Reweighted, RollbackOptions, RouteStatus, SealedLabel, Services, ServicesSummary, State, Status, Tokens,
-    WeightsReset,
+    Reweighted, RollbackOptions, RouteStatus, SealedLabel, SeriesDocument, SeriesFilter, Services,
+    ServicesSummary, State, Status, Tokens, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, Notice};
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     monitor: Mutex<ServiceMonitor>,
     /// Lists of addresses. No other lock is taken while it is held.
     access: Mutex<AccessLists>,
+    /// No other lock is taken while one of its is held.
+    series: TimeSeries,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// What the admin listener shakes hands on, once it is there.
@@ -74,7 +77,7 @@ impl Shared {
     pub(crate) fn new(
         worker_pool: WorkerPool,
         registry: Arc<Registry>,
-        (origin, runtime, access): (Origin, Runtime, AccessLists),
+        (origin, runtime, (access, series)): (Origin, Runtime, (AccessLists, TimeSeries)),
         (changed, acme): (Arc<Notify>, Acme),
     ) -> Self {
         registry.reloads().note_success();
@@ -91,6 +94,7 @@ impl Shared {
             runtime: Mutex::new(runtime),
             monitor: Mutex::default(),
             access: Mutex::new(access),
+            series,
             tokens: OnceLock::new(),
             admin_tls: OnceLock::new(),
             certificate_problems: Mutex::default(),
@@ -123,6 +127,11 @@ impl Shared {
     /// Lists of addresses.
     pub(super) fn access(&self) -> MutexGuard<'_, AccessLists> {
         lock(&self.access)
+    }
+
+    /// Time series.
+    pub(super) fn series(&self) -> &TimeSeries {
+        &self.series
     }
 
     /// Who watches how services stand.
@@ -445,6 +454,10 @@ impl Control for Shared {
 
     fn requests(&self, filter: RequestFilter) -> Recalling {
         self.query_records(filter)
+    }
+
+    fn series(&self, filter: &SeriesFilter) -> SeriesDocument {
+        self.select_series(filter)
     }
 
     fn config(&self) -> ConfigDocument {

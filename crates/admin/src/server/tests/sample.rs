@@ -299,6 +299,20 @@ impl Control for Sample {
         Box::pin(std::future::ready(answer))
     }
 
+    fn series(&self, filter: &SeriesFilter) -> SeriesDocument {
+        let SeriesFilter { kind, .. } = *filter;
+        let series = Vec::new();
+        SeriesDocument {
+            step_s: 10,
+            start: 0,
+            kind,
+            series,
+            connections: None,
+            in_flight: None,
+            saturation: None,
+        }
+    }
+
     fn canary(&self, route: &str) -> Result<CanaryStatus, Refusal> {
         if route != "checkout canary" {
             return Err(Refusal::Unknown(format!("there is no route `{route}`")));

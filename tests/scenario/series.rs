@@ -1,0 +1,87 @@
+//! Time series: what is counted is seen step by step, and outlasts the process where `state:` says so.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use thalweg_tests::message::get;
+use thalweg_tests::{Admin, Proxy, Upstream};
+
+use super::{config, watchdog};
+
+/// A step is over in ten seconds, and then it is read.
+const TWO_STEPS: Duration = Duration::from_secs(25);
+
+/// An upstream that fails where the path says so.
+fn upstream() -> Upstream {
+    Upstream::start(|request| {
+        let status = if request.target().contains("bad") { "500 Internal Server Error" } else { "200 OK" };
+        Some(format!("HTTP/1.1 {status}\r\nContent-Length: 4\r\n\r\nbody").into_bytes())
+    })
+}
+
+/// The sum of one list of a series.
+fn sum(series: &Value, list: &str) -> u64 {
+    series[list].as_array().unwrap().iter().filter_map(Value::as_u64).sum()
+}
+
+/// The only series of an answer, once it has so many requests.
+fn wait_series(admin: &Admin, query: &str, requests: u64) -> Value {
+    let end = Instant::now() + TWO_STEPS;
+    loop {
+        let answer = admin.get(&format!("/api/v1/series?{query}"));
+        let series = &answer["series"];
+        if series.as_array().is_some_and(|all| all.len() == 1) && sum(&series[0], "requests") == requests {
+            return answer;
+        }
+        assert!(Instant::now() < end, "{query}: {answer:#}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn series_show_what_was_counted_and_outlast_the_process() {
+    let _watchdog = watchdog("series_show_what_was_counted_and_outlast_the_process");
+    let upstream = upstream();
+    let text = config(&[&upstream.url()], "state: { path: state }\n");
+    let proxy = Proxy::start(&text);
+    (0..15).for_each(|_| assert_eq!(get(proxy.web(), "/good").unwrap().status(), 200));
+    (0..5).for_each(|_| assert_eq!(get(proxy.web(), "/bad").unwrap().status(), 500));
+    let admin = Admin::of(&proxy);
+    let process = wait_series(&admin, "", 20);
+    assert_eq!((&process["kind"], &process["step_s"]), (&"process".into(), &10.into()));
+    let steps = process["series"][0]["requests"].as_array().unwrap().len();
+    for gauge in ["connections", "in_flight", "saturation"] {
+        assert_eq!(process[gauge].as_array().unwrap().len(), steps, "{gauge}");
+    }
+    for query in ["kind=route", "kind=service&name=s", "kind=endpoint&service=s"] {
+        let answer = wait_series(&admin, query, 20);
+        let series = &answer["series"][0];
+        assert_eq!(sum(series, "errors"), 5, "{query}: {series:#}");
+        // Of the response at least its body, of the request at least its line.
+        assert!(sum(series, "bytes_out") >= 80 && sum(series, "bytes_in") > 300, "{query}: {series:#}");
+        assert!(sum(series, "p99_us") > 0, "{query}: {series:#}");
+        assert!(answer.get("connections").is_none(), "{query}");
+    }
+    let endpoint = admin.get("/api/v1/series?kind=endpoint");
+    assert_eq!(
+        (&endpoint["series"][0]["name"], &endpoint["series"][0]["service"]),
+        (&upstream.url().into(), &"s".into())
+    );
+    for query in ["kind=listener", "name=a", "service=s", "kind=route&span=1h", "limit=0"] {
+        assert_eq!(admin.call("GET", &format!("/api/v1/series?{query}"), "").status(), 400, "{query}");
+    }
+    let ended = proxy.stop();
+    let file = ended.directory.path().join("state/series");
+    assert!(fs::metadata(&file).unwrap().len() < 10_000);
+    let proxy = Proxy::start_in(ended.directory, &text);
+    let restarted = wait_series(&Admin::of(&proxy), "kind=route", 20);
+    assert!(sum(&restarted["series"][0], "errors") == 5, "{restarted:#}");
+    let ended = proxy.stop();
+    fs::write(&file, b"damaged").unwrap();
+    let proxy = Proxy::start_in(ended.directory, &text);
+    assert_eq!(get(proxy.web(), "/good").unwrap().status(), 200);
+    let said = proxy.process().stderr();
+    assert!(said.contains("cannot be read: its checksum is wrong; they begin empty"), "{said}");
+}
