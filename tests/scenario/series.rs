@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use thalweg_tests::message::get;
+use thalweg_tests::program::run;
+use thalweg_tests::proxy::command;
 use thalweg_tests::{Admin, Proxy, Upstream};
 
-use super::{config, watchdog};
+use super::{config, reload, watchdog};
 
 /// A step is over in ten seconds, and then it is read.
 const TWO_STEPS: Duration = Duration::from_secs(25);
@@ -84,4 +86,62 @@ fn series_show_what_was_counted_and_outlast_the_process() {
     assert_eq!(get(proxy.web(), "/good").unwrap().status(), 200);
     let said = proxy.process().stderr();
     assert!(said.contains("cannot be read: its checksum is wrong; they begin empty"), "{said}");
+}
+
+/// The only objective, once it is so.
+fn wait_slo(admin: &Admin, is_so: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + TWO_STEPS;
+    loop {
+        let slo = admin.get("/api/v1/slos")["slos"][0].clone();
+        if is_so(&slo) {
+            return slo;
+        }
+        assert!(Instant::now() < end, "{slo:#}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn an_objective_that_burns_is_told_everywhere_and_remembered() {
+    let _watchdog = watchdog("an_objective_that_burns_is_told_everywhere_and_remembered");
+    let (upstream, limit) = (upstream(), Duration::from_secs(20));
+    let more = "state: { path: state }\nslos: { stock: { service: s, target: 99%, window: 1d, slower_than: 30s } }\n";
+    let text = config(&[&upstream.url()], more);
+    let proxy = Proxy::start(&config(&[&upstream.url()], "state: { path: state }\n"));
+    let admin = Admin::of(&proxy);
+    assert_eq!(admin.get("/api/v1/slos"), serde_json::json!({ "slos": [] }));
+    reload(&proxy, &text, 1);
+    wait_slo(&admin, |slo| !slo.is_null());
+    (0..80).for_each(|_| assert_eq!(get(proxy.web(), "/good").unwrap().status(), 200));
+    (0..20).for_each(|_| assert_eq!(get(proxy.web(), "/bad").unwrap().status(), 500));
+    let slo = &wait_slo(&admin, |slo| slo["total"] == 100);
+    let told = admin.events().wait("slo_burning", None);
+    assert_eq!(told["service"], "s");
+    let cause = told["cause"].as_str().unwrap();
+    assert!(
+        cause.starts_with("stock: the budget is used up too fast: ") && cause.ends_with("of 1d left"),
+        "{cause}"
+    );
+    assert_eq!(
+        (&slo["name"], &slo["service"], &slo["state"]),
+        (&"stock".into(), &"s".into(), &"burning".into())
+    );
+    assert_eq!(
+        (&slo["total"], &slo["good"], &slo["budget_left"]),
+        (&100.into(), &80.into(), &0.0.into()),
+        "{slo:#}"
+    );
+    assert!((slo["burn"][0]["rate"].as_f64().unwrap() - 20.0).abs() < 0.01, "{slo:#}");
+    let metrics = get(proxy.metrics(), "/metrics").unwrap().text();
+    for line in ["thalweg_slo_budget_left_ratio{slo=\"stock\"} 0\n", "thalweg_slo_burning{slo=\"stock\"} 1\n"]
+    {
+        assert!(metrics.contains(line), "{line}");
+    }
+    let status = run(command(proxy.directory()).arg("status"), limit);
+    assert_eq!(status.code, 1, "{status:?}");
+    assert!(status.stdout.contains("objective stock: its budget is used up too fast\n"), "{status:?}");
+    let proxy = Proxy::start_in(proxy.stop().directory, &text);
+    let admin = Admin::of(&proxy);
+    wait_slo(&admin, |slo| slo["total"] == 100);
+    assert_eq!(admin.get("/api/v1/status")["slos_burning"], serde_json::json!(["stock"]));
 }

@@ -14,6 +14,7 @@ pub mod requests;
 pub mod sealed;
 pub mod series;
 pub mod service;
+pub mod slo;
 
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ pub use service::{
     Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary,
     WantedState, WeightsReset,
 };
+pub use slo::{SloBurn, SloState, SloStatus, Slos};
 
 /// The running proxy, as the admin API sees it.
 pub trait Control: Send + Sync + 'static {
@@ -214,6 +216,9 @@ pub trait Control: Send + Sync + 'static {
     /// Time series (`GET /api/v1/series`).
     fn series(&self, filter: &SeriesFilter) -> SeriesDocument;
 
+    /// How objectives stand (`GET /api/v1/slos`).
+    fn slos(&self) -> Slos;
+
     /// The configuration that was read last.
     fn config(&self) -> ConfigDocument;
 
@@ -281,6 +286,8 @@ pub struct Status {
     pub descriptors: DescriptorStatus,
     /// How many services are in which state.
     pub services: ServicesSummary,
+    /// Names of objectives whose budget is used up too fast.
+    pub slos_burning: Vec<String>,
 }
 
 /// Whether the proxy takes new connections.

@@ -45,8 +45,8 @@ pub use control::{
     MaintenanceChanged, Mistake, NewAddress, NewEndpoint, NewLabel, ObjectSeries, Recalling, Refusal,
     ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions,
     RouteStatus, RouteTarget, RuntimeChange, SealedLabel, SeriesDocument, SeriesFilter, SeriesKind,
-    ServiceState, ServiceStatus, Services, ServicesSummary, State, Status, Via, WantedState, WatchOptions,
-    WatchState, WatchStatus, WeightsReset,
+    ServiceState, ServiceStatus, Services, ServicesSummary, SloBurn, SloState, SloStatus, Slos, State,
+    Status, Via, WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

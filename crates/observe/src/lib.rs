@@ -15,6 +15,7 @@ pub mod names;
 pub mod registry;
 pub mod route_totals;
 pub mod series;
+pub mod slo;
 pub mod totals;
 
 mod exposition;

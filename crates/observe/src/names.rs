@@ -129,6 +129,11 @@ metrics! {
     WEBHOOK_RETRIES "thalweg_webhook_retries_total" Counter [] "Attempts to deliver an event to a webhook, after the first.";
     PANICS "thalweg_panics_total" Counter [] "Exchanges given up because of a bug in the proxy.";
     WORKER_LAG "thalweg_worker_lag_seconds" Gauge ["worker"] "How late the worker's timers were at its last tick.";
+    SLO_BUDGET_LEFT "thalweg_slo_budget_left_ratio" Gauge ["slo"]
+        "What is left of the exchanges of the objective's window that may be bad, 0 to 1.";
+    SLO_BURN_RATE "thalweg_slo_burn_rate" Gauge ["slo" "window"]
+        "How many times too fast the budget of the objective was used up over this time.";
+    SLO_BURNING "thalweg_slo_burning" Gauge ["slo"] "1 while the budget of the objective is used up too fast, 0 otherwise.";
     BUDGET_DESCRIPTORS "thalweg_budget_descriptors" Gauge [] "File descriptors that may be open.";
     BUDGET_CONNECTIONS "thalweg_budget_connections" Gauge [] "Client connections that may be open.";
     BUDGET_UPSTREAM_CONNECTIONS "thalweg_budget_upstream_connections" Gauge [] "Upstream connections that may be open.";

@@ -16,6 +16,7 @@ use crate::meters::{
     AcmeMeters, BudgetMeters, EndpointMeters, FilterMeters, ListenerMeters, LogMeters, Meters, ReloadMeters,
     RouteMeters, ServiceMeters, WebhookMeters, WorkerMeters,
 };
+use crate::slo::SloStanding;
 use crate::totals::Totals;
 
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
@@ -54,6 +55,7 @@ pub struct Registry {
     acme: AcmeMeters,
     webhooks: Arc<WebhookMeters>,
     refused_names: AtomicU64,
+    slos: Mutex<Vec<SloStanding>>,
     pub(crate) listeners: Family<ListenerMeters, 1>,
     pub(crate) routes: Family<RouteMeters, 1>,
     /// By route and service.
@@ -79,6 +81,7 @@ impl Registry {
             acme: AcmeMeters::default(),
             webhooks: Arc::default(),
             refused_names: AtomicU64::new(0),
+            slos: Mutex::default(),
             listeners: Family::new(workers),
             routes: Family::new(workers),
             targets: Family::new(workers),
@@ -162,6 +165,15 @@ impl Registry {
     /// others.
     pub fn set_certificates<'a>(&self, ends: impl Iterator<Item = ([&'a str; 2], i64)>) {
         self.certificates.replace(ends);
+    }
+
+    /// How objectives stand; there are no others.
+    pub fn set_slos(&self, standings: Vec<SloStanding>) {
+        *self.slos.lock().unwrap_or_else(PoisonError::into_inner) = standings;
+    }
+
+    pub(crate) fn slos(&self) -> Vec<SloStanding> {
+        self.slos.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The budget of the process, set by the control thread.

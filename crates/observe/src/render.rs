@@ -4,7 +4,9 @@
 //! one by one while workers go on counting.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use thalweg_core::units::duration_text;
 use thalweg_core::{FaultKind, GRPC_STATUSES};
 
 use crate::exposition::Exposition;
@@ -30,6 +32,7 @@ impl Registry {
         self.render_endpoints(&mut page);
         self.render_services(&mut page);
         self.render_workers(&mut page);
+        self.render_slos(&mut page);
         self.render_budget(&mut page);
         ProcessFigures::read().render(&mut page);
         self.prune();
@@ -195,6 +198,25 @@ impl Registry {
         page.head(&names::WORKER_LAG);
         for (number, worker) in self.workers().iter().enumerate() {
             page.sample(&names::WORKER_LAG, &[&number.to_string()], worker.lag_us.value() as f64 / 1e6);
+        }
+    }
+
+    fn render_slos(&self, page: &mut Exposition) {
+        let slos = self.slos();
+        page.head(&names::SLO_BUDGET_LEFT);
+        for slo in &slos {
+            page.sample(&names::SLO_BUDGET_LEFT, &[&slo.policy.name], slo.budget_left);
+        }
+        page.head(&names::SLO_BURN_RATE);
+        for slo in &slos {
+            for (window, rate) in slo.burn {
+                let window = duration_text(Duration::from_secs(window));
+                page.sample(&names::SLO_BURN_RATE, &[&slo.policy.name, &window], rate);
+            }
+        }
+        page.head(&names::SLO_BURNING);
+        for slo in &slos {
+            page.sample(&names::SLO_BURNING, &[&slo.policy.name], u8::from(slo.is_burning));
         }
     }
 

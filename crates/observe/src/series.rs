@@ -26,6 +26,7 @@ mod timeline;
 pub use file::{DamagedSeries, write_series};
 pub use select::{Selection, SeriesAnswer, SeriesKind, SeriesOf, Span};
 pub use store::{Gauges, Sample, SeriesStore};
+pub(crate) use timeline::Timeline;
 
 /// Objects that have points of their own.
 pub const OBJECTS: usize = 2_000;

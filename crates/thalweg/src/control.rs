@@ -37,6 +37,7 @@ mod runtime;
 pub(crate) mod sealed;
 mod series;
 mod service_monitor;
+mod slos;
 mod start;
 mod start_error;
 mod state_writer;
@@ -333,6 +334,7 @@ impl Control {
         self.tell_of_listeners();
         self.follow_endpoints();
         self.webhooks.replace(self.shared.webhooks());
+        self.shared.follow_slos();
         self.watch_files();
     }
 

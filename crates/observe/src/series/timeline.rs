@@ -6,32 +6,32 @@
 
 /// Steps and their places.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     /// Seconds of a step.
-    pub(super) step_s: u64,
+    pub(crate) step_s: u64,
     /// Steps that are kept.
-    pub(super) places: usize,
+    pub(crate) places: usize,
     /// The number of the newest step.
-    pub(super) head: u64,
+    pub(crate) head: u64,
     /// Its place.
     at: usize,
     /// Steps since the first one, at most `places`.
-    pub(super) filled: usize,
+    pub(crate) filled: usize,
 }
 
 impl Timeline {
-    pub(super) const fn new(step_s: u64, places: usize) -> Self {
+    pub(crate) const fn new(step_s: u64, places: usize) -> Self {
         Self { step_s, places, head: 0, at: 0, filled: 0 }
     }
 
     /// The number of the step that this moment, in milliseconds since the epoch, lies in.
-    pub(super) fn step_of(&self, unix_ms: u64) -> u64 {
+    pub(crate) fn step_of(&self, unix_ms: u64) -> u64 {
         unix_ms / (self.step_s * 1_000)
     }
 
     /// Makes this step the newest. Gives how many steps have begun: their places are the last ones, and hold what is
     /// as old as the ring.
-    pub(super) fn turn_to(&mut self, step: u64) -> usize {
+    pub(crate) fn turn_to(&mut self, step: u64) -> usize {
         let begun = match step.checked_sub(self.head) {
             _ if self.filled == 0 => 1,
             Some(0) => 0,
@@ -46,24 +46,24 @@ impl Timeline {
     }
 
     /// The place of the newest step.
-    pub(super) fn newest(&self) -> usize {
+    pub(crate) fn newest(&self) -> usize {
         self.at
     }
 
     /// The place of the step that is so many steps older than the newest.
-    pub(super) fn place(&self, age: usize) -> usize {
+    pub(crate) fn place(&self, age: usize) -> usize {
         (self.at + self.places - age % self.places) % self.places
     }
 
     /// The ages of steps that are kept and over at this moment, the oldest first.
-    pub(super) fn complete(&self, unix_s: u64) -> impl Iterator<Item = usize> + Clone + use<> {
+    pub(crate) fn complete(&self, unix_s: u64) -> impl Iterator<Item = usize> + Clone + use<> {
         let is_over = (self.head + 1) * self.step_s <= unix_s;
         let youngest = usize::from(!is_over);
         (youngest..self.filled).rev()
     }
 
     /// When the step of this age began, in seconds since the epoch.
-    pub(super) fn began(&self, age: usize) -> u64 {
+    pub(crate) fn began(&self, age: usize) -> u64 {
         self.head.saturating_sub(age as u64) * self.step_s
     }
 }

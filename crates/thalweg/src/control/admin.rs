@@ -22,7 +22,7 @@ use thalweg_admin::{
     DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
     NewAddress, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter,
     Reweighted, RollbackOptions, RouteStatus, SealedLabel, SeriesDocument, SeriesFilter, Services,
-    ServicesSummary, State, Status, Tokens, WeightsReset,
+    ServicesSummary, Slos, State, Status, Tokens, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, Notice};
@@ -298,6 +298,7 @@ impl Control for Shared {
                 limit: self.worker_pool.budget().descriptors as u64,
             },
             services: ServicesSummary::of(&self.list_services().services),
+            slos_burning: self.burning_slos(),
         }
     }
 
@@ -458,6 +459,10 @@ impl Control for Shared {
 
     fn series(&self, filter: &SeriesFilter) -> SeriesDocument {
         self.select_series(filter)
+    }
+
+    fn slos(&self) -> Slos {
+        self.list_slos()
     }
 
     fn config(&self) -> ConfigDocument {

@@ -5,6 +5,7 @@
 //! the proxy ends, by a thread of their own.
 
 use super::admin::Shared;
+use super::slos::SloBook;
 use super::state_writer::StateWriter;
 use crate::operator_log::warn;
 use std::fs;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_admin::{ObjectSeries, SeriesDocument, SeriesFilter, SeriesKind};
+use thalweg_core::Notice;
 use thalweg_observe::Registry;
 use thalweg_observe::series::{self, Gauges, STEP, Sample, SeriesStore, Span};
 use thalweg_observe::totals::{ObjectKind, Reading, Totals};
@@ -30,6 +32,8 @@ const KEEP_EVERY: u64 = 30;
 pub(crate) struct TimeSeries {
     store: Arc<Mutex<SeriesStore>>,
     keeper: Option<StateWriter<()>>,
+    /// Objectives, which are judged by the same readings.
+    slos: Mutex<SloBook>,
     /// When the last reading ended.
     read: Mutex<Instant>,
 }
@@ -47,21 +51,28 @@ impl TimeSeries {
             let keeper = StateWriter::start(what, move |()| write(&path, &store));
             keeper.inspect_err(|error| warn(format_args!("time series will not be kept: {error}"))).ok()
         });
-        Self { store, keeper, read: Mutex::new(Instant::now()) }
+        Self { store, keeper, slos: Mutex::new(SloBook::open(directory)), read: Mutex::new(Instant::now()) }
     }
 
     fn store(&self) -> MutexGuard<'_, SeriesStore> {
         lock(&self.store)
     }
 
-    /// Has the series kept soon, where they are kept at all.
-    fn keep(&self) {
-        self.keeper.as_ref().inspect(|keeper| keeper.keep(()));
+    /// Objectives. No other lock is taken while it is held.
+    pub(super) fn slos(&self) -> MutexGuard<'_, SloBook> {
+        lock(&self.slos)
     }
 
-    /// Waits, no longer than `limit`, until the series are kept. Says whether they are.
+    /// Has series and objectives kept soon, where they are kept at all.
+    fn keep(&self) {
+        self.keeper.as_ref().inspect(|keeper| keeper.keep(()));
+        self.slos().keep();
+    }
+
+    /// Waits, no longer than `limit`, until series and objectives are kept. Says whether they are.
     pub(crate) fn settle(&self, limit: Duration) -> bool {
-        self.keeper.as_ref().is_none_or(|keeper| keeper.settle(limit))
+        let series = self.keeper.as_ref().is_none_or(|keeper| keeper.settle(limit));
+        series && self.slos().keeper().is_none_or(|keeper| keeper.settle(limit))
     }
 
     /// Milliseconds since the last reading.
@@ -157,11 +168,27 @@ impl Shared {
         reading.next(|object, totals| store.see(object, totals))
     }
 
+    /// The objectives of the configuration that has taken over are judged from now on.
+    pub(super) fn follow_slos(&self) {
+        let policies = self.origin().settings.slos.clone();
+        self.series().slos().follow(&policies, &self.registry, unix_ms(SystemTime::now()));
+    }
+
+    /// Judges the objectives.
+    fn judge_slos(&self) {
+        let events = self.series().slos().note(&self.registry, unix_ms(SystemTime::now()));
+        for event in events {
+            self.say(&Notice::warn(event.cause.clone()));
+            self.publish(event);
+        }
+    }
+
     fn end_reading(&self) {
         let gauges = self.gauges();
         let sample =
             Sample { unix_ms: unix_ms(SystemTime::now()), elapsed_ms: self.series().elapsed_ms(), gauges };
         self.series().store().commit(&sample);
+        self.judge_slos();
     }
 
     /// The last reading, and what there is kept. No other must be under way.

@@ -130,6 +130,7 @@ impl Control for Sample {
             requests_active: 0,
             descriptors: DescriptorStatus { used: None, limit: 1024 },
             services: ServicesSummary::of(&self.services().services),
+            slos_burning: Vec::new(),
         }
     }
 
@@ -311,6 +312,10 @@ impl Control for Sample {
             in_flight: None,
             saturation: None,
         }
+    }
+
+    fn slos(&self) -> Slos {
+        Slos { slos: Vec::new() }
     }
 
     fn canary(&self, route: &str) -> Result<CanaryStatus, Refusal> {
