@@ -44,6 +44,7 @@ mod limits;
 mod mirror;
 mod oidc;
 mod pages;
+mod prometheus;
 mod rate_limits;
 mod recipes;
 mod regressions;

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use thalweg_observe::exposition::Form;
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 
 use crate::events::Events;
@@ -65,8 +66,8 @@ pub trait Control: Send + Sync + 'static {
     /// Why not, in a sentence.
     fn ready(&self) -> Result<(), String>;
 
-    /// The metrics page in the Prometheus text format 0.0.4.
-    fn metrics(&self) -> String;
+    /// The metrics page in this form.
+    fn metrics(&self, form: Form) -> String;
 
     /// The events of this process (`GET /api/v1/events`).
     fn events(&self) -> &Events;

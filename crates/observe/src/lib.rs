@@ -9,6 +9,7 @@
 //! write) → [`Registry::render`]. Log: [`LogRecord`] → [`LogBatch`] → [`LogWriter`].
 #![forbid(unsafe_code)]
 
+pub mod exemplar;
 pub mod meter;
 pub mod meters;
 pub mod names;
@@ -18,7 +19,7 @@ pub mod series;
 pub mod slo;
 pub mod totals;
 
-mod exposition;
+pub mod exposition;
 mod process;
 mod render;
 

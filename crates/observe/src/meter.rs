@@ -68,6 +68,12 @@ pub const BOUNDS_US: [u64; 16] = [
 /// Buckets of a histogram; the last one has no upper bound.
 pub const BUCKETS: usize = BOUNDS_US.len() + 1;
 
+/// The bucket of a duration in nanoseconds: sixteen comparisons added up, no branch depends on the value.
+#[inline]
+pub(crate) fn bucket_of(ns: u64) -> usize {
+    BOUNDS_US.iter().map(|bound| usize::from(ns > bound * 1_000)).sum()
+}
+
 /// Durations sorted into fixed buckets. One writer, any reader.
 #[derive(Debug, Default)]
 pub struct Histogram {
@@ -82,16 +88,13 @@ impl Histogram {
     }
 
     /// Counts one duration. Only the owner may call this.
-    ///
-    /// The bucket is found by adding up sixteen comparisons: no branch depends on the value.
     #[inline]
     pub fn record(&self, duration: Duration) {
         let ns = duration
             .as_secs()
             .saturating_mul(1_000_000_000)
             .saturating_add(u64::from(duration.subsec_nanos()));
-        let index = BOUNDS_US.iter().map(|bound| usize::from(ns > bound * 1_000)).sum::<usize>();
-        if let Some(bucket) = self.buckets.get(index) {
+        if let Some(bucket) = self.buckets.get(bucket_of(ns)) {
             bucket.add(1);
         }
         self.sum_ns.add(ns);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_core::FaultKind;
 
+use crate::exemplar::Exemplars;
 use crate::meter::{BUCKETS, Codes, Counter, Gauge, GrpcCodes, Histogram};
 use crate::totals::Totals;
 
@@ -86,6 +87,12 @@ impl Meters for ListenerMeters {
     }
 }
 
+impl Meters for Counter {
+    fn is_blank(&self) -> bool {
+        self.value() == 0
+    }
+}
+
 impl Meters for Gauge {
     /// It says how something is: of what is gone there is nothing to say.
     fn is_blank(&self) -> bool {
@@ -105,6 +112,8 @@ pub struct RouteMeters {
     pub duration: Histogram,
     /// The same of those that ended with a status from 500 on.
     pub failed: FailedDurations,
+    /// Examples of its buckets.
+    pub exemplars: Exemplars,
     /// Bytes of requests received: heads, and bodies without framing.
     pub bytes_in: Counter,
     /// Bytes of responses sent: heads, bodies and framing.
@@ -210,6 +219,8 @@ pub struct EndpointMeters {
     pub bytes_out: Counter,
     /// From sending the request to the first byte of the response.
     pub response: Histogram,
+    /// Until a connection was established, without TLS.
+    pub connect: Histogram,
 }
 
 /// What one worker counts about one service as a whole.
@@ -262,11 +273,16 @@ pub struct ListenerMeters {
     pub handshakes: [Counter; HANDSHAKE_RESULTS.len()],
     /// HTTP/2 connections ended for a flood of frames, in the order of [`FLOODS`].
     pub floods: [Counter; FLOODS.len()],
+    /// TLS connections made, in the order of [`TLS_VERSIONS`].
+    pub tls_versions: [Counter; TLS_VERSIONS.len()],
     /// Datagrams passed on, in the order of [`DIRECTIONS`].
     pub datagrams: [Counter; DIRECTIONS.len()],
     /// Datagrams that were not passed on; see [`ListenerMeters::drop_datagrams`].
     pub dropped: [Counter; DROPS.len()],
 }
+
+/// Versions of TLS: the values of the label `version`.
+pub const TLS_VERSIONS: [&str; 2] = ["1.2", "1.3"];
 
 /// Which way datagrams go: the values of the label `direction`.
 pub const DIRECTIONS: [&str; 2] = ["in", "out"];
@@ -462,6 +478,12 @@ impl WorkerMeters {
         }
     }
 
+    /// Milliseconds since the registry was made.
+    #[inline]
+    pub fn ms_of(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Says that the worker's loop turns. To be called at least once a second.
     #[inline]
     pub fn tick(&self, now: Instant) {
@@ -537,6 +559,8 @@ pub struct ReloadMeters {
     failed: AtomicU64,
     rolled_back: AtomicU64,
     last_success_ms: AtomicU64,
+    /// The last one was refused.
+    last_failed: AtomicBool,
     /// Plans that are in force or that workers have not let go of. Written by whoever asks for the metrics.
     pub plans_alive: Gauge,
 }
@@ -549,7 +573,13 @@ impl ReloadMeters {
             self.note_success();
         } else {
             self.failed.fetch_add(1, Relaxed);
+            self.last_failed.store(true, Relaxed);
         }
+    }
+
+    /// Whether the last configuration that was to take over did.
+    pub(crate) fn last_succeeded(&self) -> bool {
+        !self.last_failed.load(Relaxed)
     }
 
     /// Counts a configuration that was taken back by itself.
@@ -559,6 +589,7 @@ impl ReloadMeters {
 
     /// A configuration has taken over, now.
     pub fn note_success(&self) {
+        self.last_failed.store(false, Relaxed);
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.last_success_ms.store(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::meter::Gauge;
+use crate::meter::{Counter, Gauge};
 use crate::meters::{
     AcmeMeters, BudgetMeters, EndpointMeters, FilterMeters, ListenerMeters, LogMeters, Meters, ReloadMeters,
     RouteMeters, ServiceMeters, WebhookMeters, WorkerMeters,
@@ -24,6 +24,8 @@ use crate::totals::Totals;
 pub const SERIES: usize = 50_000;
 /// Retired series of a kind that wait to be shown once more.
 pub const RETIRED: usize = 1_000;
+/// How long examples are written after somebody has asked for them, in milliseconds.
+const EXEMPLARS_MS: u64 = 10 * 60 * 1_000;
 /// The label of the series that stands for all names past [`SERIES`].
 pub const OTHER: &str = "_other";
 
@@ -56,6 +58,9 @@ pub struct Registry {
     webhooks: Arc<WebhookMeters>,
     refused_names: AtomicU64,
     slos: Mutex<Vec<SloStanding>>,
+    epoch: Instant,
+    /// Until when examples are wanted, in milliseconds since `epoch`.
+    exemplars_until: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
     pub(crate) routes: Family<RouteMeters, 1>,
     /// By route and service.
@@ -66,6 +71,8 @@ pub struct Registry {
     pub(crate) ups: Family<Gauge, 2>,
     pub(crate) breakers: Family<Gauge, 1>,
     pub(crate) endpoint_limits: Family<Gauge, 2>,
+    /// Counted by whoever watches how endpoints stand, one at a time.
+    pub(crate) ejections: Family<Counter, 2>,
     pub(crate) certificates: Family<Gauge, 2>,
 }
 
@@ -82,6 +89,8 @@ impl Registry {
             webhooks: Arc::default(),
             refused_names: AtomicU64::new(0),
             slos: Mutex::default(),
+            epoch,
+            exemplars_until: AtomicU64::new(0),
             listeners: Family::new(workers),
             routes: Family::new(workers),
             targets: Family::new(workers),
@@ -91,6 +100,7 @@ impl Registry {
             ups: Family::new(1),
             breakers: Family::new(1),
             endpoint_limits: Family::new(1),
+            ejections: Family::new(1),
             certificates: Family::new(1),
         }
     }
@@ -148,6 +158,23 @@ impl Registry {
     /// Whether an endpoint gets traffic: 1 or 0, one gauge for the whole process. Use `set` only.
     pub fn endpoint_up(&self, service: &str, endpoint: &str) -> Arc<Gauge> {
         self.ups.group(0, [service, endpoint], &self.refused_names)
+    }
+
+    /// Counts that an endpoint was taken out of rotation. Not to be called by two threads at once.
+    pub fn count_ejection(&self, service: &str, endpoint: &str) {
+        self.ejections.group(0, [service, endpoint], &self.refused_names).add(1);
+    }
+
+    /// Somebody asks for examples: workers write them for the next ten minutes.
+    pub(crate) fn want_exemplars(&self) {
+        let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.exemplars_until.store(now.saturating_add(EXEMPLARS_MS), Relaxed);
+    }
+
+    /// Whether examples are wanted at this moment, which [`WorkerMeters::ms_of`] gives.
+    #[inline]
+    pub fn wants_exemplars(&self, now_ms: u64) -> bool {
+        now_ms < self.exemplars_until.load(Relaxed)
     }
 
     /// What the breakers of these services do: 0 closed, 1 open, 2 half open. Services that are not among them
@@ -214,6 +241,7 @@ impl Registry {
         let endpoint = |[service, endpoint]: &[String; 2]| keep(Series::Endpoint { service, endpoint });
         self.endpoints.retain(endpoint);
         self.ups.retain(endpoint);
+        self.ejections.retain(endpoint);
     }
 
     /// Names that were refused a series of their own because there were [`SERIES`] already.
@@ -230,6 +258,7 @@ impl Registry {
         self.services.prune();
         self.endpoints.prune();
         self.ups.prune();
+        self.ejections.prune();
     }
 }
 

@@ -104,6 +104,10 @@ pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Op
     count_bytes(worker, x);
     let meters = meters(worker, x);
     meters.count(x.status, duration);
+    let now_ms = worker.meters.ms_of(worker.reactor.now());
+    if let Some(id) = x.id.as_ref().filter(|_| worker.shared.registry.wants_exemplars(now_ms)) {
+        meters.exemplars.note(duration, id, now_ms);
+    }
     if let Some(code) = grpc_status {
         meters.grpc.add(code.number());
     }
@@ -142,6 +146,9 @@ fn count_attempts(service: &LocalService, x: &Exchange) {
     let fault = last.fault.or(x.fault);
     if fault.map_or(x.status >= FIRST_ERROR, |fault| is_of_endpoint(&fault, last.reused)) {
         meters.errors.add(1);
+    }
+    if last.fault.is_none() && !last.reused {
+        meters.connect.record(last.connect);
     }
     if let (None, Some(first_byte)) = (last.fault, x.first_byte) {
         meters.response.record(first_byte.saturating_sub(x.waited));

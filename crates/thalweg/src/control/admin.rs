@@ -25,9 +25,10 @@ use thalweg_admin::{
     ServicesSummary, Slos, State, Status, Tokens, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
-use thalweg_core::{Event, Notice};
+use thalweg_core::{Event, EventKind, Notice};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::WebhookPolicy;
+use thalweg_observe::exposition::Form;
 use thalweg_observe::{Registry, Series};
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 use thalweg_proxy::{Plan, StartError, WorkerPool};
@@ -223,6 +224,11 @@ impl Shared {
         for (service, url, up) in monitor.turned() {
             self.registry.endpoint_up(service, url).set(i64::from(*up));
         }
+        for event in events.iter().filter(|event| event.kind == EventKind::EndpointDown) {
+            if let (Some(service), Some(endpoint)) = (&event.service, &event.endpoint) {
+                self.registry.count_ejection(service, endpoint);
+            }
+        }
         // With its lock held, so that events of two looks keep their order.
         events.into_iter().for_each(|event| self.publish(event));
         let lines = monitor.take_lines();
@@ -336,9 +342,9 @@ impl Control for Shared {
         self.alive()
     }
 
-    fn metrics(&self) -> String {
+    fn metrics(&self, form: Form) -> String {
         self.worker_pool.measure();
-        self.registry.render()
+        self.registry.render_as(form)
     }
 
     fn events(&self) -> &Events {

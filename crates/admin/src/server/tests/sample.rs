@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::control::*;
 use crate::events::Events;
+use thalweg_observe::exposition::Form;
 use thalweg_proxy::explain::{Explanation, Outcome, Question, SeenRequest, Unaskable};
 
 /// A label that a route would open.
@@ -173,7 +174,7 @@ impl Control for Sample {
         if self.draining.load(Ordering::Relaxed) { Err("draining".into()) } else { Ok(()) }
     }
 
-    fn metrics(&self) -> String {
+    fn metrics(&self, _: Form) -> String {
         "thalweg_requests_active 0\n".into()
     }
 
