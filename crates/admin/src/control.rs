@@ -12,12 +12,15 @@ pub mod history;
 pub mod refusal;
 pub mod requests;
 pub mod sealed;
+pub mod series;
 pub mod service;
+pub mod slo;
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use thalweg_observe::exposition::Form;
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 
 use crate::events::Events;
@@ -35,11 +38,13 @@ pub use history::{
 pub use refusal::{Expected, Refusal};
 pub use requests::{AttemptRecord, FilterRecord, Recalling, RequestFilter, RequestRecord, Requests};
 pub use sealed::{NewLabel, SealedLabel};
+pub use series::{ObjectSeries, SeriesDocument, SeriesFilter, SeriesKind};
 pub use service::{
     Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, MaintenanceChanged, NewEndpoint,
     Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary,
     WantedState, WeightsReset,
 };
+pub use slo::{SloBurn, SloState, SloStatus, Slos};
 
 /// The running proxy, as the admin API sees it.
 pub trait Control: Send + Sync + 'static {
@@ -61,8 +66,8 @@ pub trait Control: Send + Sync + 'static {
     /// Why not, in a sentence.
     fn ready(&self) -> Result<(), String>;
 
-    /// The metrics page in the Prometheus text format 0.0.4.
-    fn metrics(&self) -> String;
+    /// The metrics page in this form.
+    fn metrics(&self, form: Form) -> String;
 
     /// The events of this process (`GET /api/v1/events`).
     fn events(&self) -> &Events;
@@ -209,6 +214,12 @@ pub trait Control: Send + Sync + 'static {
     /// A worker does not answer.
     fn requests(&self, filter: RequestFilter) -> Recalling;
 
+    /// Time series (`GET /api/v1/series`).
+    fn series(&self, filter: &SeriesFilter) -> SeriesDocument;
+
+    /// How objectives stand (`GET /api/v1/slos`).
+    fn slos(&self) -> Slos;
+
     /// The configuration that was read last.
     fn config(&self) -> ConfigDocument;
 
@@ -276,6 +287,8 @@ pub struct Status {
     pub descriptors: DescriptorStatus,
     /// How many services are in which state.
     pub services: ServicesSummary,
+    /// Names of objectives whose budget is used up too fast.
+    pub slos_burning: Vec<String>,
 }
 
 /// Whether the proxy takes new connections.

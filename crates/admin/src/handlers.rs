@@ -9,4 +9,5 @@ pub(crate) mod explain;
 pub(crate) mod process;
 pub(crate) mod requests;
 pub(crate) mod sealed;
+pub(crate) mod series;
 pub(crate) mod services;

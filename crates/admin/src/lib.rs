@@ -42,9 +42,10 @@ pub use control::{
     Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus,
     Control, DescriptorStatus, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected,
     FieldChange, FilterRecord, History, HistoryEntry, HistoryState, ListenerChange, ListenerStatus,
-    MaintenanceChanged, Mistake, NewAddress, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions,
-    ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions, RouteStatus,
-    RouteTarget, RuntimeChange, SealedLabel, ServiceState, ServiceStatus, Services, ServicesSummary, State,
+    MaintenanceChanged, Mistake, NewAddress, NewEndpoint, NewLabel, ObjectSeries, Recalling, Refusal,
+    ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions,
+    RouteStatus, RouteTarget, RuntimeChange, SealedLabel, SeriesDocument, SeriesFilter, SeriesKind,
+    ServiceState, ServiceStatus, Services, ServicesSummary, SloBurn, SloState, SloStatus, Slos, State,
     Status, Via, WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
 };
 pub use events::{Events, Heard, Published, Subscription};

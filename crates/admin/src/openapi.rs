@@ -145,6 +145,7 @@ fn optional(parameter: &Parameter, place: &str) -> Value {
         Kind::Text(most) => json!({ "type": "string", "minLength": 1, "maxLength": most }),
         Kind::Texts(most) => json!({ "type": "array", "items": { "type": "string", "maxLength": most } }),
         Kind::Status => json!({ "type": "string", "pattern": "^([1-5][0-9][0-9]|[1-5]xx)$" }),
+        Kind::Word(words) => json!({ "type": "string", "enum": words }),
         Kind::Fault => {
             json!({ "type": "string", "enum": FaultKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>() })
         }

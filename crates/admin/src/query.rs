@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Status,
     /// The word for a kind of fault.
     Fault,
+    /// One of these words.
+    Word(&'static [&'static str]),
 }
 
 /// What a parameter holds.
@@ -49,6 +51,7 @@ enum Value {
     Text(String),
     Status(RangeInclusive<u16>),
     Fault(FaultKind),
+    Word(&'static str),
 }
 
 /// The parameters of one request. Only texts are decoded: every other value that is allowed is written in letters
@@ -123,6 +126,14 @@ impl Query {
         }
     }
 
+    /// One of the words of the parameter.
+    pub(crate) fn word(&self, name: &str) -> Option<&'static str> {
+        match self.value(name) {
+            Some(Value::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+
     /// A text.
     pub(crate) fn text(&self, name: &'static str) -> Option<&str> {
         self.texts(name).next()
@@ -163,6 +174,13 @@ impl Kind {
                 text => Ok(Value::Text(text)),
             },
             Self::Status => statuses(text).map(Value::Status),
+            Self::Word(words) => match words.iter().find(|word| **word == text) {
+                Some(word) => Ok(Value::Word(word)),
+                None => {
+                    let words = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>();
+                    Err(format!("write {}", words.join(" or ")))
+                }
+            },
             Self::Fault => match FaultKind::ALL.iter().find(|kind| kind.name() == text) {
                 Some(kind) => Ok(Value::Fault(*kind)),
                 None => {
@@ -218,6 +236,7 @@ mod tests {
         Parameter { name: "route", about: "", kind: Kind::Text(8) },
         Parameter { name: "status", about: "", kind: Kind::Status },
         Parameter { name: "fault", about: "", kind: Kind::Fault },
+        Parameter { name: "span", about: "", kind: Kind::Word(&["30m", "24h"]) },
         Parameter { name: "url", about: "", kind: Kind::Text(100) },
         Parameter { name: "header", about: "", kind: Kind::Texts(100) },
     ];
@@ -250,6 +269,14 @@ mod tests {
         for kind in FaultKind::ALL {
             let query = Query::read(Some(&format!("fault={}", kind.name())), KNOWN).unwrap();
             assert_eq!(query.fault("fault"), Some(*kind));
+        }
+    }
+
+    #[test]
+    fn a_word_is_one_of_those_that_there_are() {
+        assert_eq!(Query::read(Some("span=24h"), KNOWN).unwrap().word("span"), Some("24h"));
+        for text in ["span=", "span=24H", "span=1h"] {
+            assert!(Query::read(Some(text), KNOWN).is_err(), "{text}");
         }
     }
 

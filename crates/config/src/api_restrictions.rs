@@ -63,7 +63,7 @@ const TLS: &str = "tls";
 const LISTENERS: &str = "listeners";
 /// Maps whose keys are chosen by the user: their keys have no meaning of their own.
 const NAMED: &[&str] =
-    &["services", "listeners", "chains", "lists", "bans", "headers", "query", "sni", "weights"];
+    &["services", "listeners", "chains", "lists", "bans", "slos", "headers", "query", "sni", "weights"];
 
 /// Something that only the file on disk may introduce.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -48,7 +48,7 @@ pub(crate) fn compile(
     let mut taken = Vec::new();
     let access = validate::access(spec, secrets, problems);
     let listeners = validate::listeners(spec, &mut taken, secrets, problems);
-    let settings = validate::settings(spec, &mut taken, secrets, problems);
+    let mut settings = validate::settings(spec, &mut taken, secrets, problems);
     let retries = Retries::read(&spec.defaults.retry, problems);
     let around = Context { secrets, retries: &retries };
     let named = validate::services(&spec.services, &around, problems);
@@ -86,6 +86,7 @@ pub(crate) fn compile(
     chains.warn_of_unused(&spec.chains, problems);
     warn_of_unused(spec, &joined.used, problems);
     let tests = validate::tests(&spec.tests, &joined.known(spec, declared), problems);
+    settings.slos = validate::slos(&spec.slos, &joined.subjects(&named), problems);
     let tables = joined.tables(spec, problems);
     let (table, connections) = if problems.is_clean() { tables? } else { return None };
     let services = named.into_iter().map(|(service, _)| service).chain(joined.inline).map(Arc::new).collect();
@@ -160,6 +161,15 @@ impl<'s> Routes<'s> {
             link_places: Vec::new(),
             speech: Vec::new(),
             called: Vec::new(),
+        }
+    }
+
+    /// What objectives may be about.
+    fn subjects<'a>(&'a self, named: &'a [(Service, Deadlines)]) -> validate::Subjects<'a> {
+        let services = named.iter().map(|(service, _)| service).chain(&self.inline);
+        validate::Subjects {
+            routes: self.routes.iter().map(|route| &*route.name).collect(),
+            services: services.map(|service| &*service.name).collect(),
         }
     }
 

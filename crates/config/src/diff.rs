@@ -37,6 +37,8 @@ pub enum ObjectKind {
     Endpoint,
     /// A webhook, by scheme, host and port of its URL.
     Webhook,
+    /// An objective, by its name.
+    Slo,
     /// A top-level key, by its name.
     Setting,
 }
@@ -50,6 +52,7 @@ impl ObjectKind {
             Self::Service => "service",
             Self::Endpoint => "endpoint",
             Self::Webhook => "webhook",
+            Self::Slo => "slo",
             Self::Setting => "setting",
         }
     }
@@ -135,7 +138,7 @@ struct Object<'a> {
 }
 
 /// What differs between a configuration and the one that is to follow it: listeners, routes, services with their
-/// endpoints, webhooks, settings; within each in the order of the file that follows, then what is removed.
+/// endpoints, webhooks, objectives, settings; within each in the order of the file that follows, then what is removed.
 pub fn diff(before: (&Plan, &Settings), after: (&Plan, &Settings)) -> Vec<Change> {
     let (old, new) = (describe::objects(before), describe::objects(after));
     let moved = order::moved(before.0, after.0);

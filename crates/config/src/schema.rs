@@ -15,8 +15,9 @@ mod texts;
 
 pub use keys::keys;
 pub(crate) use texts::{
-    BalancerName, Duration, EndpointUrl, EventName, GroupName, IpAddress, KeyedBalancerName, ListenAddress,
-    Method, Network, NetworkWithPorts, Path, SealDigits, Share, Size, SuiteName, UserName, WebhookUrl, whole,
+    BalancerName, Duration, EndpointUrl, EventName, Goal, GroupName, IpAddress, KeyedBalancerName,
+    ListenAddress, Method, Network, NetworkWithPorts, Path, SealDigits, Share, Size, SuiteName, UserName,
+    WebhookUrl, whole,
 };
 
 use crate::parse::{Kind, Node};

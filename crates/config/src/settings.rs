@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_core::written;
 use thalweg_observe::WebhookPolicy;
+use thalweg_observe::slo::SloPolicy;
 use thalweg_proxy::plan::{CertificateFiles, ListenAddress};
 use thalweg_tls::Acceptor;
 
@@ -26,6 +27,8 @@ pub struct Settings {
     pub metrics: Option<ListenAddress>,
     /// `None`: nothing is logged.
     pub access_log: Option<AccessLog>,
+    /// Which share of the exchanges must be good, in file order; at most 100.
+    pub slos: Vec<SloPolicy>,
     /// Who is told when something happens, in file order; at most 32.
     pub webhooks: Vec<WebhookPolicy>,
 }

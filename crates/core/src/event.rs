@@ -76,6 +76,10 @@ words! {
             "a network was taken out of a list of addresses through the admin API, or its time was over";
         ClientBanned "client_banned"
             "a client was put into a list of addresses by a ban, or would have been where it is a dry run";
+        SloBurning "slo_burning"
+            "the budget of an objective is used up too fast: its cause says which, and how fast over which time";
+        SloRecovered "slo_recovered"
+            "the budget of an objective that was used up too fast no longer is";
         CertificateRenewed "certificate_renewed"
             "an authority has issued a certificate, the first one for its host or one in place of an older one";
         CertificateExpiring "certificate_expiring"

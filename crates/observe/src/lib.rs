@@ -9,13 +9,17 @@
 //! write) → [`Registry::render`]. Log: [`LogRecord`] → [`LogBatch`] → [`LogWriter`].
 #![forbid(unsafe_code)]
 
+pub mod exemplar;
 pub mod meter;
 pub mod meters;
 pub mod names;
 pub mod registry;
 pub mod route_totals;
+pub mod series;
+pub mod slo;
+pub mod totals;
 
-mod exposition;
+pub mod exposition;
 mod process;
 mod render;
 
@@ -40,5 +44,6 @@ pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::redact_query;
 pub use registry::{Registry, Series};
 pub use route_totals::RouteTotals;
+pub use totals::{Object, ObjectKind, Totals};
 pub use webhook::WebhookPolicy;
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

@@ -65,10 +65,19 @@ pub const BOUNDS_US: [u64; 16] = [
     5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
+/// Buckets of a histogram; the last one has no upper bound.
+pub const BUCKETS: usize = BOUNDS_US.len() + 1;
+
+/// The bucket of a duration in nanoseconds: sixteen comparisons added up, no branch depends on the value.
+#[inline]
+pub(crate) fn bucket_of(ns: u64) -> usize {
+    BOUNDS_US.iter().map(|bound| usize::from(ns > bound * 1_000)).sum()
+}
+
 /// Durations sorted into fixed buckets. One writer, any reader.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    buckets: [Counter; BOUNDS_US.len() + 1],
+    buckets: [Counter; BUCKETS],
     sum_ns: Counter,
 }
 
@@ -79,26 +88,28 @@ impl Histogram {
     }
 
     /// Counts one duration. Only the owner may call this.
-    ///
-    /// The bucket is found by adding up sixteen comparisons: no branch depends on the value.
     #[inline]
     pub fn record(&self, duration: Duration) {
         let ns = duration
             .as_secs()
             .saturating_mul(1_000_000_000)
             .saturating_add(u64::from(duration.subsec_nanos()));
-        let index = BOUNDS_US.iter().map(|bound| usize::from(ns > bound * 1_000)).sum::<usize>();
-        if let Some(bucket) = self.buckets.get(index) {
+        if let Some(bucket) = self.buckets.get(bucket_of(ns)) {
             bucket.add(1);
         }
         self.sum_ns.add(ns);
     }
 
-    /// Adds this histogram's values to `total`.
-    pub(crate) fn add_to(&self, total: &mut HistogramTotal) {
-        for (sum, bucket) in total.buckets.iter_mut().zip(&self.buckets) {
+    /// Adds the counts of the buckets to `totals`.
+    pub(crate) fn add_buckets(&self, totals: &mut [u64; BUCKETS]) {
+        for (sum, bucket) in totals.iter_mut().zip(&self.buckets) {
             *sum = sum.wrapping_add(bucket.value());
         }
+    }
+
+    /// Adds this histogram's values to `total`.
+    pub(crate) fn add_to(&self, total: &mut HistogramTotal) {
+        self.add_buckets(&mut total.buckets);
         total.sum_ns = total.sum_ns.wrapping_add(self.sum_ns.value());
     }
 }
@@ -107,7 +118,7 @@ impl Histogram {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HistogramTotal {
     /// Counts per bucket, not cumulative; the last one has no upper bound.
-    pub(crate) buckets: [u64; BOUNDS_US.len() + 1],
+    pub(crate) buckets: [u64; BUCKETS],
     /// Sum of the durations in nanoseconds.
     pub(crate) sum_ns: u64,
 }

@@ -5,23 +5,39 @@
 //! writer, except where its doc says otherwise. Groups stand on cache lines of their own so that
 //! workers do not slow each other down.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_core::FaultKind;
 
-use crate::meter::{Codes, Counter, Gauge, GrpcCodes, Histogram};
+use crate::exemplar::Exemplars;
+use crate::meter::{BUCKETS, Codes, Counter, Gauge, GrpcCodes, Histogram};
+use crate::totals::Totals;
 
 /// A group of cells of one worker and one thing.
 pub(crate) trait Meters: Default {
     /// Whether nothing has been counted: who forgets it loses nothing.
     fn is_blank(&self) -> bool;
+
+    /// Adds what has been counted, where that has the form of [`Totals`].
+    fn add_totals(&self, _totals: &mut Totals) {}
 }
 
 impl Meters for RouteMeters {
     fn is_blank(&self) -> bool {
         self.codes.is_blank() && self.bytes_in.value() == 0 && self.bytes_out.value() == 0
+    }
+
+    fn add_totals(&self, totals: &mut Totals) {
+        let mut buckets = [0; BUCKETS];
+        self.duration.add_buckets(&mut buckets);
+        totals.requests = totals.requests.wrapping_add(buckets.iter().sum());
+        totals.errors = totals.errors.wrapping_add(self.codes.of_class(5));
+        totals.bytes_in = totals.bytes_in.wrapping_add(self.bytes_in.value());
+        totals.bytes_out = totals.bytes_out.wrapping_add(self.bytes_out.value());
+        self.duration.add_buckets(&mut totals.buckets);
+        self.failed.add_buckets(&mut totals.failed);
     }
 }
 
@@ -29,11 +45,33 @@ impl Meters for EndpointMeters {
     fn is_blank(&self) -> bool {
         [&self.requests, &self.connects, &self.connect_failures].iter().all(|counter| counter.value() == 0)
     }
+
+    fn add_totals(&self, totals: &mut Totals) {
+        let attempts = self.requests.value().wrapping_add(self.connect_failures.value());
+        totals.requests = totals.requests.wrapping_add(attempts);
+        totals.errors = totals.errors.wrapping_add(self.errors.value());
+        totals.bytes_in = totals.bytes_in.wrapping_add(self.bytes_in.value());
+        totals.bytes_out = totals.bytes_out.wrapping_add(self.bytes_out.value());
+        self.response.add_buckets(&mut totals.buckets);
+    }
 }
 
 impl Meters for ServiceMeters {
     fn is_blank(&self) -> bool {
-        self.active.value() == 0 && self.wait.is_blank() && self.refused.value() == 0
+        let counters = [&self.refused, &self.bytes_in, &self.bytes_out];
+        let is_idle = self.active.value() == 0 && self.wait.is_blank() && self.duration.is_blank();
+        is_idle && counters.iter().all(|counter| counter.value() == 0)
+    }
+
+    fn add_totals(&self, totals: &mut Totals) {
+        let mut buckets = [0; BUCKETS];
+        self.duration.add_buckets(&mut buckets);
+        totals.requests = totals.requests.wrapping_add(buckets.iter().sum());
+        totals.errors = totals.errors.wrapping_add(self.errors.value());
+        totals.bytes_in = totals.bytes_in.wrapping_add(self.bytes_in.value());
+        totals.bytes_out = totals.bytes_out.wrapping_add(self.bytes_out.value());
+        self.duration.add_buckets(&mut totals.buckets);
+        self.failed.add_buckets(&mut totals.failed);
     }
 }
 
@@ -46,6 +84,12 @@ impl Meters for FilterMeters {
 impl Meters for ListenerMeters {
     fn is_blank(&self) -> bool {
         self.connections.value() == 0 && self.refused.value() == 0
+    }
+}
+
+impl Meters for Counter {
+    fn is_blank(&self) -> bool {
+        self.value() == 0
     }
 }
 
@@ -66,10 +110,46 @@ pub struct RouteMeters {
     pub grpc: GrpcCodes,
     /// From the first byte of the request to the last byte of the response.
     pub duration: Histogram,
+    /// The same of those that ended with a status from 500 on.
+    pub failed: FailedDurations,
+    /// Examples of its buckets.
+    pub exemplars: Exemplars,
     /// Bytes of requests received: heads, and bodies without framing.
     pub bytes_in: Counter,
     /// Bytes of responses sent: heads, bodies and framing.
     pub bytes_out: Counter,
+}
+
+impl RouteMeters {
+    /// Counts an exchange that ended with this status after this time. Only the owner may call this.
+    #[inline]
+    pub fn count(&self, status: u16, duration: Duration) {
+        self.codes.add(status);
+        self.duration.record(duration);
+        if status >= FIRST_ERROR {
+            self.failed.record(duration);
+        }
+    }
+}
+
+/// The lowest status that is an error.
+pub const FIRST_ERROR: u16 = 500;
+
+/// Durations of exchanges that failed. They take their place when the first one is counted: an objective must not
+/// count one twice that was slow and failed.
+#[derive(Debug, Default)]
+pub struct FailedDurations(OnceLock<Box<Histogram>>);
+
+impl FailedDurations {
+    /// Counts one. Only the owner may call this.
+    #[cold]
+    pub fn record(&self, duration: Duration) {
+        self.0.get_or_init(Box::default).record(duration);
+    }
+
+    pub(crate) fn add_buckets(&self, totals: &mut [u64; BUCKETS]) {
+        self.0.get().inspect(|histogram| histogram.add_buckets(totals));
+    }
 }
 
 /// What a filter did to an exchange. The word is the metric's label `outcome`.
@@ -130,8 +210,17 @@ pub struct EndpointMeters {
     pub hedges_won: Counter,
     /// Requests sent on a connection that had been used before.
     pub reused: Counter,
+    /// Attempts that failed, connections that could not be established among them, and responses with a status from
+    /// 500 on.
+    pub errors: Counter,
+    /// Bytes of requests, as counted for the route, while this endpoint was asked.
+    pub bytes_in: Counter,
+    /// Bytes of responses, likewise.
+    pub bytes_out: Counter,
     /// From sending the request to the first byte of the response.
     pub response: Histogram,
+    /// Until a connection was established, without TLS.
+    pub connect: Histogram,
 }
 
 /// What one worker counts about one service as a whole.
@@ -146,6 +235,28 @@ pub struct ServiceMeters {
     pub wait: Histogram,
     /// Exchanges that the breaker refused.
     pub refused: Counter,
+    /// Exchanges that ended, by duration: as of a route.
+    pub duration: Histogram,
+    /// Those of them with a status from 500 on, whoever made the answer.
+    pub errors: Counter,
+    /// Their durations.
+    pub failed: FailedDurations,
+    /// Bytes of requests received, as counted for the route.
+    pub bytes_in: Counter,
+    /// Bytes of responses sent, likewise.
+    pub bytes_out: Counter,
+}
+
+impl ServiceMeters {
+    /// Counts an exchange that ended with this status after this time. Only the owner may call this.
+    #[inline]
+    pub fn count(&self, status: u16, duration: Duration) {
+        self.duration.record(duration);
+        if status >= FIRST_ERROR {
+            self.errors.add(1);
+            self.failed.record(duration);
+        }
+    }
 }
 
 /// What one worker counts about one listener.
@@ -162,11 +273,16 @@ pub struct ListenerMeters {
     pub handshakes: [Counter; HANDSHAKE_RESULTS.len()],
     /// HTTP/2 connections ended for a flood of frames, in the order of [`FLOODS`].
     pub floods: [Counter; FLOODS.len()],
+    /// TLS connections made, in the order of [`TLS_VERSIONS`].
+    pub tls_versions: [Counter; TLS_VERSIONS.len()],
     /// Datagrams passed on, in the order of [`DIRECTIONS`].
     pub datagrams: [Counter; DIRECTIONS.len()],
     /// Datagrams that were not passed on; see [`ListenerMeters::drop_datagrams`].
     pub dropped: [Counter; DROPS.len()],
 }
+
+/// Versions of TLS: the values of the label `version`.
+pub const TLS_VERSIONS: [&str; 2] = ["1.2", "1.3"];
 
 /// Which way datagrams go: the values of the label `direction`.
 pub const DIRECTIONS: [&str; 2] = ["in", "out"];
@@ -362,6 +478,12 @@ impl WorkerMeters {
         }
     }
 
+    /// Milliseconds since the registry was made.
+    #[inline]
+    pub fn ms_of(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Says that the worker's loop turns. To be called at least once a second.
     #[inline]
     pub fn tick(&self, now: Instant) {
@@ -437,6 +559,8 @@ pub struct ReloadMeters {
     failed: AtomicU64,
     rolled_back: AtomicU64,
     last_success_ms: AtomicU64,
+    /// The last one was refused.
+    last_failed: AtomicBool,
     /// Plans that are in force or that workers have not let go of. Written by whoever asks for the metrics.
     pub plans_alive: Gauge,
 }
@@ -449,7 +573,13 @@ impl ReloadMeters {
             self.note_success();
         } else {
             self.failed.fetch_add(1, Relaxed);
+            self.last_failed.store(true, Relaxed);
         }
+    }
+
+    /// Whether the last configuration that was to take over did.
+    pub(crate) fn last_succeeded(&self) -> bool {
+        !self.last_failed.load(Relaxed)
     }
 
     /// Counts a configuration that was taken back by itself.
@@ -459,6 +589,7 @@ impl ReloadMeters {
 
     /// A configuration has taken over, now.
     pub fn note_success(&self) {
+        self.last_failed.store(false, Relaxed);
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.last_success_ms.store(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }

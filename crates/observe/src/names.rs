@@ -60,6 +60,8 @@ metrics! {
         "Client connections refused because a bound was reached, or because their address may not connect.";
     TLS_HANDSHAKES "thalweg_tls_handshakes_total" Counter ["listener" "result"]
         "TLS handshakes of clients that ended, by what came of them: full, resumed, or why there is no connection.";
+    TLS_CONNECTIONS "thalweg_tls_connections_total" Counter ["listener" "version"]
+        "TLS connections of clients, by version: 1.2 or 1.3.";
     DATAGRAMS "thalweg_datagrams_total" Counter ["listener" "direction"]
         "Datagrams passed on: in (of clients) and out (of endpoints).";
     DATAGRAMS_DROPPED "thalweg_datagrams_dropped_total" Counter ["listener" "reason"]
@@ -97,12 +99,26 @@ metrics! {
         "Second copies to which the endpoint was the first to answer.";
     UPSTREAM_RESPONSE "thalweg_upstream_response_seconds" Histogram ["service" "endpoint"]
         "From sending the request to the first byte of the response.";
+    UPSTREAM_CONNECT_DURATION "thalweg_upstream_connect_duration_seconds" Histogram ["service" "endpoint"]
+        "How long it took until a connection was established, without TLS.";
+    UPSTREAM_ERRORS "thalweg_upstream_errors_total" Counter ["service" "endpoint"]
+        "Attempts that failed, connections that could not be established among them, and responses with a status from 500 on.";
+    UPSTREAM_REQUEST_BYTES "thalweg_upstream_request_bytes_total" Counter ["service" "endpoint"]
+        "Bytes of requests, as counted for the route, while the endpoint was asked.";
+    UPSTREAM_RESPONSE_BYTES "thalweg_upstream_response_bytes_total" Counter ["service" "endpoint"]
+        "Bytes of responses, as counted for the route, while the endpoint was asked.";
+    ENDPOINT_EJECTIONS "thalweg_endpoint_ejections_total" Counter ["service" "endpoint"]
+        "Times that the endpoint was taken out of rotation: ejected for failing exchanges, or because its checks failed.";
     ENDPOINT_UP "thalweg_endpoint_up" Gauge ["service" "endpoint"] "1 while the endpoint gets traffic, 0 while it does not.";
     ENDPOINT_LIMIT "thalweg_endpoint_limit" Gauge ["service" "endpoint"]
         "Exchanges that may be under way to the endpoint at once, where that follows its latency.";
     SERVICE_ACTIVE "thalweg_service_requests_active" Gauge ["service"] "Exchanges and tunnels under way to the service.";
     SERVICE_QUEUED "thalweg_service_requests_queued" Gauge ["service"]
         "Exchanges to the service that wait for a place: of their route, the service, an endpoint or a connection.";
+    SERVICE_DURATION "thalweg_service_request_duration_seconds" Histogram ["service"]
+        "From the first byte of a request that went to the service to the last byte of its response.";
+    SERVICE_ERRORS "thalweg_service_errors_total" Counter ["service"]
+        "Exchanges of the service that ended with a status from 500 on, whoever made the answer.";
     QUEUE_WAIT "thalweg_queue_wait_seconds" Histogram ["service"]
         "How long exchanges that had to wait for a place did, refused ones included.";
     BREAKER_STATE "thalweg_breaker_state" Gauge ["service"]
@@ -120,6 +136,8 @@ metrics! {
         "Certificates asked for, by what came of it: issued (the first for a host), renewed or failed.";
     CONFIG_RELOADS "thalweg_config_reloads_total" Counter ["result"]
         "Configurations that were to take over, by result: ok, failed (the old one went on), or rolled_back: those of ok that a watch took back.";
+    CONFIG_LAST_OK "thalweg_config_last_reload_successful" Gauge []
+        "1 when the last configuration that was to take over did, 0 when it was refused; the start counts.";
     CONFIG_LAST_SUCCESS "thalweg_config_last_success_timestamp_seconds" Gauge []
         "When a configuration took over last, in seconds since the Unix epoch; the start counts.";
     PLANS_ALIVE "thalweg_plans_alive" Gauge []
@@ -129,6 +147,11 @@ metrics! {
     WEBHOOK_RETRIES "thalweg_webhook_retries_total" Counter [] "Attempts to deliver an event to a webhook, after the first.";
     PANICS "thalweg_panics_total" Counter [] "Exchanges given up because of a bug in the proxy.";
     WORKER_LAG "thalweg_worker_lag_seconds" Gauge ["worker"] "How late the worker's timers were at its last tick.";
+    SLO_BUDGET_LEFT "thalweg_slo_budget_left_ratio" Gauge ["slo"]
+        "What is left of the exchanges of the objective's window that may be bad, 0 to 1.";
+    SLO_BURN_RATE "thalweg_slo_burn_rate" Gauge ["slo" "window"]
+        "How many times too fast the budget of the objective was used up over this time.";
+    SLO_BURNING "thalweg_slo_burning" Gauge ["slo"] "1 while the budget of the objective is used up too fast, 0 otherwise.";
     BUDGET_DESCRIPTORS "thalweg_budget_descriptors" Gauge [] "File descriptors that may be open.";
     BUDGET_CONNECTIONS "thalweg_budget_connections" Gauge [] "Client connections that may be open.";
     BUDGET_UPSTREAM_CONNECTIONS "thalweg_budget_upstream_connections" Gauge [] "Upstream connections that may be open.";

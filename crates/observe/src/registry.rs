@@ -11,17 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::meter::Gauge;
+use crate::meter::{Counter, Gauge};
 use crate::meters::{
     AcmeMeters, BudgetMeters, EndpointMeters, FilterMeters, ListenerMeters, LogMeters, Meters, ReloadMeters,
     RouteMeters, ServiceMeters, WebhookMeters, WorkerMeters,
 };
+use crate::slo::SloStanding;
+use crate::totals::Totals;
 
 /// Names kept per kind of thing (listeners, routes, endpoints). Those past it share one series,
 /// whose labels all say [`OTHER`].
 pub const SERIES: usize = 50_000;
 /// Retired series of a kind that wait to be shown once more.
 pub const RETIRED: usize = 1_000;
+/// How long examples are written after somebody has asked for them, in milliseconds.
+const EXEMPLARS_MS: u64 = 10 * 60 * 1_000;
 /// The label of the series that stands for all names past [`SERIES`].
 pub const OTHER: &str = "_other";
 
@@ -53,6 +57,10 @@ pub struct Registry {
     acme: AcmeMeters,
     webhooks: Arc<WebhookMeters>,
     refused_names: AtomicU64,
+    slos: Mutex<Vec<SloStanding>>,
+    epoch: Instant,
+    /// Until when examples are wanted, in milliseconds since `epoch`.
+    exemplars_until: AtomicU64,
     pub(crate) listeners: Family<ListenerMeters, 1>,
     pub(crate) routes: Family<RouteMeters, 1>,
     /// By route and service.
@@ -63,6 +71,8 @@ pub struct Registry {
     pub(crate) ups: Family<Gauge, 2>,
     pub(crate) breakers: Family<Gauge, 1>,
     pub(crate) endpoint_limits: Family<Gauge, 2>,
+    /// Counted by whoever watches how endpoints stand, one at a time.
+    pub(crate) ejections: Family<Counter, 2>,
     pub(crate) certificates: Family<Gauge, 2>,
 }
 
@@ -78,6 +88,9 @@ impl Registry {
             acme: AcmeMeters::default(),
             webhooks: Arc::default(),
             refused_names: AtomicU64::new(0),
+            slos: Mutex::default(),
+            epoch,
+            exemplars_until: AtomicU64::new(0),
             listeners: Family::new(workers),
             routes: Family::new(workers),
             targets: Family::new(workers),
@@ -87,6 +100,7 @@ impl Registry {
             ups: Family::new(1),
             breakers: Family::new(1),
             endpoint_limits: Family::new(1),
+            ejections: Family::new(1),
             certificates: Family::new(1),
         }
     }
@@ -146,6 +160,23 @@ impl Registry {
         self.ups.group(0, [service, endpoint], &self.refused_names)
     }
 
+    /// Counts that an endpoint was taken out of rotation. Not to be called by two threads at once.
+    pub fn count_ejection(&self, service: &str, endpoint: &str) {
+        self.ejections.group(0, [service, endpoint], &self.refused_names).add(1);
+    }
+
+    /// Somebody asks for examples: workers write them for the next ten minutes.
+    pub(crate) fn want_exemplars(&self) {
+        let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.exemplars_until.store(now.saturating_add(EXEMPLARS_MS), Relaxed);
+    }
+
+    /// Whether examples are wanted at this moment, which [`WorkerMeters::ms_of`] gives.
+    #[inline]
+    pub fn wants_exemplars(&self, now_ms: u64) -> bool {
+        now_ms < self.exemplars_until.load(Relaxed)
+    }
+
     /// What the breakers of these services do: 0 closed, 1 open, 2 half open. Services that are not among them
     /// have none.
     pub fn set_breakers<'a>(&self, states: impl Iterator<Item = (&'a str, i64)>) {
@@ -161,6 +192,15 @@ impl Registry {
     /// others.
     pub fn set_certificates<'a>(&self, ends: impl Iterator<Item = ([&'a str; 2], i64)>) {
         self.certificates.replace(ends);
+    }
+
+    /// How objectives stand; there are no others.
+    pub fn set_slos(&self, standings: Vec<SloStanding>) {
+        *self.slos.lock().unwrap_or_else(PoisonError::into_inner) = standings;
+    }
+
+    pub(crate) fn slos(&self) -> Vec<SloStanding> {
+        self.slos.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The budget of the process, set by the control thread.
@@ -201,6 +241,7 @@ impl Registry {
         let endpoint = |[service, endpoint]: &[String; 2]| keep(Series::Endpoint { service, endpoint });
         self.endpoints.retain(endpoint);
         self.ups.retain(endpoint);
+        self.ejections.retain(endpoint);
     }
 
     /// Names that were refused a series of their own because there were [`SERIES`] already.
@@ -217,6 +258,7 @@ impl Registry {
         self.services.prune();
         self.endpoints.prune();
         self.ups.prune();
+        self.ejections.prune();
     }
 }
 
@@ -225,10 +267,12 @@ impl Registry {
 pub(crate) struct Family<M, const N: usize> {
     workers: usize,
     entries: Mutex<BTreeMap<[String; N], Entry<M>>>,
+    /// What entries have counted that were forgotten.
+    gone: Mutex<Totals>,
 }
 
 #[derive(Debug)]
-struct Entry<M> {
+pub(crate) struct Entry<M> {
     groups: Box<[Option<Arc<M>>]>,
     retired: bool,
 }
@@ -247,6 +291,13 @@ impl<M: Meters> Entry<M> {
         self.retired && !self.groups.iter().flatten().any(is_held)
     }
 
+    /// What all workers have counted in it.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.groups.iter().flatten().for_each(|group| group.add_totals(&mut totals));
+        totals
+    }
+
     /// Nothing has been counted in it.
     fn is_blank(&self) -> bool {
         self.groups.iter().flatten().all(|group| group.is_blank())
@@ -258,11 +309,11 @@ pub(crate) type Snapshot<M, const N: usize> = Vec<([String; N], Vec<Arc<M>>)>;
 
 impl<M: Meters, const N: usize> Family<M, N> {
     fn new(workers: usize) -> Self {
-        Self { workers, entries: Mutex::default() }
+        Self { workers, entries: Mutex::default(), gone: Mutex::default() }
     }
 
     /// The map. It is never left half changed, so a panic elsewhere does not make it unusable.
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<[String; N], Entry<M>>> {
+    pub(crate) fn entries(&self) -> MutexGuard<'_, BTreeMap<[String; N], Entry<M>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -300,7 +351,7 @@ impl<M: Meters, const N: usize> Family<M, N> {
             let is_over = entry.is_over();
             let tells = is_over && !entry.is_blank();
             waiting += usize::from(tells);
-            tells || !is_over
+            self.keeps(entry, tells || !is_over)
         });
         if waiting > RETIRED {
             self.prune();
@@ -308,7 +359,25 @@ impl<M: Meters, const N: usize> Family<M, N> {
     }
 
     fn prune(&self) {
-        self.entries().retain(|_, entry| !entry.is_over());
+        self.entries().retain(|_, entry| self.keeps(entry, !entry.is_over()));
+    }
+
+    /// What an entry has counted stays in the sum when it goes.
+    fn keeps(&self, entry: &Entry<M>, is_kept: bool) -> bool {
+        if !is_kept {
+            self.gone.lock().unwrap_or_else(PoisonError::into_inner).merge(&entry.totals());
+        }
+        is_kept
+    }
+
+    /// What entries have counted that were forgotten.
+    pub(crate) fn gone(&self) -> Totals {
+        *self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has been counted under these names.
+    pub(crate) fn totals_of(&self, names: [&str; N]) -> Totals {
+        self.entries().get(&names.map(str::to_owned)).map(Entry::totals).unwrap_or_default()
     }
 
     /// The groups of these names, of all workers.

@@ -4,24 +4,33 @@
 //! one by one while workers go on counting.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use thalweg_core::units::duration_text;
 use thalweg_core::{FaultKind, GRPC_STATUSES};
 
-use crate::exposition::Exposition;
+use crate::exposition::{Exposition, Form};
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
 use crate::meters::{
     ACME_RESULTS, DIRECTIONS, DROPS, EndpointMeters, FLOODS, FilterMeters, FilterOutcome, HANDSHAKE_RESULTS,
-    Limit, ListenerMeters, WorkerMeters,
+    Limit, ListenerMeters, TLS_VERSIONS, WorkerMeters,
 };
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
 use crate::registry::{Registry, Snapshot};
 
 impl Registry {
-    /// The page in the Prometheus text format 0.0.4
-    /// (`Content-Type: text/plain; version=0.0.4; charset=utf-8`).
+    /// The page in the Prometheus text format 0.0.4.
     pub fn render(&self) -> String {
-        let mut page = Exposition::default();
+        self.render_as(Form::Text)
+    }
+
+    /// The page in this form.
+    pub fn render_as(&self, form: Form) -> String {
+        if form == Form::OpenMetrics {
+            self.want_exemplars();
+        }
+        let mut page = Exposition::new(form);
         page.head(&names::BUILD_INFO);
         page.sample(&names::BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1);
         self.render_listeners(&mut page);
@@ -30,6 +39,7 @@ impl Registry {
         self.render_endpoints(&mut page);
         self.render_services(&mut page);
         self.render_workers(&mut page);
+        self.render_slos(&mut page);
         self.render_budget(&mut page);
         ProcessFigures::read().render(&mut page);
         self.prune();
@@ -42,6 +52,7 @@ impl Registry {
         gauges(page, &names::CONNECTIONS_ACTIVE, &listeners, |meters| &meters.active);
         counters(page, &names::CONNECTIONS_REFUSED, &listeners, |meters| &meters.refused);
         outcomes(page, (&names::TLS_HANDSHAKES, &HANDSHAKE_RESULTS), &listeners, |meters| &meters.handshakes);
+        outcomes(page, (&names::TLS_CONNECTIONS, &TLS_VERSIONS), &listeners, |meters| &meters.tls_versions);
         outcomes(page, (&names::DATAGRAMS, &DIRECTIONS), &listeners, |meters| &meters.datagrams);
         outcomes(page, (&names::DATAGRAMS_DROPPED, &DROPS), &listeners, |meters| &meters.dropped);
         outcomes(page, (&names::HTTP2_FLOODS, &FLOODS), &listeners, |meters| &meters.floods);
@@ -75,7 +86,15 @@ impl Registry {
                 page.sample(&names::GRPC_REQUESTS, &[route, status], total);
             }
         }
-        histograms(page, &names::REQUEST_DURATION, &routes, |meters| &meters.duration);
+        page.head(&names::REQUEST_DURATION);
+        for ([route], groups) in &routes {
+            let (mut total, mut exemplars) = (HistogramTotal::default(), std::array::from_fn(|_| None));
+            for group in groups {
+                group.duration.add_to(&mut total);
+                group.exemplars.newest(&mut exemplars);
+            }
+            page.histogram_with(&names::REQUEST_DURATION, &[route], &total, &exemplars);
+        }
         counters(page, &names::REQUEST_BYTES, &routes, |meters| &meters.bytes_in);
         counters(page, &names::RESPONSE_BYTES, &routes, |meters| &meters.bytes_out);
         let targets = self.targets.snapshot();
@@ -134,6 +153,11 @@ impl Registry {
         counters(page, &names::UPSTREAM_HEDGES, &endpoints, |meters| &meters.hedges);
         counters(page, &names::UPSTREAM_HEDGES_WON, &endpoints, |meters| &meters.hedges_won);
         histograms(page, &names::UPSTREAM_RESPONSE, &endpoints, |meters| &meters.response);
+        histograms(page, &names::UPSTREAM_CONNECT_DURATION, &endpoints, |meters| &meters.connect);
+        counters(page, &names::UPSTREAM_ERRORS, &endpoints, |meters| &meters.errors);
+        counters(page, &names::UPSTREAM_REQUEST_BYTES, &endpoints, |meters| &meters.bytes_in);
+        counters(page, &names::UPSTREAM_RESPONSE_BYTES, &endpoints, |meters| &meters.bytes_out);
+        counters(page, &names::ENDPOINT_EJECTIONS, &self.ejections.snapshot(), |ejections| ejections);
         gauges(page, &names::ENDPOINT_UP, &self.ups.snapshot(), |up| up);
         gauges(page, &names::ENDPOINT_LIMIT, &self.endpoint_limits.snapshot(), |limit| limit);
     }
@@ -142,6 +166,8 @@ impl Registry {
         let services = self.services.snapshot();
         gauges(page, &names::SERVICE_ACTIVE, &services, |meters| &meters.active);
         gauges(page, &names::SERVICE_QUEUED, &services, |meters| &meters.queued);
+        histograms(page, &names::SERVICE_DURATION, &services, |meters| &meters.duration);
+        counters(page, &names::SERVICE_ERRORS, &services, |meters| &meters.errors);
         histograms(page, &names::QUEUE_WAIT, &services, |meters| &meters.wait);
         gauges(page, &names::BREAKER_STATE, &self.breakers.snapshot(), |state| state);
         counters(page, &names::BREAKER_REFUSED, &services, |meters| &meters.refused);
@@ -183,6 +209,7 @@ impl Registry {
         page.sample(&names::CONFIG_RELOADS, &["ok"], succeeded);
         page.sample(&names::CONFIG_RELOADS, &["failed"], failed);
         page.sample(&names::CONFIG_RELOADS, &["rolled_back"], rolled_back);
+        page.single(&names::CONFIG_LAST_OK, u8::from(reloads.last_succeeded()));
         page.single(&names::CONFIG_LAST_SUCCESS, reloads.last_success());
         page.single(&names::PLANS_ALIVE, reloads.plans_alive.value());
         let webhooks = self.webhooks();
@@ -195,6 +222,25 @@ impl Registry {
         page.head(&names::WORKER_LAG);
         for (number, worker) in self.workers().iter().enumerate() {
             page.sample(&names::WORKER_LAG, &[&number.to_string()], worker.lag_us.value() as f64 / 1e6);
+        }
+    }
+
+    fn render_slos(&self, page: &mut Exposition) {
+        let slos = self.slos();
+        page.head(&names::SLO_BUDGET_LEFT);
+        for slo in &slos {
+            page.sample(&names::SLO_BUDGET_LEFT, &[&slo.policy.name], slo.budget_left);
+        }
+        page.head(&names::SLO_BURN_RATE);
+        for slo in &slos {
+            for (window, rate) in slo.burn {
+                let window = duration_text(Duration::from_secs(window));
+                page.sample(&names::SLO_BURN_RATE, &[&slo.policy.name, &window], rate);
+            }
+        }
+        page.head(&names::SLO_BURNING);
+        for slo in &slos {
+            page.sample(&names::SLO_BURNING, &[&slo.policy.name], u8::from(slo.is_burning));
         }
     }
 

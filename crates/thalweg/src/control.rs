@@ -35,7 +35,9 @@ mod rollback;
 mod route_status;
 mod runtime;
 pub(crate) mod sealed;
+mod series;
 mod service_monitor;
+mod slos;
 mod start;
 mod start_error;
 mod state_writer;
@@ -70,6 +72,7 @@ use thalweg_tls::Tickets;
 use thalweg_upstream::AdaptiveLimits;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 /// How often a drain is looked at.
@@ -167,6 +170,7 @@ impl Control {
         let mut follow = tokio::time::interval(FOLLOW_EVERY);
         follow.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut draining = false;
+        let readings = tokio::spawn(series::read_for_ever(shared.clone()));
         loop {
             tokio::select! {
                 () = Signals::stop(&mut self.signals.stop) => break,
@@ -213,10 +217,10 @@ impl Control {
             }
             self.look(false);
         }
-        self.drain().await
+        self.drain(readings).await
     }
 
-    async fn drain(mut self) -> ExitCode {
+    async fn drain(mut self, readings: JoinHandle<()>) -> ExitCode {
         let shutdown = self.shared.worker_pool().plan().shutdown;
         self.shared.begin_drain();
         info(format_args!("draining: {} exchanges under way", self.shared.worker_pool().active()));
@@ -247,6 +251,8 @@ impl Control {
             warn(format_args!("stopped with {} exchanges under way", self.shared.worker_pool().active()));
         }
         self.shared.worker_pool().stop();
+        readings.abort();
+        self.shared.end_series();
         self.webhooks.finish(WEBHOOK_TIME).await;
         if !self.shared.runtime().settle(KEEP_TIME) {
             warn("the last runtime changes may not be kept: the disk did not take them in time");
@@ -255,6 +261,9 @@ impl Control {
             warn(
                 "the last changes of lists of addresses may not be kept: the disk did not take them in time",
             );
+        }
+        if !self.shared.series().settle(KEEP_TIME) {
+            warn("the last time series may not be kept: the disk did not take them in time");
         }
         if !self.shared.origin().history.settle(KEEP_TIME) {
             warn("the history may not be kept: the disk did not take it in time");
@@ -325,6 +334,7 @@ impl Control {
         self.tell_of_listeners();
         self.follow_endpoints();
         self.webhooks.replace(self.shared.webhooks());
+        self.shared.follow_slos();
         self.watch_files();
     }
 

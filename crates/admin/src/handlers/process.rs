@@ -1,9 +1,11 @@
 //! The process as a whole: status, stop, probes, metrics, the description of the API.
 
+use axum::http::header::ACCEPT;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
+use thalweg_observe::exposition::Form;
 
 use crate::control::{Certificates, Limits, State, Status};
 use crate::operation::{Access, ApiRequest, Content, Handler, Operation, PLAIN, Reply, answer, json_of};
@@ -11,7 +13,7 @@ use crate::problem::Problem;
 
 const TEXT: Content =
     Content { types: &["text/plain"], schema: |_| schemars::json_schema!({ "type": "string" }) };
-const METRICS: Content = Content { types: &[METRICS_TYPE], ..TEXT };
+const METRICS: Content = Content { types: &[METRICS_TYPE, Form::OpenMetrics.content_type()], ..TEXT };
 const ANY_JSON: Content =
     Content { types: &["application/json"], schema: |_| schemars::json_schema!({ "type": "object" }) };
 
@@ -89,7 +91,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     Operation {
         id: "metrics",
         path: "/metrics",
-        summary: "Metrics in the Prometheus text format 0.0.4.",
+        summary: "Metrics in the Prometheus text format 0.0.4, or in OpenMetrics where `Accept` names it.",
         answers: &[answer(200, "The page.", METRICS)],
         handler: Handler::Now(metrics),
         ..PLAIN
@@ -97,7 +99,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
 ];
 
 /// `Content-Type` of the metrics page.
-pub(crate) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const METRICS_TYPE: &str = Form::Text.content_type();
 
 pub(crate) fn status(asked: &ApiRequest) -> Result<Response, Problem> {
     Reply::json(StatusCode::OK, &asked.app.control.status()).done()
@@ -140,7 +142,10 @@ fn probe(result: Result<(), String>) -> Result<Response, Problem> {
 }
 
 pub(crate) fn metrics(asked: &ApiRequest) -> Result<Response, Problem> {
-    Reply::text(METRICS_TYPE, asked.app.control.metrics()).done()
+    let accept = asked.parts.headers.get_all(ACCEPT).iter();
+    let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
+    let form = Form::accepted(&accept.join(","));
+    Reply::text(form.content_type(), asked.app.control.metrics(form)).done()
 }
 
 pub(crate) fn openapi(asked: &ApiRequest) -> Result<Response, Problem> {

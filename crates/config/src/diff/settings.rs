@@ -6,13 +6,16 @@ use super::{Object, ObjectKind};
 use crate::settings::{AdminTls, Settings};
 use thalweg_observe::WebhookPolicy;
 
-/// The settings, a top-level key each, and the webhooks.
+/// The settings, a top-level key each, the objectives and the webhooks.
 pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>) {
-    let Settings { admin, state, workers, user, metrics, access_log, webhooks } = settings;
+    let Settings { admin, state, workers, user, metrics, access_log, slos, webhooks } = settings;
     let mut times = Times::default();
     for webhook in webhooks {
         let url = format!("{}{}", webhook.url, webhook.url.target());
         objects.push(self::webhook(webhook, format!("{url} {}", times.before(&url))));
+    }
+    for slo in slos {
+        objects.push(named(ObjectKind::Slo, &slo.name, String::new, move |fields| fields.all("", slo)));
     }
     objects.push(setting("workers", move |fields| fields.or("", *workers, "auto")));
     if let Some(admin) = admin {

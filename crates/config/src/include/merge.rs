@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// Sections whose elements follow each other.
 const LISTS: &[&str] = &["include", "routes", "webhooks", "tests", "route_sources"];
 /// Sections whose entries have names of their own.
-const MAPS: &[&str] = &["listeners", "services", "chains"];
+const MAPS: &[&str] = &["listeners", "services", "chains", "slos"];
 
 /// The tree so far.
 #[derive(Default)]

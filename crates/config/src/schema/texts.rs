@@ -51,6 +51,11 @@ written! {
     );
     /// A share in whole percent, such as `20%`.
     Share: text(concat!("^", space!(), "[0-9]+", space!(), "%", space!(), "$"), &["20%"]);
+    /// A share with up to three decimals, such as `99.9%`.
+    Goal: text(
+        concat!("^", space!(), "[0-9]+(\\.[0-9]{1,3})?", space!(), "%", space!(), "$"),
+        &["99.9%"],
+    );
     /// Where to listen: `:8080`, `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
     ListenAddress: text("^unix:/|:[0-9]+$", &[":8080", "127.0.0.1:8080", "[::1]:8080", "unix:/run/app.sock"]);
     /// Where a service is reached: `http://host:port`, `https://host:port`, `tcp://host:port` (whole connections),

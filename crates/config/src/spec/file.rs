@@ -8,6 +8,7 @@ use super::route::RouteSpec;
 use super::secret::SecretSpec;
 use super::service::{RetrySpec, ServiceSpec, TimeoutsSpec};
 use super::short::{Short, ShortSpec};
+use super::slo::SloSpec;
 use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::target::ToSpec;
 use super::test_case::TestSpec;
@@ -92,6 +93,11 @@ pub struct FileSpec {
     /// Who is told when something happens.
     #[schemars(extend("x-default-words" = "none"))]
     pub webhooks: ListSpec<WebhookSpec>,
+    /// Which share of the exchanges of routes and services must be good, by name. `slo_burning` tells when the budget
+    /// for bad ones is used up too fast.
+    #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
+    pub slos: NamedSpec<Spanned<SloSpec>>,
     /// Requests and what must become of them: checked before the configuration is used.
     #[schemars(extend("x-default-words" = "none"))]
     pub tests: ListSpec<TestSpec>,

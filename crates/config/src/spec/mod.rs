@@ -19,6 +19,7 @@ mod sealed;
 mod secret;
 mod service;
 mod short;
+mod slo;
 mod spanned;
 mod statuses;
 mod switch;
@@ -52,13 +53,16 @@ pub use service::{
     StickySpec, TimeoutsSpec, WhenDownSpec,
 };
 pub use short::{Short, ShortSpec, SomeSpec};
+pub use slo::SloSpec;
 pub use spanned::{ListSpec, NamedSpec, Spanned};
 pub use statuses::StatusSpec;
 pub use switch::SwitchSpec;
 pub use target::{PartSpec, SplitSpec, ToItemSpec, ToSpec};
 pub use test_case::{ExpectSpec, LongRequestSpec, RequestSpec, TestSpec};
 pub use unavailable::page as other_proxies;
-pub use values::{AutoSizeSpec, AutoSpec, DurationSpec, OneOrMoreSpec, PercentSpec, SizeSpec, TenthsSpec};
+pub use values::{
+    AutoSizeSpec, AutoSpec, DurationSpec, GoalSpec, OneOrMoreSpec, PercentSpec, SizeSpec, TenthsSpec,
+};
 pub use webhook::WebhookSpec;
 
 use crate::diagnose::{Class, ERRORS, Problems, SpecError};

@@ -21,6 +21,32 @@ pub struct SizeSpec(pub u64);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PercentSpec(pub u32);
 
+/// A share with up to three decimals such as `99.9%`, in millionths. A bare number is an error.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct GoalSpec(pub u32);
+
+/// `99.95%` in millionths.
+fn parse_goal(text: &str) -> Result<u32, String> {
+    let Some(number) = text.trim().strip_suffix('%').map(str::trim_end) else {
+        let example = if text.trim().parse::<f64>().is_ok() { text.trim() } else { "99.9" };
+        return Err(format!("`{text}` has no unit; write `{example}%`"));
+    };
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_digits(whole) || !is_digits(decimals) {
+        return Err(format!("`{text}` is not a share; write for example `99.9%`"));
+    }
+    if decimals.len() > 3 {
+        return Err(format!("`{text}`: a target has at most three decimals"));
+    }
+    let parts = format!("{whole}{decimals:0<4}").parse::<u32>().ok();
+    match parts {
+        Some(parts) if (500_000..=999_990).contains(&parts) => Ok(parts),
+        Some(1_000_000) => Err("a target of 100% leaves no budget; write for example `99.99%`".into()),
+        _ => Err(format!("`{text}`: a target must be from 50% to 99.999%")),
+    }
+}
+
 macro_rules! unit {
     ($spec:ident, $schema:ident, $parse:ident, $expecting:literal) => {
         impl JsonSchema for $spec {
@@ -73,6 +99,7 @@ macro_rules! unit {
 
 unit!(DurationSpec, Duration, parse_duration, "a duration such as `5s`");
 unit!(SizeSpec, Size, parse_size, "a size such as `64KiB`");
+unit!(GoalSpec, Goal, parse_goal, "a share such as `99.9%`");
 unit!(PercentSpec, Share, parse_percent, "a share such as `20%`");
 
 /// A number with at most one decimal, in tenths: `1.9` is 19.

@@ -19,6 +19,7 @@ mod sealed;
 mod secret;
 mod services;
 mod settings;
+mod slos;
 mod statuses;
 mod targets;
 mod test_cases;
@@ -38,6 +39,7 @@ pub(crate) use services::{Context, Deadlines, Retries, inline, services};
 pub(crate) use settings::{
     CONNECTIONS_MAX, client_timeouts, limits, requests, settings, shutdown, trusted_proxies,
 };
+pub(crate) use slos::{Subjects, slos};
 pub(crate) use targets::Target;
 pub(crate) use test_cases::{Known, run_tests, tests};
 

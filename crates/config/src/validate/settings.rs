@@ -51,6 +51,8 @@ pub(crate) fn settings(
         user: spec.user.as_ref().and_then(|text| user(text, problems)),
         metrics: spec.metrics.as_ref().and_then(|spec| tcp(&spec.address, taken, problems)),
         access_log: spec.access_log.as_ref().and_then(|spec| access_log(spec, secrets, problems)),
+        // They name routes and services, which are read later.
+        slos: Vec::new(),
         webhooks: webhooks(&spec.webhooks, secrets, problems),
     }
 }

@@ -35,11 +35,24 @@ const READING: &[Reason] = &[
     ("a map whose only value could not be filled in", &["one of its keys is needed here"]),
     ("a number with more than one decimal", &["at most one decimal"]),
     ("a range of statuses that is empty", &["the range is empty"]),
+    (
+        "a target that leaves no budget, or none worth the name",
+        &["leaves no budget", "a target must be from"],
+    ),
 ];
 
 /// Reasons that are found by validation.
 const VALIDATION: &[Reason] = &[
-    ("a name that nothing has", &["no service `", "no listener `", "no chain `"]),
+    ("a name that nothing has", &["no service `", "no listener `", "no chain `", "no route `"]),
+    (
+        "what an objective is about, and by which counts it can be judged",
+        &[
+            "an objective needs a route or a service",
+            "an objective is about one route or one service",
+            "durations are counted in buckets",
+            "the window must be in whole hours",
+        ],
+    ),
     (
         "who may pass, and what is to be known of it",
         &[

@@ -2,29 +2,43 @@
 
 use crate::exchange::bans;
 use crate::exchange::grpc::{final_status, status_of_endpoint};
+use crate::exchange::upstream::forward::is_race;
 use crate::plan::ListenerProtocol;
 use crate::records::LabelRedactor;
-use crate::state::exchange::{Client, Exchange, Origin};
+use crate::state::exchange::{Attempt, Client, Exchange, Origin};
+use crate::state::local_plan::LocalService;
 use crate::state::worker::Worker;
 use crate::tls::client_cert_fields::subject;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use thalweg_core::Side;
 use thalweg_core::fault::Level;
+use thalweg_core::{Fault, Side};
 use thalweg_filter::{EndCx, Hooks, LogEdit};
 use thalweg_http::FieldId;
 use thalweg_http::grpc::Code;
+use thalweg_observe::meters::FIRST_ERROR;
 use thalweg_observe::{FailedAttempt, Limit, LogRecord, Timers};
 use thalweg_observe::{FilterOutcome, RouteMeters};
 
 /// Counts what an exchange has moved since it was counted last: a long one does not wait for its end.
 pub(crate) fn count_bytes(worker: &Worker, x: &mut Exchange) {
     let (bytes_in, bytes_out) = (x.request.len as u64 + x.upward.body(), x.downward.bytes());
-    let meters = meters(worker, x);
     // Another attempt begins anew: only what it moves beyond the last one counts.
-    meters.bytes_in.add(bytes_in.saturating_sub(x.counted.0));
-    meters.bytes_out.add(bytes_out.saturating_sub(x.counted.1));
+    let (more_in, more_out) = (bytes_in.saturating_sub(x.counted.0), bytes_out.saturating_sub(x.counted.1));
+    let meters = meters(worker, x);
+    meters.bytes_in.add(more_in);
+    meters.bytes_out.add(more_out);
+    if let Some(service) = x.service() {
+        let of_all = service.meters_of_all();
+        of_all.bytes_in.add(more_in);
+        of_all.bytes_out.add(more_out);
+        if let Some(endpoint) = x.attempts.last().and_then(|last| service.meters.get(last.endpoint as usize))
+        {
+            endpoint.bytes_in.add(more_in);
+            endpoint.bytes_out.add(more_out);
+        }
+    }
     x.counted = (bytes_in.max(x.counted.0), bytes_out.max(x.counted.1));
 }
 
@@ -89,11 +103,14 @@ pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Op
     let grpc_status = final_status(x);
     count_bytes(worker, x);
     let meters = meters(worker, x);
-    meters.codes.add(x.status);
+    meters.count(x.status, duration);
+    let now_ms = worker.meters.ms_of(worker.reactor.now());
+    if let Some(id) = x.id.as_ref().filter(|_| worker.shared.registry.wants_exemplars(now_ms)) {
+        meters.exemplars.note(duration, id, now_ms);
+    }
     if let Some(code) = grpc_status {
         meters.grpc.add(code.number());
     }
-    meters.duration.record(duration);
     if x.route().is_some_and(|route| route.canary.is_some()) {
         count_target(worker, x, duration);
     }
@@ -110,13 +127,37 @@ pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Op
             worker.report(fault, x.describe(), x.id.as_ref());
         }
     }
-    if let (Some(service), Some(last)) = (x.service(), x.attempts.last())
-        && let (None, Some(endpoint)) = (last.fault, service.meters.get(last.endpoint as usize))
-        && let Some(first_byte) = x.first_byte
-    {
-        endpoint.response.record(first_byte.saturating_sub(x.waited));
+    if let Some(service) = x.service() {
+        service.meters_of_all().count(x.status, duration);
+        count_attempts(service, x);
     }
     grpc_status
+}
+
+/// Counts what came of the attempts, by endpoint.
+fn count_attempts(service: &LocalService, x: &Exchange) {
+    let meters = |attempt: &Attempt| service.meters.get(attempt.endpoint as usize);
+    for attempt in x.attempts.failed() {
+        // One that was called off for another has no fault.
+        let is_error = attempt.fault.is_some_and(|fault| is_of_endpoint(&fault, attempt.reused));
+        meters(attempt).filter(|_| is_error).inspect(|meters| meters.errors.add(1));
+    }
+    let Some((last, meters)) = x.attempts.last().and_then(|last| Some((last, meters(last)?))) else { return };
+    let fault = last.fault.or(x.fault);
+    if fault.map_or(x.status >= FIRST_ERROR, |fault| is_of_endpoint(&fault, last.reused)) {
+        meters.errors.add(1);
+    }
+    if last.fault.is_none() && !last.reused {
+        meters.connect.record(last.connect);
+    }
+    if let (None, Some(first_byte)) = (last.fault, x.first_byte) {
+        meters.response.record(first_byte.saturating_sub(x.waited));
+    }
+}
+
+/// Whether it is an error of an endpoint: not when a connection that had been used before was closed meanwhile.
+fn is_of_endpoint(fault: &Fault, reused: bool) -> bool {
+    fault.kind.rule().side == Side::Upstream && !is_race(fault, reused)
 }
 
 /// Records a finished exchange.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use thalweg_core::Fault;
 use thalweg_tls::hello::{self, Hello, Read};
-use thalweg_tls::{OnDemand, Refused, Session};
+use thalweg_tls::{OnDemand, Refused, Session, Version};
 
 /// Received at once while a ClientHello is awaited: any real one.
 const AT_ONCE: usize = 16 * 1024;
@@ -34,6 +34,17 @@ pub(crate) enum Shaken {
 /// What a client has to shake hands on; `None`: it need not (any more).
 pub(crate) fn due(client: &Client) -> Option<Arc<ListenerTls>> {
     if client.requests > 0 || !client.socket.is_plain() { None } else { client.listener().tls() }
+}
+
+/// Counts which version was agreed on.
+fn count_version(client: &Client, shaken: &Shaken) {
+    let version = facts(&client.socket).and_then(|facts| facts.version);
+    let at = match (shaken, version) {
+        (Shaken::Hands, Some(Version::Tls12)) => 0,
+        (Shaken::Hands, Some(Version::Tls13)) => 1,
+        _ => return,
+    };
+    client.listener().meters.tls_versions[at].add(1);
 }
 
 /// Shakes hands with a client.
@@ -69,6 +80,7 @@ pub(crate) async fn shake_hands(
         }
         Err(refused) => tell(client, refused),
     };
+    count_version(client, &shaken);
     client.listener().meters.count_handshake(match shaken {
         Shaken::Hands if facts(&client.socket).is_some_and(|facts| facts.resumed) => "resumed",
         Shaken::Hands | Shaken::Checked => "full",

@@ -13,8 +13,8 @@ use thalweg_core::units::duration_text;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Exit codes: 0 when it runs and every service has all of its endpoints, but for those that were \
-                        drained or set aside; 1 when it drains, when a service is degraded or down, or when nobody \
-                        answers."
+                        drained or set aside; 1 when it drains, when a service is degraded or down, when an objective \
+                        burns, or when nobody answers."
 )]
 pub(crate) struct StatusArgs {
     /// Print `{ "well": …, "status": …, "services": […] }`
@@ -43,7 +43,9 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
 
 /// Whether there is nothing to look at.
 fn is_well(status: &Value, services: &[Value]) -> bool {
-    status["state"] == "running" && services.iter().all(|service| service["state"] == "up")
+    status["state"] == "running"
+        && services.iter().all(|service| service["state"] == "up")
+        && status["slos_burning"].as_array().is_none_or(Vec::is_empty)
 }
 
 fn page(status: &Value, services: &[Value]) -> String {
@@ -58,6 +60,9 @@ fn page(status: &Value, services: &[Value]) -> String {
         plain(&status["connections"]["active"]),
         plain(&status["connections"]["max"]),
     );
+    for slo in status["slos_burning"].as_array().into_iter().flatten() {
+        let _ = writeln!(page, "objective {}: its budget is used up too fast", plain(slo));
+    }
     for service in services {
         let of = |name: &str| plain(&service[name]);
         let (name, state, active) = (of("name"), of("state"), of("requests_active"));

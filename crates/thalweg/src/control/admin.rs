@@ -6,6 +6,7 @@ use super::certificate_source::Source;
 use super::origin::Origin;
 use super::reload_guard::{Counts, Watcher};
 use super::runtime::Runtime;
+use super::series::TimeSeries;
 use super::service_monitor::ServiceMonitor;
 use crate::operator_log::notice;
 use std::collections::{HashMap, HashSet};
@@ -20,13 +21,14 @@ use thalweg_admin::{
     CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control,
     DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
     NewAddress, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter,
-    Reweighted, RollbackOptions, RouteStatus, SealedLabel, Services, ServicesSummary, State, Status, Tokens,
-    WeightsReset,
+    Reweighted, RollbackOptions, RouteStatus, SealedLabel, SeriesDocument, SeriesFilter, Services,
+    ServicesSummary, Slos, State, Status, Tokens, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
-use thalweg_core::{Event, Notice};
+use thalweg_core::{Event, EventKind, Notice};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::WebhookPolicy;
+use thalweg_observe::exposition::Form;
 use thalweg_observe::{Registry, Series};
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 use thalweg_proxy::{Plan, StartError, WorkerPool};
@@ -53,6 +55,8 @@ pub(crate) struct Shared {
     monitor: Mutex<ServiceMonitor>,
     /// Lists of addresses. No other lock is taken while it is held.
     access: Mutex<AccessLists>,
+    /// No other lock is taken while one of its is held.
+    series: TimeSeries,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// What the admin listener shakes hands on, once it is there.
@@ -74,7 +78,7 @@ impl Shared {
     pub(crate) fn new(
         worker_pool: WorkerPool,
         registry: Arc<Registry>,
-        (origin, runtime, access): (Origin, Runtime, AccessLists),
+        (origin, runtime, (access, series)): (Origin, Runtime, (AccessLists, TimeSeries)),
         (changed, acme): (Arc<Notify>, Acme),
     ) -> Self {
         registry.reloads().note_success();
@@ -91,6 +95,7 @@ impl Shared {
             runtime: Mutex::new(runtime),
             monitor: Mutex::default(),
             access: Mutex::new(access),
+            series,
             tokens: OnceLock::new(),
             admin_tls: OnceLock::new(),
             certificate_problems: Mutex::default(),
@@ -123,6 +128,11 @@ impl Shared {
     /// Lists of addresses.
     pub(super) fn access(&self) -> MutexGuard<'_, AccessLists> {
         lock(&self.access)
+    }
+
+    /// Time series.
+    pub(super) fn series(&self) -> &TimeSeries {
+        &self.series
     }
 
     /// Who watches how services stand.
@@ -214,6 +224,11 @@ impl Shared {
         for (service, url, up) in monitor.turned() {
             self.registry.endpoint_up(service, url).set(i64::from(*up));
         }
+        for event in events.iter().filter(|event| event.kind == EventKind::EndpointDown) {
+            if let (Some(service), Some(endpoint)) = (&event.service, &event.endpoint) {
+                self.registry.count_ejection(service, endpoint);
+            }
+        }
         // With its lock held, so that events of two looks keep their order.
         events.into_iter().for_each(|event| self.publish(event));
         let lines = monitor.take_lines();
@@ -289,6 +304,7 @@ impl Control for Shared {
                 limit: self.worker_pool.budget().descriptors as u64,
             },
             services: ServicesSummary::of(&self.list_services().services),
+            slos_burning: self.burning_slos(),
         }
     }
 
@@ -326,9 +342,9 @@ impl Control for Shared {
         self.alive()
     }
 
-    fn metrics(&self) -> String {
+    fn metrics(&self, form: Form) -> String {
         self.worker_pool.measure();
-        self.registry.render()
+        self.registry.render_as(form)
     }
 
     fn events(&self) -> &Events {
@@ -445,6 +461,14 @@ impl Control for Shared {
 
     fn requests(&self, filter: RequestFilter) -> Recalling {
         self.query_records(filter)
+    }
+
+    fn series(&self, filter: &SeriesFilter) -> SeriesDocument {
+        self.select_series(filter)
+    }
+
+    fn slos(&self) -> Slos {
+        self.list_slos()
     }
 
     fn config(&self) -> ConfigDocument {

@@ -105,10 +105,11 @@ impl Shared {
             inputs: origin.inputs.clone(),
             provenance: origin.provenance.clone(),
         });
-        // Tokens and webhooks take over at once; the rest waits.
+        // Tokens, objectives and webhooks take over at once; the rest waits.
         self.take_tokens(&mut origin.settings, &settings);
         self.take_admin_tls(&mut origin.settings, &settings);
         origin.settings.webhooks = settings.webhooks;
+        origin.settings.slos = settings.slos;
         origin.text = text;
         origin.inputs = inputs;
         origin.provenance = provenance;

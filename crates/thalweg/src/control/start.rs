@@ -18,6 +18,7 @@ use super::overlay;
 use super::privileges::{become_user, default_state_directory};
 use super::revocations::Revocations;
 use super::runtime::Runtime;
+use super::series::TimeSeries;
 use super::start_error::explain;
 use super::state_writer::StateWriter;
 use super::tokens;
@@ -99,11 +100,11 @@ pub(crate) async fn start(
         bell: bell(&changed),
         challenges: acme.challenges(),
     };
-    let access = AccessLists::open(settings.state.as_deref(), SystemTime::now())?;
+    let kept = kept(settings.state.as_deref())?;
     let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
     let shared =
-        Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime, access), (changed, acme)));
+        Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime, kept), (changed, acme)));
     let admin = admin_options(&settings, place.path.clone(), state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     keep(&shared, &admin);
@@ -139,6 +140,12 @@ pub(crate) async fn start(
         },
         admin,
     ))
+}
+
+/// What is kept in the state directory, where there is one.
+fn kept(directory: Option<&Path>) -> Result<(AccessLists, TimeSeries), String> {
+    let now = SystemTime::now();
+    Ok((AccessLists::open(directory, now)?, TimeSeries::open(directory, now)))
 }
 
 /// What the machine and the configuration allow.

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::control::*;
 use crate::events::Events;
+use thalweg_observe::exposition::Form;
 use thalweg_proxy::explain::{Explanation, Outcome, Question, SeenRequest, Unaskable};
 
 /// A label that a route would open.
@@ -130,6 +131,7 @@ impl Control for Sample {
             requests_active: 0,
             descriptors: DescriptorStatus { used: None, limit: 1024 },
             services: ServicesSummary::of(&self.services().services),
+            slos_burning: Vec::new(),
         }
     }
 
@@ -172,7 +174,7 @@ impl Control for Sample {
         if self.draining.load(Ordering::Relaxed) { Err("draining".into()) } else { Ok(()) }
     }
 
-    fn metrics(&self) -> String {
+    fn metrics(&self, _: Form) -> String {
         "thalweg_requests_active 0\n".into()
     }
 
@@ -297,6 +299,24 @@ impl Control for Sample {
             _ => Ok(Requests { keep: 1000, slow_ms: 1000, complete_since: None, requests: Vec::new() }),
         };
         Box::pin(std::future::ready(answer))
+    }
+
+    fn series(&self, filter: &SeriesFilter) -> SeriesDocument {
+        let SeriesFilter { kind, .. } = *filter;
+        let series = Vec::new();
+        SeriesDocument {
+            step_s: 10,
+            start: 0,
+            kind,
+            series,
+            connections: None,
+            in_flight: None,
+            saturation: None,
+        }
+    }
+
+    fn slos(&self) -> Slos {
+        Slos { slos: Vec::new() }
     }
 
     fn canary(&self, route: &str) -> Result<CanaryStatus, Refusal> {

@@ -160,6 +160,7 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top] "health", "health_check", "health_checks" => Called("`health` at a service", HEALTH);
     [Top] "data_dir", "storage", "state_dir" => Called("`state`, as in `state: { path: /var/lib/thalweg }`", "docs/guide/configuration.md#state");
     [Top] "group", "uid", "gid", "run_as" => Called("`user`, as in `user: thalweg:thalweg`", "docs/guide/configuration.md#top-level");
+    [Top] "slo", "objectives", "service_levels" => Called("`slos`, as in `slos: { checkout: { route: checkout, target: 99.9% } }`", "docs/guide/configuration.md#slosname");
     [Top] "hooks", "notifications", "alerts", "webhook" => Called("`webhooks`", "docs/guide/configuration.md#webhooks");
     [Top] "global", "globals", "main", "events", "core" => Called("its settings at the top level", "docs/guide/configuration.md#top-level");
 
