@@ -57,6 +57,7 @@ mod splice;
 mod static_files;
 mod streaming;
 mod syscalls;
+mod tap;
 mod throttle;
 mod tls;
 mod tunnels;

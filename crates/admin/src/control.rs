@@ -13,6 +13,7 @@ pub mod refusal;
 pub mod requests;
 pub mod sealed;
 pub mod service;
+pub mod tap;
 
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ pub use service::{
     Reweighted, RouteStatus, RouteTarget, ServiceState, ServiceStatus, Services, ServicesSummary,
     WantedState, WeightsReset,
 };
+pub use tap::{NextTapEvent, OpenTap, TapEvent, TapOptions, TapRecord};
 
 /// The running proxy, as the admin API sees it.
 pub trait Control: Send + Sync + 'static {
@@ -208,6 +210,12 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// A worker does not answer.
     fn requests(&self, filter: RequestFilter) -> Recalling;
+
+    /// Begins to watch exchanges as they end (`GET /api/v1/tap`).
+    ///
+    /// # Errors
+    /// As many watch already as may.
+    fn tap(&self, options: TapOptions) -> Result<Box<dyn OpenTap>, Refusal>;
 
     /// The configuration that was read last.
     fn config(&self) -> ConfigDocument;

@@ -35,17 +35,18 @@ mod problem;
 mod query;
 mod routes;
 
-pub use client::{Answer, Call, CallError, Target, call, call_with};
+pub use client::{Answer, Call, CallError, StreamEnd, StreamEvent, Target, call, call_with, stream_with};
 pub use control::{
     AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, AttemptRecord, Author,
     CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus, CertificateStatus, Certificates, ChangeAction,
     Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus,
     Control, DescriptorStatus, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected,
     FieldChange, FilterRecord, History, HistoryEntry, HistoryState, ListenerChange, ListenerStatus,
-    MaintenanceChanged, Mistake, NewAddress, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions,
-    ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions, RouteStatus,
-    RouteTarget, RuntimeChange, SealedLabel, ServiceState, ServiceStatus, Services, ServicesSummary, State,
-    Status, Via, WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
+    MaintenanceChanged, Mistake, NewAddress, NewEndpoint, NewLabel, NextTapEvent, OpenTap, Recalling,
+    Refusal, ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted,
+    RollbackOptions, RouteStatus, RouteTarget, RuntimeChange, SealedLabel, ServiceState, ServiceStatus,
+    Services, ServicesSummary, State, Status, TapEvent, TapOptions, TapRecord, Via, WantedState,
+    WatchOptions, WatchState, WatchStatus, WeightsReset,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

@@ -5,7 +5,9 @@
 //!
 //! [`Control`]: crate::control::Control
 
-use crate::handlers::{access, audit, canary, config, events, explain, process, requests, sealed, services};
+use crate::handlers::{
+    access, audit, canary, config, events, explain, process, requests, sealed, services, tap,
+};
 use crate::operation::{Access, Operation};
 
 /// The rows of each file of `handlers`.
@@ -18,6 +20,7 @@ static TABLE: &[&[Operation]] = &[
     config::OPERATIONS,
     access::OPERATIONS,
     requests::OPERATIONS,
+    tap::OPERATIONS,
     audit::OPERATIONS,
     events::OPERATIONS,
 ];

@@ -16,7 +16,7 @@ mod half_closed;
 mod client;
 mod signature;
 
-pub use client::{Bounds, ByteStream, HttpClient};
+pub use client::{BodyStream, Bounds, ByteStream, HttpClient};
 pub use destination::Destination;
 pub use error::ClientError;
 pub use signature::signature;

@@ -6,7 +6,8 @@
 //! bounded queue and one thread.
 //!
 //! Metrics: [`names`] (what exists) → [`Registry`] (who holds what) → [`meters`] (what workers
-//! write) → [`Registry::render`]. Log: [`LogRecord`] → [`LogBatch`] → [`LogWriter`].
+//! write) → [`Registry::render`]. Which exchanges somebody wants to see: [`condition`], [`sample`]. Log: [`LogRecord`]
+//! → [`LogBatch`] → [`LogWriter`].
 #![forbid(unsafe_code)]
 
 pub mod meter;
@@ -28,8 +29,11 @@ mod json;
 mod redact;
 mod stamp;
 
+pub mod condition;
+pub mod sample;
 pub mod webhook;
 
+pub use condition::{Condition, ConditionError};
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
     AcmeMeters, BudgetMeters, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, FilterMeters, FilterOutcome,
@@ -37,8 +41,9 @@ pub use meters::{
     WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
-pub use redact::redact_query;
+pub use redact::{redact_field, redact_query};
 pub use registry::{Registry, Series};
 pub use route_totals::RouteTotals;
+pub use sample::Sample;
 pub use webhook::WebhookPolicy;
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

@@ -39,6 +39,7 @@ mod service_monitor;
 mod start;
 mod start_error;
 mod state_writer;
+mod tap;
 mod tokens;
 mod traffic;
 mod weights;

@@ -26,13 +26,16 @@ mod schema;
 mod seal;
 mod status;
 mod stop;
+mod tap;
 mod version;
 mod wait;
+mod watch;
 
 use clap::{Args, Parser, Subcommand};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use thalweg_admin::{Answer, Call, CallError, SocketPlace, Target, Token};
+use thalweg_admin::{Answer, Call, CallError, SocketPlace, StreamEnd, StreamEvent, Target, Token};
 
 pub(crate) use check::show;
 pub(crate) use output::{complain, print_error, say};
@@ -57,6 +60,8 @@ enum Verb {
     Demo(demo::DemoArgs),
     /// Say how the running proxy stands: its services and endpoints, their health, what is in flight
     Status(status::StatusArgs),
+    /// Watch exchanges as they end: filtered, sampled, without credentials
+    Tap(tap::TapArgs),
     /// Say whether the running proxy is ready for traffic
     Health(health::HealthArgs),
     /// Say what a reload would change in the running proxy
@@ -106,6 +111,7 @@ impl Cli {
             Verb::Explain(args) => explain::explain(&args),
             Verb::Demo(args) => demo::demo(&args),
             Verb::Status(args) => status::status(&args),
+            Verb::Tap(args) => tap::tap(&args),
             Verb::Health(args) => health::health(&args),
             Verb::Plan(args) => plan::plan(&args),
             Verb::Reload(args) => reload::reload(&args),
@@ -153,10 +159,25 @@ impl AdminArgs {
     /// Calls the admin API; an error is a sentence for people.
     fn call_with(&self, call: Call<'_>) -> Result<Answer, String> {
         let (target, place) = self.target()?;
-        self.send(&target, call)?.map_err(|error| match place {
-            Some(place) if error.nobody_there() => format!("{error}\n  help: {}", place.help()),
-            _ => error.to_string(),
-        })
+        self.send(&target, call)?.map_err(|error| sentence(&error, place.as_ref()))
+    }
+
+    /// Hears the events of a stream of the admin API until `hear` breaks; an error is a sentence for people.
+    fn listen(
+        &self,
+        path: &str,
+        hear: impl FnMut(StreamEvent) -> ControlFlow<()>,
+    ) -> Result<StreamEnd, String> {
+        let (target, place) = self.target()?;
+        let token = self.token()?;
+        let call = Call { method: "GET", path, fields: &[], body: &[] };
+        let streamed = thalweg_admin::stream_with(&target, token.as_ref(), call, hear);
+        streamed.map_err(|error| sentence(&error, place.as_ref()))
+    }
+
+    fn token(&self) -> Result<Option<Token>, String> {
+        let token = self.token_file.as_deref().map(Token::from_file).transpose();
+        token.map_err(|error| error.to_string())
     }
 
     /// The one place that is asked, and the rule by which it was found. Nobody else is asked when nobody answers.
@@ -180,8 +201,14 @@ impl AdminArgs {
     }
 
     fn send(&self, target: &Target, call: Call<'_>) -> Result<Result<Answer, CallError>, String> {
-        let token = self.token_file.as_deref().map(Token::from_file).transpose();
-        let token = token.map_err(|error| error.to_string())?;
-        Ok(thalweg_admin::call_with(target, token.as_ref(), call))
+        Ok(thalweg_admin::call_with(target, self.token()?.as_ref(), call))
+    }
+}
+
+/// Why there is no answer; where nobody listens at the place that was found by a rule, how another one is named.
+fn sentence(error: &CallError, place: Option<&SocketPlace>) -> String {
+    match place {
+        Some(place) if error.nobody_there() => format!("{error}\n  help: {}", place.help()),
+        _ => error.to_string(),
     }
 }

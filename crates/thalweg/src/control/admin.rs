@@ -19,9 +19,9 @@ use thalweg_admin::{
     AddressChanged, AddressList, AddressListContents, AdminTls, CanaryChanged, CanaryOrder, CanaryStatus,
     CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control,
     DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
-    NewAddress, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter,
-    Reweighted, RollbackOptions, RouteStatus, SealedLabel, Services, ServicesSummary, State, Status, Tokens,
-    WeightsReset,
+    NewAddress, NewEndpoint, NewLabel, OpenTap, Recalling, Refusal, ReloadOptions, ReplaceOptions,
+    RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel, Services, ServicesSummary, State,
+    Status, TapOptions, Tokens, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, Notice};
@@ -445,6 +445,10 @@ impl Control for Shared {
 
     fn requests(&self, filter: RequestFilter) -> Recalling {
         self.query_records(filter)
+    }
+
+    fn tap(&self, options: TapOptions) -> Result<Box<dyn OpenTap>, Refusal> {
+        self.begin_tap(options)
     }
 
     fn config(&self) -> ConfigDocument {
