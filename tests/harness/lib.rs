@@ -38,6 +38,7 @@ pub mod secure;
 pub mod signature;
 pub mod talk;
 pub mod tap_stream;
+pub mod tmux;
 pub mod upstream;
 pub mod vitals;
 pub mod watchdog;

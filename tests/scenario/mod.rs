@@ -58,6 +58,7 @@ mod static_files;
 mod streaming;
 mod syscalls;
 mod tap;
+mod terminal;
 mod throttle;
 mod tls;
 mod tunnels;

@@ -27,6 +27,7 @@ mod seal;
 mod status;
 mod stop;
 mod tap;
+mod top;
 mod version;
 mod wait;
 mod watch;
@@ -62,6 +63,8 @@ enum Verb {
     Status(status::StatusArgs),
     /// Watch exchanges as they end: filtered, sampled, without credentials
     Tap(tap::TapArgs),
+    /// Watch routes, services, endpoints and connections in the terminal: rates, errors, latencies
+    Top(top::TopArgs),
     /// Say whether the running proxy is ready for traffic
     Health(health::HealthArgs),
     /// Say what a reload would change in the running proxy
@@ -112,6 +115,7 @@ impl Cli {
             Verb::Demo(args) => demo::demo(&args),
             Verb::Status(args) => status::status(&args),
             Verb::Tap(args) => tap::tap(&args),
+            Verb::Top(args) => top::top(&args),
             Verb::Health(args) => health::health(&args),
             Verb::Plan(args) => plan::plan(&args),
             Verb::Reload(args) => reload::reload(&args),
@@ -136,7 +140,7 @@ impl Cli {
 }
 
 /// How a verb reaches the running proxy.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct AdminArgs {
     /// Where the admin API is: `http://127.0.0.1:9900`, `https://host:9900` or `unix:/path`; default:
     /// $THALWEG_ADMIN_SOCKET, else the place where `run` of this user puts its socket
