@@ -48,6 +48,7 @@ mod rate_limits;
 mod recipes;
 mod regressions;
 mod reloads;
+mod replay;
 mod retries;
 mod runtimes;
 mod scripted;

@@ -20,3 +20,6 @@ pub use client::{BodyStream, Bounds, ByteStream, HttpClient};
 pub use destination::Destination;
 pub use error::ClientError;
 pub use signature::signature;
+
+/// What requests and responses are made of.
+pub use hyper::{Request, Response, body::Bytes};

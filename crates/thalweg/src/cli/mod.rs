@@ -14,13 +14,16 @@ mod demo;
 mod diagnostics;
 mod drain;
 mod explain;
+mod har;
 mod health;
 mod list;
 mod maintenance;
 mod output;
 mod plan;
 mod problem;
+mod record;
 mod reload;
+mod replay;
 mod run;
 mod schema;
 mod seal;
@@ -63,6 +66,10 @@ enum Verb {
     Status(status::StatusArgs),
     /// Watch exchanges as they end: filtered, sampled, without credentials
     Tap(tap::TapArgs),
+    /// Write exchanges into a file as they end (HAR), without credentials and bodies
+    Record(record::RecordArgs),
+    /// Send recorded exchanges again, to another server, and say what differs
+    Replay(replay::ReplayArgs),
     /// Watch routes, services, endpoints and connections in the terminal: rates, errors, latencies
     Top(top::TopArgs),
     /// Say whether the running proxy is ready for traffic
@@ -115,6 +122,8 @@ impl Cli {
             Verb::Demo(args) => demo::demo(&args),
             Verb::Status(args) => status::status(&args),
             Verb::Tap(args) => tap::tap(&args),
+            Verb::Record(args) => record::record(&args),
+            Verb::Replay(args) => replay::replay(&args),
             Verb::Top(args) => top::top(&args),
             Verb::Health(args) => health::health(&args),
             Verb::Plan(args) => plan::plan(&args),
