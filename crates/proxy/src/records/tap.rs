@@ -49,7 +49,7 @@ pub struct TapQuery {
 /// An exchange as the reader of a tap gets it.
 #[derive(Clone, Debug)]
 pub struct Tapped {
-    /// What was decided, with all of method, host, path and query (secrets redacted), as far as [`TEXT`] reaches.
+    /// What was decided, with all of method, host, path and query (secrets redacted), 8 KiB of each.
     pub decision: Decision,
     /// The scheme that the client used.
     pub scheme: &'static str,
