@@ -3,11 +3,13 @@
 use std::time::Instant;
 
 use serde_json::Value;
+use thalweg_tests::h2_frames::request;
 use thalweg_tests::message::{fetch, get};
 use thalweg_tests::program::run;
 use thalweg_tests::proxy::command;
-use thalweg_tests::{Admin, Load, Process, Proxy, STEP, TapStream, Upstream};
+use thalweg_tests::{Admin, Frames, Load, Process, Proxy, STEP, TapStream, Upstream};
 
+use super::http2::h2c;
 use super::{config, watchdog};
 
 /// An upstream that answers `/fail` with 503 and everything with fields of all kinds.
@@ -251,4 +253,27 @@ fn the_verb_prints_a_line_for_each_exchange_and_points_at_mistakes() {
     assert_eq!((timed.code, timed.stdout.as_str()), (0, ""));
     assert!(timed.stderr.contains("ended after 10ms"), "{}", timed.stderr);
     assert!(timed.stderr.len() < 200, "{}", timed.stderr);
+}
+
+#[test]
+fn exchanges_of_http2_are_told_with_the_fields_that_their_client_had() {
+    let _watchdog = watchdog("exchanges_of_http2_are_told_with_the_fields_that_their_client_had");
+    let upstream = upstream();
+    let proxy = Proxy::start(&h2c(&one_worker(&upstream)));
+    let mut tap = watching(&proxy, "headers=true&where=proto~HTTP%2F2");
+    get(proxy.web(), "/first").unwrap();
+    let mut client = Frames::open(proxy.web(), &[]);
+    client.send(request(1, "/second"));
+    assert_eq!(client.answer(1), Ok(200));
+    let exchange = tap.exchange();
+    assert_eq!(
+        (&exchange["path"], &exchange["proto"]),
+        (&"/second".into(), &"HTTP/2.0".into()),
+        "{exchange:#}"
+    );
+    assert!(header(&exchange, "request_headers", "host").is_some(), "{exchange:#}");
+    assert_eq!(header(&exchange, "response_headers", "x-plain"), Some("shown"));
+    for name in ["connection", "keep-alive", "transfer-encoding"] {
+        assert_eq!(header(&exchange, "response_headers", name), None, "{name}");
+    }
 }

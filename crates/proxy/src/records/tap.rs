@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use thalweg_filter::Chain;
+use thalweg_http::Version;
 use thalweg_observe::condition::{Facts, NumberField, TextField};
 use thalweg_observe::{Condition, Sample, redact_field, redact_query};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -26,6 +27,8 @@ pub const TAPS: usize = 8;
 const QUEUE: usize = 512;
 /// Bytes of names and values that are shown of a head; fields beyond are left out.
 const HEAD: usize = 8 * 1024;
+/// Fields that only HTTP/1 has.
+const HTTP1: [&[u8]; 3] = [b"connection", b"keep-alive", b"transfer-encoding"];
 /// Bytes that are shown of host, path and query each.
 const TEXT: usize = 8 * 1024;
 
@@ -265,6 +268,10 @@ fn headers_of(x: &Exchange, veil: &LabelRedactor) -> TappedHeaders {
         let colon = line.iter().position(|byte| *byte == b':')?;
         Some((&line[..colon], line[colon + 1..].trim_ascii_start()))
     });
+    // The head was written for HTTP/1; over HTTP/2 there are no fields of a connection (RFC 9113 §8.2.2).
+    let is_http2 = x.request.len > 0 && x.request.version == Version::Http2;
+    let is_of_http1 = |name: &[u8]| HTTP1.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let fields = fields.filter(|(name, _)| !is_http2 || !is_of_http1(name));
     headers.response = shown_fields(fields, veil, &mut headers.is_cut);
     headers
 }
