@@ -2,6 +2,7 @@
 
 use super::sample::{Buckets, EndpointNow, ListenerNow, Process, RouteTotals, Sample, ServiceNow};
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -171,10 +172,30 @@ impl<'a> Since<'a> {
         Self { before: before.filter(|_| seconds > 0.0), seconds }
     }
 
-    /// How much came in each second; `former` finds the total of before, 0 for what was not there.
-    fn rate(&self, total: u64, former: impl FnOnce(&'a Sample) -> u64) -> Option<f64> {
-        let before = self.before?;
-        Some(total.saturating_sub(former(before)) as f64 / self.seconds)
+    /// How much came in each second, with this total before.
+    fn rate(&self, total: u64, former: u64) -> Option<f64> {
+        self.before?;
+        Some(total.saturating_sub(former) as f64 / self.seconds)
+    }
+}
+
+/// What there was before, to be found by name; what was not there had served nothing.
+#[derive(Debug, Default)]
+struct Former<'a> {
+    services: HashMap<&'a str, &'a ServiceNow>,
+    endpoints: HashMap<(&'a str, &'a str), &'a EndpointNow>,
+}
+
+impl<'a> Former<'a> {
+    fn of(since: Since<'a>) -> Self {
+        let services = since.before.map(|before| &before.services[..]).unwrap_or_default();
+        let of = |service: &'a ServiceNow| {
+            service.endpoints.iter().map(|endpoint| ((&*service.name, &*endpoint.url), endpoint))
+        };
+        Self {
+            services: services.iter().map(|service| (&*service.name, service)).collect(),
+            endpoints: services.iter().flat_map(of).collect(),
+        }
     }
 }
 
@@ -183,14 +204,16 @@ pub(super) fn rows(view: View, now: &Sample, before: Option<&Sample>) -> Vec<Row
     let since = Since::new(now, before);
     match view {
         View::Routes => now.routes.iter().filter_map(|(name, route)| route_row(name, route, since)).collect(),
-        View::Services => now.services.iter().map(|service| service_row(service, since)).collect(),
+        View::Services => {
+            let former = Former::of(since);
+            now.services.iter().map(|service| service_row(service, since, &former)).collect()
+        }
         View::Endpoints => {
-            let of = |service: &'_ ServiceNow| {
-                let rows =
-                    service.endpoints.iter().map(|endpoint| endpoint_row(&service.name, endpoint, since));
-                rows.collect::<Vec<_>>()
-            };
-            now.services.iter().flat_map(of).collect()
+            let former = Former::of(since);
+            let endpoints = now.services.iter().flat_map(|service| {
+                service.endpoints.iter().map(|endpoint| (service.name.as_str(), endpoint))
+            });
+            endpoints.map(|(service, endpoint)| endpoint_row(service, endpoint, since, &former)).collect()
         }
         View::Connections => now.listeners.iter().map(|(name, at)| listener_row(name, at, since)).collect(),
     }
@@ -201,22 +224,21 @@ pub(super) fn whole(now: &Sample, before: Option<&Sample>) -> Whole {
     let since = Since::new(now, before);
     let all = |sample: &Sample| sample.routes.values().map(RouteTotals::total).sum::<u64>();
     let failed = |sample: &Sample| sample.routes.values().map(|route| route.classes[5]).sum::<u64>();
-    let requests = since.rate(all(now), all);
-    let errors = since.rate(failed(now), failed);
+    let requests = since.rate(all(now), since.before.map_or(0, all));
+    let errors = since.rate(failed(now), since.before.map_or(0, failed));
     Whole { requests, errors: share(errors, requests) }
 }
 
 fn route_row(name: &str, route: &RouteTotals, since: Since<'_>) -> Option<Row> {
-    let former = |before: &Sample| before.routes.get(name).cloned().unwrap_or_default();
+    let nothing = RouteTotals::default();
+    let former = since.before.and_then(|before| before.routes.get(name)).unwrap_or(&nothing);
     if name.is_empty() && route.total() == 0 {
         return None;
     }
-    let requests = since.rate(route.total(), |before| former(before).total());
-    let of_class = |class: usize| {
-        share(since.rate(route.classes[class], |before| former(before).classes[class]), requests)
-    };
+    let requests = since.rate(route.total(), former.total());
+    let of_class = |class: usize| share(since.rate(route.classes[class], former.classes[class]), requests);
     let failed = of_class(5);
-    let [half, most] = quantiles(&route.duration, since, |before| former(before).duration);
+    let [half, most] = quantiles(&route.duration, since, &former.duration);
     let cells = vec![
         Cell::Text(if name.is_empty() { "(no route)".into() } else { name.to_owned() }),
         Cell::of(requests, Cell::Rate),
@@ -224,20 +246,19 @@ fn route_row(name: &str, route: &RouteTotals, since: Since<'_>) -> Option<Row> {
         Cell::of(of_class(4), Cell::Share),
         half,
         most,
-        Cell::of(since.rate(route.bytes_in, |before| former(before).bytes_in), Cell::Bytes),
-        Cell::of(since.rate(route.bytes_out, |before| former(before).bytes_out), Cell::Bytes),
+        Cell::of(since.rate(route.bytes_in, former.bytes_in), Cell::Bytes),
+        Cell::of(since.rate(route.bytes_out, former.bytes_out), Cell::Bytes),
         Cell::Count(route.total()),
     ];
     Some(Row { cells, mood: mood_of_errors(failed) })
 }
 
-fn service_row(service: &ServiceNow, since: Since<'_>) -> Row {
-    let former = |before: &Sample| {
-        before.services.iter().find(|known| known.name == service.name).cloned().unwrap_or_default()
-    };
-    let requests = since.rate(service.requests(), |before| former(before).requests());
-    let failures = since.rate(service.failures(), |before| former(before).failures());
-    let [half, most] = quantiles(&service.response(), since, |before| former(before).response());
+fn service_row(service: &ServiceNow, since: Since<'_>, former: &Former<'_>) -> Row {
+    let nothing = ServiceNow::default();
+    let former = former.services.get(&*service.name).copied().unwrap_or(&nothing);
+    let requests = since.rate(service.requests(), former.requests());
+    let failures = since.rate(service.failures(), former.failures());
+    let [half, most] = quantiles(&service.response(), since, &former.response());
     let is_ready = |endpoint: &&EndpointNow| endpoint.state == "ready";
     let ready = service.endpoints.iter().filter(is_ready).count() as u64;
     let failed = share(failures, requests);
@@ -260,15 +281,12 @@ fn service_row(service: &ServiceNow, since: Since<'_>) -> Row {
     Row { cells, mood }
 }
 
-fn endpoint_row(service: &str, endpoint: &EndpointNow, since: Since<'_>) -> Row {
-    let former = |before: &Sample| {
-        let services = before.services.iter().filter(|known| known.name == service);
-        let mut endpoints = services.flat_map(|known| &known.endpoints);
-        endpoints.find(|known| known.url == endpoint.url).cloned().unwrap_or_default()
-    };
-    let requests = since.rate(endpoint.requests, |before| former(before).requests);
-    let failed = share(since.rate(endpoint.failures, |before| former(before).failures), requests);
-    let [half, most] = quantiles(&endpoint.response, since, |before| former(before).response);
+fn endpoint_row(service: &str, endpoint: &EndpointNow, since: Since<'_>, former: &Former<'_>) -> Row {
+    let nothing = EndpointNow::default();
+    let former = former.endpoints.get(&(service, &*endpoint.url)).copied().unwrap_or(&nothing);
+    let requests = since.rate(endpoint.requests, former.requests);
+    let failed = share(since.rate(endpoint.failures, former.failures), requests);
+    let [half, most] = quantiles(&endpoint.response, since, &former.response);
     let cells = vec![
         Cell::Text(endpoint.url.clone()),
         Cell::Text(service.to_owned()),
@@ -290,25 +308,25 @@ fn endpoint_row(service: &str, endpoint: &EndpointNow, since: Since<'_>) -> Row 
 }
 
 fn listener_row(name: &str, listener: &ListenerNow, since: Since<'_>) -> Row {
-    let former = |before: &Sample| before.listeners.get(name).cloned().unwrap_or_default();
-    let refused = since.rate(listener.refused, |before| former(before).refused);
+    let nothing = ListenerNow::default();
+    let former = since.before.and_then(|before| before.listeners.get(name)).unwrap_or(&nothing);
+    let refused = since.rate(listener.refused, former.refused);
     let cells = vec![
         Cell::Text(name.to_owned()),
         Cell::Text(listener.address.clone()),
         Cell::Text(listener.protocol.clone()),
         Cell::Count(listener.active),
-        Cell::of(since.rate(listener.accepted, |before| former(before).accepted), Cell::Rate),
+        Cell::of(since.rate(listener.accepted, former.accepted), Cell::Rate),
         Cell::of(refused, Cell::Rate),
-        Cell::of(since.rate(listener.handshakes, |before| former(before).handshakes), Cell::Rate),
+        Cell::of(since.rate(listener.handshakes, former.handshakes), Cell::Rate),
         Cell::Count(listener.accepted),
     ];
     Row { cells, mood: if refused.is_some_and(|rate| rate > 0.0) { Mood::Odd } else { Mood::Well } }
 }
 
-fn quantiles(now: &Buckets, since: Since<'_>, former: impl FnOnce(&Sample) -> Buckets) -> [Cell; 2] {
-    let before = since.before.map(former);
+fn quantiles(now: &Buckets, since: Since<'_>, former: &Buckets) -> [Cell; 2] {
     [0.5, 0.99].map(|share| {
-        let found = before.as_ref().and_then(|before| now.quantile(before, share));
+        let found = since.before.and_then(|_| now.quantile(former, share));
         Cell::of(found, Cell::Time)
     })
 }
