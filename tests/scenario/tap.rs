@@ -190,6 +190,9 @@ fn a_reader_that_stalls_loses_exchanges_is_told_so_and_slows_nobody() {
     }
     assert_eq!(told + dropped, answered);
     assert!(dropped > 0, "{told} of {answered}");
+    let metrics = Admin::of(&proxy).call("GET", "/metrics", "").text();
+    let hits = format!("thalweg_limit_hits_total{{limit=\"tap\"}} {dropped}\n");
+    assert!(metrics.contains(&hits), "{hits}");
 }
 
 #[test]

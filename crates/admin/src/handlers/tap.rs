@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{FutureExt as _, stream};
 use thalweg_observe::{Condition, Sample};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -165,10 +165,14 @@ async fn tell(
         () = sleep_until(end) => Some("time"),
         () = teller.closed() => None,
     };
+    // What was dropped last has not been told yet; what waits is of no interest any more.
+    let last = exchanges.next().now_or_never().flatten();
     drop(exchanges);
-    if let Some(reason) = reason {
-        let _ = teller.send(Told::End(reason)).await;
+    let Some(reason) = reason else { return };
+    if let Some(event @ TapEvent::Dropped(_)) = last {
+        let _ = teller.send(Told::Event(event)).await;
     }
+    let _ = teller.send(Told::End(reason)).await;
 }
 
 impl Reader {

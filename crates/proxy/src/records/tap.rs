@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use thalweg_filter::Chain;
 use thalweg_http::Version;
 use thalweg_observe::condition::{Facts, NumberField, TextField};
-use thalweg_observe::{Condition, Sample, redact_field, redact_query};
+use thalweg_observe::{Condition, Limit, Sample, redact_field, redact_query};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// Taps at once.
@@ -216,6 +216,7 @@ impl Worker {
                 Ok(place) => place.send(Box::new(self.tapped(&facts, origin, tap.query.headers))),
                 Err(_) => {
                     tap.dropped.fetch_add(1, Relaxed);
+                    self.meters.limit(Limit::Tap);
                 }
             }
         }
