@@ -10,7 +10,7 @@ use thalweg_tests::proxy::command;
 use thalweg_tests::{Admin, Frames, Load, Process, Proxy, STEP, TapStream, Upstream};
 
 use super::http2::h2c;
-use super::{config, watchdog};
+use super::{config, reload, watchdog};
 
 /// An upstream that answers `/fail` with 503 and everything with fields of all kinds.
 fn upstream() -> Upstream {
@@ -55,7 +55,7 @@ fn a_tap_tells_what_fits_its_filter_and_nothing_else() {
     let proxy = start(&upstream);
     let mut failed = watching(&proxy, "where=status%3E%3D500%20and%20path~%2Ffail*");
     let mut other = watching(&proxy, "where=not%20(status%3D5xx%20or%20path%3D%22%2Fskip%22)&service=s");
-    let mut nothing = watching(&proxy, "route=none&for=1h");
+    let mut nothing = watching(&proxy, "where=path%3D%2Fnone&for=1h");
     for path in ["/fail/1", "/a?key=hidden&b=1", "/skip", "/fail/2", "/b"] {
         get(proxy.web(), path).unwrap();
     }
@@ -252,6 +252,9 @@ fn the_verb_prints_a_line_for_each_exchange_and_points_at_mistakes() {
         wrong.stderr
     );
     assert!(wrong.stderr.contains("help: fields are status, latency"), "{}", wrong.stderr);
+    let misspelt = run(command(proxy.directory()).args(["tap", "--route", "shpo"]), STEP);
+    assert_eq!(misspelt.code, 1);
+    assert!(misspelt.stderr.contains("there is no route `shpo`"), "{}", misspelt.stderr);
     let timed = run(command(proxy.directory()).args(["tap", "--for", "10ms"]), STEP);
     assert_eq!((timed.code, timed.stdout.as_str()), (0, ""));
     assert!(timed.stderr.contains("ended after 10ms"), "{}", timed.stderr);
@@ -279,4 +282,19 @@ fn exchanges_of_http2_are_told_with_the_fields_that_their_client_had() {
     for name in ["connection", "keep-alive", "transfer-encoding"] {
         assert_eq!(header(&exchange, "response_headers", name), None, "{name}");
     }
+}
+
+#[test]
+fn a_tap_goes_on_when_another_configuration_takes_over() {
+    let _watchdog = watchdog("a_tap_goes_on_when_another_configuration_takes_over");
+    let upstream = upstream();
+    let text = one_worker(&upstream);
+    let proxy = Proxy::start(&text);
+    let mut tap = watching(&proxy, "service=s");
+    get(proxy.web(), "/before").unwrap();
+    reload(&proxy, &text.replace("name: shop", "name: store"), 1);
+    get(proxy.web(), "/after").unwrap();
+    let told = [tap.exchange(), tap.exchange()]
+        .map(|exchange| (exchange["path"].clone(), exchange["route"].clone()));
+    assert_eq!(told, [("/before".into(), "shop".into()), ("/after".into(), Value::from("store"))]);
 }

@@ -214,7 +214,7 @@ pub trait Control: Send + Sync + 'static {
     /// Begins to watch exchanges as they end (`GET /api/v1/tap`).
     ///
     /// # Errors
-    /// As many watch already as may.
+    /// As many watch already as may, or there is no such route or service.
     fn tap(&self, options: TapOptions) -> Result<Box<dyn OpenTap>, Refusal>;
 
     /// The configuration that was read last.

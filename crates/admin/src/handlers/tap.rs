@@ -74,7 +74,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[Operation {
         },
     ],
     answers: &[answer(200, "The stream.", TAP)],
-    refusals: &[409],
+    refusals: &[404, 409],
     handler: Handler::Now(tap),
     ..PLAIN
 }];
