@@ -6,8 +6,8 @@
 //! bounded queue and one thread.
 //!
 //! Metrics: [`names`] (what exists) → [`Registry`] (who holds what) → [`meters`] (what workers
-//! write) → [`Registry::render`]. Which exchanges somebody wants to see: [`condition`], [`sample`]. Log: [`LogRecord`]
-//! → [`LogBatch`] → [`LogWriter`].
+//! write) → [`Registry::render`]. Which exchanges somebody wants to see: [`condition`], [`id_share`]. Log:
+//! [`LogRecord`] → [`LogBatch`] → [`LogWriter`].
 #![forbid(unsafe_code)]
 
 pub mod meter;
@@ -30,10 +30,11 @@ mod redact;
 mod stamp;
 
 pub mod condition;
-pub mod sample;
+pub mod id_share;
 pub mod webhook;
 
 pub use condition::{Condition, ConditionError};
+pub use id_share::IdShare;
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
     AcmeMeters, BudgetMeters, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, FilterMeters, FilterOutcome,
@@ -44,6 +45,5 @@ pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::{redact_field, redact_query};
 pub use registry::{Registry, Series};
 pub use route_totals::RouteTotals;
-pub use sample::Sample;
 pub use webhook::WebhookPolicy;
 pub use writer::{Destination, LogBatch, LogError, LogWriter};

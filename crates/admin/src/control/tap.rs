@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use thalweg_observe::{Condition, Sample};
+use thalweg_observe::{Condition, IdShare};
 
 use super::requests::RequestRecord;
 
@@ -20,7 +20,7 @@ pub struct TapOptions {
     /// What else must hold.
     pub condition: Option<Condition>,
     /// The share of all exchanges that is looked at.
-    pub sample: Sample,
+    pub sample: IdShare,
     /// Whether the fields of request and response are wanted.
     pub headers: bool,
     /// After this time no more are told.

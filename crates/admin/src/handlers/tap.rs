@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{FutureExt as _, stream};
-use thalweg_observe::{Condition, Sample};
+use thalweg_observe::{Condition, IdShare};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -131,12 +131,12 @@ fn options(asked: &ApiRequest) -> Result<TapOptions, Problem> {
         let detail = format!("column {}: {}", error.column(), error.message);
         Problem::invalid("where", detail).help(error.help)
     })?;
-    let sample = query.text("sample").map(Sample::parse).transpose();
+    let sample = query.text("sample").map(IdShare::parse).transpose();
     Ok(TapOptions {
         route: query.text("route").map(str::to_owned),
         service: query.text("service").map(str::to_owned),
         condition,
-        sample: sample.map_err(|detail| Problem::invalid("sample", detail))?.unwrap_or(Sample::ALL),
+        sample: sample.map_err(|detail| Problem::invalid("sample", detail))?.unwrap_or(IdShare::ALL),
         headers: query.flag("headers"),
         time: query.duration("for").unwrap_or(DEFAULT_TIME),
     })

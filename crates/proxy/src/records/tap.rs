@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use thalweg_filter::Chain;
 use thalweg_http::Version;
 use thalweg_observe::condition::{Facts, NumberField, TextField};
-use thalweg_observe::{Condition, Limit, Sample, redact_field, redact_query};
+use thalweg_observe::{Condition, IdShare, Limit, redact_field, redact_query};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// Taps at once.
@@ -42,7 +42,7 @@ pub struct TapQuery {
     /// What else must hold.
     pub condition: Option<Condition>,
     /// The share of all exchanges that is looked at.
-    pub sample: Sample,
+    pub sample: IdShare,
     /// Whether the fields of request and response are wanted.
     pub headers: bool,
     /// After this time no more are told.

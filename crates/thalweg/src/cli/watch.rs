@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use thalweg_admin::StreamEnd;
 use thalweg_core::units::{duration_text, parse_duration};
-use thalweg_observe::{Condition, Sample};
+use thalweg_observe::{Condition, IdShare};
 
 /// Longest time that can be asked for.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -29,8 +29,8 @@ pub(super) struct WatchArgs {
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
     /// Look at this share of all exchanges
-    #[arg(long, value_name = "PERCENT", value_parser = Sample::parse)]
-    sample: Option<Sample>,
+    #[arg(long, value_name = "PERCENT", value_parser = IdShare::parse)]
+    sample: Option<IdShare>,
 }
 
 /// Why the watching came to its end, and what of it was dropped.

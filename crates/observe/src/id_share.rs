@@ -7,7 +7,7 @@ use std::fmt;
 
 /// The share that is drawn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Sample {
+pub struct IdShare {
     /// Millionths.
     millionths: u32,
 }
@@ -15,7 +15,7 @@ pub struct Sample {
 /// All there is of a whole.
 const WHOLE: u32 = 1_000_000;
 
-impl Sample {
+impl IdShare {
     /// Everything.
     pub const ALL: Self = Self { millionths: WHOLE };
 
@@ -49,7 +49,7 @@ impl Sample {
     }
 }
 
-impl fmt::Display for Sample {
+impl fmt::Display for IdShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, part) = (self.millionths / 10_000, self.millionths % 10_000);
         if part == 0 {
@@ -79,7 +79,7 @@ mod tests {
         for (text, written) in
             [("1%", "1%"), ("0.1%", "0.1%"), ("100%", "100%"), ("0.0001%", "0.0001%"), (" 12.50% ", "12.5%")]
         {
-            assert_eq!(Sample::parse(text).unwrap().to_string(), written);
+            assert_eq!(IdShare::parse(text).unwrap().to_string(), written);
         }
         for text in [
             "",
@@ -96,18 +96,18 @@ mod tests {
             "1e1%",
             "99999999999%",
         ] {
-            assert!(Sample::parse(text).is_err(), "{text}");
+            assert!(IdShare::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_share_of_counted_ids_is_drawn_and_a_larger_share_has_all_of_a_smaller_one() {
-        let [one, ten] = ["1%", "10%"].map(|text| Sample::parse(text).unwrap());
+        let [one, ten] = ["1%", "10%"].map(|text| IdShare::parse(text).unwrap());
         let ids: Vec<_> = (0..100_000).map(|number| format!("id-{number}")).collect();
-        let drawn = |sample: Sample| ids.iter().filter(|id| sample.takes(id.as_bytes())).count();
+        let drawn = |sample: IdShare| ids.iter().filter(|id| sample.takes(id.as_bytes())).count();
         assert!((900..1100).contains(&drawn(one)), "{}", drawn(one));
         assert!((9_700..10_300).contains(&drawn(ten)), "{}", drawn(ten));
-        assert_eq!(drawn(Sample::ALL), ids.len());
+        assert_eq!(drawn(IdShare::ALL), ids.len());
         assert!(ids.iter().all(|id| !one.takes(id.as_bytes()) || ten.takes(id.as_bytes())));
     }
 }
