@@ -67,6 +67,7 @@ smoke! {
     authority 50000
     body 20000
     client_hello 50000
+    condition 20000
     config 2000
     engine_vs_hyper 20000
     framing_rules 50000

@@ -4,6 +4,7 @@ mod access_log;
 mod authority;
 mod body;
 mod client_hello;
+mod condition;
 mod config;
 mod engine_vs_hyper;
 mod framing_rules;
@@ -55,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("authority", authority::fuzz, &["authority"]),
     Target { bytes: BODY_BYTES, ..Target::new("body", body::fuzz, &["body"]) },
     Target::new("client_hello", client_hello::fuzz, &["client_hello"]),
+    Target::new("condition", condition::fuzz, &["condition"]).words("condition"),
     Target {
         folders: &["examples", "tests/config/good", "tests/config/bad"],
         ..Target::new("config", config::fuzz, &["config"]).words("config")

@@ -54,29 +54,13 @@ impl EventStream {
     /// # Panics
     /// When the admin API does not answer with a stream.
     pub fn of(proxy: &Proxy) -> Self {
-        let path = proxy.directory().join("run/thalweg/admin.sock");
-        let stream = UnixStream::connect(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        stream.set_read_timeout(Some(STEP)).unwrap();
-        let request = "GET /api/v1/events?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        (&stream).write_all(request.as_bytes()).unwrap();
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert!(reader.read_line(&mut head).unwrap() > 0, "the stream ends within its head: {head}");
-        }
-        let lower = head.to_ascii_lowercase();
-        assert!(lower.starts_with("http/1.1 200 ") && lower.contains("text/event-stream"), "{head}");
-        let chunked = lower.contains("transfer-encoding: chunked");
+        let (mut reader, stream) = open(proxy, "/api/v1/events?since=0");
         // A comment comes after 15 s of silence, which nobody waits for: a stream ends with its proxy or with this.
         stream.set_read_timeout(None).unwrap();
         let shared = Arc::new(Shared::default());
         let for_reader = Arc::clone(&shared);
         thread::spawn(move || {
-            let end = if chunked {
-                listen(&mut BufReader::new(Chunks { inner: reader, left: 0 }), &for_reader)
-            } else {
-                listen(&mut reader, &for_reader)
-            };
+            let end = listen(&mut reader, &for_reader);
             let end = end.err().unwrap_or_else(|| "the stream has ended".to_owned());
             for_reader.told.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(end);
             for_reader.news.notify_all();
@@ -115,6 +99,30 @@ impl Drop for EventStream {
     }
 }
 
+/// What an event stream says, without the chunked coding.
+pub(crate) type Lines = BufReader<Chunks<BufReader<UnixStream>>>;
+
+/// Asks for an event stream; each read is given [`STEP`].
+///
+/// # Panics
+/// When the admin API does not answer with one.
+pub(crate) fn open(proxy: &Proxy, path: &str) -> (Lines, UnixStream) {
+    let socket = proxy.directory().join("run/thalweg/admin.sock");
+    let stream = UnixStream::connect(&socket).unwrap_or_else(|error| panic!("{}: {error}", socket.display()));
+    stream.set_read_timeout(Some(STEP)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    (&stream).write_all(request.as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "the stream ends within its head: {head}");
+    }
+    let lower = head.to_ascii_lowercase();
+    assert!(lower.starts_with("http/1.1 200 ") && lower.contains("text/event-stream"), "{head}");
+    assert!(lower.contains("transfer-encoding: chunked"), "{head}");
+    (BufReader::new(Chunks { inner: reader, left: 0 }), stream)
+}
+
 fn listen(reader: &mut impl BufRead, shared: &Shared) -> Result<(), String> {
     let (mut id, mut kind, mut data) = (None, String::new(), String::new());
     let mut line = String::new();
@@ -149,7 +157,7 @@ fn listen(reader: &mut impl BufRead, shared: &Shared) -> Result<(), String> {
 }
 
 /// A chunked body, decoded.
-struct Chunks<R> {
+pub(crate) struct Chunks<R> {
     inner: R,
     left: usize,
 }

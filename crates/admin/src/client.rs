@@ -3,22 +3,32 @@
 //! It goes through the shared client (`thalweg-client`) over the unix socket, TCP or TLS. Invariant: it ends
 //! within [`CALL_TIME`] of silence and keeps at most [`ANSWER`] bytes, whatever answers.
 
+mod event_stream;
+
+pub use event_stream::StreamEvent;
+
 use std::fmt;
 use std::fs;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::http::Request;
 use axum::http::header::{AUTHORIZATION, CONNECTION};
+use axum::http::{Request, StatusCode};
 use thalweg_client::{Bounds, ClientError, Destination, HttpClient};
 use thalweg_tls::Trust;
+use tokio::signal::unix::{SignalKind, signal};
+
+use event_stream::EventParser;
 
 use crate::token::Token;
 
 /// Longest wait for a connection, and for each part of the answer.
 pub const CALL_TIME: Duration = Duration::from_secs(10);
+/// Longest silence of an event stream, which sends a comment every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Largest answer, in bytes.
 pub const ANSWER: usize = 64 * 1024 * 1024;
 /// What a request may take: a large answer may come slowly.
@@ -175,6 +185,66 @@ pub fn call_with(target: &Target, token: Option<&Token>, call: Call<'_>) -> Resu
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unusable)?;
     let answer = runtime.block_on(HttpClient::new(trust).send(&to, request, BOUNDS)).map_err(failed)?;
     Ok(Answer { status: answer.status().as_u16(), body: answer.into_body().into() })
+}
+
+/// How a stream of events came to its end.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum StreamEnd {
+    /// It was no stream: this was answered.
+    Refused(Answer),
+    /// The server has ended it, or its listener, or a signal to this process (SIGINT, SIGTERM).
+    Ended,
+}
+
+/// Sends one request and calls `hear` with each event of the stream that is the answer, until `hear` breaks. The first
+/// one is called `open`: the answer has begun.
+///
+/// # Errors
+/// As for [`call_with`].
+pub fn stream_with(
+    target: &Target,
+    token: Option<&Token>,
+    call: Call<'_>,
+    mut hear: impl FnMut(StreamEvent) -> ControlFlow<()>,
+) -> Result<StreamEnd, CallError> {
+    let failed = |source| CallError { target: target.clone(), source };
+    let request = request(token, call).map_err(failed)?;
+    let (to, trust) = target.destination().map_err(failed)?;
+    let unusable = |error: io::Error| ClientError::Request(error.to_string());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let streaming = async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
+        let (head, mut body) = HttpClient::new(trust).stream(&to, request, SILENCE).await?.into_parts();
+        let mut parser = (head.status == StatusCode::OK).then(EventParser::default);
+        let mut text = Vec::new();
+        if parser.is_some() && hear(StreamEvent { kind: "open".into(), data: String::new() }).is_break() {
+            return Ok(StreamEnd::Ended);
+        }
+        loop {
+            let piece = tokio::select! {
+                piece = body.next() => piece?,
+                _ = interrupt.recv() => None,
+                _ = terminate.recv() => None,
+            };
+            let Some(piece) = piece else { break };
+            let Some(parser) = &mut parser else {
+                if text.len() + piece.len() > ANSWER {
+                    return Err(ClientError::TooLarge(ANSWER));
+                }
+                text.extend_from_slice(&piece);
+                continue;
+            };
+            for event in parser.push(&piece).map_err(ClientError::Http)? {
+                if hear(event).is_break() {
+                    return Ok(StreamEnd::Ended);
+                }
+            }
+        }
+        let answer = Answer { status: head.status.as_u16(), body: text };
+        Ok(if parser.is_some() { StreamEnd::Ended } else { StreamEnd::Refused(answer) })
+    };
+    runtime.map_err(|error| failed(unusable(error)))?.block_on(streaming).map_err(failed)
 }
 
 fn request(token: Option<&Token>, call: Call<'_>) -> Result<Request<Bytes>, ClientError> {

@@ -15,6 +15,7 @@ pub mod sealed;
 pub mod series;
 pub mod service;
 pub mod slo;
+pub mod tap;
 
 use std::time::Duration;
 
@@ -45,6 +46,7 @@ pub use service::{
     WantedState, WeightsReset,
 };
 pub use slo::{SloBurn, SloState, SloStatus, Slos};
+pub use tap::{NextTapEvent, OpenTap, TapEvent, TapOptions, TapRecord};
 
 /// The running proxy, as the admin API sees it.
 pub trait Control: Send + Sync + 'static {
@@ -219,6 +221,11 @@ pub trait Control: Send + Sync + 'static {
 
     /// How objectives stand (`GET /api/v1/slos`).
     fn slos(&self) -> Slos;
+    /// Begins to watch exchanges as they end (`GET /api/v1/tap`).
+    ///
+    /// # Errors
+    /// As many watch already as may, or there is no such route or service.
+    fn tap(&self, options: TapOptions) -> Result<Box<dyn OpenTap>, Refusal>;
 
     /// The configuration that was read last.
     fn config(&self) -> ConfigDocument;

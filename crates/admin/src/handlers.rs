@@ -11,3 +11,4 @@ pub(crate) mod requests;
 pub(crate) mod sealed;
 pub(crate) mod series;
 pub(crate) mod services;
+pub(crate) mod tap;

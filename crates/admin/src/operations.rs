@@ -6,7 +6,7 @@
 //! [`Control`]: crate::control::Control
 
 use crate::handlers::{
-    access, audit, canary, config, events, explain, process, requests, sealed, series, services,
+    access, audit, canary, config, events, explain, process, requests, sealed, series, services, tap,
 };
 use crate::operation::{Access, Operation};
 
@@ -21,6 +21,7 @@ static TABLE: &[&[Operation]] = &[
     access::OPERATIONS,
     requests::OPERATIONS,
     series::OPERATIONS,
+    tap::OPERATIONS,
     audit::OPERATIONS,
     events::OPERATIONS,
 ];

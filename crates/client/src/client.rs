@@ -64,8 +64,9 @@ impl HttpClient {
         Self { trust, terms: Arc::default() }
     }
 
-    /// Sends a request and receives its response. Of the request's URI, path and query are used; `Host` and the framing
-    /// are added. Every status is a response, redirects too. Cancel-safe: a dropped request closes its connection.
+    /// Sends a request and receives its response. Of the request's URI, path and query are used; `Host`, unless it is
+    /// there, and the framing are added. Every status is a response, redirects too. Cancel-safe: a dropped request
+    /// closes its connection.
     ///
     /// # Errors
     /// There is no response within the bounds.
@@ -97,6 +98,38 @@ impl HttpClient {
             exchange(stream, request, bounds).await
         };
         within(bounds.time, answer).await?
+    }
+
+    /// Sends a request and gives its response as soon as the head is there; the body is read piece by piece. `silence`
+    /// is the longest that is waited for the connection, the head and each piece. Otherwise as [`Self::send`].
+    ///
+    /// # Errors
+    /// There is no head within the time.
+    pub async fn stream(
+        &self,
+        to: &Destination,
+        request: Request<Bytes>,
+        silence: Duration,
+    ) -> Result<Response<BodyStream>, ClientError> {
+        let request = prepared(to, request)?;
+        let io = TokioIo::new(HalfClosed(self.open(to, silence).await?));
+        let handshake = http1::Builder::new().max_buf_size(HEAD).handshake(io).await;
+        let (mut sender, connection) = handshake.map_err(|error| http(&error))?;
+        let mut connection: Driver = Box::pin(async move {
+            let _ = connection.await;
+        });
+        let mut answer = pin!(within(silence, sender.send_request(request)));
+        let head = tokio::select! {
+            biased;
+            head = &mut answer => head,
+            // The connection may end in the same turn in which the response came.
+            () = &mut connection => {
+                connection = Box::pin(std::future::ready(()));
+                answer.await
+            }
+        };
+        let (parts, body) = head?.map_err(|error| http(&error))?.into_parts();
+        Ok(Response::from_parts(parts, BodyStream { body, connection: Some(connection), silence }))
     }
 
     /// Opens a connection for another protocol than HTTP, through TLS where the destination says so. `time` is for the
@@ -138,12 +171,50 @@ impl HttpClient {
     }
 }
 
+/// What moves the bytes of a connection.
+type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The body of a response, as it comes.
+pub struct BodyStream {
+    body: Incoming,
+    /// `None`: it has ended.
+    connection: Option<Driver>,
+    silence: Duration,
+}
+
+impl BodyStream {
+    /// The next piece; `None` at the end. Cancel-safe: nothing is lost when the future is dropped.
+    ///
+    /// # Errors
+    /// The body breaks off, or nothing comes for too long.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        loop {
+            let frame = match &mut self.connection {
+                None => within(self.silence, self.body.frame()).await?,
+                Some(connection) => tokio::select! {
+                    biased;
+                    frame = within(self.silence, self.body.frame()) => frame?,
+                    () = connection => {
+                        // What it has read is still in the body.
+                        self.connection = None;
+                        continue;
+                    }
+                },
+            };
+            let Some(frame) = frame else { return Ok(None) };
+            if let Ok(data) = frame.map_err(|error| http(&error))?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+    }
+}
+
 /// The request in origin form (RFC 9112 §3.2.1) with its `Host`.
 fn prepared(to: &Destination, request: Request<Bytes>) -> Result<Request<Full<Bytes>>, ClientError> {
     let failed = |error: &dyn fmt::Display| ClientError::Request(error.to_string());
     let host = HeaderValue::try_from(to.authority()).map_err(|error| failed(&error))?;
     let mut request = request.map(Full::new);
-    request.headers_mut().insert(HOST, host);
+    request.headers_mut().entry(HOST).or_insert(host);
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     *request.uri_mut() = target.parse::<Uri>().map_err(|error| failed(&error))?;
     Ok(request)

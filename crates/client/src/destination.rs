@@ -21,6 +21,18 @@ pub enum Destination {
 }
 
 impl Destination {
+    /// The server of `http://host[:port]` or `https://host[:port]`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, in a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let url = HttpUrl::parse(text).map_err(str::to_owned)?;
+        match url.target() {
+            "/" => Ok(Self::from(&url)),
+            _ => Err("write a host and port without a path, as in `http://127.0.0.1:8080`".into()),
+        }
+    }
+
     /// The value of the `Host` field (RFC 9110 §7.2): without the port where it is the scheme's own.
     pub(crate) fn authority(&self) -> String {
         match self {
@@ -42,6 +54,16 @@ impl From<&HttpUrl> for Destination {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_are_read_from_urls_without_a_path() {
+        let tcp = |host: &str, port, tls| Ok(Destination::Tcp { host: host.into(), port, tls });
+        assert_eq!(Destination::parse("http://A:81"), tcp("a", 81, false));
+        assert_eq!(Destination::parse("https://[::1]/"), tcp("::1", 443, true));
+        for text in ["", "a:80", "http://a/b", "http://a?x", "ftp://a", "http://u@a"] {
+            assert!(Destination::parse(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn the_host_field_leaves_out_the_usual_port() {

@@ -16,7 +16,10 @@ mod half_closed;
 mod client;
 mod signature;
 
-pub use client::{Bounds, ByteStream, HttpClient};
+pub use client::{BodyStream, Bounds, ByteStream, HttpClient};
 pub use destination::Destination;
 pub use error::ClientError;
 pub use signature::signature;
+
+/// What requests and responses are made of.
+pub use hyper::{Request, Response, body::Bytes};

@@ -20,6 +20,17 @@ const FIELDS: &[&str] =
 /// Parts of the names of cookies that are credentials.
 const COOKIES: &[&str] = &["sess", "token", "auth", "jwt", "secret", "passw", "csrf"];
 
+/// Parts of the names of fields that may be credentials. One too many costs a value that nobody sees.
+const PARTS: &[&str] =
+    &["auth", "cookie", "token", "key", "secret", "passw", "sess", "jwt", "csrf", "credential", "signature"];
+
+/// Whether a field of a request or response may be one, or hold some, by its name. As [`is_field`], but rather too
+/// often than too seldom: for what shows the values of fields to people.
+pub fn may_be_secret(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    PARTS.iter().any(|part| lower.contains(part))
+}
+
 /// Whether a field of a request is one, or holds some.
 pub fn is_field(name: &str) -> bool {
     is_listed(FIELDS, name)
@@ -54,6 +65,14 @@ mod tests {
             assert!(!is_cookie(name), "{name}");
         }
         assert!(is_field("Authorization") && !is_field("X-Tenant"));
+        for name in
+            FIELDS.iter().chain(&["Set-Cookie", "X-Amz-Security-Token", "Idempotency-Key", "X-Session-Id"])
+        {
+            assert!(may_be_secret(name), "{name}");
+        }
+        for name in ["Accept", "User-Agent", "Host", "X-Request-Id", "Content-Type", "ETag", "Location"] {
+            assert!(!may_be_secret(name), "{name}");
+        }
         assert!(is_parameter("TOKEN") && !is_parameter("page"));
     }
 }

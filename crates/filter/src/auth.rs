@@ -62,6 +62,11 @@ pub(crate) trait Method: Any + Debug + Send + Sync {
         None
     }
 
+    /// The field in which it looks for a credential, besides `Authorization` and `Cookie`.
+    fn credential_field(&self) -> Option<&str> {
+        None
+    }
+
     /// Called for each request. What it remembers (`cx.remember`) is its own.
     fn check(&self, cx: &mut RequestCx<'_>) -> Finding;
 
@@ -326,6 +331,10 @@ impl Filter for Auth {
 
     fn captures(&self) -> Vec<String> {
         self.forward.captures()
+    }
+
+    fn credential_fields(&self) -> Vec<&str> {
+        self.methods.iter().filter_map(|method| method.credential_field()).collect()
     }
 
     fn calls(&self) -> Vec<Arc<str>> {

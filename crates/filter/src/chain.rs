@@ -67,6 +67,11 @@ impl Chain {
         &self.steps
     }
 
+    /// Fields of requests that hold credentials because a filter reads them there, by name.
+    pub fn credential_fields(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().flat_map(|step| step.filter.credential_fields())
+    }
+
     /// Whether those that the admin API turns on and off are on; `None`: there is none.
     pub fn is_on(&self) -> Option<bool> {
         let mut switches = self.steps.iter().filter_map(|step| step.filter.is_on());

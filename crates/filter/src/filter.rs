@@ -42,6 +42,11 @@ pub trait Filter: Any + Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Fields of requests that hold credentials because this filter reads them there, by name: nobody is shown them.
+    fn credential_fields(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// A configuration takes over in which this filter stands where `former` stood: live state goes on. Called on the
     /// control thread, before any exchange.
     fn adopt(&self, _former: &dyn Filter) {}

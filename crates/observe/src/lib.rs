@@ -6,7 +6,8 @@
 //! bounded queue and one thread.
 //!
 //! Metrics: [`names`] (what exists) → [`Registry`] (who holds what) → [`meters`] (what workers
-//! write) → [`Registry::render`]. Log: [`LogRecord`] → [`LogBatch`] → [`LogWriter`].
+//! write) → [`Registry::render`]. Which exchanges somebody wants to see: [`condition`], [`id_share`]. Log:
+//! [`LogRecord`] → [`LogBatch`] → [`LogWriter`].
 #![forbid(unsafe_code)]
 
 pub mod exemplar;
@@ -32,8 +33,12 @@ mod json;
 mod redact;
 mod stamp;
 
+pub mod condition;
+pub mod id_share;
 pub mod webhook;
 
+pub use condition::{Condition, ConditionError};
+pub use id_share::IdShare;
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
     AcmeMeters, BudgetMeters, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, FilterMeters, FilterOutcome,
@@ -41,7 +46,7 @@ pub use meters::{
     WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
-pub use redact::redact_query;
+pub use redact::{redact_field, redact_query};
 pub use registry::{Registry, Series};
 pub use route_totals::RouteTotals;
 pub use totals::{Object, ObjectKind, Totals};

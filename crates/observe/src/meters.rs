@@ -419,6 +419,7 @@ limits! {
     Access "access" "connections and datagrams of clients that may not connect (`access` of the listener, `blocked`)";
     Rate "rate" "requests in a span of time";
     Refusals "refusals" "refusals answered at once; past it connections are closed without an answer";
+    Tap "tap" "exchanges that wait for the reader of a tap; those beyond are dropped, and the reader is told";
     Series "series" "names that metrics are kept for";
 }
 

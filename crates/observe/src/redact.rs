@@ -3,6 +3,10 @@
 //! Called by the encoders for the query of the request and of the `Referer`, and for decision records. Invariant: the
 //! value of a key on the list is never written, however the key is spelled (case, percent-encoding).
 
+use std::borrow::Cow;
+
+use thalweg_core::credentials;
+
 use crate::escape::Escape;
 
 pub use thalweg_core::credentials::REDACTED_KEYS;
@@ -37,6 +41,27 @@ pub fn redact_query(plain: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(plain.len());
     query(&mut out, plain, |out, part| out.extend_from_slice(part));
     out
+}
+
+/// The value of a field of a request or response as people may see it: `[redacted]` where the field's name, or the
+/// value's first word, says that it is a credential; else with the secrets of a query in it redacted.
+pub fn redact_field<'a>(name: &str, value: &'a [u8]) -> Cow<'a, [u8]> {
+    if credentials::may_be_secret(name) || has_scheme(value) {
+        return Cow::Borrowed(REDACTED);
+    }
+    if !value.contains(&b'?') {
+        return Cow::Borrowed(value);
+    }
+    let mut out = Vec::with_capacity(value.len());
+    url(&mut out, value, |out, part| out.extend_from_slice(part));
+    Cow::Owned(out)
+}
+
+/// Whether a value begins as credentials do (RFC 9110 §11.4), or is a JWT.
+fn has_scheme(value: &[u8]) -> bool {
+    const BEGINNINGS: [&[u8]; 5] = [b"bearer ", b"basic ", b"digest ", b"negotiate ", b"eyj"];
+    let begins = |with: &[u8]| value.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    BEGINNINGS.iter().any(|with| begins(with))
 }
 
 /// Writes a URL, escaped, with the secrets of its query redacted.
@@ -83,6 +108,23 @@ mod tests {
         let mut out = Vec::new();
         query(&mut out, input.as_bytes(), escape::nginx);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn fields_are_shown_without_credentials() {
+        let shown =
+            |name, value: &str| String::from_utf8(redact_field(name, value.as_bytes()).into()).unwrap();
+        for (name, value) in [
+            ("Authorization", "x"),
+            ("set-cookie", "a=b; Path=/"),
+            ("X-Shop", "Bearer abc"),
+            ("X-Shop", "basic abc"),
+            ("X-Shop", "eyJhbGciOi.x.y"),
+        ] {
+            assert_eq!(shown(name, value), "[redacted]", "{name}: {value}");
+        }
+        assert_eq!(shown("Referer", "https://a.test/?a=1&token=s"), "https://a.test/?a=1&token=[redacted]");
+        assert_eq!(shown("Accept", "*/*"), "*/*");
     }
 
     #[test]

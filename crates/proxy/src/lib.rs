@@ -28,6 +28,7 @@ mod worker;
 pub use budget::{Allowance, Budget};
 pub use plan::Plan;
 pub use records::{Decision, DecisionAttempt, FoundRecords, Notable, RecordQuery};
+pub use records::{TAPS, Tap, TapHeard, TapQuery, Tapped, TappedHeaders};
 pub use state::challenges::Challenges;
 pub use state::start_error::StartError;
 pub use worker::pool::{Bound, BoundListeners, WorkerPool, WorkerPoolOptions, bind_listeners};

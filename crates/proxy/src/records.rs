@@ -11,11 +11,15 @@ mod decision;
 mod entry;
 mod memory;
 mod redactor;
+mod tap;
 
 pub use decision::{Decision, DecisionAttempt, FoundRecords, Notable, RecordQuery};
 
 pub(crate) use decision::QueryRequest;
+pub use tap::{TAPS, Tap, TapHeard, TapQuery, Tapped, TappedHeaders};
+
 pub(crate) use redactor::LabelRedactor;
+pub(crate) use tap::{OpenTap, Taps};
 
 use crate::plan::RequestsPolicy;
 use crate::state::exchange::{Exchange, Origin};

@@ -41,6 +41,7 @@ mod slos;
 mod start;
 mod start_error;
 mod state_writer;
+mod tap;
 mod tokens;
 mod traffic;
 mod weights;

@@ -45,6 +45,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "core",
             "net",
             "tls",
+            "client",
             "acme",
             "access",
             "filter",

@@ -219,3 +219,12 @@ async fn a_quiet_stream_is_kept_alive_and_lives_longer_than_other_connections_bu
     let expected = CONNECTION_TIME + STREAM_TIME + LAST_ANSWER_TIME;
     assert!(begun.elapsed().abs_diff(expected) < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
+
+#[test]
+fn a_tap_tells_what_was_dropped_and_ends_when_its_time_is_up() {
+    let running = Running::start(Some("secret"));
+    let mut reader = Reader::stream(&running, "/api/v1/tap?route=shop&for=50ms", "Connection: close\r\n");
+    assert_eq!(reader.message(), ["event: dropped", "data: {\"count\":7}"]);
+    assert_eq!(reader.message(), ["event: end", "data: {\"reason\":\"time\"}"]);
+    assert_eq!(reader.rest().trim(), "0");
+}

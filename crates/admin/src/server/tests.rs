@@ -11,6 +11,7 @@ mod requests;
 mod sample;
 mod sealed;
 mod table;
+mod tap;
 mod tls;
 
 use std::io::{BufRead as _, BufReader, Read, Write};

@@ -242,3 +242,52 @@ async fn a_server_may_answer_and_close_before_it_has_read_the_request() {
     let got = got.unwrap();
     assert_eq!((got.status().as_u16(), &got.body()[..]), (413, &b"no"[..]));
 }
+
+#[tokio::test]
+async fn a_body_is_read_as_it_comes() {
+    let (listener, port) = listener().await;
+    let (say, mut said) = tokio::sync::mpsc::channel::<&str>(1);
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 1024];
+        let _ = stream.read(&mut head).await.unwrap();
+        while let Some(text) = said.recv().await {
+            stream.write_all(text.as_bytes()).await.unwrap();
+        }
+        stream
+    });
+    let to = Destination::Tcp { host: "127.0.0.1".into(), port, tls: false };
+    say.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
+    let request = Request::builder().uri("/").body(Bytes::new()).unwrap();
+    let mut body = client().stream(&to, request, LONG).await.unwrap().into_body();
+    for (sent, text) in [("3\r\none\r\n", "one"), ("3\r\ntwo\r\n", "two")] {
+        say.send(sent).await.unwrap();
+        assert_eq!(body.next().await.unwrap().unwrap(), text);
+    }
+    say.send("0\r\n\r\n").await.unwrap();
+    assert!(body.next().await.unwrap().is_none());
+    drop(say);
+    drop(server.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_or_falls_silent_is_an_error() {
+    for is_closed in [true, false] {
+        let (listener, port) = listener().await;
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // What is not read would end the connection with a reset.
+            let _ = stream.read(&mut [0; 1024]).await.unwrap();
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour";
+            stream.write_all(head.as_bytes()).await.unwrap();
+            (!is_closed).then_some(stream)
+        });
+        let to = Destination::Tcp { host: "127.0.0.1".into(), port, tls: false };
+        let request = Request::builder().uri("/").body(Bytes::new()).unwrap();
+        let silence = if is_closed { LONG } else { Duration::from_millis(200) };
+        let mut body = client().stream(&to, request, silence).await.unwrap().into_body();
+        assert_eq!(body.next().await.unwrap().unwrap(), "four");
+        assert!(body.next().await.is_err());
+        drop(server.await.unwrap());
+    }
+}

@@ -188,6 +188,10 @@ impl Method for ApiKeyMethod {
         self.bearer.then(|| format!("Bearer realm=\"{realm}\""))
     }
 
+    fn credential_field(&self) -> Option<&str> {
+        self.header.as_deref()
+    }
+
     fn check(&self, cx: &mut RequestCx<'_>) -> Finding {
         let sent = match self.sent(cx) {
             Ok(Some(sent)) => sent,

@@ -71,6 +71,14 @@ impl CredentialPlace {
         })
     }
 
+    /// The field, if it is one of its own.
+    pub(super) fn field(&self) -> Option<&str> {
+        match self {
+            Self::Header(name) => Some(name),
+            Self::Bearer | Self::Cookie(_) | Self::Query(_) => None,
+        }
+    }
+
     /// What stands there.
     ///
     /// # Errors

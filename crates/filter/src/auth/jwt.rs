@@ -413,6 +413,10 @@ impl Method for Jwt {
         Some(format!("Bearer realm=\"{realm}\""))
     }
 
+    fn credential_field(&self) -> Option<&str> {
+        self.place.field()
+    }
+
     fn check(&self, cx: &mut RequestCx<'_>) -> Finding {
         match self.place.find(cx) {
             Ok(Some(text)) => self.judge(cx, text, true),

@@ -199,6 +199,7 @@ fn write_reply(
     }
     write_connection(out, keep_alive && x.keep_alive, version);
     out.extend_from_slice(b"\r\n");
+    worker.taps.keep_head(x, out);
     flow.seal_head(&client.socket, 0);
     flow.set_transforms(outcome.transforms, &worker.chunks);
     flow.set_pace(Pacer::of(outcome.bandwidth, worker.reactor.now()));
@@ -244,6 +245,7 @@ fn write_call_end(worker: &Worker, client: &Client, x: &mut Exchange, told: &Tol
     }
     write_connection(out, keep_alive, version);
     out.extend_from_slice(b"\r\n");
+    worker.taps.keep_head(x, out);
     flow.seal_head(&client.socket, 0);
     x.downward = flow;
 }

@@ -177,6 +177,9 @@ pub(crate) fn record_of(
     bans::note(worker, x);
     let veil = LabelRedactor::of(worker);
     worker.decisions.note((worker, &veil), origin, x, duration);
+    if worker.taps.is_on() {
+        worker.tap(&veil, origin, x, duration);
+    }
     let edit = x.filtering.as_ref().and_then(|filtering| filtering.states.log());
     if edit.is_some_and(LogEdit::is_off) {
         return;

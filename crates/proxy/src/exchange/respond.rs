@@ -88,6 +88,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     }
     write_kept(out, x);
     out.extend_from_slice(last_lines(status, x.keep_alive, x.request.version));
+    worker.taps.keep_head(x, &out[composed_from..]);
     flow.seal_head(&client.socket, composed_from);
     if bridge.is_some() || is_transformed {
         let bridge = bridge.map(|bridge| Box::new(bridge) as Box<dyn BodyTransform>);

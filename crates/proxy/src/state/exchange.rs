@@ -494,10 +494,10 @@ impl Exchange {
         (x.answered, x.tried) = (Vec::new(), Vec::new());
         if let Some(filtering) = &mut x.filtering {
             // Who it is, and what filters hold until it is over, is all that is left to know.
-            let Filtering { states, outcome, below, .. } = std::mem::take(&mut **filtering);
+            let Filtering { states, outcome, below, sent_head, .. } = std::mem::take(&mut **filtering);
             let RequestOutcome { identity, reason, .. } = outcome;
             let outcome = RequestOutcome { identity, reason, ..RequestOutcome::default() };
-            **filtering = Filtering { states, outcome, below, ..Filtering::default() };
+            **filtering = Filtering { states, outcome, below, sent_head, ..Filtering::default() };
         }
         x
     }

@@ -37,6 +37,8 @@ pub(crate) struct Filtering {
     pub(crate) below: Option<usize>,
     /// The client gets this in place of the endpoint's response.
     pub(crate) replaced: Option<Box<Reply>>,
+    /// The head of the final response as it was written, where somebody watches (`records/tap.rs`).
+    pub(crate) sent_head: Option<Box<[u8]>>,
 }
 
 impl Filtering {
@@ -52,6 +54,7 @@ impl Filtering {
         self.spooled = None;
         (self.at, self.below) = (0, None);
         self.replaced = None;
+        self.sent_head = None;
     }
 
     /// Gives memory back.

@@ -1,7 +1,7 @@
 //! What the control thread and all workers share, and what workers are told.
 
 use crate::plan::{Banned, ServiceId};
-use crate::records::QueryRequest;
+use crate::records::{OpenTap, QueryRequest};
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::background::Background;
 use crate::state::challenges::Challenges;
@@ -11,13 +11,14 @@ use crate::state::load::Loads;
 use crate::state::local_listener::ListenerTransport;
 use rustix::fd::OwnedFd;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thalweg_core::Notice;
 use thalweg_net::Mailbox;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_sealed::reach::Own;
 use thalweg_upstream::{EndpointSet, EndpointSets, LimitRegistry};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// What a worker can be told.
 #[derive(Debug)]
@@ -32,6 +33,10 @@ pub(crate) enum Command {
     Evict(Arc<Eviction>),
     /// Tell what is remembered of exchanges.
     Recall(Arc<QueryRequest>),
+    /// Somebody watches exchanges as they end.
+    Tap(Arc<OpenTap>),
+    /// That is over.
+    Untap(Arc<OpenTap>),
     /// Look at what is under way: some of it is to end.
     Cut,
     /// Accept no more, end what is under way.
@@ -74,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) challenges: Arc<Challenges>,
     /// Where the process listens beside its listeners.
     pub(crate) beside: OnceLock<Own>,
+    /// Places for those who watch exchanges as they end.
+    pub(crate) taps: Arc<Semaphore>,
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
     pub(crate) endpoint_sets: EndpointSets,
     pub(crate) binder: Binder,
@@ -102,6 +109,13 @@ impl Shared {
     /// everything else is rare.
     pub(crate) fn hand(&self, worker: usize, command: Command) {
         self.mailboxes[worker].send(command);
+    }
+
+    /// Tells all workers something.
+    pub(crate) fn tell(&self, command: impl Fn() -> Command) {
+        // Who has ended by a bug hears of nothing: what it is told would be kept for ever.
+        let alive = self.loads.workers.iter().enumerate().filter(|(_, load)| !load.dead.load(Relaxed));
+        alive.for_each(|(worker, _)| self.hand(worker, command()));
     }
 
     /// A worker's mailbox.

@@ -9,7 +9,7 @@ use crate::h2::Connections;
 use crate::l4::tunnels::Tunnels;
 use crate::l4::udp::Udp;
 use crate::plan::{ClientTimeouts, ListenerProtocol};
-use crate::records::Decisions;
+use crate::records::{Decisions, Taps};
 use crate::state::acceptors::Acceptors;
 use crate::state::admission::AdmissionControl;
 use crate::state::exchange::Client;
@@ -74,6 +74,7 @@ pub(crate) struct Worker {
     pub(crate) sessions: Connections,
     pub(crate) scheduler: Scheduler,
     pub(crate) decisions: Decisions,
+    pub(crate) taps: Taps,
     pub(crate) view: RefCell<Rc<LocalPlan>>,
     pub(crate) slots: ServiceSlots,
     pub(crate) tasks: TaskPool<Client>,
@@ -134,6 +135,7 @@ impl Worker {
             sessions: Connections::default(),
             scheduler: Scheduler::new(Instant::now()),
             decisions: Decisions::new(view.plan.requests),
+            taps: Taps::default(),
             view: RefCell::new(Rc::new(view)),
             slots,
             tasks: TaskPool::new(move |task| OwnerWaker::waker(Token::Task(task).into(), mailbox.clone())),

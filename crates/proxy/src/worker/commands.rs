@@ -35,6 +35,8 @@ impl Worker {
                 }
             }
             Command::Recall(question) => self.query_records(&question),
+            Command::Tap(tap) => self.taps.add(tap),
+            Command::Untap(tap) => self.taps.remove(&tap),
             Command::Evict(eviction) => self.slots.give_way(&eviction),
             Command::Cut => {
                 (0..self.tasks.len()).for_each(|task| self.poll_task(task));

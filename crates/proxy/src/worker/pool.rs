@@ -5,7 +5,7 @@
 
 use crate::budget::Budget;
 use crate::plan::{Banned, Listener, Plan, ServiceId};
-use crate::records::{FoundRecords, QueryRequest, RecordQuery};
+use crate::records::{FoundRecords, QueryRequest, RecordQuery, TAPS, Tap, TapQuery};
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::background::Background;
 use crate::state::challenges::Challenges;
@@ -32,7 +32,7 @@ use thalweg_sealed::reach::Own;
 use thalweg_upstream::{
     AdaptiveLimits, Address, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound, Service,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// How often it is looked whether an old plan has gone.
 const LOOK: Duration = Duration::from_millis(1);
@@ -107,6 +107,7 @@ impl WorkerPool {
             concurrency_limits,
             challenges: options.challenges,
             beside: OnceLock::new(),
+            taps: Arc::new(Semaphore::new(TAPS)),
             mailboxes,
             endpoint_sets,
             binder,
@@ -351,6 +352,11 @@ impl WorkerPool {
         answered
     }
 
+    /// Watches exchanges as they end, until what is returned is dropped; `None`: [`TAPS`] watch already.
+    pub fn tap(&self, query: TapQuery) -> Option<Tap> {
+        Tap::begin(&self.shared, query)
+    }
+
     /// Ends what is under way to members that have been cut ([`thalweg_upstream::EndpointState::set_cut`]).
     pub fn cut(&self) {
         self.tell(|| Command::Cut);
@@ -390,9 +396,7 @@ impl WorkerPool {
     }
 
     fn tell(&self, command: impl Fn() -> Command) {
-        // Who has ended by a bug hears of nothing: what it is told would be kept for ever.
-        let alive = self.shared.loads.workers.iter().enumerate().filter(|(_, load)| !load.dead.load(Relaxed));
-        alive.for_each(|(worker, _)| self.shared.hand(worker, command()));
+        self.shared.tell(command);
     }
 }
 

@@ -126,7 +126,7 @@ fn write_end(out: &mut String, record: &Value) -> std::fmt::Result {
 }
 
 /// A time in the unit that suits it.
-fn time(us: u64) -> String {
+pub(super) fn time(us: u64) -> String {
     match us {
         0..1000 => format!("{us} µs"),
         1000..1_000_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
@@ -134,17 +134,17 @@ fn time(us: u64) -> String {
     }
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value[key].as_str()
 }
 
 /// What a client sent: nothing of it may command the terminal.
-fn sent(value: &Value, key: &str) -> Option<String> {
+pub(super) fn sent(value: &Value, key: &str) -> Option<String> {
     let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     Some(text(value, key)?.chars().map(plain).collect())
 }
 
-fn number(value: &Value, key: &str) -> Option<u64> {
+pub(super) fn number(value: &Value, key: &str) -> Option<u64> {
     value[key].as_u64()
 }
 
@@ -152,7 +152,7 @@ fn flag(value: &Value, key: &str) -> bool {
     value[key].as_bool().unwrap_or(false)
 }
 
-fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+pub(super) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 

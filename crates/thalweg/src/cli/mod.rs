@@ -14,25 +14,32 @@ mod demo;
 mod diagnostics;
 mod drain;
 mod explain;
+mod har;
 mod health;
 mod list;
 mod maintenance;
 mod output;
 mod plan;
 mod problem;
+mod record;
 mod reload;
+mod replay;
 mod run;
 mod schema;
 mod seal;
 mod status;
 mod stop;
+mod tap;
+mod top;
 mod version;
 mod wait;
+mod watch;
 
 use clap::{Args, Parser, Subcommand};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use thalweg_admin::{Answer, Call, CallError, SocketPlace, Target, Token};
+use thalweg_admin::{Answer, Call, CallError, SocketPlace, StreamEnd, StreamEvent, Target, Token};
 
 pub(crate) use check::show;
 pub(crate) use output::{complain, print_error, say};
@@ -57,6 +64,14 @@ enum Verb {
     Demo(demo::DemoArgs),
     /// Say how the running proxy stands: its services and endpoints, their health, what is in flight
     Status(status::StatusArgs),
+    /// Watch exchanges as they end: filtered, sampled, without credentials
+    Tap(tap::TapArgs),
+    /// Write exchanges into a file as they end (HAR), without credentials and bodies
+    Record(record::RecordArgs),
+    /// Send recorded exchanges again, to another server, and say what differs
+    Replay(replay::ReplayArgs),
+    /// Watch routes, services, endpoints and connections in the terminal: rates, errors, latencies
+    Top(top::TopArgs),
     /// Say whether the running proxy is ready for traffic
     Health(health::HealthArgs),
     /// Say what a reload would change in the running proxy
@@ -106,6 +121,10 @@ impl Cli {
             Verb::Explain(args) => explain::explain(&args),
             Verb::Demo(args) => demo::demo(&args),
             Verb::Status(args) => status::status(&args),
+            Verb::Tap(args) => tap::tap(&args),
+            Verb::Record(args) => record::record(&args),
+            Verb::Replay(args) => replay::replay(&args),
+            Verb::Top(args) => top::top(&args),
             Verb::Health(args) => health::health(&args),
             Verb::Plan(args) => plan::plan(&args),
             Verb::Reload(args) => reload::reload(&args),
@@ -130,7 +149,7 @@ impl Cli {
 }
 
 /// How a verb reaches the running proxy.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct AdminArgs {
     /// Where the admin API is: `http://127.0.0.1:9900`, `https://host:9900` or `unix:/path`; default:
     /// $THALWEG_ADMIN_SOCKET, else the place where `run` of this user puts its socket
@@ -153,10 +172,25 @@ impl AdminArgs {
     /// Calls the admin API; an error is a sentence for people.
     fn call_with(&self, call: Call<'_>) -> Result<Answer, String> {
         let (target, place) = self.target()?;
-        self.send(&target, call)?.map_err(|error| match place {
-            Some(place) if error.nobody_there() => format!("{error}\n  help: {}", place.help()),
-            _ => error.to_string(),
-        })
+        self.send(&target, call)?.map_err(|error| sentence(&error, place.as_ref()))
+    }
+
+    /// Hears the events of a stream of the admin API until `hear` breaks; an error is a sentence for people.
+    fn listen(
+        &self,
+        path: &str,
+        hear: impl FnMut(StreamEvent) -> ControlFlow<()>,
+    ) -> Result<StreamEnd, String> {
+        let (target, place) = self.target()?;
+        let token = self.token()?;
+        let call = Call { method: "GET", path, fields: &[], body: &[] };
+        let streamed = thalweg_admin::stream_with(&target, token.as_ref(), call, hear);
+        streamed.map_err(|error| sentence(&error, place.as_ref()))
+    }
+
+    fn token(&self) -> Result<Option<Token>, String> {
+        let token = self.token_file.as_deref().map(Token::from_file).transpose();
+        token.map_err(|error| error.to_string())
     }
 
     /// The one place that is asked, and the rule by which it was found. Nobody else is asked when nobody answers.
@@ -180,8 +214,14 @@ impl AdminArgs {
     }
 
     fn send(&self, target: &Target, call: Call<'_>) -> Result<Result<Answer, CallError>, String> {
-        let token = self.token_file.as_deref().map(Token::from_file).transpose();
-        let token = token.map_err(|error| error.to_string())?;
-        Ok(thalweg_admin::call_with(target, token.as_ref(), call))
+        Ok(thalweg_admin::call_with(target, self.token()?.as_ref(), call))
+    }
+}
+
+/// Why there is no answer; where nobody listens at the place that was found by a rule, how another one is named.
+fn sentence(error: &CallError, place: Option<&SocketPlace>) -> String {
+    match place {
+        Some(place) if error.nobody_there() => format!("{error}\n  help: {}", place.help()),
+        _ => error.to_string(),
     }
 }

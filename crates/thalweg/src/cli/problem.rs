@@ -41,3 +41,10 @@ pub(super) fn document(answer: Result<Answer, String>, file: &str) -> Result<Val
         ExitCode::FAILURE
     })
 }
+
+/// Why something was refused, in a sentence.
+pub(super) fn detail_of(answer: &Answer) -> String {
+    let problem = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
+    let said = problem["detail"].as_str().map(str::to_owned);
+    said.unwrap_or_else(|| String::from_utf8_lossy(&answer.body).trim().to_owned())
+}

@@ -20,9 +20,9 @@ use thalweg_admin::{
     AddressChanged, AddressList, AddressListContents, AdminTls, CanaryChanged, CanaryOrder, CanaryStatus,
     CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control,
     DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
-    NewAddress, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter,
-    Reweighted, RollbackOptions, RouteStatus, SealedLabel, SeriesDocument, SeriesFilter, Services,
-    ServicesSummary, Slos, State, Status, Tokens, WeightsReset,
+    NewAddress, NewEndpoint, NewLabel, OpenTap, Recalling, Refusal, ReloadOptions, ReplaceOptions,
+    RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel, SeriesDocument, SeriesFilter,
+    Services, ServicesSummary, Slos, State, Status, TapOptions, Tokens, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, EventKind, Notice};
@@ -469,6 +469,10 @@ impl Control for Shared {
 
     fn slos(&self) -> Slos {
         self.list_slos()
+    }
+
+    fn tap(&self, options: TapOptions) -> Result<Box<dyn OpenTap>, Refusal> {
+        self.begin_tap(options)
     }
 
     fn config(&self) -> ConfigDocument {

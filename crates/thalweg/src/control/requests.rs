@@ -58,7 +58,7 @@ fn ended(decision: &Decision) -> Option<SystemTime> {
     decision.began.checked_add(decision.duration)
 }
 
-fn record(decision: Decision) -> RequestRecord {
+pub(super) fn record(decision: Decision) -> RequestRecord {
     let fault = decision.fault;
     RequestRecord {
         id: decision.id.map(|id| id.to_string()),

@@ -1,5 +1,6 @@
 //! A proxy that only says what it is told to, but keeps its versions as the real one must.
 
+use std::future::{pending, ready};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
@@ -20,6 +21,18 @@ pub(in crate::server) struct Sample {
     pub(super) stops: AtomicUsize,
     pub(super) complaints: Mutex<Vec<String>>,
     state: Mutex<Live>,
+}
+
+/// A tap whose reader was too slow at first; then nothing happens.
+struct SampleTap(TapOptions);
+
+impl OpenTap for SampleTap {
+    fn next(&mut self) -> NextTapEvent<'_> {
+        match self.0.route.take() {
+            Some(_) => Box::pin(ready(Some(TapEvent::Dropped(7)))),
+            None => Box::pin(pending()),
+        }
+    }
 }
 
 struct Live {
@@ -293,12 +306,19 @@ impl Control for Sample {
         Ok(Changed { version: state.version, before, endpoint, gone: drain.is_zero() })
     }
 
+    fn tap(&self, options: TapOptions) -> Result<Box<dyn OpenTap>, Refusal> {
+        if options.route.as_deref() == Some("busy") {
+            return Err(Refusal::Conflict("there are 8 taps already; close one".into()));
+        }
+        Ok(Box::new(SampleTap(options)))
+    }
+
     fn requests(&self, filter: RequestFilter) -> Recalling {
         let answer = match filter.route.as_deref() {
             Some("stuck") => Err(Refusal::Unavailable("a worker does not answer".into())),
             _ => Ok(Requests { keep: 1000, slow_ms: 1000, complete_since: None, requests: Vec::new() }),
         };
-        Box::pin(std::future::ready(answer))
+        Box::pin(ready(answer))
     }
 
     fn series(&self, filter: &SeriesFilter) -> SeriesDocument {
