@@ -3,6 +3,7 @@
 mod access;
 mod acme;
 mod addresses;
+mod authentication;
 mod backpressure;
 mod balancing;
 mod budget;

@@ -450,8 +450,12 @@ impl Auth {
             return Verdict::Continue;
         }
         if status == 401 {
+            let mut said = Vec::new();
             for challenge in self.methods.iter().filter_map(|method| method.challenge(&self.realm)) {
-                cx.fault_field("WWW-Authenticate", challenge.as_bytes());
+                if !said.contains(&challenge) {
+                    cx.fault_field("WWW-Authenticate", challenge.as_bytes());
+                    said.push(challenge);
+                }
             }
         }
         cx.refuse(status, detail, reason)
