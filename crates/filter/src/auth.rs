@@ -324,6 +324,10 @@ impl Filter for Auth {
         if self.methods.iter().any(|method| method.sees_responses()) { Hooks::BOTH } else { Hooks::REQUEST }
     }
 
+    fn guards(&self) -> bool {
+        !self.is_dry
+    }
+
     fn captures(&self) -> Vec<String> {
         self.forward.captures()
     }
