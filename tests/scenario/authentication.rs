@@ -5,13 +5,16 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use thalweg_tests::message::fetch;
 use thalweg_tests::port::{Refusing, Silent};
+use thalweg_tests::program::run;
+use thalweg_tests::proxy::command;
 use thalweg_tests::signature::sha256;
 use thalweg_tests::upstream::ok;
-use thalweg_tests::{Bare, Directory, Message, Proxy, STEP, Upstream};
+use thalweg_tests::{Admin, Bare, Directory, Message, Proxy, STEP, Upstream};
 
-use super::{config, watchdog};
+use super::{config, reload, watchdog};
 
 /// Two passwords and their hashes (bcrypt's own test vectors).
 const ADA: (&str, &str) = ("U*U", "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW");
@@ -268,4 +271,134 @@ fn a_service_that_decides_and_fails_opens_no_door() {
             reason(&format!("/open/{way}"))
         );
     }
+}
+
+/// What `thalweg api` prints, as JSON.
+fn api(directory: &Path, arguments: &[&str], body: &str) -> (i32, Value, String) {
+    let file = directory.join("body.json");
+    fs::write(&file, body).unwrap();
+    let mut all = vec!["api"];
+    all.extend(arguments);
+    if !body.is_empty() {
+        all.extend(["--body", "body.json"]);
+    }
+    let done = run(command(directory).args(all), STEP);
+    (done.code, serde_json::from_str(&done.stdout).unwrap_or_default(), done.stderr)
+}
+
+/// Made, used, listed, revoked: by `thalweg api` alone, on every worker at once, over a reload and a restart, and with
+/// no key in the audit log, the state or any log.
+#[test]
+fn keys_are_made_and_revoked_while_it_runs() {
+    let _watchdog = watchdog("keys_are_made_and_revoked_while_it_runs");
+    let upstream = Upstream::start(|request| Some(ok(request.value("x-client").unwrap_or("nobody"))));
+    let text = routes(
+        &upstream,
+        "- { to: s, filters: [ { auth: { api_key: { list: partners }, require: { scopes: read }, \
+         forward: { X-Client: \"{user} {claim.plan}\" } } } ] }\n",
+    ) + "state: { path: state }\n";
+    let proxy = Proxy::start(&text);
+    let (web, directory) = (proxy.web(), proxy.directory().to_owned());
+    assert_eq!(ask(web, "/", &key("not-a-key-of-anybody")).status(), 401);
+    let new = "{ \"name\": \"acme\", \"scopes\": [ \"read\" ], \"claims\": { \"plan\": \"gold\" } }";
+    let (code, made, _) = api(&directory, &["add_api_key", "list=partners"], new);
+    assert_eq!((code, &made["kept"], &made["entry"]["name"]), (0, &true.into(), &"acme".into()), "{made}");
+    let acme = made["key"].as_str().unwrap().to_owned();
+    let lacking = api(
+        &directory,
+        &["add_api_key", "list=partners"],
+        "{ \"name\": \"other\", \"expires\": \"2999-01-01\" }",
+    );
+    let other = lacking.1["key"].as_str().unwrap().to_owned();
+    // At once, on every worker.
+    for _ in 0..16 {
+        let answer = ask(web, "/", &key(&acme));
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "acme gold"));
+    }
+    assert_eq!(ask(web, "/", &key(&other)).status(), 403, "it lacks the scope");
+    let (_, listed, _) = api(&directory, &["api_key_list", "list=partners"], "");
+    assert_eq!(listed["keys"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["keys"][0]["claims"]["plan"], "gold");
+    assert!(listed["keys"][1]["expires"].is_u64() && !listed.to_string().contains(&acme));
+    let (_, lists, _) = api(&directory, &["api_key_lists"], "");
+    assert_eq!(lists["lists"][0], serde_json::json!({ "name": "partners", "keys": 2 }));
+    for (arguments, body, words) in [
+        (["add_api_key", "list=partners"], new, "there is a key `acme`"),
+        (["add_api_key", "list=nowhere"], new, "there are `partners`"),
+        (["add_api_key", "list=partners"], "{ \"name\": \"a b\" }", "without spaces"),
+        (["add_api_key", "list=partners"], "{ \"name\": \"a\", \"expires\": \"soon\" }", "is no time"),
+    ] {
+        let (code, _, told) = api(&directory, &arguments, body);
+        assert!(code == 1 && told.contains(words), "{told}");
+    }
+    // Over a reload and a restart.
+    reload(&proxy, &text.replace("grace: 5s", "grace: 6s"), 1);
+    assert_eq!(ask(web, "/", &key(&acme)).status(), 200);
+    let (code, gone, _) = api(&directory, &["revoke_api_key", "list=partners", "name=other"], "");
+    assert_eq!((code, &gone["name"]), (0, &"other".into()));
+    let ended = proxy.stop();
+    let log = fs::read_to_string(ended.directory.path().join("access.log")).unwrap();
+    let text = fs::read_to_string(ended.directory.path().join("thalweg.yaml")).unwrap();
+    let proxy = Proxy::start_in(ended.directory, &text);
+    let web = proxy.web();
+    assert_eq!((ask(web, "/", &key(&acme)).status(), ask(web, "/", &key(&other)).status()), (200, 401));
+    let (code, _, _) = api(&directory, &["revoke_api_key", "list=partners", "name=acme"], "");
+    assert_eq!(code, 0);
+    for _ in 0..16 {
+        assert_eq!(ask(web, "/", &key(&acme)).status(), 401);
+    }
+    let audit = Admin::of(&proxy).get("/api/v1/audit").to_string();
+    assert!(audit.contains("/api/v1/keys/partners") && audit.contains("acme"), "{audit}");
+    let kept = fs::read_to_string(directory.join("state/api_keys.json")).unwrap();
+    let ended = proxy.stop();
+    for text in [&audit, &log, &kept, &ended.stderr, &listed.to_string()] {
+        assert!(!text.contains(&acme) && !text.contains(&other));
+    }
+}
+
+/// The mistake: whoever can replace the configuration takes the login away, and nobody is told.
+#[test]
+fn a_configuration_that_arrives_takes_no_protection_away() {
+    let _watchdog = watchdog("a_configuration_that_arrives_takes_no_protection_away");
+    let upstream = Upstream::saying("in");
+    let text = routes(
+        &upstream,
+        "- { name: admin, match: { path: /admin }, to: s, filters: [ { auth: { network: 10.0.0.0/8 } } ] }\n",
+    );
+    let proxy = Proxy::start(&text);
+    let (web, admin) = (proxy.web(), Admin::of(&proxy));
+    let log = proxy.log_path();
+    let text = text.replace("{log}", &log.to_string_lossy());
+    assert_eq!(ask(web, "/admin", "").status(), 401);
+    let put = |text: &str| {
+        let fields = "Content-Type: application/yaml\r\nIf-Match: *\r\n";
+        admin.ask("PUT", "/api/v1/config", fields, text).unwrap()
+    };
+    for (wrong, key) in [
+        (text.replace(", filters: [ { auth: { network: 10.0.0.0/8 } } ]", ""), "routes.admin"),
+        (text.clone() + "- { name: around, match: { path: /around }, to: s }\n", "routes.around"),
+        (text.replace("network: 10.0.0.0/8", "network: 10.0.0.0/8, dry_run: true"), "routes.admin"),
+    ] {
+        let wrong = wrong.replace("shutdown: { delay: 0s, grace: 5s }\n", "");
+        let wrong = wrong.replace("- { name: around", "\n- { name: around");
+        let answer = put(&wrong);
+        assert_eq!(answer.status(), 403, "{}", answer.text());
+        let said: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(said["keys"][0], key, "{said}");
+        assert!(said["detail"].as_str().unwrap().contains("has no `auth`"), "{said}");
+        assert_eq!(ask(web, "/admin", "").status(), 401);
+    }
+    // Other arguments are an ordinary change.
+    let wider = text.replace("10.0.0.0/8", "127.0.0.0/8");
+    let answer = put(&wider);
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    assert_eq!(ask(web, "/admin", "").status(), 200);
+    // The file may do everything, and `plan` says what goes.
+    fs::write(
+        proxy.directory().join("thalweg.yaml"),
+        wider.replace(", filters: [ { auth: { network: 127.0.0.0/8 } } ]", ""),
+    )
+    .unwrap();
+    let notes = admin.get("/api/v1/plan")["notes"].to_string();
+    assert!(notes.contains("a protection goes: `routes.admin` has no `auth`"), "{notes}");
 }

@@ -37,15 +37,16 @@ mod routes;
 
 pub use client::{Answer, Call, CallError, Target, call, call_with};
 pub use control::{
-    AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, AttemptRecord, Author,
-    CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus, CertificateStatus, Certificates, ChangeAction,
-    Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus,
-    Control, DescriptorStatus, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected,
-    FieldChange, FilterRecord, History, HistoryEntry, HistoryState, ListenerChange, ListenerStatus,
-    MaintenanceChanged, Mistake, NewAddress, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions,
-    ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions, RouteStatus,
-    RouteTarget, RuntimeChange, SealedLabel, ServiceState, ServiceStatus, Services, ServicesSummary, State,
-    Status, Via, WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
+    AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, ApiKeyControl, ApiKeyEntry,
+    ApiKeyList, ApiKeyListContents, ApiKeyLists, AttemptRecord, Author, CanaryChanged, CanaryFigures,
+    CanaryOrder, CanaryStatus, CertificateStatus, Certificates, ChangeAction, Changed, ConfigChange,
+    ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
+    EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, FieldChange, FilterRecord,
+    History, HistoryEntry, HistoryState, ListenerChange, ListenerStatus, MadeApiKey, MaintenanceChanged,
+    Mistake, NewAddress, NewApiKey, NewEndpoint, NewLabel, Recalling, Refusal, ReloadOptions, ReplaceOptions,
+    RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions, RouteStatus, RouteTarget,
+    RuntimeChange, SealedLabel, ServiceState, ServiceStatus, Services, ServicesSummary, State, Status, Via,
+    WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

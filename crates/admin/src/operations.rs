@@ -5,7 +5,9 @@
 //!
 //! [`Control`]: crate::control::Control
 
-use crate::handlers::{access, audit, canary, config, events, explain, process, requests, sealed, services};
+use crate::handlers::{
+    access, api_keys, audit, canary, config, events, explain, process, requests, sealed, services,
+};
 use crate::operation::{Access, Operation};
 
 /// The rows of each file of `handlers`.
@@ -17,6 +19,7 @@ static TABLE: &[&[Operation]] = &[
     sealed::OPERATIONS,
     config::OPERATIONS,
     access::OPERATIONS,
+    api_keys::OPERATIONS,
     requests::OPERATIONS,
     audit::OPERATIONS,
     events::OPERATIONS,

@@ -25,8 +25,8 @@ use thalweg_core::units::{duration_text, parse_duration};
 
 /// For the check of one password, with the wait for those before it.
 const CHECK: Duration = Duration::from_secs(15);
-/// Checks that clients of one network (an address of IPv4, 64 bits of IPv6) may have under way at a time, of all that the
-/// process has places for: strangers at one place cannot take them all.
+/// Checks that clients of one network (an address of IPv4, 64 bits of IPv6) may have under way at a time, of all that
+/// the process has places for: strangers at one place cannot take them all.
 const SHARE: u32 = 16;
 /// Checks under way, by network; those of all filters.
 static CHECKS: LazyLock<Arc<InFlight>> = LazyLock::new(Arc::default);

@@ -8,6 +8,7 @@ use super::access::AccessLists;
 use super::access_log::AccessLogMonitor;
 use super::acme::Acme;
 use super::admin::Shared;
+use super::api_keys::ApiKeyStore;
 use super::canary::Canaries;
 use super::certificates::Certificates;
 use super::checks::Rounds;
@@ -99,11 +100,11 @@ pub(crate) async fn start(
         bell: bell(&changed),
         challenges: acme.challenges(),
     };
-    let access = AccessLists::open(settings.state.as_deref(), SystemTime::now())?;
+    let lists = lists(settings.state.as_deref())?;
     let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
     let shared =
-        Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime, access), (changed, acme)));
+        Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), lists, (changed, acme)));
     let admin = admin_options(&settings, place.path.clone(), state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     keep(&shared, &admin);
@@ -139,6 +140,11 @@ pub(crate) async fn start(
         },
         admin,
     ))
+}
+
+/// Lists of addresses and of API keys as they were before a restart, where they are kept.
+fn lists(state: Option<&Path>) -> Result<(AccessLists, ApiKeyStore), String> {
+    Ok((AccessLists::open(state, SystemTime::now())?, ApiKeyStore::open(state)?))
 }
 
 /// What the machine and the configuration allow.
