@@ -1,6 +1,7 @@
 //! Scenarios: real clients, real servers, bad days and the life of the process.
 
 mod access;
+mod access_log;
 mod acme;
 mod addresses;
 mod authentication;

@@ -294,8 +294,8 @@ impl SecureRedis {
     }
 }
 
-/// `rediss://` with `requirepass`: the store is asked with the right authority and the right password, and not with others;
-/// the password is in no log.
+/// `rediss://` with `requirepass`: the store is asked with the right authority and the right password, and not with
+/// others; the password is in no log.
 #[test]
 fn a_store_with_tls_and_a_password_is_asked_by_those_who_know_it() {
     let _watchdog = watchdog("a_store_with_tls_and_a_password_is_asked_by_those_who_know_it");

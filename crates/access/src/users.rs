@@ -178,8 +178,8 @@ mod tests {
         assert!(Users::parse(b"a\xff:x").unwrap_err().contains("UTF-8"));
     }
 
-    /// How long a check takes in turns, of a user that is there and of one that is not: medians, the means of the middle
-    /// halves, and how many standard errors these lie apart.
+    /// How long a check takes in turns, of a user that is there and of one that is not: medians, the means of the
+    /// middle halves, and how many standard errors these lie apart.
     ///
     /// `cargo test -p thalweg-access --lib -- --ignored --nocapture known_and_unknown`
     #[test]

@@ -26,7 +26,9 @@ mod combined;
 mod escape;
 mod json;
 mod redact;
+mod sample;
 mod stamp;
+pub mod text;
 
 pub mod webhook;
 
@@ -40,5 +42,7 @@ pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::redact_query;
 pub use registry::{Registry, Series};
 pub use route_totals::RouteTotals;
+pub use sample::Sample;
+pub use text::TextFormat;
 pub use webhook::WebhookPolicy;
-pub use writer::{Destination, LogBatch, LogError, LogWriter};
+pub use writer::{Destination, LogBatch, LogError, LogOptions, LogWriter, Rotation, Syslog, SyslogReceiver};

@@ -36,7 +36,7 @@ use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_discovery::{Followed, Sources, Update};
 use thalweg_net::machine;
-use thalweg_observe::{Destination, Format, LogWriter, Registry};
+use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
 use thalweg_proxy::plan::{Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
@@ -243,17 +243,20 @@ async fn first_names(sources: &mut Sources) -> (thalweg_upstream::Names, Vec<Upd
 }
 
 fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Arc<LogWriter>>, String> {
-    let Some(AccessLog { format, target }) = wanted else { return Ok(None) };
+    let Some(AccessLog { format, target, rotation, sample }) = wanted else { return Ok(None) };
     let format = match format {
         LogFormat::Json => Format::Json,
         LogFormat::Combined => Format::Combined,
+        LogFormat::Text(text) => Format::Text(text.clone()),
     };
     let destination = match target {
         LogTarget::Stdout => Destination::Stdout,
         LogTarget::Stderr => Destination::Stderr,
         LogTarget::File(path) => Destination::File(path.clone()),
+        LogTarget::Syslog(syslog) => Destination::Syslog(syslog.clone()),
     };
-    let writer = LogWriter::start(destination, format, registry.log()).map_err(|error| error.to_string())?;
+    let options = LogOptions { destination, format, sample: sample.clone(), rotation: rotation.clone() };
+    let writer = LogWriter::start_with(options, registry.log()).map_err(|error| error.to_string())?;
     Ok(Some(Arc::new(writer)))
 }
 
