@@ -187,7 +187,11 @@ impl SyslogDrain {
                 self.meters.lost.add(lost);
                 let to = &self.syslog.to;
                 self.meters.write_failed(format!("the access log {to} cannot be written: {error}"));
-                self.not_before = Some(Instant::now() + AWAY);
+                // Lines that come meanwhile do not put the next look off.
+                let now = Instant::now();
+                if self.not_before.is_none_or(|time| time <= now) {
+                    self.not_before = Some(now + AWAY);
+                }
                 return;
             }
         }
