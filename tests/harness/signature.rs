@@ -64,8 +64,8 @@ pub fn sha256(message: &[u8]) -> [u8; 32] {
     digest
 }
 
-/// HMAC-SHA256 of `message`, in hexadecimal digits.
-pub fn hmac_sha256(key: &[u8], message: &[u8]) -> String {
+/// HMAC-SHA256 of `message`.
+pub fn hmac_sha256_bytes(key: &[u8], message: &[u8]) -> [u8; 32] {
     let mut block = [0; BLOCK];
     if key.len() > BLOCK {
         block[..32].copy_from_slice(&sha256(key));
@@ -77,8 +77,12 @@ pub fn hmac_sha256(key: &[u8], message: &[u8]) -> String {
         whole.extend_from_slice(rest);
         sha256(&whole)
     };
-    let digest = padded(0x5c, &padded(0x36, message));
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    padded(0x5c, &padded(0x36, message))
+}
+
+/// HMAC-SHA256 of `message`, in hexadecimal digits.
+pub fn hmac_sha256(key: &[u8], message: &[u8]) -> String {
+    hmac_sha256_bytes(key, message).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use thalweg_tests::message::{fetch, get};
 use thalweg_tests::program::{Finished, run};
 use thalweg_tests::proxy::command;
 use thalweg_tests::proxy::read_log;
-use thalweg_tests::{Admin, Directory, Proxy, STEP, Talk, Upstream};
+use thalweg_tests::{Admin, Bare, Directory, Proxy, STEP, Talk, Upstream};
 
 use super::budget::{ask_from, open_from};
 use super::{config, wait_counted, watchdog};
@@ -244,8 +244,6 @@ fn a_list_at_a_url_is_asked_for_with_its_tag_and_the_old_one_stays() {
             0 if same => b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(),
             0 => body("\"one\"", "192.0.2.0/24\n"),
             1 => body("\"two\"", "198.51.100.0/24\n<html>\n"),
-            2 => b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".to_vec(),
-            3 => b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n".to_vec(),
             _ => body("\"three\"", "203.0.113.0/24\n"),
         })
     });
@@ -263,6 +261,57 @@ fn a_list_at_a_url_is_asked_for_with_its_tag_and_the_old_one_stays() {
     step.store(9, Ordering::SeqCst);
     wait_status(web, "203.0.113.1", 403);
     assert_eq!(status_of(web, "192.0.2.1", "/"), 200);
+}
+
+/// A server that answers with an error, declares too much, sends without an end, or says nothing at all.
+#[test]
+fn a_list_that_is_huge_or_does_not_come_leaves_the_old_one() {
+    let _watchdog = watchdog("a_list_that_is_huge_or_does_not_come_leaves_the_old_one");
+    let step = Arc::new(AtomicU32::new(0));
+    let now = step.clone();
+    let server = Bare::start(move |talk| {
+        talk.head()?;
+        match now.load(Ordering::SeqCst) {
+            0 => talk.send("HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n192.0.2.0/24\n"),
+            1 => talk.send("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"),
+            2 => talk.send("HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n192.0.2.0/24\n"),
+            3 => {
+                talk.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
+                let lines = "203.0.113.0/24\n".repeat(4096);
+                loop {
+                    talk.send(&lines)?;
+                }
+            }
+            // Says nothing for longer than the proxy waits.
+            _ => {
+                thread::sleep(LIMIT);
+                Ok(())
+            }
+        }
+    });
+    let upstream = Upstream::saying("here");
+    let filters =
+        format!("{{ access: {{ deny: {{ url: {{ at: \"{}/list\", every: 2s }} }} }} }}", server.url());
+    let proxy = Proxy::start(&filtered(&upstream, &filters, TRUSTED));
+    let web = proxy.web();
+    wait_status(web, "192.0.2.1", 403);
+    // What is said a second time in a row is not told again.
+    let ways = [(1, "answers 503"), (2, "134217728 bytes"), (4, "15s"), (3, "134217728 bytes")];
+    for (at, (number, words)) in ways.into_iter().enumerate() {
+        step.store(number, Ordering::SeqCst);
+        let end = Instant::now() + LIMIT * 2;
+        let line = loop {
+            let said = proxy.process().stderr();
+            if let Some(line) = said.lines().filter(|line| line.contains("is not taken")).nth(at) {
+                break line.to_owned();
+            }
+            assert!(Instant::now() < end, "nothing is said of {words}: {said}");
+            thread::sleep(Duration::from_millis(50));
+        };
+        let is_right = line.contains(words) && line.ends_with("the old list with 1 networks stays");
+        assert!(is_right, "{words}: {line}");
+        assert_eq!((status_of(web, "192.0.2.1", "/"), status_of(web, "203.0.113.1", "/")), (403, 200));
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Scenarios: real clients, real servers, bad days and the life of the process.
 
 mod access;
+mod access_log;
 mod acme;
 mod addresses;
+mod authentication;
 mod backpressure;
 mod balancing;
 mod budget;

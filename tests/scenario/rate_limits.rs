@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::message::{Kind, fetch, get};
 use thalweg_tests::process::Signal;
-use thalweg_tests::program::{find_or_skip, run};
-use thalweg_tests::{Connection, Directory, Held, Message, Process, Proxy, STEP};
+use thalweg_tests::program::{find, find_or_skip, run};
+use thalweg_tests::{Connection, Directory, Held, Identity, Message, Process, Proxy, STEP};
 
 use super::{reload, wait_counted, watchdog};
 
@@ -258,6 +258,95 @@ fn a_store_that_fails_costs_clients_the_policy_and_no_more() {
     assert!(answer.value("ratelimit").is_some(), "{answer:?}");
     drop(again);
     assert!(proxy.stop().status.success());
+}
+
+/// A port that nothing listens on now, for a program that cannot let the kernel choose.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A store that speaks TLS alone, to those who know its password.
+struct SecureRedis {
+    process: Process,
+    port: u16,
+}
+
+impl SecureRedis {
+    fn start(program: &Path, directory: &Path) -> Self {
+        // Another program may take the port in between: then there is another one.
+        for _ in 0..10 {
+            let port = free_port();
+            let mut command = Command::new(program);
+            command.args(["--port", "0", "--save", "", "--daemonize", "no", "--logfile", "", "--bind"]);
+            command.args(["127.0.0.1", "--requirepass", "pass-of-a-test", "--tls-auth-clients", "no"]);
+            command.args(["--tls-cert-file", "redis.pem", "--tls-key-file", "redis.key"]);
+            command.args(["--tls-ca-cert-file", "redis.pem", "--tls-port", &port.to_string()]);
+            let process = Process::start(command.current_dir(directory));
+            let end = Instant::now() + STEP;
+            while process.is_running() && Instant::now() < end {
+                if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    return Self { process, port };
+                }
+                thread::yield_now();
+            }
+        }
+        panic!("redis does not listen");
+    }
+}
+
+/// `rediss://` with `requirepass`: the store is asked with the right authority and the right password, and not with
+/// others; the password is in no log.
+#[test]
+fn a_store_with_tls_and_a_password_is_asked_by_those_who_know_it() {
+    let _watchdog = watchdog("a_store_with_tls_and_a_password_is_asked_by_those_who_know_it");
+    let Some(program) = find("valkey-server").or_else(|| find_or_skip("redis-server")) else { return };
+    let directory = Directory::new();
+    let (right, wrong) = (Identity::new(&["127.0.0.1", "localhost"]), Identity::new(&["127.0.0.1"]));
+    right.write(&directory, "redis");
+    wrong.write(&directory, "wrong");
+    let redis = SecureRedis::start(&program, directory.path());
+    let store = |scheme: &str, password: &str, ca: &str| {
+        let ca = if ca.is_empty() {
+            String::new()
+        } else {
+            format!(", ca: \"{}/{ca}.pem\"", directory.path().display())
+        };
+        let (port, deadline) = (redis.port, DEADLINE.as_millis());
+        format!(
+            "store: {{ redis: {{ url: \"{scheme}://localhost:{port}\", password: {{ value: {password} }}, \
+             timeout: {deadline}ms, on_failure: deny{ca} }} }}"
+        )
+    };
+    let ways = [
+        ("right", store("rediss", "pass-of-a-test", "redis")),
+        ("password", store("rediss", "another-password", "redis")),
+        ("authority", store("rediss", "pass-of-a-test", "wrong")),
+        ("clear", store("redis", "pass-of-a-test", "")),
+    ];
+    let route = |(name, store): &(&str, String)| {
+        format!(
+            "- {{ name: {name}, match: {{ path: /{name} }}, to: s, filters: [ {{ rate_limit: {{ requests: 3, per: 1h, {store} }} }}, {{ respond: 200 }} ] }}\n"
+        )
+    };
+    let config = text(&ways.iter().map(route).collect::<String>());
+    let (first, second) = (Proxy::start(&config), Proxy::start(&config));
+    wait_answer(first.web(), "/right", 200);
+    // Another proxy counts on in the same place.
+    let answer = wait_answer(second.web(), "/right", 200);
+    assert!(answer.value("ratelimit").unwrap().starts_with("\"1h\";r=1;t="), "{answer:?}");
+    for way in ["/password", "/authority", "/clear"] {
+        for _ in 0..10 {
+            let answer = get(first.web(), way).unwrap();
+            assert_eq!((answer.status(), answer.value("retry-after")), (503, Some("1")), "{way}");
+        }
+    }
+    assert!(redis.process.is_running());
+    let ended = first.stop();
+    assert!(ended.status.success());
+    for secret in ["pass-of-a-test", "another-password"] {
+        let log = fs::read_to_string(ended.directory.path().join("access.log")).unwrap();
+        assert!(!ended.stderr.contains(secret) && !log.contains(secret), "{}", ended.stderr);
+    }
 }
 
 /// Asks a proxy at a steady pace until told to stop; counts what was admitted and what was asked.

@@ -40,6 +40,8 @@ fn every_recipe_runs_and_answers() {
         directory.write("public/index.html", "<h1>home</h1>");
         directory.write("public/error.html", "<h1>sorry</h1>");
         directory.write("blocked.txt", "192.0.2.0/24\n");
+        let keys = format!("acme sha256:{} plan=gold\n", "9f".repeat(32));
+        directory.write("keys.txt", &keys);
         let database = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/access/example.mmdb");
         fs::copy(database, directory.path().join("countries.mmdb")).unwrap();
         let text = on_free_ports(&text);

@@ -10,6 +10,7 @@ pub mod networks;
 pub mod geo;
 pub mod list;
 pub mod live;
+pub mod live_keys;
 pub mod rules;
 pub mod sources;
 mod stamp;

@@ -177,4 +177,48 @@ mod tests {
         }
         assert!(Users::parse(b"a\xff:x").unwrap_err().contains("UTF-8"));
     }
+
+    /// How long a check takes in turns, of a user that is there and of one that is not: medians, the means of the
+    /// middle halves, and how many standard errors these lie apart.
+    ///
+    /// `cargo test -p thalweg-access --lib -- --ignored --nocapture known_and_unknown`
+    #[test]
+    #[ignore = "takes a minute, and wants a machine without other work"]
+    fn known_and_unknown_users_take_the_same_time() {
+        const SAMPLES: usize = 2000;
+        const ARGON2: &str =
+            "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+        for (kind, hash) in [("bcrypt, cost 5", HASH), ("argon2id, 256 KiB", ARGON2)] {
+            let lines: String = (0..1000).map(|number| format!("user{number}:{hash}\n")).collect();
+            let users = read(&lines).unwrap();
+            let logins = crate::logins::Logins::new().unwrap();
+            let time = |name: &str| {
+                let began = std::time::Instant::now();
+                let check = users.check(name, |name| logins.draw(name)).unwrap();
+                assert!(!check.run(b"a wrong password"));
+                began.elapsed().as_secs_f64() * 1e6
+            };
+            let (mut known, mut unknown) = (Vec::new(), Vec::new());
+            for at in 0..SAMPLES {
+                known.push(time(&format!("user{}", at % 1000)));
+                unknown.push(time(&format!("none{}", at % 1000)));
+            }
+            let of = |samples: &mut Vec<f64>| {
+                samples.sort_by(f64::total_cmp);
+                let middle = &samples[SAMPLES / 4..SAMPLES * 3 / 4];
+                let count = middle.len() as f64;
+                let mean = middle.iter().sum::<f64>() / count;
+                let spread = middle.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / count;
+                (samples[SAMPLES / 2], mean, spread / count)
+            };
+            let ((median, mean, error), (other_median, other, other_error)) =
+                (of(&mut known), of(&mut unknown));
+            let apart = (mean - other) / (error + other_error).sqrt();
+            println!(
+                "{kind}: {SAMPLES} of each; known {median:.1} µs, unknown {other_median:.1} µs (medians); \
+                 {mean:.1} and {other:.1} µs (means), {apart:+.1} standard errors apart"
+            );
+            assert!((mean - other).abs() < mean / 100.0, "they differ by more than 1 %");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! A file that is read again when it has changed: what cannot be read, or has a bad line, leaves in force what was
 //! there before.
 
+use crate::stamp::unreadable;
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::Read as _;
@@ -80,7 +81,8 @@ impl<T> WatchedFile<T> {
             Err(_) if seen.is_missing => return None,
             Err(error) => {
                 *seen = Seen { is_missing: true, ..Seen::default() };
-                return Some(self.stays(&format!("cannot read the file {}: {error}", self.path.display())));
+                let cause = unreadable(&error);
+                return Some(self.stays(&format!("cannot read the file {}: {cause}", self.path.display())));
             }
         };
         seen.is_missing = false;
@@ -127,15 +129,15 @@ impl<T> fmt::Debug for WatchedFile<T> {
 
 fn read<T>(path: &Path, limit: usize, parse: Parse<T>) -> Result<(Stamp, T), String> {
     let cannot = |cause: &dyn fmt::Display| format!("cannot read the file {}: {cause}", path.display());
-    if !std::fs::metadata(path).map_err(|error| cannot(&error))?.is_file() {
+    if !std::fs::metadata(path).map_err(|error| cannot(&unreadable(&error)))?.is_file() {
         // Opening a pipe would wait for somebody to write.
         return Err(cannot(&"it is no regular file"));
     }
-    let file = File::open(path).map_err(|error| cannot(&error))?;
-    let metadata = file.metadata().map_err(|error| cannot(&error))?;
+    let file = File::open(path).map_err(|error| cannot(&unreadable(&error)))?;
+    let metadata = file.metadata().map_err(|error| cannot(&unreadable(&error)))?;
     let mut bytes = Vec::new();
     let more = limit as u64 + 1;
-    file.take(more).read_to_end(&mut bytes).map_err(|error| cannot(&error))?;
+    file.take(more).read_to_end(&mut bytes).map_err(|error| cannot(&unreadable(&error)))?;
     if bytes.len() > limit {
         return Err(cannot(&format!("it has more than {limit} bytes")));
     }
@@ -183,7 +185,7 @@ mod tests {
         assert!(notice.text.contains("line 1 is no number; what was read before stays"), "{}", notice.text);
         assert!(file.look().is_none() && *file.current() == 22, "it is said once");
         std::fs::remove_file(&at.0).unwrap();
-        assert!(file.look().unwrap().text.contains("cannot read"));
+        assert!(file.look().unwrap().text.contains(": there is no such file; what was read before"));
         assert!(file.look().is_none() && *file.current() == 22);
         std::fs::write(&at.0, "4444").unwrap();
         assert!(file.look().is_none() && file.look().is_some() && *file.current() == 4444);

@@ -3,7 +3,7 @@
 //! Called by the router for operations that take a body, before their handler. The types named
 //! `*Spec` are what a client may send; handlers get what came of them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use thalweg_core::units::parse_duration;
 use tokio::time::timeout;
 
 use crate::control::service::{TIER, WEIGHT};
-use crate::control::{EndpointChange, NewAddress, NewEndpoint, NewLabel, WantedState};
+use crate::control::{EndpointChange, NewAddress, NewApiKey, NewEndpoint, NewLabel, WantedState};
 use crate::problem::Problem;
 
 /// Time for the whole body of a request.
@@ -179,6 +179,33 @@ impl NewAddressSpec {
             return Err(Problem::invalid("reason", detail));
         }
         Ok(NewAddress { network: self.network, time, reason })
+    }
+}
+
+/// The body of `POST /api/v1/keys/{list}`.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[schemars(rename = "NewApiKey", transform = without_defaults)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewApiKeySpec {
+    /// Whose it is: 1 to 256 bytes without spaces, another one for each key of a list.
+    #[schemars(length(min = 1, max = 256))]
+    name: String,
+    /// What it may do.
+    #[serde(default)]
+    scopes: Vec<String>,
+    /// What else is known of it, such as `"plan": "gold"`.
+    #[serde(default)]
+    claims: BTreeMap<String, String>,
+    /// From then on it is not taken: `2027-01-31`, or a time as in RFC 3339; default: it does not expire.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "String")]
+    expires: Option<String>,
+}
+
+impl NewApiKeySpec {
+    pub(crate) fn into_new(self) -> NewApiKey {
+        let Self { name, scopes, claims, expires } = self;
+        NewApiKey { name, scopes, claims, expires }
     }
 }
 

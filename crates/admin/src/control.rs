@@ -4,6 +4,7 @@
 //! waits for a worker, and none waits for long; what workers are asked for comes later.
 
 pub mod access;
+pub mod api_keys;
 pub mod canary;
 pub mod certificate;
 pub mod change;
@@ -27,6 +28,9 @@ use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 use crate::events::Events;
 
 pub use access::{AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, NewAddress};
+pub use api_keys::{
+    ApiKeyControl, ApiKeyEntry, ApiKeyList, ApiKeyListContents, ApiKeyLists, MadeApiKey, NewApiKey,
+};
 pub use canary::{CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus};
 pub use certificate::{CertificateStatus, Certificates};
 pub use change::{ChangeAction, ConfigChange, FieldChange, ListenerChange, RuntimeChange};
@@ -116,6 +120,9 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// An unknown list, or a network that was not added to it.
     fn remove_address(&self, list: &str, network: &str) -> Result<AddressChanged, Refusal>;
+
+    /// Lists of API keys.
+    fn api_keys(&self) -> &dyn ApiKeyControl;
 
     /// Adds an endpoint to a service.
     ///

@@ -1,6 +1,7 @@
 //! The handlers, one file per part of the API; the table of operations names them.
 
 pub(crate) mod access;
+pub(crate) mod api_keys;
 pub(crate) mod audit;
 pub(crate) mod canary;
 pub(crate) mod config;

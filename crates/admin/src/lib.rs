@@ -37,13 +37,14 @@ mod routes;
 
 pub use client::{Answer, Call, CallError, StreamEnd, StreamEvent, Target, call, call_with, stream_with};
 pub use control::{
-    AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, AttemptRecord, Author,
-    CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus, CertificateStatus, Certificates, ChangeAction,
-    Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus,
-    Control, DescriptorStatus, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected,
-    FieldChange, FilterRecord, History, HistoryEntry, HistoryState, ListenerChange, ListenerStatus,
-    MaintenanceChanged, Mistake, NewAddress, NewEndpoint, NewLabel, NextTapEvent, ObjectSeries, OpenTap,
-    Recalling, Refusal, ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted,
+    AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, ApiKeyControl, ApiKeyEntry,
+    ApiKeyList, ApiKeyListContents, ApiKeyLists, AttemptRecord, Author, CanaryChanged, CanaryFigures,
+    CanaryOrder, CanaryStatus, CertificateStatus, Certificates, ChangeAction, Changed, ConfigChange,
+    ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
+    EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, FieldChange, FilterRecord,
+    History, HistoryEntry, HistoryState, ListenerChange, ListenerStatus, MadeApiKey, MaintenanceChanged,
+    Mistake, NewAddress, NewApiKey, NewEndpoint, NewLabel, NextTapEvent, ObjectSeries, OpenTap, Recalling,
+    Refusal, ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted,
     RollbackOptions, RouteStatus, RouteTarget, RuntimeChange, SealedLabel, SeriesDocument, SeriesFilter,
     SeriesKind, ServiceState, ServiceStatus, Services, ServicesSummary, SloBurn, SloState, SloStatus, Slos,
     State, Status, TapEvent, TapOptions, TapRecord, Via, WantedState, WatchOptions, WatchState, WatchStatus,

@@ -6,7 +6,8 @@
 //! [`Control`]: crate::control::Control
 
 use crate::handlers::{
-    access, audit, canary, config, events, explain, process, requests, sealed, series, services, tap,
+    access, api_keys, audit, canary, config, events, explain, process, requests, sealed, series, services,
+    tap,
 };
 use crate::operation::{Access, Operation};
 
@@ -19,6 +20,7 @@ static TABLE: &[&[Operation]] = &[
     sealed::OPERATIONS,
     config::OPERATIONS,
     access::OPERATIONS,
+    api_keys::OPERATIONS,
     requests::OPERATIONS,
     series::OPERATIONS,
     tap::OPERATIONS,

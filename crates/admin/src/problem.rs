@@ -123,6 +123,13 @@ impl Problem {
         problem
     }
 
+    /// 403 for protections that may not be taken away by API.
+    pub(crate) fn unprotected(keys: Vec<String>, detail: String) -> Self {
+        let mut problem = Self::new(StatusCode::FORBIDDEN, detail);
+        problem.document.keys = keys;
+        problem.help(Some("change the file on disk, and reload it".to_owned()))
+    }
+
     /// 400 for a configuration with mistakes.
     pub(crate) fn mistakes(mistakes: Vec<Mistake>) -> Self {
         let first = mistakes.first();

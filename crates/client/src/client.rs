@@ -277,6 +277,9 @@ where
 
 /// The whole body.
 async fn read(mut body: Incoming, bounds: Bounds) -> Result<Bytes, ClientError> {
+    if body.size_hint().lower() > bounds.body as u64 {
+        return Err(ClientError::TooLarge(bounds.body));
+    }
     let mut bytes = Vec::with_capacity(body.size_hint().exact().unwrap_or(0).min(HEAD as u64) as usize);
     while let Some(frame) = within(bounds.silence, body.frame()).await? {
         let data = frame.map_err(|error| http(&error))?.into_data().unwrap_or_default();

@@ -17,8 +17,17 @@ pub use secrets::{REDACTED, redact, restore};
 pub(crate) use secrets::{secret_places, secret_places_in};
 
 /// Settings that only the file on disk may introduce, with everything below them.
-const SETTINGS: &[&str] =
-    &["admin", "state", "user", "trusted_proxies", "include", "route_sources", "access_log.path"];
+const SETTINGS: &[&str] = &[
+    "admin",
+    "state",
+    "user",
+    "trusted_proxies",
+    "include",
+    "route_sources",
+    "access_log.path",
+    "access_log.syslog",
+    "access_log.rotate",
+];
 /// Keys whose value names a file, a variable or a program, wherever they stand.
 const REFERENCES: &[&str] = &[
     "file",

@@ -30,6 +30,7 @@ pub mod diff;
 pub mod api_restrictions;
 pub mod diagnose;
 pub mod inputs;
+pub mod protections;
 pub mod provenance;
 pub mod refresh_files;
 pub mod schema;

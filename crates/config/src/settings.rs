@@ -6,9 +6,10 @@ use serde::{Serialize, Serializer};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use thalweg_core::units::duration_text;
 use thalweg_core::written;
-use thalweg_observe::WebhookPolicy;
 use thalweg_observe::slo::SloPolicy;
+use thalweg_observe::{Rotation, Sample, Syslog, TextFormat, WebhookPolicy};
 use thalweg_proxy::plan::{CertificateFiles, ListenAddress};
 use thalweg_tls::Acceptor;
 
@@ -104,10 +105,36 @@ pub struct User {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct AccessLog {
     /// How a line looks.
+    #[serde(serialize_with = "format")]
     pub format: LogFormat,
     /// Where it goes.
     #[serde(rename = "path", serialize_with = "target")]
     pub target: LogTarget,
+    /// When a file moves on.
+    #[serde(rename = "rotate", serialize_with = "rotation")]
+    pub rotation: Option<Rotation>,
+    /// Which exchanges have a line.
+    #[serde(serialize_with = "sample")]
+    pub sample: Option<Sample>,
+}
+
+fn rotation<S: Serializer>(rotation: &Option<Rotation>, serializer: S) -> Result<S::Ok, S::Error> {
+    let words = rotation.as_ref().map(|Rotation { size, every, keep }| {
+        let size = size.map(|size| format!("at {size} bytes, "));
+        let every = every.map(|every| format!("every {}, ", duration_text(every)));
+        format!("{}{}keeps {keep}", size.unwrap_or_default(), every.unwrap_or_default())
+    });
+    words.serialize(serializer)
+}
+
+fn sample<S: Serializer>(sample: &Option<Sample>, serializer: S) -> Result<S::Ok, S::Error> {
+    let words = sample.as_ref().map(|Sample { share, statuses, slower_than }| {
+        let statuses: Vec<_> =
+            statuses.iter().map(|range| format!("{}-{}", range.start(), range.end())).collect();
+        let slower = slower_than.map(|time| format!(", slower than {}", duration_text(time)));
+        format!("{}%, always {}{}", share / 10, statuses.join(" "), slower.unwrap_or_default())
+    });
+    words.serialize(serializer)
 }
 
 fn target<S: Serializer>(target: &LogTarget, serializer: S) -> Result<S::Ok, S::Error> {
@@ -115,17 +142,21 @@ fn target<S: Serializer>(target: &LogTarget, serializer: S) -> Result<S::Ok, S::
         LogTarget::Stdout => serializer.serialize_str("stdout"),
         LogTarget::Stderr => serializer.serialize_str("stderr"),
         LogTarget::File(path) => serializer.collect_str(&format_args!("file {}", path.display())),
+        LogTarget::Syslog(Syslog { to, facility, tag }) => {
+            serializer.collect_str(&format_args!("syslog {to}, facility {facility}, tag {tag}"))
+        }
     }
 }
 
 /// How a line of the access log looks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum LogFormat {
     /// One JSON object.
     Json,
     /// nginx's `combined`.
     Combined,
+    /// A text with placeholders.
+    Text(Arc<TextFormat>),
 }
 
 /// Where the access log goes.
@@ -137,4 +168,14 @@ pub enum LogTarget {
     Stderr,
     /// A file, opened for appending and again on USR1.
     File(PathBuf),
+    /// A receiver of syslog.
+    Syslog(Syslog),
+}
+
+fn format<S: Serializer>(format: &LogFormat, serializer: S) -> Result<S::Ok, S::Error> {
+    match format {
+        LogFormat::Json => serializer.serialize_str("json"),
+        LogFormat::Combined => serializer.serialize_str("combined"),
+        LogFormat::Text(text) => serializer.collect_str(text),
+    }
 }

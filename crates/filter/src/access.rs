@@ -128,6 +128,10 @@ impl Filter for Access {
         Hooks::REQUEST
     }
 
+    fn guards(&self) -> bool {
+        !self.dry_run
+    }
+
     fn upkeep(&self) -> Option<Arc<dyn Upkeep>> {
         let has_sources = |side: &Side| side.addresses.has_sources();
         (has_sources(&self.deny) || self.allow.as_ref().is_some_and(has_sources)).then(list_upkeep)

@@ -24,11 +24,11 @@ mod require;
 mod signed_url;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use crate::filter::Upkeep;
 use crate::{
-    ConfigFiles, Filter, Hooks, Identity, Job, JobResult, Reply, RequestCx, ResponseCx, TemplateSpec,
-    UpkeepTools, Verdict,
+    ConfigFiles, Filter, Hooks, Identity, Job, JobResult, Reply, RequestCx, ResponseCx, TemplateSpec, Verdict,
 };
 use forward::Forward;
 use require::{Require, RequireSpec};
@@ -38,9 +38,9 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_core::Fault;
+use together::Together;
 
 /// Methods that `any` and `all` may have.
 const METHODS: usize = 16;
@@ -329,6 +329,10 @@ impl Filter for Auth {
         if self.methods.iter().any(|method| method.sees_responses()) { Hooks::BOTH } else { Hooks::REQUEST }
     }
 
+    fn guards(&self) -> bool {
+        !self.is_dry
+    }
+
     fn captures(&self) -> Vec<String> {
         self.forward.captures()
     }
@@ -459,8 +463,12 @@ impl Auth {
             return Verdict::Continue;
         }
         if status == 401 {
+            let mut said = Vec::new();
             for challenge in self.methods.iter().filter_map(|method| method.challenge(&self.realm)) {
-                cx.fault_field("WWW-Authenticate", challenge.as_bytes());
+                if !said.contains(&challenge) {
+                    cx.fault_field("WWW-Authenticate", challenge.as_bytes());
+                    said.push(challenge);
+                }
             }
         }
         cx.refuse(status, detail, reason)
@@ -482,33 +490,5 @@ impl Auth {
         }
         self.forward.set(cx);
         Verdict::Continue
-    }
-}
-
-/// The upkeep of all methods as one.
-#[derive(Debug)]
-struct Together(Vec<Arc<dyn Upkeep>>);
-
-impl Together {
-    fn of(methods: &[Arc<dyn Method>]) -> Option<Arc<Self>> {
-        let list: Vec<_> = methods.iter().filter_map(|method| method.upkeep()).collect();
-        (!list.is_empty()).then(|| Arc::new(Self(list)))
-    }
-
-    fn is_same(one: Option<&Self>, other: Option<&Self>) -> bool {
-        let (Some(Self(one)), Some(Self(other))) = (one, other) else {
-            return one.is_none() && other.is_none();
-        };
-        one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
-    }
-}
-
-impl Upkeep for Together {
-    fn run(self: Arc<Self>, tools: UpkeepTools) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let all = self.0.iter().map(|upkeep| upkeep.clone().run(tools.clone()));
-        let all = futures_util::future::join_all(all);
-        Box::pin(async {
-            all.await;
-        })
     }
 }

@@ -81,6 +81,11 @@ pub trait Filter: Any + Debug + Send + Sync {
         Moves::Nothing
     }
 
+    /// Whether it refuses those whom it does not know or like: what arrives through the admin API may not take it away.
+    fn guards(&self) -> bool {
+        false
+    }
+
     /// Whether calls of gRPC-Web become calls of gRPC; the bodies are changed where they are relayed.
     fn bridges_grpc_web(&self) -> bool {
         false

@@ -49,7 +49,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
 }
 
 /// The request line.
-fn request(out: &mut Vec<u8>, record: &LogRecord<'_>) {
+pub(crate) fn request(out: &mut Vec<u8>, record: &LogRecord<'_>) {
     if record.method.is_empty() {
         out.push(b'-');
         return;
@@ -78,7 +78,7 @@ mod tests {
 
     fn line(record: &LogRecord<'_>) -> String {
         let mut out = Vec::new();
-        encode(&mut out, Format::Combined, &mut Stamp::new(TimeZone::UTC), record);
+        encode(&mut out, &Format::Combined, &mut Stamp::new(TimeZone::UTC), record);
         String::from_utf8(out).expect("a line is UTF-8")
     }
 

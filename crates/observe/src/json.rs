@@ -69,6 +69,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
         object.text("referer", |out| redact::url(out, bounded(referer), escape::json));
     }
     fields(&mut object, record);
+    if !record.share.is_empty() {
+        object.key("share");
+        object.out.extend_from_slice(record.share.as_bytes());
+    }
     out.push(b'}');
 }
 
@@ -186,7 +190,7 @@ mod tests {
 
     fn line(record: &LogRecord<'_>) -> String {
         let mut out = Vec::new();
-        encode(&mut out, Format::Json, &mut Stamp::new(TimeZone::UTC), record);
+        encode(&mut out, &Format::Json, &mut Stamp::new(TimeZone::UTC), record);
         String::from_utf8(out).expect("a line is UTF-8")
     }
 
@@ -232,6 +236,7 @@ mod tests {
             user_agent: Some(b"curl/8"),
             referer: Some(b"http://a/?token=t"),
             fields: &[("tenant", Cow::Borrowed(b"a\"b")), ("x", Cow::Borrowed(b""))],
+            share: "0.25",
         };
         assert_eq!(
             line(&record),
@@ -249,7 +254,7 @@ mod tests {
                 r#""fault":"http_response_timeout","fault_side":"upstream","fault_detail":"no first byte in time","#,
                 r#""reason":"a test","ended":"idle","unlogged":7,"#,
                 r#""user_agent":"curl/8","referer":"http://a/?token=[redacted]","#,
-                r#""fields":{"tenant":"a\"b","x":""}}"#,
+                r#""fields":{"tenant":"a\"b","x":""},"share":0.25}"#,
                 "\n"
             )
         );

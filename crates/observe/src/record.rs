@@ -13,26 +13,31 @@
 //! failed and was followed by another, in their order), `reused`, `duration_us`, `wait_us`, `connect_us`, `tls_us`,
 //! `ttfb_us`, `fault`, `fault_side`, `fault_detail`, `reason` (of a filter that refused it, or would have), `ended`
 //! (`idle`: a tunnel or connection that was silent for `timeouts.idle`), `unlogged` (refused connections before this
-//! one that have no line), `user_agent`, `referer`, `fields` (an object: what filters `log` add).
+//! one that have no line), `user_agent`, `referer`, `fields` (an object: what filters `log` add),
+//! `share` (a number: the share of lines of which this is one, where it was drawn).
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use thalweg_core::{Fault, RequestId};
 
 use crate::stamp::Stamp;
+use crate::text::TextFormat;
 use crate::{combined, json};
 
 /// Bytes of one field that are logged; the rest of a longer one is left out.
 pub const FIELD_BYTES: usize = 16 * 1024;
 
 /// The form of the lines.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Format {
     /// One JSON object per line.
     Json,
     /// nginx's `combined`, byte for byte; the user is the one that a filter has verified.
     Combined,
+    /// A text of the operator's own.
+    Text(Arc<TextFormat>),
 }
 
 /// Everything the access log can say about one exchange.
@@ -104,6 +109,8 @@ pub struct LogRecord<'a> {
     pub referer: Option<&'a [u8]>,
     /// What filters add, by name; the JSON form has it.
     pub fields: &'a [(&'a str, Cow<'a, [u8]>)],
+    /// The share of lines of which this is one, as `0.01`; empty where all are written.
+    pub share: &'a str,
 }
 
 /// An attempt that others followed.
@@ -137,11 +144,12 @@ pub struct Timers {
 }
 
 /// Appends one line, with its line feed.
-pub(crate) fn encode(out: &mut Vec<u8>, format: Format, stamp: &mut Stamp, record: &LogRecord<'_>) {
+pub(crate) fn encode(out: &mut Vec<u8>, format: &Format, stamp: &mut Stamp, record: &LogRecord<'_>) {
     stamp.set(record.unix_us);
     match format {
         Format::Json => json::encode(out, stamp, record),
         Format::Combined => combined::encode(out, stamp, record),
+        Format::Text(text) => text.encode(out, stamp, record),
     }
     out.push(b'\n');
 }

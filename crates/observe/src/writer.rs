@@ -1,7 +1,7 @@
 //! The thread that writes the access log, and the batches that feed it.
 //!
 //! A worker pushes records into its [`LogBatch`]; full batches go through one bounded queue to a
-//! thread of its own, which writes them to standard output, standard error or a file. Invariant:
+//! thread of its own, which writes them to standard output, standard error, a file or a receiver of syslog. Invariant:
 //! nothing a destination does (a full disk, a reader that stopped or left) makes a worker wait or
 //! ends an exchange. What cannot be written is dropped and counted.
 
@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -21,11 +21,17 @@ use jiff::tz::TimeZone;
 
 use crate::meters::{LogMeters, WorkerMeters};
 use crate::record::{Format, LogRecord, encode};
+use crate::sample::{Draw, Sample};
 use crate::stamp::Stamp;
 
 mod drain;
+mod rotation;
+mod syslog;
 
 use drain::Drain;
+pub use rotation::Rotation;
+use syslog::SyslogDrain;
+pub use syslog::{Syslog, SyslogReceiver};
 
 /// A batch goes to the writer when it holds this many bytes.
 pub const BATCH_BYTES: usize = 64 * 1024;
@@ -45,6 +51,21 @@ pub enum Destination {
     Stderr,
     /// A file, appended to; created with mode 0640. May be a FIFO that has a reader.
     File(PathBuf),
+    /// A receiver of syslog.
+    Syslog(Syslog),
+}
+
+/// What is written, and where.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// Where the lines go.
+    pub destination: Destination,
+    /// How they look.
+    pub format: Format,
+    /// Which exchanges have one; `None`: all.
+    pub sample: Option<Sample>,
+    /// When a file moves on; of other destinations nothing does.
+    pub rotation: Option<Rotation>,
 }
 
 impl Destination {
@@ -59,6 +80,7 @@ impl Destination {
                 .mode(FILE_MODE)
                 .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
                 .open(path),
+            Self::Syslog(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }
@@ -69,6 +91,7 @@ impl fmt::Display for Destination {
             Self::Stdout => f.write_str("standard output"),
             Self::Stderr => f.write_str("standard error"),
             Self::File(path) => write!(f, "{}", path.display()),
+            Self::Syslog(syslog) => syslog.to.fmt(f),
         }
     }
 }
@@ -112,6 +135,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct LogWriter {
     format: Format,
+    sample: Option<Sample>,
     queue: SyncSender<Job>,
     shared: Arc<Shared>,
     done: Mutex<Receiver<()>>,
@@ -123,28 +147,44 @@ impl LogWriter {
     /// # Errors
     /// The destination cannot be opened, or the thread cannot be started.
     pub fn start(destination: Destination, format: Format, meters: Arc<LogMeters>) -> Result<Self, LogError> {
+        let options = LogOptions { destination, format, sample: None, rotation: None };
+        Self::start_with(options, meters)
+    }
+
+    /// The same with more. A receiver of syslog need not be there yet.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(options: LogOptions, meters: Arc<LogMeters>) -> Result<Self, LogError> {
+        let LogOptions { destination, format, sample, rotation } = options;
         let failed = |destination: Destination| move |source| LogError { destination, source };
-        let file = destination.open().map_err(failed(destination.clone()))?;
+        let mut outlet = match &destination {
+            Destination::Syslog(syslog) => Outlet::Syslog(Box::new(SyslogDrain::new(syslog.clone(), meters))),
+            _ => {
+                let file = destination.open().map_err(failed(destination.clone()))?;
+                Outlet::File(Drain::new(destination.clone(), file, rotation, meters))
+            }
+        };
         let (queue, jobs) = sync_channel(QUEUED_BATCHES);
         let (finished, done) = sync_channel(1);
         let shared = Arc::new(Shared::default());
-        let drain = Drain::new(destination.clone(), file, meters);
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
             .name("thalweg-log".into())
             .spawn(move || {
-                run(drain, &jobs, &of_thread);
+                run(&mut outlet, &jobs, &of_thread);
                 // Nobody waits unless the log is being shut down.
                 let _ = finished.try_send(());
             })
             .map_err(failed(destination))?;
-        Ok(Self { format, queue, shared, done: Mutex::new(done) })
+        Ok(Self { format, sample, queue, shared, done: Mutex::new(done) })
     }
 
     /// A batch for one worker. Its drops are counted in `meters.log_dropped`.
     pub fn batch(&self, meters: Arc<WorkerMeters>) -> LogBatch {
         LogBatch {
-            format: self.format,
+            format: self.format.clone(),
+            draw: self.sample.clone().map(Draw::new),
             stamp: Stamp::new(TimeZone::system()),
             bytes: Vec::new(),
             lines: 0,
@@ -180,20 +220,66 @@ impl Drop for LogWriter {
 }
 
 /// The thread: one batch after the other until it is told to stop and the queue is empty.
-fn run(mut drain: Drain, jobs: &Receiver<Job>, shared: &Shared) {
+fn run(outlet: &mut Outlet, jobs: &Receiver<Job>, shared: &Shared) {
     loop {
-        let job = if shared.stop.load(Ordering::Acquire) { jobs.try_recv().ok() } else { jobs.recv().ok() };
+        let stops = shared.stop.load(Ordering::Acquire);
+        let job = match outlet.rests().filter(|_| !stops) {
+            _ if stops => jobs.try_recv().ok(),
+            None => jobs.recv().ok(),
+            Some(time) => match jobs.recv_timeout(time) {
+                Ok(job) => Some(job),
+                Err(RecvTimeoutError::Timeout) => Some(Job::Wake),
+                Err(RecvTimeoutError::Disconnected) => None,
+            },
+        };
         if shared.reopen.swap(false, Ordering::AcqRel) {
-            drain.reopen();
+            outlet.reopen();
         }
         match job {
             Some(Job::Batch(mut bytes, lines)) => {
-                drain.write(&bytes, lines);
+                outlet.write(&bytes, lines, &shared.stop);
                 bytes.clear();
                 recycle(shared, bytes);
             }
-            Some(Job::Wake) => {}
+            Some(Job::Wake) => outlet.tend(),
             None => return,
+        }
+    }
+}
+
+/// Where the thread writes.
+#[derive(Debug)]
+enum Outlet {
+    File(Drain),
+    Syslog(Box<SyslogDrain>),
+}
+
+impl Outlet {
+    /// How long nothing has to be done by itself; `None`: for ever.
+    fn rests(&self) -> Option<Duration> {
+        match self {
+            Self::File(drain) => drain.rests(),
+            Self::Syslog(_) => None,
+        }
+    }
+
+    fn tend(&mut self) {
+        if let Self::File(drain) = self {
+            drain.rotate_if_due(0);
+        }
+    }
+
+    fn reopen(&mut self) {
+        match self {
+            Self::File(drain) => drain.reopen(),
+            Self::Syslog(drain) => drain.reopen(),
+        }
+    }
+
+    fn write(&mut self, batch: &[u8], lines: u64, stop: &AtomicBool) {
+        match self {
+            Self::File(drain) => drain.write(batch, lines),
+            Self::Syslog(drain) => drain.write(batch, stop),
         }
     }
 }
@@ -211,6 +297,7 @@ fn recycle(shared: &Shared, buffer: Vec<u8>) {
 #[derive(Debug)]
 pub struct LogBatch {
     format: Format,
+    draw: Option<Draw>,
     stamp: Stamp,
     bytes: Vec<u8>,
     lines: u64,
@@ -220,9 +307,16 @@ pub struct LogBatch {
 }
 
 impl LogBatch {
-    /// Adds one line; hands the batch to the writer when it is full. Never waits.
+    /// Adds one line, unless the exchange has none; hands the batch to the writer when it is full. Never waits.
     pub fn push(&mut self, record: &LogRecord<'_>) {
-        encode(&mut self.bytes, self.format, &mut self.stamp, record);
+        match &mut self.draw {
+            None => encode(&mut self.bytes, &self.format, &mut self.stamp, record),
+            Some(draw) => {
+                let Some(share) = draw.takes(record) else { return };
+                let record = LogRecord { share, ..*record };
+                encode(&mut self.bytes, &self.format, &mut self.stamp, &record);
+            }
+        }
         self.lines += 1;
         if self.bytes.len() >= BATCH_BYTES {
             self.flush();

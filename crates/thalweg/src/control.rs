@@ -8,6 +8,7 @@ mod access;
 mod access_log;
 mod acme;
 mod admin;
+mod api_keys;
 mod base;
 mod canaries;
 mod canary;
@@ -23,6 +24,7 @@ mod endpoints;
 mod explain;
 mod files;
 mod history;
+mod kept_file;
 mod maintenance;
 mod origin;
 mod overlay;
@@ -265,6 +267,10 @@ impl Control {
         }
         if !self.shared.series().settle(KEEP_TIME) {
             warn("the last time series may not be kept: the disk did not take them in time");
+        }
+
+        if !self.shared.api_keys.settle(KEEP_TIME) {
+            warn("the last changes of API keys may not be kept: the disk did not take them in time");
         }
         if !self.shared.origin().history.settle(KEEP_TIME) {
             warn("the history may not be kept: the disk did not take it in time");

@@ -1,17 +1,19 @@
 //! The access log: one record is one line, whatever the peers sent.
 //!
 //! Input: parts separated by the byte 0x1e: method, host, path, query, user agent, referer. The record goes
-//! through the real writer into a pipe. Asserts for both forms: exactly one line comes out, it has no
-//! control character and is UTF-8; the JSON form parses and gives back what was sent; in the combined
-//! form no field can end its quotes; values of secret query keys are not written.
+//! through the real writer into a pipe. Asserts for all forms: exactly one line comes out, it has no
+//! control character and is UTF-8; the JSON form parses and gives back what was sent; in the other
+//! forms no field can end its quotes; values of secret query keys are not written.
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, PipeReader, Read};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use crate::Draw;
 use thalweg_core::{Fault, RequestId};
-use thalweg_observe::{Destination, Format, LogBatch, LogRecord, LogWriter, Registry, Timers};
+use thalweg_observe::text::LOG_PLACEHOLDERS;
+use thalweg_observe::{Destination, Format, LogBatch, LogRecord, LogWriter, Registry, TextFormat, Timers};
 
 /// A record after which the line under test is known to be whole.
 const LAST: LogRecord<'static> = LogRecord {
@@ -44,13 +46,20 @@ const LAST: LogRecord<'static> = LogRecord {
     reason: None,
     ended: None,
     unlogged: 0,
+    share: "",
     user_agent: None,
     referer: None,
     fields: &[],
 };
 
 thread_local! {
-    static LOGS: RefCell<[Log; 2]> = RefCell::new([Format::Json, Format::Combined].map(Log::open));
+    static LOGS: RefCell<[Log; 3]> = RefCell::new([Format::Json, Format::Combined, text()].map(Log::open));
+}
+
+/// A form of the operator's own that has every placeholder, each between quotes.
+fn text() -> Format {
+    let all: String = LOG_PLACEHOLDERS.iter().map(|(word, _)| format!("\"{{{word}}}\" ")).collect();
+    Format::Text(Arc::new(TextFormat::parse(&all).expect("a format")))
 }
 
 /// Checks one input.
@@ -80,9 +89,10 @@ pub(super) fn fuzz(input: &[u8]) {
         referer: part(),
         ..LogRecord::default()
     };
-    LOGS.with_borrow_mut(|[json, combined]| {
+    LOGS.with_borrow_mut(|[json, combined, text]| {
         check_json(&json.line(&record), &record);
         check_combined(&combined.line(&record));
+        check_text(&text.line(&record));
     });
 }
 
@@ -100,6 +110,11 @@ fn check_json(line: &str, record: &LogRecord<'_>) {
         assert!(!secret || written.contains("token=[redacted]"), "{written}");
         assert!(query.contains(&b'=') || written == sent(query), "a query without values was changed");
     }
+}
+
+fn check_text(line: &str) {
+    assert!(line.is_ascii() && !line.bytes().any(|byte| byte.is_ascii_control()), "{line}");
+    assert_eq!(line.matches('"').count(), 2 * LOG_PLACEHOLDERS.len(), "{line}");
 }
 
 fn check_combined(line: &str) {

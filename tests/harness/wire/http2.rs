@@ -13,6 +13,7 @@ use bytes::Bytes;
 use h2::client::{self, ResponseFuture};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request};
+use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_rustls::TlsConnector;
@@ -21,7 +22,7 @@ use super::OWN_TO_HTTP1;
 use super::pattern::Chunked;
 use crate::connection::Event;
 use crate::message::{Kind, find};
-use crate::{Identity, Message, STEP};
+use crate::{Message, STEP};
 
 /// What the thread is asked for.
 enum Order {
@@ -70,16 +71,17 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    /// Connects, through TLS where `secure`.
+    /// Connects, through TLS where there is a configuration of it.
     ///
     /// # Errors
     /// What the kernel says.
-    pub(super) fn open(address: SocketAddr, secure: bool) -> io::Result<Self> {
+    pub(super) fn open(address: SocketAddr, secure: Option<ClientConfig>) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, STEP)?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let (orders, queue) = unbounded_channel();
         let (begins, began) = unbounded_channel();
+        let scheme = if secure.is_some() { "https" } else { "http" };
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(speak(stream, secure, queue, begins));
@@ -87,7 +89,7 @@ impl Http2 {
         Ok(Self {
             chunked: Chunked::default(),
             was_closed: false,
-            scheme: if secure { "https" } else { "http" },
+            scheme,
             orders: Some(orders),
             answers: VecDeque::new(),
             began,
@@ -228,15 +230,12 @@ impl Drop for Http2 {
 
 async fn speak(
     stream: TcpStream,
-    secure: bool,
+    secure: Option<ClientConfig>,
     queue: UnboundedReceiver<Order>,
     begins: UnboundedSender<UnboundedReceiver<Told>>,
 ) {
     let stream = tokio::net::TcpStream::from_std(stream).unwrap();
-    if !secure {
-        return converse(stream, queue, begins).await;
-    }
-    let mut config = Identity::shared().client();
+    let Some(mut config) = secure else { return converse(stream, queue, begins).await };
     config.alpn_protocols = vec![b"h2".to_vec()];
     let name = "example.test".try_into().unwrap();
     if let Ok(stream) = TlsConnector::from(std::sync::Arc::new(config)).connect(name, stream).await {

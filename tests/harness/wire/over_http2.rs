@@ -47,7 +47,8 @@ impl Stage {
 
     fn client(&mut self, number: usize) -> Result<&mut Http2, String> {
         if !self.http2.contains_key(&number) {
-            let client = Http2::open(self.proxy.web(), self.is_secure).map_err(|error| error.to_string())?;
+            let client =
+                Http2::open(self.proxy.web(), self.tls_of(number)).map_err(|error| error.to_string())?;
             self.http2.insert(number, client);
         }
         self.http2.get_mut(&number).ok_or_else(|| "no such connection".to_owned())

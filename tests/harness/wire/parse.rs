@@ -54,6 +54,8 @@ pub(super) struct Transcript {
     pub(super) plain: bool,
     /// Performed through TLS only: it is about that.
     pub(super) secure: bool,
+    /// Whose certificate which client shows; the others show none. The listener verifies them.
+    pub(super) certificates: Vec<(usize, String)>,
     /// Why it is not performed over HTTP/2.
     pub(super) http1: Option<String>,
     /// What the upstream sees beyond the steps may only be the beginning of a request.
@@ -105,6 +107,7 @@ impl Transcript {
             ["whole"] if !has_text => self.whole = true,
             ["plain"] if !has_text => self.plain = true,
             ["secure"] if !has_text => self.secure = true,
+            ["certificates"] if has_text => self.certificates = certificates(lines)?,
             ["http1"] if has_text => self.http1 = Some(lines.join(" ")),
             ["upstream", "never", "completes"] if !has_text => self.incomplete = true,
             ["log"] => self.log = Some(log_records(lines)?),
@@ -170,6 +173,17 @@ fn numbered<'a, 'b>(words: &'a [&'b str], who: fn(usize) -> Who) -> (Who, &'a [&
 fn milliseconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix("ms").and_then(|number| number.parse().ok());
     number.map(Duration::from_millis).ok_or_else(|| format!("not in milliseconds: {text}"))
+}
+
+fn certificates(lines: &[&str]) -> Result<Vec<(usize, String)>, String> {
+    let lines = lines.iter().filter(|line| !line.is_empty());
+    lines
+        .map(|line| {
+            let (number, name) = line.split_once(' ').ok_or_else(|| format!("not NUMBER NAME: {line}"))?;
+            let number = number.parse().map_err(|_| format!("not the number of a client: {number}"))?;
+            Ok((number, name.to_owned()))
+        })
+        .collect()
 }
 
 fn log_records(lines: &[&str]) -> Result<Vec<Vec<(String, String)>>, String> {

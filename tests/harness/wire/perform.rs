@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use rustls::ClientConfig;
 use serde_json::Value;
 
 use super::http2::Http2;
@@ -17,7 +19,7 @@ use crate::message::{Kind, find};
 use crate::port::{Refusing, Silent};
 use crate::proxy::Ended;
 use crate::upstream::{Listener, accept};
-use crate::{Connection, Directory, Identity, Message, Proxy, STEP};
+use crate::{Authority, Connection, Directory, Identity, Message, Proxy, STEP, Shown};
 
 /// The target of the exchange that `--- open` makes.
 const PROBE: &str = "/still-open";
@@ -74,6 +76,8 @@ pub(super) struct Stage {
     /// Clients use TLS.
     pub(super) is_secure: bool,
     pub(super) proxy: Proxy,
+    /// What clients show, by their number.
+    certificates: BTreeMap<usize, Shown>,
     clients: BTreeMap<usize, Connection>,
     /// The same over HTTP/2.
     pub(super) http2: BTreeMap<usize, Http2>,
@@ -102,6 +106,8 @@ impl Stage {
         }
         let is_secure = delivery == Delivery::Secure || transcript.secure;
         let directory = Directory::new();
+        let authority = Authority::new("clients");
+        directory.write("clients.pem", &authority.pem);
         for (path, content) in &transcript.files {
             put_file(&directory.path().join(path), content);
         }
@@ -111,12 +117,19 @@ impl Stage {
             proxy: match (is_secure, delivery) {
                 (true, _) => {
                     let tls = Identity::shared().write(&directory, "web");
-                    let tls = format!("{{ certificates: [ {tls} ] }}");
+                    let asks = match transcript.certificates.is_empty() {
+                        true => "",
+                        false => ", client_auth: { ca: clients.pem, mode: optional }",
+                    };
+                    let tls = format!("{{ certificates: [ {tls} ]{asks} }}");
                     Proxy::start_in(directory, &config::with_tls(&config, &tls))
                 }
                 (false, Delivery::Http2) => Proxy::start_in(directory, &config::with(&config, "h2c: true")),
                 (false, _) => Proxy::start_in(directory, &config),
             },
+            certificates: (transcript.certificates.iter().zip(1..))
+                .map(|((client, name), serial)| (*client, authority.issue(name, -1..30, serial)))
+                .collect(),
             clients: BTreeMap::new(),
             http2: BTreeMap::new(),
             upstreams: Vec::new(),
@@ -129,15 +142,24 @@ impl Stage {
         }
     }
 
+    /// How a client speaks TLS, where it does.
+    pub(super) fn tls_of(&self, client: usize) -> Option<ClientConfig> {
+        let server = Identity::shared();
+        self.is_secure.then(|| match self.certificates.get(&client) {
+            Some(shown) => shown.client(server, rustls::DEFAULT_VERSIONS),
+            None => server.client(),
+        })
+    }
+
     /// The connection called `who`: a client's is opened, an upstream's is awaited.
     pub(super) fn connection(&mut self, who: Who) -> Result<&mut Connection, String> {
         match who {
             Who::Client(number) => {
                 if !self.clients.contains_key(&number) {
                     let address = self.proxy.web();
-                    let connection = match self.is_secure {
-                        true => Connection::open_secure(address, Identity::shared(), "example.test"),
-                        false => Connection::open(address),
+                    let connection = match self.tls_of(number) {
+                        Some(tls) => Connection::open_as(address, Arc::new(tls), "example.test"),
+                        None => Connection::open(address),
                     };
                     let connection = connection.map_err(|error| error.to_string())?;
                     self.clients.insert(number, connection);

@@ -1,5 +1,12 @@
 //! The text of a section: escapes, implied line ends, repetitions and wildcards.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::signature::hmac_sha256_bytes;
+
 /// A piece of a text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Piece {
@@ -106,6 +113,8 @@ fn read_operator(operator: &str, pieces: &mut Vec<Piece>) -> Result<(), String> 
         _ => {
             if let Some(text) = operator.strip_prefix("chunks:") {
                 Piece::Chunks(literal(text)?)
+            } else if let Some(link) = operator.strip_prefix("signed:") {
+                Piece::Literal(signed(link)?.into_bytes())
             } else {
                 let (text, count) = operator
                     .rsplit_once('*')
@@ -120,6 +129,18 @@ fn read_operator(operator: &str, pieces: &mut Vec<Piece>) -> Result<(), String> 
         other => pieces.push(other),
     }
     Ok(())
+}
+
+/// `SECONDS:KEY:PATH`, signed with `KEY` of the id `k1`, good for so many seconds from now.
+fn signed(link: &str) -> Result<String, String> {
+    let parts: Vec<&str> = link.splitn(3, ':').collect();
+    let [seconds, key, path] = *parts else { return Err(format!("not SECONDS:KEY:PATH: {link}")) };
+    let seconds: i64 = seconds.parse().map_err(|_| format!("not a number of seconds: {seconds}"))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let expires = now.saturating_add_signed(seconds);
+    let text = format!("v1\n*\n{path}\n{expires}\nk1\n");
+    let signature = URL_SAFE_NO_PAD.encode(hmac_sha256_bytes(key.as_bytes(), text.as_bytes()));
+    Ok(format!("{path}?expires={expires}&key_id=k1&signature={signature}"))
 }
 
 fn literal(text: &str) -> Result<Vec<u8>, String> {

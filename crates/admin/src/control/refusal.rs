@@ -44,6 +44,13 @@ pub enum Refusal {
         /// Paths of keys, as in `services.a.endpoints[0].url`.
         keys: Vec<String>,
     },
+    /// 403: what arrives by API may not take these away.
+    Unprotected {
+        /// Paths of what would lack them, as in `routes.admin`.
+        keys: Vec<String>,
+        /// What would be lost, a sentence.
+        detail: String,
+    },
     /// 409: it is already there; says what.
     Duplicate(String),
     /// 409: the present state does not allow it, as a file that cannot be written.

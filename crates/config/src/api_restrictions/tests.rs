@@ -96,6 +96,8 @@ fn references_settings_and_trust_may_not_be_new() {
         ("trusted_proxies: [10.0.0.0/8, 0.0.0.0/0]", "trusted_proxies[1]"),
         ("include: [\"/etc/*\"]", "include[0]"),
         ("access_log: { path: /etc/cron.d/x }", "access_log.path"),
+        ("access_log: { syslog: { address: 'udp://192.0.2.1' } }", "access_log.syslog.address"),
+        ("access_log: { rotate: { size: 64KiB, keep: 1 } }", "access_log.rotate.size"),
         ("listeners: { web: { address: \"unix:/run/b.sock\" } }", "listeners.web.address"),
         (
             "services: { a: { endpoints: [{ url: \"unix:/run/docker.sock\" }] } }",

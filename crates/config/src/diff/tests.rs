@@ -72,12 +72,15 @@ fn every_number_that_changes_shows() {
 #[test]
 fn every_word_that_changes_shows() {
     for (from, to) in [
-        ("combined", "json"),
+        ("{client_ip} {status}", "{client_ip} {route}"),
+        ("format: { text: \"{client_ip} {status} {share}\" }", "format: json"),
+        ("100MiB", "101MiB"),
+        ("429, 500-599", "428, 500-599"),
         ("thalweg:www-data", "thalweg"),
         ("www-data", "staff"),
         ("/var/lib/thalweg", "/var/lib/other"),
-        ("path: /var/log/thalweg/access.log", "path: stdout"),
-        ("path: /var/log/thalweg/access.log", "path: stderr"),
+        ("path: /var/log/thalweg/access.log, rotate: { size: 100MiB, every: 1d, keep: 10 }", "path: stdout"),
+        ("path: /var/log/thalweg/access.log, rotate: { size: 100MiB, every: 1d, keep: 10 }", "path: stderr"),
         ("priority: normal", "priority: low"),
         ("priority: high", "priority: normal"),
         ("listeners: [ web, local ]", "listeners: [ web ]"),
@@ -159,7 +162,7 @@ fn a_change_is_told_by_object_and_field() {
              - endpoint `http://10.0.0.1:8080` of service `products`: weight 1\n",
         ),
         (
-            "access_log: { format: combined, path: /var/log/thalweg/access.log }\n",
+            "access_log: { format: { text: \"{client_ip} {status} {share}\" }, path: /var/log/thalweg/access.log, rotate: { size: 100MiB, every: 1d, keep: 10 }, sample: { share: 2%, always: { status: [ 429, 500-599 ], slower_than: 1s } } }\n",
             "",
             "- setting `access_log`\n",
         ),

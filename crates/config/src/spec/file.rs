@@ -1,5 +1,6 @@
 //! The top of a configuration file.
 
+use super::access_log::AccessLogSpec;
 use super::ban::BanSpec;
 use super::filter_entry::StepSpec;
 use super::limits::RouteLimitsSpec;
@@ -215,30 +216,6 @@ pub struct MetricsSpec {
     /// `127.0.0.1:9901` and the like: `/metrics`, `/livez` and `/readyz`, no token.
     #[schemars(with = "schema::ListenAddress")]
     pub address: Spanned<String>,
-}
-
-/// `access_log:`
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
-#[serde(deny_unknown_fields, default, expecting = "a map with `format` and `path`")]
-pub struct AccessLogSpec {
-    /// How a line looks.
-    #[schemars(extend("x-default" = "json"))]
-    pub format: Option<LogFormatSpec>,
-    /// `stdout`, `stderr` or a file.
-    #[schemars(extend("x-default" = "stdout"))]
-    pub path: Option<Spanned<String>>,
-}
-
-/// How a line of the access log looks.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
-#[serde(rename_all = "snake_case", expecting = "`json`, `combined` or `off`")]
-pub enum LogFormatSpec {
-    /// One JSON object.
-    Json,
-    /// nginx's `combined`.
-    Combined,
-    /// Nothing is written.
-    Off,
 }
 
 /// `listeners.<name>:`

@@ -4,6 +4,7 @@
 //! again. A key that is missing because its value was left out is not reported. Checks that need
 //! more than one value belong to `validate`.
 
+mod access_log;
 mod acme;
 mod ban;
 mod canary;
@@ -29,14 +30,16 @@ mod unavailable;
 mod values;
 mod webhook;
 
+pub use access_log::{
+    AccessLogSpec, FacilitySpec, LogAlwaysSpec, LogFormatSpec, LogRotateSpec, LogSampleSpec, SyslogSpec,
+};
 pub use acme::{AcmeSpec, ChallengeSpec, DnsHookSpec, DnsWebhookSpec, EabSpec, KeyTypeSpec, OnDemandSpec};
 pub use ban::BanSpec;
 pub use canary::{CanarySpec, GatesSpec, OnFailureSpec};
 pub use client_auth::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec};
 pub use file::{
-    AccessLogSpec, AdminSpec, AdminTlsSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec,
-    ListenerSpec, LogFormatSpec, MetricsSpec, ProtocolSpec, ProxyProtocolSpec, RequestHistorySpec,
-    ShutdownSpec, StateSpec,
+    AdminSpec, AdminTlsSpec, DefaultsSpec, FileSpec, LimitsSpec, ListenerLimitsSpec, ListenerSpec,
+    MetricsSpec, ProtocolSpec, ProxyProtocolSpec, RequestHistorySpec, ShutdownSpec, StateSpec,
 };
 pub use filter_entry::{StepChoice, StepSpec};
 pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};

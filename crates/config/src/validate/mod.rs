@@ -4,6 +4,7 @@
 //! could still be understood, so that later sections are checked too.
 
 mod access;
+mod access_log;
 mod acme;
 mod address;
 mod canary;

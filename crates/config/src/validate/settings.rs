@@ -1,17 +1,17 @@
 //! The sections outside routes and services.
 
+use super::access_log::{access_log, file};
 use super::listeners::{Taken, claim};
 use super::secret::Secrets;
 use super::webhooks::webhooks;
 use super::{bounded, deadline, duration, network};
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::settings::{AccessLog, Admin, LogFormat, LogTarget, Settings, Token, User};
+use crate::settings::{Admin, Settings, Token, User};
 use crate::spec::{
-    AccessLogSpec, AdminSpec, AutoSizeSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, LogFormatSpec,
-    RequestHistorySpec, SecretSpec, ShutdownSpec, Spanned, TimeoutsSpec,
+    AdminSpec, AutoSizeSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, RequestHistorySpec, SecretSpec,
+    ShutdownSpec, Spanned, TimeoutsSpec,
 };
 use ipnet::IpNet;
-use std::path::PathBuf;
 use std::time::Duration;
 use thalweg_core::limits::{HEAD, HEAD_MAX};
 use thalweg_proxy::plan::{ClientTimeouts, Limits, ListenAddress, RequestsPolicy, Shutdown};
@@ -111,14 +111,6 @@ fn tcp(text: &Spanned<String>, taken: &mut Taken, problems: &mut Problems) -> Op
     Some(address)
 }
 
-fn file(path: &Spanned<String>, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<PathBuf> {
-    if path.value.is_empty() {
-        problems.push(SpecError::value(path.span, "path", "the path is empty"));
-        return None;
-    }
-    Some(secrets.path(path))
-}
-
 fn workers(spec: Option<&Spanned<AutoSpec>>, problems: &mut Problems) -> Option<u16> {
     let spec = spec?;
     match spec.value {
@@ -146,20 +138,6 @@ fn user(text: &Spanned<String>, problems: &mut Problems) -> Option<User> {
         return None;
     }
     Some(User { user: user.to_owned(), group: group.map(str::to_owned) })
-}
-
-fn access_log(spec: &AccessLogSpec, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<AccessLog> {
-    let format = match spec.format {
-        Some(LogFormatSpec::Off) => None,
-        Some(LogFormatSpec::Combined) => Some(LogFormat::Combined),
-        Some(LogFormatSpec::Json) | None => Some(LogFormat::Json),
-    };
-    let target = match spec.path.as_ref().map(|path| path.value.as_str()) {
-        None | Some("stdout") => LogTarget::Stdout,
-        Some("stderr") => LogTarget::Stderr,
-        Some(_) => LogTarget::File(spec.path.as_ref().and_then(|path| file(path, secrets, problems))?),
-    };
-    Some(AccessLog { format: format?, target })
 }
 
 /// Networks whose forwarded fields are believed.

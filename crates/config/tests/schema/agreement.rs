@@ -54,6 +54,20 @@ const VALIDATION: &[Reason] = &[
         ],
     ),
     (
+        "how lines of the access log look, and where they go",
+        &[
+            "only a file moves on",
+            "nothing says when the file moves on",
+            "a log goes to `path` or to `syslog`",
+            "is no receiver of syslog",
+            "a tag has 1 to",
+            "is no placeholder of a log line",
+            "a format has",
+            "a format is one line",
+            "stands alone; write",
+        ],
+    ),
+    (
         "who may pass, and what is to be known of it",
         &[
             "a list has networks, `file` and `url`",
@@ -407,6 +421,7 @@ const VALIDATION: &[Reason] = &[
             "a query may hold credentials",
             "write one or the other",
             "`share` must be from 1% to 100%",
+            "is not a share; write for example",
             "has at most 16 fields",
             "is no network",
             "is no content type",

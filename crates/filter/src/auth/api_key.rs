@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use thalweg_access::api_keys::{ApiKey, ApiKeys, FILE, time};
+use thalweg_access::live_keys::{self, LiveKeys};
 use thalweg_access::watched_file::WatchedFile;
 
 /// Where nothing is written.
@@ -18,13 +19,17 @@ const FIELD: &str = "X-API-Key";
 
 /// Keys, and where clients show them.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default, expecting = "a map with `file` or `keys`")]
+#[serde(deny_unknown_fields, default, expecting = "a map with `file`, `keys` or `list`")]
 pub(crate) struct ApiKeySpec {
     /// A file with lines of `NAME sha256:HASH [scopes=A,B] [expires=TIME] [CLAIM=VALUE …]`, as `thalweg hash-key`
     /// writes them, at most 16 MiB. It is read again when it has changed; while it has a bad line, what was read before
     /// stays in force.
     #[schemars(extend("x-default-words" = "none"))]
     file: Option<String>,
+    /// The name of a list of keys that are added and revoked while the proxy runs, through the admin API
+    /// (`/api/v1/keys`), beside those of `file` or `keys`. It has from 1 to 64 letters, digits and `-_.`.
+    #[schemars(extend("x-default-words" = "none"), regex(pattern = r"^[A-Za-z0-9._-]{1,64}$"))]
+    list: Option<String>,
     /// Names of keys, and what is known of each.
     #[schemars(extend("x-default-words" = "none"))]
     keys: BTreeMap<String, KnownKeySpec>,
@@ -77,6 +82,8 @@ impl KnownKeySpec {
 
 impl ApiKeySpec {
     pub(crate) fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Method>, String> {
+        let live = self.list.as_deref().map(live_keys::list).transpose();
+        let live = live.map_err(|error| format!("`list` of `api_key`: {error}"))?;
         let source = match (&self.file, self.keys.is_empty()) {
             (Some(file), true) => Source::File(Arc::new(Keep(Arc::new(WatchedFile::open(
                 files.path(file),
@@ -91,7 +98,10 @@ impl ApiKeySpec {
                 Source::Inline(Arc::new(keys))
             }
             (Some(_), false) => return Err("`api_key` takes `file` or `keys`, not both".into()),
-            (None, true) => return Err("`api_key` has no keys; write `file: keys.txt`, or `keys`".into()),
+            (None, true) if live.is_some() => Source::Inline(Arc::default()),
+            (None, true) => {
+                return Err("`api_key` has no keys; write `file: keys.txt`, `keys`, or `list`".into());
+            }
         };
         let header = match &self.header {
             None if self.bearer || self.query.is_some() => None,
@@ -103,6 +113,7 @@ impl ApiKeySpec {
         };
         Ok(Arc::new(ApiKeyMethod {
             source,
+            live,
             written: self.file.as_deref().map(Into::into),
             header,
             bearer: self.bearer,
@@ -129,6 +140,8 @@ impl Upkeep for Keep {
 #[derive(Debug)]
 struct ApiKeyMethod {
     source: Source,
+    /// Those that are added while the proxy runs.
+    live: Option<Arc<LiveKeys>>,
     /// The file as it was written.
     written: Option<Box<str>>,
     header: Option<Box<str>>,
@@ -173,15 +186,17 @@ impl Method for ApiKeyMethod {
     }
 
     fn argument(&self) -> String {
-        let keys = match &self.written {
-            Some(file) => format!("keys of {file}"),
+        let written = match &self.written {
+            Some(file) => Some(format!("keys of {file}")),
+            None if self.keys().is_empty() => None,
             // A change of a hash is a difference, and is not to be shown.
-            None => format!("{} keys, {}", self.keys().len(), self.keys().fingerprint()),
+            None => Some(format!("{} keys, {}", self.keys().len(), self.keys().fingerprint())),
         };
+        let live = self.live.as_ref().map(|live| format!("the list {}", live.name()));
         let places = self.header.iter().map(|name| format!("in {name}"));
         let places = places.chain(self.bearer.then(|| "as Bearer".to_owned()));
         let places = places.chain(self.query.iter().map(|name| format!("in ?{name}")));
-        std::iter::once(keys).chain(places).collect::<Vec<_>>().join(", ")
+        written.into_iter().chain(live).chain(places).collect::<Vec<_>>().join(", ")
     }
 
     fn challenge(&self, realm: &str) -> Option<String> {
@@ -198,7 +213,8 @@ impl Method for ApiKeyMethod {
             Ok(None) => return Finding::Absent,
             Err(refused) => return refused,
         };
-        let Some(key) = self.keys().find(&sent) else {
+        let live = || self.live.as_ref().and_then(|live| live.current().find(&sent));
+        let Some(key) = self.keys().find(&sent).or_else(live) else {
             return Finding::refused(401, "the API key is not known or has expired", "an unknown key");
         };
         if key.expires.is_some_and(|expires| cx.facts.unix_seconds >= expires) {

@@ -13,16 +13,23 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 use thalweg_access::logins::{Login, Logins};
 use thalweg_access::users::{FILE, NAME, PASSWORD, Users};
 use thalweg_access::watched_file::WatchedFile;
+use thalweg_access::{Fingerprint, InFlight, fingerprint};
 use thalweg_core::units::{duration_text, parse_duration};
 
 /// For the check of one password, with the wait for those before it.
 const CHECK: Duration = Duration::from_secs(15);
+/// Checks that clients of one network (an address of IPv4, 64 bits of IPv6) may have under way at a time, of all that
+/// the process has places for: strangers at one place cannot take them all.
+const SHARE: u32 = 16;
+/// Checks under way, by network; those of all filters.
+static CHECKS: LazyLock<Arc<InFlight>> = LazyLock::new(Arc::default);
 /// How long a login that was right passes without a check, where nothing is written, and at most.
 const REMEMBERED: Duration = Duration::from_secs(5 * 60);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -174,8 +181,16 @@ impl Method for Basic {
         if check.is_known() && logins.knows(&login, cx.facts.now) {
             return Finding::Verified(Identity::new("basic", sent.user));
         }
+        let Some(place) = CHECKS.enter(network(cx.facts.client_ip), SHARE) else {
+            cx.fault_field("Retry-After", b"1");
+            let reason = format!("{SHARE} passwords of this client's network are being checked");
+            return Finding::refused(429, "too many passwords of this network are being checked", reason);
+        };
         cx.remember(Asked { user: sent.user, is_known: check.is_known(), login });
-        Finding::Wait(Job::compute(CHECK, move || check.run(&sent.password)))
+        Finding::Wait(Job::compute(CHECK, move || {
+            let _place = place;
+            check.run(&sent.password)
+        }))
     }
 
     fn resume(&self, cx: &mut RequestCx<'_>, got: JobResult) -> Finding {
@@ -214,6 +229,14 @@ impl Method for Basic {
             // Hashes are part of what a login is known by: those that have changed are not known.
             *self.logins.lock().unwrap_or_else(PoisonError::into_inner) = former.logins();
         }
+    }
+}
+
+/// Where a client is.
+fn network(client: IpAddr) -> Fingerprint {
+    match client {
+        IpAddr::V4(address) => fingerprint(4, &address.octets()),
+        IpAddr::V6(address) => fingerprint(6, &address.to_bits().to_be_bytes()[..8]),
     }
 }
 

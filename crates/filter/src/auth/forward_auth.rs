@@ -400,10 +400,11 @@ impl Method for ForwardAuth {
             }
             500..=599 => {
                 let status = answer.status;
-                cx.explain(format!("forward_auth: the service answers {status}"));
                 if self.allows {
+                    cx.explain(format!("passes unasked: the service answers {status}"));
                     return self.passes(cx, &Arc::default());
                 }
+                cx.explain(format!("forward_auth: the service answers {status}"));
                 Finding::Fault(UNASKED)
             }
             status => {

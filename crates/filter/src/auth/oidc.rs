@@ -378,6 +378,12 @@ impl Method for Oidc {
         self.written.to_string()
     }
 
+    /// A browser is sent to the provider. What gets a 401 is a program: it is told that a token is what it lacks, which
+    /// makes no browser ask for a password.
+    fn challenge(&self, realm: &str) -> Option<String> {
+        Some(format!("Bearer realm=\"{realm}\""))
+    }
+
     fn check(&self, cx: &mut RequestCx<'_>) -> Finding {
         let path = cx.facts.path;
         match () {

@@ -275,6 +275,25 @@ fn a_question_of_what_would_happen_checks_no_password() {
     }
 }
 
+/// The mistake: strangers with many wrong passwords take all places for checks, and nobody else can log in.
+#[test]
+fn clients_of_one_network_have_a_share_of_the_places_for_checks() {
+    let filter = auth(r#"{"basic": BASIC}"#);
+    let from = |client: &str| {
+        let mut asked = Asked::at("/").with("Authorization", &basic("nobody", "wrong"));
+        asked.client_ip = client.parse().unwrap();
+        (asked.send(&*filter), asked)
+    };
+    let waits = |verdict: &Verdict| matches!(verdict, Verdict::Wait(_));
+    let mut held: Vec<Verdict> = (0..16).map(|at| from(&format!("2001:db8:0:1::{at}")).0).collect();
+    assert!(held.iter().all(waits));
+    let (refused, asked) = from("2001:db8:0:1:ffff::9");
+    assert_eq!((status(&refused), challenges(&asked)), (429, "Retry-After: 1\r\n".to_owned()));
+    assert!(waits(&from("2001:db8:0:2::1").0) && waits(&from("192.0.2.7").0), "others have their own share");
+    held.pop();
+    assert!(waits(&from("2001:db8:0:1::1").0), "a place is free again");
+}
+
 #[test]
 fn a_login_outlives_a_reload_unless_its_password_was_changed() {
     let before = auth(r#"{"basic": BASIC}"#);

@@ -5,11 +5,13 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::Destination;
+use super::rotation::Rotator;
+use super::{Destination, Rotation};
 use crate::meters::LogMeters;
 
 /// How long one batch waits for a destination that is in non-blocking mode and full.
@@ -23,12 +25,42 @@ pub(super) struct Drain {
     meters: Arc<LogMeters>,
     /// What there is ends in the middle of a line.
     torn: bool,
+    rotator: Option<Rotator>,
 }
 
 impl Drain {
-    pub(super) fn new(destination: Destination, file: File, meters: Arc<LogMeters>) -> Self {
+    pub(super) fn new(
+        destination: Destination,
+        file: File,
+        rotation: Option<Rotation>,
+        meters: Arc<LogMeters>,
+    ) -> Self {
         let torn = destination.ends_torn();
-        Self { destination, file, meters, torn }
+        let rotator = match &destination {
+            Destination::File(path) => rotation.map(|rotation| Rotator::new(rotation, path.clone())),
+            _ => None,
+        };
+        Self { destination, file, meters, torn, rotator }
+    }
+
+    /// How long nothing has to be done by itself; `None`: for ever.
+    pub(super) fn rests(&self) -> Option<Duration> {
+        self.rotator.as_ref()?.rests()
+    }
+
+    /// Has the file move on where it is too old, or would be too large with so many more bytes.
+    pub(super) fn rotate_if_due(&mut self, bytes: usize) {
+        let Some(rotator) = &mut self.rotator else { return };
+        if !rotator.is_due(bytes, (SystemTime::now(), Instant::now())) {
+            return;
+        }
+        match rotator.rotate() {
+            Ok(()) => self.reopen(),
+            Err(error) => {
+                let text = format!("the access log {} cannot be rotated: {error}", self.destination);
+                self.meters.reopen_failed(text);
+            }
+        }
     }
 
     /// Opens the file anew. The old one is kept if that fails.
@@ -38,6 +70,9 @@ impl Drain {
                 self.file = file;
                 // It may be the same one.
                 self.torn = self.destination.ends_torn();
+                if let Some(rotator) = &mut self.rotator {
+                    rotator.look();
+                }
             }
             Err(error) => {
                 let text = format!("the access log {} cannot be opened again: {error}", self.destination);
@@ -49,8 +84,12 @@ impl Drain {
     /// Writes a batch of whole lines. On an error the rest of it is lost and counted, and a line that is there in part
     /// is cut off, or else ended before the next one.
     pub(super) fn write(&mut self, batch: &[u8], lines: u64) {
+        self.rotate_if_due(batch.len());
         let mut rest = batch;
         let result = self.write_rest(&mut rest);
+        if let Some(rotator) = &mut self.rotator {
+            rotator.grew(batch.len() - rest.len());
+        }
         let Err(error) = result else { return self.meters.written() };
         let lost = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
         debug_assert!(lost <= lines);

@@ -44,7 +44,7 @@ fn start(path: &Path, registry: &Registry) -> LogWriter {
 }
 
 /// Waits for what another thread does, without a fixed pause.
-fn until(what: impl Fn() -> bool) {
+fn until(mut what: impl FnMut() -> bool) {
     let start = Instant::now();
     while !what() {
         assert!(start.elapsed() < LONG, "it never happened");
@@ -167,7 +167,7 @@ fn at_the_limit() {
     let Some(path) = std::env::var_os(LIMITED) else { return };
     let (path, registry) = (PathBuf::from(path), Registry::new(1));
     let destination = Destination::File(path.clone());
-    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), registry.log());
+    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), None, registry.log());
     let line = [vec![b'x'; 99], vec![b'\n']].concat();
     drain.write(&line.repeat(20), 20);
     let text = fs::read_to_string(&path).unwrap();
@@ -185,7 +185,7 @@ fn a_line_that_another_process_left_torn_is_ended() {
     let (path, old) = (folder.file("access.log"), folder.file("old"));
     fs::write(&path, "whole\nto").unwrap();
     let destination = Destination::File(path.clone());
-    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), registry.log());
+    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), None, registry.log());
     drain.write(b"next\n", 1);
     assert_eq!(fs::read_to_string(&path).unwrap(), "whole\nto\nnext\n");
     drain.reopen();
@@ -260,7 +260,7 @@ fn a_torn_line_is_ended_before_the_next_one() {
     let path = folder.file("pipe");
     let mut reader = fifo(&path);
     let destination = Destination::File(path);
-    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), registry.log());
+    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), None, registry.log());
     // Larger than any pipe's default buffer: the first part fits, the rest does not.
     let batch = [vec![b'x'; 1 << 20], vec![b'\n']].concat();
     drain.write(&batch, 1);
@@ -279,4 +279,90 @@ fn a_destination_that_cannot_be_opened_is_an_error_at_start() {
     let error =
         LogWriter::start(Destination::File(path), Format::Json, registry.log()).expect_err("no folder");
     assert!(error.to_string().starts_with("the access log /nonexistent/access.log cannot be written: "));
+}
+
+#[test]
+fn a_file_moves_on_with_whole_lines_and_a_bounded_number_is_kept() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let path = folder.file("access.log");
+    let rotation = Rotation { size: Some(1000), every: None, keep: 2 };
+    let options = LogOptions {
+        destination: Destination::File(path.clone()),
+        format: Format::Combined,
+        sample: None,
+        rotation: Some(rotation),
+    };
+    let writer = LogWriter::start_with(options, registry.log()).unwrap();
+    let mut batch = writer.batch(registry.worker(0));
+    for number in 0..60 {
+        batch.push(&record(format!("/{number}").as_bytes()));
+        batch.flush();
+    }
+    drop(batch);
+    assert!(writer.shutdown(LONG));
+    let read = |name: &str| fs::read_to_string(folder.file(name)).unwrap();
+    let all = read("access.log.2") + &read("access.log.1") + &read("access.log");
+    assert!(!folder.file("access.log.3").exists());
+    assert!(["access.log", "access.log.1", "access.log.2"].iter().all(|name| read(name).len() <= 1000));
+    let lines: Vec<&str> = all.lines().collect();
+    for (line, number) in lines.iter().rev().zip((0..60).rev()) {
+        assert!(line.contains(&format!("\"GET /{number}\" 200")), "{line}");
+    }
+    assert!(lines.len() > 20 && registry.log().lost.value() == 0, "{}", lines.len());
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777 & !0o640, 0);
+}
+
+#[test]
+fn an_old_file_moves_on_by_itself_and_one_that_cannot_is_written_on() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let path = folder.file("access.log");
+    let options = LogOptions {
+        destination: Destination::File(path.clone()),
+        format: Format::Combined,
+        sample: None,
+        rotation: Some(Rotation { size: None, every: Some(Duration::from_secs(1)), keep: 1 }),
+    };
+    let writer = LogWriter::start_with(options, registry.log()).unwrap();
+    let mut batch = writer.batch(registry.worker(0));
+    batch.push(&record(b"/first"));
+    batch.flush();
+    until(|| fs::read_to_string(folder.file("access.log.1")).is_ok_and(|text| text.contains("/first")));
+    // What stands in the place of the next one cannot be replaced.
+    fs::remove_file(folder.file("access.log.1")).unwrap();
+    fs::create_dir_all(folder.file("access.log.1").join("full")).unwrap();
+    batch.push(&record(b"/second"));
+    batch.flush();
+    let mut error = None;
+    until(|| {
+        error = registry.log().take_reopen_error();
+        error.is_some()
+    });
+    assert!(error.unwrap().contains("cannot be rotated"));
+    batch.push(&record(b"/third"));
+    drop(batch);
+    assert!(writer.shutdown(LONG));
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains("/second") && text.contains("/third"), "{text}");
+}
+
+#[test]
+fn lines_that_are_not_drawn_are_no_lost_ones() {
+    let (folder, registry) = (Folder::new(), Registry::new(1));
+    let path = folder.file("access.log");
+    let options = LogOptions {
+        destination: Destination::File(path.clone()),
+        format: Format::Json,
+        sample: Some(Sample { share: 0, statuses: vec![500..=599], slower_than: None }),
+        rotation: None,
+    };
+    let writer = LogWriter::start_with(options, registry.log()).unwrap();
+    let mut batch = writer.batch(registry.worker(0));
+    (0..100).for_each(|_| batch.push(&record(b"/ordinary")));
+    assert!(batch.is_empty());
+    batch.push(&LogRecord { status: 502, ..record(b"/error") });
+    drop(batch);
+    assert!(writer.shutdown(LONG));
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.lines().count() == 1 && text.contains("/error") && !text.contains("share"), "{text}");
 }

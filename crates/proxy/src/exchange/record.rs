@@ -288,5 +288,6 @@ fn line<'a>(origin: Origin<'a>, x: &'a Exchange, said: &'a Said<'_>, duration: D
         unlogged: 0,
         user_agent: said.user_agent.as_deref(),
         referer: said.referer.as_deref(),
+        share: "",
     }
 }

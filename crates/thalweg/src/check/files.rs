@@ -20,6 +20,12 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
             format!("the access log {} cannot be written", path.display()),
             why,
         ));
+    } else if let Some(AccessLog { target: LogTarget::File(path), rotation: Some(_), .. }) =
+        &settings.access_log
+        && let Some(why) = not_movable(path, user)
+    {
+        let what = format!("the access log {} cannot be rotated", path.display());
+        found.push((place(places.access_log), what, why));
     }
     // As root the proxy makes a missing directory and gives it to that user before it becomes it.
     let is_root = rustix::process::geteuid().is_root();
@@ -121,6 +127,13 @@ fn not_writable(path: &Path, who: Who) -> Option<Cause> {
     }
 }
 
+/// Why a file could not move on to another name.
+fn not_movable(path: &Path, who: Who) -> Option<Cause> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let can = directory.is_dir() && who.may_make_files_in(directory);
+    (!can).then_some(Cause::Denied("permission denied for its directory"))
+}
+
 /// Why a directory could not be used or made.
 fn not_a_directory(path: &Path, who: Who) -> Option<Cause> {
     let existing = path.ancestors().find(|part| part.as_os_str().is_empty() || part.exists());
@@ -163,6 +176,8 @@ mod tests {
         assert_eq!(not_writable(&log, other), Some(Cause::Denied("permission denied for its directory")));
         assert_eq!(not_a_directory(&directory, other), Some(Cause::Denied("permission denied")));
         assert_eq!(not_writable(&log, Who::User(Identity { uid: 0, gid: 0 })), None);
+        assert_eq!(not_movable(&log, Who::Caller), None);
+        assert_eq!(not_movable(&log, other), Some(Cause::Denied("permission denied for its directory")));
         std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert_eq!(not_writable(&log, other), None);
         std::fs::remove_dir(&directory).unwrap();

@@ -5,13 +5,11 @@
 
 use super::admin::Shared;
 use super::config_events::event;
+use super::kept_file;
 use super::state_writer::StateWriter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_access::live::{self, ENTRIES, LiveList};
@@ -66,12 +64,12 @@ impl AccessLists {
     /// A sentence: what is kept cannot be read.
     pub(crate) fn open(directory: Option<&Path>, now: SystemTime) -> Result<Self, String> {
         let Some(path) = directory.map(|directory| directory.join(FILE)) else { return Ok(Self::default()) };
-        let kept = load(&path).map_err(|error| {
+        let kept: AccessSpec = kept_file::load(&path).map_err(|error| {
             let path = path.display();
             format!("cannot read {path}: {error}\n  help: it holds networks that were blocked while the proxy ran; mend or remove it")
         })?;
         let what = format!("lists of addresses in {}", path.display());
-        let keeper = StateWriter::start(what, move |kept| store(&path, &kept));
+        let keeper = StateWriter::start(what, move |kept| kept_file::store(&path, &kept));
         let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps lists: {error}"))?;
         let mut lists = Self { kept, live: BTreeMap::new(), keeper: Some(keeper) };
         lists.forget_expired(seconds(now));
@@ -309,33 +307,6 @@ impl Shared {
     }
 }
 
-/// Reads what was kept; nothing when there is none.
-fn load(path: &Path) -> io::Result<AccessSpec> {
-    match fs::read(path) {
-        Ok(bytes) => {
-            // A list would be read as a struct without members.
-            let value: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes)?;
-            Ok(serde_json::from_value(value.into())?)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(AccessSpec::default()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Keeps the lists: whole or not at all (a new file, synced, renamed).
-fn store(path: &PathBuf, kept: &AccessSpec) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)?;
-    }
-    let new = path.with_extension("json.new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec(kept)?)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    // The name is durable when the directory is.
-    path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,10 +337,10 @@ mod tests {
         assert!(lists.settle(Duration::from_secs(30)), "nothing is written over what follows");
         drop(lists);
         for damaged in ["{", "[]", "", "null", "{\"lists\": 7}"] {
-            fs::write(directory.join(FILE), damaged).unwrap();
+            std::fs::write(directory.join(FILE), damaged).unwrap();
             assert!(AccessLists::open(Some(&directory), now).unwrap_err().contains("help: "), "{damaged}");
         }
-        fs::remove_dir_all(directory).unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

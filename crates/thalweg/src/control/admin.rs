@@ -2,6 +2,7 @@
 
 use super::access::AccessLists;
 use super::acme::Acme;
+use super::api_keys::ApiKeyStore;
 use super::certificate_source::Source;
 use super::origin::Origin;
 use super::reload_guard::{Counts, Watcher};
@@ -17,9 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::control::{Limits, Usage};
 use thalweg_admin::{
-    AddressChanged, AddressList, AddressListContents, AdminTls, CanaryChanged, CanaryOrder, CanaryStatus,
-    CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control,
-    DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
+    AddressChanged, AddressList, AddressListContents, AdminTls, ApiKeyControl, CanaryChanged, CanaryOrder,
+    CanaryStatus, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus,
+    Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
     NewAddress, NewEndpoint, NewLabel, OpenTap, Recalling, Refusal, ReloadOptions, ReplaceOptions,
     RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel, SeriesDocument, SeriesFilter,
     Services, ServicesSummary, Slos, State, Status, TapOptions, Tokens, WeightsReset,
@@ -57,6 +58,7 @@ pub(crate) struct Shared {
     access: Mutex<AccessLists>,
     /// No other lock is taken while one of its is held.
     series: TimeSeries,
+    pub(crate) api_keys: ApiKeyStore,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// What the admin listener shakes hands on, once it is there.
@@ -78,7 +80,8 @@ impl Shared {
     pub(crate) fn new(
         worker_pool: WorkerPool,
         registry: Arc<Registry>,
-        (origin, runtime, (access, series)): (Origin, Runtime, (AccessLists, TimeSeries)),
+        (origin, runtime): (Origin, Runtime),
+        (access, series, api_keys): (AccessLists, TimeSeries, ApiKeyStore),
         (changed, acme): (Arc<Notify>, Acme),
     ) -> Self {
         registry.reloads().note_success();
@@ -96,6 +99,7 @@ impl Shared {
             monitor: Mutex::default(),
             access: Mutex::new(access),
             series,
+            api_keys,
             tokens: OnceLock::new(),
             admin_tls: OnceLock::new(),
             certificate_problems: Mutex::default(),
@@ -402,6 +406,10 @@ impl Control for Shared {
         expected: &Expected<u64>,
     ) -> Result<Changed, Refusal> {
         self.remove(service, id, drain, expected)
+    }
+
+    fn api_keys(&self) -> &dyn ApiKeyControl {
+        &self.api_keys
     }
 
     fn address_lists(&self) -> Vec<AddressList> {

@@ -7,6 +7,7 @@ use super::config_events::{add_note, event, in_a_sentence, in_short, said};
 use super::history::Cause;
 use super::maintenance;
 use super::origin::{Candidate, Origin, write_whole};
+use super::reload_result::TOLD;
 use super::start_error::explain;
 use crate::cli::show;
 use crate::operator_log::{block, info, warn};
@@ -21,9 +22,11 @@ use thalweg_admin::{
 use thalweg_config::api_restrictions::{Breach, check_arrived, redact, restore};
 use thalweg_config::diagnose::Problems;
 use thalweg_config::parse::{Format, Node, parse};
+use thalweg_config::protections::lost;
 use thalweg_config::source::Sources;
 use thalweg_config::{Report, check_text};
 use thalweg_core::EventKind;
+use thalweg_proxy::Plan;
 
 /// Why a configuration does not take over.
 pub(crate) enum Refused {
@@ -219,6 +222,9 @@ impl Shared {
         }
         let loaded = check_text(&name, &restored, &environment).map_err(mistakes)?;
         let candidate = Candidate::new(loaded, restored);
+        if !(options.dry_run && options.by.via == Via::Socket) {
+            self.check_protections(origin, &on_disk, &candidate.plan)?;
+        }
         let writes = !options.dry_run && !options.ephemeral;
         if writes && origin.file.is_none() {
             let why = "there is no configuration file; with `?ephemeral=true` it runs until the next start";
@@ -246,6 +252,24 @@ impl Shared {
             }
             refused.into()
         })
+    }
+
+    /// Refuses a plan that lacks protections that the file on disk has.
+    fn check_protections(&self, origin: &Origin, on_disk: &str, plan: &Plan) -> Result<(), Refusal> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let read = || check_text(&origin.name(), on_disk, &environment).ok();
+        let lost = match (on_disk != origin.text).then(read).flatten() {
+            Some(loaded) => lost(&loaded.plan, plan),
+            None => lost(&self.runtime().base, plan),
+        };
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let told: Vec<String> = lost.iter().take(TOLD).map(ToString::to_string).collect();
+        let detail = format!("only the file on disk may take protections away: {}", told.join("; "));
+        let mut keys: Vec<String> = lost.into_iter().map(|lost| lost.key).collect();
+        keys.dedup();
+        Err(Refusal::Unprotected { keys, detail })
     }
 
     /// A configuration of the history takes over again, and the file with it where it can be written.
@@ -283,6 +307,9 @@ impl Shared {
         let environment = |name: &str| std::env::var(name).ok();
         let loaded = check_text(&name, &text, &environment).map_err(mistakes)?;
         let candidate = Candidate::new(loaded, text);
+        if by.via != Via::Socket {
+            self.check_protections(origin, &origin.on_disk(), &candidate.plan)?;
+        }
         if !expected.admits(&origin.etag()) {
             return Err(Refusal::StaleConfig { etag: origin.etag() });
         }

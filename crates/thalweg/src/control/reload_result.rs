@@ -9,10 +9,14 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use thalweg_admin::{ChangeAction, ConfigChange, ConfigOutcome, FieldChange, ListenerChange};
 use thalweg_config::diff::{Action, FieldChange as Field};
+use thalweg_config::protections::lost;
 use thalweg_config::settings::Admin;
 use thalweg_config::{Change, Settings, diff};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{Limits, Listener};
+
+/// Protections that go and are each told of.
+pub(super) const TOLD: usize = 20;
 
 impl Shared {
     /// What differs between what runs and the candidate, and what that means. Nothing is changed.
@@ -71,7 +75,12 @@ impl Shared {
             )),
             _ => None,
         };
-        cut.into_iter().chain(masked(&runtime.overlay, (before, after))).collect()
+        let lost = lost(before, after);
+        let unguarded = lost.iter().take(TOLD).map(|lost| format!("a protection goes: {lost}"));
+        let more = lost.len().checked_sub(TOLD).filter(|more| *more > 0);
+        let more = more.map(|more| format!("and {more} more protections go"));
+        let masked = masked(&runtime.overlay, (before, after));
+        cut.into_iter().chain(unguarded).chain(more).chain(masked).collect()
     }
 }
 

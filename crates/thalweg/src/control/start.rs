@@ -8,6 +8,7 @@ use super::access::AccessLists;
 use super::access_log::AccessLogMonitor;
 use super::acme::Acme;
 use super::admin::Shared;
+use super::api_keys::ApiKeyStore;
 use super::canary::Canaries;
 use super::certificates::Certificates;
 use super::checks::Rounds;
@@ -36,7 +37,7 @@ use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_discovery::{Followed, Sources, Update};
 use thalweg_net::machine;
-use thalweg_observe::{Destination, Format, LogWriter, Registry};
+use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
 use thalweg_proxy::plan::{Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
@@ -104,7 +105,7 @@ pub(crate) async fn start(
     let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
     let shared =
-        Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime, kept), (changed, acme)));
+        Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, (changed, acme)));
     let admin = admin_options(&settings, place.path.clone(), state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     keep(&shared, &admin);
@@ -143,9 +144,10 @@ pub(crate) async fn start(
 }
 
 /// What is kept in the state directory, where there is one.
-fn kept(directory: Option<&Path>) -> Result<(AccessLists, TimeSeries), String> {
+fn kept(directory: Option<&Path>) -> Result<(AccessLists, TimeSeries, ApiKeyStore), String> {
     let now = SystemTime::now();
-    Ok((AccessLists::open(directory, now)?, TimeSeries::open(directory, now)))
+    let (access, series) = (AccessLists::open(directory, now)?, TimeSeries::open(directory, now));
+    Ok((access, series, ApiKeyStore::open(directory)?))
 }
 
 /// What the machine and the configuration allow.
@@ -244,17 +246,20 @@ async fn first_names(sources: &mut Sources) -> (thalweg_upstream::Names, Vec<Upd
 }
 
 fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Arc<LogWriter>>, String> {
-    let Some(AccessLog { format, target }) = wanted else { return Ok(None) };
+    let Some(AccessLog { format, target, rotation, sample }) = wanted else { return Ok(None) };
     let format = match format {
         LogFormat::Json => Format::Json,
         LogFormat::Combined => Format::Combined,
+        LogFormat::Text(text) => Format::Text(text.clone()),
     };
     let destination = match target {
         LogTarget::Stdout => Destination::Stdout,
         LogTarget::Stderr => Destination::Stderr,
         LogTarget::File(path) => Destination::File(path.clone()),
+        LogTarget::Syslog(syslog) => Destination::Syslog(syslog.clone()),
     };
-    let writer = LogWriter::start(destination, format, registry.log()).map_err(|error| error.to_string())?;
+    let options = LogOptions { destination, format, sample: sample.clone(), rotation: rotation.clone() };
+    let writer = LogWriter::start_with(options, registry.log()).map_err(|error| error.to_string())?;
     Ok(Some(Arc::new(writer)))
 }
 

@@ -375,6 +375,10 @@ impl Control for Sample {
         Ok(CanaryChanged { version: state.version, before, after })
     }
 
+    fn api_keys(&self) -> &dyn ApiKeyControl {
+        self
+    }
+
     fn address_lists(&self) -> Vec<AddressList> {
         vec![AddressList { name: "blocked".into(), configured: String::new(), added: 1 }]
     }
@@ -585,6 +589,44 @@ fn change() -> ConfigChange {
         service: None,
         action: ChangeAction::Added,
         fields: Vec::new(),
+    }
+}
+
+impl ApiKeyControl for Sample {
+    fn lists(&self) -> Vec<ApiKeyList> {
+        vec![ApiKeyList { name: "partners".into(), keys: 1 }]
+    }
+
+    fn list(&self, list: &str) -> Result<ApiKeyListContents, Refusal> {
+        match list {
+            "partners" => Ok(ApiKeyListContents { name: list.into(), keys: vec![api_key("acme")] }),
+            _ => Err(Refusal::Unknown(format!("there is no list of API keys `{list}`"))),
+        }
+    }
+
+    fn add(&self, list: &str, new: NewApiKey) -> Result<MadeApiKey, Refusal> {
+        match self.list(list)?.keys.iter().any(|known| known.name == new.name) {
+            true => Err(Refusal::Duplicate("there is such a key".into())),
+            false => {
+                Ok(MadeApiKey { key: "a-key-of-the-sample".into(), entry: api_key(&new.name), kept: true })
+            }
+        }
+    }
+
+    fn revoke(&self, list: &str, name: &str) -> Result<ApiKeyEntry, Refusal> {
+        let known = self.list(list)?.keys.into_iter().find(|known| known.name == name);
+        known.ok_or_else(|| Refusal::Unknown(format!("no key `{name}`")))
+    }
+}
+
+fn api_key(name: &str) -> ApiKeyEntry {
+    let claims = [("plan".to_owned(), "gold".to_owned())].into();
+    ApiKeyEntry {
+        name: name.into(),
+        scopes: vec!["read".into()],
+        claims,
+        since: 1_795_521_600,
+        expires: None,
     }
 }
 

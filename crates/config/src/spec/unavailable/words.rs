@@ -130,8 +130,7 @@ pub(super) const WORDS: &[Row] = rows! {
     [ListenerTls] "ocsp", "ocsp_stapling", "ssl_stapling", "stapling" => Later(None);
     [ListenerTls] "alpn", "alpn_protocols" => Later(Some("HTTP/2 and HTTP/1.1 are offered by themselves"));
     [Retry] "backoff", "retry_back_off", "initial_interval", "delay" => Later(Some("another attempt is made at once, on another endpoint"));
-    [AccessLog] "fields", "filter", "filters", "sampling", "sample", "condition", "if" => Called("the filter `log`, as in `filters: [ { log: { share: 10% } } ]`", FILTERS);
-    [AccessLog] "template", "log_format" => Later(Some("`format` is `json` or `combined`"));
+    [AccessLog] "fields", "filter", "filters", "condition", "if" => Called("the filter `log`, as in `filters: [ { log: { share: 10% } } ]`", FILTERS);
     [TestExpect] "headers_added", "headers_removed", "redirect" => Later(None);
 
     // Other names: the top.
@@ -285,6 +284,9 @@ pub(super) const WORDS: &[Row] = rows! {
     [Admin] "port", "listen", "bind", "host", "addr" => Called("`address`, as in `address: \"127.0.0.1:9900\"`", ADMIN);
     [Admin] "password", "secret", "api_key", "auth", "basic_auth" => Called("`token: { file: … }`", ADMIN);
     [AccessLog] "file", "output", "target", "file_path", "destination" => Called("`path`", LOG);
+    [AccessLog] "template", "log_format", "pattern" => Called("`format`, as in `format: { text: \"{client_ip} {status}\" }`", LOG);
+    [AccessLog] "sampling", "sampling_rate", "sample_rate" => Called("`sample`, as in `sample: { share: 1% }`", LOG);
+    [AccessLog] "rotation", "roll", "rolling", "roll_size", "max_size", "logrotate" => Called("`rotate`, as in `rotate: { size: 100MiB, keep: 10 }`", LOG);
     [AccessLog] "enabled", "off", "disabled" => Called("`format: \"off\"`", LOG);
     [AccessLog] "type", "encoding", "encoder" => Called("`format`", LOG);
 };
