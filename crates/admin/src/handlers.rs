@@ -10,3 +10,4 @@ pub(crate) mod process;
 pub(crate) mod requests;
 pub(crate) mod sealed;
 pub(crate) mod services;
+pub(crate) mod session;

@@ -5,7 +5,9 @@
 //!
 //! [`Control`]: crate::control::Control
 
-use crate::handlers::{access, audit, canary, config, events, explain, process, requests, sealed, services};
+use crate::handlers::{
+    access, audit, canary, config, events, explain, process, requests, sealed, services, session,
+};
 use crate::operation::{Access, Operation};
 
 /// The rows of each file of `handlers`.
@@ -20,6 +22,7 @@ static TABLE: &[&[Operation]] = &[
     requests::OPERATIONS,
     audit::OPERATIONS,
     events::OPERATIONS,
+    session::OPERATIONS,
 ];
 
 /// The table.
