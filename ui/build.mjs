@@ -15,6 +15,7 @@ await build({
   charset: "utf8",
   legalComments: "none",
   outdir: folder,
+  banner: { js: "/*! Thalweg, Apache-2.0 OR MIT; with Preact (MIT, (c) Jason Miller) and uPlot (MIT, (c) Leon Sorokin) */" },
   logLevel: "warning",
 });
 for (const file of ["index.html", "icon.svg"]) await cp(`src/${file}`, `${folder}/${file}`);

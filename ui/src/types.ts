@@ -331,6 +331,7 @@ export interface Explanation {
       chosen?: boolean;
       host?: string;
       balance: string;
+      key?: string;
       endpoints: { url: string; weight: number; tier: number; state?: string; cause?: string; in_flight?: number }[];
       more_endpoints: number;
       retry: { attempts: number; budget_percent: number; per_try_timeout_ms?: number; hedge_after_ms?: number };

@@ -54,7 +54,7 @@ export function RequestsPage({ query }: { query: URLSearchParams }) {
                 <tr key={`${record.id}${record.began}${index}`}>
                   <td class="tight">{moment(record.began)}</td>
                   <td class={`n ${statusTone(record)}`}>{record.status ?? (record.open ? "open" : NONE)}</td>
-                  <td class="mono"><a href={record.id ? link(["requests", record.id]) : undefined}>{record.method ?? "?"} {record.host}{record.path}</a></td>
+                  <td class="mono"><a {...(record.id ? { href: link(["requests", record.id]) } : {})}>{record.method ?? "?"} {record.host}{record.path}</a></td>
                   <td>{record.route ?? NONE}</td>
                   <td>{record.service ?? NONE}</td>
                   <td class="n">{micros(record.duration_us)}</td>

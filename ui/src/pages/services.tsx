@@ -11,7 +11,7 @@ import { History } from "./overview";
 
 /** Requests per second of each service, from two looks at its counters. */
 export function useRates(live: { data?: Services; at?: number }): Map<string, number> {
-  const before = useRef<{ at: number; totals: Map<string, number> }>();
+  const before = useRef<{ at: number; totals: Map<string, number> } | undefined>(undefined);
   const rates = useRef(new Map<string, number>());
   useEffect(() => {
     if (!live.data || live.at === undefined) return;

@@ -21,7 +21,7 @@ export function Chart({ title, start, step, lines, show }: {
   show: (value: number) => string;
 }) {
   const place = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot>();
+  const plot = useRef<uPlot | undefined>(undefined);
   const data: uPlot.AlignedData = [
     (lines[0]?.values ?? []).map((_, index) => start + index * step),
     ...lines.map((line) => line.values),
