@@ -79,6 +79,7 @@ export interface Route {
   matches: string;
   listeners?: string[];
   filters?: string[];
+  canary?: boolean;
   to: { service: string; weight: number }[];
   sealed?: string;
   maintenance?: boolean;
@@ -116,9 +117,6 @@ export interface SeriesOne {
   bytes_out: number[];
   p50_us: (number | null)[];
   p99_us: (number | null)[];
-  connections?: number[];
-  in_flight?: number[];
-  saturation?: number[];
 }
 
 export interface Series {
@@ -126,6 +124,10 @@ export interface Series {
   start: number;
   kind: string;
   series: SeriesOne[];
+  /** Of the process, at the end of each step. */
+  connections?: number[];
+  in_flight?: number[];
+  saturation?: number[];
 }
 
 export interface Slo {

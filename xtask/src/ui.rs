@@ -1,4 +1,5 @@
-//! `cargo xtask ui [--check]`: checks the types of the dashboard, bundles it and writes `ui/dist/`, which the binary seals.
+//! `cargo xtask ui [--check]`: checks the types of the dashboard, bundles it and writes `ui/dist/`, which the binary
+//! seals.
 //!
 //! What is written depends on `ui/src/`, on the versions in `ui/package-lock.json` and on nothing else, so that
 //! `--check` can compare byte for byte.

@@ -68,7 +68,7 @@ function EditPart() {
   const isStale = error instanceof ApiError && error.status === 412;
   return (
     <>
-      <p class="dim">{document.path ?? "It came without a file."}{document.path && !document.writable && " The file cannot be written: what is applied runs until the next start."} Secrets are shown as <code>&lt;redacted&gt;</code> and stay as they are. <kbd>Ctrl</kbd> <kbd>Space</kbd> completes.</p>
+      <p class="dim"><span class="mono">{document.path ?? "without a file"}</span> · {document.path && !document.writable && "The file cannot be written: what is applied runs until the next start. "}Secrets are shown as <code>&lt;redacted&gt;</code> and stay as they are. <kbd>Ctrl</kbd> <kbd>Space</kbd> completes.</p>
       <Editor text={draft} change={setDraft} mistakes={mistakes} schema={schema} readOnly={!mayWrite} />
       <div class="bar" style={{ marginTop: "10px" }}>
         <button class="main" disabled={!outcome || !isChanged} onClick={() => setApplies(true)}>Apply…</button>

@@ -11,7 +11,7 @@ import { useRates } from "./services";
 const ROUTES = 60;
 const ENDPOINTS = 12;
 const ROW = 30;
-const WIDTH = 1180;
+const WIDTH = 1182;
 const COLUMNS = [0, 190, 560, 860] as const;
 const BOX = [130, 270, 200, 320] as const;
 
@@ -83,7 +83,7 @@ interface Edge {
 /** Wider with the rate, by its logarithm: 1 to 9 pixels. */
 const width = (rate: number | undefined) => Math.min(9, 1 + Math.log2(1 + (rate ?? 0)));
 
-function draw(routes: Route[], services: Service[], status: Status | undefined, rates: Map<string, number>, routeRates: Map<string, number>, withEndpoints: boolean): { nodes: Node[]; edges: Edge[]; height: number } {
+function draw(routes: Route[], services: Service[], status: Status | undefined, rates: ReadonlyMap<string, number>, routeRates: Map<string, number>, withEndpoints: boolean): { nodes: Node[]; edges: Edge[]; height: number } {
   const nodes: Node[] = [];
   const edges: Edge[] = [];
   const at = new Map<string, Node>();

@@ -74,7 +74,7 @@ export function RoutePage({ name }: { name: string }) {
       </dl>
       {route.maintenance !== undefined && <Maintenance route={route} />}
       <Weights key={JSON.stringify(route.to)} route={route} />
-      <CanaryPart name={name} />
+      {route.canary && <CanaryPart name={name} />}
       <h2>Last 30 minutes</h2>
       <History kind="route" name={name} />
     </>

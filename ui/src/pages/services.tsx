@@ -1,5 +1,5 @@
 // Services and their endpoints, with what an operator does to them.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { ask, segment } from "../api";
 import { ago, count, millis, percent, short } from "../format";
 import { refresh, useLive } from "../live";
@@ -10,25 +10,23 @@ import type { Endpoint, Service, Services } from "../types";
 import { History } from "./overview";
 
 /** Requests per second of each service, from two looks at its counters. */
-export function useRates(live: { data?: Services; at?: number }): Map<string, number> {
-  const before = useRef<{ at: number; totals: Map<string, number> } | undefined>(undefined);
-  const rates = useRef(new Map<string, number>());
-  useEffect(() => {
-    if (!live.data || live.at === undefined) return;
-    const totals = new Map<string, number>();
-    for (const service of live.data.services) {
-      totals.set(service.name, sum(service, (endpoint) => endpoint.requests_total));
-      for (const endpoint of service.endpoints) totals.set(`${service.name}\n${endpoint.id}`, endpoint.requests_total);
-    }
-    const old = before.current;
-    if (old && live.at > old.at) {
-      const time = (live.at - old.at) / 1000;
-      rates.current = new Map([...totals].map(([name, total]) => [name, Math.max(0, total - (old.totals.get(name) ?? total)) / time]));
-    }
-    before.current = { at: live.at, totals };
-  }, [live.at]);
-  return rates.current;
+export function useRates(live: { data?: Services; at?: number }): ReadonlyMap<string, number> {
+  const seen = useRef<{ at: number; totals: Map<string, number>; rates: ReadonlyMap<string, number> } | undefined>(undefined);
+  const old = seen.current;
+  if (!live.data || live.at === undefined) return old?.rates ?? NO_RATES;
+  if (old && live.at <= old.at) return old.rates;
+  const totals = new Map<string, number>();
+  for (const service of live.data.services) {
+    totals.set(service.name, sum(service, (endpoint) => endpoint.requests_total));
+    for (const endpoint of service.endpoints) totals.set(`${service.name}\n${endpoint.id}`, endpoint.requests_total);
+  }
+  const time = old ? (live.at - old.at) / 1000 : 0;
+  const rates = old ? new Map([...totals].map(([name, total]) => [name, Math.max(0, total - (old.totals.get(name) ?? total)) / time])) : NO_RATES;
+  seen.current = { at: live.at, totals, rates };
+  return rates;
 }
+
+const NO_RATES: ReadonlyMap<string, number> = new Map();
 
 const sum = (service: Service, of: (endpoint: Endpoint) => number) => service.endpoints.reduce((all, endpoint) => all + of(endpoint), 0);
 

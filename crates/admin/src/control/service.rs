@@ -201,6 +201,9 @@ pub struct RouteStatus {
     /// Its filters, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<&'static str>,
+    /// Whether it has a canary.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub canary: bool,
     /// Where its requests go.
     pub to: Vec<RouteTarget>,
     /// The domain below which labels lead elsewhere: `*.svc.example.com`; absent where the route takes none.

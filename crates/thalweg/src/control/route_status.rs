@@ -41,6 +41,7 @@ fn status_at(plan: &Plan, position: usize, route: &Route) -> RouteStatus {
         matches: route.matches.to_string(),
         listeners: plan.listeners_of(position).map(|listener| listener.name.to_string()).collect(),
         filters: route.filters.steps().iter().map(|step| step.name()).collect(),
+        canary: route.canary.is_some(),
         to,
         sealed,
         maintenance,

@@ -219,6 +219,7 @@ impl Control for Sample {
             matches: "shop.example.com /checkout/*".into(),
             listeners: Vec::new(),
             filters: Vec::new(),
+            canary: false,
             to,
         }]
     }
@@ -415,6 +416,7 @@ impl Control for Sample {
             matches,
             listeners: Vec::new(),
             filters: Vec::new(),
+            canary: false,
             to,
             sealed: None,
             maintenance: None,
@@ -457,6 +459,7 @@ impl Control for Sample {
             matches,
             listeners: Vec::new(),
             filters: Vec::new(),
+            canary: false,
             to: state.to.clone(),
             sealed: None,
             maintenance,
