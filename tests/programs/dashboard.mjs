@@ -112,7 +112,7 @@ try {
 
   step("the map shows the way");
   await page.goto(`${base}/#/map`);
-  await page.locator("svg.map").getByText("legacy", { exact: true }).first().waitFor();
+  await page.locator("svg.map text", { hasText: /^legacy$/ }).first().waitFor();
 
   step("a mistake in the configuration is shown at its line");
   await page.goto(`${base}/#/configuration`);
