@@ -17,7 +17,7 @@ export function AccessPage({ list }: { list: string | undefined }) {
       {!live.data && <Waiting live={live} />}
       {live.data?.lists.length === 0 && <Empty>There is no list. <a href={link(["configuration"])}>Write one under “access:”</a> with <code>lists:</code> to block addresses while the proxy runs.</Empty>}
       {live.data && live.data.lists.length > 0 && (
-        <table>
+        <table class="small">
           <thead><tr><th>List</th><th>In the configuration</th><th class="n">Added here</th></tr></thead>
           <tbody>{live.data.lists.map((one) => <tr key={one.name}><td><a href={link(["access", one.name])} aria-current={one.name === list ? "true" : undefined}>{one.name}</a></td><td class="mono">{one.configured || "–"}</td><td class="n">{count(one.added)}</td></tr>)}</tbody>
         </table>
@@ -25,7 +25,7 @@ export function AccessPage({ list }: { list: string | undefined }) {
       {live.data && (list ?? live.data.lists[0]?.name) && <List key={list} name={list ?? live.data.lists[0]?.name ?? ""} />}
       <h2>Limits</h2>
       {limits && (
-        <table>
+        <table class="small">
           <thead><tr><th>What</th><th class="n">In use</th><th class="n">Limit</th><th class="n">Share</th></tr></thead>
           <tbody>
             <Use name="Client connections" usage={limits.connections} />

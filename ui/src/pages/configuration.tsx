@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, ask, query as text } from "../api";
 import { bytes, moment, words } from "../format";
 import { refresh, useLive } from "../live";
-import { Confirm, Failure, Head, Note, State, useAction, Waiting } from "../parts/basics";
+import { Coded, Confirm, Failure, Head, Note, State, useAction, Waiting } from "../parts/basics";
 import { Editor } from "../parts/editor";
 import { useMayWrite } from "../role";
 import { link } from "../router";
@@ -77,7 +77,7 @@ function EditPart() {
       </div>
       {mistakes.length > 0 && (
         <ul class="mistakes" role="alert">
-          {mistakes.map((mistake) => <li key={`${mistake.line}:${mistake.column}${mistake.message}`}><Note kind="bad"><strong>Line {mistake.line}, column {mistake.column}:</strong> {mistake.message}{mistake.help && <div class="dim">help: {mistake.help}</div>}</Note></li>)}
+          {mistakes.map((mistake) => <li key={`${mistake.line}:${mistake.column}${mistake.message}`}><Note kind="bad"><strong>Line {mistake.line}, column {mistake.column}:</strong> <Coded text={mistake.message} />{mistake.help && <div class="dim">help: <Coded text={mistake.help} /></div>}</Note></li>)}
         </ul>
       )}
       {error !== undefined && mistakes.length === 0 && <Failure error={error} />}

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask, query as text } from "../api";
 import { percent } from "../format";
-import { Failure, Head, Note, State, useAction } from "../parts/basics";
+import { Coded, Failure, Head, Note, State, useAction } from "../parts/basics";
 import { link, replaceQuery } from "../router";
 import type { Explanation } from "../types";
 
@@ -70,13 +70,13 @@ function Told({ told }: { told: Explanation }) {
           {told.other_routes.map((other) => (
             <tr key={other.name}>
               <td><a href={link(["routes", other.name])}>{other.name}</a></td><td class="mono">{other.matches}</td>
-              <td>{other.because.fails ? `${other.because.fails.condition}${other.because.fails.name ? ` ${other.because.fails.name}` : ""} must be ${other.because.fails.expected}${other.because.fails.found === undefined ? "" : `, not ${other.because.fails.found}`}` : `another goes before it: ${other.because.after}`}</td>
+              <td><Coded text={other.because.fails ? `${other.because.fails.condition}${other.because.fails.name ? ` ${other.because.fails.name}` : ""} must be ${other.because.fails.expected}${other.because.fails.found === undefined ? "" : `, not ${other.because.fails.found}`}` : `another goes before it: ${other.because.after}`} /></td>
             </tr>
           ))}
         </tbody>
       </table>
       {told.more_routes > 0 && <p class="dim">{told.more_routes} more do not match by host or path.</p>}
-      {told.origins && <><h2>Where values are written</h2><table><tbody>{told.origins.map((origin) => <tr key={origin.object + origin.field}><td>{origin.object}</td><td class="mono">{origin.field}</td><td class="mono">{origin.value}</td><td class="dim">{origin.origin}</td></tr>)}</tbody></table></>}
+      {told.origins && <><h2>Where values are written</h2><table><tbody>{told.origins.map((origin) => <tr key={origin.object + origin.field}><td><Coded text={origin.object} /></td><td class="mono">{origin.field}</td><td class="mono">{origin.value}</td><td class="dim">{origin.origin}</td></tr>)}</tbody></table></>}
     </>
   );
 }

@@ -51,7 +51,7 @@ export function Overview() {
         ? <Note>This proxy keeps no series: charts are not there.</Note>
         : live.error && !live.error.isLost ? <Failure error={live.error} /> : <p class="dim">The first points come after ten seconds.</p>}
       <h2>Listeners</h2>
-      <table>
+      <table class="small">
         <thead><tr><th>Name</th><th>Address</th><th>Protocol</th></tr></thead>
         <tbody>{status.data.listeners.map((listener) => <tr key={listener.name + listener.address}><td>{listener.name}</td><td class="mono">{listener.address}</td><td>{listener.protocol}</td></tr>)}</tbody>
       </table>

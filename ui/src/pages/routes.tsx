@@ -114,7 +114,7 @@ function Weights({ route }: { route: Route }) {
   return (
     <>
       <h2>Leads to</h2>
-      <table>
+      <table class="small">
         <thead><tr><th>Service</th><th class="n">Weight</th><th class="n">Share</th></tr></thead>
         <tbody>
           {route.to.map((target, index) => (
@@ -148,7 +148,7 @@ function CanaryPart({ name }: { name: string }) {
     <>
       <h2>Canary</h2>
       <p><State state={canary.phase} /> · {canary.service} gets {canary.share} % · step {canary.step} of {canary.steps.length} ({canary.steps.join(" → ")} %) for {seconds(canary.seconds)}{canary.reason && ` · ${canary.reason}`}</p>
-      <table>
+      <table class="small">
         <thead><tr><th /><th class="n">Requests</th><th class="n">Errors</th><th class="n">p99</th></tr></thead>
         <tbody>
           {[["Newcomer", canary.newcomer] as const, ["Others", canary.baseline] as const].map(([title, figures]) => (

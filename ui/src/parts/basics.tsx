@@ -33,6 +33,11 @@ export function State({ state }: { state: string }) {
   return <span class={`state ${shape} ${colour === "ok" ? "" : colour}`}>{state.replaceAll("_", " ")}</span>;
 }
 
+/** What the API has in backticks is set as code. */
+export function Coded({ text }: { text: string }) {
+  return <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
+}
+
 /** A sentence that stands out. */
 export function Note({ kind, children }: { kind?: "bad" | "warn" | "ok"; children: ComponentChildren }) {
   return <div class={`note ${kind ?? ""}`} role={kind === "bad" ? "alert" : "status"}>{children}</div>;
@@ -44,8 +49,8 @@ export function Failure({ error }: { error: unknown }) {
   if (error.isLost) return <Note kind="warn">The proxy does not answer. This page asks again by itself.</Note>;
   return (
     <Note kind="bad">
-      {error.problem.detail}
-      {error.problem.help && <div class="dim">help: {error.problem.help}</div>}
+      <Coded text={error.problem.detail} />
+      {error.problem.help && <div class="dim">help: <Coded text={error.problem.help} /></div>}
     </Note>
   );
 }
