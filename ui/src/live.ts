@@ -49,6 +49,13 @@ function schedule(): void {
   if (next < Infinity) timer = window.setTimeout(run, Math.max(next - now, 0));
 }
 
+/** The pause that is under way is over: there is something that cannot wait for its end. */
+function hurry(): void {
+  window.clearTimeout(timer);
+  timer = undefined;
+  schedule();
+}
+
 let last = -TICK;
 
 function run(): void {
@@ -117,9 +124,7 @@ window.addEventListener("online", () => {
 export function retry(): void {
   if (!lost) return;
   lost.next = 0;
-  window.clearTimeout(timer);
-  timer = undefined;
-  schedule();
+  hurry();
 }
 
 /** Since when and how often the proxy has not answered. */
@@ -148,7 +153,7 @@ export function useLive<T>(path: string, period: number): Live<T> {
     own.period = Math.min(own.period, period * 1000);
     own.users.add(user);
     user();
-    schedule();
+    if (own.isNew) hurry();
     return () => {
       own.users.delete(user);
       if (own.users.size === 0) questions.delete(path);
@@ -162,9 +167,7 @@ export function refresh(...paths: string[]): void {
   for (const question of questions.values()) {
     if (paths.some((path) => question.path.startsWith(path))) question.isNew = true;
   }
-  window.clearTimeout(timer);
-  timer = undefined;
-  schedule();
+  hurry();
 }
 
 /** Forgets everything, when a session ends. */

@@ -110,7 +110,7 @@ function draw(routes: Route[], services: Service[], status: Status | undefined, 
     const rate = routeRates.get(route.name);
     const box = put({ key: `r ${route.name}`, column: 1, title: route.name, about: rate === undefined ? "" : `${short(rate)}/s`, href: link(["routes", route.name]), tone: worst });
     const names = route.listeners?.length ? route.listeners : [...new Set(http.map((listener) => listener.name))];
-    for (const name of names) join(put({ key: `l ${name}`, column: 0, title: name, about: "", tone: "ok" }), box, rate, "");
+    for (const name of names) join(put({ key: `l ${name}`, column: 0, title: name, about: "", tone: "ok" }), box, names.length === 1 ? rate : 0, "");
     for (const target of route.to) {
       const service = byName.get(target.service);
       const colour = service ? tone(service.state) : "dim";

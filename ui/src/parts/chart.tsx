@@ -11,7 +11,7 @@ export interface Line {
   fill?: boolean;
 }
 
-const HEIGHT = 150;
+const HEIGHT = 140;
 
 export function Chart({ title, start, step, lines, show }: {
   title: string;
@@ -26,8 +26,10 @@ export function Chart({ title, start, step, lines, show }: {
     (lines[0]?.values ?? []).map((_, index) => start + index * step),
     ...lines.map((line) => line.values),
   ];
-  const latest = useRef({ data, show });
-  latest.current = { data, show };
+  const span = step > 60 ? 86_400 : 1800;
+  const end = start + Math.max(0, data[0].length - 1) * step;
+  const latest = useRef({ data, show, span, end });
+  latest.current = { data, show, span, end };
   const key = lines.map((line) => line.label + line.colour).join();
 
   useEffect(() => {
@@ -45,9 +47,10 @@ export function Chart({ title, start, step, lines, show }: {
           legend: { show: false },
           cursor: { y: false, points: { size: 6 } },
           padding: [8, 8, 0, 0],
-          scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+          // The whole span, also when the proxy has run for less: time stands where it belongs.
+          scales: { x: { range: () => [latest.current.end - latest.current.span, latest.current.end] }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
           axes: [
-            { ...axis, grid: { show: false }, values: (_plot, ticks) => ticks.map(clock) },
+            { ...axis, size: 26, grid: { show: false }, values: (_plot, ticks) => ticks.map(clock) },
             { ...axis, size: 58, values: (_plot, ticks) => ticks.map((tick) => latest.current.show(tick)) },
           ],
           series: [
@@ -56,7 +59,7 @@ export function Chart({ title, start, step, lines, show }: {
               label: line.label,
               stroke: colour(line.colour),
               width: 1.5,
-              points: { show: false },
+              points: { show: (own: uPlot) => own.data[0].length < 3, size: 4 },
               ...(line.fill ? { fill: `${colour(line.colour)}22` } : {}),
             })),
           ],
