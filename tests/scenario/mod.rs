@@ -17,6 +17,7 @@ mod command_line;
 mod compress;
 mod connections;
 mod control;
+mod dashboard;
 mod decisions;
 mod decoders;
 mod descriptors;

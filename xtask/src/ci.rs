@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::command::{cargo, exists, run as run_command, target};
-use crate::{fuzz, generate, test, tidy};
+use crate::{fuzz, generate, test, tidy, ui};
 
 /// Programs that scenarios need; a test whose program is missing says that it was skipped.
 const PROGRAMS: &[&str] = &["nginx", "ab", "wrk", "curl", "python3", "node", "npm", "strace", "go", "javac"];
@@ -26,6 +26,7 @@ type Step = (&'static str, fn() -> Result<()>);
 const STEPS: &[Step] = &[
     ("fmt", || run_command(&mut cargo("fmt --all --check"))),
     ("tidy", tidy::check),
+    ("ui", ui::check),
     ("clippy", || run_command(&mut cargo("clippy --workspace --all-targets -- -D warnings"))),
     ("build", test::build),
     ("gen", || generate::pages(true)),

@@ -10,6 +10,7 @@ mod fuzz;
 mod generate;
 mod test;
 mod tidy;
+mod ui;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,8 @@ enum Verb {
     Tidy(tidy::Args),
     /// Write the generated reference pages
     Gen(generate::Args),
+    /// Check and bundle the dashboard into ui/dist/
+    Ui(ui::Args),
     /// Measure the product side by side with others
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Verb::Test(args) => test::run(&args),
         Verb::Tidy(args) => tidy::run(&args),
         Verb::Gen(args) => generate::run(&args),
+        Verb::Ui(args) => ui::run(&args),
         Verb::Bench(bench) => bench::run(&bench),
         Verb::Dist => dist::run(),
         Verb::Fuzz(args) => fuzz::run(&args),

@@ -2,17 +2,19 @@
 //!
 //! Called for each request before its handler. On the unix socket the kernel has told who the peer
 //! is; on TCP a browser on the operator's machine must not become a way in, so the `Host` must be
-//! one that DNS rebinding cannot produce and an `Origin` must be our own; then the token decides.
+//! one that DNS rebinding cannot produce and an `Origin` must be our own; then the token decides, or the
+//! cookie of a session that was begun with one.
 //! Invariant: a refusal says nothing about which paths exist.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::X_CONTENT_TYPE_OPTIONS;
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HOST, HeaderName, ORIGIN};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::Limited;
@@ -20,12 +22,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::body::too_large;
+use crate::dashboard;
+use crate::handlers::session;
 use crate::problem::Problem;
+use crate::session::{Sessions, shown};
 use crate::tls::AdminTls;
-use crate::token::Tokens;
 
 /// Probes: no token, on any listener. The table's operations with `Access::Open`.
 pub(crate) const PROBES: [&str; 3] = ["/livez", "/readyz", "/healthz"];
+/// A field that a request with a session has to carry when it changes something: no form of another page can send it.
+const OWN_REQUEST: HeaderName = HeaderName::from_static("x-thalweg-request");
 /// Largest body of an admin request, in bytes; larger is answered 413.
 pub(crate) const BODY: usize = 1024 * 1024;
 /// The same for a configuration: what a file may have.
@@ -87,8 +93,8 @@ pub(crate) enum Auth {
     Closed,
     /// The admin listener: a token, and a `Host` that is an IP address, `localhost`, or one of `names` or of `tls`.
     Token {
-        /// Those for everything and for reading.
-        tokens: Arc<Tokens>,
+        /// Its tokens, and the sessions that were begun with them.
+        sessions: Arc<Sessions>,
         /// Further host names, lower case.
         names: Vec<String>,
         /// Its certificates: the names that they have are known too.
@@ -98,6 +104,7 @@ pub(crate) enum Auth {
 
 /// The middleware.
 pub(crate) async fn admit(State(gate): State<Arc<Auth>>, mut request: Request, next: Next) -> Response {
+    let is_asset = dashboard::has(request.uri().path());
     let mut response = match check(&gate, &request) {
         Ok(role) => {
             let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Unknown);
@@ -108,7 +115,9 @@ pub(crate) async fn admit(State(gate): State<Arc<Auth>>, mut request: Request, n
         Err(problem) => problem.into_response(),
     };
     let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if !is_asset {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -125,11 +134,11 @@ fn check(gate: &Auth, request: &Request) -> Result<Role, Problem> {
         }
         // A probe from a load balancer may carry any host name, and learns nothing but "ok".
         Auth::Token { .. } if PROBES.contains(&request.uri().path()) => Role::Anyone,
-        Auth::Token { tokens, names, tls } => {
+        Auth::Token { sessions, names, tls } => {
             let host = host(request)?;
             check_host(&host, names, tls.as_deref())?;
             check_origin(request, &host)?;
-            check_token(request, tokens)?
+            if asks_for_no_token(request) { Role::Anyone } else { check_token(request, &host, sessions)? }
         }
     };
     let limit = body_limit(request.uri().path());
@@ -138,6 +147,12 @@ fn check(gate: &Auth, request: &Request) -> Result<Role, Problem> {
         return Err(too_large(limit));
     }
     Ok(role)
+}
+
+/// The files of the dashboard hold no data, and a login shows its token in the body.
+fn asks_for_no_token(request: &Request) -> bool {
+    let path = request.uri().path();
+    dashboard::has(path) || (path == session::PATH && *request.method() == Method::POST)
 }
 
 /// The value of a field that may stand once.
@@ -153,10 +168,15 @@ fn one<'a>(request: &'a Request, name: &HeaderName) -> Result<Option<&'a str>, P
 
 /// The authority asked for: of the absolute form if there is one, else the `Host` field.
 fn host(request: &Request) -> Result<String, Problem> {
-    let field = one(request, &HOST)?;
-    let authority = request.uri().authority().map(|authority| authority.as_str());
-    let host = authority.or(field).unwrap_or_default();
-    Ok(host.to_ascii_lowercase())
+    one(request, &HOST)?;
+    Ok(host_of(request.uri(), request.headers()))
+}
+
+/// The same for a request that was admitted.
+pub(crate) fn host_of(uri: &Uri, headers: &HeaderMap) -> String {
+    let field = headers.get(HOST).and_then(|value| value.to_str().ok());
+    let authority = uri.authority().map(|authority| authority.as_str());
+    authority.or(field).unwrap_or_default().to_ascii_lowercase()
 }
 
 fn check_host(host: &str, names: &[String], tls: Option<&AdminTls>) -> Result<(), Problem> {
@@ -197,15 +217,15 @@ fn check_origin(request: &Request, host: &str) -> Result<(), Problem> {
 }
 
 /// RFC 6750 §2.1; the scheme's case does not matter.
-fn check_token(request: &Request, tokens: &Tokens) -> Result<Role, Problem> {
+fn check_token(request: &Request, host: &str, sessions: &Sessions) -> Result<Role, Problem> {
     let Some(value) = one(request, &AUTHORIZATION)? else {
-        return Err(Problem::unauthorized("Bearer", "a bearer token is needed"));
+        return check_session(request, host, sessions);
     };
     let given = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let Some((_, given)) = given else {
         return Err(Problem::unauthorized("Bearer", "a bearer token is needed"));
     };
-    match tokens.match_any(given.trim()) {
+    match sessions.tokens().match_any(given.trim()) {
         (true, _) => Ok(Role::Write),
         (false, true) => Ok(Role::Read),
         (false, false) => {
@@ -214,10 +234,26 @@ fn check_token(request: &Request, tokens: &Tokens) -> Result<Role, Problem> {
     }
 }
 
+/// A browser sends the cookie by itself, also for a request that another page makes. `SameSite=Strict` and the check of
+/// `Origin` stand against that, and for changes the field as well.
+fn check_session(request: &Request, host: &str, sessions: &Sessions) -> Result<Role, Problem> {
+    let Some(id) = shown(request.headers(), host) else {
+        return Err(Problem::unauthorized("Bearer", "a bearer token is needed"));
+    };
+    let Some((role, _)) = sessions.find(id, Instant::now()) else {
+        return Err(Problem::unauthorized("Bearer", "the session is over; log in again"));
+    };
+    if !request.method().is_safe() && one(request, &OWN_REQUEST)? != Some("1") {
+        let detail = "a change with a session needs the field `X-Thalweg-Request: 1`";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
+    Ok(role)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Token;
+    use crate::token::{Token, Tokens};
 
     fn request(fields: &[(&str, &str)]) -> Request {
         let mut request = Request::builder().uri("/api/v1/status");
@@ -234,7 +270,10 @@ mod tests {
     fn role(fields: &[(&str, &str)]) -> Result<Role, u16> {
         let token = |text| Token::new(text).unwrap();
         let gate = Auth::Token {
-            tokens: Arc::new(Tokens::new(token("secret"), Some(token("reader"))).unwrap()),
+            sessions: Arc::new(Sessions::new(
+                Arc::new(Tokens::new(token("secret"), Some(token("reader"))).unwrap()),
+                false,
+            )),
             names: vec!["admin.example.com".into()],
             tls: None,
         };

@@ -209,6 +209,15 @@ impl NewApiKeySpec {
     }
 }
 
+/// The body of `POST /api/v1/session`.
+#[derive(serde::Deserialize, JsonSchema)]
+#[schemars(rename = "NewSession")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSessionSpec {
+    /// `admin.token`, or `admin.read_token` for a session that may only read.
+    pub(crate) token: String,
+}
+
 /// The body of `POST /api/v1/sealed`.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[schemars(rename = "NewLabel")]

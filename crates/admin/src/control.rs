@@ -237,6 +237,9 @@ pub trait Control: Send + Sync + 'static {
     /// The configuration that was read last.
     fn config(&self) -> ConfigDocument;
 
+    /// The JSON schema of a configuration.
+    fn config_schema(&self) -> String;
+
     /// Replaces the configuration.
     ///
     /// # Errors

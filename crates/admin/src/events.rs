@@ -24,7 +24,7 @@ pub const KEPT: usize = 256;
 /// States of endpoints that the kept events hold together, about 6 MiB; the newest event always stays.
 pub(crate) const KEPT_ENDPOINTS: usize = 256 * 1024;
 /// Event streams at once; further ones are answered 503.
-pub const STREAMS: usize = 16;
+pub const STREAMS: usize = 64;
 
 /// The events of this process. Clones are the same.
 #[derive(Clone, Debug)]

@@ -12,4 +12,5 @@ pub(crate) mod requests;
 pub(crate) mod sealed;
 pub(crate) mod series;
 pub(crate) mod services;
+pub(crate) mod session;
 pub(crate) mod tap;

@@ -4,7 +4,8 @@
 //! Off the path of exchanges: a thread of its own with a runtime of its own, so that it answers
 //! while workers are saturated. It knows the running proxy only through the [`Control`] trait, which
 //! the binary implements. Invariant: nobody gets past the `gate` without being the same user (unix
-//! socket) or holding the token (TCP); probes alone are free.
+//! socket) or holding the token (TCP), or the cookie of a session that was begun with one; probes and the files of the
+//! dashboard alone are free.
 //!
 //! A request's way: [`server`] accepts → `gate` admits → `routes` reads what the table of
 //! `operations` says → a handler of `answers` asks the [`Control`], faults as `problem` → `audit`.
@@ -27,6 +28,7 @@ mod auth;
 mod body;
 pub mod by_name;
 mod connection;
+mod dashboard;
 mod handlers;
 mod operation;
 mod operations;
@@ -34,6 +36,7 @@ mod precondition;
 mod problem;
 mod query;
 mod routes;
+mod session;
 
 pub use client::{Answer, Call, CallError, StreamEnd, StreamEvent, Target, call, call_with, stream_with};
 pub use control::{

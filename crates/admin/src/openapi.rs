@@ -34,10 +34,17 @@ pub fn document() -> String {
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
         },
         "servers": [{ "url": "http://127.0.0.1:9900", "description": "The usual `admin.address`." }],
-        "security": [{ "token": [] }],
+        "security": [{ "token": [] }, { "session": [] }],
         "paths": paths,
         "components": {
             "securitySchemes": {
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "thalweg_admin",
+                    "description": "The cookie of a session (`begin_session`); `_` and the port of the `Host` follow \
+                        its name. Changes need the field `X-Thalweg-Request: 1` beside it.",
+                },
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
@@ -92,7 +99,7 @@ fn describe(operation: &Operation, schemas: &mut Schemas, problem: &Value) -> Va
             json!({ "required": true, "content": media(content, &mut schemas.bodies) });
     }
     match operation.access {
-        Access::Open => described["security"] = json!([]),
+        Access::Open | Access::Login => described["security"] = json!([]),
         Access::Read => {}
         Access::Write => described["description"] = "Needs the write role.".into(),
     }

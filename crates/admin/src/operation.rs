@@ -22,6 +22,7 @@ use crate::control::{Author, Control, Expected, Refusal, Via};
 use crate::precondition::Tags;
 use crate::problem::Problem;
 use crate::query::{Parameter, Query};
+use crate::session::Sessions;
 
 /// One operation: a method on a path.
 pub(crate) struct Operation {
@@ -56,6 +57,8 @@ pub(crate) struct Operation {
 pub(crate) enum Access {
     /// Anybody: probes.
     Open,
+    /// Anybody who shows a token in the body: the login.
+    Login,
     /// Both tokens. Without a token on the metrics listener.
     Read,
     /// The write token and the unix socket.
@@ -147,11 +150,18 @@ pub(crate) struct App {
     pub(crate) describe: fn() -> String,
     /// New with each start; part of the tags of endpoint sets.
     pub(crate) start: String,
+    /// Of the admin listener; `None`: there is no such listener.
+    pub(crate) sessions: Option<Arc<Sessions>>,
 }
 
 impl App {
-    pub(crate) fn new(control: Arc<dyn Control>, audit: AuditLog, describe: fn() -> String) -> Self {
-        Self { control, audit, describe, start: format!("{:08x}", fastrand::u32(..)) }
+    pub(crate) fn new(
+        control: Arc<dyn Control>,
+        audit: AuditLog,
+        describe: fn() -> String,
+        sessions: Option<Arc<Sessions>>,
+    ) -> Self {
+        Self { control, audit, describe, start: format!("{:08x}", fastrand::u32(..)), sessions }
     }
 
     /// The opaque text of the tag of a version of the endpoint sets.

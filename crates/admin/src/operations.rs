@@ -7,7 +7,7 @@
 
 use crate::handlers::{
     access, api_keys, audit, canary, config, events, explain, process, requests, sealed, series, services,
-    tap,
+    session, tap,
 };
 use crate::operation::{Access, Operation};
 
@@ -26,6 +26,7 @@ static TABLE: &[&[Operation]] = &[
     tap::OPERATIONS,
     audit::OPERATIONS,
     events::OPERATIONS,
+    session::OPERATIONS,
 ];
 
 /// The table.

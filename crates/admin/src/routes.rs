@@ -20,6 +20,8 @@ use thalweg_core::RequestId;
 use crate::audit::{Change, Entry, Who};
 use crate::auth::{Auth, Caller, Peer, Role, admit, body_limit};
 use crate::body;
+use crate::dashboard::ASSETS;
+use crate::handlers::session;
 use crate::operation::{Access, ApiRequest, App, Handler, Operation, Precondition};
 use crate::operations::{is_on_metrics_listener, operations};
 use crate::precondition;
@@ -31,18 +33,23 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Everything there is, behind `gate`.
 pub(crate) fn admin(app: Arc<App>, gate: Auth) -> Router {
-    build(operations(), app, gate)
+    build(operations(), app, gate, true)
 }
 
 /// Metrics and probes, behind `gate`.
 pub(crate) fn metrics_only(app: Arc<App>, gate: Auth) -> Router {
-    build(operations().filter(|operation| is_on_metrics_listener(operation)), app, gate)
+    build(operations().filter(|operation| is_on_metrics_listener(operation)), app, gate, false)
 }
 
 /// The operations of one path.
 type Methods = Arc<[&'static Operation]>;
 
-fn build(operations: impl Iterator<Item = &'static Operation>, app: Arc<App>, gate: Auth) -> Router {
+fn build(
+    operations: impl Iterator<Item = &'static Operation>,
+    app: Arc<App>,
+    gate: Auth,
+    has_dashboard: bool,
+) -> Router {
     let mut paths: Vec<(&'static str, Vec<&'static Operation>)> = Vec::new();
     for operation in operations {
         match paths.iter_mut().find(|(path, _)| *path == operation.path) {
@@ -59,6 +66,12 @@ fn build(operations: impl Iterator<Item = &'static Operation>, app: Arc<App>, ga
             answer(&app, &methods, path, request).await.unwrap_or_else(Problem::into_response)
         };
         router = router.route(path, any(answer));
+    }
+    for asset in ASSETS.iter().filter(|_| has_dashboard) {
+        let answer = async |request: Request| {
+            asset.answer(request.method(), request.headers()).unwrap_or_else(Problem::into_response)
+        };
+        router = router.route(asset.path, any(answer));
     }
     router
         .fallback(unknown)
@@ -134,10 +147,15 @@ async fn record(State(app): State<Arc<App>>, request: Request, next: Next) -> Re
     let (method, target) = (request.method().to_string(), request.uri().to_string());
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let mut response = match caller.role {
-        Role::Read if !reads => read_only().into_response(),
+        // Everybody may end their own session.
+        Role::Read if !reads && request.uri().path() != session::PATH => read_only().into_response(),
         _ => next.run(request).await,
     };
     // Those without a token could otherwise push out what others have done.
+    let caller = match response.extensions_mut().remove::<Role>() {
+        Some(role) => Caller { role, ..caller },
+        None => caller,
+    };
     if changes && caller.role != Role::Anyone {
         let change = response.extensions_mut().remove::<Change>();
         let (before, after) = change.map_or((None, None), |change| (change.before, change.after));

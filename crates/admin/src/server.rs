@@ -35,12 +35,13 @@ use crate::connection::Connection;
 use crate::control::Control;
 use crate::operation::App;
 use crate::routes;
+use crate::session::Sessions;
 use crate::socket::{self, SocketFile, peer_allowed};
 use crate::tls::AdminTls;
 use crate::token::{self, Token, TokenFile, Tokens};
 
 /// Connections per listener; further ones wait in the kernel's queue.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: usize = 256;
 /// Time for the head of a request, and for the silence before it on a kept connection.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 /// Largest head of a request, in bytes.
@@ -196,11 +197,13 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
     })?;
     let audit = AuditLog::start(options.state_dir, Arc::clone(&control))
         .map_err(failed("the audit thread cannot be started".into()))?;
-    let app = Arc::new(App::new(control, audit, crate::openapi::document));
+    let secure = options.tls.is_some();
+    let sessions = tokens.clone().map(|tokens| Arc::new(Sessions::new(tokens, secure)));
+    let app = Arc::new(App::new(control, audit, crate::openapi::document, sessions.clone()));
     let local = |listener: &Option<StdTcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
     let addresses = Addresses { socket: options.socket, admin: local(&admin), metrics: local(&metrics) };
     let names = options.names.iter().map(|name| name.to_ascii_lowercase()).collect();
-    let gate = tokens.clone().map(|tokens| Auth::Token { tokens, names, tls: options.tls.clone() });
+    let gate = sessions.map(|sessions| Auth::Token { sessions, names, tls: options.tls.clone() });
     let admin = admin.zip(gate).map(|(listener, gate)| (listener, gate, options.tls.clone()));
     let (stop, stopped) = watch::channel(false);
     let listeners = Listeners { unix, admin, metrics };

@@ -59,7 +59,10 @@ impl Token {
     }
 
     /// 32 bytes of the kernel's randomness, in hexadecimal.
-    fn random() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The kernel gives none.
+    pub fn random() -> io::Result<Self> {
         let mut bytes = [0; RANDOM_BYTES];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))

@@ -73,6 +73,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The listeners that the route at a position names; none: every one that takes requests.
+    pub fn listeners_of(&self, position: usize) -> impl Iterator<Item = &Listener> {
+        // Those of connections stand behind the others and have a table of their own.
+        let (table, position) = match position.checked_sub(self.table.len()) {
+            None => (&self.table, position),
+            Some(position) => (&self.connections, position),
+        };
+        let id = u32::try_from(position).ok().map(RouteId);
+        let numbers = id.and_then(|id| table.written(id)).map_or(&[][..], |route| &route.listeners);
+        numbers.iter().filter_map(|number| self.listeners.get(usize::from(*number)))
+    }
+
     /// Whether forwarded fields from this peer are believed.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         !self.trusted_proxies.is_empty() && self.trusted_proxies.iter().any(|net| net.contains(&peer))

@@ -14,6 +14,8 @@ use std::time::Duration;
 const PORTS: u16 = 20;
 /// The first port that is tried for TLS.
 const SECURE: u16 = 8443;
+/// The first port that is tried for the admin API.
+const ADMIN: u16 = 9900;
 /// Connections served by one sample service at once.
 const CONNECTIONS: usize = 64;
 
@@ -102,6 +104,8 @@ pub(crate) struct Places {
     pub(crate) plain: SocketAddr,
     /// Through TLS; `None`: no port is free.
     pub(crate) secure: Option<SocketAddr>,
+    /// The admin API and its dashboard; `None`: no port is free.
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 impl Places {
@@ -110,13 +114,18 @@ impl Places {
         let plain = free_address(wanted)?;
         let first = if plain.port() < SECURE { SECURE } else { plain.port().saturating_add(1) };
         let secure = free_address(&SocketAddr::new(plain.ip(), first).to_string());
-        Some(Self { plain, secure })
+        let admin = free_address(&SocketAddr::from(([127, 0, 0, 1], ADMIN)).to_string());
+        Some(Self { plain, secure, admin })
     }
 }
 
-/// The demo's configuration: every service by path and by host name.
-pub(crate) fn config(places: &Places, services: &[Sample]) -> String {
-    let mut text = format!("listeners:\n  web: {{ address: \"{}\" }}\n", places.plain);
+/// The demo's configuration: every service by path and by host name. The dashboard asks for `token`.
+pub(crate) fn config(places: &Places, services: &[Sample], token: &str) -> String {
+    let mut text = String::new();
+    if let Some(admin) = &places.admin {
+        let _ = writeln!(text, "admin: {{ address: \"{admin}\", token: {{ value: \"{token}\" }} }}");
+    }
+    let _ = write!(text, "listeners:\n  web: {{ address: \"{}\" }}\n", places.plain);
     if let Some(secure) = &places.secure {
         let _ = writeln!(text, "  secure: {{ address: \"{secure}\", tls: {{ local: true }} }}");
     }
@@ -136,8 +145,8 @@ pub(crate) fn config(places: &Places, services: &[Sample]) -> String {
     text
 }
 
-/// What the user sees first. `authority` is the certificate to trust.
-pub(crate) fn welcome(places: &Places, services: &[Sample], authority: &Path) -> String {
+/// What the user sees first. `authority` is the certificate to trust; `token` logs in to the dashboard.
+pub(crate) fn welcome(places: &Places, services: &[Sample], authority: &Path, token: &str) -> String {
     let (address, port) = (&places.plain, places.plain.port());
     let mut text = String::from("Three sample services run behind one address. Try:\n\n");
     for Sample { name, .. } in services {
@@ -155,6 +164,9 @@ pub(crate) fn welcome(places: &Places, services: &[Sample], authority: &Path) ->
             secure.port()
         );
     }
+    if let Some(admin) = &places.admin {
+        let _ = write!(text, "\nThe dashboard (this link logs in):\n\n  http://{admin}/#token={token}\n");
+    }
     let _ = write!(
         text,
         "\n  curl -H 'Host: cart.localhost' http://{address}/\n  curl -i http://{address}/nowhere   (no route: an answer that says why)\n\nCtrl-C stops it."
@@ -169,9 +181,10 @@ mod tests {
     #[test]
     fn the_demo_configuration_is_valid() {
         let services = start_services().unwrap();
-        let [plain, secure] = ["127.0.0.1:8080", "127.0.0.1:8443"].map(|address| address.parse().unwrap());
-        let places = Places { plain, secure: Some(secure) };
-        let text = config(&places, &services);
+        let [plain, secure, admin] =
+            ["127.0.0.1:8080", "127.0.0.1:8443", "127.0.0.1:9900"].map(|address| address.parse().unwrap());
+        let places = Places { plain, secure: Some(secure), admin: Some(admin) };
+        let text = config(&places, &services, "0123456789abcdef");
         let loaded =
             thalweg_config::check_text("demo.yaml", &text, &|_| None).map_err(|r| r.lines()).unwrap();
         assert_eq!(loaded.plan.routes.len(), 6);

@@ -195,6 +195,15 @@ pub struct RouteStatus {
     pub name: String,
     /// What it matches, as a text for people: `shop.example.com /products/*`.
     pub matches: String,
+    /// Names of its listeners; empty: every listener that takes requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<String>,
+    /// Its filters, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<&'static str>,
+    /// Whether it has a canary.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub canary: bool,
     /// Where its requests go.
     pub to: Vec<RouteTarget>,
     /// The domain below which labels lead elsewhere: `*.svc.example.com`; absent where the route takes none.

@@ -33,6 +33,8 @@ const SHOWN: Content = Content {
         schemars::json_schema!({ "anyOf": [{ "type": "string" }, document, { "type": "object" }] })
     },
 };
+const SCHEMA: Content =
+    Content { types: &["application/json"], schema: |_| schemars::json_schema!({ "type": "object" }) };
 const WATCH: Parameter = Parameter {
     name: "watch",
     about: "Watch the routes for this time, at most 1h, and take the configuration back when one of them gets worse. Default: no watch.",
@@ -94,6 +96,14 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         answers: &[tagged(200, "What changes. No `ETag` with `dry_run`.", json_of::<ConfigOutcome>())],
         refusals: &[409],
         handler: Handler::Now(replace),
+        ..PLAIN
+    },
+    Operation {
+        id: "config_schema",
+        path: "/api/v1/config/schema",
+        summary: "The JSON schema of a configuration.",
+        answers: &[answer(200, "The schema.", SCHEMA)],
+        handler: Handler::Now(schema),
         ..PLAIN
     },
     Operation {
@@ -162,6 +172,10 @@ pub(crate) fn show(asked: &ApiRequest) -> Result<Response, Problem> {
         return Reply::json(StatusCode::OK, &config).tag(&config.etag).done();
     }
     Reply::text(media_type(config.format), config.text).tag(&config.etag).done()
+}
+
+fn schema(asked: &ApiRequest) -> Result<Response, Problem> {
+    Reply::text("application/json", asked.app.control.config_schema()).done()
 }
 
 fn media_type(format: ConfigFormat) -> &'static str {

@@ -196,7 +196,8 @@ async fn a_quiet_stream_is_kept_alive_and_lives_longer_than_other_connections_bu
     let folder = Folder::new();
     let control = sample as Arc<dyn Control>;
     let audit = AuditLog::start(folder.0.clone(), Arc::clone(&control)).unwrap();
-    let router = routes::admin(Arc::new(App::new(control, audit, crate::openapi::document)), Auth::Open);
+    let router =
+        routes::admin(Arc::new(App::new(control, audit, crate::openapi::document, None)), Auth::Open);
     tokio::spawn(serve_connection(server, Peer::Unknown, router, stopped));
     let (reader, mut writer) = tokio::io::split(client);
     writer.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();

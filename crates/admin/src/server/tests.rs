@@ -10,6 +10,7 @@ mod listeners;
 mod requests;
 mod sample;
 mod sealed;
+mod session;
 mod table;
 mod tap;
 mod tls;

@@ -6,6 +6,7 @@ use crate::control::{RunOptions, default_state_directory};
 use crate::demo;
 use clap::Args;
 use std::process::ExitCode;
+use thalweg_admin::Token;
 
 /// Where to listen.
 #[derive(Args, Debug)]
@@ -27,7 +28,15 @@ pub(crate) fn demo(args: &DemoArgs) -> ExitCode {
         complain(format_args!("cannot listen on {}", args.listen));
         return ExitCode::FAILURE;
     };
-    let loaded = match thalweg_config::check_text("demo.yaml", &demo::config(&places, &services), &|_| None) {
+    let token = match Token::random() {
+        Ok(token) => token,
+        Err(error) => {
+            complain(format_args!("cannot make a token for the dashboard: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let config = demo::config(&places, &services, token.reveal());
+    let loaded = match thalweg_config::check_text("demo.yaml", &config, &|_| None) {
         Ok(loaded) => loaded,
         Err(report) => {
             complain(report.lines());
@@ -35,7 +44,7 @@ pub(crate) fn demo(args: &DemoArgs) -> ExitCode {
         }
     };
     let authority = default_state_directory().join("local/authority.pem");
-    say(demo::welcome(&places, &services, &authority));
+    say(demo::welcome(&places, &services, &authority, token.reveal()));
     let admin_socket = std::env::temp_dir().join(format!("thalweg-demo-{}/admin.sock", std::process::id()));
     let directory = admin_socket.parent().map(std::path::Path::to_owned);
     let code = run_loaded(

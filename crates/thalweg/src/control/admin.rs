@@ -487,6 +487,10 @@ impl Control for Shared {
         self.show_config()
     }
 
+    fn config_schema(&self) -> String {
+        thalweg_config::schema::document()
+    }
+
     fn replace_config(
         &self,
         text: &str,

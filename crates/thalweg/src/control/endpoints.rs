@@ -3,7 +3,7 @@
 use super::admin::Shared;
 use super::endpoint_status::{condition_of, members_of};
 use super::overlay::{AddedEndpointSpec, ModeSpec};
-use super::route_status::route_status;
+use super::route_status::{route_status, route_statuses};
 use super::runtime::{Drain, Runtime};
 use super::service_monitor::drain_finished;
 use super::traffic::differs;
@@ -347,8 +347,7 @@ impl Shared {
 
     /// Routes and where they send their requests.
     pub(super) fn list_routes(&self) -> Vec<RouteStatus> {
-        let plan = self.worker_pool().plan();
-        plan.routes.iter().map(|route| route_status(&plan, route)).collect()
+        route_statuses(&self.worker_pool().plan())
     }
 
     /// Changes the shares of a route.

@@ -4,8 +4,18 @@ use thalweg_admin::{RouteStatus, RouteTarget};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{Route, ServiceId, To};
 
+/// Every route of the plan, in the order of the configuration.
+pub(super) fn route_statuses(plan: &Plan) -> Vec<RouteStatus> {
+    plan.routes.iter().enumerate().map(|(position, route)| status_at(plan, position, route)).collect()
+}
+
 /// The route of this plan.
 pub(super) fn route_status(plan: &Plan, route: &Route) -> RouteStatus {
+    let position = plan.routes.iter().position(|known| known.name == route.name);
+    status_at(plan, position.unwrap_or(usize::MAX), route)
+}
+
+fn status_at(plan: &Plan, position: usize, route: &Route) -> RouteStatus {
     let name_of = |service: ServiceId| {
         plan.services.get(service.0 as usize).map_or(String::new(), |service| service.name.to_string())
     };
@@ -26,5 +36,14 @@ pub(super) fn route_status(plan: &Plan, route: &Route) -> RouteStatus {
         }
     };
     let maintenance = route.is_on();
-    RouteStatus { name: route.name.to_string(), matches: route.matches.to_string(), to, sealed, maintenance }
+    RouteStatus {
+        name: route.name.to_string(),
+        matches: route.matches.to_string(),
+        listeners: plan.listeners_of(position).map(|listener| listener.name.to_string()).collect(),
+        filters: route.filters.steps().iter().map(|step| step.name()).collect(),
+        canary: route.canary.is_some(),
+        to,
+        sealed,
+        maintenance,
+    }
 }

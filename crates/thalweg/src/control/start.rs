@@ -327,7 +327,9 @@ fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle,
         info(format_args!("metrics on {address}"));
     }
     if let Some(address) = addresses.admin {
+        let scheme = if admin.tls().is_some() { "https" } else { "http" };
         info(format_args!("admin on {address}"));
+        info(format_args!("dashboard at {scheme}://{address}/"));
     }
     if let Some(token) = admin.token_file() {
         info(format_args!("admin token in {}", token.path.display()));

@@ -20,7 +20,8 @@ fn status_is_answered_on_the_socket_and_with_the_token() {
 #[test]
 fn without_the_token_nothing_but_probes_is_answered() {
     let running = Running::start(Some("secret"));
-    for path in ["/api/v1/status", "/metrics", "/unknown", "/", "/livez/", "/livez/../metrics", "//livez"] {
+    for path in ["/api/v1/status", "/metrics", "/unknown", "/app", "/livez/", "/livez/../metrics", "//livez"]
+    {
         for token in [None, Some("Secret")] {
             let answer = running.admin(token, "GET", path);
             assert_eq!((answer.status, &json(&answer)["status"]), (401, &401.into()), "{path}");

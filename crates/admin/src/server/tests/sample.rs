@@ -217,6 +217,10 @@ impl Control for Sample {
         Services { version: state.version, services: vec![service("checkout"), service("a/b ä")] }
     }
 
+    fn config_schema(&self) -> String {
+        "{}".into()
+    }
+
     fn certificates(&self) -> Vec<CertificateStatus> {
         Vec::new()
     }
@@ -228,6 +232,9 @@ impl Control for Sample {
             maintenance: None,
             name: "checkout canary".into(),
             matches: "shop.example.com /checkout/*".into(),
+            listeners: Vec::new(),
+            filters: Vec::new(),
+            canary: false,
             to,
         }]
     }
@@ -448,7 +455,16 @@ impl Control for Sample {
         state.check(expected)?;
         (state.to, state.version) = (to.clone(), state.version + 1);
         let (name, matches) = (route.into(), String::new());
-        let route = RouteStatus { name, matches, to, sealed: None, maintenance: None };
+        let route = RouteStatus {
+            name,
+            matches,
+            listeners: Vec::new(),
+            filters: Vec::new(),
+            canary: false,
+            to,
+            sealed: None,
+            maintenance: None,
+        };
         Ok(Reweighted { version: state.version, before, route })
     }
 
@@ -482,7 +498,16 @@ impl Control for Sample {
         state.version += 1;
         let (name, matches) = (route.into(), String::new());
         let maintenance = Some(on.unwrap_or(false));
-        let route = RouteStatus { name, matches, to: state.to.clone(), sealed: None, maintenance };
+        let route = RouteStatus {
+            name,
+            matches,
+            listeners: Vec::new(),
+            filters: Vec::new(),
+            canary: false,
+            to: state.to.clone(),
+            sealed: None,
+            maintenance,
+        };
         Ok(MaintenanceChanged { version: state.version, before: Some(false), route: Some(route) })
     }
 

@@ -1,0 +1,199 @@
+// An operator's morning at the dashboard, in a real browser. Ends with 0 when all of it went as it should.
+//
+// Waits are for conditions; nothing sleeps. The browser's console and its security policy must have had nothing to say.
+import assert from "node:assert/strict";
+import http from "node:http";
+import { chromium } from "playwright-core";
+
+const { ADMIN, TOKEN, READ_TOKEN, WEB, CHROMIUM } = process.env;
+const base = `http://${ADMIN}`;
+const limit = 20_000;
+
+// Traffic: one request after the other on a kept connection, until the end.
+const agent = new http.Agent({ keepAlive: true });
+let going = true;
+const [host, port] = WEB.split(":");
+const send = (path) =>
+  new Promise((done) => {
+    const request = http.get({ host, port, path, agent, headers: { Host: "shop.localhost" } }, (answer) => {
+      answer.resume();
+      answer.on("end", () => done(answer.statusCode));
+    });
+    request.on("error", () => done(0));
+  });
+const traffic = (async () => {
+  while (going) await send("/products/42");
+})();
+
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+const problems = [];
+// Answers that are no mistake of the page: no session yet, a configuration with mistakes, a wrong token.
+const EXPECTED = /status of (400|401)/;
+
+// Where the proxy has no series and objectives, something stands in for them.
+const bearer = { headers: { Authorization: `Bearer ${TOKEN}` } };
+const hasSeries = (await fetch(`${base}/api/v1/series`, bearer)).status !== 404;
+const steps = 30;
+const each = (value) => Array.from({ length: steps }, () => value);
+const one = { name: "", service: null, requests: each(90), errors: each(1), bytes_in: each(0), bytes_out: each(450), p50_us: each(300), p99_us: each(900) };
+const series = { step_s: 10, start: Math.floor(Date.now() / 1000) - 10 * steps, kind: "process", series: [one], connections: each(1), in_flight: each(1), saturation: each(0.01) };
+
+async function open(hash, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  context.setDefaultTimeout(limit);
+  if (!hasSeries) {
+    await context.route("**/api/v1/series*", (route) => route.fulfill({ json: series }));
+    await context.route("**/api/v1/slos", (route) => route.fulfill({ json: { slos: [] } }));
+  }
+  const page = await context.newPage();
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type()) && !EXPECTED.test(message.text())) problems.push(message.text());
+  });
+  page.on("pageerror", (error) => problems.push(String(error)));
+  await page.addInitScript(() => {
+    window.violations = [];
+    document.addEventListener("securitypolicyviolation", (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
+    window.tasks = [];
+    new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((task) => task.duration))).observe({ type: "longtask" });
+  });
+  await page.goto(`${base}/${hash}`);
+  return page;
+}
+
+const step = (text) => console.log(text);
+const title = (page, name) => page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
+
+try {
+  step("a wrong token is refused, the right one logs in");
+  const page = await open("");
+  await page.getByLabel("Token").fill("wrong");
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByText("the token is not the right one").waitFor();
+  await page.getByLabel("Token").fill(TOKEN);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await title(page, "Overview");
+  assert.equal(await page.evaluate(() => document.cookie), "", "no script reads the cookie");
+
+  step("the link of the demo logs in and leaves no token in the address");
+  const linked = await open(`#token=${TOKEN}`);
+  await title(linked, "Overview");
+  assert.ok(!linked.url().includes("token"), linked.url());
+  await linked.context().close();
+
+  step("traffic is drawn; keys lead to pages; figures move");
+  await page.getByRole("region", { name: "Requests per second" }).locator("canvas").waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("s");
+  await title(page, "Services");
+  const rate = page.locator("tr", { hasText: "products" }).locator("td").nth(3);
+  await page.waitForFunction((cell) => Number.parseFloat(cell.textContent) > 0, await rate.elementHandle());
+  await page.keyboard.press("?");
+  await page.getByRole("heading", { name: "Keyboard" }).waitFor();
+  await page.keyboard.press("Escape");
+
+  step("an endpoint drains, and is used again");
+  await page.getByRole("link", { name: "products" }).click();
+  await title(page, "products");
+  const row = page.locator("tbody tr").first();
+  await row.getByRole("button", { name: "Drain" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Drain" }).click();
+  await row.getByText("draining").waitFor();
+  const seen = await page.request.get(`${base}/api/v1/services/products`);
+  assert.equal((await seen.json()).endpoints[0].state, "draining");
+  await row.getByRole("button", { name: "Use again" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Use again" }).click();
+  await row.getByText("ready").waitFor();
+
+  step("events tell of it");
+  await page.goto(`${base}/#/events`);
+  await page.getByText("drain finished").first().waitFor();
+
+  step("a failed request is found, and why it failed is read");
+  await send("/legacy/7");
+  await page.goto(`${base}/#/requests?status=5xx`);
+  await page.getByRole("link", { name: "GET shop.localhost/legacy/7" }).first().click();
+  const why = page.locator("#why");
+  await why.getByText("connection refused").first().waitFor();
+  assert.match(await why.textContent(), /The attempt at http:\/\/127\.0\.0\.1:\d+ failed after .*connection refused/);
+  assert.match(await page.getByLabel("curl command").inputValue(), /^curl -i 'http:\/\/shop\.localhost\/legacy\/7'$/);
+
+  step("explain says where a request goes");
+  await page.goto(`${base}/#/explain`);
+  await page.getByLabel("URL or path").fill("http://shop.localhost/products/42");
+  await page.getByRole("button", { name: "Explain", exact: true }).click();
+  await page.locator("#outcome").getByText("Route “products” takes it, and it is forwarded").waitFor();
+
+  step("the map shows the way");
+  await page.goto(`${base}/#/map`);
+  await page.locator("svg.map text", { hasText: /^legacy$/ }).first().waitFor();
+
+  step("a mistake in the configuration is shown at its line");
+  await page.goto(`${base}/#/configuration`);
+  const editor = page.getByLabel("Configuration", { exact: true });
+  await editor.waitFor();
+  const before = await editor.inputValue();
+  const line = before.split("\n").findIndex((text) => text.startsWith("services:")) + 1;
+  await editor.fill(before.replace("\nservices:", "\nservicez:"));
+  await page.getByText(`Line ${line}, column 1:`).first().waitFor();
+  await page.locator(".gutter .mistake", { hasText: new RegExp(`^${line}$`) }).waitFor();
+  assert.ok(await page.getByRole("button", { name: "Apply…" }).isDisabled());
+
+  step("completion offers what the schema has");
+  await editor.fill(`${before}\n`);
+  await editor.press("Control+End");
+  await editor.pressSequentially("shut");
+  await page.getByRole("option", { name: /^shutdown/ }).waitFor();
+  await editor.press("Escape");
+
+  step("one without a mistake is compared, applied and watched");
+  await editor.fill(before.replace("path: /products/*", "path: /goods/*"));
+  await page.getByText("Checked: it can be applied").waitFor();
+  await page.getByRole("cell", { name: "route products" }).waitFor();
+  await page.getByRole("button", { name: "Apply…" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Apply" }).click();
+  await page.getByText(/Applied as number 2\./).waitFor();
+  await page.goto(`${base}/#/routes`);
+  await page.getByText("shop.localhost /goods/*").waitFor();
+
+  step("the one before is brought back");
+  await page.goto(`${base}/#/configuration/history`);
+  await page.locator("tr", { hasText: "start" }).getByRole("button", { name: "Bring back" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Bring back" }).click();
+  await page.locator("tr", { hasText: "rollback" }).getByText("running").waitFor();
+  await page.goto(`${base}/#/routes`);
+  await page.getByText("shop.localhost /products/*").waitFor();
+
+  step("an address is blocked");
+  await page.goto(`${base}/#/access/blocked`);
+  await page.getByLabel("Network or address").fill("198.51.100.7");
+  await page.getByLabel("Reason").fill("a test");
+  await page.getByRole("button", { name: "Add", exact: true }).click();
+  await page.getByRole("cell", { name: "198.51.100.7" }).waitFor();
+
+  step("a reader sees no button that changes something; a phone has every page");
+  const phone = await open(`#token=${READ_TOKEN}`, { viewport: { width: 390, height: 844 }, colorScheme: "dark" });
+  await title(phone, "Overview");
+  for (const [name, heading] of [["services/products", "products"], ["certificates", "Certificates"], ["configuration", "Configuration"]]) {
+    await phone.goto(`${base}/#/${name}`);
+    await title(phone, heading);
+    const wide = await phone.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+    assert.ok(!wide, `${name} is wider than the phone`);
+  }
+  assert.equal(await phone.getByRole("button", { name: /Drain|Apply/ }).and(phone.locator(":enabled")).count(), 0);
+  await phone.context().close();
+
+  step("who logs out is out");
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByLabel("Token").waitFor();
+  assert.equal((await page.request.get(`${base}/api/v1/status`)).status(), 401);
+
+  assert.deepEqual(await page.evaluate(() => window.violations), [], "the policy was kept");
+  assert.deepEqual(problems, [], "the console is silent");
+  console.log(`long tasks: ${JSON.stringify(await page.evaluate(() => window.tasks))}`);
+} finally {
+  going = false;
+  await browser.close();
+  await traffic;
+  agent.destroy();
+}
+console.log("all of it");

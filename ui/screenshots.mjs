@@ -1,0 +1,56 @@
+// Pictures of every page of a running proxy: light and dark, desktop and phone.
+//   npm install --no-save playwright-core@1.65.1
+//   node screenshots.mjs URL TOKEN FOLDER [PAGE…]
+// CHROMIUM names the browser; default: /usr/bin/chromium.
+import { mkdir } from "node:fs/promises";
+import { chromium } from "playwright-core";
+
+const [url, token, folder, ...only] = process.argv.slice(2);
+if (!folder) throw new Error("usage: node screenshots.mjs URL TOKEN FOLDER [PAGE…]");
+await mkdir(folder, { recursive: true });
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+const sizes = { desktop: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
+
+const first = await browser.newPage();
+await first.goto(`${url}/#token=${token}`);
+await first.getByRole("heading", { name: "Overview" }).waitFor();
+const cookies = await first.context().cookies(`${url}/api/`);
+const of = async (path) => (await first.request.get(`${url}/api/v1/${path}`)).json();
+const services = (await of("services")).services;
+const routes = (await of("routes")).routes;
+const failed = (await of("requests?limit=200&status=5xx")).requests[0];
+const pages = {
+  overview: "overview",
+  map: "map",
+  services: "services",
+  service: `services/${encodeURIComponent(services[0]?.name ?? "")}`,
+  routes: "routes",
+  route: `routes/${encodeURIComponent(routes.find((route) => route.to.length > 1)?.name ?? routes[0]?.name ?? "")}`,
+  requests: "requests",
+  request: `requests/${encodeURIComponent(failed?.id ?? "none")}`,
+  explain: "explain?method=GET&url=http%3A%2F%2Fshop.localhost%2Fproducts%2F42",
+  configuration: "configuration",
+  history: "configuration/history",
+  events: "events",
+  certificates: "certificates",
+  access: "access",
+  slos: "slos",
+};
+for (const [size, viewport] of Object.entries(sizes)) {
+  for (const colorScheme of ["light", "dark"]) {
+    const context = await browser.newContext({ viewport, colorScheme });
+    await context.addCookies(cookies);
+    const page = await context.newPage();
+    page.on("console", (message) => message.type() === "error" && console.log(`${size} ${colorScheme}:`, message.text()));
+    page.on("pageerror", (error) => console.log(`${size} ${colorScheme}:`, error.message));
+    for (const [name, path] of Object.entries(pages)) {
+      if (only.length && !only.includes(name)) continue;
+      await page.goto(`${url}/#/${path}`);
+      await page.locator("main h1").first().waitFor();
+      await page.waitForTimeout(2500);
+      await page.screenshot({ path: `${folder}/${name}-${size}-${colorScheme}.png` });
+    }
+    await context.close();
+  }
+}
+await browser.close();

@@ -1,0 +1,2 @@
+// Style sheets are put into app.css by esbuild.
+declare module "*.css";
