@@ -71,11 +71,11 @@ export function Charts({ series, one }: { series: Series; one: SeriesOne }) {
   return (
     <div class="charts">
       <Chart title="Requests per second" {...{ start, step }} show={short} lines={[{ label: "requests", colour: "--p99", values: rate, fill: true }]} />
-      <Chart title="Error ratio" {...{ start, step }} show={(value) => (value ? percent(value) : "0")} lines={[{ label: "errors", colour: "--bad", values: ratio, fill: true }]} />
+      <Chart title="Error ratio" floor={0.01} {...{ start, step }} show={(value) => (value ? percent(value) : "0")} lines={[{ label: "errors", colour: "--bad", values: ratio, fill: true }]} />
       <Chart title="Latency" {...{ start, step }} show={(value) => (value ? micros(value) : "0")} lines={[{ label: "p99", colour: "--p99", values: one.p99_us }, { label: "p50", colour: "--p50", values: one.p50_us }]} />
       {series.connections && <Chart title="Client connections" {...{ start, step }} show={short} lines={[{ label: "connections", colour: "--p99", values: series.connections }, { label: "requests in flight", colour: "--p50", values: series.in_flight ?? [] }]} />}
       <Chart title="Bytes per second" {...{ start, step }} show={(value) => bytes(Math.round(value))} lines={[{ label: "out", colour: "--p99", values: one.bytes_out.map((value) => value / step) }, { label: "in", colour: "--p50", values: one.bytes_in.map((value) => value / step) }]} />
-      {series.saturation && <Chart title="Saturation" {...{ start, step }} show={(value) => (value ? percent(value) : "0")} lines={[{ label: "saturation", colour: "--warn", values: series.saturation, fill: true }]} />}
+      {series.saturation && <Chart title="Saturation" floor={0.1} {...{ start, step }} show={(value) => (value ? percent(value) : "0")} lines={[{ label: "saturation", colour: "--warn", values: series.saturation, fill: true }]} />}
     </div>
   );
 }

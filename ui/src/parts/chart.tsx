@@ -13,12 +13,14 @@ export interface Line {
 
 const HEIGHT = 140;
 
-export function Chart({ title, start, step, lines, show }: {
+export function Chart({ title, start, step, lines, show, floor = 1 }: {
   title: string;
   start: number;
   step: number;
   lines: Line[];
   show: (value: number) => string;
+  /** The scale reaches at least to here, so that next to nothing does not look like much. */
+  floor?: number;
 }) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
@@ -26,10 +28,11 @@ export function Chart({ title, start, step, lines, show }: {
     (lines[0]?.values ?? []).map((_, index) => start + index * step),
     ...lines.map((line) => line.values),
   ];
-  const span = step > 60 ? 86_400 : 1800;
+  // At first only what there is, but never so little that a minute looks like a trend.
+  const span = Math.min(Math.max(data[0].length * step, 30 * step), step > 60 ? 86_400 : 1800);
   const end = start + Math.max(0, data[0].length - 1) * step;
-  const latest = useRef({ data, show, span, end });
-  latest.current = { data, show, span, end };
+  const latest = useRef({ data, show, span, end, floor });
+  latest.current = { data, show, span, end, floor };
   const key = lines.map((line) => line.label + line.colour).join();
 
   useEffect(() => {
@@ -47,8 +50,7 @@ export function Chart({ title, start, step, lines, show }: {
           legend: { show: false },
           cursor: { y: false, points: { size: 6 } },
           padding: [8, 8, 0, 0],
-          // The whole span, also when the proxy has run for less: time stands where it belongs.
-          scales: { x: { range: () => [latest.current.end - latest.current.span, latest.current.end] }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+          scales: { x: { range: () => [latest.current.end - latest.current.span, latest.current.end] }, y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, latest.current.floor)] } },
           axes: [
             { ...axis, size: 26, grid: { show: false }, values: (_plot, ticks) => ticks.map(clock) },
             { ...axis, size: 58, values: (_plot, ticks) => ticks.map((tick) => latest.current.show(tick)) },
