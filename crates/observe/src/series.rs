@@ -3,7 +3,7 @@
 //! A store holds the last 30 minutes in steps of 10 seconds and the last 24 hours in steps of 5 minutes. The control
 //! thread reads the meters every 10 seconds and tells the store ([`SeriesStore::see`], [`SeriesStore::commit`]); the
 //! admin thread asks it ([`SeriesStore::select`]). Workers know nothing of it. Time is an argument: a clock that goes
-//! back or jumps moves the labels of the steps and never the counts ([`timeline`]).
+//! back or jumps moves the labels of the steps and never the counts (`timeline`).
 //!
 //! # Memory
 //! At most [`MEMORY`] in all, tested below. One object has 180 + 288 = 468 points of 52 bytes (24.3 KB) and the counts

@@ -148,6 +148,22 @@ fn postgres(programs: &Path, data: &Path, sockets: &Path) -> Server {
     Server { process, socket: sockets.join(".s.PGSQL.5432") }
 }
 
+/// Waits until so many sessions of `pgbench` are past their beginning, as the server itself sees them: the proxy would
+/// count those too that only looked at the tables before.
+fn wait_working(programs: &Path, sockets: &Path, count: usize) {
+    let begun = "select count(*) from pg_stat_activity where application_name = 'pgbench' \
+                 and query ~ '^(BEGIN|UPDATE|SELECT abalance|INSERT|END)'";
+    let end = Instant::now() + STEP;
+    loop {
+        let mut command = Command::new(programs.join("psql"));
+        let asked = run(command.arg("-h").arg(sockets).args(["-U", "postgres", "-Atc", begun]), RUN);
+        if asked.stdout.trim().parse() == Ok(count) {
+            return;
+        }
+        assert!(Instant::now() < end, "{} sessions work: {}", asked.stdout.trim(), asked.stderr);
+    }
+}
+
 #[test]
 fn postgresql_is_served_drained_killed_and_served_again() {
     let _watchdog = watchdog("postgresql_is_served_drained_killed_and_served_again");
@@ -192,7 +208,7 @@ fn postgresql_is_served_drained_killed_and_served_again() {
     assert!(connects.wait_exit(RUN).success(), "{}", connects.stderr());
     // What is under way on a drained endpoint goes on; nobody new comes to it.
     let running = bench(&["-c", "8", "-j", "2", "-T", "2", "-n"]);
-    wait_active(&proxy, 8);
+    wait_working(&programs, &sockets, 8);
     drain(&proxy, &server.url(), "draining");
     let refused = ask("select 1");
     assert!(
@@ -206,7 +222,7 @@ fn postgresql_is_served_drained_killed_and_served_again() {
     assert_eq!(ask("select 6 * 7").stdout.trim(), "42");
     // Who is connected to one that is killed sees that at once.
     let running = bench(&["-c", "8", "-j", "2", "-T", "20", "-n"]);
-    wait_active(&proxy, 8);
+    wait_working(&programs, &sockets, 8);
     let processes = Command::new("pkill").args(["-KILL", "-f", &data.display().to_string()]).status();
     assert!(processes.is_ok_and(|status| status.success()));
     server.process.wait_exit(STEP);
