@@ -65,6 +65,11 @@ fn changes_survive_a_restart_where_state_has_a_path() {
     change(&Admin::of(&proxy), of);
     assert_changed(&proxy, of);
     let file = proxy.directory().join("kept/runtime.json");
+    // Kept in the background, soon.
+    let end = Instant::now() + STEP;
+    while !file.exists() {
+        assert!(Instant::now() < end, "not kept");
+    }
     let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "only for its owner");
     let proxy = Proxy::start_in(proxy.stop().directory, &text);
