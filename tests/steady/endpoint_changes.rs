@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::upstream::ok;
 use thalweg_tests::{Upstream, Watchdog};
-use thalweg_upstream::{Address, Endpoint, EndpointLimits, Mode, Service};
+use thalweg_upstream::{Address, Endpoint, EndpointLimits, Labels, Mode, Service};
 
 use super::client::{Client, get};
 use super::house::House;
@@ -26,6 +26,7 @@ fn endpoint(port: u16, weight: u32) -> Endpoint {
         weight,
         tier: 0,
         mode: Mode::Ready,
+        labels: Labels::default(),
         limits: EndpointLimits::default(),
     }
 }

@@ -1,19 +1,73 @@
 //! Where endpoints come from, and what host names among them stand for.
 //!
-//! One file per source and one line per source in the list below. A [`Source`] tells of one service or one host name at
-//! a time ([`Update`]); the control thread takes that over without a new plan, and workers only ever get the result.
-//! Runs on the control thread.
+//! One file per source and one entry per source in the list below: the list makes `discover:` of the configuration
+//! ([`SourceSpec`]), `thalweg list sources`, the reference page and the property suite (`tests/every_source.rs`). A
+//! [`Source`] says whom to ask for what; [`Watches`] keep them going. What is found out ([`Update`]) the control thread
+//! takes over without a new plan, and workers only ever get the result. Runs on the control thread.
 #![forbid(unsafe_code)]
 
-mod dns;
+mod addresses;
+mod document;
+mod feed;
+mod follower;
+mod found;
+mod http_servers;
 mod source;
 mod static_list;
 
-pub use dns::look_up;
-pub use source::{Followed, Next, Source, SourceKind, Sources, Update, names_in};
+mod file;
 
-// One line per source: its module, which has a `pub(crate) fn new(&Names)`, and its summary.
-source::sources! {
-    static_list "endpoints that stand in the configuration";
-    dns "addresses of host names, asked for again at their TTL";
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+use thalweg_filter::ConfigFiles;
+
+pub use addresses::look_up;
+pub use feed::{Content, Feed, News, PAUSE, Watches};
+pub use follower::{Followed, Followers, Update, names_in};
+pub use found::{Found, scale_weights};
+pub use source::{Source, SourceStatus, Sources, Watching, id};
+
+/// A source as people see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The key in the configuration.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// An argument that works, in YAML.
+    pub example: &'static str,
+}
+
+/// Declares every source: the key in the configuration, its Spec with `build(&self, &dyn ConfigFiles)`, one sentence,
+/// and an example.
+macro_rules! sources {
+    ($( $(#[doc = $doc:literal])+ $key:ident: $spec:ty = $example:literal, )*) => {
+        /// `discover:` of a service, keyed by the source's name.
+        #[derive(Clone, Debug, Deserialize, JsonSchema)]
+        #[expect(non_camel_case_types, reason = "the variant is the key that users write")]
+        pub enum SourceSpec { $( $(#[doc = $doc])+ $key($spec), )* }
+
+        impl SourceSpec {
+            /// Checks the arguments and makes the source. Nothing is opened.
+            ///
+            /// # Errors
+            /// A sentence that names the wrong argument and the remedy.
+            pub fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
+                match self { $( Self::$key(spec) => spec.build(files), )* }
+            }
+        }
+
+        /// Every source, in the order of the documentation.
+        pub const ALL: &[Entry] = &[ $( Entry {
+            name: stringify!($key),
+            about: concat!($($doc),+),
+            example: $example,
+        }, )* ];
+    };
+}
+
+sources! {
+    /// Endpoints in a YAML or JSON file, read again when it changes
+    file: file::FileSourceSpec = "{ path: endpoints.yaml }",
 }

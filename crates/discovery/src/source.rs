@@ -1,150 +1,130 @@
-//! What a source of endpoints is, and all of them together.
+//! What a source is, and how each of them stands.
 
-use std::collections::BTreeSet;
-use std::future::{Future, poll_fn};
-use std::net::IpAddr;
+use crate::feed::Feed;
+use crate::found::Found;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::Poll;
-use thalweg_upstream::{Address, Endpoint, Names, Service};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
-/// What a source has found out. It concerns one service or one host name: whoever takes it over touches nothing else.
-#[derive(Debug)]
-pub enum Update {
-    /// A service has these endpoints now, and no others.
-    Endpoints {
-        /// Its name.
-        service: Arc<str>,
-        /// In the order in which they are shown.
-        endpoints: Vec<Endpoint>,
-    },
-    /// A host name stands for these addresses now, in every service that has it.
-    Addresses {
-        /// Lower case, without a trailing dot.
-        host: Arc<str>,
-        /// Sorted, each once.
-        addresses: Vec<IpAddr>,
-    },
-    /// Something could not be found out; what is known stays. A sentence for the operator.
-    Failed(String),
+/// A watch that is under way. It ends only when it fails, with a sentence for the operator.
+pub type Watching<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
+
+/// Where the endpoints of a service come from, as `discover:` says: whom to ask, and for what. A plan type: it holds no
+/// connection. The same for other things than endpoints, with another `T`.
+///
+/// **What a watch owes**: it tells all that there is as soon as it knows it ([`Feed::found`]), then every change; says
+/// that the server still answers ([`Feed::alive`]) more often than [`Self::silence`]; ends with a sentence when the
+/// server cannot be reached or says what cannot be understood, and never tells of less because it failed. It needs no
+/// pause, no repetition and no comparison: a watch that ends, or is silent for too long, is begun again after a pause
+/// that doubles, what is known stays, and a set that is the same as before is told to nobody. Dropping it ends it at
+/// once.
+pub trait Source<T: ?Sized = [Found]>: fmt::Debug + Send + Sync {
+    /// The key under `discover:`.
+    fn kind(&self) -> &'static str;
+
+    /// Whom it asks, for people; without secrets.
+    fn place(&self) -> String;
+
+    /// For what it asks there, for people; without secrets. Two sources of one group with the same query find the same.
+    fn query(&self) -> String;
+
+    /// What connections to the server depend on, secrets by [`digest`]; never shown. Sources of one group are watched
+    /// together, by one watch.
+    fn group(&self) -> String {
+        format!("{} {}", self.place(), self.query())
+    }
+
+    /// The longest silence of a watch that works; twice as much is taken for a failure.
+    fn silence(&self) -> Duration;
+
+    /// Watches what all `members` of its group ask for, itself among them.
+    fn watch<'a>(&'a self, members: &'a [Arc<dyn Source<T>>], feed: Feed<T>) -> Watching<'a>;
 }
 
-/// An update that is on its way.
-pub type Next<'a> = Pin<Box<dyn Future<Output = Update> + Send + 'a>>;
-
-/// The services, as sources see them.
-#[derive(Clone, Copy, Debug)]
-pub struct Followed<'a> {
-    /// As the configuration says.
-    pub configured: &'a [Arc<Service>],
-    /// As they run: with what sources have found, and what the admin API has changed.
-    pub running: &'a [Arc<Service>],
+/// By what updates name a source: those with one id are one.
+pub fn id<T: ?Sized>(source: &dyn Source<T>) -> Arc<str> {
+    format!("{} {}\n{}", source.kind(), source.group(), source.query()).into()
 }
 
-/// Where endpoints of services, or their addresses, come from. Runs on the control thread, within a tokio runtime.
-pub trait Source: Send {
-    /// These are the services from now on. What the source does for those that stay as they are goes on.
-    fn follow(&mut self, services: Followed<'_>);
+/// In the place of a secret, where it is only compared.
+pub fn digest(secret: &[u8]) -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    use std::sync::LazyLock;
+    static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
+    KEYS.iter().map(|key| format!("{:016x}", key.hash_one(secret))).collect()
+}
 
-    /// The next update. Waits for ever when none can come. Cancel-safe.
-    fn next(&mut self) -> Next<'_>;
+/// How a source stands.
+#[derive(Clone, Debug)]
+pub struct SourceStatus {
+    /// The key under `discover:`.
+    pub kind: &'static str,
+    /// Whom it asks.
+    pub place: String,
+    /// For what.
+    pub query: String,
+    /// How many endpoints are known; `None`: it has not told of any set yet.
+    pub count: Option<usize>,
+    /// When the set last changed.
+    pub changed: Option<SystemTime>,
+    /// When the server was last heard: what is known was right then.
+    pub heard: Option<Instant>,
+    /// How often sets came.
+    pub updates: u64,
+    /// How often it failed.
+    pub failures: u64,
+    /// Why it fails now.
+    pub failure: Option<String>,
+    /// The last that could not be understood of what came.
+    pub flaw: Option<String>,
+    /// How old what is known may be while it works.
+    pub silence: Duration,
+}
 
-    /// Whether all that it was asked for is known, so that a start need not wait for it any longer.
-    fn is_complete(&self) -> bool {
-        true
+impl SourceStatus {
+    pub(crate) fn of<T: ?Sized>(source: &dyn Source<T>) -> Self {
+        Self {
+            kind: source.kind(),
+            place: source.place(),
+            query: source.query(),
+            count: None,
+            changed: None,
+            heard: None,
+            updates: 0,
+            failures: 0,
+            failure: None,
+            flaw: None,
+            silence: source.silence(),
+        }
     }
 }
 
-/// An entry of the list of sources.
-#[derive(Clone, Copy)]
-pub struct SourceKind {
-    /// Its name.
-    pub name: &'static str,
-    /// One line for people.
-    pub summary: &'static str,
-    /// Makes one, which knows already what these host names stand for.
-    pub new: fn(&Names) -> Box<dyn Source>,
-}
-
-impl std::fmt::Debug for SourceKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SourceKind").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// The list: one line gives a module its name and its constructor.
-macro_rules! sources {
-    ($( $name:ident $summary:literal; )*) => {
-        /// Every source.
-        pub const SOURCES: &[SourceKind] = &[ $( SourceKind {
-            name: stringify!($name),
-            summary: $summary,
-            new: |known| Box::new($name::new(known)),
-        }, )* ];
-    };
-}
-pub(crate) use sources;
-
-/// All sources together.
-pub struct Sources {
-    all: Vec<Box<dyn Source>>,
-    /// Who is asked first, in turn: a busy source keeps none of the others waiting.
-    first: usize,
-}
+/// How all sources stand, by their [`id`]. Clones share.
+#[derive(Clone, Debug, Default)]
+pub struct Sources(Arc<Mutex<BTreeMap<Arc<str>, SourceStatus>>>);
 
 impl Sources {
-    /// One of each kind, which follow these services.
-    pub fn start(services: Followed<'_>, known: &Names) -> Self {
-        let all = crate::SOURCES.iter().map(|kind| (kind.new)(known));
-        let mut sources = Self::of(all.collect());
-        sources.follow(services);
-        sources
+    /// All of them.
+    pub fn list(&self) -> Vec<(Arc<str>, SourceStatus)> {
+        self.lock().iter().map(|(id, status)| (id.clone(), status.clone())).collect()
     }
 
-    fn of(all: Vec<Box<dyn Source>>) -> Self {
-        Self { all, first: 0 }
+    /// The one with this id.
+    pub fn get(&self, id: &str) -> Option<SourceStatus> {
+        self.lock().get(id).cloned()
     }
 
-    /// These are the services from now on.
-    pub fn follow(&mut self, services: Followed<'_>) {
-        self.all.iter_mut().for_each(|source| source.follow(services));
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, SourceStatus>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all that was asked for is known.
-    pub fn is_complete(&self) -> bool {
-        self.all.iter().all(|source| source.is_complete())
+    /// Changes what is said of one, if it is still there.
+    pub(crate) fn change(&self, id: &str, change: impl FnOnce(&mut SourceStatus)) {
+        if let Some(status) = self.lock().get_mut(id) {
+            change(status);
+        }
     }
-
-    /// The next update of any of them. Waits for ever when none can come. Cancel-safe.
-    pub async fn next(&mut self) -> Update {
-        let count = self.all.len().max(1);
-        self.first = (self.first + 1) % count;
-        let first = self.first;
-        let mut waiting: Vec<_> = self.all.iter_mut().map(|source| source.next()).collect();
-        poll_fn(|context| {
-            for at in (0..waiting.len()).map(|at| (first + at) % count) {
-                if let Poll::Ready(update) = waiting[at].as_mut().poll(context) {
-                    return Poll::Ready(update);
-                }
-            }
-            Poll::Pending
-        })
-        .await
-    }
-}
-
-impl std::fmt::Debug for Sources {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sources").field("count", &self.all.len()).finish_non_exhaustive()
-    }
-}
-
-/// The host names that the services' endpoints use.
-pub fn names_in<'a>(services: impl Iterator<Item = &'a Arc<Service>>) -> BTreeSet<Arc<str>> {
-    let endpoints = services.flat_map(|service| &service.endpoints);
-    let names = endpoints.filter_map(|endpoint| match &endpoint.address {
-        Address::Name { host, .. } => Some(host.clone()),
-        Address::Socket(_) | Address::Unix(_) => None,
-    });
-    names.collect()
 }

@@ -1,10 +1,10 @@
 //! Endpoints that stand in the configuration. A plan takes over with those that it has: what comes here is what has
 //! changed of a service since.
 
-use crate::source::{Followed, Next, Source, Update};
+use crate::follower::{Followed, Follower, Next, Update};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use thalweg_upstream::{Endpoint, Names, Service};
+use thalweg_upstream::{Endpoint, Service};
 
 /// The lists as they are written.
 #[derive(Debug, Default)]
@@ -13,11 +13,11 @@ pub(crate) struct StaticList {
     changed: VecDeque<(Arc<str>, Vec<Endpoint>)>,
 }
 
-pub(crate) fn new(_known: &Names) -> StaticList {
+pub(crate) fn new() -> StaticList {
     StaticList::default()
 }
 
-impl Source for StaticList {
+impl Follower for StaticList {
     fn follow(&mut self, services: Followed<'_>) {
         let before = std::mem::take(&mut self.known);
         for service in services.configured {
@@ -47,7 +47,7 @@ impl Source for StaticList {
 mod tests {
     use super::*;
     use std::task::{Context, Poll, Waker};
-    use thalweg_upstream::{Address, EndpointLimits, Mode};
+    use thalweg_upstream::{Address, EndpointLimits, Labels, Mode};
 
     fn service(ports: &[u16]) -> Arc<Service> {
         let endpoint = |port: &u16| Endpoint {
@@ -56,6 +56,7 @@ mod tests {
             weight: 1,
             tier: 0,
             mode: Mode::Ready,
+            labels: Labels::default(),
             limits: EndpointLimits::default(),
         };
         let endpoints = ports.iter().map(endpoint).collect();
@@ -76,7 +77,7 @@ mod tests {
         let mut list = StaticList::default();
         let follow = |list: &mut StaticList, ports: &[u16]| {
             let configured = &[service(ports)];
-            list.follow(Followed { configured, running: configured });
+            list.follow(Followed { configured, running: configured, sources: &[] });
         };
         follow(&mut list, &[1]);
         assert_eq!(next(&mut list), None, "the plan has taken over with it");
@@ -86,7 +87,7 @@ mod tests {
         follow(&mut list, &[1, 2, 3]);
         assert_eq!((next(&mut list), next(&mut list)), (Some(3), None), "the last one alone");
         follow(&mut list, &[1]);
-        list.follow(Followed { configured: &[], running: &[] });
+        list.follow(Followed { configured: &[], running: &[], sources: &[] });
         assert_eq!(next(&mut list), None, "the service is gone");
     }
 }

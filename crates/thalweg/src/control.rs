@@ -66,7 +66,7 @@ use std::time::{Duration, SystemTime};
 use thalweg_acme::News;
 use thalweg_admin::{Author, ConfigOrigin, Webhooks};
 use thalweg_core::Notice;
-use thalweg_discovery::{Followed, Sources, Update};
+use thalweg_discovery::{Followed, Followers, Update};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::LogWriter;
 use thalweg_proxy::plan::Banned;
@@ -101,7 +101,7 @@ pub(crate) struct Control {
     notices: mpsc::Receiver<Notice>,
     bans: mpsc::Receiver<Banned>,
     /// Where endpoints and their addresses come from.
-    sources: Sources,
+    sources: Followers,
     /// What they said before the workers ran.
     early: Vec<Update>,
     /// The change of endpoints that sources and checks follow, and since when.
@@ -366,7 +366,7 @@ impl Control {
         let (plan, sets) = (pool.plan(), pool.endpoint_sets());
         let running: Vec<_> = sets.iter().map(|set| set.service.clone()).collect();
         let configured = self.shared.runtime().base.services.clone();
-        self.sources.follow(Followed { configured: &configured, running: &running });
+        self.sources.follow(Followed { configured: &configured, running: &running, sources: &[] });
         self.shared.retire_series(&plan, &sets);
         self.rounds.ask(&sets);
     }
@@ -428,6 +428,7 @@ impl Control {
             Update::Endpoints { service, endpoints } => self.shared.take_endpoints(&service, endpoints),
             Update::Addresses { host, addresses } => self.shared.worker_pool().set_name(&host, addresses),
             Update::Failed(text) => warn(text),
+            Update::Found { .. } | Update::Turned { .. } => {}
         }
         self.follow_soon();
     }

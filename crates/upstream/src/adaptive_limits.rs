@@ -104,6 +104,7 @@ mod tests {
     use super::*;
     use crate::endpoint_sets::EndpointSets;
     use crate::endpoint_sets::Names;
+    use crate::labels::Labels;
     use crate::service::{Address, Endpoint, EndpointLimits, Mode, Service};
     use crate::service_shared::Notifier;
     use std::time::Duration;
@@ -125,6 +126,7 @@ mod tests {
             weight: 1,
             tier: 0,
             mode: Mode::default(),
+            labels: Labels::default(),
             limits: EndpointLimits::default(),
         };
         let mut service =

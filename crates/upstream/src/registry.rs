@@ -273,6 +273,7 @@ impl<T: Alternative> Book<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::labels::Labels;
     use crate::policy::Priority;
     use crate::service::{Address, Endpoint, EndpointLimits, Mode};
     use std::task::{Context, Poll, Waker};
@@ -317,6 +318,7 @@ mod tests {
             weight: 1,
             tier: 0,
             mode: Mode::default(),
+            labels: Labels::default(),
             limits: EndpointLimits { max_connections: None, max_in_flight },
         };
         let endpoints = (1..).zip(max_in_flight).map(endpoint).collect();

@@ -3,6 +3,7 @@
 //! These are plan types: validated and immutable. What changes while the proxy runs (members,
 //! health, pools) lives in [`crate::members`] and [`crate::pool`].
 
+use crate::labels::Labels;
 use crate::policy::{
     AdaptivePolicy, BalancePolicy, BreakerPolicy, EjectionPolicy, HealthPolicy, QueuePolicy, RetryPolicy,
     StickyPolicy, WhenDown,
@@ -144,6 +145,9 @@ pub struct Endpoint {
     /// Whether it takes new requests. Only the admin API sets another than the default.
     #[serde(rename = "state")]
     pub mode: Mode,
+    /// What is said of it beside, such as its zone.
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// How much it takes at once.
     #[serde(flatten)]
     pub limits: EndpointLimits,
@@ -165,12 +169,13 @@ pub enum Mode {
 /// As for [`Service`]: the numbers of bounds do not count.
 impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
-        let Self { url, address, weight, tier, mode, limits } = self;
+        let Self { url, address, weight, tier, mode, labels, limits } = self;
         *url == other.url
             && *address == other.address
             && *weight == other.weight
             && *tier == other.tier
             && *mode == other.mode
+            && *labels == other.labels
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
     }
 }

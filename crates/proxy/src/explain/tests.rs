@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_filter::{Chain, FilterSpec, Step};
 use thalweg_http::Escapes;
 use thalweg_route::{FieldMatch, HostPattern, PathPattern, RouteMatch, Table, ValueMatch};
-use thalweg_upstream::{Address, Endpoint, EndpointLimits, Mode, Service};
+use thalweg_upstream::{Address, Endpoint, EndpointLimits, Labels, Mode, Service};
 
 fn endpoint(url: &str) -> Endpoint {
     Endpoint {
@@ -16,6 +16,7 @@ fn endpoint(url: &str) -> Endpoint {
         weight: 1,
         tier: 0,
         mode: Mode::Ready,
+        labels: Labels::default(),
         limits: EndpointLimits::default(),
     }
 }

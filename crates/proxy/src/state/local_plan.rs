@@ -408,6 +408,7 @@ mod tests {
             weight: *weight,
             tier: 0,
             mode: Mode::Ready,
+            labels: thalweg_upstream::Labels::default(),
             limits: EndpointLimits::default(),
         };
         let endpoints = (1..).zip(weights).map(endpoint).collect();

@@ -146,7 +146,15 @@ impl ServiceOverlaySpec {
             // What is kept in a file may be of another version: what cannot be read is left out.
             let Ok((url, address)) = endpoint_address(url) else { continue };
             let (limits, mode) = (EndpointLimits::default(), Mode::Ready);
-            let endpoint = Endpoint { url, address, weight: *weight, tier: *tier, mode, limits };
+            let endpoint = Endpoint {
+                url,
+                address,
+                weight: *weight,
+                tier: *tier,
+                mode,
+                labels: Labels::default(),
+                limits,
+            };
             // The file may have made a service for connections of one for requests since.
             if differs(traffic, &service, &endpoint.url).is_some() {
                 continue;

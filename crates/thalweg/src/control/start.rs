@@ -35,7 +35,7 @@ use thalweg_admin::server::ANOTHER_SOCKET;
 use thalweg_admin::{AdminOptions, AdminTls, Control as _, PlaceReason, SocketPlace, Webhooks};
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
-use thalweg_discovery::{Followed, Sources, Update};
+use thalweg_discovery::{Followed, Followers, Update};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
 use thalweg_proxy::plan::{Limits, ListenAddress};
@@ -88,8 +88,8 @@ pub(crate) async fn start(
     let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
     let runtime = laid_over(plan, &settings)?;
     let plan = runtime.plan();
-    let followed = Followed { configured: &runtime.base.services, running: &plan.services };
-    let mut sources = Sources::start(followed, &Default::default());
+    let followed = Followed { configured: &runtime.base.services, running: &plan.services, sources: &[] };
+    let mut sources = Followers::start(followed, &Default::default());
     let (names, early) = first_names(&mut sources).await;
     let (acme, issued) = Acme::new(state.clone(), &plan);
     let fleet_options = WorkerPoolOptions {
@@ -230,14 +230,14 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
 
 /// Waits a little for host names, so that the first requests find their endpoints. What else the sources say is taken
 /// over when workers run.
-async fn first_names(sources: &mut Sources) -> (thalweg_upstream::Names, Vec<Update>) {
+async fn first_names(sources: &mut Followers) -> (thalweg_upstream::Names, Vec<Update>) {
     let (mut names, mut rest) = (thalweg_upstream::Names::new(), Vec::new());
     let _ = tokio::time::timeout(FIRST_NAMES, async {
         while !sources.is_complete() {
             match sources.next().await {
                 Update::Addresses { host, addresses } => drop(names.insert(host, addresses)),
                 Update::Failed(text) => warn(text),
-                update @ Update::Endpoints { .. } => rest.push(update),
+                update => rest.push(update),
             }
         }
     })

@@ -3,6 +3,7 @@ use crate::attempt_guard::Transition;
 use crate::connection::{Connection, OpenCount};
 use crate::endpoint_sets::{EndpointSets, Names};
 use crate::endpoint_state::{Health, NoTlsTerms};
+use crate::labels::Labels;
 use crate::service::{Address, Endpoint, EndpointLimits};
 use crate::service_shared::Notifier;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -21,6 +22,7 @@ fn endpoint(url: &str, address: Address) -> Endpoint {
         weight: 1,
         tier: 0,
         mode: Mode::Ready,
+        labels: Labels::default(),
         limits: EndpointLimits::default(),
     }
 }

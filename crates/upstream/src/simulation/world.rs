@@ -7,6 +7,7 @@ use super::wire::Link;
 use crate::concurrency::ConcurrencyLimit;
 use crate::endpoint_sets::Names;
 use crate::endpoint_sets::{EndpointSet, EndpointSets};
+use crate::labels::Labels;
 use crate::members::ServiceState;
 use crate::policy::AdaptivePolicy;
 use crate::policy::{Priority, QueuePolicy};
@@ -424,6 +425,7 @@ fn service(random: &mut fastrand::Rng, old: Option<&Arc<Service>>) -> Arc<Servic
             weight: 1,
             tier: 0,
             mode: Mode::default(),
+            labels: Labels::default(),
             limits: EndpointLimits { max_connections: limit(connections), max_in_flight: limit(in_flight) },
         }
     });

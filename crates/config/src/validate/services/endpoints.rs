@@ -7,7 +7,7 @@ use crate::validate::limits::endpoint_limits;
 use crate::validate::{address, number};
 use std::collections::HashMap;
 use thalweg_core::limits::ENDPOINTS;
-use thalweg_upstream::{Address, Endpoint, EndpointLimits, Mode};
+use thalweg_upstream::{Address, Endpoint, EndpointLimits, Labels, Mode};
 
 /// Largest weight of an endpoint.
 const WEIGHT: u32 = 1000;
@@ -95,6 +95,14 @@ impl Endpoints {
         }
         self.seen.insert(address.clone(), span);
         let Terms { weight, tier, limits } = terms;
-        self.list.push(Endpoint { url, address, weight, tier, mode: Mode::default(), limits });
+        self.list.push(Endpoint {
+            url,
+            address,
+            weight,
+            tier,
+            mode: Mode::default(),
+            labels: Labels::default(),
+            limits,
+        });
     }
 }

@@ -3,7 +3,7 @@
 //! Names are resolved as the system says (hosts file, resolv.conf), again at their TTL but not more often than
 //! [`RESOLVE_FLOOR`]; a name that cannot be resolved keeps its last good answer.
 
-use crate::source::{Followed, Next, Source, Update, names_in};
+use crate::follower::{Followed, Follower, Next, Update, names_in};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::net::NetError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -32,7 +32,7 @@ enum Answer {
 
 /// Keeps host names resolved. Dropping it ends the work.
 #[derive(Debug)]
-pub(crate) struct Dns {
+pub(crate) struct HostAddresses {
     resolver: Option<Result<Arc<TokioResolver>, String>>,
     tasks: JoinSet<()>,
     wanted: HashMap<Arc<str>, AbortHandle>,
@@ -41,13 +41,13 @@ pub(crate) struct Dns {
     names: Names,
 }
 
-pub(crate) fn new(known: &Names) -> Dns {
+pub(crate) fn new(known: &Names) -> HostAddresses {
     let (answers_in, answers) = mpsc::channel(WAITING);
     let (tasks, wanted) = (JoinSet::new(), HashMap::new());
-    Dns { resolver: None, tasks, wanted, answers, answers_in, names: known.clone() }
+    HostAddresses { resolver: None, tasks, wanted, answers, answers_in, names: known.clone() }
 }
 
-impl Source for Dns {
+impl Follower for HostAddresses {
     /// Names that are new are resolved now; those that stay are not asked for anew.
     fn follow(&mut self, services: Followed<'_>) {
         let names = names_in(services.running.iter());
@@ -96,7 +96,7 @@ impl Source for Dns {
     }
 }
 
-impl Drop for Dns {
+impl Drop for HostAddresses {
     fn drop(&mut self) {
         self.tasks.abort_all();
     }
@@ -199,24 +199,25 @@ fn words(error: &NetError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_upstream::{Address, Endpoint, EndpointLimits, Mode, Service};
+    use thalweg_upstream::{Address, Endpoint, EndpointLimits, Labels, Mode, Service};
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
     }
 
-    fn follow(dns: &mut Dns, hosts: &[&str]) {
+    fn follow(dns: &mut HostAddresses, hosts: &[&str]) {
         let endpoint = |host: &&str| Endpoint {
             url: format!("http://{host}:80").into(),
             address: Address::Name { host: (*host).into(), port: 80 },
             weight: 1,
             tier: 0,
             mode: Mode::Ready,
+            labels: Labels::default(),
             limits: EndpointLimits::default(),
         };
         let endpoints = hosts.iter().map(endpoint).collect();
         let running = &[Arc::new(Service { name: "s".into(), endpoints, ..Service::default() })];
-        dns.follow(Followed { configured: &[], running });
+        dns.follow(Followed { configured: &[], running, sources: &[] });
     }
 
     #[test]

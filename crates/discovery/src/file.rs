@@ -1,0 +1,133 @@
+//! `discover: { file: { path: endpoints.yaml } }`: a list that other programs write.
+//!
+//! The file is looked at by its path, so that a rename over it (editors) and the swap of a symbolic link (volumes of
+//! Kubernetes) are seen; it is read when it has stayed the same from one look to the next.
+
+use crate::document::endpoints;
+use crate::feed::Feed;
+use crate::http_servers::time;
+use crate::source::{Source, Watching};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_filter::ConfigFiles;
+
+/// Largest file, in bytes.
+const SIZE: u64 = 16 * 1024 * 1024;
+/// Between two looks, where nothing is written.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A file with endpoints.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a map with `path`")]
+pub struct FileSourceSpec {
+    /// A YAML or JSON file: a list of endpoints, or a map with `endpoints`. A relative path begins at the directory
+    /// of the configuration.
+    path: String,
+    /// Between two looks at it.
+    #[schemars(extend("x-range" = ["100ms", "1h"], "x-default" = "1s"))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["1s"]))]
+    interval: Option<String>,
+}
+
+impl FileSourceSpec {
+    /// Checks the arguments.
+    ///
+    /// # Errors
+    /// A sentence that names the wrong one.
+    pub(crate) fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
+        let range = (Duration::from_millis(100), Duration::from_secs(3600));
+        let interval = time(("interval", self.interval.as_deref()), INTERVAL, range)?;
+        Ok(Arc::new(File { path: files.path(&self.path), interval }))
+    }
+}
+
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    interval: Duration,
+}
+
+impl Source for File {
+    fn kind(&self) -> &'static str {
+        "file"
+    }
+
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn query(&self) -> String {
+        "endpoints".to_owned()
+    }
+
+    fn silence(&self) -> Duration {
+        self.interval * 2
+    }
+
+    fn watch<'a>(&'a self, _members: &'a [Arc<dyn Source>], feed: Feed) -> Watching<'a> {
+        Box::pin(async move {
+            let mut read: Option<Stamp> = None;
+            let mut last = None;
+            loop {
+                let path = self.path.clone();
+                let is_settled = last.is_none();
+                let now = match blocking(move || Stamp::of(&path)).await {
+                    Ok(now) => now,
+                    Err(why) => return format!("{}: {why}", self.path.display()),
+                };
+                if read != Some(now) && (is_settled || last == Some(now)) {
+                    let path = self.path.clone();
+                    let text = blocking(move || contents(&path)).await;
+                    match text.and_then(|text| endpoints(&text)) {
+                        Ok(found) => feed.found("endpoints", found),
+                        Err(why) => return format!("{}: {why}", self.path.display()),
+                    }
+                    read = Some(now);
+                }
+                last = Some(now);
+                feed.alive();
+                tokio::time::sleep(self.interval).await;
+            }
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Stamp {
+    changed: (i64, i64),
+    size: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Result<Self, String> {
+        let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+        let changed = (metadata.mtime(), metadata.mtime_nsec());
+        Ok(Self { changed, size: metadata.size(), inode: metadata.ino() })
+    }
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    if metadata.size() > SIZE {
+        return Err(format!("it has more than {} MiB", SIZE >> 20));
+    }
+    std::fs::read(path).map_err(|error| error.to_string())
+}
+
+/// Runs what may wait for a disk on a thread of its own.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(_) => Err("the look at it was ended".to_owned()),
+    }
+}

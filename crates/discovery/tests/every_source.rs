@@ -1,0 +1,146 @@
+//! What every source owes, shown for each entry of the list: `every_source! { … }` below has one line per source, with
+//! a [`Registry`] that plays its server, or runs the real one.
+
+mod every_source {
+    pub(crate) mod file;
+    pub(crate) mod gate;
+    pub(crate) mod registry;
+    pub(crate) mod watch;
+}
+
+use every_source::registry::Registry;
+use every_source::watch::{Told, Watched};
+use std::time::{Duration, Instant};
+
+/// Beyond what a source states, on a machine that is busy.
+const SLACK: Duration = Duration::from_secs(10);
+
+macro_rules! every_source {
+    ($( $name:ident: $registry:ty, )*) => {
+        /// Those that the suite knows.
+        const SHOWN: &[&str] = &[ $( stringify!($name), )* ];
+
+        $( mod $name {
+            use super::*;
+
+            #[test]
+            fn tells_what_there_is_and_every_change() {
+                tells_all(<$registry>::start());
+            }
+
+            #[test]
+            fn keeps_what_is_known_while_its_server_is_gone() {
+                outlives_its_server(<$registry>::start());
+            }
+
+            #[test]
+            fn takes_garbage_for_a_failure() {
+                survives_garbage(<$registry>::start());
+            }
+
+            #[test]
+            fn notices_a_server_that_is_silent() {
+                notices_silence(<$registry>::start());
+            }
+
+            #[test]
+            fn ends_at_once() {
+                ends(<$registry>::start());
+            }
+        } )*
+    };
+}
+
+every_source! {
+    file: every_source::file::FileRegistry,
+}
+
+#[test]
+fn the_suite_knows_every_source() {
+    let all: Vec<_> = thalweg_discovery::ALL.iter().map(|entry| entry.name).collect();
+    assert_eq!(all, SHOWN, "add the source to `every_source!`");
+}
+
+#[test]
+fn every_example_is_one() {
+    for entry in thalweg_discovery::ALL {
+        every_source::watch::source(&format!("{}: {}", entry.name, entry.example));
+    }
+}
+
+/// All at first, then each change, within what the source states; an empty set too.
+fn tells_all(mut registry: impl Registry) {
+    registry.publish(&[1001, 1002]);
+    let mut watched = Watched::start(&registry);
+    assert_eq!(watched.ports(), [1001, 1002], "the first set is whole");
+    assert!(watched.is_settled());
+    for ports in [&[1001, 1002, 1003][..], &[1003], &[1004, 1005], &[], &[1001]] {
+        let begun = Instant::now();
+        registry.publish(ports);
+        assert_eq!(watched.ports(), ports);
+        let (took, stated) = (begun.elapsed(), watched.stated());
+        assert!(took <= stated + SLACK, "{took:?}, and {stated:?} is stated");
+    }
+}
+
+/// Its server is killed and comes back: one failure is told, nothing is lost, and the change in between is seen.
+fn outlives_its_server(mut registry: impl Registry) {
+    registry.publish(&[1001, 1002]);
+    let mut watched = Watched::start(&registry);
+    assert_eq!(watched.ports(), [1001, 1002]);
+    registry.cut();
+    let why = watched.failure();
+    assert!(!why.is_empty() && !why.contains('\n'), "{why:?} is no sentence");
+    registry.publish(&[1002, 1003]);
+    registry.mend();
+    assert_eq!(watched.until_ports(), [1002, 1003], "what came in between is made good");
+    assert!(watched.status().failure.is_none() && watched.status().failures >= 1);
+}
+
+/// What is no answer changes nothing.
+fn survives_garbage(mut registry: impl Registry) {
+    registry.publish(&[1001]);
+    let mut watched = Watched::start(&registry);
+    assert_eq!(watched.ports(), [1001]);
+    registry.garble();
+    let why = watched.failure();
+    assert!(!why.is_empty(), "a reason");
+    registry.mend();
+    registry.publish(&[1001, 1002]);
+    assert_eq!(watched.until_ports(), [1001, 1002]);
+}
+
+/// A server that takes connections and says nothing (SIGSTOP) is one that has failed.
+fn notices_silence(mut registry: impl Registry) {
+    registry.publish(&[1001]);
+    let mut watched = Watched::start(&registry);
+    assert_eq!(watched.ports(), [1001]);
+    if !registry.freeze() {
+        return;
+    }
+    let begun = Instant::now();
+    watched.failure();
+    let (took, stated) = (begun.elapsed(), watched.stated());
+    assert!(took <= stated * 2 + SLACK, "{took:?}, and {stated:?} is stated");
+    registry.mend();
+    registry.publish(&[1002]);
+    assert_eq!(watched.until_ports(), [1002]);
+}
+
+/// A source that is not wanted any more leaves nothing behind, also while its server is silent.
+fn ends(mut registry: impl Registry) {
+    registry.publish(&[1001]);
+    let mut watched = Watched::start(&registry);
+    assert_eq!(watched.ports(), [1001]);
+    registry.freeze();
+    let begun = Instant::now();
+    watched.forget();
+    registry.publish(&[1002]);
+    assert!(matches!(watched.next(Duration::from_millis(300)), Told::Nothing));
+    assert!(registry.connections() == 0 || begun.elapsed() < SLACK, "it has let go");
+    drop(watched);
+    while registry.connections() > 0 {
+        assert!(begun.elapsed() < SLACK, "{} connections are open", registry.connections());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,28 @@
+//! A server that sources ask, as the suite sees it.
+
+/// What plays the server of a source, or runs the real one. Dropping it ends it.
+pub(crate) trait Registry {
+    /// Starts with no endpoints.
+    fn start() -> Self;
+
+    /// The argument of `discover:` in YAML: the source's name and its map, with times as short as they may be.
+    fn argument(&self) -> String;
+
+    /// `127.0.0.1` at these ports are the endpoints from now on.
+    fn publish(&mut self, ports: &[u16]);
+
+    /// The server is gone.
+    fn cut(&mut self);
+
+    /// It answers what nobody can understand.
+    fn garble(&mut self);
+
+    /// It takes connections and says nothing. `false`: that cannot happen to it.
+    fn freeze(&mut self) -> bool;
+
+    /// It is there again and well.
+    fn mend(&mut self);
+
+    /// Connections of the source that are open.
+    fn connections(&self) -> usize;
+}

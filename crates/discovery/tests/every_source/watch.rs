@@ -1,0 +1,127 @@
+//! A source that is watched.
+
+use super::registry::Registry;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_discovery::{News, Source, SourceSpec, SourceStatus, Watches};
+use thalweg_filter::ConfigFiles;
+use tokio::runtime::Runtime;
+
+/// The longest that anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Paths as they are written, and the environment of the test.
+struct Here;
+
+impl ConfigFiles for Here {
+    fn path(&self, written: &str) -> PathBuf {
+        written.into()
+    }
+
+    fn read(&self, written: &str, _limit: usize) -> Result<Vec<u8>, String> {
+        std::fs::read(written).map_err(|error| error.to_string())
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+/// The source of this argument.
+pub(crate) fn source(argument: &str) -> Arc<dyn Source> {
+    let spec: SourceSpec =
+        serde_saphyr::from_str(argument).unwrap_or_else(|error| panic!("{argument}: {error}"));
+    spec.build(&Here).unwrap_or_else(|error| panic!("{argument}: {error}"))
+}
+
+/// What was told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Ports(Vec<u16>),
+    Failed(String),
+    Works,
+    Nothing,
+}
+
+/// A source that is watched, on a runtime of its own.
+pub(crate) struct Watched {
+    watches: Watches,
+    source: Arc<dyn Source>,
+    // Dropped last.
+    runtime: Runtime,
+}
+
+impl Watched {
+    pub(crate) fn start(registry: &impl Registry) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let source = source(&registry.argument());
+        let mut watches = Watches::default();
+        runtime.block_on(async { watches.watch(std::slice::from_ref(&source)) });
+        Self { watches, source, runtime }
+    }
+
+    /// The next news within this time.
+    pub(crate) fn next(&mut self, time: Duration) -> Told {
+        let news = self.runtime.block_on(async { tokio::time::timeout(time, self.watches.news()).await });
+        match news {
+            Err(_) => Told::Nothing,
+            Ok(News::Turned(_, None)) => Told::Works,
+            Ok(News::Turned(_, Some(why))) => Told::Failed(why),
+            Ok(News::Set(_, found)) => {
+                let mut ports: Vec<_> = found.iter().map(|found| found.port).collect();
+                assert!(found.iter().all(|found| found.host == "127.0.0.1"), "{found:?}");
+                ports.sort_unstable();
+                Told::Ports(ports)
+            }
+        }
+    }
+
+    /// The next set. A failure before it is one too many.
+    pub(crate) fn ports(&mut self) -> Vec<u16> {
+        match self.next(PATIENCE) {
+            Told::Ports(ports) => ports,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The next set, whatever failures come before it.
+    pub(crate) fn until_ports(&mut self) -> Vec<u16> {
+        loop {
+            match self.next(PATIENCE) {
+                Told::Ports(ports) => return ports,
+                Told::Failed(_) | Told::Works => {}
+                Told::Nothing => panic!("nothing came; {:?}", self.status()),
+            }
+        }
+    }
+
+    /// The next failure. No set may come before it: what is known stays.
+    pub(crate) fn failure(&mut self) -> String {
+        loop {
+            match self.next(PATIENCE) {
+                Told::Failed(why) => return why,
+                Told::Works => {}
+                other => panic!("{other:?}; {:?}", self.status()),
+            }
+        }
+    }
+
+    pub(crate) fn status(&self) -> SourceStatus {
+        self.watches.sources().get(&thalweg_discovery::id(&*self.source)).unwrap()
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.watches.are_settled()
+    }
+
+    /// How old what is known may be.
+    pub(crate) fn stated(&self) -> Duration {
+        self.source.silence()
+    }
+
+    /// It is not wanted any more.
+    pub(crate) fn forget(&mut self) {
+        self.watches.watch(&[]);
+    }
+}
