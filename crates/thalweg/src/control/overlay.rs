@@ -152,7 +152,7 @@ impl ServiceOverlaySpec {
                 weight: *weight,
                 tier: *tier,
                 mode,
-                labels: Labels::default(),
+                labels: thalweg_upstream::Labels::default(),
                 limits,
             };
             // The file may have made a service for connections of one for requests since.
