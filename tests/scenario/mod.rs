@@ -46,6 +46,7 @@ mod leaks;
 mod limits;
 mod mirror;
 mod oidc;
+mod openapi;
 mod pages;
 mod prometheus;
 mod rate_limits;

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -13,15 +14,18 @@ use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{
-    Deserialize, DeserializeOwned, Deserializer, Error as _, IntoDeserializer as _, MapAccess, Visitor,
+    Deserialize, DeserializeOwned, Deserializer, Error as _, IntoDeserializer as _, MapAccess, Unexpected,
+    Visitor,
 };
 use serde_json::error::Category;
+use serde_json::json;
 use thalweg_core::units::parse_duration;
 use tokio::time::timeout;
 
 use crate::control::service::{TIER, WEIGHT};
 use crate::control::{EndpointChange, NewAddress, NewApiKey, NewEndpoint, NewLabel, WantedState};
 use crate::problem::Problem;
+use crate::query::DURATION_FORMAT;
 
 /// Time for the whole body of a request.
 const BODY_TIME: Duration = Duration::from_secs(30);
@@ -114,13 +118,14 @@ fn check_weight(field: &str, weight: u32) -> Result<u32, Problem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEndpointSpec {
     /// Its URL, by the rules of the configuration: `http://host:port` or `unix:/path`.
+    #[schemars(extend("format" = "uri"))]
     url: String,
     /// Its share among the endpoints of its tier; default 1. 0 gets no traffic.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "whole")]
     #[schemars(range(min = 0, max = 1000))]
     weight: u32,
     /// Its tier; default 0. A tier serves when those with lower numbers cannot.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     #[schemars(range(min = 0, max = 9))]
     tier: u8,
 }
@@ -149,14 +154,15 @@ impl NewEndpointSpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewAddressSpec {
     /// A network such as `192.0.2.0/24`, or an address.
+    #[schemars(extend("format" = "thalweg-network"))]
     network: String,
     /// How long, 1s to 10y (`3650d`); default: until it is taken out.
     #[serde(default, rename = "for", deserialize_with = "present")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
     time: Option<String>,
     /// Why, in at most 200 characters.
     #[serde(default, deserialize_with = "present")]
-    #[schemars(with = "String", length(max = 200))]
+    #[schemars(with = "String", length(max = 200), extend("pattern" = r"^[^\u0000-\u001f\u007f-\u009f]*$"))]
     reason: Option<String>,
 }
 
@@ -188,18 +194,27 @@ impl NewAddressSpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewApiKeySpec {
     /// Whose it is: 1 to 256 bytes without spaces, another one for each key of a list.
-    #[schemars(length(min = 1, max = 256))]
+    #[schemars(length(min = 1, max = 256), extend("pattern" = WORD))]
     name: String,
-    /// What it may do.
+    /// What it may do: at most 64 words of 1 to 256 bytes without spaces.
     #[serde(default)]
+    #[schemars(extend("maxItems" = 64, "items" = word_schema()))]
     scopes: Vec<String>,
-    /// What else is known of it, such as `"plan": "gold"`.
+    /// What else is known of it, such as `"plan": "gold"`: at most 64 pairs of words.
     #[serde(default)]
+    #[schemars(extend("maxProperties" = 64, "propertyNames" = word_schema(), "additionalProperties" = word_schema()))]
     claims: BTreeMap<String, String>,
     /// From then on it is not taken: `2027-01-31`, or a time as in RFC 3339; default: it does not expire.
     #[serde(default, deserialize_with = "present")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "thalweg-expiry"))]
     expires: Option<String>,
+}
+
+/// No space and no control character.
+const WORD: &str = r"^[^\s\u0000-\u001f\u007f-\u009f]+$";
+
+fn word_schema() -> serde_json::Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": 256, "pattern": WORD })
 }
 
 impl NewApiKeySpec {
@@ -224,8 +239,10 @@ pub(crate) struct NewSessionSpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewLabelSpec {
     /// Where it is to lead: `10.0.0.7:3000`, `https://10.0.0.7:8443` or `service:checkout`.
+    #[schemars(extend("format" = "thalweg-destination"))]
     destination: String,
     /// How long it is to be good for: `30m`, `1h`; at most the route's `max_ttl`.
+    #[schemars(extend("format" = DURATION_FORMAT))]
     ttl: String,
     /// The route that is to take it; default: the only one that takes sealed destinations.
     route: Option<String>,
@@ -246,7 +263,7 @@ impl NewLabelSpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndpointChangeSpec {
     /// Its share.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "present_whole")]
     #[schemars(with = "u32", range(min = 0, max = 1000))]
     weight: Option<u32>,
     /// How it shall stand.
@@ -274,8 +291,8 @@ pub(crate) enum WantedStateSpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RollbackSpec {
     /// Number of an entry of the history; default: the newest one before the present that was not taken back.
-    #[serde(default, deserialize_with = "present")]
-    #[schemars(with = "u64")]
+    #[serde(default, deserialize_with = "present_whole")]
+    #[schemars(with = "u64", range(min = 0, max = 9007199254740991_u64))]
     pub(crate) to: Option<u64>,
 }
 
@@ -292,6 +309,46 @@ fn without_defaults(schema: &mut Schema) {
 /// A member that may be absent but not `null`: neither of the two has a meaning for `null`.
 fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// A whole number as JSON Schema has it: `3.0` is one.
+struct Whole<T>(T);
+
+impl<'de, T: TryFrom<u64>> Deserialize<'de> for Whole<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number<T>(PhantomData<T>);
+
+        impl<T: TryFrom<u64>> Visitor<'_> for Number<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number from 0 on, and not a larger one than there may be")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
+                T::try_from(number).map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<T, E> {
+                // Above this, neighbours of a number are no longer told apart.
+                const EXACT: f64 = 9_007_199_254_740_992.0;
+                if number.fract() == 0.0 && (0.0..=EXACT).contains(&number) {
+                    return self.visit_u64(number as u64);
+                }
+                Err(E::invalid_value(Unexpected::Float(number), &self))
+            }
+        }
+
+        deserializer.deserialize_any(Number(PhantomData)).map(Self)
+    }
+}
+
+fn whole<'de, T: TryFrom<u64>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Whole::deserialize(deserializer).map(|Whole(number)| number)
+}
+
+fn present_whole<'de, T: TryFrom<u64>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    whole(deserializer).map(Some)
 }
 
 /// The same for a word: serde_json takes whatever is no text in the place of one for broken syntax.
@@ -364,7 +421,8 @@ impl<'de> Deserialize<'de> for WeightsSpec {
                     if !seen.insert(service.clone()) {
                         return Err(A::Error::custom(format!("duplicate field `{service}`")));
                     }
-                    shares.push((service, map.next_value()?));
+                    let Whole(share) = map.next_value()?;
+                    shares.push((service, share));
                 }
                 Ok(WeightsSpec(shares))
             }

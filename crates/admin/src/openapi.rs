@@ -7,13 +7,14 @@ use axum::http::StatusCode;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use thalweg_core::FaultKind;
+use thalweg_core::{FaultKind, RequestId};
 
+use crate::control::CanaryOrder;
 use crate::handlers::requests;
 use crate::operation::{Access, Answer, Content, Operation, Precondition};
 use crate::operations::operations;
 use crate::problem::{Document, PROBLEM_TYPE};
-use crate::query::{Kind, Parameter};
+use crate::query::{DURATION_FORMAT, Kind, Parameter};
 
 /// The document, as text with a line feed at its end. The same on every call of one build.
 pub fn document() -> String {
@@ -30,7 +31,10 @@ pub fn document() -> String {
             "title": "Thalweg admin API",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "On the unix socket no token is needed; on TCP a bearer token is. \
-                Errors are problem documents (RFC 9457).",
+                Errors are problem documents (RFC 9457). Formats of its own: `thalweg-duration`, whole numbers with \
+                units (us, ms, s, m, h, d), the largest first, as `1m30s`; `thalweg-network`, an address or a network \
+                as `192.0.2.0/24`; `thalweg-destination`, `10.0.0.7:3000`, `https://10.0.0.7:8443` or \
+                `service:checkout`; `thalweg-expiry`, a date or a time (RFC 3339) that is not over.",
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
         },
         "servers": [{ "url": "http://127.0.0.1:9900", "description": "The usual `admin.address`." }],
@@ -56,6 +60,9 @@ pub fn document() -> String {
     });
     format!("{document:#}\n")
 }
+
+/// A list of entity tags (RFC 9110 §8.8.3) that are not empty.
+const TAGS: &str = r#"^(W/)?"[!#-~]+"(, (W/)?"[!#-~]+")*$"#;
 
 /// Schemas by direction: what is read and what is sent differ in which members must be there.
 struct Schemas {
@@ -117,18 +124,15 @@ fn media(content: Content, generator: &mut SchemaGenerator) -> Value {
 }
 
 fn parameters(operation: &Operation) -> Vec<Value> {
-    let in_path = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let mut parameters = in_path
-        .map(|name| {
-            let about = match name {
-                "id" if operation.path == requests::ONE => "Its id, as in `X-Request-Id`.",
-                "id" => "Its id, or its percent-encoded URL.",
-                _ => "Its name in the configuration, percent-encoded.",
-            };
-            json!({ "name": name, "in": "path", "required": true, "description": about, "schema": { "type": "string" } })
-        })
-        .collect::<Vec<_>>();
-    parameters.extend(operation.query.iter().map(|parameter| optional(parameter, "query")));
+    let names = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let mut parameters = names.map(|name| in_path(operation, name)).collect::<Vec<_>>();
+    parameters.extend(operation.query.iter().map(|parameter| {
+        let mut described = optional(parameter, "query");
+        if operation.needs.contains(&parameter.name) {
+            described["required"] = true.into();
+        }
+        described
+    }));
     parameters.extend(operation.fields.iter().map(|field| optional(field, "header")));
     if operation.precondition != Precondition::None {
         parameters.push(json!({
@@ -136,19 +140,41 @@ fn parameters(operation: &Operation) -> Vec<Value> {
             "in": "header",
             "required": operation.precondition == Precondition::Required,
             "description": "Entity tags; the change is made only on top of a state with one of them.",
-            "schema": { "type": "string" },
+            "schema": { "type": "string", "anyOf": [{ "const": "*" }, { "pattern": TAGS }] },
         }));
     }
     parameters
+}
+
+/// A parameter of the path.
+fn in_path(operation: &Operation, name: &str) -> Value {
+    let about = match name {
+        "id" if operation.path == requests::ONE => "Its id, as in `X-Request-Id`.",
+        "id" => "Its id, or its percent-encoded URL.",
+        "order" => "What it is to do.",
+        _ => "Its name in the configuration, percent-encoded.",
+    };
+    let mut schema = json!({ "type": "string", "minLength": 1 });
+    if operation.path == requests::ONE {
+        schema["pattern"] = "^[A-Za-z0-9_.:+/=-]+$".into();
+        schema["maxLength"] = RequestId::LEN.into();
+    }
+    if name == "order" {
+        schema["enum"] = CanaryOrder::ALL.iter().map(|order| order.name()).collect();
+    }
+    json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema })
 }
 
 /// A parameter that may be left out.
 fn optional(parameter: &Parameter, place: &str) -> Value {
     let schema = match parameter.kind {
         Kind::Flag => json!({ "type": "boolean", "default": false }),
-        Kind::Duration(_) => json!({ "type": "string", "examples": ["30s", "1m30s"] }),
+        Kind::Duration(_) => {
+            json!({ "type": "string", "format": DURATION_FORMAT, "examples": ["30s", "1m30s"] })
+        }
         Kind::Count(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
-        Kind::Number => json!({ "type": "integer", "minimum": 0 }),
+        Kind::Between(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Number => json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX }),
         Kind::Text(most) => json!({ "type": "string", "minLength": 1, "maxLength": most }),
         Kind::Texts(most) => json!({ "type": "array", "items": { "type": "string", "maxLength": most } }),
         Kind::Status => json!({ "type": "string", "pattern": "^([1-5][0-9][0-9]|[1-5]xx)$" }),
@@ -175,6 +201,8 @@ fn responses(operation: &Operation, schemas: &mut Schemas, problem: &Value) -> V
             }),
         );
     }
+    // By the HTTP library, before anything of ours reads the request.
+    responses.insert("431".into(), json!({ "description": "The head of the request has more than 64 KiB." }));
     responses.into()
 }
 

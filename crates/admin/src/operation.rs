@@ -38,6 +38,8 @@ pub(crate) struct Operation {
     pub(crate) access: Access,
     /// What its query takes.
     pub(crate) query: &'static [Parameter],
+    /// Names of parameters of `query` without which there is no answer.
+    pub(crate) needs: &'static [&'static str],
     /// Fields that its handler reads, besides those of `precondition` and `body`.
     pub(crate) fields: &'static [Parameter],
     /// Whether it looks at `If-Match`.
@@ -119,6 +121,7 @@ pub(crate) const PLAIN: Operation = Operation {
     summary: "",
     access: Access::Read,
     query: &[],
+    needs: &[],
     fields: &[],
     precondition: Precondition::None,
     body: None,

@@ -8,6 +8,9 @@ use thalweg_core::units::parse_duration;
 
 use crate::problem::Problem;
 
+/// How the description names what [`parse_duration`] reads.
+pub(crate) const DURATION_FORMAT: &str = "thalweg-duration";
+
 /// A parameter that an operation takes: in its query or as a field.
 #[derive(Debug)]
 pub(crate) struct Parameter {
@@ -28,9 +31,11 @@ pub(crate) enum Kind {
     Duration(u64),
     /// A whole number from 1 to this one.
     Count(u64),
+    /// A whole number from the first to the second.
+    Between(u64, u64),
     /// A whole number of 64 bits.
     Number,
-    /// Text, percent-encoded where it has to be; in UTF-8, not empty, of at most so many bytes.
+    /// Text, percent-encoded where it has to be; in UTF-8, not empty, of at most so many characters.
     Text(usize),
     /// The same, or empty; the parameter may stand several times.
     Texts(usize),
@@ -83,6 +88,11 @@ impl Query {
             found.0.push((parameter.name, value));
         }
         Ok(found)
+    }
+
+    /// Whether the parameter is there.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.value(name).is_some()
     }
 
     fn value(&self, name: &str) -> Option<&Value> {
@@ -160,16 +170,17 @@ impl Kind {
                 duration if duration <= Duration::from_secs(most) => Ok(Value::Duration(duration)),
                 _ => Err(format!("at most {most}s")),
             },
-            Self::Count(most) => match text.parse() {
-                Ok(count) if (1..=most).contains(&count) => Ok(Value::Number(count)),
-                _ => Err(format!("write a whole number from 1 to {most}")),
+            Self::Count(most) => Self::Between(1, most).read(text),
+            Self::Between(least, most) => match text.parse() {
+                Ok(count) if (least..=most).contains(&count) => Ok(Value::Number(count)),
+                _ => Err(format!("write a whole number from {least} to {most}")),
             },
             Self::Number => match text.parse() {
                 Ok(number) => Ok(Value::Number(number)),
                 Err(_) => Err(format!("write a whole number from 0 to {}", u64::MAX)),
             },
             Self::Text(most) | Self::Texts(most) => match decode(text)? {
-                text if text.len() > most => Err(format!("the text has at most {most} bytes")),
+                text if text.chars().count() > most => Err(format!("the text has at most {most} characters")),
                 text if text.is_empty() && matches!(self, Self::Text(_)) => Err("the text is empty".into()),
                 text => Ok(Value::Text(text)),
             },
@@ -203,7 +214,7 @@ fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-/// Percent-decoded text (RFC 3986 §2.1); `+` stands for itself.
+/// Text as forms write it (the URL standard, §5.1): percent-decoded, and `+` is a space.
 fn decode(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -216,6 +227,7 @@ fn decode(text: &str) -> Result<String, String> {
                 (byte.ok_or("a percent sign is written `%25`")?, after)
             }
             (b'%', _) => return Err("a percent sign is written `%25`".into()),
+            (b'+', after) => (b' ', after),
             (byte, after) => (*byte, after),
         };
         bytes.push(byte);
@@ -257,7 +269,7 @@ mod tests {
             assert_eq!(query.number("since"), Some(number));
         }
         for (written, text) in
-            [("a", "a"), ("a%20b+c", "a b+c"), ("%C3%A4%2b%26", "ä+&"), ("12345678", "12345678")]
+            [("a", "a"), ("a%20b+c", "a b c"), ("%C3%A4%2b%26", "ä+&"), ("12345678", "12345678")]
         {
             let query = Query::read(Some(&format!("route={written}")), KNOWN).unwrap();
             assert_eq!(query.text("route"), Some(text));
@@ -284,7 +296,7 @@ mod tests {
     fn texts_are_decoded_and_may_stand_several_times() {
         let query = Query::read(Some("header=a:+%31&url=/a%3fb%26c&header=%C3%A4&header="), KNOWN).unwrap();
         assert_eq!(query.text("url"), Some("/a?b&c"));
-        assert_eq!(query.texts("header").collect::<Vec<_>>(), ["a:+1", "\u{e4}", ""]);
+        assert_eq!(query.texts("header").collect::<Vec<_>>(), ["a: 1", "\u{e4}", ""]);
         assert!(query.text("drain").is_none());
     }
 

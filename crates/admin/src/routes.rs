@@ -102,6 +102,9 @@ async fn answer(
     let path = path.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the path is not UTF-8"))?;
     let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let query = Query::read(request.uri().query(), operation.query)?;
+    if let Some(missing) = operation.needs.iter().find(|name| !query.has(name)) {
+        return Err(Problem::invalid(missing, format!("the parameter `{missing}` is missing")));
+    }
     let if_match = match operation.precondition {
         Precondition::None => None,
         Precondition::Optional | Precondition::Required => precondition::if_match(request.headers())?,

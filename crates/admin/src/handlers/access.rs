@@ -55,6 +55,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
             about: "The network or the address, as it was added.",
             kind: Kind::Text(NETWORK),
         }],
+        needs: &["network"],
         answers: &[answer(200, "The entry as it was.", json_of::<AddressEntry>())],
         refusals: &[404],
         handler: Handler::Now(remove),
@@ -81,9 +82,7 @@ fn add(asked: &ApiRequest) -> Result<Response, Problem> {
 }
 
 fn remove(asked: &ApiRequest) -> Result<Response, Problem> {
-    let network = asked.query.text("network").ok_or_else(|| {
-        Problem::invalid("network", "`network` is missing: which one is to be taken out?".to_owned())
-    })?;
+    let network = asked.query.text("network").unwrap_or_default();
     let done = asked.app.control.remove_address(asked.path("list"), network);
     let done = done.map_err(|refusal| asked.refused(refusal))?;
     Reply::json(StatusCode::OK, &done.before).changed(Change::new(done.before.as_ref(), None::<&()>)).done()

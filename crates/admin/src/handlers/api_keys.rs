@@ -51,6 +51,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         summary: "Takes a key away that was added while the proxy runs; its next request is refused.",
         access: Access::Write,
         query: &[Parameter { name: "name", about: "The name of the key.", kind: Kind::Text(NAME) }],
+        needs: &["name"],
         answers: &[answer(200, "What was known of it.", json_of::<ApiKeyEntry>())],
         refusals: &[404],
         handler: Handler::Now(revoke),
@@ -77,9 +78,7 @@ fn add(asked: &ApiRequest) -> Result<Response, Problem> {
 }
 
 fn revoke(asked: &ApiRequest) -> Result<Response, Problem> {
-    let name = asked.query.text("name").ok_or_else(|| {
-        Problem::invalid("name", "`name` is missing: which key is to be revoked?".to_owned())
-    })?;
+    let name = asked.query.text("name").unwrap_or_default();
     let gone = asked.app.control.api_keys().revoke(asked.path("list"), name);
     let gone = gone.map_err(|refusal| asked.refused(refusal))?;
     Reply::json(StatusCode::OK, &gone).changed(Change::new(Some(&gone), None::<&()>)).done()

@@ -23,6 +23,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[Operation {
     path: "/api/v1/explain",
     summary: "Which route takes a request, why the others do not, and where it goes.",
     query: PARAMETERS,
+    needs: &["url"],
     answers: &[answer(200, "The explanation.", EXPLANATION)],
     refusals: &[400],
     handler: Handler::Now(explain),
@@ -62,7 +63,7 @@ fn question(asked: &ApiRequest) -> Result<Question, Problem> {
     let from = asked.query.text("from").map(str::parse).transpose();
     Ok(Question {
         method: text("method").unwrap_or_else(|| "GET".to_owned()),
-        url: text("url").ok_or_else(|| Problem::invalid("url", "the parameter is missing"))?,
+        url: text("url").unwrap_or_default(),
         headers: asked
             .query
             .texts("header")

@@ -35,7 +35,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         precondition: Precondition::Optional,
         body: Some(json_of::<WeightsSpec>()),
         answers: &[tagged(200, "The route with its new shares.", json_of::<RouteStatus>())],
-        refusals: &[404],
+        refusals: &[404, 409],
         handler: Handler::Now(weights),
         ..PLAIN
     },
@@ -52,7 +52,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
             content: None,
             tagged: true,
         }],
-        refusals: &[404],
+        refusals: &[404, 409],
         handler: Handler::Now(reset),
         ..PLAIN
     },

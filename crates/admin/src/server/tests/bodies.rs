@@ -46,6 +46,19 @@ fn a_wrong_member_is_400_and_named() {
 }
 
 #[test]
+fn a_number_without_a_fraction_is_a_whole_one_however_it_is_written() {
+    let running = Running::start(Some("secret"));
+    for body in [r#"{"url":"http://10.0.0.7:1","weight":3.0}"#, r#"{"url":"http://10.0.0.8:1","weight":3e0}"#]
+    {
+        let answer = running.json(ADD, body);
+        assert_eq!((answer.status, &answer.json()["weight"]), (201, &3.into()), "{body}: {answer:?}");
+    }
+    for number in ["1.5", "-1.0", "1e400", "1e20"] {
+        assert_eq!(running.json(CHANGE, &format!("{{\"weight\":{number}}}")).status, 400, "{number}");
+    }
+}
+
+#[test]
 fn malformed_json_is_400_with_line_and_column() {
     let running = Running::start(Some("secret"));
     for (body, line, column) in [
@@ -137,6 +150,10 @@ fn wrong_parameters_are_400_and_named() {
         ("GET /api/v1/audit?last=0".into(), "last"),
         ("GET /api/v1/audit?last=1001".into(), "last"),
         ("GET /api/v1/services?x=1".into(), "x"),
+        ("POST /api/v1/reload?max_p99=100".into(), "max_p99"),
+        ("DELETE /api/v1/access/blocked".into(), "network"),
+        ("DELETE /api/v1/keys/partners".into(), "name"),
+        ("GET /api/v1/explain".into(), "url"),
     ] {
         let answer = running.send(&line, "", "");
         assert_eq!((answer.status, answer.json()["field"].as_str()), (400, Some(field)), "{line}");
