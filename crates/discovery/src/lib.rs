@@ -15,6 +15,7 @@ mod http_servers;
 mod source;
 mod static_list;
 
+mod consul;
 mod file;
 
 use schemars::JsonSchema;
@@ -70,4 +71,6 @@ macro_rules! sources {
 sources! {
     /// Endpoints in a YAML or JSON file, read again when it changes
     file: file::FileSourceSpec = "{ path: endpoints.yaml }",
+    /// Instances of a service that Consul holds to be healthy, by blocking queries
+    consul: consul::ConsulSourceSpec = "{ service: checkout }",
 }
