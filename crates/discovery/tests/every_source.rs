@@ -3,6 +3,7 @@
 
 mod every_source {
     pub(crate) mod consul;
+    pub(crate) mod eureka;
     pub(crate) mod file;
     pub(crate) mod gate;
     pub(crate) mod http_fake;
@@ -56,6 +57,7 @@ macro_rules! every_source {
 every_source! {
     file: every_source::file::FileRegistry,
     consul: every_source::consul::ConsulRegistry,
+    eureka: every_source::eureka::EurekaRegistry,
 }
 
 #[test]
