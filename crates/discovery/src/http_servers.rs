@@ -67,6 +67,11 @@ impl HttpServers {
         format!("{} {trust} {}", self.place(), crate::source::digest(fields.as_bytes()))
     }
 
+    /// Which of them answered last, and is asked first.
+    pub(crate) fn current(&self) -> usize {
+        self.last_good.load(Ordering::Relaxed)
+    }
+
     /// `GET` of this path and query, behind the path of the URL.
     ///
     /// # Errors

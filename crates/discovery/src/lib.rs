@@ -15,6 +15,8 @@ mod http_servers;
 mod source;
 mod static_list;
 
+mod consul;
+mod eureka;
 mod file;
 
 use schemars::JsonSchema;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use thalweg_filter::ConfigFiles;
 
 pub use addresses::look_up;
+pub use eureka::registration::{EurekaRegistration, EurekaRegistrationSpec, Heartbeat};
 pub use feed::{Content, Feed, News, PAUSE, Watches};
 pub use follower::{Followed, Followers, Update, names_in};
 pub use found::{Found, scale_weights};
@@ -70,4 +73,8 @@ macro_rules! sources {
 sources! {
     /// Endpoints in a YAML or JSON file, read again when it changes
     file: file::FileSourceSpec = "{ path: endpoints.yaml }",
+    /// Instances of a service that Consul holds to be healthy, by blocking queries
+    consul: consul::ConsulSourceSpec = "{ service: checkout }",
+    /// Instances that are registered with Eureka (Spring Cloud Netflix) and up
+    eureka: eureka::EurekaSourceSpec = "{ app: CHECKOUT }",
 }

@@ -2,8 +2,11 @@
 //! a [`Registry`] that plays its server, or runs the real one.
 
 mod every_source {
+    pub(crate) mod consul;
+    pub(crate) mod eureka;
     pub(crate) mod file;
     pub(crate) mod gate;
+    pub(crate) mod http_fake;
     pub(crate) mod registry;
     pub(crate) mod watch;
 }
@@ -53,6 +56,8 @@ macro_rules! every_source {
 
 every_source! {
     file: every_source::file::FileRegistry,
+    consul: every_source::consul::ConsulRegistry,
+    eureka: every_source::eureka::EurekaRegistry,
 }
 
 #[test]

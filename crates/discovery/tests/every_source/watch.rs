@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Paths as they are written, and the environment of the test.
-struct Here;
+pub(crate) struct Here;
 
 impl ConfigFiles for Here {
     fn path(&self, written: &str) -> PathBuf {

@@ -1,0 +1,107 @@
+//! An agent of Consul as its documentation describes it; the real one cannot be had where these tests run. Blocking
+//! queries hold the index of what is asked for, answer when it moves on or the time is over, and one change of what
+//! else the agent knows wakes them for nothing.
+
+use super::http_fake::{Ask, HttpFake, Reply};
+use super::registry::Registry;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+#[derive(Default)]
+struct State {
+    index: u64,
+    ports: Vec<u16>,
+    /// How often it was asked since the last change.
+    asked: usize,
+}
+
+type Shared = Arc<(Mutex<State>, Condvar)>;
+
+pub(crate) struct ConsulRegistry {
+    server: HttpFake,
+    shared: Shared,
+}
+
+impl Registry for ConsulRegistry {
+    fn start() -> Self {
+        let shared: Shared = Arc::new((Mutex::new(State { index: 7, ..State::default() }), Condvar::new()));
+        let state = shared.clone();
+        let server = HttpFake::start(move |ask| answer(ask, &state));
+        Self { server, shared }
+    }
+
+    fn argument(&self) -> String {
+        format!(
+            "consul: {{ service: check out, url: '{}', wait: 1s, tags: v2, token: {{ value: s3cret }} }}",
+            self.server.url()
+        )
+    }
+
+    fn publish(&mut self, ports: &[u16]) {
+        let mut state = self.shared.0.lock().unwrap();
+        assert!(state.asked < 500, "asked {} times since the last change: a loop that is busy", state.asked);
+        *state = State { index: state.index + 3, ports: ports.to_vec(), asked: 0 };
+        self.shared.1.notify_all();
+    }
+
+    fn cut(&mut self) {
+        self.server.gate.cut();
+    }
+
+    fn garble(&mut self) {
+        self.server.gate.garble();
+    }
+
+    fn freeze(&mut self) -> bool {
+        self.server.gate.freeze();
+        true
+    }
+
+    fn mend(&mut self) {
+        // A restored snapshot: the index goes back.
+        let mut state = self.shared.0.lock().unwrap();
+        state.index = 2;
+        drop(state);
+        self.shared.1.notify_all();
+        self.server.gate.mend();
+    }
+
+    fn connections(&self) -> usize {
+        self.server.gate.connections()
+    }
+}
+
+fn answer(ask: &Ask, shared: &Shared) -> Reply {
+    if ask.fields.get("x-consul-token").map(String::as_str) != Some("s3cret") {
+        return Reply::of(403, "ACL not found");
+    }
+    if ask.method != "GET" || ask.path != "/v1/health/service/check out" || ask.parameter("passing").is_none()
+    {
+        return Reply::of(404, "no such path");
+    }
+    assert_eq!(ask.parameter("tag"), Some("v2"));
+    let known: u64 = ask.parameter("index").map_or(0, |index| index.parse().unwrap());
+    let wait: u64 = ask.parameter("wait").and_then(|wait| wait.strip_suffix("ms")).unwrap().parse().unwrap();
+    let deadline = Instant::now() + Duration::from_millis(wait + wait / 16);
+    let mut state = shared.0.lock().unwrap();
+    state.asked += 1;
+    // It waits only while nothing is newer; without an index, or with one of the future, it answers at once.
+    while known != 0 && state.index == known {
+        let rest = deadline.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            break;
+        }
+        state = shared.1.wait_timeout(state, rest).unwrap().0;
+    }
+    let entries: Vec<_> = state.ports.iter().map(entry).collect();
+    Reply::json(format!("[{}]", entries.join(","))).with("x-consul-index", state.index)
+}
+
+fn entry(port: &u16) -> String {
+    format!(
+        r#"{{"Node":{{"Node":"n1","Address":"127.0.0.1","Datacenter":"dc1"}},
+            "Service":{{"ID":"c{port}","Service":"check out","Tags":["v2"],"Address":"","Port":{port},
+            "Meta":{{"zone":"a"}},"Weights":{{"Passing":10,"Warning":1}}}},
+            "Checks":[{{"CheckID":"serfHealth","Status":"passing"}}]}}"#
+    )
+}
