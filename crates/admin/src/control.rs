@@ -16,6 +16,7 @@ pub mod sealed;
 pub mod series;
 pub mod service;
 pub mod slo;
+pub mod source;
 pub mod tap;
 
 use std::time::Duration;
@@ -50,6 +51,7 @@ pub use service::{
     WantedState, WeightsReset,
 };
 pub use slo::{SloBurn, SloState, SloStatus, Slos};
+pub use source::{SourceState, SourceStatus, SourceStatuses};
 pub use tap::{NextTapEvent, OpenTap, TapEvent, TapOptions, TapRecord};
 
 /// The running proxy, as the admin API sees it.
@@ -225,6 +227,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// Time series (`GET /api/v1/series`).
     fn series(&self, filter: &SeriesFilter) -> SeriesDocument;
+
+    /// How sources of endpoints stand (`GET /api/v1/sources`).
+    fn sources(&self) -> SourceStatuses;
 
     /// How objectives stand (`GET /api/v1/slos`).
     fn slos(&self) -> Slos;

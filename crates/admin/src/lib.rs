@@ -50,8 +50,8 @@ pub use control::{
     Refusal, ReloadOptions, ReplaceOptions, RequestFilter, RequestRecord, Requests, Reweighted,
     RollbackOptions, RouteStatus, RouteTarget, RuntimeChange, SealedLabel, SeriesDocument, SeriesFilter,
     SeriesKind, ServiceState, ServiceStatus, Services, ServicesSummary, SloBurn, SloState, SloStatus, Slos,
-    State, Status, TapEvent, TapOptions, TapRecord, Via, WantedState, WatchOptions, WatchState, WatchStatus,
-    WeightsReset,
+    SourceState, SourceStatus, SourceStatuses, State, Status, TapEvent, TapOptions, TapRecord, Via,
+    WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

@@ -10,7 +10,8 @@ use crate::settings::Settings;
 use crate::source::Span;
 use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec, SomeSpec};
 use crate::validate::{
-    self, Bounds, Chains, Context, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Target, Traffic,
+    self, Bounds, Chains, Context, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Services, Target,
+    Traffic,
 };
 use inherited::Inherited;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -51,7 +52,8 @@ pub(crate) fn compile(
     let mut settings = validate::settings(spec, &mut taken, secrets, problems);
     let retries = Retries::read(&spec.defaults.retry, problems);
     let around = Context { secrets, retries: &retries };
-    let named = validate::services(&spec.services, &around, problems);
+    let Services { named, discover } = validate::services(&spec.services, &around, problems);
+    settings.discover = discover;
     let defaults = Deadlines::read(&spec.defaults.timeouts, true, problems);
     let bounds = Bounds::read(&spec.defaults.limits, problems);
     let client_timeouts = validate::client_timeouts(&spec.defaults.timeouts, problems);
@@ -406,7 +408,9 @@ impl Routes<'_> {
                         SpecError::new(Class::Invalid, span, message).help("write `max_in_flight` instead");
                     problems.push(error);
                 }
-                let mut wrong = service.endpoints.iter().filter(|endpoint| !takes(endpoint, traffic));
+                let found = service.discover.as_ref().map(|policy| validate::stand_in(policy.scheme));
+                let mut wrong =
+                    service.endpoints.iter().chain(&found).filter(|endpoint| !takes(endpoint, traffic));
                 let Some(wrong) = wrong.next() else { continue };
                 let (message, help) = match traffic {
                     Traffic::Datagrams => (

@@ -3,18 +3,21 @@
 //! The binary reads it at start; workers never see it.
 
 use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_core::units::duration_text;
 use thalweg_core::written;
+use thalweg_discovery::Source;
 use thalweg_observe::slo::SloPolicy;
 use thalweg_observe::{Rotation, Sample, Syslog, TextFormat, WebhookPolicy};
 use thalweg_proxy::plan::{CertificateFiles, ListenAddress};
 use thalweg_tls::Acceptor;
+use thalweg_upstream::Endpoint;
 
 /// Everything outside the plan.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// The admin API's own listener; `None`: only the unix socket.
     pub admin: Option<Admin>,
@@ -30,6 +33,8 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// Which share of the exchanges must be good, in file order; at most 100.
     pub slos: Vec<SloPolicy>,
+    /// Where endpoints of services come from beside those that are written, by the names of the services.
+    pub discover: BTreeMap<Arc<str>, Discover>,
     /// Who is told when something happens, in file order; at most 32.
     pub webhooks: Vec<WebhookPolicy>,
 }
@@ -39,6 +44,22 @@ impl Settings {
     pub(crate) fn beside(&self) -> Vec<SocketAddr> {
         let admin = self.admin.as_ref().map(|admin| &admin.address);
         admin.into_iter().chain(&self.metrics).filter_map(ListenAddress::tcp).collect()
+    }
+}
+
+/// Where the endpoints of a service come from.
+#[derive(Clone, Debug)]
+pub struct Discover {
+    /// Who is asked.
+    pub source: Arc<dyn Source>,
+    /// Those that are written, which are there whatever the source says.
+    pub written: Vec<Endpoint>,
+}
+
+impl PartialEq for Discover {
+    fn eq(&self, other: &Self) -> bool {
+        thalweg_discovery::id(&*self.source) == thalweg_discovery::id(&*other.source)
+            && self.written == other.written
     }
 }
 

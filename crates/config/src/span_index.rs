@@ -28,7 +28,7 @@ pub struct Places {
 
 impl Places {
     pub(crate) fn of(spec: &FileSpec) -> Self {
-        let services = spec.services.0.iter().flat_map(|(_, service)| &service.endpoints.items);
+        let services = spec.services.0.iter().flat_map(|(_, service)| service.written());
         let services = services.map(|item| match &item.value {
             EndpointSpec::Short(url) => (url.clone(), item.span),
             EndpointSpec::Long(long) => (long.url.value.clone(), long.url.span),

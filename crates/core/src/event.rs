@@ -76,6 +76,10 @@ words! {
             "a network was taken out of a list of addresses through the admin API, or its time was over";
         ClientBanned "client_banned"
             "a client was put into a list of addresses by a ban, or would have been where it is a dry run";
+        SourceFailed "source_failed"
+            "a source of endpoints cannot be asked, or says what cannot be understood; what is known stays in use";
+        SourceRecovered "source_recovered"
+            "a source of endpoints that failed works again";
         SloBurning "slo_burning"
             "the budget of an objective is used up too fast: its cause says which, and how fast over which time";
         SloRecovered "slo_recovered"

@@ -50,7 +50,7 @@ pub fn id<T: ?Sized>(source: &dyn Source<T>) -> Arc<str> {
 }
 
 /// In the place of a secret, where it is only compared.
-pub fn digest(secret: &[u8]) -> String {
+pub(crate) fn digest(secret: &[u8]) -> String {
     use std::hash::{BuildHasher as _, RandomState};
     use std::sync::LazyLock;
     static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
@@ -115,6 +115,11 @@ impl Sources {
     /// The one with this id.
     pub fn get(&self, id: &str) -> Option<SourceStatus> {
         self.lock().get(id).cloned()
+    }
+
+    /// Something of what the source has told cannot be used.
+    pub fn tell_flaw(&self, id: &str, flaw: &str) {
+        self.change(id, |status| status.flaw = Some(flaw.to_owned()));
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, SourceStatus>> {

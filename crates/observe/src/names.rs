@@ -147,6 +147,16 @@ metrics! {
     WEBHOOK_RETRIES "thalweg_webhook_retries_total" Counter [] "Attempts to deliver an event to a webhook, after the first.";
     PANICS "thalweg_panics_total" Counter [] "Exchanges given up because of a bug in the proxy.";
     WORKER_LAG "thalweg_worker_lag_seconds" Gauge ["worker"] "How late the worker's timers were at its last tick.";
+    SOURCE_FAILING "thalweg_source_failing" Gauge ["service" "source"]
+        "1 while the source of the service's endpoints fails, 0 otherwise.";
+    SOURCE_AGE "thalweg_source_age_seconds" Gauge ["service" "source"]
+        "Time since the source of the service's endpoints last said that what is known is right.";
+    SOURCE_ENDPOINTS "thalweg_source_endpoints" Gauge ["service" "source"]
+        "Endpoints that the source of the service knows.";
+    SOURCE_UPDATES "thalweg_source_updates_total" Counter ["service" "source"]
+        "Sets of endpoints that the source has told of.";
+    SOURCE_FAILURES "thalweg_source_failures_total" Counter ["service" "source"]
+        "Times at which the source could not be asked, or said what could not be understood.";
     SLO_BUDGET_LEFT "thalweg_slo_budget_left_ratio" Gauge ["slo"]
         "What is left of the exchanges of the objective's window that may be bad, 0 to 1.";
     SLO_BURN_RATE "thalweg_slo_burn_rate" Gauge ["slo" "window"]

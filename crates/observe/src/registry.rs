@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::meter::{Counter, Gauge};
 use crate::meters::{
@@ -58,6 +58,7 @@ pub struct Registry {
     webhooks: Arc<WebhookMeters>,
     refused_names: AtomicU64,
     slos: Mutex<Vec<SloStanding>>,
+    sources: Mutex<Vec<SourceStanding>>,
     epoch: Instant,
     /// Until when examples are wanted, in milliseconds since `epoch`.
     exemplars_until: AtomicU64,
@@ -76,6 +77,25 @@ pub struct Registry {
     pub(crate) certificates: Family<Gauge, 2>,
 }
 
+/// How the source of a service's endpoints stands.
+#[derive(Clone, Debug)]
+pub struct SourceStanding {
+    /// The service.
+    pub service: Arc<str>,
+    /// The kind of source.
+    pub source: &'static str,
+    /// Whether it fails.
+    pub is_failing: bool,
+    /// When it was last heard; `None`: never.
+    pub age: Option<Duration>,
+    /// How many endpoints it knows.
+    pub endpoints: usize,
+    /// Sets that came.
+    pub updates: u64,
+    /// Failures.
+    pub failures: u64,
+}
+
 impl Registry {
     /// A registry for `workers` workers, numbered from 0.
     pub fn new(workers: usize) -> Self {
@@ -89,6 +109,7 @@ impl Registry {
             webhooks: Arc::default(),
             refused_names: AtomicU64::new(0),
             slos: Mutex::default(),
+            sources: Mutex::default(),
             epoch,
             exemplars_until: AtomicU64::new(0),
             listeners: Family::new(workers),
@@ -197,6 +218,15 @@ impl Registry {
     /// How objectives stand; there are no others.
     pub fn set_slos(&self, standings: Vec<SloStanding>) {
         *self.slos.lock().unwrap_or_else(PoisonError::into_inner) = standings;
+    }
+
+    /// How sources of endpoints stand now.
+    pub fn set_sources(&self, standings: Vec<SourceStanding>) {
+        *self.sources.lock().unwrap_or_else(PoisonError::into_inner) = standings;
+    }
+
+    pub(crate) fn sources(&self) -> Vec<SourceStanding> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn slos(&self) -> Vec<SloStanding> {

@@ -17,7 +17,7 @@ use crate::meters::{
 };
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
-use crate::registry::{Registry, Snapshot};
+use crate::registry::{Registry, Snapshot, SourceStanding};
 
 impl Registry {
     /// The page in the Prometheus text format 0.0.4.
@@ -40,6 +40,7 @@ impl Registry {
         self.render_services(&mut page);
         self.render_workers(&mut page);
         self.render_slos(&mut page);
+        self.render_sources(&mut page);
         self.render_budget(&mut page);
         ProcessFigures::read().render(&mut page);
         self.prune();
@@ -222,6 +223,25 @@ impl Registry {
         page.head(&names::WORKER_LAG);
         for (number, worker) in self.workers().iter().enumerate() {
             page.sample(&names::WORKER_LAG, &[&number.to_string()], worker.lag_us.value() as f64 / 1e6);
+        }
+    }
+
+    fn render_sources(&self, page: &mut Exposition) {
+        let sources = self.sources();
+        let figures: [(&Metric, fn(&SourceStanding) -> Option<f64>); 5] = [
+            (&names::SOURCE_FAILING, |it| Some(f64::from(u8::from(it.is_failing)))),
+            (&names::SOURCE_AGE, |it| it.age.map(|age| age.as_secs_f64())),
+            (&names::SOURCE_ENDPOINTS, |it| Some(it.endpoints as f64)),
+            (&names::SOURCE_UPDATES, |it| Some(it.updates as f64)),
+            (&names::SOURCE_FAILURES, |it| Some(it.failures as f64)),
+        ];
+        for (metric, figure) in figures {
+            page.head(metric);
+            for source in &sources {
+                if let Some(value) = figure(source) {
+                    page.sample(metric, &[&source.service, source.source], value);
+                }
+            }
         }
     }
 

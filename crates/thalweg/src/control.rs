@@ -18,6 +18,7 @@ mod certificates;
 mod checks;
 mod config_events;
 mod configuration;
+mod discovered;
 mod drift;
 mod endpoint_status;
 mod endpoints;
@@ -365,8 +366,13 @@ impl Control {
         (self.followed, self.followed_at) = (pool.endpoint_changes(), Instant::now());
         let (plan, sets) = (pool.plan(), pool.endpoint_sets());
         let running: Vec<_> = sets.iter().map(|set| set.service.clone()).collect();
-        let configured = self.shared.runtime().base.services.clone();
-        self.sources.follow(Followed { configured: &configured, running: &running, sources: &[] });
+        let (configured, sources) = {
+            let runtime = self.shared.runtime();
+            let sources: Vec<_> =
+                runtime.base.sources().map(|(_, discover)| discover.source.clone()).collect();
+            (runtime.base.written_services(), sources)
+        };
+        self.sources.follow(Followed { configured: &configured, running: &running, sources: &sources });
         self.shared.retire_series(&plan, &sets);
         self.rounds.ask(&sets);
     }
@@ -414,6 +420,7 @@ impl Control {
             endpoint_set.standing.tick_breaker(std::time::Instant::now());
         }
         self.shared.worker_pool().adapt(&mut self.limits);
+        self.shared.count_sources();
     }
 
     fn reopen(&self) {
@@ -428,7 +435,8 @@ impl Control {
             Update::Endpoints { service, endpoints } => self.shared.take_endpoints(&service, endpoints),
             Update::Addresses { host, addresses } => self.shared.worker_pool().set_name(&host, addresses),
             Update::Failed(text) => warn(text),
-            Update::Found { .. } | Update::Turned { .. } => {}
+            Update::Found { source, found } => self.shared.take_found(&source, found),
+            Update::Turned { source, failure } => self.shared.source_turned(&source, failure.as_deref()),
         }
         self.follow_soon();
     }

@@ -64,8 +64,8 @@ pub use pool::Pool;
 pub use registry::{EndpointConcurrency, LimitRegistry, RouteBound, ServiceConcurrency};
 pub use retry_budget::RetryBudget;
 pub use service::{
-    Address, DestinationPolicy, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy, Protocol,
-    ProxyProtocol, Service, ServiceLimits,
+    Address, DestinationPolicy, DiscoverPolicy, Endpoint, EndpointLimits, HostRule, Mode, PoolPolicy,
+    PreferPolicy, Protocol, ProxyProtocol, Service, ServiceLimits,
 };
 pub use service_shared::{Notifier, ServiceShared};
 pub use shared_breaker::{BreakerState, Refused};

@@ -11,11 +11,12 @@ use crate::connection_handoff::Destination;
 use crate::destinations::Destinations;
 use crate::endpoint_sets::{EndpointSet, Entry};
 use crate::endpoint_state::{Condition, EndpointState};
+use crate::labels::Labels;
 use crate::member::Member;
 use crate::policy::WhenDown;
 use crate::pool::Pool;
 use crate::retry_budget::RetryBudget;
-use crate::service::{Mode, Service};
+use crate::service::{Mode, PreferPolicy, Service};
 use crate::service_shared::ServiceShared;
 use crate::wire::Wire;
 use std::cell::{Cell, Ref, RefCell};
@@ -353,6 +354,29 @@ impl<W: Wire> ServiceState<W> {
         for (candidate, member) in candidates.iter_mut().zip(members) {
             candidate.ready =
                 tier_of(member) == lowest && (candidate.ready || (panics && self.may_ever(member)));
+        }
+        self.prefer_zone(candidates, members, |member| tier_of(member) == lowest);
+    }
+
+    /// Of the members that serve, those in the preferred zone alone, unless too few of that zone are well.
+    fn prefer_zone(
+        &self,
+        candidates: &mut [Candidate],
+        members: &[Rc<Member<W>>],
+        serves: impl Fn(&Rc<Member<W>>) -> bool,
+    ) {
+        let Some(PreferPolicy { zone, spill_over }) = &self.service.prefer else { return };
+        let is_near = |member: &Rc<Member<W>>| {
+            self.service.endpoints[member.endpoint as usize].labels.get(Labels::ZONE) == Some(zone)
+        };
+        let near = || candidates.iter().zip(members).filter(|(_, member)| serves(member) && is_near(member));
+        let able = near().filter(|(_, member)| self.may_ever(member)).count() as u64;
+        let well = near().filter(|(candidate, _)| candidate.ready).count() as u64;
+        if well == 0 || well * 100 < able * u64::from(*spill_over) {
+            return;
+        }
+        for (candidate, member) in candidates.iter_mut().zip(members) {
+            candidate.ready &= is_near(member);
         }
     }
 

@@ -26,6 +26,12 @@ pub struct Service {
     /// As written, in file order; at least one, unless exchanges bring theirs along.
     #[serde(skip)]
     pub endpoints: Vec<Endpoint>,
+    /// Where further endpoints come from while the proxy runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discover: Option<DiscoverPolicy>,
+    /// Which endpoints are used rather than others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefer: Option<PreferPolicy>,
     /// How one endpoint is chosen.
     #[serde(flatten)]
     pub balance: BalancePolicy,
@@ -75,7 +81,7 @@ impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
         let Self { name, endpoints, balance, sticky, health, ejection, breaker, .. } = self;
         let Self { when_down, host, tls, protocol, send_proxy_protocol, retry, pool, limits, .. } = self;
-        let Self { destinations, .. } = self;
+        let Self { destinations, discover, prefer, .. } = self;
         *name == other.name
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
             && *endpoints == other.endpoints
@@ -92,7 +98,32 @@ impl PartialEq for Service {
             && *retry == other.retry
             && *pool == other.pool
             && *destinations == other.destinations
+            && *discover == other.discover
+            && *prefer == other.prefer
     }
+}
+
+/// Where endpoints come from beside those that are written (`services.<name>.discover`).
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct DiscoverPolicy {
+    /// Who is asked for what, in words.
+    #[serde(rename = "", serialize_with = "written::text")]
+    pub source: Arc<str>,
+    /// The scheme of endpoints of which the source tells none: `http` (the default), `https`, `tcp` or `udp`.
+    pub scheme: &'static str,
+    /// Only endpoints with these labels are used; default all.
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    pub subset: Labels,
+}
+
+/// Which endpoints are used rather than others (`services.<name>.prefer`).
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct PreferPolicy {
+    /// Those with this label `zone`, of the lowest tier that serves.
+    #[serde(serialize_with = "written::text")]
+    pub zone: Arc<str>,
+    /// The others are used too while less than this share of them is well, 1–100; default 50.
+    pub spill_over: u32,
 }
 
 /// How endpoints are reached that exchanges bring along.

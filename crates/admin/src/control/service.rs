@@ -142,6 +142,8 @@ pub enum EndpointSource {
     File,
     /// The admin API.
     Runtime,
+    /// The source that the service says under `discover`.
+    Discovered,
 }
 
 /// An endpoint to add. Ranges have been checked; the URL has not.

@@ -1,10 +1,11 @@
-//! Time series of what is counted, and objectives that are judged by the same counts.
+//! Time series of what is counted, objectives that are judged by the same counts, and sources of endpoints.
 
 use axum::http::StatusCode;
 use axum::response::Response;
 
 use crate::control::series::{SeriesDocument, SeriesFilter, SeriesKind};
 use crate::control::slo::Slos;
+use crate::control::source::SourceStatuses;
 use crate::operation::{ApiRequest, Handler, Operation, PLAIN, Reply, answer, json_of};
 use crate::problem::Problem;
 use crate::query::{Kind, Parameter};
@@ -62,7 +63,19 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         handler: Handler::Now(slos),
         ..PLAIN
     },
+    Operation {
+        id: "sources",
+        path: "/api/v1/sources",
+        summary: "Sources of endpoints: whom they ask for what, how old what is known is, and why they fail.",
+        answers: &[answer(200, "All sources, each once.", json_of::<SourceStatuses>())],
+        handler: Handler::Now(sources),
+        ..PLAIN
+    },
 ];
+
+pub(crate) fn sources(asked: &ApiRequest) -> Result<Response, Problem> {
+    Reply::json(StatusCode::OK, &asked.app.control.sources()).done()
+}
 
 pub(crate) fn slos(asked: &ApiRequest) -> Result<Response, Problem> {
     Reply::json(StatusCode::OK, &asked.app.control.slos()).done()

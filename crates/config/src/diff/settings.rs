@@ -8,7 +8,7 @@ use thalweg_observe::WebhookPolicy;
 
 /// The settings, a top-level key each, the objectives and the webhooks.
 pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>) {
-    let Settings { admin, state, workers, user, metrics, access_log, slos, webhooks } = settings;
+    let Settings { admin, state, workers, user, metrics, access_log, slos, webhooks, discover: _ } = settings;
     let mut times = Times::default();
     for webhook in webhooks {
         let url = format!("{}{}", webhook.url, webhook.url.target());

@@ -11,7 +11,7 @@ use thalweg_proxy::plan::{ListenAddress, Listener, ListenerProtocol};
 use thalweg_upstream::Address;
 
 pub(super) fn endpoint_is_listener(subject: &Subject<'_>, problems: &mut Problems) {
-    let services = subject.spec.services.0.iter().flat_map(|(_, service)| &service.endpoints.items);
+    let services = subject.spec.services.0.iter().flat_map(|(_, service)| service.written());
     let services = services.map(|item| match &item.value {
         EndpointSpec::Short(url) => (url.as_str(), item.span),
         EndpointSpec::Long(long) => (long.url.value.as_str(), long.url.span),

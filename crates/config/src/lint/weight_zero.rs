@@ -27,7 +27,7 @@ pub(super) fn weight_zero(subject: &Subject<'_>, problems: &mut Problems) {
             EndpointSpec::Long(long) => long.weight.as_ref().is_some_and(|weight| weight.value == 0),
             EndpointSpec::Short(_) => false,
         };
-        if service.endpoints.items.iter().all(|endpoint| zero(&endpoint.value)) {
+        if service.discover.is_none() && service.written().iter().all(|endpoint| zero(&endpoint.value)) {
             let message = format!("every endpoint of the service `{}` has weight 0", name.value);
             let warning = SpecError::warning("weight_zero", name.span, message)
                 .help("give at least one of them a weight from 1 to 1000");

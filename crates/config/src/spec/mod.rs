@@ -52,8 +52,8 @@ pub use secret::SecretSpec;
 pub use service::{
     AdaptiveSpec, AnswerSpec, BalanceSpec, BreakerSpec, EjectionSpec, EndpointSpec, GrpcCheckSpec,
     GrpcStatusSpec, HashSpec, HealthSpec, HedgeSpec, InitialHealthSpec, KeySpec, LongEndpointSpec, PoolSpec,
-    ProxyProtocolVersionSpec, RetrySpec, SameSiteSpec, ServiceProtocolSpec, ServiceSpec, ServiceTlsSpec,
-    StickySpec, TimeoutsSpec, WhenDownSpec,
+    PreferSpec, ProxyProtocolVersionSpec, RetrySpec, SameSiteSpec, SchemeSpec, ServiceProtocolSpec,
+    ServiceSpec, ServiceTlsSpec, StickySpec, TimeoutsSpec, WhenDownSpec,
 };
 pub use short::{Short, ShortSpec, SomeSpec};
 pub use slo::SloSpec;

@@ -2,6 +2,7 @@
 
 mod balance;
 mod breaker;
+mod discover;
 mod ejection;
 mod endpoints;
 mod health;
@@ -13,6 +14,7 @@ mod tls;
 
 pub use balance::{BalanceSpec, HashSpec, KeySpec};
 pub use breaker::{AdaptiveSpec, BreakerSpec};
+pub use discover::{PreferSpec, SchemeSpec};
 pub use ejection::EjectionSpec;
 pub use endpoints::{EndpointSpec, LongEndpointSpec};
 pub use health::{GrpcCheckSpec, HealthSpec, InitialHealthSpec};
@@ -25,19 +27,35 @@ pub use tls::ServiceTlsSpec;
 use super::filter_entry::StepSpec;
 use super::limits::ServiceLimitsSpec;
 use super::short::{ShortSpec, SomeSpec};
-use super::spanned::{ListSpec, Spanned};
+use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::switch::SwitchSpec;
 use super::values::{DurationSpec, PercentSpec};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use thalweg_discovery::SourceSpec;
 
 /// One service.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a map with `endpoints`")]
+#[serde(deny_unknown_fields, expecting = "a map with `endpoints` or `discover`")]
+#[schemars(extend("anyOf" = [{ "required": ["endpoints"] }, { "required": ["discover"] }]))]
 pub struct ServiceSpec {
-    /// At least one URL; one alone needs no list.
+    /// At least one URL; one alone needs no list. With `discover` they are there beside what is found.
     #[schemars(schema_with = "at_least_one")]
-    pub endpoints: SomeSpec<EndpointSpec>,
+    #[schemars(extend("x-default-words" = "none, which needs `discover`"))]
+    pub endpoints: Option<SomeSpec<EndpointSpec>>,
+    /// A source that endpoints come from: its name and its settings.
+    #[schemars(extend("x-default-words" = "none"))]
+    pub discover: Option<Spanned<SourceSpec>>,
+    /// What is spoken with endpoints of which the source does not tell it.
+    #[schemars(extend("x-default" = "http"))]
+    pub scheme: Option<Spanned<SchemeSpec>>,
+    /// Only endpoints with all of these labels are taken from the source.
+    #[schemars(extend("x-default-words" = "all"))]
+    #[serde(default)]
+    pub subset: NamedSpec<Spanned<String>>,
+    /// Which endpoints are used rather than others.
+    #[schemars(extend("x-default-words" = "none"))]
+    pub prefer: Option<Spanned<PreferSpec>>,
     /// How one endpoint is chosen.
     #[schemars(extend("x-default" = "round_robin"))]
     pub balance: Option<Spanned<BalanceSpec>>,
@@ -91,6 +109,13 @@ pub struct ServiceSpec {
     /// How much it takes at once.
     #[serde(default)]
     pub limits: ServiceLimitsSpec,
+}
+
+impl ServiceSpec {
+    /// The endpoints that are written.
+    pub fn written(&self) -> &[Spanned<EndpointSpec>] {
+        self.endpoints.as_ref().map_or(&[], |list| &list.items)
+    }
 }
 
 /// One endpoint, or a list that is not empty.

@@ -2,6 +2,7 @@
 
 mod balance;
 mod breaker;
+mod discover;
 mod ejection;
 mod endpoints;
 mod health;
@@ -11,6 +12,7 @@ mod sticky;
 mod tls;
 
 pub(super) use breaker::adaptive;
+pub(crate) use discover::stand_in;
 pub(crate) use retry::Retries;
 
 pub(super) use tls::service_tls;
@@ -19,14 +21,16 @@ use super::limits::service_limits;
 use super::secret::Secrets;
 use super::{address, check_name, deadline};
 use crate::diagnose::{Class, Problems, SpecError};
+use crate::settings::Discover;
 use crate::source::Span;
 use crate::spec::{
     ListSpec, NamedSpec, ProxyProtocolVersionSpec, ServiceProtocolSpec, ServiceSpec, Spanned, TimeoutsSpec,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_proxy::plan::Timeouts;
-use thalweg_upstream::{Address, Endpoint, HostRule, Protocol, ProxyProtocol, Service};
+use thalweg_upstream::{Address, DiscoverPolicy, Endpoint, HostRule, Protocol, ProxyProtocol, Service};
 
 /// Deadlines as far as they are written at one place.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -80,26 +84,50 @@ pub(crate) fn services(
     specs: &NamedSpec<ServiceSpec>,
     around: &Context<'_>,
     problems: &mut Problems,
-) -> Vec<(Service, Deadlines)> {
-    specs.0.iter().map(|(name, spec)| service(name, spec, around, problems)).collect()
+) -> Services {
+    let mut all = Services::default();
+    for (name, spec) in &specs.0 {
+        let discovered = discover::discover(spec, around.secrets, problems);
+        let (policy, discover) = discovered.unzip();
+        let (mut service, deadlines) = service(name, spec, (around, policy.as_ref()), problems);
+        service.discover = policy;
+        if let Some(discover) = discover {
+            let written = service.endpoints.clone();
+            all.discover.insert(service.name.clone(), Discover { written, ..discover });
+        }
+        all.named.push((service, deadlines));
+    }
+    all
+}
+
+/// The services, and where endpoints of some of them come from.
+#[derive(Default)]
+pub(crate) struct Services {
+    pub(crate) named: Vec<(Service, Deadlines)>,
+    pub(crate) discover: BTreeMap<Arc<str>, Discover>,
 }
 
 fn service(
     name: &Spanned<String>,
     spec: &ServiceSpec,
-    around: &Context<'_>,
+    (around, discovered): (&Context<'_>, Option<&DiscoverPolicy>),
     problems: &mut Problems,
 ) -> (Service, Deadlines) {
     check_name(name, name.span, problems);
-    if spec.endpoints.written == 0 {
+    if spec.endpoints.as_ref().is_none_or(|endpoints| endpoints.written == 0) && spec.discover.is_none() {
         let message = format!("the service `{}` has no endpoints", name.value);
         let error = SpecError::new(Class::Invalid, name.span, message)
             .help("add at least one: `endpoints: [ \"http://127.0.0.1:9001\" ]`");
         problems.push(error);
     }
-    let endpoints = endpoints::endpoints(&spec.endpoints, problems);
+    let written = spec.endpoints.as_ref().map(|list| endpoints::endpoints(list, problems));
+    let written = written.unwrap_or_default();
+    let endpoints: Vec<_> =
+        written.iter().cloned().chain(discovered.map(|policy| stand_in(policy.scheme))).collect();
     let service = Service {
         name: name.value.as_str().into(),
+        discover: None,
+        prefer: discover::prefer(spec.prefer.as_ref(), problems),
         balance: balance::balance(spec, endpoints.len(), problems),
         sticky: sticky::sticky(spec.sticky.as_ref(), around.secrets, problems),
         health: health::health(spec.health.as_ref(), &endpoints, problems),
@@ -127,7 +155,7 @@ fn service(
         pool: spec.pool.policy(problems),
         limits: service_limits(&spec.limits, problems),
         destinations: None,
-        endpoints,
+        endpoints: written,
     };
     (service, Deadlines::read(&spec.timeouts, false, problems))
 }

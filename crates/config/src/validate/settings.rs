@@ -12,6 +12,7 @@ use crate::spec::{
     ShutdownSpec, Spanned, TimeoutsSpec,
 };
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_core::limits::{HEAD, HEAD_MAX};
 use thalweg_proxy::plan::{ClientTimeouts, Limits, ListenAddress, RequestsPolicy, Shutdown};
@@ -53,6 +54,7 @@ pub(crate) fn settings(
         access_log: spec.access_log.as_ref().and_then(|spec| access_log(spec, secrets, problems)),
         // They name routes and services, which are read later.
         slos: Vec::new(),
+        discover: BTreeMap::new(),
         webhooks: webhooks(&spec.webhooks, secrets, problems),
     }
 }

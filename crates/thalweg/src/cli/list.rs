@@ -1,4 +1,4 @@
-//! `thalweg list filters|balancers`: the explicit lists that the code is built from.
+//! `thalweg list filters|balancers|sources`: the explicit lists that the code is built from.
 
 use super::say;
 use clap::{Args, ValueEnum};
@@ -19,11 +19,14 @@ enum Kind {
     Filters,
     /// How an endpoint can be chosen
     Balancers,
+    /// Where endpoints can come from
+    Sources,
 }
 
 pub(crate) fn list(args: &ListArgs) -> ExitCode {
     let rows: Vec<(&str, &str)> = match args.what {
         Kind::Filters => thalweg_filter::ALL.iter().map(|filter| (filter.name, filter.about)).collect(),
+        Kind::Sources => thalweg_discovery::ALL.iter().map(|source| (source.name, source.about)).collect(),
         Kind::Balancers => thalweg_balance::BALANCERS.iter().map(|b| (b.name, b.summary)).collect(),
     };
     if args.json {

@@ -23,10 +23,11 @@ use thalweg_admin::{
     Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
     NewAddress, NewEndpoint, NewLabel, OpenTap, Recalling, Refusal, ReloadOptions, ReplaceOptions,
     RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel, SeriesDocument, SeriesFilter,
-    Services, ServicesSummary, Slos, State, Status, TapOptions, Tokens, WeightsReset,
+    Services, ServicesSummary, Slos, SourceStatuses, State, Status, TapOptions, Tokens, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, EventKind, Notice};
+use thalweg_discovery::Sources;
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::WebhookPolicy;
 use thalweg_observe::exposition::Form;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     /// No other lock is taken while one of its is held.
     series: TimeSeries,
     pub(crate) api_keys: ApiKeyStore,
+    /// How sources of endpoints stand.
+    sources: Sources,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// What the admin listener shakes hands on, once it is there.
@@ -77,12 +80,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
+    /// How sources of endpoints stand.
+    pub(super) fn source_board(&self) -> &Sources {
+        &self.sources
+    }
+
     pub(crate) fn new(
         worker_pool: WorkerPool,
         registry: Arc<Registry>,
         (origin, runtime): (Origin, Runtime),
         (access, series, api_keys): (AccessLists, TimeSeries, ApiKeyStore),
-        (changed, acme): (Arc<Notify>, Acme),
+        (changed, acme, sources): (Arc<Notify>, Acme, Sources),
     ) -> Self {
         registry.reloads().note_success();
         Self {
@@ -92,6 +100,7 @@ impl Shared {
             started_at: SystemTime::now(),
             generation: AtomicU64::new(1),
             draining: AtomicBool::new(false),
+            sources,
             stop: Notify::new(),
             events: Events::new(),
             origin: Mutex::new(origin),
@@ -473,6 +482,10 @@ impl Control for Shared {
 
     fn series(&self, filter: &SeriesFilter) -> SeriesDocument {
         self.select_series(filter)
+    }
+
+    fn sources(&self) -> SourceStatuses {
+        self.list_sources()
     }
 
     fn slos(&self) -> Slos {

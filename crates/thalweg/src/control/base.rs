@@ -1,22 +1,25 @@
-//! What the configuration says, below the changes of the admin API.
+//! What the configuration says and sources have found, below the changes of the admin API.
 
+use super::discovered::{FoundSets, endpoints_of};
+use super::overlay::secure;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
+use thalweg_config::settings::Discover;
+use thalweg_discovery::Found;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Traffic;
 use thalweg_upstream::{Endpoint, Service};
 
-/// The plan as the configuration says, and what is asked of it at each change of endpoints.
+/// The plan as the configuration says, with what sources have found, and what is asked of it at each change of
+/// endpoints.
 #[derive(Debug)]
 pub(crate) struct Base {
     plan: Plan,
     traffic: Vec<Traffic>,
-}
-
-impl From<Plan> for Base {
-    fn from(plan: Plan) -> Self {
-        Self { traffic: plan.traffic(), plan }
-    }
+    /// The sources of services, by the positions of these.
+    discover: BTreeMap<usize, Discover>,
+    found: FoundSets,
 }
 
 impl Deref for Base {
@@ -28,9 +31,61 @@ impl Deref for Base {
 }
 
 impl Base {
-    /// The plan alone.
-    pub(crate) fn into_plan(self) -> Plan {
-        self.plan
+    /// A plan that takes over, with the sources of its services; what is known of them goes on.
+    pub(crate) fn new(plan: Plan, discover: &BTreeMap<Arc<str>, Discover>, found: &FoundSets) -> Self {
+        let positions = plan.services.iter().enumerate();
+        let discover: BTreeMap<_, _> =
+            positions.filter_map(|(at, service)| Some((at, discover.get(&service.name)?.clone()))).collect();
+        let mut base = Self { traffic: plan.traffic(), plan, found: found.of(discover.values()), discover };
+        let all: Vec<usize> = base.discover.keys().copied().collect();
+        all.into_iter().for_each(|at| drop(base.fill(at)));
+        base
+    }
+
+    /// The plan as the configuration says, without what sources have found.
+    pub(crate) fn as_written(&self) -> Plan {
+        let mut plan = self.plan.clone();
+        for (at, discover) in &self.discover {
+            if let Some(place) = plan.services.get_mut(*at) {
+                *place = Arc::new(Service { endpoints: discover.written.clone(), ..Service::clone(place) });
+            }
+        }
+        plan
+    }
+
+    /// The same sources, below another plan with the same services.
+    pub(crate) fn with_plan(&self, plan: Plan) -> Self {
+        let (discover, found) = (self.discover.clone(), self.found.clone());
+        Self { traffic: plan.traffic(), plan, discover, found }
+    }
+
+    /// What sources have found.
+    pub(crate) fn found(&self) -> &FoundSets {
+        &self.found
+    }
+
+    /// The sources of its services, and which services these are.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&Arc<Service>, &Discover)> {
+        self.discover.iter().filter_map(|(at, discover)| Some((self.plan.services.get(*at)?, discover)))
+    }
+
+    /// The services that have the endpoints that are written, and no others.
+    pub(crate) fn written_services(&self) -> Vec<Arc<Service>> {
+        let services = self.plan.services.iter().enumerate();
+        services
+            .filter(|(at, _)| !self.discover.contains_key(at))
+            .map(|(_, service)| service.clone())
+            .collect()
+    }
+
+    /// Whether the endpoint is one that the configuration writes.
+    pub(crate) fn is_written(&self, service: usize, url: &str) -> bool {
+        let written = match (self.discover.get(&service), self.plan.services.get(service)) {
+            (Some(discover), _) => &discover.written,
+            (None, Some(service)) => &service.endpoints,
+            (None, None) => return false,
+        };
+        written.iter().any(|endpoint| *endpoint.url == *url)
     }
 
     /// What goes to the service at this position.
@@ -43,5 +98,43 @@ impl Base {
         if let Some(place) = self.plan.services.get_mut(service) {
             *place = Arc::new(Service { endpoints, ..Service::clone(place) });
         }
+    }
+
+    /// A source has found these endpoints now, and no others.
+    ///
+    /// # Returns
+    /// The services that have others now, and the last of what cannot be used.
+    pub(crate) fn take_found(
+        &mut self,
+        source: &Arc<str>,
+        found: Arc<[Found]>,
+    ) -> (Vec<Arc<str>>, Option<String>) {
+        let of_source = |discover: &Discover| *thalweg_discovery::id(&*discover.source) == **source;
+        let positions = self.discover.iter().filter(|(_, discover)| of_source(discover)).map(|(at, _)| *at);
+        let positions: Vec<usize> = positions.collect();
+        if positions.is_empty() {
+            return (Vec::new(), None);
+        }
+        self.found.put(source.clone(), found);
+        let flaw = positions.iter().filter_map(|at| self.fill(*at)).last();
+        let names = positions.iter().filter_map(|at| self.plan.services.get(*at));
+        (names.map(|service| service.name.clone()).collect(), flaw)
+    }
+
+    /// Gives a service the endpoints that are written and those that are found. Tells what cannot be used.
+    fn fill(&mut self, at: usize) -> Option<String> {
+        let (discover, service) = (self.discover.get(&at)?, self.plan.services.get(at)?);
+        let found = self.found.get(&*discover.source);
+        let traffic = self.traffic.get(at).copied().unwrap_or_default();
+        let (endpoints, mut flaw) = endpoints_of(service, discover, traffic, found);
+        let mut service = Service { endpoints, ..Service::clone(service) };
+        if let Some(endpoint) = service.endpoints.iter().find(|endpoint| endpoint.is_secure()).cloned()
+            && let Err(error) = secure(&mut service, &endpoint)
+        {
+            flaw = Some(format!("endpoints cannot be verified: {error}"));
+            service.endpoints.retain(|endpoint| !endpoint.is_secure());
+        }
+        self.plan.services[at] = Arc::new(service);
+        flaw
     }
 }

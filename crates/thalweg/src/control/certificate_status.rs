@@ -137,7 +137,8 @@ impl Shared {
                 }
             }
         }
-        let before = std::mem::replace(&mut runtime.base, base.into());
+        let base = runtime.base.with_plan(base);
+        let before = std::mem::replace(&mut runtime.base, base);
         if let Err(error) = self.set_plan(runtime.plan()) {
             runtime.base = before;
             warn(format_args!("certificates stay as they are: {}", explain(&error)));

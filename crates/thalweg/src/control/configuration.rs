@@ -3,6 +3,7 @@
 //! Every change goes through [`Shared::adopt`], under the lock of [`Origin`]: exactly one of several writers wins.
 
 use super::admin::Shared;
+use super::base::Base;
 use super::config_events::{add_note, event, in_a_sentence, in_short, said};
 use super::history::Cause;
 use super::maintenance;
@@ -89,7 +90,8 @@ impl Shared {
         }
         let Candidate { plan, settings, warnings, text, inputs, provenance } = candidate;
         show(&warnings, false);
-        let before = std::mem::replace(&mut runtime.base, plan.into());
+        let base = Base::new(plan, &settings.discover, runtime.base.found());
+        let before = std::mem::replace(&mut runtime.base, base);
         if let Err(error) = self.set_plan(runtime.plan()) {
             runtime.base = before;
             return Err(Refused::Cannot(explain(&error)));
@@ -101,7 +103,7 @@ impl Shared {
         }
         drop(runtime);
         let previous = watch.map(|_| Candidate {
-            plan: before.into_plan(),
+            plan: before.as_written(),
             settings: origin.settings.clone(),
             warnings: Report::default(),
             text: origin.text.clone(),

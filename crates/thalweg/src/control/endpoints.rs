@@ -95,7 +95,13 @@ impl Shared {
             state: state_of(stand.condition),
             since: self.since(&service.name, &endpoint.url),
             cause: Some(stand.cause).filter(|cause| !cause.is_empty()),
-            source: if is_added { EndpointSource::Runtime } else { EndpointSource::File },
+            source: match self.worker_pool().position(&service.name) {
+                _ if is_added => EndpointSource::Runtime,
+                Some(at) if !runtime.base.is_written(at, &endpoint.url) && service.discover.is_some() => {
+                    EndpointSource::Discovered
+                }
+                _ => EndpointSource::File,
+            },
             addresses: members.iter().map(|member| address(&member.address)).collect(),
             requests_active: members.iter().map(|member| member.active()).sum(),
             requests_total: requests,
@@ -291,7 +297,7 @@ impl Shared {
         self.stir();
     }
 
-    fn put_endpoints(&self, runtime: &Runtime, service: &str) {
+    pub(super) fn put_endpoints(&self, runtime: &Runtime, service: &str) {
         let at = self.worker_pool().position(service);
         if let Some(changed) = at.and_then(|at| runtime.service(at)) {
             self.worker_pool().set_endpoints(&changed);

@@ -107,8 +107,15 @@ mod tests {
     #[test]
     fn what_was_set_is_laid_over_the_file_and_said_with_the_way_back() {
         let (off, on) = (plan("{ maintenance: { on: false } }"), plan("{ maintenance: { on: true } }"));
-        let laid =
-            |overlay: OverlaySpec, base: Plan| overlay.lay_over(&base.into(), |_, _| false).routes[0].is_on();
+        let laid = |overlay: OverlaySpec, base: Plan| {
+            overlay
+                .lay_over(
+                    &crate::control::base::Base::new(base, &Default::default(), &Default::default()),
+                    |_, _| false,
+                )
+                .routes[0]
+                .is_on()
+        };
         assert_eq!(laid(overlay(true), off.clone()), Some(true));
         assert_eq!(laid(overlay(false), on.clone()), Some(false));
         assert_eq!(laid(overlay(true), plan("{ hsts: {} }")), None);

@@ -238,7 +238,8 @@ mod tests {
     }
 
     fn endpoints(overlay: &OverlaySpec, drains: bool) -> Vec<(String, u32, Mode)> {
-        let plan = overlay.lay_over(&plan().into(), |_, _| drains);
+        let plan =
+            overlay.lay_over(&Base::new(plan(), &Default::default(), &Default::default()), |_, _| drains);
         let endpoints = plan.services[0].endpoints.iter();
         endpoints.map(|e| (e.url.to_string(), e.weight, e.mode)).collect()
     }

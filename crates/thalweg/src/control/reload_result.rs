@@ -1,6 +1,7 @@
 //! What another configuration would come to or has come to: the document of plans, trial runs and reloads.
 
 use super::admin::Shared;
+use super::base::Base;
 use super::drift::drift;
 use super::origin::{Candidate, Origin};
 use super::runtime::Runtime;
@@ -22,15 +23,16 @@ impl Shared {
     /// What differs between what runs and the candidate, and what that means. Nothing is changed.
     pub(super) fn outcome(&self, origin: &Origin, runtime: &Runtime, candidate: &Candidate) -> ConfigOutcome {
         let Candidate { plan, settings, warnings, inputs, .. } = candidate;
-        let changes = diff((&runtime.base, &origin.settings), (plan, settings));
+        let changes = diff((&runtime.base.as_written(), &origin.settings), (plan, settings));
+        let filled = Base::new(plan.clone(), &settings.discover, runtime.base.found());
         let mut outcome = ConfigOutcome {
             etag: inputs.etag(),
             generation: self.generation.load(Ordering::Relaxed),
             dry_run: true,
             listeners: self.listener_changes(&runtime.base, plan),
             waits_for_restart: waits_for_restart(origin, (&plan.limits, settings)),
-            drift: drift(&runtime.overlay, plan),
-            notes: self.notes(runtime, plan),
+            drift: drift(&runtime.overlay, &filled),
+            notes: self.notes(runtime, &filled),
             warnings: warnings.lines().lines().map(str::to_owned).collect(),
             ..ConfigOutcome::default()
         };
@@ -95,7 +97,8 @@ fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) 
     let mut look = |key: &str, same: bool| keys.extend((!same).then(|| key.to_owned()));
     // Objectives and webhooks take over at once, and so do tokens and the certificate of the admin listener, unless the
     // token for everything or TLS comes or goes.
-    let Settings { admin, state, workers, user, metrics, access_log, slos: _, webhooks: _ } = settings;
+    let Settings { admin, state, workers, user, metrics, access_log, slos: _, webhooks: _, discover: _ } =
+        settings;
     let now = &origin.settings;
     let fixed = |admin: &Option<Admin>| {
         admin.as_ref().map(|admin| (admin.address.clone(), admin.token.is_some(), admin.tls.is_some()))

@@ -9,9 +9,11 @@ use super::access_log::AccessLogMonitor;
 use super::acme::Acme;
 use super::admin::Shared;
 use super::api_keys::ApiKeyStore;
+use super::base::Base;
 use super::canary::Canaries;
 use super::certificates::Certificates;
 use super::checks::Rounds;
+use super::discovered::FoundSets;
 use super::files::Files;
 use super::history::{self, History};
 use super::origin::Origin;
@@ -48,6 +50,8 @@ use tokio::time::Instant;
 const NOTICES: usize = 256;
 /// Clients that may wait to be banned.
 const BANS: usize = 1024;
+/// How long the start waits for the first sets of sources; afterwards the proxy runs without them.
+const FIRST_SETS: Duration = Duration::from_secs(5);
 /// How long the start waits for host names; afterwards they are resolved while the proxy runs.
 const FIRST_NAMES: Duration = Duration::from_secs(2);
 
@@ -86,11 +90,10 @@ pub(crate) async fn start(
     let (notices_in, notices) = mpsc::channel(NOTICES);
     let (bans_in, bans) = mpsc::channel(BANS);
     let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
-    let runtime = laid_over(plan, &settings)?;
+    let mut runtime = laid_over(plan, &settings)?;
+    let mut sources = first_sources(&runtime);
+    let (names, early) = first_answers(&mut sources, &mut runtime).await;
     let plan = runtime.plan();
-    let followed = Followed { configured: &runtime.base.services, running: &plan.services, sources: &[] };
-    let mut sources = Followers::start(followed, &Default::default());
-    let (names, early) = first_names(&mut sources).await;
     let (acme, issued) = Acme::new(state.clone(), &plan);
     let fleet_options = WorkerPoolOptions {
         registry: registry.clone(),
@@ -104,8 +107,13 @@ pub(crate) async fn start(
     let kept = kept(settings.state.as_deref())?;
     let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
-    let shared =
-        Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, (changed, acme)));
+    let shared = Arc::new(Shared::new(
+        worker_pool,
+        registry.clone(),
+        (origin, runtime),
+        kept,
+        (changed, acme, sources.sources()),
+    ));
     let admin = admin_options(&settings, place.path.clone(), state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     keep(&shared, &admin);
@@ -219,7 +227,7 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     let said = in_force(&overlay, &plan).into_iter().chain(maintenance::in_force(&overlay, &plan));
     said.for_each(warn);
     Ok(Runtime {
-        base: plan.into(),
+        base: Base::new(plan, &settings.discover, &FoundSets::default()),
         overlay,
         canaries: Canaries::new(),
         version: 1,
@@ -228,15 +236,44 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     })
 }
 
-/// Waits a little for host names, so that the first requests find their endpoints. What else the sources say is taken
-/// over when workers run.
-async fn first_names(sources: &mut Followers) -> (thalweg_upstream::Names, Vec<Update>) {
+/// The sources of the services, which begin to be asked.
+fn first_sources(runtime: &Runtime) -> Followers {
+    let plan = runtime.plan();
+    let sources: Vec<_> = runtime.base.sources().map(|(_, discover)| discover.source.clone()).collect();
+    let configured = runtime.base.written_services();
+    let followed = Followed { configured: &configured, running: &plan.services, sources: &sources };
+    Followers::start(followed, &Default::default())
+}
+
+/// Waits a little for what sources find and host names stand for, so that the first requests find their endpoints. What
+/// else is said is taken over when workers run.
+async fn first_answers(
+    sources: &mut Followers,
+    runtime: &mut Runtime,
+) -> (thalweg_upstream::Names, Vec<Update>) {
     let (mut names, mut rest) = (thalweg_upstream::Names::new(), Vec::new());
-    let _ = tokio::time::timeout(FIRST_NAMES, async {
+    let has_sources = runtime.base.sources().next().is_some();
+    let limit = if has_sources { FIRST_SETS } else { FIRST_NAMES };
+    let _ = tokio::time::timeout(limit, async {
         while !sources.is_complete() {
             match sources.next().await {
                 Update::Addresses { host, addresses } => drop(names.insert(host, addresses)),
                 Update::Failed(text) => warn(text),
+                Update::Found { source, found } => {
+                    if let (_, Some(flaw)) = runtime.base.take_found(&source, found) {
+                        warn(flaw);
+                    }
+                    // What has been found may have names.
+                    let plan = runtime.plan();
+                    let all: Vec<_> =
+                        runtime.base.sources().map(|(_, discover)| discover.source.clone()).collect();
+                    let configured = runtime.base.written_services();
+                    sources.follow(Followed {
+                        configured: &configured,
+                        running: &plan.services,
+                        sources: &all,
+                    });
+                }
                 update => rest.push(update),
             }
         }

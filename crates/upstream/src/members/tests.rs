@@ -4,7 +4,7 @@ use crate::connection::{Connection, OpenCount};
 use crate::endpoint_sets::{EndpointSets, Names};
 use crate::endpoint_state::{Health, NoTlsTerms};
 use crate::labels::Labels;
-use crate::service::{Address, Endpoint, EndpointLimits};
+use crate::service::{Address, Endpoint, EndpointLimits, PreferPolicy};
 use crate::service_shared::Notifier;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -381,6 +381,24 @@ fn a_dead_tier_is_no_reason_to_panic_while_the_next_is_well() {
         house.member(last).standing.set_health(Health::Unwell, now, "x");
     }
     assert_eq!(house.picks(now, &house.member(4), 8) + house.picks(now, &house.member(5), 8), 8);
+}
+
+#[test]
+fn the_own_zone_serves_until_too_few_of_it_are_well() {
+    let mut service = of_addresses(&[1, 2, 3, 4]);
+    service.prefer = Some(PreferPolicy { zone: "a".into(), spill_over: 60 });
+    for (endpoint, zone) in service.endpoints.iter_mut().zip(["a", "a", "b", "b"]) {
+        endpoint.labels = [(Labels::ZONE, zone)].into_iter().collect();
+    }
+    let house = House::new(service, &[]);
+    let now = Instant::now();
+    let picks = |last| house.picks(now, &house.member(last), 8);
+    assert_eq!((picks(1), picks(2), picks(3), picks(4)), (4, 4, 0, 0));
+    house.member(1).standing.set_health(Health::Unwell, now, "x");
+    assert_eq!(picks(1), 0);
+    assert!(picks(2) > 0 && picks(3) > 0 && picks(4) > 0, "one of two is less than 60 %");
+    house.member(2).standing.set_health(Health::Unwell, now, "x");
+    assert_eq!((picks(3), picks(4)), (4, 4), "the zone is gone");
 }
 
 #[test]

@@ -342,6 +342,10 @@ impl Control for Sample {
         }
     }
 
+    fn sources(&self) -> SourceStatuses {
+        SourceStatuses { sources: Vec::new() }
+    }
+
     fn slos(&self) -> Slos {
         Slos { slos: Vec::new() }
     }

@@ -1,7 +1,7 @@
 //! `services.<name>.endpoints[]:` where a service is reached.
 
 use crate::schema;
-use crate::spec::Spanned;
+use crate::spec::{NamedSpec, Spanned};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -35,6 +35,10 @@ pub struct LongEndpointSpec {
     /// `true` is another word for `tier: 1`.
     #[schemars(extend("x-default" = false))]
     pub backup: Option<Spanned<bool>>,
+    /// What is said of it beside, such as `zone`, which `prefer` goes by.
+    #[schemars(extend("x-default-words" = "none"))]
+    #[serde(default)]
+    pub labels: NamedSpec<Spanned<String>>,
     /// Connections open, idle ones included.
     #[schemars(extend("x-range" = [1, 1000000], "x-default-words" = "no bound"))]
     pub max_connections: Option<Spanned<u64>>,

@@ -122,11 +122,11 @@ pub(super) const WORDS: &[Row] = rows! {
     [Route, Filter, Service] "proxy_buffering" => Later(Some("bodies of responses are relayed as they come; the filter `buffer` is for those of requests"));
     [Top, Route, Filter, Service] "wasm", "lua", "plugins", "plugin", "ext_proc", "script", "njs", "waf", "modsecurity" => Later(None);
     [Top, Listener, Route] "tracing", "trace", "opentelemetry", "otel", "otlp", "telemetry", "zipkin", "jaeger" => Later(Some("`metrics` and `access_log` exist"));
-    [Service] "discover", "discovery", "discovery_type", "service_discovery", "dns", "consul", "consul_catalog", "etcd", "eureka", "kubernetes", "k8s", "docker", "nacos",
+    [Service] "discovery", "discovery_type", "service_discovery", "dns", "consul", "consul_catalog", "etcd", "eureka", "kubernetes", "k8s", "docker", "nacos",
         "zookeeper", "dynamic", "resolver"
-        => Later(Some("names of hosts in the URLs of endpoints are resolved, and again when their answer runs out"));
+        => Called("`discover`, as in `discover: { dns: { name: app.internal, port: 8080 } }`", SERVICES);
     [Top] "discover", "discovery", "consul", "etcd", "eureka", "kubernetes", "k8s", "docker", "resolver", "resolvers", "dns"
-        => Later(Some("names of hosts in the URLs of endpoints are resolved, and again when their answer runs out"));
+        => Called("`discover` of a service, as in `services: { app: { discover: { dns: { name: app.internal, port: 8080 } } } }`", SERVICES);
     [ListenerTls] "ocsp", "ocsp_stapling", "ssl_stapling", "stapling" => Later(None);
     [ListenerTls] "alpn", "alpn_protocols" => Later(Some("HTTP/2 and HTTP/1.1 are offered by themselves"));
     [Retry] "backoff", "retry_back_off", "initial_interval", "delay" => Later(Some("another attempt is made at once, on another endpoint"));

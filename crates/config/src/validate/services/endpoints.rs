@@ -1,5 +1,6 @@
 //! `endpoints:` of a service, and the URLs of a route.
 
+use super::discover::labels;
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::source::Span;
 use crate::spec::{EndpointSpec, ListSpec, LongEndpointSpec, Spanned};
@@ -42,12 +43,13 @@ pub(super) fn urls(list: &[Spanned<String>], problems: &mut Problems) -> Vec<End
 struct Terms {
     weight: u32,
     tier: u8,
+    labels: Labels,
     limits: EndpointLimits,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { weight: 1, tier: 0, limits: EndpointLimits::default() }
+        Self { weight: 1, tier: 0, labels: Labels::default(), limits: EndpointLimits::default() }
     }
 }
 
@@ -65,6 +67,7 @@ impl Terms {
         Self {
             weight: number(spec.weight.as_ref(), 0, WEIGHT, problems).unwrap_or(1),
             tier: tier.or(backup).unwrap_or_default(),
+            labels: labels(&spec.labels, problems),
             limits: endpoint_limits(spec.max_connections.as_ref(), spec.max_in_flight.as_ref(), problems),
         }
     }
@@ -94,15 +97,7 @@ impl Endpoints {
             return problems.push(SpecError::new(Class::Invalid, span, message));
         }
         self.seen.insert(address.clone(), span);
-        let Terms { weight, tier, limits } = terms;
-        self.list.push(Endpoint {
-            url,
-            address,
-            weight,
-            tier,
-            mode: Mode::default(),
-            labels: Labels::default(),
-            limits,
-        });
+        let Terms { weight, tier, labels, limits } = terms;
+        self.list.push(Endpoint { url, address, weight, tier, mode: Mode::default(), labels, limits });
     }
 }

@@ -1,0 +1,187 @@
+//! What sources have found, and the endpoints that it becomes.
+
+use super::admin::Shared;
+use super::traffic::differs;
+use crate::operator_log::{info, warn};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+use thalweg_admin::{SourceState, SourceStatus, SourceStatuses};
+use thalweg_config::endpoint_address;
+use thalweg_config::settings::Discover;
+use thalweg_core::limits::ENDPOINTS;
+use thalweg_core::{Event, EventKind};
+use thalweg_discovery::{Found, Source};
+use thalweg_observe::SourceStanding;
+use thalweg_proxy::plan::Traffic;
+use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
+
+/// Largest weight of an endpoint.
+const WEIGHT: u32 = 1000;
+/// Highest tier.
+const TIER: u8 = 9;
+
+/// The last good set of each source. Clones share the sets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FoundSets(HashMap<Arc<str>, Arc<[Found]>>);
+
+impl FoundSets {
+    /// What is known of these sources, and of no others.
+    pub(crate) fn of<'a>(&self, sources: impl Iterator<Item = &'a Discover>) -> Self {
+        let ids = sources.map(|discover| thalweg_discovery::id(&*discover.source));
+        Self(ids.filter_map(|id| self.0.get(&id).map(|set| (id, set.clone()))).collect())
+    }
+
+    pub(crate) fn get(&self, source: &dyn Source) -> &[Found] {
+        self.0.get(&thalweg_discovery::id(source)).map_or(&[], |set| set)
+    }
+
+    pub(crate) fn put(&mut self, source: Arc<str>, set: Arc<[Found]>) {
+        self.0.insert(source, set);
+    }
+}
+
+/// The endpoints of a service: those that are written, then those of its subset of what its source has found; and the
+/// last reason why one cannot be used.
+pub(crate) fn endpoints_of(
+    service: &Service,
+    discover: &Discover,
+    traffic: Traffic,
+    found: &[Found],
+) -> (Vec<Endpoint>, Option<String>) {
+    let mut endpoints = discover.written.clone();
+    let mut flaw = None;
+    let Some(policy) = &service.discover else { return (endpoints, flaw) };
+    let known = Service { name: service.name.clone(), endpoints: endpoints.clone(), ..Service::default() };
+    let mut seen: HashSet<_> = endpoints.iter().map(|endpoint| endpoint.address.clone()).collect();
+    for found in found.iter().filter(|found| found.labels.contain(&policy.subset)) {
+        let url = found.url(policy.scheme);
+        let (url, address) = match endpoint_address(&url) {
+            Ok(read) => read,
+            Err(error) => {
+                flaw = Some(format!("`{url}` is left out: {}", error.message));
+                continue;
+            }
+        };
+        if let Some(why) = differs(traffic, &known, &url) {
+            flaw = Some(why);
+            continue;
+        }
+        if endpoints.len() >= ENDPOINTS {
+            flaw = Some(format!("a service has at most {ENDPOINTS} endpoints; the rest is left out"));
+            break;
+        }
+        if seen.insert(address.clone()) {
+            endpoints.push(Endpoint {
+                url,
+                address,
+                weight: found.weight.min(WEIGHT),
+                tier: found.tier.min(TIER),
+                mode: Mode::Ready,
+                labels: found.labels.clone(),
+                limits: EndpointLimits::default(),
+            });
+        }
+    }
+    (endpoints, flaw)
+}
+
+impl Shared {
+    /// A source has found these endpoints. What the admin API has changed is laid over them.
+    pub(super) fn take_found(&self, source: &Arc<str>, found: Arc<[Found]>) {
+        let mut runtime = self.runtime();
+        let (services, flaw) = runtime.base.take_found(source, found);
+        if let Some(flaw) = flaw {
+            self.source_board().tell_flaw(source, &flaw);
+            warn(format_args!("service `{}`: {flaw}", services.first().map_or("", |name| name)));
+        }
+        for service in &services {
+            self.put_endpoints(&runtime, service);
+        }
+        drop(runtime);
+        self.stir();
+    }
+
+    /// A source has begun to fail, for this reason, or works again.
+    pub(super) fn source_turned(&self, source: &str, failure: Option<&str>) {
+        let runtime = self.runtime();
+        let services: Vec<Arc<str>> = runtime
+            .base
+            .sources()
+            .filter(|(_, discover)| *thalweg_discovery::id(&*discover.source) == *source)
+            .map(|(service, _)| service.name.clone())
+            .collect();
+        drop(runtime);
+        let Some(status) = self.source_board().get(source) else { return };
+        let name = format!("source {} of {}", status.kind, status.place);
+        match failure {
+            Some(why) => warn(format_args!("{name} fails: {why}; what is known stays in use")),
+            None => info(format_args!("{name} works again")),
+        }
+        let kind = if failure.is_some() { EventKind::SourceFailed } else { EventKind::SourceRecovered };
+        for service in services {
+            let cause = failure.map_or_else(|| format!("{name} works again"), |why| format!("{name}: {why}"));
+            let (at, service) = (SystemTime::now(), Some(service));
+            self.publish(Event { at, kind, service, endpoint: None, cause, endpoints: Default::default() });
+        }
+    }
+
+    /// What the metrics say of the sources.
+    pub(super) fn count_sources(&self) {
+        let runtime = self.runtime();
+        let sources: Vec<_> = runtime
+            .base
+            .sources()
+            .map(|(service, discover)| (service.name.clone(), thalweg_discovery::id(&*discover.source)))
+            .collect();
+        drop(runtime);
+        let board: HashMap<_, _> = self.source_board().list().into_iter().collect();
+        let standing = |(service, id): (Arc<str>, Arc<str>)| {
+            let status = board.get(&id)?;
+            Some(SourceStanding {
+                service,
+                source: status.kind,
+                is_failing: status.failure.is_some(),
+                age: status.heard.map(|heard| heard.elapsed()),
+                endpoints: status.count.unwrap_or(0),
+                updates: status.updates,
+                failures: status.failures,
+            })
+        };
+        self.registry.set_sources(sources.into_iter().filter_map(standing).collect());
+    }
+
+    /// How the sources stand.
+    pub(super) fn list_sources(&self) -> SourceStatuses {
+        let runtime = self.runtime();
+        let mut services: HashMap<Arc<str>, Vec<String>> = HashMap::new();
+        for (service, discover) in runtime.base.sources() {
+            services
+                .entry(thalweg_discovery::id(&*discover.source))
+                .or_default()
+                .push(service.name.to_string());
+        }
+        drop(runtime);
+        let all = self.source_board().list().into_iter();
+        let sources = all.map(|(id, status)| SourceStatus {
+            services: services.remove(&id).unwrap_or_default(),
+            kind: status.kind.to_owned(),
+            place: status.place,
+            query: status.query,
+            state: match (&status.failure, status.count) {
+                (Some(_), _) => SourceState::Failing,
+                (None, None) => SourceState::Waiting,
+                (None, Some(_)) => SourceState::Current,
+            },
+            endpoints: status.count,
+            age_s: status.heard.map(|heard| heard.elapsed().as_secs_f64()),
+            changed: status.changed,
+            stale_after_s: status.silence.as_secs_f64(),
+            updates_total: status.updates,
+            failures_total: status.failures,
+            error: status.failure,
+            flaw: status.flaw,
+        });
+        SourceStatuses { sources: sources.collect() }
+    }
+}
