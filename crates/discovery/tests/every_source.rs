@@ -7,6 +7,7 @@ mod every_source {
     pub(crate) mod file;
     pub(crate) mod gate;
     pub(crate) mod http_fake;
+    pub(crate) mod nacos;
     pub(crate) mod registry;
     pub(crate) mod watch;
 }
@@ -58,6 +59,7 @@ every_source! {
     file: every_source::file::FileRegistry,
     consul: every_source::consul::ConsulRegistry,
     eureka: every_source::eureka::EurekaRegistry,
+    nacos: every_source::nacos::NacosRegistry,
 }
 
 #[test]
