@@ -36,6 +36,7 @@ pub mod proxy;
 pub mod python_tool;
 pub mod secure;
 pub mod signature;
+pub mod spring;
 pub mod talk;
 pub mod tap_stream;
 pub mod tmux;

@@ -11,7 +11,8 @@ use crate::command::{cargo, exists, run as run_command, target};
 use crate::{fuzz, generate, test, tidy, ui};
 
 /// Programs that scenarios need; a test whose program is missing says that it was skipped.
-const PROGRAMS: &[&str] = &["nginx", "ab", "wrk", "curl", "python3", "node", "npm", "strace", "go", "javac"];
+const PROGRAMS: &[&str] =
+    &["nginx", "ab", "wrk", "curl", "python3", "node", "npm", "strace", "go", "javac", "mvn"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -4,10 +4,15 @@
 mod every_source {
     pub(crate) mod consul;
     pub(crate) mod eureka;
+    pub(crate) mod eureka_server;
     pub(crate) mod file;
     pub(crate) mod gate;
     pub(crate) mod http_fake;
+    pub(crate) mod nacos;
     pub(crate) mod registry;
+    #[path = "../../../../tests/harness/spring.rs"]
+    #[allow(dead_code, unreachable_pub, reason = "it belongs to the harness of the black-box tests")]
+    pub(crate) mod spring;
     pub(crate) mod watch;
 }
 
@@ -58,12 +63,28 @@ every_source! {
     file: every_source::file::FileRegistry,
     consul: every_source::consul::ConsulRegistry,
     eureka: every_source::eureka::EurekaRegistry,
+    nacos: every_source::nacos::NacosRegistry,
 }
 
 #[test]
 fn the_suite_knows_every_source() {
     let all: Vec<_> = thalweg_discovery::ALL.iter().map(|entry| entry.name).collect();
     assert_eq!(all, SHOWN, "add the source to `every_source!`");
+}
+
+/// Side by side, on one server.
+#[test]
+fn a_real_server_of_eureka_is_as_the_one_that_is_played() {
+    use every_source::eureka_server::EurekaServer;
+    let shown = [tells_all, outlives_its_server, survives_garbage, notices_silence, ends];
+    let Some(registries) = shown.iter().map(|_| EurekaServer::try_start()).collect::<Option<Vec<_>>>() else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        for (show, registry) in shown.into_iter().zip(registries) {
+            scope.spawn(move || show(registry));
+        }
+    });
 }
 
 #[test]

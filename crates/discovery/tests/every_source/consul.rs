@@ -4,6 +4,7 @@
 
 use super::http_fake::{Ask, HttpFake, Reply};
 use super::registry::Registry;
+use super::watch::Watched;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,8 @@ struct State {
     ports: Vec<u16>,
     /// How often it was asked since the last change.
     asked: usize,
+    /// The token has lost its rights: the list is empty, and only a field says why.
+    sees_nothing: bool,
 }
 
 type Shared = Arc<(Mutex<State>, Condvar)>;
@@ -40,7 +43,7 @@ impl Registry for ConsulRegistry {
     fn publish(&mut self, ports: &[u16]) {
         let mut state = self.shared.0.lock().unwrap();
         assert!(state.asked < 500, "asked {} times since the last change: a loop that is busy", state.asked);
-        *state = State { index: state.index + 3, ports: ports.to_vec(), asked: 0 };
+        *state = State { index: state.index + 3, ports: ports.to_vec(), ..State::default() };
         self.shared.1.notify_all();
     }
 
@@ -93,6 +96,10 @@ fn answer(ask: &Ask, shared: &Shared) -> Reply {
         }
         state = shared.1.wait_timeout(state, rest).unwrap().0;
     }
+    if state.sees_nothing {
+        let empty = Reply::json("[]").with("x-consul-index", state.index);
+        return empty.with("x-consul-results-filtered-by-acls", true);
+    }
     let entries: Vec<_> = state.ports.iter().map(entry).collect();
     Reply::json(format!("[{}]", entries.join(","))).with("x-consul-index", state.index)
 }
@@ -104,4 +111,19 @@ fn entry(port: &u16) -> String {
             "Meta":{{"zone":"a"}},"Weights":{{"Passing":10,"Warning":1}}}},
             "Checks":[{{"CheckID":"serfHealth","Status":"passing"}}]}}"#
     )
+}
+
+#[test]
+fn a_token_that_has_lost_its_rights_takes_no_endpoint_away() {
+    let mut registry = ConsulRegistry::start();
+    registry.publish(&[1001]);
+    let mut watched = Watched::start(&registry);
+    assert_eq!(watched.ports(), [1001]);
+    let mut state = registry.shared.0.lock().unwrap();
+    (state.sees_nothing, state.index) = (true, state.index + 1);
+    drop(state);
+    registry.shared.1.notify_all();
+    assert!(watched.failure().contains("service:read"));
+    registry.publish(&[1001, 1002]);
+    assert_eq!(watched.until_ports(), [1001, 1002]);
 }
