@@ -18,6 +18,7 @@ mod static_list;
 mod consul;
 mod eureka;
 mod file;
+mod kubernetes;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -77,4 +78,6 @@ sources! {
     consul: consul::ConsulSourceSpec = "{ service: checkout }",
     /// Instances that are registered with Eureka (Spring Cloud Netflix) and up
     eureka: eureka::EurekaSourceSpec = "{ app: CHECKOUT }",
+    /// The endpoints of a Service of Kubernetes, from its EndpointSlices
+    kubernetes: kubernetes::KubernetesSourceSpec = "{ service: checkout }",
 }

@@ -1,5 +1,6 @@
 //! What every source owes, shown for each entry of the list: `every_source! { … }` below has one line per source, with
 //! a [`Registry`] that plays its server, or runs the real one.
+#![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
 mod every_source {
     pub(crate) mod consul;
@@ -7,6 +8,7 @@ mod every_source {
     pub(crate) mod file;
     pub(crate) mod gate;
     pub(crate) mod http_fake;
+    pub(crate) mod kubernetes;
     pub(crate) mod registry;
     pub(crate) mod watch;
 }
@@ -58,6 +60,7 @@ every_source! {
     file: every_source::file::FileRegistry,
     consul: every_source::consul::ConsulRegistry,
     eureka: every_source::eureka::EurekaRegistry,
+    kubernetes: every_source::kubernetes::KubernetesRegistry,
 }
 
 #[test]
