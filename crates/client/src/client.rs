@@ -54,14 +54,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 /// Sends requests. Clones share what TLS needs, which is made at the first request that needs it.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
-    trust: Trust,
+    policy: PeerPolicy,
     terms: Arc<OnceLock<Result<Arc<PeerTerms>, String>>>,
 }
 
 impl HttpClient {
     /// With TLS, servers need a certificate that `trust` vouches for.
     pub fn new(trust: Trust) -> Self {
-        Self { trust, terms: Arc::default() }
+        Self::with(PeerPolicy { trust, ..PeerPolicy::default() })
+    }
+
+    /// With TLS, servers are asked for what `policy` says, and shown its certificate. Nothing is resumed.
+    pub fn with(policy: PeerPolicy) -> Self {
+        Self { policy: PeerPolicy { resumption: false, ..policy }, terms: Arc::default() }
     }
 
     /// Sends a request and receives its response. Of the request's URI, path and query are used; `Host`, unless it is
@@ -164,8 +169,7 @@ impl HttpClient {
     /// The terms for servers. A connection for one request has nothing to resume.
     fn terms(&self) -> Result<Arc<PeerTerms>, ClientError> {
         let terms = self.terms.get_or_init(|| {
-            let policy = PeerPolicy { trust: self.trust.clone(), resumption: false, ..PeerPolicy::default() };
-            PeerTerms::new(policy).map(Arc::new).map_err(|flaw| flaw.to_string())
+            PeerTerms::new(self.policy.clone()).map(Arc::new).map_err(|flaw| flaw.to_string())
         });
         terms.clone().map_err(ClientError::Tls)
     }

@@ -87,8 +87,9 @@ impl Content for [Found] {
 impl<T: Content + ?Sized> Feed<T> {
     /// All that there is now for this query, and nothing else. An empty set is one too.
     pub fn found(&self, query: &str, set: impl Into<Arc<T>>) {
-        self.alive();
         let Some(id) = self.id_of(query) else { return };
+        self.shared.sources.change(&id, |status| status.refused = false);
+        self.alive();
         let (set, flaw) = T::bounded(set.into());
         self.shared.sources.change(&id, |status| {
             status.count = Some(set.count());
@@ -109,7 +110,7 @@ impl<T: Content + ?Sized> Feed<T> {
         for (_, id) in &*self.ids {
             self.shared.sources.change(id, |status| {
                 status.heard = Some(std::time::Instant::now());
-                if status.failure.take().is_some() {
+                if !status.refused && status.failure.take().is_some() {
                     self.inbox().turned.push_back((id.clone(), None));
                     self.shared.bell.notify_one();
                 }
@@ -121,6 +122,24 @@ impl<T: Content + ?Sized> Feed<T> {
     pub fn flawed(&self, query: &str, why: impl Into<String>) {
         if let Some(id) = self.id_of(query) {
             self.shared.sources.change(&id, |status| status.flaw = Some(why.into()));
+        }
+    }
+
+    /// The server is well, and what it says for this query is no set of endpoints: a failure of this query alone, until
+    /// its next [`Self::found`]. What is known of it stays.
+    pub fn refused(&self, query: &str, why: impl Into<String>) {
+        self.alive();
+        let Some(id) = self.id_of(query) else { return };
+        let why = why.into();
+        let mut begins = false;
+        self.shared.sources.change(&id, |status| {
+            status.refused = true;
+            status.failures += u64::from(status.failure.as_ref() != Some(&why));
+            begins = status.failure.replace(why.clone()).is_none();
+        });
+        if begins {
+            self.inbox().turned.push_back((id, Some(why)));
+            self.shared.bell.notify_one();
         }
     }
 

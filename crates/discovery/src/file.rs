@@ -123,7 +123,7 @@ fn contents(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Runs what may wait for a disk on a thread of its own.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     match tokio::task::spawn_blocking(work).await {

@@ -170,7 +170,7 @@ impl fmt::Debug for HttpServers {
 }
 
 /// Where to connect, and the path without a slash at its end.
-fn server(url: &str) -> Result<(Destination, String), String> {
+pub(crate) fn server(url: &str) -> Result<(Destination, String), String> {
     if let Some(path) = url.strip_prefix("unix:") {
         return Ok((Destination::Unix(path.into()), String::new()));
     }

@@ -19,6 +19,7 @@ mod consul;
 mod eureka;
 mod file;
 mod nacos;
+mod kubernetes;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -80,4 +81,6 @@ sources! {
     eureka: eureka::EurekaSourceSpec = "{ app: CHECKOUT }",
     /// Healthy instances of a service that is registered with Nacos
     nacos: nacos::NacosSourceSpec = "{ service: checkout }",
+    /// The endpoints of a Service of Kubernetes, from its EndpointSlices
+    kubernetes: kubernetes::KubernetesSourceSpec = "{ service: checkout }",
 }

@@ -78,6 +78,8 @@ pub struct SourceStatus {
     pub failures: u64,
     /// Why it fails now.
     pub failure: Option<String>,
+    /// Whether it fails for what the server says of this query alone; that the server answers is no end of it.
+    pub(crate) refused: bool,
     /// The last that could not be understood of what came.
     pub flaw: Option<String>,
     /// How old what is known may be while it works.
@@ -96,6 +98,7 @@ impl SourceStatus {
             updates: 0,
             failures: 0,
             failure: None,
+            refused: false,
             flaw: None,
             silence: source.silence(),
         }

@@ -1,5 +1,6 @@
 //! What every source owes, shown for each entry of the list: `every_source! { … }` below has one line per source, with
 //! a [`Registry`] that plays its server, or runs the real one.
+#![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
 mod every_source {
     pub(crate) mod consul;
@@ -9,6 +10,7 @@ mod every_source {
     pub(crate) mod gate;
     pub(crate) mod http_fake;
     pub(crate) mod nacos;
+    pub(crate) mod kubernetes;
     pub(crate) mod registry;
     #[path = "../../../../tests/harness/spring.rs"]
     #[allow(dead_code, unreachable_pub, reason = "it belongs to the harness of the black-box tests")]
@@ -64,6 +66,7 @@ every_source! {
     consul: every_source::consul::ConsulRegistry,
     eureka: every_source::eureka::EurekaRegistry,
     nacos: every_source::nacos::NacosRegistry,
+    kubernetes: every_source::kubernetes::KubernetesRegistry,
 }
 
 #[test]

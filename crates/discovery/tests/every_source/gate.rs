@@ -95,6 +95,8 @@ fn relay(client: TcpStream, server: SocketAddr, mode: &AtomicU8, nonsense: &[u8]
         stream.set_nodelay(true).unwrap();
     }
     let mut bytes = vec![0; 64 * 1024];
+    // What came while nobody read it.
+    let mut held = Vec::new();
     loop {
         let now = mode.load(Ordering::SeqCst);
         // A connection that was there before the server was garbled is one of the server that is gone.
@@ -102,11 +104,16 @@ fn relay(client: TcpStream, server: SocketAddr, mode: &AtomicU8, nonsense: &[u8]
             return;
         }
         if now == SILENT {
-            if is_gone(&client) {
-                return;
+            match to_server.0.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(count) => held.extend_from_slice(&bytes[..count]),
+                Err(error) if would_wait(&error) => {}
+                Err(_) => return,
             }
-            std::thread::sleep(LOOK);
             continue;
+        }
+        if to_server.1.write_all(&std::mem::take(&mut held)).is_err() {
+            return;
         }
         for (from, to) in [&mut to_server, &mut to_client] {
             match from.read(&mut bytes) {
@@ -125,15 +132,6 @@ fn relay(client: TcpStream, server: SocketAddr, mode: &AtomicU8, nonsense: &[u8]
 
 fn would_wait(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
-}
-
-/// Whether the client has closed its side.
-fn is_gone(client: &TcpStream) -> bool {
-    let mut byte = [0];
-    match client.peek(&mut byte) {
-        Ok(count) => count == 0,
-        Err(error) => !would_wait(&error),
-    }
 }
 
 /// Reads what comes until the client is done, so that what was said reaches it.
