@@ -30,11 +30,22 @@ const pages = {
   request: `requests/${encodeURIComponent(failed?.id ?? "none")}`,
   explain: "explain?method=GET&url=http%3A%2F%2Fshop.localhost%2Fproducts%2F42",
   configuration: "configuration",
+  diagnostic: "configuration",
   history: "configuration/history",
   events: "events",
   certificates: "certificates",
   access: "access",
   slos: "slos",
+  audit: "audit",
+};
+/** What is done on a page before the picture. */
+const acts = {
+  diagnostic: async (page) => {
+    const editor = page.getByLabel("Configuration", { exact: true });
+    const text = await editor.inputValue();
+    await editor.fill(text.replace("\nservices:", "\nservicez:"));
+    await page.locator(".gutter .mistake").first().waitFor();
+  },
 };
 for (const [size, viewport] of Object.entries(sizes)) {
   for (const colorScheme of ["light", "dark"]) {
@@ -47,6 +58,7 @@ for (const [size, viewport] of Object.entries(sizes)) {
       if (only.length && !only.includes(name)) continue;
       await page.goto(`${url}/#/${path}`);
       await page.locator("main h1").first().waitFor();
+      await acts[name]?.(page);
       await page.waitForTimeout(2500);
       await page.screenshot({ path: `${folder}/${name}-${size}-${colorScheme}.png` });
     }

@@ -12,12 +12,12 @@ use crate::program::{find_or_skip, run};
 /// How long an installation may take: it fetches.
 const INSTALL: Duration = Duration::from_secs(200);
 
-/// Node with a program of `tests/programs` that uses a package at a version (`name@1.2.3`); the program's arguments are
-/// the caller's. `None` where that cannot be had, which is told, and in CI fails.
+/// Node with a program of `tests/programs` that uses packages, each at a version (`name@1.2.3`); the program's
+/// arguments are the caller's. `None` where that cannot be had, which is told, and in CI fails.
 ///
 /// # Panics
 /// When it cannot be had and `CI=true`.
-pub fn npm_tool(package: &str, program: &str) -> Option<Command> {
+pub fn npm_tool(packages: &[&str], program: &str) -> Option<Command> {
     // One installs, others wait for it.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -25,8 +25,8 @@ pub fn npm_tool(package: &str, program: &str) -> Option<Command> {
     // The test executable is <target>/<profile>/deps/black_box-<hash>.
     let test = env::current_exe().unwrap();
     let tools = test.ancestors().nth(3).unwrap().join("tools");
-    let folder = tools.join(package.replace(['/', '@'], "-"));
-    if !folder.is_dir() && !install(&npm, package, &tools, &folder) {
+    let folder = tools.join(packages.join("-").replace(['/', '@'], "-"));
+    if !folder.is_dir() && !install(&npm, packages, &tools, &folder) {
         return None;
     }
     // Packages are found beside the program. It is copied anew: it may have changed.
@@ -38,17 +38,17 @@ pub fn npm_tool(package: &str, program: &str) -> Option<Command> {
     Some(command)
 }
 
-fn install(npm: &Path, package: &str, tools: &Path, folder: &PathBuf) -> bool {
+fn install(npm: &Path, packages: &[&str], tools: &Path, folder: &PathBuf) -> bool {
     // Each run installs into a place of its own, and what is half done is not found.
     let place = tools.join(format!("npm-{}", std::process::id()));
     fs::create_dir_all(&place).unwrap();
     fs::write(place.join("package.json"), "{\"private\": true, \"type\": \"module\"}").unwrap();
     let mut command = Command::new(npm);
-    command.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", package]);
-    let done = run(command.current_dir(&place), INSTALL);
+    command.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]);
+    let done = run(command.args(packages).current_dir(&place), INSTALL);
     if done.code != 0 {
-        assert_ne!(env::var("CI").as_deref(), Ok("true"), "{package} is not installed: {}", done.stderr);
-        eprintln!("skipped: {package} is not installed: {}", done.stderr);
+        assert_ne!(env::var("CI").as_deref(), Ok("true"), "{packages:?} not installed: {}", done.stderr);
+        eprintln!("skipped: {packages:?} not installed: {}", done.stderr);
         return false;
     }
     if fs::rename(&place, folder).is_err() {

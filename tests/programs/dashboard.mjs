@@ -2,7 +2,9 @@
 //
 // Waits are for conditions; nothing sleeps. The browser's console and its security policy must have had nothing to say.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import http from "node:http";
+import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
 const { ADMIN, TOKEN, READ_TOKEN, WEB, CHROMIUM } = process.env;
@@ -60,6 +62,21 @@ async function open(hash, options = {}) {
   return page;
 }
 
+// Contrast, labels, names, roles: what `axe-core` finds on the page as it is now. It is run by the debugger, so the policy
+// of the page has no say, and nothing of it is in the product.
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const judged = [];
+async function judge(page, name, rules) {
+  await page.evaluate(axe);
+  const found = await page.evaluate((rules) => window.axe.run(document, { runOnly: rules, resultTypes: ["violations"] }), rules);
+  judged.push(name);
+  for (const { id, help, nodes } of found.violations) {
+    for (const { html, failureSummary } of nodes.slice(0, 3)) problems.push(`${name}: ${id}: ${help}: ${html.slice(0, 200)}: ${failureSummary}`);
+  }
+}
+const ALL_RULES = { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
+const COLOURS = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
+
 const step = (text) => console.log(text);
 const title = (page, name) => page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
 
@@ -104,6 +121,18 @@ try {
   await page.getByRole("dialog").getByRole("button", { name: "Use again" }).click();
   await row.getByText("ready").waitFor();
 
+  step("an endpoint is added and removed");
+  await page.getByRole("button", { name: "Add an endpoint" }).click();
+  await page.getByLabel("URL").fill("http://127.0.0.1:2");
+  await page.getByLabel("Weight, 0 to 1000").fill("0");
+  await page.getByRole("dialog").getByRole("button", { name: "Add" }).click();
+  const added = page.locator("tbody tr", { hasText: "http://127.0.0.1:2" });
+  await added.getByRole("button", { name: "Remove" }).click();
+  await page.getByRole("dialog").getByText("To have it back, add it again.").waitFor();
+  await judge(page, "a dialog", ALL_RULES);
+  await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+  await added.waitFor({ state: "detached" });
+
   step("events tell of it");
   await page.goto(`${base}/#/events`);
   await page.getByText("drain finished").first().waitFor();
@@ -116,6 +145,22 @@ try {
   await why.getByText("connection refused").first().waitFor();
   assert.match(await why.textContent(), /The attempt at http:\/\/127\.0\.0\.1:\d+ failed after .*connection refused/);
   assert.match(await page.getByLabel("curl command").inputValue(), /^curl -i 'http:\/\/shop\.localhost\/legacy\/7'$/);
+
+  step("a live tap shows requests as they end, those that fit");
+  await page.goto(`${base}/#/requests`);
+  await page.getByRole("button", { name: "Live tap" }).click();
+  const tapped = page.locator("tbody tr");
+  await tapped.filter({ hasText: "/products/42" }).first().waitFor();
+  await page.getByLabel("Status").fill("5xx");
+  await page.getByRole("button", { name: "Filter", exact: true }).click();
+  // The tap begins anew with the filter; the first of these may come before that.
+  const begun = performance.now();
+  while ((await tapped.filter({ hasText: "/legacy/8" }).count()) === 0) {
+    assert.ok(performance.now() - begun < limit, "the tap shows what fits");
+    await send("/legacy/8");
+  }
+  await page.getByRole("button", { name: "Stop the tap" }).click();
+  await page.getByRole("button", { name: "Live tap" }).waitFor();
 
   step("explain says where a request goes");
   await page.goto(`${base}/#/explain`);
@@ -170,21 +215,48 @@ try {
   await page.getByRole("button", { name: "Add", exact: true }).click();
   await page.getByRole("cell", { name: "198.51.100.7" }).waitFor();
 
+  step("the audit log has who did what");
+  await page.goto(`${base}/#/audit`);
+  await page.locator("tr", { hasText: "POST /api/v1/access/blocked" }).getByText("Before and after").click();
+  await page.getByText('"reason": "a test"').waitFor();
+
+  step("every page can be read by everybody, light and dark");
+  await page.goto(`${base}/#/requests?status=5xx`);
+  const failed = await page.getByRole("link", { name: "GET shop.localhost/legacy/8" }).first().getAttribute("href");
+  const pages = [
+    "#/overview", "#/map", "#/services", "#/services/products", "#/services/legacy", "#/routes", "#/routes/products", "#/requests", failed,
+    "#/explain?method=GET&url=http%3A%2F%2Fshop.localhost%2Fproducts%2F42", "#/configuration", "#/configuration/history", "#/events",
+    "#/certificates", "#/access", "#/access/blocked", "#/slos", "#/audit", "#/nothing",
+  ];
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const place of pages) {
+      await page.goto(`${base}/${place}`);
+      await page.locator("main :is(h1, p)").first().waitFor();
+      await page.getByText("Loading…").waitFor({ state: "detached" });
+      // In the dark only colours differ.
+      await judge(page, `${place} (${colorScheme})`, colorScheme === "light" ? ALL_RULES : COLOURS);
+    }
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+
   step("a reader sees no button that changes something; a phone has every page");
   const phone = await open(`#token=${READ_TOKEN}`, { viewport: { width: 390, height: 844 }, colorScheme: "dark" });
   await title(phone, "Overview");
-  for (const [name, heading] of [["services/products", "products"], ["certificates", "Certificates"], ["configuration", "Configuration"]]) {
-    await phone.goto(`${base}/#/${name}`);
-    await title(phone, heading);
+  for (const place of pages) {
+    await phone.goto(`${base}/${place}`);
+    await phone.locator("main :is(h1, p)").first().waitFor();
+    await phone.getByText("Loading…").waitFor({ state: "detached" });
     const wide = await phone.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
-    assert.ok(!wide, `${name} is wider than the phone`);
+    assert.ok(!wide, `${place} is wider than the phone`);
+    assert.equal(await phone.getByRole("button", { name: /Drain|Remove|Apply/ }).and(phone.locator(":enabled")).count(), 0, place);
   }
-  assert.equal(await phone.getByRole("button", { name: /Drain|Apply/ }).and(phone.locator(":enabled")).count(), 0);
   await phone.context().close();
 
   step("who logs out is out");
   await page.getByRole("button", { name: "Log out" }).click();
   await page.getByLabel("Token").waitFor();
+  await judge(page, "login", ALL_RULES);
   assert.equal((await page.request.get(`${base}/api/v1/status`)).status(), 401);
 
   assert.deepEqual(await page.evaluate(() => window.violations), [], "the policy was kept");

@@ -1,4 +1,5 @@
-//! The dashboard in a real browser: Debian's Chromium, driven by `playwright-core`.
+//! The dashboard in a real browser: Debian's Chromium, driven by `playwright-core`; `axe-core` judges contrast and
+//! labels.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use thalweg_tests::{Message, Proxy, STEP, Upstream};
 
 use super::watchdog;
 
-const DRIVER: &str = "playwright-core@1.65.1";
+const PACKAGES: &[&str] = &["playwright-core@1.65.1", "axe-core@4.14.1"];
 const TOKEN: &str = "write-token-0123456789";
 const READ_TOKEN: &str = "read-token-0123456789";
 /// For everything that the program does in the browser.
@@ -20,12 +21,14 @@ const TIME: Duration = Duration::from_secs(100);
 fn an_operator_works_in_a_browser() {
     let _watchdog = watchdog("an_operator_works_in_a_browser");
     let Some(chromium) = find_or_skip("chromium") else { return };
-    let Some(mut program) = npm_tool(DRIVER, "dashboard.mjs") else { return };
+    let Some(mut program) = npm_tool(PACKAGES, "dashboard.mjs") else { return };
     let service = || Upstream::start(|_: &Message| Some(ok("hello")));
     let (one, other) = (service(), service());
     let proxy = Proxy::start(&format!(
         "admin:\n  address: \"127.0.0.1:0\"\n  token: {{ value: {TOKEN} }}\n  read_token: {{ value: {READ_TOKEN} }}\n\
          listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\n\
+         state: {{ path: state }}\n\
+         slos: {{ products: {{ route: products, target: 99%, window: 1d }} }}\n\
          lists: {{ blocked: [ 192.0.2.0/24 ] }}\n\
          routes:\n  - {{ name: products, match: {{ host: shop.localhost, path: /products/* }}, to: products }}\n\
          \x20 - {{ name: legacy, match: {{ path: /legacy/* }}, to: legacy }}\n\

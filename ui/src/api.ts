@@ -49,8 +49,7 @@ export function query(pairs: Record<string, string | number | boolean | undefine
   for (const [name, value] of Object.entries(pairs)) {
     if (value !== undefined && value !== "" && value !== false) all.append(name, String(value));
   }
-  // The API takes `%20`, as paths have it; `+` is a plus there.
-  const text = all.toString().replaceAll("+", "%20");
+  const text = all.toString();
   return text ? `?${text}` : "";
 }
 

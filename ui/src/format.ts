@@ -30,7 +30,8 @@ export function percent(share: number | undefined | null): string {
   const value = share * 100;
   if (value === 0) return "0 %";
   if (value < 0.01) return "<0.01 %";
-  return `${value >= 10 ? value.toFixed(value >= 99.95 || value % 1 === 0 ? 0 : 1) : value.toFixed(2)} %`;
+  const places = Number.isInteger(value) || value >= 99.95 ? 0 : value >= 10 ? 1 : 2;
+  return `${value.toFixed(places)} %`;
 }
 
 export function bytes(value: number | undefined): string {

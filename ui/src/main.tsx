@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, ask, whenSessionIsOver } from "./api";
 import { forget, retry, useLive, useLost } from "./live";
 import { go, here, link, usePlace } from "./router";
-import { Failure, useAction } from "./parts/basics";
+import { Failure, Head, useAction } from "./parts/basics";
 import { applyTheme, turnTheme } from "./theme";
 import type { Status } from "./types";
 import { Role } from "./role";
@@ -19,6 +19,7 @@ import { EventsPage } from "./pages/events";
 import { CertificatesPage } from "./pages/certificates";
 import { AccessPage } from "./pages/access";
 import { SlosPage } from "./pages/slos";
+import { AuditPage } from "./pages/audit";
 import "./style.css";
 
 /** Path, title, and the letter that follows `g`. */
@@ -34,6 +35,7 @@ const PAGES: [string, string, string][] = [
   ["certificates", "Certificates", "t"],
   ["access", "Access", "a"],
   ["slos", "SLOs", "l"],
+  ["audit", "Audit log", "u"],
 ];
 
 function Page() {
@@ -63,8 +65,10 @@ function Page() {
       return <AccessPage list={name} />;
     case "slos":
       return <SlosPage />;
+    case "audit":
+      return <AuditPage />;
     default:
-      return <p>There is no page “{[page, name, more].filter(Boolean).join("/")}”. <a href={link(["overview"])}>Overview</a></p>;
+      return <><Head title="No such page" /><p>There is no page “{[page, name, more].filter(Boolean).join("/")}”. <a href={link(["overview"])}>Overview</a></p></>;
   }
 }
 
@@ -131,6 +135,8 @@ function Frame({ role, leave }: { role: Role.Name; leave: () => void }) {
   useEffect(() => {
     document.querySelector("main")?.scrollTo(0, 0);
     window.scrollTo(0, 0);
+    // On a phone the pages stand in a row that is longer than the screen.
+    document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [path.join("/")]);
   return (
     <Role.Context.Provider value={role}>

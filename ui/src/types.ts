@@ -59,6 +59,19 @@ export interface Endpoint {
   latency_ms?: number;
 }
 
+/** An entry of the audit log. */
+export interface AuditEntry {
+  at: string;
+  request_id: string;
+  who: { role: "anyone" | "read" | "write"; uid?: number; peer?: string };
+  method: string;
+  target: string;
+  before?: unknown;
+  after?: unknown;
+  status: number;
+  detail?: string;
+}
+
 export interface Service {
   name: string;
   balance: string;
@@ -140,7 +153,7 @@ export interface Slo {
   total: number;
   budget_left: number;
   burn: { window_s: number; rate: number }[];
-  state: "ok" | "burning";
+  state: "ok" | "burning" | "exhausted";
 }
 
 export interface Attempt {

@@ -22,7 +22,7 @@ struct House {
 
 /// `None` without Node. The provider's clock is `skew` seconds ahead; its access tokens last `ttl` seconds.
 fn house(skew: u64, ttl: u64) -> Option<House> {
-    let mut command = npm_tool(PROVIDER, "provider.mjs")?;
+    let mut command = npm_tool(&[PROVIDER], "provider.mjs")?;
     command.env("SKEW", skew.to_string()).env("TTL", ttl.to_string());
     let provider = Process::start(&mut command);
     let at: u16 = provider.wait_line("the port", STEP * 4, |line| line.strip_prefix("port ")?.parse().ok());

@@ -17,15 +17,15 @@ export function AccessPage({ list }: { list: string | undefined }) {
       {!live.data && <Waiting live={live} />}
       {live.data?.lists.length === 0 && <Empty>There is no list. <a href={link(["configuration"])}>Write one under “access:”</a> with <code>lists:</code> to block addresses while the proxy runs.</Empty>}
       {live.data && live.data.lists.length > 0 && (
-        <table class="small">
+        <div class="scroll"><table class="small">
           <thead><tr><th>List</th><th>In the configuration</th><th class="n">Added here</th></tr></thead>
           <tbody>{live.data.lists.map((one) => <tr key={one.name}><td><a href={link(["access", one.name])} aria-current={one.name === list ? "true" : undefined}>{one.name}</a></td><td class="mono">{one.configured || "–"}</td><td class="n">{count(one.added)}</td></tr>)}</tbody>
-        </table>
+        </table></div>
       )}
       {live.data && (list ?? live.data.lists[0]?.name) && <List key={list} name={list ?? live.data.lists[0]?.name ?? ""} />}
       <h2>Limits</h2>
       {limits && (
-        <table class="small">
+        <div class="scroll"><table class="small">
           <thead><tr><th>What</th><th class="n">In use</th><th class="n">Limit</th><th class="n">Share</th></tr></thead>
           <tbody>
             <Use name="Client connections" usage={limits.connections} />
@@ -34,7 +34,7 @@ export function AccessPage({ list }: { list: string | undefined }) {
             <Use name="Upstream connections" usage={limits.upstream_connections} />
             <Use name="Memory" usage={limits.memory_bytes} show={bytes} />
           </tbody>
-        </table>
+        </table></div>
       )}
     </>
   );
@@ -76,10 +76,10 @@ function List({ name }: { name: string }) {
       {error !== undefined && <Failure error={error} />}
       {live.data?.entries.length === 0 && <Empty>Nothing was added while the proxy runs.</Empty>}
       {shown.length > 0 && (
-        <table>
-          <thead><tr><th>Network</th><th>Since</th><th>Until</th><th>Reason</th>{mayWrite && <th />}</tr></thead>
+        <div class="scroll"><table>
+          <thead><tr><th>Network</th><th>Since</th><th>Until</th><th>Reason</th>{mayWrite && <th><span class="unseen">Actions</span></th>}</tr></thead>
           <tbody>{shown.map((entry) => <tr key={entry.network}><td class="mono">{entry.network}</td><td class="tight">{moment(entry.since)}</td><td class="tight">{entry.until ? moment(entry.until) : "taken out"}</td><td>{entry.reason}{entry.ban && <span class="dim"> by the ban {entry.ban}</span>}</td>{mayWrite && <td><div class="row"><button onClick={() => setGone(entry.network)}>Take out</button></div></td>}</tr>)}</tbody>
-        </table>
+        </table></div>
       )}
       {turn}
       {gone && <Confirm title="Take it out of the list?" verb="Take out" close={() => setGone(undefined)} run={async () => { await ask(`access/${segment(name)}${text({ network: gone })}`, { method: "DELETE" }); refresh("access"); }}><p class="mono">{gone}</p></Confirm>}

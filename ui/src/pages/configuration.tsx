@@ -181,7 +181,7 @@ function HistoryPart() {
       {busy && <Note>Bringing it back…</Note>}
       <div class="scroll">
         <table>
-          <thead><tr><th class="n">Number</th><th>Took over</th><th>By</th><th>State</th><th>Watch</th><th class="n">Size</th>{mayWrite && <th />}</tr></thead>
+          <thead><tr><th class="n">Number</th><th>Took over</th><th>By</th><th>State</th><th>Watch</th><th class="n">Size</th>{mayWrite && <th><span class="unseen">Actions</span></th>}</tr></thead>
           <tbody>
             {live.data.entries.map((entry, index) => (
               <tr key={entry.number}>

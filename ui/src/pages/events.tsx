@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, stream } from "../api";
 import { moment, words } from "../format";
-import { Empty, Head, Note, usePages } from "../parts/basics";
+import { Coded, Empty, Head, Note, usePages } from "../parts/basics";
 import { link } from "../router";
 import type { ProxyEvent } from "../types";
 
@@ -51,19 +51,19 @@ export function EventsPage() {
       </Head>
       {missed > 0 && <Note kind="warn">{missed} older events are no longer kept.</Note>}
       {events.length === 0 && <Empty>Nothing has happened since the proxy started. Drain an endpoint or apply a configuration to see an event.</Empty>}
-      <table aria-live="polite">
+      <div class="scroll"><table aria-live="polite">
         {events.length > 0 && <thead><tr><th>Time</th><th>Event</th><th>About</th><th>Cause</th></tr></thead>}
         <tbody>
           {shown.map((event) => (
             <tr key={event.id}>
               <td class="tight">{moment(event.time)}</td>
               <td class={`tight ${BAD.has(event.event) ? "bad" : GOOD.has(event.event) ? "ok" : ""}`}>{words(event.event)}</td>
-              <td>{event.service && <a href={link(["services", event.service])}>{event.service}</a>} <span class="mono">{event.endpoint}</span></td>
-              <td>{event.cause}</td>
+              <td class="text">{event.service && <a href={link(["services", event.service])}>{event.service}</a>} <span class="mono">{event.endpoint}</span></td>
+              <td class="wide"><Coded text={event.cause ?? ""} /></td>
             </tr>
           ))}
         </tbody>
-      </table>
+      </table></div>
       {turn}
     </>
   );

@@ -55,16 +55,16 @@ function Told({ told }: { told: Explanation }) {
           {route.services.map((service) => (
             <section key={service.name}>
               <h2><a href={link(["services", service.name])}>{service.name}</a> <span class="dim">{service.share < 100 && percent(service.share / 100)} {service.balance}{service.key && ` by ${service.key}`} · {service.retry.attempts} attempts</span></h2>
-              <table>
+              <div class="scroll"><table>
                 <thead><tr><th>Endpoint</th><th>State</th><th class="n">Weight</th><th class="n">In flight</th></tr></thead>
                 <tbody>{service.endpoints.map((endpoint) => <tr key={endpoint.url}><td class="mono">{endpoint.url}</td><td>{endpoint.state && <State state={endpoint.state} />} <span class="dim">{endpoint.cause}</span></td><td class="n">{endpoint.weight}</td><td class="n">{endpoint.in_flight}</td></tr>)}</tbody>
-              </table>
+              </table></div>
             </section>
           ))}
         </>
       )}
       <h2>Other routes</h2>
-      <table>
+      <div class="scroll"><table>
         <thead><tr><th>Route</th><th>Matches</th><th>Why not</th></tr></thead>
         <tbody>
           {told.other_routes.map((other) => (
@@ -74,9 +74,9 @@ function Told({ told }: { told: Explanation }) {
             </tr>
           ))}
         </tbody>
-      </table>
+      </table></div>
       {told.more_routes > 0 && <p class="dim">{told.more_routes} more do not match by host or path.</p>}
-      {told.origins && <><h2>Where values are written</h2><table><tbody>{told.origins.map((origin) => <tr key={origin.object + origin.field}><td><Coded text={origin.object} /></td><td class="mono">{origin.field}</td><td class="mono">{origin.value}</td><td class="dim">{origin.origin}</td></tr>)}</tbody></table></>}
+      {told.origins && <><h2>Where values are written</h2><div class="scroll"><table><tbody>{told.origins.map((origin) => <tr key={origin.object + origin.field}><td><Coded text={origin.object} /></td><td class="mono">{origin.field}</td><td class="mono">{origin.value}</td><td class="dim">{origin.origin}</td></tr>)}</tbody></table></div></>}
     </>
   );
 }

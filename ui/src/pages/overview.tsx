@@ -44,17 +44,17 @@ export function Overview() {
           <a href={link(["services", service.name])}>{service.name}</a> is <State state={service.state} />: {service.endpoints.filter((endpoint) => endpoint.state !== "ready").map((endpoint) => `${endpoint.url} ${endpoint.state.replaceAll("_", " ")}`).join(", ") || "it has no endpoint"}
         </Note>
       ))}
-      {slos.filter((slo) => slo.state === "burning").map((slo) => (
-        <Note key={slo.name} kind="bad"><a href={link(["slos"])}>{slo.name}</a> burns its error budget; {percent(slo.budget_left)} are left</Note>
+      {slos.filter((slo) => slo.state !== "ok").map((slo) => (
+        <Note key={slo.name} kind="bad"><a href={link(["slos"])}>{slo.name}</a> {slo.state === "burning" ? `burns its error budget; ${percent(slo.budget_left)} are left` : "has used up its error budget"}</Note>
       ))}
       {shown?.series[0] ? <Charts series={shown} one={shown.series[0]} /> : live.error?.status === 404
         ? <Note>This proxy keeps no series: charts are not there.</Note>
         : live.error && !live.error.isLost ? <Failure error={live.error} /> : <p class="dim">The first points come after ten seconds.</p>}
       <h2>Listeners</h2>
-      <table class="small">
+      <div class="scroll"><table class="small">
         <thead><tr><th>Name</th><th>Address</th><th>Protocol</th></tr></thead>
         <tbody>{status.data.listeners.map((listener) => <tr key={listener.name + listener.address}><td>{listener.name}</td><td class="mono">{listener.address}</td><td>{listener.protocol}</td></tr>)}</tbody>
-      </table>
+      </table></div>
     </>
   );
 }
@@ -74,7 +74,7 @@ export function Charts({ series, one }: { series: Series; one: SeriesOne }) {
       <Chart title="Error ratio" floor={0.01} {...{ start, step }} show={(value) => (value ? percent(value) : "0")} lines={[{ label: "errors", colour: "--bad", values: ratio, fill: true }]} />
       <Chart title="Latency" {...{ start, step }} show={(value) => (value ? micros(value) : "0")} lines={[{ label: "p99", colour: "--p99", values: one.p99_us }, { label: "p50", colour: "--p50", values: one.p50_us }]} />
       {series.connections && <Chart title="Client connections" {...{ start, step }} show={short} lines={[{ label: "connections", colour: "--p99", values: series.connections }, { label: "requests in flight", colour: "--p50", values: series.in_flight ?? [] }]} />}
-      <Chart title="Bytes per second" {...{ start, step }} show={(value) => bytes(Math.round(value))} lines={[{ label: "out", colour: "--p99", values: one.bytes_out.map((value) => value / step) }, { label: "in", colour: "--p50", values: one.bytes_in.map((value) => value / step) }]} />
+      <Chart title="Bytes per second" binary {...{ start, step }} show={(value) => bytes(Math.round(value))} lines={[{ label: "out", colour: "--p99", values: one.bytes_out.map((value) => value / step) }, { label: "in", colour: "--p50", values: one.bytes_in.map((value) => value / step) }]} />
       {series.saturation && <Chart title="Saturation" floor={0.1} {...{ start, step }} show={(value) => (value ? percent(value) : "0")} lines={[{ label: "saturation", colour: "--warn", values: series.saturation, fill: true }]} />}
     </div>
   );

@@ -114,7 +114,7 @@ function Weights({ route }: { route: Route }) {
   return (
     <>
       <h2>Leads to</h2>
-      <table class="small">
+      <div class="scroll"><table class="small">
         <thead><tr><th>Service</th><th class="n">Weight</th><th class="n">Share</th></tr></thead>
         <tbody>
           {route.to.map((target, index) => (
@@ -125,7 +125,7 @@ function Weights({ route }: { route: Route }) {
             </tr>
           ))}
         </tbody>
-      </table>
+      </table></div>
       {mayWrite && <div class="bar"><button onClick={() => setChange("set")} disabled={!all}>Set these weights</button><button onClick={() => setChange("reset")}>Back to those of the configuration</button></div>}
       {change && <Confirm title={change === "set" ? "Set these weights?" : "Take the weights back?"} verb={change === "set" ? "Set" : "Take back"} run={run} close={() => setChange(undefined)}><p>They hold from the next request on.</p></Confirm>}
     </>
@@ -148,14 +148,14 @@ function CanaryPart({ name }: { name: string }) {
     <>
       <h2>Canary</h2>
       <p><State state={canary.phase} /> · {canary.service} gets {canary.share} % · step {canary.step} of {canary.steps.length} ({canary.steps.join(" → ")} %) for {seconds(canary.seconds)}{canary.reason && ` · ${canary.reason}`}</p>
-      <table class="small">
-        <thead><tr><th /><th class="n">Requests</th><th class="n">Errors</th><th class="n">p99</th></tr></thead>
+      <div class="scroll"><table class="small">
+        <thead><tr><th><span class="unseen">Service</span></th><th class="n">Requests</th><th class="n">Errors</th><th class="n">p99</th></tr></thead>
         <tbody>
           {[["Newcomer", canary.newcomer] as const, ["Others", canary.baseline] as const].map(([title, figures]) => (
             <tr key={title}><td>{title}</td><td class="n">{count(figures.requests)}</td><td class="n">{ratio(figures.errors, figures.requests)}</td><td class="n">{millis(figures.p99_ms)}</td></tr>
           ))}
         </tbody>
-      </table>
+      </table></div>
       {mayWrite && <div class="bar">{ORDERS[canary.phase].map((word) => <button key={word} onClick={() => setOrder(word)}>{word[0]?.toUpperCase() + word.slice(1)}</button>)}</div>}
       {order && <Confirm title={`${words(order)} the canary?`} verb={words(order)} run={run} close={() => setOrder(undefined)} />}
     </>

@@ -89,7 +89,7 @@ export function ServicePage({ name }: { name: string }) {
       {service.state === "down" && <Note kind="bad">No endpoint can be used: requests are answered 503 until one recovers. The causes are below.</Note>}
       <div class="scroll">
         <table>
-          <thead><tr><th>Endpoint</th><th>State</th><th class="n">Weight</th><th class="n">Requests/s</th><th class="n">In flight</th><th class="n">Latency</th><th class="n">Requests</th><th class="n">Failed</th>{mayWrite && <th />}</tr></thead>
+          <thead><tr><th>Endpoint</th><th>State</th><th class="n">Weight</th><th class="n">Requests/s</th><th class="n">In flight</th><th class="n">Latency</th><th class="n">Requests</th><th class="n">Failed</th>{mayWrite && <th><span class="unseen">Actions</span></th>}</tr></thead>
           <tbody>{service.endpoints.map((endpoint) => <EndpointRow key={endpoint.id} {...{ endpoint, service: name, mayWrite }} rate={rates.get(`${name}\n${endpoint.id}`)} />)}</tbody>
         </table>
       </div>
@@ -101,7 +101,7 @@ export function ServicePage({ name }: { name: string }) {
   );
 }
 
-type Change = "draining" | "maintenance" | "ready" | "weight";
+type Change = "draining" | "maintenance" | "ready" | "weight" | "removed";
 
 function EndpointRow({ endpoint, service, rate, mayWrite }: { endpoint: Endpoint; service: string; rate: number | undefined; mayWrite: boolean }) {
   const [change, setChange] = useState<Change>();
@@ -122,6 +122,7 @@ function EndpointRow({ endpoint, service, rate, mayWrite }: { endpoint: Endpoint
             {isOut ? <button onClick={() => setChange("ready")}>Use again</button> : <button onClick={() => setChange("draining")}>Drain</button>}
             {endpoint.state !== "maintenance" && <button onClick={() => setChange("maintenance")}>Maintenance</button>}
             <button onClick={() => setChange("weight")}>Weight</button>
+            <button class="danger" onClick={() => setChange("removed")}>Remove</button>
           </div>
           {change && <ChangeEndpoint {...{ endpoint, service, change }} close={() => setChange(undefined)} />}
         </td>
@@ -130,22 +131,24 @@ function EndpointRow({ endpoint, service, rate, mayWrite }: { endpoint: Endpoint
   );
 }
 
-const TITLES: Record<Change, string> = { draining: "Drain this endpoint?", maintenance: "Set this endpoint aside?", ready: "Use this endpoint again?", weight: "Change the weight" };
-const VERBS: Record<Change, string> = { draining: "Drain", maintenance: "Set aside", ready: "Use again", weight: "Change" };
+const TITLES: Record<Change, string> = { draining: "Drain this endpoint?", maintenance: "Set this endpoint aside?", ready: "Use this endpoint again?", weight: "Change the weight", removed: "Remove this endpoint?" };
+const VERBS: Record<Change, string> = { draining: "Drain", maintenance: "Set aside", ready: "Use again", weight: "Change", removed: "Remove" };
 
 function ChangeEndpoint({ endpoint, service, change, close }: { endpoint: Endpoint; service: string; change: Change; close: () => void }) {
   const [weight, setWeight] = useState(endpoint.weight);
   const run = async () => {
-    const json = change === "weight" ? { weight } : { state: change };
-    await ask(`services/${segment(service)}/endpoints/${segment(endpoint.id)}`, { method: "PATCH", json });
+    const path = `services/${segment(service)}/endpoints/${segment(endpoint.id)}`;
+    if (change === "removed") await ask(`${path}?drain=30s`, { method: "DELETE" });
+    else await ask(path, { method: "PATCH", json: change === "weight" ? { weight } : { state: change } });
     refresh("services");
   };
   return (
-    <Confirm title={TITLES[change]} verb={VERBS[change]} {...{ run, close }}>
+    <Confirm title={TITLES[change]} verb={VERBS[change]} danger={change === "removed"} {...{ run, close }}>
       <p class="mono">{endpoint.url}</p>
       {change === "draining" && <p>It gets nothing new; {count(endpoint.requests_active)} under way may finish. The table shows how many are left.</p>}
       {change === "maintenance" && <p>It gets nothing new, whatever health checks say, until it is used again.</p>}
       {change === "ready" && <p>It is in rotation again; health decides the rest.</p>}
+      {change === "removed" && <p>It gets nothing new. What is under way may finish within 30 s, then it is cut. {endpoint.source === "file" ? "It stays away, over reloads too, until it is added again; the file still has it." : "To have it back, add it again."}</p>}
       {change === "weight" && <label>Weight, 0 to 1000<input type="number" min={0} max={1000} required value={weight} onInput={(event) => setWeight(event.currentTarget.valueAsNumber)} /></label>}
     </Confirm>
   );

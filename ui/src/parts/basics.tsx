@@ -19,7 +19,7 @@ export function Head({ title, about, children }: { title: string; about?: Compon
 }
 
 const HOLLOW = new Set(["draining", "maintenance", "unchecked", "paused", "replaced", "removed"]);
-const BAD = new Set(["down", "unhealthy", "ejected", "rolled_back", "failed", "burning", "expired"]);
+const BAD = new Set(["down", "unhealthy", "ejected", "rolled_back", "failed", "burning", "exhausted", "expired"]);
 const GOOD = new Set(["ready", "up", "ok", "running", "finished", "passed"]);
 
 /** The class of a colour for a state. */

@@ -13,7 +13,10 @@ export interface Line {
 
 const HEIGHT = 140;
 
-export function Chart({ title, start, step, lines, show, floor = 1 }: {
+/** Distances of grid lines in bytes, which are read in powers of two. */
+const BINARY = Array.from({ length: 48 }, (_, power) => 2 ** power);
+
+export function Chart({ title, start, step, lines, show, floor = 1, binary = false }: {
   title: string;
   start: number;
   step: number;
@@ -21,6 +24,8 @@ export function Chart({ title, start, step, lines, show, floor = 1 }: {
   show: (value: number) => string;
   /** The scale reaches at least to here, so that next to nothing does not look like much. */
   floor?: number;
+  /** Whether the values are bytes. */
+  binary?: boolean;
 }) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
@@ -53,7 +58,7 @@ export function Chart({ title, start, step, lines, show, floor = 1 }: {
           scales: { x: { range: () => [latest.current.end - latest.current.span, latest.current.end] }, y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, latest.current.floor)] } },
           axes: [
             { ...axis, size: 26, grid: { show: false }, values: (_plot, ticks) => ticks.map(clock) },
-            { ...axis, size: 58, values: (_plot, ticks) => ticks.map((tick) => latest.current.show(tick)) },
+            { ...axis, size: 58, ...(binary ? { incrs: BINARY } : {}), values: (_plot, ticks) => ticks.map((tick) => latest.current.show(tick)) },
           ],
           series: [
             {},

@@ -38,7 +38,7 @@ pub struct SloStatus {
     pub budget_left: f64,
     /// How many times too fast the budget was used up lately.
     pub burn: Vec<SloBurn>,
-    /// Whether it burns.
+    /// Whether the budget holds.
     pub state: SloState,
 }
 
@@ -51,12 +51,14 @@ pub struct SloBurn {
     pub rate: f64,
 }
 
-/// Whether the budget of an objective is used up too fast.
+/// Whether the budget of an objective is used up too fast, or is used up.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SloState {
-    /// It is not.
+    /// It is not, and something is left of it.
     Ok,
     /// It is: 14.4 times too fast over 1 h and 5 m, or 6 times over 6 h and 30 m.
     Burning,
+    /// It is not any more, but nothing is left of it: more was bad in the window than may be.
+    Exhausted,
 }

@@ -223,7 +223,11 @@ fn shown(standing: SloStanding) -> SloStatus {
         total: judged.total,
         budget_left,
         burn: burn.iter().map(|(window_s, rate)| SloBurn { window_s: *window_s, rate: *rate }).collect(),
-        state: if is_burning { SloState::Burning } else { SloState::Ok },
+        state: match (is_burning, budget_left > 0.0) {
+            (true, _) => SloState::Burning,
+            (false, true) => SloState::Ok,
+            (false, false) => SloState::Exhausted,
+        },
     }
 }
 
@@ -256,6 +260,10 @@ mod tests {
         book.follow(&policies, &Registry::new(1), now + 20_000);
         assert!(book.note(&Registry::new(1), now + 20_000).is_empty(), "it was told before");
         assert!(book.standings()[0].is_burning);
+        assert_eq!(shown(book.standings()[0].clone()).state, SloState::Burning);
+        let calm = SloStanding { is_burning: false, ..book.standings()[0].clone() };
+        assert_eq!((calm.budget_left, shown(calm.clone()).state), (0.0, SloState::Exhausted));
+        assert_eq!(shown(SloStanding { budget_left: 0.01, ..calm }).state, SloState::Ok);
         // What is about another route begins anew.
         let other = [policy("checkout", SloSubject::Route("other".into()))];
         let mut book = SloBook::open(Some(&directory));
