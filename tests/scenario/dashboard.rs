@@ -1,4 +1,5 @@
-//! The dashboard in a real browser: Debian's Chromium, driven by `playwright-core`; `axe-core` judges contrast and labels.
+//! The dashboard in a real browser: Debian's Chromium, driven by `playwright-core`; `axe-core` judges contrast and
+//! labels.
 
 use std::net::SocketAddr;
 use std::time::Duration;

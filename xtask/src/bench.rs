@@ -7,7 +7,7 @@
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that
 //! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of
 //! TLS and HTTP/2, [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
-//! destinations, [`compress`] that of compressed responses; [`balance`] measures the balancers alone, without a proxy.
+//! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses; [`balance`] measures the balancers alone, without a proxy.
 
 mod ab;
 mod balance;
@@ -15,6 +15,7 @@ mod compress;
 mod configs;
 mod connections;
 mod contestant;
+mod dashboard;
 mod entrant;
 mod figures;
 mod frame;
@@ -67,6 +68,8 @@ pub(crate) enum Bench {
     Compress(compress::Compress),
     /// Connections of TCP: CPU for each and for a gigabyte, memory, beside HAProxy
     Connections(connections::Connections),
+    /// Open dashboards beside a steady load over 1,000 routes: long tasks and memory of pages, p99 with and without
+    Dashboard(dashboard::Dashboard),
     /// Sealed destinations: seconds over the number of servers and clients, most sessions, beside relays in Go and Node
     Sealed(sealed::Sealed),
 }
@@ -125,6 +128,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Tls(args) => tls::run(args),
         Bench::Compress(args) => compress::run(args),
         Bench::Connections(args) => connections::run(args),
+        Bench::Dashboard(args) => dashboard::run(args),
         Bench::Sealed(args) => sealed::run(args),
     }
 }

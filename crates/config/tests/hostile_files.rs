@@ -15,7 +15,7 @@ const TIME: Duration = Duration::from_secs(60);
 /// Most memory of the process, in KiB, with all files checked one after the other.
 const MEMORY: u64 = 1536 * 1024;
 /// Large enough that whatever grows faster than the file would take hours.
-const LARGE: usize = 1024 * 1024;
+const LARGE: usize = 512 * 1024;
 /// As large as a file may be, and a little less.
 const LARGEST: usize = 4 * 1024 * 1024 - 4096;
 /// A value of the environment.

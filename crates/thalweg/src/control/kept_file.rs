@@ -33,7 +33,7 @@ pub(crate) fn store(path: &Path, kept: &impl Serialize) -> io::Result<()> {
     }
     let new = path.with_extension("json.new");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec(kept)?)?;
+    file.write_all(&serde_json::to_vec_pretty(kept)?)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
     // The name is durable when the directory is.

@@ -1,17 +1,13 @@
 //! What the admin API has changed, over what the configuration says.
 //!
 //! A layer of its own: a reload changes what is below it, and it is laid over the result. Where `state:` names a
-//! directory it is kept there and survives a restart. Pure but for [`load`] and [`store`].
+//! directory it is kept there and survives a restart. Pure; `kept_file` reads and writes it.
 
 use super::base::Base;
 use super::canary::CanarySpec;
 use super::traffic::differs;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Arc;
 use thalweg_config::endpoint_address;
 use thalweg_proxy::Plan;
@@ -193,42 +189,11 @@ pub(crate) fn secure(service: &mut Service, endpoint: &Endpoint) -> Result<(), P
     Ok(())
 }
 
-/// Reads what was kept; nothing when there is none.
-///
-/// # Errors
-/// When it cannot be read or is damaged.
-pub(crate) fn load(path: &Path) -> io::Result<OverlaySpec> {
-    match fs::read(path) {
-        Ok(bytes) => {
-            // A list would be read as a struct without members.
-            let value: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes)?;
-            Ok(serde_json::from_value(value.into())?)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OverlaySpec::default()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Keeps the changes: whole or not at all (a new file, synced, renamed).
-///
-/// # Errors
-/// Of the file system.
-pub(crate) fn store(path: &Path, overlay: &OverlaySpec) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)?;
-    }
-    let new = path.with_extension("json.new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec_pretty(overlay)?)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    // The name is durable when the directory is.
-    path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::kept_file::{load, store};
     use super::*;
+    use std::fs;
     use thalweg_config::check_text;
 
     fn plan() -> Plan {
@@ -263,15 +228,15 @@ mod tests {
     fn what_is_kept_is_read_back_and_nothing_is_no_error() {
         let directory = std::env::temp_dir().join(format!("thalweg-overlay-{}", std::process::id()));
         let path = directory.join(FILE);
-        assert_eq!(load(&path).unwrap(), OverlaySpec::default());
+        assert_eq!(load::<OverlaySpec>(&path).unwrap(), OverlaySpec::default());
         let mut overlay = OverlaySpec::default();
         overlay.of("a").removed.insert("http://127.0.0.1:1".into());
         overlay.routes.entry("r".into()).or_default().insert("a".into(), 4);
         store(&path, &overlay).unwrap();
-        assert_eq!(load(&path).unwrap(), overlay);
+        assert_eq!(load::<OverlaySpec>(&path).unwrap(), overlay);
         for damaged in ["{", "[]", "", "null", "{\"services\": []}"] {
             fs::write(&path, damaged).unwrap();
-            assert!(load(&path).is_err(), "{damaged}");
+            assert!(load::<OverlaySpec>(&path).is_err(), "{damaged}");
         }
         fs::remove_dir_all(directory).unwrap();
     }

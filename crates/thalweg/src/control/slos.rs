@@ -2,14 +2,14 @@
 
 use super::admin::Shared;
 use super::config_events::event;
+use super::kept_file;
 use super::state_writer::StateWriter;
 use crate::operator_log::warn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use thalweg_admin::{SloBurn, SloState, SloStatus, Slos};
 use thalweg_core::units::duration_text;
 use thalweg_core::{Event, EventKind};
@@ -59,7 +59,7 @@ impl SloBook {
             KeptSlosSpec::default()
         });
         let what = format!("objectives in {}", path.display());
-        let keeper = StateWriter::start(what, move |kept| store(&path, &kept));
+        let keeper = StateWriter::start(what, move |kept| kept_file::store(&path, &kept));
         let keeper =
             keeper.inspect_err(|error| warn(format_args!("objectives will not be kept: {error}"))).ok();
         Self { slos: Vec::new(), kept: kept.slos, keeper }
@@ -176,18 +176,6 @@ fn load(path: &Path) -> Result<KeptSlosSpec, String> {
     }
     let bytes = fs::read(path).map_err(|error| error.to_string())?;
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
-}
-
-fn store(path: &Path, kept: &KeptSlosSpec) -> io::Result<()> {
-    let directory: PathBuf = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    fs::create_dir_all(&directory)?;
-    let new = path.with_extension("json.new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec(kept)?)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    // The name is durable when the directory is.
-    fs::File::open(&directory)?.sync_all()
 }
 
 impl Shared {

@@ -16,6 +16,7 @@ use super::checks::Rounds;
 use super::discovered::FoundSets;
 use super::files::Files;
 use super::history::{self, History};
+use super::kept_file;
 use super::origin::Origin;
 use super::overlay;
 use super::privileges::{become_user, default_state_directory};
@@ -213,13 +214,13 @@ fn origin(
 /// What the admin API changed before a restart, where that is kept: where `state:` says so.
 fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     let store = settings.state.as_ref().map(|directory| directory.join(overlay::FILE));
-    let overlay = store.as_deref().map(overlay::load).transpose().map_err(|error| {
+    let overlay = store.as_deref().map(kept_file::load).transpose().map_err(|error| {
         let path = store.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
         format!("cannot read {path}: {error}\n  help: it holds changes made through the admin API; mend or remove it")
     })?;
     let start = |path: PathBuf| {
         let what = format!("runtime changes in {}", path.display());
-        StateWriter::start(what, move |changes| overlay::store(&path, &changes))
+        StateWriter::start(what, move |changes| kept_file::store(&path, &changes))
     };
     let keeper = store.map(start).transpose();
     let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;

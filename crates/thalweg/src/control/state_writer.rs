@@ -89,7 +89,8 @@ fn write_all<T>(what: &str, mut store: impl FnMut(T) -> io::Result<()>, shared: 
 
 #[cfg(test)]
 mod tests {
-    use super::super::overlay::{FILE, OverlaySpec, load, store};
+    use super::super::kept_file::{load, store};
+    use super::super::overlay::{FILE, OverlaySpec};
     use super::*;
 
     #[test]
@@ -104,7 +105,7 @@ mod tests {
             keeper.keep(overlay.clone());
         }
         assert!(keeper.settle(Duration::from_secs(30)));
-        assert_eq!(load(&path).unwrap(), overlay);
+        assert_eq!(load::<OverlaySpec>(&path).unwrap(), overlay);
         std::fs::remove_dir_all(directory).unwrap();
     }
 }
