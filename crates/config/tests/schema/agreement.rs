@@ -105,8 +105,8 @@ const VALIDATION: &[Reason] = &[
         ],
     ),
     (
-        "the range of a duration, a share or a size",
-        &["must be from", "must be longer than 0s", "the statuses here are"],
+        "the range or the form of a duration, a share or a size",
+        &["must be from", "must be longer than 0s", "the statuses here are", "is not a size"],
     ),
     (
         "two keys that do not go together",

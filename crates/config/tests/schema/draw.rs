@@ -75,7 +75,8 @@ impl Draw {
             }
             return self.value(&SCHEMA["$defs"][name], depth);
         }
-        if let Some(forms) = schema["anyOf"].as_array() {
+        // Of an object with properties, the forms say which of these are needed together.
+        if let (Some(forms), None) = (schema["anyOf"].as_array(), schema.get("properties")) {
             let form = self.rng.choice(forms).unwrap();
             return self.value(form, depth);
         }
@@ -120,9 +121,11 @@ impl Draw {
 
     fn object(&mut self, schema: &Value, depth: usize) -> Value {
         let mut object = Map::new();
+        let form = schema["anyOf"].as_array().and_then(|forms| self.rng.choice(forms));
+        let needed = [Some(schema), form].into_iter().flatten();
+        let needed: Vec<&Value> = needed.filter_map(|of| of["required"].as_array()).flatten().collect();
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-            let required =
-                schema["required"].as_array().is_some_and(|keys| keys.contains(&name.as_str().into()));
+            let required = needed.iter().any(|key| key.as_str() == Some(name));
             if required || self.rng.usize(..depth + 2) == 0 {
                 object.insert(name.clone(), self.value(property, depth + 1));
             }
