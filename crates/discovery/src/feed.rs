@@ -24,6 +24,9 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 /// A pause varies by this share of itself to either side: many proxies do not come back at once.
 const JITTER: f64 = 0.25;
 
+/// The longest reason that is kept, in characters: it may quote what a server said.
+const REASON: usize = 400;
+
 /// What a watch has told and nobody has taken over yet: one set for each source, whatever comes.
 #[derive(Debug)]
 struct Inbox<T: ?Sized> {
@@ -121,7 +124,8 @@ impl<T: Content + ?Sized> Feed<T> {
     /// A part of an answer for this query cannot be used, and was left out. Say it after [`Self::found`].
     pub fn flawed(&self, query: &str, why: impl Into<String>) {
         if let Some(id) = self.id_of(query) {
-            self.shared.sources.change(&id, |status| status.flaw = Some(why.into()));
+            let why = sentence(&why.into());
+            self.shared.sources.change(&id, |status| status.flaw = Some(why));
         }
     }
 
@@ -153,14 +157,15 @@ impl<T: Content + ?Sized> Feed<T> {
 
     /// The watch has failed.
     fn failed(&self, why: &str) {
+        let why = sentence(why);
         for (_, id) in &*self.ids {
             let mut begins = false;
             self.shared.sources.change(id, |status| {
                 status.failures += 1;
-                begins = status.failure.replace(why.to_owned()).is_none();
+                begins = status.failure.replace(why.clone()).is_none();
             });
             if begins {
-                self.inbox().turned.push_back((id.clone(), Some(why.to_owned())));
+                self.inbox().turned.push_back((id.clone(), Some(why.clone())));
                 self.shared.bell.notify_one();
             }
         }
@@ -321,6 +326,11 @@ impl Follower for Watches {
     }
 }
 
+/// One line that is not too long.
+fn sentence(why: &str) -> String {
+    why.trim().chars().take(REASON).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// Watches a group for ever.
 async fn keep<T: Content + ?Sized>(members: Vec<Arc<dyn Source<T>>>, feed: Feed<T>) {
     let Some(first) = members.first() else { return };
@@ -373,5 +383,16 @@ async fn guarded<T: Content + ?Sized>(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_line_whatever_a_server_said() {
+        assert_eq!(sentence("the server answers 500:\n\u{1b}[31mred\t"), "the server answers 500:  [31mred");
+        assert_eq!(sentence(&"x".repeat(10_000)).len(), REASON);
     }
 }

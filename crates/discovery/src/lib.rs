@@ -21,6 +21,8 @@ mod file;
 mod nacos;
 mod kubernetes;
 
+mod registrations;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ pub use eureka::registration::{EurekaRegistration, EurekaRegistrationSpec, Heart
 pub use feed::{Content, Feed, News, PAUSE, Watches};
 pub use follower::{Followed, Followers, Update, names_in};
 pub use found::{Found, scale_weights};
+pub use registrations::{Registered, RegistrationSpec, Registrations};
 pub use source::{Source, SourceStatus, Sources, Watching, id};
 
 /// A source as people see it.

@@ -6,6 +6,7 @@
 
 use super::{TIMEOUT, URL, credentials};
 use crate::http_servers::{ANSWER, HttpServers, encoded, refused, time, trust};
+use crate::source::digest;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -156,6 +157,16 @@ impl EurekaRegistration {
     /// Where it registers, for people; without secrets.
     pub fn place(&self) -> String {
         self.servers.place()
+    }
+
+    /// Under which name it is there, and where.
+    pub(crate) fn entry(&self) -> String {
+        format!("{} {}", self.place(), self.own_path)
+    }
+
+    /// All that it depends on: two with one id are the same. Never shown.
+    pub(crate) fn id(&self) -> String {
+        format!("{} {} {} {:?}", self.servers.group(), self.own_path, digest(&self.body), self.heartbeat)
     }
 
     /// Keeps the instance registered until `drain` is over, then takes it off. Says what becomes of it each time that

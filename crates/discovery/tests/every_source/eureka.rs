@@ -7,7 +7,7 @@ use super::watch::Here;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use thalweg_discovery::{EurekaRegistrationSpec, Heartbeat};
+use thalweg_discovery::{EurekaRegistrationSpec, Heartbeat, RegistrationSpec, Registrations};
 
 #[derive(Default)]
 struct State {
@@ -172,6 +172,41 @@ fn thalweg_registers_again_when_a_server_does_not_know_it_and_leaves_when_it_dra
     assert_eq!(*told.lock().unwrap(), [true, false, true]);
     assert_eq!(runtime.block_on(registration.heartbeat()), Ok(Heartbeat::Unknown));
     assert_eq!(runtime.block_on(registration.deregister()), Ok(()), "one that is not there is off");
+}
+
+#[test]
+fn registrations_that_stay_are_undisturbed_and_others_leave() {
+    let registry = EurekaRegistry::start();
+    let of_zone = |port: u16, zone: &str| {
+        let yaml = format!(
+            "eureka: {{ url: '{}/eureka', username: u, password: {{ value: p }}, app: gateway, host: h, port: {port},
+                metadata: {{ zone: {zone} }} }}",
+            registry.server.url()
+        );
+        let spec: RegistrationSpec = serde_saphyr::from_str(&yaml).unwrap();
+        Arc::new(spec.build(&Here).unwrap())
+    };
+    let of = |port| of_zone(port, "a");
+    let paths = || registry.state.lock().unwrap().registered.keys().cloned().collect::<Vec<_>>();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut registrations = Registrations::default();
+        registrations.keep(&[of(1), of(2)]);
+        for _ in 0..2 {
+            assert_eq!(registrations.next().await.failure, None);
+        }
+        assert_eq!(paths(), ["/GATEWAY/h:gateway:1", "/GATEWAY/h:gateway:2"]);
+        registrations.keep(&[of(2), of(3)]);
+        until(|| paths() == ["/GATEWAY/h:gateway:2", "/GATEWAY/h:gateway:3"]).await;
+        let registered = |state: &State| state.asked.iter().filter(|line| *line == "POST /GATEWAY").count();
+        assert_eq!(registered(&registry.state.lock().unwrap()), 3, "the second is registered once");
+        // With other words in the same place: it is never away.
+        registrations.keep(&[of(2), of_zone(3, "b")]);
+        until(|| registry.state.lock().unwrap().registered["/GATEWAY/h:gateway:3"].contains("\"b\"")).await;
+        assert!(!registry.state.lock().unwrap().asked.contains(&"DELETE /GATEWAY/h:gateway:3".to_owned()));
+        registrations.leave().await;
+        assert!(paths().is_empty());
+    });
 }
 
 #[test]
