@@ -14,7 +14,7 @@ use hyper::client::conn::http1;
 use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
-use thalweg_tls::{Connector, Offer, PeerPolicy, PeerTerms, Trust};
+use thalweg_tls::{Certificate, Connector, Offer, PeerPolicy, PeerTerms, Trust};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -55,13 +55,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 #[derive(Clone, Debug)]
 pub struct HttpClient {
     trust: Trust,
+    certificate: Option<Arc<Certificate>>,
     terms: Arc<OnceLock<Result<Arc<PeerTerms>, String>>>,
 }
 
 impl HttpClient {
     /// With TLS, servers need a certificate that `trust` vouches for.
     pub fn new(trust: Trust) -> Self {
-        Self { trust, terms: Arc::default() }
+        Self { trust, certificate: None, terms: Arc::default() }
+    }
+
+    /// Shows this certificate to servers that ask for one.
+    #[must_use]
+    pub fn showing(self, certificate: Arc<Certificate>) -> Self {
+        Self { trust: self.trust, certificate: Some(certificate), terms: Arc::default() }
     }
 
     /// Sends a request and receives its response. Of the request's URI, path and query are used; `Host`, unless it is
@@ -164,7 +171,8 @@ impl HttpClient {
     /// The terms for servers. A connection for one request has nothing to resume.
     fn terms(&self) -> Result<Arc<PeerTerms>, ClientError> {
         let terms = self.terms.get_or_init(|| {
-            let policy = PeerPolicy { trust: self.trust.clone(), resumption: false, ..PeerPolicy::default() };
+            let (trust, certificate) = (self.trust.clone(), self.certificate.clone());
+            let policy = PeerPolicy { trust, certificate, resumption: false, ..PeerPolicy::default() };
             PeerTerms::new(policy).map(Arc::new).map_err(|flaw| flaw.to_string())
         });
         terms.clone().map_err(ClientError::Tls)

@@ -8,14 +8,17 @@
 
 mod addresses;
 mod document;
+mod entry;
 mod feed;
 mod follower;
 mod found;
 mod http_servers;
+mod kept;
 mod source;
 mod static_list;
 
 mod consul;
+mod etcd;
 mod eureka;
 mod file;
 
@@ -29,6 +32,7 @@ pub use eureka::registration::{EurekaRegistration, EurekaRegistrationSpec, Heart
 pub use feed::{Content, Feed, News, PAUSE, Watches};
 pub use follower::{Followed, Followers, Update, names_in};
 pub use found::{Found, scale_weights};
+pub use kept::Document;
 pub use source::{Source, SourceStatus, Sources, Watching, id};
 
 /// A source as people see it.
@@ -77,4 +81,6 @@ sources! {
     consul: consul::ConsulSourceSpec = "{ service: checkout }",
     /// Instances that are registered with Eureka (Spring Cloud Netflix) and up
     eureka: eureka::EurekaSourceSpec = "{ app: CHECKOUT }",
+    /// Keys under a prefix of etcd, each one instance
+    etcd: etcd::EtcdSourceSpec = "{ prefix: /services/checkout/ }",
 }

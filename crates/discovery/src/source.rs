@@ -50,7 +50,7 @@ pub fn id<T: ?Sized>(source: &dyn Source<T>) -> Arc<str> {
 }
 
 /// In the place of a secret, where it is only compared.
-pub fn digest(secret: &[u8]) -> String {
+pub(crate) fn digest(secret: &[u8]) -> String {
     use std::hash::{BuildHasher as _, RandomState};
     use std::sync::LazyLock;
     static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);

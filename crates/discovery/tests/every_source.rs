@@ -1,12 +1,15 @@
 //! What every source owes, shown for each entry of the list: `every_source! { … }` below has one line per source, with
 //! a [`Registry`] that plays its server, or runs the real one.
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test: a panic is the report")]
 
 mod every_source {
     pub(crate) mod consul;
+    pub(crate) mod etcd;
     pub(crate) mod eureka;
     pub(crate) mod file;
     pub(crate) mod gate;
     pub(crate) mod http_fake;
+    pub(crate) mod program;
     pub(crate) mod registry;
     pub(crate) mod watch;
 }
@@ -28,27 +31,27 @@ macro_rules! every_source {
 
             #[test]
             fn tells_what_there_is_and_every_change() {
-                tells_all(<$registry>::start());
+                shown::<$registry>(tells_all);
             }
 
             #[test]
             fn keeps_what_is_known_while_its_server_is_gone() {
-                outlives_its_server(<$registry>::start());
+                shown::<$registry>(outlives_its_server);
             }
 
             #[test]
             fn takes_garbage_for_a_failure() {
-                survives_garbage(<$registry>::start());
+                shown::<$registry>(survives_garbage);
             }
 
             #[test]
             fn notices_a_server_that_is_silent() {
-                notices_silence(<$registry>::start());
+                shown::<$registry>(notices_silence);
             }
 
             #[test]
             fn ends_at_once() {
-                ends(<$registry>::start());
+                shown::<$registry>(ends);
             }
         } )*
     };
@@ -58,6 +61,7 @@ every_source! {
     file: every_source::file::FileRegistry,
     consul: every_source::consul::ConsulRegistry,
     eureka: every_source::eureka::EurekaRegistry,
+    etcd: every_source::etcd::EtcdRegistry,
 }
 
 #[test]
@@ -70,6 +74,13 @@ fn the_suite_knows_every_source() {
 fn every_example_is_one() {
     for entry in thalweg_discovery::ALL {
         every_source::watch::source(&format!("{}: {}", entry.name, entry.example));
+    }
+}
+
+/// Shows it, where its server can be run.
+fn shown<R: Registry>(show: fn(R)) {
+    if R::is_here() {
+        show(R::start());
     }
 }
 
