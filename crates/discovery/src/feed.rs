@@ -184,6 +184,9 @@ struct Group {
     task: AbortHandle,
 }
 
+/// The sources of a group, by their ids.
+type Members<T> = BTreeMap<Arc<str>, Arc<dyn Source<T>>>;
+
 /// All watches. Dropping it ends them.
 #[derive(Debug)]
 pub struct Watches<T: ?Sized = [Found]> {
@@ -218,7 +221,7 @@ impl<T: Content + ?Sized> Watches<T> {
 
     /// These are the sources from now on. A group with the same members goes on undisturbed.
     pub fn watch(&mut self, sources: &[Arc<dyn Source<T>>]) {
-        let mut wanted: BTreeMap<String, BTreeMap<Arc<str>, Arc<dyn Source<T>>>> = BTreeMap::new();
+        let mut wanted: BTreeMap<String, Members<T>> = BTreeMap::new();
         for source in sources {
             let group = format!("{} {}", source.kind(), source.group());
             wanted.entry(group).or_default().insert(id(&**source), source.clone());

@@ -1,17 +1,21 @@
 //! Servers that are asked over HTTP: the one that answered last is asked first.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use thalweg_client::{BodyStream, Bounds, Bytes, Destination, HttpClient, Request, Response};
+use thalweg_client::{BodyStream, Bounds, Bytes, ClientError, Destination, HttpClient, Request, Response};
 use thalweg_filter::ConfigFiles;
 use thalweg_http::HttpUrl;
-use thalweg_tls::Trust;
+use thalweg_tls::{Certificate, Trust};
+use tokio::time::timeout;
 
 /// Largest answer, in bytes.
 pub(crate) const ANSWER: usize = 16 * 1024 * 1024;
 /// Largest file of certificates, in bytes.
 const CA_FILE: usize = 1024 * 1024;
+/// The longest silence of a body whose server is watched by other signs.
+const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The most servers of one source.
 const SERVERS: usize = 16;
 
@@ -30,6 +34,7 @@ pub(crate) struct HttpServers {
     fields: Vec<(&'static str, String)>,
     client: HttpClient,
     trust: Trust,
+    certificate: Option<Arc<Certificate>>,
     urls: Vec<String>,
     last_good: AtomicUsize,
 }
@@ -49,7 +54,17 @@ impl HttpServers {
         }
         let servers = urls.iter().map(|url| server(url)).collect::<Result<_, _>>()?;
         let client = HttpClient::new(trust.clone());
-        Ok(Self { servers, fields, client, trust, urls: urls.to_vec(), last_good: AtomicUsize::new(0) })
+        let (urls, last_good) = (urls.to_vec(), AtomicUsize::new(0));
+        Ok(Self { servers, fields, client, trust, certificate: None, urls, last_good })
+    }
+
+    /// Shows this certificate to servers that ask for one.
+    pub(crate) fn showing(mut self, certificate: Option<Arc<Certificate>>) -> Self {
+        if let Some(certificate) = &certificate {
+            self.client = self.client.showing(certificate.clone());
+        }
+        self.certificate = certificate;
+        self
     }
 
     /// The URLs, for people.
@@ -64,7 +79,9 @@ impl HttpServers {
             Trust::Only(pem) => crate::source::digest(pem),
             other => format!("{other:?}"),
         };
-        format!("{} {trust} {}", self.place(), crate::source::digest(fields.as_bytes()))
+        let certificate = self.certificate.as_ref().map(|certificate| certificate.whole_digest());
+        let shown = crate::source::digest(format!("{fields}{certificate:?}").as_bytes());
+        format!("{} {trust} {shown}", self.place())
     }
 
     /// Which of them answered last, and is asked first.
@@ -84,6 +101,7 @@ impl HttpServers {
     ///
     /// # Errors
     /// As for [`Self::get`].
+    #[expect(clippy::too_many_arguments, reason = "these make a request")]
     pub(crate) async fn send(
         &self,
         method: &str,
@@ -111,22 +129,24 @@ impl HttpServers {
         Err(failures.join("; "))
     }
 
-    /// Any request whose answer is read piece by piece; `silence` is the longest time between two pieces.
+    /// `POST`, with an answer that is read piece by piece. The head comes within `head`; the body may be silent for
+    /// ever: the caller sees by other signs that the server lives.
     ///
     /// # Errors
     /// As for [`Self::get`].
-    pub(crate) async fn stream(
+    pub(crate) async fn endless(
         &self,
-        method: &str,
         target: &str,
+        fields: &[(&str, &str)],
         body: Bytes,
-        silence: Duration,
+        head: Duration,
     ) -> Result<Response<BodyStream>, String> {
         let mut failures = Vec::new();
         for at in self.order() {
             let (to, prefix) = &self.servers[at];
-            let request = self.request(method, &format!("{prefix}{target}"), &[], body.clone())?;
-            match self.client.stream(to, request, silence).await {
+            let request = self.request("POST", &format!("{prefix}{target}"), fields, body.clone())?;
+            let opened = timeout(head, self.client.stream(to, request, FOR_EVER)).await;
+            match opened.unwrap_or(Err(ClientError::Time(head))) {
                 Ok(response) if response.status().is_server_error() && self.servers.len() > 1 => {
                     failures.push(format!("{} answers {}", self.urls[at], response.status()));
                 }

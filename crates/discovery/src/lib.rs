@@ -8,14 +8,17 @@
 
 mod addresses;
 mod document;
+mod entry;
 mod feed;
 mod follower;
 mod found;
 mod http_servers;
+mod kept;
 mod source;
 mod static_list;
 
 mod consul;
+mod etcd;
 mod eureka;
 mod file;
 mod nacos;
@@ -34,6 +37,7 @@ pub use feed::{Content, Feed, News, PAUSE, Watches};
 pub use follower::{Followed, Followers, Update, names_in};
 pub use found::{Found, scale_weights};
 pub use registrations::{Registered, RegistrationSpec, Registrations};
+pub use kept::Document;
 pub use source::{Source, SourceStatus, Sources, Watching, id};
 
 /// A source as people see it.
@@ -86,4 +90,6 @@ sources! {
     nacos: nacos::NacosSourceSpec = "{ service: checkout }",
     /// The endpoints of a Service of Kubernetes, from its EndpointSlices
     kubernetes: kubernetes::KubernetesSourceSpec = "{ service: checkout }",
+    /// Keys under a prefix of etcd, each one instance
+    etcd: etcd::EtcdSourceSpec = "{ prefix: /services/checkout/ }",
 }

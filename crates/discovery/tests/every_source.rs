@@ -1,9 +1,11 @@
 //! What every source owes, shown for each entry of the list: `every_source! { … }` below has one line per source, with
 //! a [`Registry`] that plays its server, or runs the real one.
 #![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test: a panic is the report")]
 
 mod every_source {
     pub(crate) mod consul;
+    pub(crate) mod etcd;
     pub(crate) mod eureka;
     pub(crate) mod eureka_server;
     pub(crate) mod file;
@@ -11,6 +13,7 @@ mod every_source {
     pub(crate) mod http_fake;
     pub(crate) mod nacos;
     pub(crate) mod kubernetes;
+    pub(crate) mod program;
     pub(crate) mod registry;
     #[path = "../../../../tests/harness/spring.rs"]
     #[allow(dead_code, unreachable_pub, reason = "it belongs to the harness of the black-box tests")]
@@ -35,27 +38,27 @@ macro_rules! every_source {
 
             #[test]
             fn tells_what_there_is_and_every_change() {
-                tells_all(<$registry>::start());
+                shown::<$registry>(tells_all);
             }
 
             #[test]
             fn keeps_what_is_known_while_its_server_is_gone() {
-                outlives_its_server(<$registry>::start());
+                shown::<$registry>(outlives_its_server);
             }
 
             #[test]
             fn takes_garbage_for_a_failure() {
-                survives_garbage(<$registry>::start());
+                shown::<$registry>(survives_garbage);
             }
 
             #[test]
             fn notices_a_server_that_is_silent() {
-                notices_silence(<$registry>::start());
+                shown::<$registry>(notices_silence);
             }
 
             #[test]
             fn ends_at_once() {
-                ends(<$registry>::start());
+                shown::<$registry>(ends);
             }
         } )*
     };
@@ -67,6 +70,7 @@ every_source! {
     eureka: every_source::eureka::EurekaRegistry,
     nacos: every_source::nacos::NacosRegistry,
     kubernetes: every_source::kubernetes::KubernetesRegistry,
+    etcd: every_source::etcd::EtcdRegistry,
 }
 
 #[test]
@@ -94,6 +98,13 @@ fn a_real_server_of_eureka_is_as_the_one_that_is_played() {
 fn every_example_is_one() {
     for entry in thalweg_discovery::ALL {
         every_source::watch::source(&format!("{}: {}", entry.name, entry.example));
+    }
+}
+
+/// Shows it, where its server can be run.
+fn shown<R: Registry>(show: fn(R)) {
+    if R::is_here() {
+        show(R::start());
     }
 }
 

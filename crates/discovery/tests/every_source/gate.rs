@@ -19,6 +19,7 @@ pub(crate) struct Gate {
     address: SocketAddr,
     mode: Arc<AtomicU8>,
     open: Arc<AtomicUsize>,
+    broken: Arc<AtomicUsize>,
     nonsense: &'static [u8],
 }
 
@@ -28,16 +29,17 @@ impl Gate {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (mode, open) = (Arc::new(AtomicU8::new(OPEN)), Arc::new(AtomicUsize::new(0)));
-        let gate = Self { address, mode: mode.clone(), open: open.clone(), nonsense };
+        let broken = Arc::new(AtomicUsize::new(0));
+        let gate = Self { address, mode: mode.clone(), open: open.clone(), broken: broken.clone(), nonsense };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (mode, open) = (mode.clone(), open.clone());
+                let (mode, open, broken) = (mode.clone(), open.clone(), broken.clone());
                 match mode.load(Ordering::SeqCst) {
                     GONE => return,
                     SHUT => drop(stream),
                     _ => drop(std::thread::spawn(move || {
                         open.fetch_add(1, Ordering::SeqCst);
-                        relay(stream, server, &mode, nonsense);
+                        relay(stream, server, (&mode, &broken), nonsense);
                         open.fetch_sub(1, Ordering::SeqCst);
                     })),
                 }
@@ -64,6 +66,11 @@ impl Gate {
         self.mode.store(NONSENSE, Ordering::SeqCst);
     }
 
+    /// Breaks every connection; new ones can be made at once.
+    pub(crate) fn interrupt(&self) {
+        self.broken.fetch_add(1, Ordering::SeqCst);
+    }
+
     pub(crate) fn freeze(&self) {
         self.mode.store(SILENT, Ordering::SeqCst);
     }
@@ -81,7 +88,8 @@ impl Drop for Gate {
     }
 }
 
-fn relay(client: TcpStream, server: SocketAddr, mode: &AtomicU8, nonsense: &[u8]) {
+fn relay(client: TcpStream, server: SocketAddr, (mode, broken): (&AtomicU8, &AtomicUsize), nonsense: &[u8]) {
+    let began_after = broken.load(Ordering::SeqCst);
     let began_as = mode.load(Ordering::SeqCst);
     if began_as == NONSENSE {
         let _ = (&client).write_all(nonsense);
@@ -97,14 +105,19 @@ fn relay(client: TcpStream, server: SocketAddr, mode: &AtomicU8, nonsense: &[u8]
     let mut bytes = vec![0; 64 * 1024];
     // What came while nobody read it.
     let mut held = Vec::new();
+    let (mut bytes, mut held) = (vec![0; 64 * 1024], Vec::new());
     loop {
         let now = mode.load(Ordering::SeqCst);
         // A connection that was there before the server was garbled is one of the server that is gone.
-        if now == SHUT || now == GONE || now == NONSENSE {
+        if now == SHUT || now == GONE || now == NONSENSE || broken.load(Ordering::SeqCst) != began_after {
             return;
         }
         if now == SILENT {
             match to_server.0.read(&mut bytes) {
+    }
+
+            // What it says is kept: otherwise it could not be seen that it goes.
+            match (&client).read(&mut bytes) {
                 Ok(0) => return,
                 Ok(count) => held.extend_from_slice(&bytes[..count]),
                 Err(error) if would_wait(&error) => {}
@@ -113,6 +126,9 @@ fn relay(client: TcpStream, server: SocketAddr, mode: &AtomicU8, nonsense: &[u8]
             continue;
         }
         if to_server.1.write_all(&std::mem::take(&mut held)).is_err() {
+    }
+
+        if !held.is_empty() && (&server).write_all(&std::mem::take(&mut held)).is_err() {
             return;
         }
         for (from, to) in [&mut to_server, &mut to_client] {

@@ -2,8 +2,18 @@
 
 /// What plays the server of a source, or runs the real one. Dropping it ends it.
 pub(crate) trait Registry {
+    /// Whether it can be run here. `false`: it says why, and the test is skipped.
+    fn is_here() -> bool
+    where
+        Self: Sized,
+    {
+        true
+    }
+
     /// Starts with no endpoints.
-    fn start() -> Self;
+    fn start() -> Self
+    where
+        Self: Sized;
 
     /// The argument of `discover:` in YAML: the source's name and its map, with times as short as they may be.
     fn argument(&self) -> String;

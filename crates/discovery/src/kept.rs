@@ -1,0 +1,145 @@
+//! What a store keeps under a prefix, as a source knows it: one thing for each key, whatever it is.
+
+use crate::feed::{Content, Feed};
+use crate::found::{Found, scale_weights};
+use crate::http_servers::ANSWER;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The most keys under one prefix.
+pub(crate) const KEYS: usize = 20_000;
+
+/// Makes a thing of the end of a key and its value; `None`: the value says that there is none. The error is a sentence.
+pub(crate) type ReadValue<I> = fn(&str, &[u8]) -> Result<Option<I>, String>;
+
+/// A thing that a store keeps under a key.
+pub(crate) trait Item: Clone + PartialEq + Send + Sync + std::fmt::Debug + 'static {
+    /// Looks at all together.
+    fn settle(_all: &mut [Self]) {}
+}
+
+impl Item for Found {
+    fn settle(all: &mut [Self]) {
+        scale_weights(all);
+    }
+}
+
+/// A document that stands under a key, such as a part of a configuration.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Document {
+    /// The key behind the prefix.
+    pub name: Arc<str>,
+    /// As it stands there.
+    pub text: Arc<str>,
+}
+
+impl Item for Document {}
+
+impl Content for [Document] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    /// All of them or none: the number of keys has its bound, and half of a configuration is not one.
+    fn bounded(set: Arc<Self>) -> (Arc<Self>, Option<String>) {
+        (set, None)
+    }
+}
+
+/// For documents.
+pub(crate) fn document(name: &str, value: &[u8]) -> Result<Option<Document>, String> {
+    let text = std::str::from_utf8(value).map_err(|_| "it is not UTF-8".to_owned())?;
+    Ok(Some(Document { name: name.into(), text: text.into() }))
+}
+
+/// All keys that are known, with what they hold.
+#[derive(Debug)]
+pub(crate) struct Kept<I> {
+    read: ReadValue<I>,
+    things: BTreeMap<Box<str>, Thing<I>>,
+    /// Of all keys and values.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Thing<I> {
+    read: Result<Option<I>, String>,
+    bytes: usize,
+}
+
+impl<I: Item> Kept<I>
+where
+    [I]: Content,
+{
+    /// None.
+    pub(crate) fn new(read: ReadValue<I>) -> Self {
+        Self { read, things: BTreeMap::new(), bytes: 0 }
+    }
+
+    /// How many keys.
+    pub(crate) fn count(&self) -> usize {
+        self.things.len()
+    }
+
+    /// This key has this value now.
+    ///
+    /// # Errors
+    /// A sentence: that is too much.
+    pub(crate) fn put(&mut self, name: &str, value: &[u8]) -> Result<(), String> {
+        self.remove(name);
+        let bytes = name.len() + value.len();
+        self.bytes += bytes;
+        self.things.insert(name.into(), Thing { read: (self.read)(name, value), bytes });
+        if self.things.len() > KEYS {
+            return Err(format!("there are more than {KEYS} keys; write a longer prefix"));
+        }
+        if self.bytes > ANSWER {
+            return Err(format!("the values have more than {} MiB; write a longer prefix", ANSWER >> 20));
+        }
+        Ok(())
+    }
+
+    /// This key is gone.
+    pub(crate) fn remove(&mut self, name: &str) {
+        if let Some(thing) = self.things.remove(name) {
+            self.bytes -= thing.bytes;
+        }
+    }
+
+    /// Tells all that there is, in the order of the keys, and what cannot be used.
+    pub(crate) fn tell(&self, feed: &Feed<[I]>, query: &str) {
+        let things = self.things.values().filter_map(|thing| thing.read.as_ref().ok());
+        let mut all: Vec<I> = things.flatten().cloned().collect();
+        I::settle(&mut all);
+        feed.found(query, all);
+        let mut flaws =
+            self.things.iter().filter_map(|(name, thing)| Some((name, thing.read.as_ref().err()?)));
+        if let Some((name, flaw)) = flaws.next() {
+            let others = match flaws.count() {
+                0 => String::new(),
+                count => format!(" (and {count} more)"),
+            };
+            feed.flawed(query, format!("`{name}` is left out: {flaw}{others}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_in_number_and_size() {
+        let mut kept = Kept::new(document);
+        kept.put("a", &vec![b'x'; ANSWER - 2]).unwrap();
+        assert!(kept.put("b", b"xx").is_err());
+        kept.remove("a");
+        kept.remove("b");
+        assert_eq!((kept.count(), kept.bytes), (0, 0));
+        for at in 0..KEYS {
+            kept.put(&at.to_string(), b"").unwrap();
+        }
+        kept.put("0", b"again").unwrap();
+        assert!(kept.put("one more", b"").is_err());
+    }
+}
