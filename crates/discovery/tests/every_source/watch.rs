@@ -54,8 +54,13 @@ pub(crate) struct Watched {
 
 impl Watched {
     pub(crate) fn start(registry: &impl Registry) -> Self {
+        Self::of(&registry.argument())
+    }
+
+    /// The source of this argument.
+    pub(crate) fn of(argument: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let source = source(&registry.argument());
+        let source = source(argument);
         let mut watches = Watches::default();
         runtime.block_on(async { watches.watch(std::slice::from_ref(&source)) });
         Self { watches, source, runtime }
