@@ -4,8 +4,8 @@
 //! [`RESOLVE_FLOOR`]; a name that cannot be resolved keeps its last good answer.
 
 use crate::follower::{Followed, Follower, Next, Update, names_in};
+use crate::resolver::{loopback, system, words};
 use hickory_resolver::TokioResolver;
-use hickory_resolver::net::NetError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Follower for HostAddresses {
             if self.wanted.contains_key(&name) {
                 continue;
             }
-            let resolver = self.resolver.get_or_insert_with(resolver).clone();
+            let resolver = self.resolver.get_or_insert_with(system).clone();
             let task = self.tasks.spawn(keep(name.clone(), resolver, self.answers_in.clone()));
             self.wanted.insert(name, task);
         }
@@ -102,17 +102,12 @@ impl Drop for HostAddresses {
     }
 }
 
-fn resolver() -> Result<Arc<TokioResolver>, String> {
-    let resolver = TokioResolver::builder_tokio().and_then(|builder| builder.build());
-    resolver.map(Arc::new).map_err(|error| error.to_string())
-}
-
 /// Asks for all names at once, and waits for at most `limit`.
 ///
 /// # Returns
 /// Those that did not resolve in this time, and why.
 pub async fn look_up(names: &BTreeSet<Arc<str>>, limit: Duration) -> BTreeMap<Arc<str>, String> {
-    let resolver = resolver();
+    let resolver = system();
     let mut tasks = JoinSet::new();
     for name in names {
         let (name, resolver) = (name.clone(), resolver.clone());
@@ -168,9 +163,7 @@ async fn resolve(
     name: &str,
     resolver: &Result<Arc<TokioResolver>, String>,
 ) -> Result<(Vec<IpAddr>, Instant), String> {
-    // RFC 6761 §6.3: `localhost` and what is below it are this machine, whatever a server says.
-    if name == "localhost" || name.ends_with(".localhost") {
-        let addresses = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
+    if let Some(addresses) = loopback(name) {
         return Ok((addresses, Instant::now() + LONGEST));
     }
     let resolver = resolver.as_ref().map_err(Clone::clone)?;
@@ -182,18 +175,6 @@ async fn resolve(
         return Err("has no address".into());
     }
     Ok((addresses, found.valid_until()))
-}
-
-/// What a resolver says, without the types of its library.
-fn words(error: &NetError) -> String {
-    match () {
-        () if error.is_nx_domain() => "does not exist".to_owned(),
-        () if error.is_no_records_found() => "has no address".to_owned(),
-        () if matches!(error, NetError::Timeout) => {
-            "is not known: no name server answered in time".to_owned()
-        }
-        () => format!("cannot be resolved: {error}"),
-    }
 }
 
 #[cfg(test)]

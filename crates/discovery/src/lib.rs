@@ -14,11 +14,13 @@ mod follower;
 mod found;
 mod http_servers;
 mod kept;
+mod resolver;
 mod source;
 mod static_list;
 
 mod consul;
 mod etcd;
+mod dns;
 mod eureka;
 mod file;
 mod nacos;
@@ -82,6 +84,8 @@ macro_rules! sources {
 sources! {
     /// Endpoints in a YAML or JSON file, read again when it changes
     file: file::FileSourceSpec = "{ path: endpoints.yaml }",
+    /// The addresses of a name in the DNS, or its SRV records
+    dns: dns::DnsSourceSpec = "{ name: checkout.internal, port: 8080 }",
     /// Instances of a service that Consul holds to be healthy, by blocking queries
     consul: consul::ConsulSourceSpec = "{ service: checkout }",
     /// Instances that are registered with Eureka (Spring Cloud Netflix) and up

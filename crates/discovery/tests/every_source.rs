@@ -6,6 +6,8 @@
 mod every_source {
     pub(crate) mod consul;
     pub(crate) mod etcd;
+    pub(crate) mod dns;
+    pub(crate) mod dns_fake;
     pub(crate) mod eureka;
     pub(crate) mod eureka_server;
     pub(crate) mod file;
@@ -66,6 +68,7 @@ macro_rules! every_source {
 
 every_source! {
     file: every_source::file::FileRegistry,
+    dns: every_source::dns::DnsRegistry,
     consul: every_source::consul::ConsulRegistry,
     eureka: every_source::eureka::EurekaRegistry,
     nacos: every_source::nacos::NacosRegistry,
