@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_core::units::duration_text;
 use thalweg_core::written;
-use thalweg_discovery::Source;
+use thalweg_discovery::{EurekaRegistration, Source};
 use thalweg_observe::slo::SloPolicy;
 use thalweg_observe::{Rotation, Sample, Syslog, TextFormat, WebhookPolicy};
 use thalweg_proxy::plan::{CertificateFiles, ListenAddress};
@@ -35,6 +35,8 @@ pub struct Settings {
     pub slos: Vec<SloPolicy>,
     /// Where endpoints of services come from beside those that are written, by the names of the services.
     pub discover: BTreeMap<Arc<str>, Discover>,
+    /// Registries in which the proxy itself is an instance.
+    pub registrations: Vec<Registration>,
     /// Who is told when something happens, in file order; at most 32.
     pub webhooks: Vec<WebhookPolicy>,
 }
@@ -60,6 +62,16 @@ impl PartialEq for Discover {
     fn eq(&self, other: &Self) -> bool {
         thalweg_discovery::id(&*self.source) == thalweg_discovery::id(&*other.source)
             && self.written == other.written
+    }
+}
+
+/// The proxy as an instance of a registry.
+#[derive(Clone, Debug)]
+pub struct Registration(pub Arc<EurekaRegistration>);
+
+impl PartialEq for Registration {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
     }
 }
 

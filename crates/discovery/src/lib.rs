@@ -19,12 +19,12 @@ mod source;
 mod static_list;
 
 mod consul;
-mod etcd;
 mod dns;
+mod etcd;
 mod eureka;
 mod file;
-mod nacos;
 mod kubernetes;
+mod nacos;
 
 mod registrations;
 
@@ -38,8 +38,8 @@ pub use eureka::registration::{EurekaRegistration, EurekaRegistrationSpec, Heart
 pub use feed::{Content, Feed, News, PAUSE, Watches};
 pub use follower::{Followed, Followers, Update, names_in};
 pub use found::{Found, scale_weights};
-pub use registrations::{Registered, RegistrationSpec, Registrations};
 pub use kept::Document;
+pub use registrations::{Registered, RegistrationSpec, Registrations};
 pub use source::{Source, SourceStatus, Sources, Watching, id};
 
 /// A source as people see it.

@@ -5,16 +5,16 @@
 
 mod every_source {
     pub(crate) mod consul;
-    pub(crate) mod etcd;
     pub(crate) mod dns;
     pub(crate) mod dns_fake;
+    pub(crate) mod etcd;
     pub(crate) mod eureka;
     pub(crate) mod eureka_server;
     pub(crate) mod file;
     pub(crate) mod gate;
     pub(crate) mod http_fake;
-    pub(crate) mod nacos;
     pub(crate) mod kubernetes;
+    pub(crate) mod nacos;
     pub(crate) mod program;
     pub(crate) mod registry;
     #[path = "../../../../tests/harness/spring.rs"]

@@ -67,7 +67,7 @@ use std::time::{Duration, SystemTime};
 use thalweg_acme::News;
 use thalweg_admin::{Author, ConfigOrigin, Webhooks};
 use thalweg_core::Notice;
-use thalweg_discovery::{Followed, Followers, Update};
+use thalweg_discovery::{Followed, Followers, Registered, Registrations, Update};
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::LogWriter;
 use thalweg_proxy::plan::Banned;
@@ -109,6 +109,8 @@ pub(crate) struct Control {
     followed: u64,
     followed_at: Instant,
     rounds: Rounds,
+    /// Where the proxy itself is registered.
+    registrations: Registrations,
     /// Those that are watched, with `run --watch`.
     files: Option<Files>,
     certificates: Certificates,
@@ -185,6 +187,7 @@ impl Control {
                 Some(line) = self.notices.recv() => notice(&line),
                 Some(banned) = self.bans.recv() => shared.ban(&mut self.bans, banned),
                 update = self.sources.next() => self.take_over(update),
+                registered = self.registrations.next() => tell_registered(&registered),
                 _ = follow.tick(), if self.is_behind() => self.follow_endpoints(),
                 Some(news) = self.issued.recv() => {
                     if let Some(event) = acme::tell(news, &shared.registry) {
@@ -225,6 +228,8 @@ impl Control {
     }
 
     async fn drain(mut self, readings: JoinHandle<()>) -> ExitCode {
+        // Others send nothing more here as soon as they know.
+        self.registrations.leave().await;
         let shutdown = self.shared.worker_pool().plan().shutdown;
         self.shared.begin_drain();
         info(format_args!("draining: {} exchanges under way", self.shared.worker_pool().active()));
@@ -343,6 +348,7 @@ impl Control {
         self.follow_endpoints();
         self.webhooks.replace(self.shared.webhooks());
         self.shared.follow_slos();
+        self.registrations.keep(&self.shared.registrations());
         self.watch_files();
     }
 
@@ -439,5 +445,13 @@ impl Control {
             Update::Turned { source, failure } => self.shared.source_turned(&source, failure.as_deref()),
         }
         self.follow_soon();
+    }
+}
+
+/// What has become of a registration, for the operator.
+fn tell_registered(registered: &Registered) {
+    match &registered.failure {
+        None => info(format_args!("registered at {}", registered.place)),
+        Some(why) => warn(format_args!("not registered at {}: {why}", registered.place)),
     }
 }

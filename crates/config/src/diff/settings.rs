@@ -3,12 +3,23 @@
 use super::describe::{named, put_certificate, setting};
 use super::fields::Times;
 use super::{Object, ObjectKind};
-use crate::settings::{AdminTls, Settings};
+use crate::settings::{AdminTls, Registration, Settings};
 use thalweg_observe::WebhookPolicy;
 
 /// The settings, a top-level key each, the objectives and the webhooks.
 pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>) {
-    let Settings { admin, state, workers, user, metrics, access_log, slos, webhooks, discover: _ } = settings;
+    let Settings {
+        admin,
+        state,
+        workers,
+        user,
+        metrics,
+        access_log,
+        slos,
+        webhooks,
+        discover: _,
+        registrations,
+    } = settings;
     let mut times = Times::default();
     for webhook in webhooks {
         let url = format!("{}{}", webhook.url, webhook.url.target());
@@ -16,6 +27,11 @@ pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>
     }
     for slo in slos {
         objects.push(named(ObjectKind::Slo, &slo.name, String::new, move |fields| fields.all("", slo)));
+    }
+    for Registration(registration) in registrations {
+        objects.push(setting("registrations", move |fields| {
+            fields.behind("", registration.place(), registration.id());
+        }));
     }
     objects.push(setting("workers", move |fields| fields.or("", *workers, "auto")));
     if let Some(admin) = admin {

@@ -6,7 +6,7 @@ use crate::source::{Sources, Span};
 use std::collections::HashMap;
 
 /// Sections whose elements follow each other.
-const LISTS: &[&str] = &["include", "routes", "webhooks", "tests", "route_sources"];
+const LISTS: &[&str] = &["include", "routes", "webhooks", "tests", "route_sources", "registrations"];
 /// Sections whose entries have names of their own.
 const MAPS: &[&str] = &["listeners", "services", "chains", "slos"];
 

@@ -21,6 +21,7 @@ use crate::validate::{CONNECTIONS_MAX, bounded, number};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use thalweg_core::limits::{H2_STREAMS, H2_STREAMS_MAX};
+use thalweg_discovery::RegistrationSpec;
 use thalweg_filter::{AddressRulesSpec, MembersSpec};
 use thalweg_proxy::plan::ListenerLimits;
 
@@ -99,6 +100,9 @@ pub struct FileSpec {
     #[schemars(extend("x-default-words" = "none"))]
     #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
     pub slos: NamedSpec<Spanned<SloSpec>>,
+    /// Registries in which the proxy itself is an instance while it runs.
+    #[schemars(extend("x-default-words" = "none"))]
+    pub registrations: ListSpec<RegistrationSpec>,
     /// Requests and what must become of them: checked before the configuration is used.
     #[schemars(extend("x-default-words" = "none"))]
     pub tests: ListSpec<TestSpec>,

@@ -2,19 +2,21 @@
 
 use super::access_log::{access_log, file};
 use super::listeners::{Taken, claim};
-use super::secret::Secrets;
+use super::secret::{FilesAt, Secrets};
 use super::webhooks::webhooks;
 use super::{bounded, deadline, duration, network};
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::settings::{Admin, Settings, Token, User};
+use crate::settings::{Admin, Registration, Settings, Token, User};
 use crate::spec::{
     AdminSpec, AutoSizeSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, RequestHistorySpec, SecretSpec,
     ShutdownSpec, Spanned, TimeoutsSpec,
 };
 use ipnet::IpNet;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::limits::{HEAD, HEAD_MAX};
+use thalweg_discovery::RegistrationSpec;
 use thalweg_proxy::plan::{ClientTimeouts, Limits, ListenAddress, RequestsPolicy, Shutdown};
 
 /// Most workers.
@@ -55,8 +57,29 @@ pub(crate) fn settings(
         // They name routes and services, which are read later.
         slos: Vec::new(),
         discover: BTreeMap::new(),
+        registrations: registrations(&spec.registrations, secrets, problems),
         webhooks: webhooks(&spec.webhooks, secrets, problems),
     }
+}
+
+/// The most registrations.
+const REGISTRATIONS: usize = 32;
+
+fn registrations(
+    list: &ListSpec<RegistrationSpec>,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Vec<Registration> {
+    if let Some(further) = list.items.get(REGISTRATIONS) {
+        let message = format!("there are at most {REGISTRATIONS} registrations");
+        problems.push(SpecError::new(Class::Invalid, further.span, message));
+    }
+    let mut read = |written: &Spanned<RegistrationSpec>| {
+        let registration = written.value.build(&FilesAt(secrets, written.span));
+        let flaw = |message| problems.push(SpecError::value(written.span, "registration", message));
+        Some(Registration(Arc::new(registration.map_err(flaw).ok()?)))
+    };
+    list.items.iter().filter_map(&mut read).collect()
 }
 
 fn admin(

@@ -165,7 +165,7 @@ impl EurekaRegistration {
     }
 
     /// All that it depends on: two with one id are the same. Never shown.
-    pub(crate) fn id(&self) -> String {
+    pub fn id(&self) -> String {
         format!("{} {} {} {:?}", self.servers.group(), self.own_path, digest(&self.body), self.heartbeat)
     }
 

@@ -11,7 +11,7 @@ use thalweg_config::endpoint_address;
 use thalweg_config::settings::Discover;
 use thalweg_core::limits::ENDPOINTS;
 use thalweg_core::{Event, EventKind};
-use thalweg_discovery::{Found, Source};
+use thalweg_discovery::{EurekaRegistration, Found, Source};
 use thalweg_observe::SourceStanding;
 use thalweg_proxy::plan::Traffic;
 use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
@@ -149,6 +149,11 @@ impl Shared {
             })
         };
         self.registry.set_sources(sources.into_iter().filter_map(standing).collect());
+    }
+
+    /// Where the proxy itself is to be registered.
+    pub(super) fn registrations(&self) -> Vec<Arc<EurekaRegistration>> {
+        self.origin().settings.registrations.iter().map(|registration| registration.0.clone()).collect()
     }
 
     /// How the sources stand.

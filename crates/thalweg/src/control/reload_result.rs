@@ -97,8 +97,18 @@ fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) 
     let mut look = |key: &str, same: bool| keys.extend((!same).then(|| key.to_owned()));
     // Objectives and webhooks take over at once, and so do tokens and the certificate of the admin listener, unless the
     // token for everything or TLS comes or goes.
-    let Settings { admin, state, workers, user, metrics, access_log, slos: _, webhooks: _, discover: _ } =
-        settings;
+    let Settings {
+        admin,
+        state,
+        workers,
+        user,
+        metrics,
+        access_log,
+        slos: _,
+        webhooks: _,
+        discover: _,
+        registrations: _,
+    } = settings;
     let now = &origin.settings;
     let fixed = |admin: &Option<Admin>| {
         admin.as_ref().map(|admin| (admin.address.clone(), admin.token.is_some(), admin.tls.is_some()))

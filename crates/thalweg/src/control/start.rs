@@ -38,7 +38,7 @@ use thalweg_admin::server::ANOTHER_SOCKET;
 use thalweg_admin::{AdminOptions, AdminTls, Control as _, PlaceReason, SocketPlace, Webhooks};
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
-use thalweg_discovery::{Followed, Followers, Update};
+use thalweg_discovery::{Followed, Followers, Registrations, Update};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
 use thalweg_proxy::plan::{Limits, ListenAddress};
@@ -136,6 +136,7 @@ pub(crate) async fn start(
             followed: 0,
             followed_at: Instant::now(),
             rounds: Rounds::start(),
+            registrations: Registrations::default(),
             files,
             certificates: Certificates::default(),
             revocations: Revocations::default(),
