@@ -68,6 +68,7 @@ mod tap;
 mod terminal;
 mod throttle;
 mod tls;
+mod traces;
 mod tunnels;
 mod udp;
 mod undo;

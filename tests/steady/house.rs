@@ -135,6 +135,7 @@ impl House {
             log: None,
             notices: notices_in,
             bans: mpsc::channel(1).0,
+            spans: mpsc::channel(1).0,
             names: Default::default(),
             bell: Default::default(),
             challenges: Default::default(),

@@ -22,6 +22,8 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("base64", "0.22 serves instant-acme, 0.23 the certificates of rcgen; their own release cycles decide"),
     ("bit-vec", "0.8 serves the patterns of jsonschema, which only tests use, 0.9 certificates of rcgen"),
     ("getrandom", "0.2 stands in the lock for ring, an option of hickory-proto that is not built"),
+    ("rand", "0.9 serves opentelemetry-proto, which only tests use, 0.10 all others"),
+    ("rand_core", "0.9 serves opentelemetry-proto, which only tests use, 0.10 all others"),
     ("syn", "2 serves the macros of x509-parser, 3 all others; neither is part of the product"),
     ("synstructure", "0.13 serves the macros of x509-parser; no other is part of the product"),
     ("untrusted", "0.7 serves aws-lc-rs with the options that instant-acme asks for, 0.9 rustls-webpki"),

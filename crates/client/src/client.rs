@@ -22,6 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::destination::Destination;
 use crate::error::ClientError;
+use crate::h2;
 use crate::half_closed::HalfClosed;
 use crate::resolve::resolve;
 
@@ -149,6 +150,40 @@ impl HttpClient {
     /// # Errors
     /// There is none within the time.
     pub async fn open(&self, to: &Destination, time: Duration) -> Result<Box<dyn ByteStream>, ClientError> {
+        self.open_for(to, Offer::Http1, time).await
+    }
+
+    /// Sends a request through HTTP/2 and receives its response, with at most `bounds.body` bytes of its body;
+    /// `silence` is not looked at. The server is taken to speak it, in the clear as well. Otherwise as [`Self::send`].
+    ///
+    /// # Errors
+    /// There is no response within the bounds.
+    pub async fn call(
+        &self,
+        to: &Destination,
+        request: Request<Bytes>,
+        bounds: Bounds,
+    ) -> Result<h2::Answer, ClientError> {
+        let failed = |error: &dyn fmt::Display| ClientError::Request(error.to_string());
+        let (mut parts, message) = request.into_parts();
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let scheme = if to.is_secure() { "https" } else { "http" };
+        let uri = Uri::builder().scheme(scheme).authority(to.authority()).path_and_query(target).build();
+        parts.uri = uri.map_err(|error| failed(&error))?;
+        let answer = async {
+            let stream = self.open_for(to, Offer::Http2, bounds.time).await?;
+            let request = (Request::from_parts(parts, ()), message);
+            h2::ask(stream, request, bounds.body).await.map_err(ClientError::Http)
+        };
+        within(bounds.time, answer).await?
+    }
+
+    async fn open_for(
+        &self,
+        to: &Destination,
+        offer: Offer,
+        time: Duration,
+    ) -> Result<Box<dyn ByteStream>, ClientError> {
         let opening = async {
             let (host, port, tls) = match to {
                 Destination::Unix(path) => {
@@ -165,7 +200,7 @@ impl HttpClient {
             }
             let failed = |error: &dyn fmt::Display| ClientError::Tls(error.to_string());
             let server = Connector::new(&self.terms()?, host).map_err(|flaw| failed(&flaw))?;
-            let connector = TlsConnector::from(Arc::clone(server.client_config(Offer::Http1)));
+            let connector = TlsConnector::from(Arc::clone(server.client_config(offer)));
             let stream = connector.connect(server.server_name().clone(), stream).await;
             Ok(Box::new(stream.map_err(|error| failed(&error))?) as Box<dyn ByteStream>)
         };

@@ -33,6 +33,11 @@ impl Destination {
         }
     }
 
+    /// Whether it is spoken to through TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        matches!(self, Self::Tcp { tls: true, .. })
+    }
+
     /// The value of the `Host` field (RFC 9110 §7.2): without the port where it is the scheme's own.
     pub(crate) fn authority(&self) -> String {
         match self {

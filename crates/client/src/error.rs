@@ -1,5 +1,6 @@
 //! Why there is no response.
 
+use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -44,4 +45,23 @@ impl std::error::Error for ClientError {
             _ => None,
         }
     }
+}
+
+/// An error of the kernel in words for operators.
+pub fn words(error: &io::Error) -> String {
+    let known = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::CONNREFUSED) => "connection refused",
+        Some(Errno::CONNRESET | Errno::PIPE) => "connection reset",
+        Some(Errno::HOSTUNREACH) => "no route to the host",
+        Some(Errno::NETUNREACH) => "network unreachable",
+        Some(Errno::TIMEDOUT) => "the kernel gave up connecting",
+        Some(Errno::NOENT) => "no such socket file",
+        Some(Errno::ACCESS | Errno::PERM) => "not allowed to connect",
+        Some(Errno::AGAIN) => "its queue of connections is full",
+        Some(Errno::MFILE | Errno::NFILE) => "no descriptors left",
+        Some(Errno::NOBUFS | Errno::NOMEM) => "no memory for sockets",
+        Some(Errno::ADDRNOTAVAIL) => "no local address or port",
+        _ => return error.to_string(),
+    };
+    known.to_owned()
 }

@@ -14,12 +14,14 @@ mod error;
 mod half_closed;
 
 mod client;
+pub mod h2;
 mod signature;
 
 pub use client::{BodyStream, Bounds, ByteStream, HttpClient};
 pub use destination::Destination;
-pub use error::ClientError;
+pub use error::{ClientError, words};
 pub use signature::signature;
 
 /// What requests and responses are made of.
+pub use hyper::http::request::Builder as RequestBuilder;
 pub use hyper::{Request, Response, body::Bytes};

@@ -71,8 +71,19 @@ const GUARDS: &[&str] = &[TLS, "client_auth"];
 const TLS: &str = "tls";
 const LISTENERS: &str = "listeners";
 /// Maps whose keys are chosen by the user: their keys have no meaning of their own.
-const NAMED: &[&str] =
-    &["services", "listeners", "chains", "lists", "bans", "slos", "headers", "query", "sni", "weights"];
+const NAMED: &[&str] = &[
+    "services",
+    "listeners",
+    "chains",
+    "lists",
+    "bans",
+    "slos",
+    "headers",
+    "query",
+    "sni",
+    "weights",
+    "attributes",
+];
 
 /// Something that only the file on disk may introduce.
 #[derive(Clone, Debug, Eq, PartialEq)]

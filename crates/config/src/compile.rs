@@ -59,6 +59,7 @@ pub(crate) fn compile(
     let client_timeouts = validate::client_timeouts(&spec.defaults.timeouts, problems);
     let limits = validate::limits(&spec.limits, problems);
     let requests = validate::requests(&spec.request_history, problems);
+    let tracing = spec.tracing.as_ref().and_then(|spec| validate::tracing(spec, secrets, problems));
     let trusted_proxies = validate::trusted_proxies(&spec.trusted_proxies, problems);
     something_to_do(spec, declared, problems);
 
@@ -107,6 +108,7 @@ pub(crate) fn compile(
         client_timeouts,
         shutdown,
         requests,
+        tracing,
         error_details: spec.error_details.unwrap_or(true),
         beside: settings.beside(),
     };

@@ -1,12 +1,12 @@
 //! A call of `grpc.health.v1.Health/Check`, and whether it says that the endpoint serves (the health checking protocol
 //! of gRPC).
 
-use crate::h2;
 use crate::outcome::Outcome;
 use crate::target::Target;
 use bytes::{BufMut, Bytes, BytesMut};
 use hyper::http::uri::{Authority, Uri};
 use hyper::http::{HeaderMap, Method, Request};
+use thalweg_client::h2;
 use thalweg_core::GRPC_STATUSES;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;

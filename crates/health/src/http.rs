@@ -1,8 +1,7 @@
 //! A request, and whether its response is as it should be: of HTTP/1.1 (RFC 9112), or of HTTP/2 where the endpoint
 //! speaks nothing else.
 
-use crate::h2;
-use crate::outcome::{Outcome, words};
+use crate::outcome::Outcome;
 use crate::target::Target;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body, Bytes, Incoming};
@@ -15,6 +14,7 @@ use std::error::Error;
 use std::io;
 use std::pin::pin;
 use std::time::Duration;
+use thalweg_client::{h2, words};
 use thalweg_upstream::{Check, HealthPolicy};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;

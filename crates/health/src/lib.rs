@@ -10,7 +10,6 @@
 
 mod checks;
 mod grpc;
-mod h2;
 mod http;
 mod jitter;
 mod outcome;

@@ -4,12 +4,13 @@
 //! accepts new ones, and whether what answers behind a balancer is the one that took the last, shows
 //! only on a new connection.
 
-use crate::outcome::{Outcome, words};
+use crate::outcome::Outcome;
 use crate::secure::Secure;
 use crate::target::Target;
 use crate::{grpc, http};
 use std::future::Future;
 use std::io;
+use thalweg_client::words;
 use thalweg_tls::Offer;
 use thalweg_upstream::{Check, PeerAddress};
 use tokio::net::{TcpStream, UnixStream};

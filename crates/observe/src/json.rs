@@ -20,6 +20,9 @@ pub(crate) fn encode(out: &mut Vec<u8>, stamp: &Stamp, record: &LogRecord<'_>) {
     if let Some(id) = record.id {
         object.word("id", id.as_str());
     }
+    if let Some(trace) = record.trace {
+        object.text("trace_id", |out| trace.write(out));
+    }
     object.word("listener", record.listener);
     object.address("client_ip", record.client);
     if let Some(port) = record.client_port {
@@ -187,6 +190,7 @@ mod tests {
 
     use super::*;
     use crate::record::{FIELD_BYTES, FailedAttempt, Format, Timers, encode};
+    use crate::trace::TraceId;
 
     fn line(record: &LogRecord<'_>) -> String {
         let mut out = Vec::new();
@@ -201,6 +205,7 @@ mod tests {
         let record = LogRecord {
             unix_us: 971_211_336_000_042,
             id: Some(&id),
+            trace: Some(TraceId::new(0x0af7_6519)),
             listener: "web",
             client: Some(Ipv4Addr::new(192, 0, 2, 7).into()),
             client_port: Some(4711),
@@ -242,6 +247,7 @@ mod tests {
             line(&record),
             concat!(
                 r#"{"ts":"2000-10-10T20:55:36.000042Z","id":"01923456-789a-7000-8000-000000000000","#,
+                r#""trace_id":"0000000000000000000000000af76519","#,
                 r#""listener":"web","client_ip":"192.0.2.7","client_port":4711,"peer_ip":"10.0.0.1","#,
                 r#""client_cert_subject":"CN=a\\,b","#,
                 r#""user":"ada \"x\"","#,

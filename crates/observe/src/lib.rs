@@ -37,6 +37,7 @@ pub mod text;
 
 pub mod condition;
 pub mod id_share;
+pub mod trace;
 pub mod webhook;
 
 pub use condition::{Condition, ConditionError};
@@ -45,7 +46,7 @@ pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
     AcmeMeters, BudgetMeters, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, FilterMeters, FilterOutcome,
     HANDSHAKE_RESULTS, Limit, ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters,
-    WebhookMeters, WorkerMeters,
+    TraceMeters, WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::{redact_field, redact_query};

@@ -420,6 +420,7 @@ limits! {
     Rate "rate" "requests in a span of time";
     Refusals "refusals" "refusals answered at once; past it connections are closed without an answer";
     Tap "tap" "exchanges that wait for the reader of a tap; those beyond are dropped, and the reader is told";
+    Spans "spans" "exchanges that wait for the exporter of traces; those beyond are not told of";
     Series "series" "names that metrics are kept for";
 }
 
@@ -433,6 +434,8 @@ pub struct WorkerMeters {
     pub limits: [Counter; Limit::ALL.len()],
     /// Lines of the access log dropped because the writer's queue was full.
     pub log_dropped: Counter,
+    /// Spans dropped because the exporter's queue was full.
+    pub spans_dropped: Counter,
     /// Exchanges given up because of a panic.
     pub panics: Counter,
     /// How late the worker's timers were at its last tick, in microseconds.
@@ -453,6 +456,7 @@ impl WorkerMeters {
             faults: std::array::from_fn(|_| Counter::default()),
             limits: std::array::from_fn(|_| Counter::default()),
             log_dropped: Counter::default(),
+            spans_dropped: Counter::default(),
             panics: Counter::default(),
             lag_us: Gauge::default(),
             idle_connections: Gauge::default(),
@@ -617,6 +621,15 @@ pub struct WebhookMeters {
     pub dropped: Counter,
     /// Attempts after the first.
     pub retries: Counter,
+}
+
+/// What the exporter of traces counts. One task writes.
+#[derive(Debug, Default)]
+pub struct TraceMeters {
+    /// Spans that the collector has taken.
+    pub exported: Counter,
+    /// Spans that it has not taken, whatever was tried.
+    pub failed: Counter,
 }
 
 /// What the thread that writes the access log counts. Its last errors are kept for the control thread.

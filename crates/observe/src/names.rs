@@ -145,6 +145,8 @@ metrics! {
     WEBHOOK_DELIVERIES "thalweg_webhook_deliveries_total" Counter ["result"]
         "Events for webhooks, by result: delivered, given_up (every attempt failed) or dropped (the queue was full, or the receiver is gone).";
     WEBHOOK_RETRIES "thalweg_webhook_retries_total" Counter [] "Attempts to deliver an event to a webhook, after the first.";
+    SPANS "thalweg_spans_total" Counter ["result"]
+        "Spans of traces, by what came of them: exported (the collector took them), failed (it did not, or not in time) or dropped (too many waited for it).";
     PANICS "thalweg_panics_total" Counter [] "Exchanges given up because of a bug in the proxy.";
     WORKER_LAG "thalweg_worker_lag_seconds" Gauge ["worker"] "How late the worker's timers were at its last tick.";
     SOURCE_FAILING "thalweg_source_failing" Gauge ["service" "source"]

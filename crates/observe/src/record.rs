@@ -6,7 +6,7 @@
 //! one record is one line whatever the peers sent (hostile input E10).
 //!
 //! # Keys of the JSON form
-//! Stable; absent when unknown. `ts` (RFC 3339, UTC, microseconds), `id`, `listener`, `client_ip`,
+//! Stable; absent when unknown. `ts` (RFC 3339, UTC, microseconds), `id`, `trace_id`, `listener`, `client_ip`,
 //! `client_port`, `peer_ip`, `client_cert_subject`, `user` (as a filter has verified it), `method`, `scheme`, `host`,
 //! `path`, `query`, `proto`, `status`, `grpc_status` (its name), `bytes_in`, `bytes_out`, `route`, `service`,
 //! `endpoint`, `attempts`, `failed` (a list of `{"endpoint","fault","reused","connect_us"}`, one for each attempt that
@@ -24,6 +24,7 @@ use thalweg_core::{Fault, RequestId};
 
 use crate::stamp::Stamp;
 use crate::text::TextFormat;
+use crate::trace::TraceId;
 use crate::{combined, json};
 
 /// Bytes of one field that are logged; the rest of a longer one is left out.
@@ -49,6 +50,8 @@ pub struct LogRecord<'a> {
     pub unix_us: u64,
     /// The exchange's id.
     pub id: Option<&'a RequestId>,
+    /// The trace that it belongs to, where traces are kept.
+    pub trace: Option<TraceId>,
     /// Name of the listener.
     pub listener: &'a str,
     /// Address of the client, after trusted proxies were taken into account; `None` on a unix socket.

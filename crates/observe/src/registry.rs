@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::meter::{Counter, Gauge};
 use crate::meters::{
     AcmeMeters, BudgetMeters, EndpointMeters, FilterMeters, ListenerMeters, LogMeters, Meters, ReloadMeters,
-    RouteMeters, ServiceMeters, WebhookMeters, WorkerMeters,
+    RouteMeters, ServiceMeters, TraceMeters, WebhookMeters, WorkerMeters,
 };
 use crate::slo::SloStanding;
 use crate::totals::Totals;
@@ -56,6 +56,7 @@ pub struct Registry {
     reloads: ReloadMeters,
     acme: AcmeMeters,
     webhooks: Arc<WebhookMeters>,
+    traces: Arc<TraceMeters>,
     refused_names: AtomicU64,
     slos: Mutex<Vec<SloStanding>>,
     sources: Mutex<Vec<SourceStanding>>,
@@ -107,6 +108,7 @@ impl Registry {
             reloads: ReloadMeters::default(),
             acme: AcmeMeters::default(),
             webhooks: Arc::default(),
+            traces: Arc::default(),
             refused_names: AtomicU64::new(0),
             slos: Mutex::default(),
             sources: Mutex::default(),
@@ -251,6 +253,11 @@ impl Registry {
     /// What becomes of certificates that are asked for.
     pub fn acme(&self) -> &AcmeMeters {
         &self.acme
+    }
+
+    /// What the exporter of traces counts.
+    pub fn traces(&self) -> Arc<TraceMeters> {
+        Arc::clone(&self.traces)
     }
 
     /// What webhooks count.

@@ -219,6 +219,11 @@ impl Registry {
         page.sample(&names::WEBHOOK_DELIVERIES, &["given_up"], webhooks.given_up.value());
         page.sample(&names::WEBHOOK_DELIVERIES, &["dropped"], webhooks.dropped.value());
         page.single(&names::WEBHOOK_RETRIES, webhooks.retries.value());
+        let traces = self.traces();
+        page.head(&names::SPANS);
+        page.sample(&names::SPANS, &["exported"], traces.exported.value());
+        page.sample(&names::SPANS, &["failed"], traces.failed.value());
+        page.sample(&names::SPANS, &["dropped"], counter(&|worker| &worker.spans_dropped));
         page.single(&names::PANICS, counter(&|worker| &worker.panics));
         page.head(&names::WORKER_LAG);
         for (number, worker) in self.workers().iter().enumerate() {

@@ -54,6 +54,7 @@ values! {
     Time "time" "the end of the exchange in UTC, as in RFC 3339, with microseconds",
     TimeLocal "time.local" "the same as in `combined`: `10/Oct/2000:13:55:36 -0700`",
     Id "id" "the id of the request",
+    TraceId "trace_id" "the id of the trace, where [traces](traces.md) are kept",
     Listener "listener" "the name of the listener",
     ClientIp "client_ip" "the client's address, seen through trusted proxies",
     ClientPort "client_port" "its port",
@@ -191,6 +192,11 @@ impl Value {
             Self::Time => stamp.write_utc(out),
             Self::TimeLocal => out.extend_from_slice(stamp.local()),
             Self::Id => word(out, record.id.map(|id| id.as_str())),
+            Self::TraceId => {
+                if let Some(trace) = record.trace {
+                    trace.write(out);
+                }
+            }
             Self::ClientIp => address(out, record.client),
             Self::ClientPort => number(out, record.client_port.map(u64::from)),
             Self::PeerIp => address(out, record.peer),

@@ -25,4 +25,5 @@ pub(crate) mod respond;
 pub(crate) mod send_reply;
 pub(crate) mod sticky;
 pub(crate) mod subrequest;
+pub(crate) mod trace;
 pub(crate) mod unseal;

@@ -26,6 +26,7 @@ use thalweg_filter::Chain;
 pub use thalweg_http::Escapes;
 use thalweg_http::HeadLimits;
 use thalweg_net::connect::{is_machines, needs_keepalive};
+use thalweg_observe::trace::Tracing;
 use thalweg_route::{PathPattern, Query, RouteId, Table};
 use thalweg_sealed::reach::Own;
 use thalweg_tls::AcmePolicy;
@@ -66,6 +67,8 @@ pub struct Plan {
     pub shutdown: Shutdown,
     /// What is remembered of exchanges that are over.
     pub requests: RequestsPolicy,
+    /// Whether traces are kept, and where they go.
+    pub tracing: Option<Tracing>,
     /// Whether answers that the proxy makes itself say what went wrong; default true.
     pub error_details: bool,
     /// Where the process is to listen beside its listeners: the admin API and the metrics, as written.

@@ -46,6 +46,7 @@ mod start_error;
 mod state_writer;
 mod tap;
 mod tokens;
+mod traces;
 mod traffic;
 mod weights;
 
@@ -78,6 +79,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
+use traces::Traces;
 
 /// How often a drain is looked at.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
@@ -89,6 +91,8 @@ const ENDS_EVERY: Duration = Duration::from_secs(60);
 const JUDGE_EVERY: Duration = Duration::from_secs(1);
 /// How long webhooks may take for what is left to send when the proxy ends.
 const WEBHOOK_TIME: Duration = Duration::from_secs(2);
+/// How long the collector may take for the last spans.
+const TRACE_TIME: Duration = Duration::from_secs(2);
 /// How long the disk may take to keep the last changes of the admin API.
 const KEEP_TIME: Duration = Duration::from_secs(5);
 /// How long the access log may take to write its last lines.
@@ -116,6 +120,7 @@ pub(crate) struct Control {
     certificates: Certificates,
     revocations: Revocations,
     webhooks: Webhooks,
+    traces: Traces,
     /// What is known of limits that follow latency.
     limits: AdaptiveLimits,
     /// What becomes of certificates that are asked for.
@@ -263,6 +268,7 @@ impl Control {
         readings.abort();
         self.shared.end_series();
         self.webhooks.finish(WEBHOOK_TIME).await;
+        self.traces.finish(TRACE_TIME).await;
         if !self.shared.runtime().settle(KEEP_TIME) {
             warn("the last runtime changes may not be kept: the disk did not take them in time");
         }
@@ -347,6 +353,7 @@ impl Control {
         self.tell_of_listeners();
         self.follow_endpoints();
         self.webhooks.replace(self.shared.webhooks());
+        self.traces.follow(&self.looked_after);
         self.shared.follow_slos();
         self.registrations.keep(&self.shared.registrations());
         self.watch_files();

@@ -19,6 +19,7 @@ use thalweg_observe::{Destination, Format, LogBatch, LogRecord, LogWriter, Regis
 const LAST: LogRecord<'static> = LogRecord {
     unix_us: 1,
     id: None,
+    trace: None,
     listener: "last",
     client: None,
     client_port: None,

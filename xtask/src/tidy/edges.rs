@@ -37,7 +37,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("discovery", &["core", "upstream"]),
-    ("health", &["core", "tls", "upstream"]),
+    ("health", &["core", "tls", "client", "upstream"]),
     ("admin", &["core", "http", "tls", "client", "access", "observe", "proxy"]),
     (
         "thalweg",

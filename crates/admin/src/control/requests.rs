@@ -55,6 +55,9 @@ pub struct RequestRecord {
     /// As in `X-Request-Id`. A trusted proxy may give several the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// The trace that tells of it, as in `traceparent`; absent where none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     /// When its first byte was here, in RFC 3339.
     #[serde(serialize_with = "rfc3339")]
     #[schemars(with = "String", extend("format" = "date-time"))]

@@ -8,7 +8,7 @@ use crate::parse::{Kind, Node};
 /// Keys that tell elements of a list apart.
 const IDENTITIES: &[&str] = &["name", "id", "url", "address", "server", "cert"];
 /// Keys that say where something is sent. A secret of one destination is not one of another.
-const DESTINATIONS: &[&str] = &["url", "address", "server"];
+const DESTINATIONS: &[&str] = &["url", "address", "server", "endpoint"];
 /// Listeners have addresses too, but nothing is sent there.
 const LISTENERS: &str = "listeners";
 
@@ -79,6 +79,16 @@ impl Path {
         let mut keys = dotted.split('.');
         let fits = |step: &Step| matches!(step, Step::Key { name, .. } if keys.next() == Some(name.as_str()));
         self.0.len() == dotted.split('.').count() && self.0.iter().all(fits)
+    }
+
+    /// Whether it stands below the path `a.b` of keys.
+    pub(super) fn is_below(&self, dotted: &str) -> bool {
+        let keys: Vec<_> = dotted.split('.').collect();
+        let names = self.0.iter().map(|step| match step {
+            Step::Key { name, .. } => name.as_str(),
+            Step::Item { .. } => "",
+        });
+        self.0.len() > keys.len() && names.zip(&keys).all(|(name, key)| name == *key)
     }
 
     /// Whether the last step is one of these keys.

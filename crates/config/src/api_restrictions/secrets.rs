@@ -24,6 +24,9 @@ const SECRETS: &[&str] = &[
     "old_secrets",
 ];
 
+/// Maps of which each `value:` is one, whatever its key is called.
+const CREDENTIALS: &[&str] = &["tracing.headers"];
+
 /// Keys below a secret whose values are no secrets: they say where it is.
 const REFERENCES: &[&str] = &["file", "env", "id", "key_id"];
 /// Maps whose keys are names that the user chose.
@@ -229,7 +232,9 @@ fn walk<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node))
 }
 
 fn is_secret(path: &Path, node: &Node) -> bool {
-    let by_key = path.last_key_is(SECRETS) || (path.ends_with(&["value"]) && path.is_at_or_below(SECRETS));
+    let is_value = path.ends_with(&["value"]);
+    let by_key = path.last_key_is(SECRETS)
+        || (is_value && (path.is_at_or_below(SECRETS) || CREDENTIALS.iter().any(|map| path.is_below(map))));
     holds_secret(by_key, node)
 }
 

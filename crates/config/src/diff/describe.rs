@@ -26,6 +26,7 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         client_timeouts,
         shutdown,
         requests,
+        tracing,
         error_details,
         // Told with the filters that make them.
         calls: _,
@@ -53,6 +54,9 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
     objects.push(setting("defaults.timeouts", move |fields| fields.all("", client_timeouts)));
     objects.push(setting("shutdown", move |fields| fields.all("", shutdown)));
     objects.push(setting("request_history", move |fields| fields.all("", requests)));
+    if let Some(tracing) = tracing {
+        objects.push(setting("tracing", move |fields| fields.all("", tracing)));
+    }
     objects.push(setting("error_details", move |fields| fields.put("", error_details)));
     objects
 }

@@ -13,6 +13,7 @@ use super::slo::SloSpec;
 use super::spanned::{ListSpec, NamedSpec, Spanned};
 use super::target::ToSpec;
 use super::test_case::TestSpec;
+use super::tracing::TracingSpec;
 use super::values::{AutoSizeSpec, AutoSpec, DurationSpec, SizeSpec};
 use super::webhook::WebhookSpec;
 use crate::diagnose::Problems;
@@ -67,6 +68,9 @@ pub struct FileSpec {
     /// The access log.
     #[schemars(extend("x-default-words" = "off"))]
     pub access_log: Option<AccessLogSpec>,
+    /// Traces of requests, for OpenTelemetry collectors.
+    #[schemars(extend("x-default-words" = "none"))]
+    pub tracing: Option<TracingSpec>,
     /// Where clients connect, by name, each a map or its address alone.
     #[schemars(extend("x-default-words" = "none"))]
     #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]

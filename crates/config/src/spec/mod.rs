@@ -26,6 +26,7 @@ mod statuses;
 mod switch;
 mod target;
 mod test_case;
+mod tracing;
 mod unavailable;
 mod values;
 mod webhook;
@@ -62,6 +63,7 @@ pub use statuses::StatusSpec;
 pub use switch::SwitchSpec;
 pub use target::{PartSpec, SplitSpec, ToItemSpec, ToSpec};
 pub use test_case::{ExpectSpec, LongRequestSpec, RequestSpec, TestSpec};
+pub use tracing::{ParentsSpec, TraceProtocolSpec, TracingSpec};
 pub use unavailable::page as other_proxies;
 pub use values::{
     AutoSizeSpec, AutoSpec, DurationSpec, GoalSpec, OneOrMoreSpec, PercentSpec, SizeSpec, TenthsSpec,

@@ -25,6 +25,7 @@ mod statuses;
 mod targets;
 mod test_cases;
 mod tls;
+mod tracing;
 mod webhooks;
 
 pub(crate) use access::access;
@@ -43,6 +44,7 @@ pub(crate) use settings::{
 pub(crate) use slos::{Subjects, slos};
 pub(crate) use targets::Target;
 pub(crate) use test_cases::{Known, run_tests, tests};
+pub(crate) use tracing::tracing;
 
 use crate::diagnose::{Problems, SpecError};
 use crate::source::Span;

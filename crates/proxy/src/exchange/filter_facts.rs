@@ -97,7 +97,7 @@ pub(crate) fn split<'a>(
 ) -> (Facts<'a>, Changeable<'a>) {
     let scheme = x.scheme();
     let Exchange { received, request, filtering, path, authority, id, .. } = x;
-    let named = Named { received, authority, host_len: x.host_len, is_secure: x.is_secure };
+    let named = Named { received, authority, host_len: x.host_len as usize, is_secure: x.is_secure };
     let facts = Facts {
         method: request.method_text.of(received),
         scheme,

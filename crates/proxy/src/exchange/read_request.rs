@@ -5,6 +5,7 @@
 //! reasons: RFC 9112 §3, §5, §6, and the rows of `tests/wire/`.
 
 use crate::exchange::grpc::note_deadline;
+use crate::exchange::trace;
 use crate::h2;
 use crate::plan::Plan;
 use crate::state::exchange::{Before, Client, EncodedQuery, Exchange, NormalizedSpan, TargetQuery};
@@ -62,6 +63,9 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     x.consumed = x.request.len;
     let view = worker.view_for(client);
     bring_to_normal_form(&view.plan, (client.peer, worker.next_id()), x)?;
+    if let Some(tracing) = &view.plan.tracing {
+        trace::begin(worker, &tracing.policy, x);
+    }
     if x.is_secure {
         check_authority(client, x)?;
         strip_client_cert_fields(client, x);
@@ -185,13 +189,14 @@ pub(crate) fn bring_to_normal_form(
     if let Some(span) = authority {
         let authority = parse_authority(bytes, span)?;
         let own = x.scheme_port();
-        x.host_len = match authority.is_normal && authority.port != Some(own) {
+        let host_len = match authority.is_normal && authority.port != Some(own) {
             true => {
                 x.authority.is_at(span);
                 authority.host.len()
             }
             false => write_normal_authority(&authority, own, bytes, x.authority.write()),
         };
+        x.host_len = host_len as u32;
     }
     if x.framing == Framing::Empty && request.version == Version::Http11 {
         x.upgrade = wants_upgrade(request, bytes);

@@ -1,8 +1,8 @@
 //! Last phase: what happened is counted, remembered for a while, and written to the access log.
 
-use crate::exchange::bans;
 use crate::exchange::grpc::{final_status, status_of_endpoint};
 use crate::exchange::upstream::forward::is_race;
+use crate::exchange::{bans, trace};
 use crate::plan::ListenerProtocol;
 use crate::records::LabelRedactor;
 use crate::state::exchange::{Attempt, Client, Exchange, Origin};
@@ -176,9 +176,15 @@ pub(crate) fn record_of(
     let grpc_status = count(worker, x, duration);
     bans::note(worker, x);
     let veil = LabelRedactor::of(worker);
+    if x.trace.get().is_some() {
+        trace::judge(worker, x, duration);
+    }
     worker.decisions.note((worker, &veil), origin, x, duration);
     if worker.taps.is_on() {
         worker.tap(&veil, origin, x, duration);
+    }
+    if x.trace.get().is_some() {
+        trace::tell(worker, (&veil, origin), x, (grpc_status, duration));
     }
     let edit = x.filtering.as_ref().and_then(|filtering| filtering.states.log());
     if edit.is_some_and(LogEdit::is_off) {
@@ -220,7 +226,7 @@ fn failed_attempts<'a>(x: &'a Exchange, aim: Option<&'a str>) -> Vec<FailedAttem
 }
 
 /// What the client has said, without labels.
-struct Said<'a> {
+pub(super) struct Said<'a> {
     host: Cow<'a, [u8]>,
     path: Cow<'a, [u8]>,
     query: Option<Cow<'a, [u8]>>,
@@ -229,7 +235,7 @@ struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    fn of(x: &'a Exchange, veil: &LabelRedactor) -> Self {
+    pub(super) fn of(x: &'a Exchange, veil: &LabelRedactor) -> Self {
         let bytes = &x.received[..];
         let field = |id| x.request.value(bytes, id).filter(|_| x.request.len > 0).map(|text| veil.over(text));
         Self {
@@ -242,7 +248,12 @@ impl<'a> Said<'a> {
     }
 }
 
-fn line<'a>(origin: Origin<'a>, x: &'a Exchange, said: &'a Said<'_>, duration: Duration) -> LogRecord<'a> {
+pub(super) fn line<'a>(
+    origin: Origin<'a>,
+    x: &'a Exchange,
+    said: &'a Said<'_>,
+    duration: Duration,
+) -> LogRecord<'a> {
     let bytes = &x.received[..];
     let service = x.service();
     let last = x.attempts.last();
@@ -252,6 +263,7 @@ fn line<'a>(origin: Origin<'a>, x: &'a Exchange, said: &'a Said<'_>, duration: D
     LogRecord {
         unix_us: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64),
         id: x.id.as_ref(),
+        trace: x.trace.get().map(|context| context.trace),
         listener: &origin.local_listener.state.name,
         client: Some(if x.id.is_some() { x.client_ip } else { origin.peer }),
         client_port: Some(origin.port),

@@ -9,8 +9,10 @@ use crate::exchange::permits::enter;
 use crate::exchange::read_request::bring_to_normal_form;
 use crate::exchange::record::count;
 use crate::exchange::respond::respond;
+use crate::exchange::trace;
 use crate::exchange::upstream::forward::forward;
 use crate::exchange::upstream::request_head::write_target;
+use crate::records::LabelRedactor;
 use crate::relay::{Inner, InnerEnd, InnerResponse, Tap, inner};
 use crate::state::exchange::{Before, Client, Exchange};
 use crate::state::subrequests::{CopyGuard, Subrequests};
@@ -28,6 +30,7 @@ use thalweg_filter::{Fetched, FieldView, RequestCopy, Subrequest, may_be_changed
 use thalweg_http::h1::encode::write_field;
 use thalweg_http::{FieldId, Framing, HeadLimits, Method, Progress, ResponseHead, Upgrade, Version};
 use thalweg_net::{OwnerWaker, Socket};
+use thalweg_observe::trace::TraceContext;
 use thalweg_observe::{Limit, WorkerMeters};
 
 /// A larger response to a copy is cut off, in bytes.
@@ -52,6 +55,8 @@ struct InnerRequest {
     client_ip: IpAddr,
     is_trusted: bool,
     id: Option<RequestId>,
+    /// Where it stands in a trace.
+    trace: Option<TraceContext>,
     /// For the whole of it, from when it is served.
     timeout: Duration,
     guard: Option<CopyGuard>,
@@ -85,6 +90,7 @@ pub(crate) async fn fetch(
         client_ip: x.client_ip,
         is_trusted: x.trusted_peer,
         id: x.id,
+        trace: trace_of(worker, x),
         timeout,
         guard: None,
     };
@@ -110,6 +116,11 @@ pub(crate) async fn fetch(
         Err(_) if inner.is_too_large() => Err(Fault::response("a response to a filter that is too large")),
         Err(fault) => Err(fault),
     }
+}
+
+/// Its place in the trace of the exchange that it is made for.
+fn trace_of(worker: &Worker, x: &Exchange) -> Option<TraceContext> {
+    x.trace.get().map(|trace| trace.inner(worker.random.borrow_mut().u64(..)))
 }
 
 /// Gives a request up that nobody waits for any more; one that is over does not mind.
@@ -228,6 +239,7 @@ fn prepare(
         client_ip: x.client_ip,
         is_trusted: x.trusted_peer,
         id: x.id,
+        trace: trace_of(worker, x),
         timeout: copy.timeout,
         guard: Some(guard),
     };
@@ -286,7 +298,12 @@ pub(crate) async fn serve_subrequest(worker: &Worker, client: Client, x: &mut Ex
         x.fault = Some(fault);
         x.status = if x.status == 0 { fault.status } else { x.status };
     }
-    count(worker, x, x.started.elapsed());
+    let took = x.started.elapsed();
+    let grpc_status = count(worker, x, took);
+    if x.trace.get().is_some() {
+        trace::judge(worker, x, took);
+        trace::tell(worker, (&LabelRedactor::of(worker), client.origin()), x, (grpc_status, took));
+    }
     x.downward.release_buffers(&worker.warm.buffers);
     x.leave();
     inner.end(outcome);
@@ -343,6 +360,10 @@ fn begin(
     };
     let id = request.id.unwrap_or_else(|| worker.next_id());
     bring_to_normal_form(&view.plan, (client.peer, id), x)?;
+    if let Some(trace) = request.trace {
+        x.request.strip(FieldId::Traceparent);
+        x.trace.set(trace);
+    }
     // What the proxy itself says of the client is not what a stranger does.
     for field in &mut x.request.fields {
         field.keep |= FieldId::classify(field.name.of(&x.received)) == FieldId::XForwardedOther;

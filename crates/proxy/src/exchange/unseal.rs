@@ -88,7 +88,7 @@ pub(crate) fn keep_from(worker: &Worker, x: &mut Exchange, reason: &'static str)
 
 fn refuse(worker: &Worker, x: &mut Exchange, reason: &'static str) -> Fault {
     if !worker.guesses.may_guess(x.client_ip.into(), worker.reactor.now()) {
-        x.retry_after = GUESS_EVERY.as_secs().max(1);
+        x.retry_after = GUESS_EVERY.as_secs().max(1) as u32;
         return Fault::request(429, "too many labels of this client were refused");
     }
     // The first of a while is reported; all stand in the access log and in the records.

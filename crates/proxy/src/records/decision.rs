@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use thalweg_core::{Fault, FaultKind, RequestId};
+use thalweg_observe::trace::TraceId;
 use tokio::sync::mpsc;
 
 /// Which exchanges are asked for: those that fit everything that is there.
@@ -59,6 +60,8 @@ pub enum Notable {
 pub struct Decision {
     /// As in `X-Request-Id`. A trusted proxy may give several the same.
     pub id: Option<RequestId>,
+    /// The trace that tells of it, where one does.
+    pub trace: Option<TraceId>,
     /// The number of the worker that served it.
     pub worker: usize,
     /// When its first byte was here.

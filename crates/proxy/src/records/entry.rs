@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use thalweg_core::{Fault, FaultKind, RequestId, Side};
 use thalweg_observe::redact_query;
+use thalweg_observe::trace::TraceId;
 
 /// Bytes of method, host, path and query that every entry has room for.
 const TEXT: usize = 90;
@@ -64,6 +65,8 @@ pub(super) struct Entry {
 #[derive(Debug)]
 struct Trouble {
     fault: Option<Fault>,
+    /// The trace that tells of it.
+    trace: Option<TraceId>,
     /// As a filter has verified it; may be empty.
     user: Box<str>,
     /// Why a filter refused it, or would have; may be empty.
@@ -112,7 +115,7 @@ impl Entry {
         let is_cut = parts.iter().map(|part| part.len()).sum::<usize>() > TEXT;
         let last = x.attempts.last();
         let is_plain = x.fault.is_none() && x.attempts.failed().is_empty() && !x.ended_idle;
-        let is_known = x.user().is_some() || x.reason().is_some();
+        let is_known = x.user().is_some() || x.reason().is_some() || trace(x).is_some();
         let trouble = match is_plain && !is_known && (notable.is_none() || !is_cut) {
             true => None,
             false => Some(trouble(x, is_plain, (parts, is_cut && notable.is_some()), &mut lengths)),
@@ -224,6 +227,7 @@ impl Entry {
         let filters_acted = |at: u32| self.filters_acted & 1_u32.checked_shl(at).unwrap_or(0) != 0;
         Decision {
             id: self.id,
+            trace: self.trouble.as_ref().and_then(|trouble| trouble.trace),
             worker,
             began: UNIX_EPOCH + Duration::from_micros(self.began_us),
             duration: Duration::from_micros(self.total_us),
@@ -269,7 +273,7 @@ impl Entry {
                 is_copy: attempt.is_copy,
                 answered: tried.is_last && attempt.fault.is_none(),
                 fault: attempt.fault,
-                failed: attempt.fault.map(|_| attempt.failed),
+                failed: attempt.fault.map(|_| attempt.ended),
             }
         });
         let only = self.endpoint.as_ref().map(|endpoint| DecisionAttempt {
@@ -311,6 +315,11 @@ fn label(x: &Exchange, attempt: &Attempt) -> Option<Label> {
     listed.or_else(|| Some(Rc::new(x.aim?.to_string().into())))
 }
 
+/// The trace that tells of it, or will.
+fn trace(x: &Exchange) -> Option<TraceId> {
+    x.trace.get().filter(|context| context.is_told || context.sampled).map(|context| context.trace)
+}
+
 #[cold]
 fn trouble(
     x: &Exchange,
@@ -335,6 +344,7 @@ fn trouble(
     }
     Box::new(Trouble {
         fault: x.fault,
+        trace: trace(x),
         user: x.user().unwrap_or_default().into(),
         reason: x.reason().unwrap_or_default().into(),
         ended_idle: x.ended_idle,

@@ -235,6 +235,7 @@ impl Worker {
             let text = veil.over(text);
             text[..text.len().min(TEXT)].to_vec()
         };
+        decision.trace = x.trace.get().map(|context| context.trace);
         decision.host = shown(x.authority());
         decision.path = shown(x.path.of(&x.received));
         decision.query = x.query().map(|query| redact_query(&shown(query)));

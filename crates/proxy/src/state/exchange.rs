@@ -20,6 +20,7 @@ use thalweg_filter::{Chain, RequestOutcome};
 use thalweg_http::grpc::{Code, Kind};
 use thalweg_http::{Escapes, FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
+use thalweg_observe::trace::TraceContext;
 use thalweg_upstream::Aim;
 
 /// Bytes of a head, and of its list of fields, that are asked for ahead.
@@ -91,6 +92,8 @@ impl Client {
 pub(crate) struct Attempt {
     /// The position of the endpoint in its service.
     pub(crate) endpoint: u32,
+    /// Its number among the exchange's attempts, from 0.
+    pub(crate) number: u8,
     /// Whether the connection had served a request before.
     pub(crate) reused: bool,
     /// A copy of a request that another endpoint had not answered yet.
@@ -103,22 +106,23 @@ pub(crate) struct Attempt {
     pub(crate) tls: Duration,
     /// Why it failed.
     pub(crate) fault: Option<Fault>,
-    /// When it failed, from the beginning of the exchange.
-    pub(crate) failed: Duration,
+    /// When it failed or was called off, from the beginning of the exchange.
+    pub(crate) ended: Duration,
 }
 
 impl Attempt {
-    /// One that begins now.
+    /// The first one of an exchange; [`Attempts::begin`] makes others.
     pub(crate) fn new(endpoint: u32, began: Duration) -> Self {
         Self {
             endpoint,
+            number: 0,
             reused: false,
             is_copy: false,
             began,
             connect: Duration::ZERO,
             tls: Duration::ZERO,
             fault: None,
-            failed: Duration::ZERO,
+            ended: Duration::ZERO,
         }
     }
 }
@@ -131,6 +135,16 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
+    /// A try that begins now. It is to be added when it is known how it does.
+    pub(crate) fn begin(&self, endpoint: u32, began: Duration) -> Attempt {
+        Attempt { number: self.next(), ..Attempt::new(endpoint, began) }
+    }
+
+    /// The number of the try that comes next. Their number has a bound below that of the type.
+    pub(crate) fn next(&self) -> u8 {
+        u8::try_from(self.len()).unwrap_or(u8::MAX)
+    }
+
     /// Adds a try.
     pub(crate) fn push(&mut self, attempt: Attempt) {
         if let Some(last) = self.last.take() {
@@ -150,11 +164,18 @@ impl Attempts {
     }
 
     /// Says why the last try failed, and when; whether it was on a connection used before.
-    pub(crate) fn fail(&mut self, fault: Fault, failed: Duration) -> bool {
+    pub(crate) fn fail(&mut self, fault: Fault, ended: Duration) -> bool {
         self.last.as_mut().is_some_and(|attempt| {
-            (attempt.fault, attempt.failed) = (Some(fault), failed);
+            (attempt.fault, attempt.ended) = (Some(fault), ended);
             attempt.reused
         })
+    }
+
+    /// Says when the last try was called off.
+    pub(crate) fn call_off(&mut self, ended: Duration) {
+        if let Some(attempt) = self.last.as_mut().filter(|attempt| attempt.fault.is_none()) {
+            attempt.ended = ended;
+        }
     }
 
     /// Those that others followed.
@@ -239,6 +260,34 @@ pub(crate) enum ResponseEnd {
     Stream,
 }
 
+/// Where an exchange stands in a trace. Small: every tunnel has one. What the first exchange that is in a trace needs
+/// is kept for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct TraceSlot(Option<Box<Option<TraceContext>>>);
+
+impl TraceSlot {
+    /// Its place, where it has one.
+    pub(crate) fn get(&self) -> Option<&TraceContext> {
+        self.0.as_ref()?.as_ref().as_ref()
+    }
+
+    /// The same, to change it.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut TraceContext> {
+        self.0.as_mut()?.as_mut().as_mut()
+    }
+
+    /// It stands here.
+    pub(crate) fn set(&mut self, context: TraceContext) {
+        **self.0.get_or_insert_default() = Some(context);
+    }
+
+    fn clear(&mut self) {
+        if let Some(slot) = &mut self.0 {
+            **slot = None;
+        }
+    }
+}
+
 /// One request with its response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -255,10 +304,12 @@ pub(crate) struct Exchange {
     pub(crate) request: RequestHead,
     pub(crate) framing: Framing,
     pub(crate) id: Option<RequestId>,
+    /// Where it stands in a trace; `None`: none is kept.
+    pub(crate) trace: TraceSlot,
     /// The host and port that the client named, in normal form.
     pub(crate) authority: NormalizedSpan,
-    /// How much of `authority` is the host.
-    pub(crate) host_len: usize,
+    /// How much of `authority` is the host. Heads are far smaller than 4 GiB.
+    pub(crate) host_len: u32,
     /// The path in normal form: what is matched and logged.
     pub(crate) path: NormalizedSpan,
     /// What the filters of the route make of it; kept for the next exchange. Absent before the first that has filters.
@@ -335,7 +386,7 @@ pub(crate) struct Exchange {
     /// A tunnel was silent for as long as its route allows: that ended it, and is no fault.
     pub(crate) ended_idle: bool,
     /// In seconds: when the client may come again, where that is known; 0: it is not.
-    pub(crate) retry_after: u64,
+    pub(crate) retry_after: u32,
     /// Bytes received and sent that are in the metrics already.
     pub(crate) counted: (u64, u64),
 }
@@ -352,6 +403,7 @@ impl Exchange {
             request: RequestHead::new(),
             framing: Framing::Empty,
             id: None,
+            trace: TraceSlot::default(),
             authority: NormalizedSpan::default(),
             host_len: 0,
             path: NormalizedSpan::default(),
@@ -420,6 +472,7 @@ impl Exchange {
         self.request.clear();
         self.framing = Framing::Empty;
         self.id = None;
+        self.trace.clear();
         self.authority.clear();
         self.host_len = 0;
         self.path.clear();
@@ -504,7 +557,7 @@ impl Exchange {
 
     /// Notes the host that a client has asked for, in normal form, where no head says it.
     pub(crate) fn ask_for(&mut self, host: &str) {
-        self.host_len = host.len();
+        self.host_len = host.len() as u32;
         self.authority.write().extend_from_slice(host.as_bytes());
     }
 
@@ -665,7 +718,7 @@ impl Exchange {
 
     /// The host that the client named, in normal form, without a port.
     pub(crate) fn host(&self) -> &[u8] {
-        &self.authority()[..self.host_len]
+        &self.authority()[..self.host_len as usize]
     }
 }
 /// Bytes of a user's name, or of a reason, that are logged and remembered.

@@ -375,6 +375,7 @@ mod tests {
             let endpoint_sets = self.endpoint_sets.update(&services, &Names::new());
             let plan = Plan {
                 requests: crate::plan::RequestsPolicy::default(),
+                tracing: None,
                 error_details: true,
                 access: crate::plan::AccessPolicy::default(),
                 beside: Vec::new(),

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thalweg_core::Notice;
 use thalweg_net::Mailbox;
+use thalweg_observe::trace::ExchangeSpan;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_sealed::reach::Own;
 use thalweg_upstream::{EndpointSet, EndpointSets, LimitRegistry};
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) notices: mpsc::Sender<Notice>,
     /// Clients that are to be banned.
     pub(crate) bans: mpsc::Sender<Banned>,
+    /// Exchanges of which traces tell.
+    pub(crate) spans: mpsc::Sender<Box<ExchangeSpan>>,
     /// Where filters have done what is not for workers.
     pub(crate) background: Background,
     /// The bounds on what is under way.

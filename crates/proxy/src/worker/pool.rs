@@ -26,6 +26,7 @@ use thalweg_core::limits::{PLAN_WAIT, PLANS};
 use thalweg_net::Mailbox;
 use thalweg_net::connect::is_machines;
 use thalweg_net::machine::ask_for_short_slices;
+use thalweg_observe::trace::ExchangeSpan;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
@@ -47,6 +48,8 @@ pub struct WorkerPoolOptions {
     pub notices: mpsc::Sender<Notice>,
     /// Clients that are to be banned.
     pub bans: mpsc::Sender<Banned>,
+    /// Exchanges of which traces tell.
+    pub spans: mpsc::Sender<Box<ExchangeSpan>>,
     /// What host names stand for, as far as is known.
     pub names: Names,
     /// Rung when the standing of a member has changed.
@@ -104,6 +107,7 @@ impl WorkerPool {
             background: Background::new(options.notices.clone()),
             notices: options.notices,
             bans: options.bans,
+            spans: options.spans,
             concurrency_limits,
             challenges: options.challenges,
             beside: OnceLock::new(),

@@ -52,6 +52,9 @@ fn write_record(out: &mut String, record: &Value) -> std::fmt::Result {
     }
     let id = text(record, "id").unwrap_or("none");
     writeln!(out, "  id {id}, {}", text(record, "began").unwrap_or("at an unknown time"))?;
+    if let Some(trace) = text(record, "trace_id") {
+        writeln!(out, "  trace {trace}")?;
+    }
     let port = number(record, "client_port").map(|port| format!(" port {port}")).unwrap_or_default();
     let client = text(record, "client_ip").unwrap_or("an unknown client");
     writeln!(out, "  from {client}{port} on listener `{}`", text(record, "listener").unwrap_or(""))?;

@@ -62,6 +62,7 @@ pub(super) fn record(decision: Decision) -> RequestRecord {
     let fault = decision.fault;
     RequestRecord {
         id: decision.id.map(|id| id.to_string()),
+        trace_id: decision.trace.map(|trace| trace.to_string()),
         began: decision.began,
         open: decision.is_open,
         worker: decision.worker,

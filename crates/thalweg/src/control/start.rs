@@ -26,6 +26,7 @@ use super::series::TimeSeries;
 use super::start_error::explain;
 use super::state_writer::StateWriter;
 use super::tokens;
+use super::traces::Traces;
 use super::{Control, Signals};
 use super::{maintenance, weights::in_force};
 use crate::cli::show;
@@ -88,8 +89,8 @@ pub(crate) async fn start(
     leave_root(&settings, &place.path, &state)?;
     let registry = Arc::new(Registry::new(budget.workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
-    let (notices_in, notices) = mpsc::channel(NOTICES);
-    let (bans_in, bans) = mpsc::channel(BANS);
+    let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
+    let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
     let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
     let mut runtime = laid_over(plan, &settings)?;
     let mut sources = first_sources(&runtime);
@@ -101,6 +102,7 @@ pub(crate) async fn start(
         log: log.clone(),
         notices: notices_in.clone(),
         bans: bans_in,
+        spans,
         names,
         bell: bell(&changed),
         challenges: acme.challenges(),
@@ -121,11 +123,10 @@ pub(crate) async fn start(
     if !options.quiet {
         announce(&shared, &settings, &admin, place.reason);
     }
-    let webhooks = Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in);
     let (looked_after, bound) = (shared.worker_pool().plan(), shared.worker_pool().bound());
-    let files = options.watch.then(Files::default);
     Ok((
         Control {
+            webhooks: Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in),
             shared,
             log,
             log_monitor: AccessLogMonitor::default(),
@@ -138,9 +139,10 @@ pub(crate) async fn start(
             rounds: Rounds::start(),
             registrations: Registrations::default(),
             files,
+            files: options.watch.then(Files::default),
             certificates: Certificates::default(),
             revocations: Revocations::default(),
-            webhooks,
+            traces,
             ends_told: Instant::now(),
             limits: AdaptiveLimits::default(),
             issued,

@@ -19,6 +19,7 @@ const ROUTES: &str = "docs/guide/configuration.md#routes";
 const MATCH: &str = "docs/guide/configuration.md#routesmatch";
 const TO: &str = "docs/guide/configuration.md#routesto";
 const FILTERS: &str = "docs/guide/configuration.md#routesfilters";
+const TRACING: &str = "docs/guide/traces.md";
 const AUTH: &str = "docs/guide/authentication.md";
 const SERVICES: &str = "docs/guide/configuration.md#servicesname";
 const SERVICE_TLS: &str = "docs/guide/configuration.md#servicesnametls";
@@ -121,7 +122,9 @@ pub(super) const WORDS: &[Row] = rows! {
     [Route, Filter, Service] "buffering", "request_buffering", "proxy_request_buffering" => Called("the filter `buffer`, as in `filters: [ { buffer: {} } ]`", FILTERS);
     [Route, Filter, Service] "proxy_buffering" => Later(Some("bodies of responses are relayed as they come; the filter `buffer` is for those of requests"));
     [Top, Route, Filter, Service] "wasm", "lua", "plugins", "plugin", "ext_proc", "script", "njs", "waf", "modsecurity" => Later(None);
-    [Top, Listener, Route] "tracing", "trace", "opentelemetry", "otel", "otlp", "telemetry", "zipkin", "jaeger" => Later(Some("`metrics` and `access_log` exist"));
+    [Top, Listener, Route] "trace", "opentelemetry", "otel", "otlp", "telemetry", "zipkin", "jaeger"
+        => Called("`tracing` at the top, as in `tracing: { endpoint: \"http://127.0.0.1:4318\" }`", TRACING);
+    [Listener, Route] "tracing" => Called("it at the top: it is for all routes", TRACING);
     [Service] "discovery", "discovery_type", "service_discovery", "dns", "consul", "consul_catalog", "etcd", "eureka", "kubernetes", "k8s", "docker", "nacos",
         "zookeeper", "dynamic", "resolver"
         => Called("`discover`, as in `discover: { dns: { name: app.internal, port: 8080 } }`", SERVICES);

@@ -21,7 +21,7 @@ pub(crate) fn ask_breaker(
 ) -> Result<Option<TrialGuard>, Fault> {
     local.state.admit(worker.reactor.now()).map_err(|refused| {
         local.meters_of_all().refused.add(1);
-        x.retry_after = refused.after.as_millis().div_ceil(1000).max(1) as u64;
+        x.retry_after = refused.after.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX)) as u32;
         Fault::new(FaultKind::DestinationUnavailable, "the circuit breaker of the service is open")
     })
 }

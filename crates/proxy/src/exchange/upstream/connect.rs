@@ -48,7 +48,7 @@ pub(crate) async fn connect(
     let Chosen { attempt_guard, place, connection } = chosen;
     let local = &service(x)?;
     let offer = offer(x, local, &attempt_guard)?;
-    let mut attempt = Attempt::new(attempt_guard.endpoint, x.age(worker.reactor.now()));
+    let mut attempt = x.attempts.begin(attempt_guard.endpoint, x.age(worker.reactor.now()));
     let wish = WaitFor { member: &attempt_guard, fresh, places: connection, offer };
     let mut connection = match find(worker, client, x, local, wish).await {
         Ok(Found::Idle(connection)) => {

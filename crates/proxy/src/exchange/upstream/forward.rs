@@ -134,6 +134,10 @@ async fn attempt(
     let (endpoint, is_framed) =
         (chosen.attempt_guard.endpoint, is_multiplexed(x, local, &chosen.attempt_guard));
     let composed = worker.reactor.now();
+    let number = x.attempts.next();
+    if let Some(trace) = x.trace.get_mut() {
+        trace.attempt = number;
+    }
     let mut head = write(worker, client, x, local, (endpoint, is_framed))?;
     x.replayable = true;
     note_kept(x, &local.state.service, &chosen.attempt_guard);

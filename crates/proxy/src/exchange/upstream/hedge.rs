@@ -103,7 +103,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
         return None;
     }
     let (attempt_guard, place) = (chosen.attempt_guard, chosen.place);
-    let mut attempt = Attempt { is_copy: true, ..Attempt::new(attempt_guard.endpoint, x.age(now)) };
+    let mut attempt = Attempt { is_copy: true, ..x.attempts.begin(attempt_guard.endpoint, x.age(now)) };
     let idle = connect::idle(local, x, &attempt_guard, now, false);
     if idle.is_none() && is_multiplexed {
         return None;
@@ -120,7 +120,7 @@ pub(crate) fn find_rival(worker: &Worker, x: &mut Exchange, first: &Upstream) ->
                 Ok(connection) => (connection.with(places), Step::Connecting),
                 Err(fault) => {
                     count(worker, local, &attempt_guard, Some(&fault.into()));
-                    x.attempts.beside(Attempt { fault: Some(fault), failed: attempt.began, ..attempt });
+                    x.attempts.beside(Attempt { fault: Some(fault), ended: attempt.began, ..attempt });
                     return None;
                 }
             }
@@ -207,7 +207,7 @@ impl Race<'_> {
             Poll::Ready(Err(fault)) if self.first.is_none() => return Poll::Ready(Err(fault)),
             Poll::Ready(Err(fault)) => self.lose_rival(x, fault),
             Poll::Pending if self.rival.as_ref().is_some_and(|rival| rival.has_begun()) => {
-                self.call_first_off();
+                self.call_first_off(x);
             }
             Poll::Pending => {}
         }
@@ -272,7 +272,7 @@ impl Race<'_> {
     fn lose_rival(&mut self, x: &mut Exchange, fault: Fault) {
         let Some(mut rival) = self.rival.take() else { return };
         rival.tell(self.worker, self.local, x, &fault);
-        (rival.attempt.fault, rival.attempt.failed) = (Some(fault), x.age(self.worker.reactor.now()));
+        (rival.attempt.fault, rival.attempt.ended) = (Some(fault), x.age(self.worker.reactor.now()));
         x.attempts.beside(rival.attempt);
         x.left += u32::from(is_cheap(&fault));
         x.tried.push(rival.upstream.attempt_guard.index);
@@ -285,14 +285,15 @@ impl Race<'_> {
     fn call_rival_off(&mut self, x: &mut Exchange) {
         if let Some(rival) = self.rival.take() {
             rival.outlasted(self.worker);
-            x.attempts.beside(rival.attempt);
+            x.attempts.beside(Attempt { ended: x.age(self.worker.reactor.now()), ..rival.attempt });
         }
     }
 
     /// What has gone to the client came of the copy.
-    fn call_first_off(&mut self) {
+    fn call_first_off(&mut self, x: &mut Exchange) {
         if let Some(first) = self.first.take() {
             let now = self.worker.reactor.now();
+            x.attempts.call_off(x.age(now));
             first.upstream.attempt_guard.outlasted(now.saturating_duration_since(first.began), now);
         }
     }
@@ -301,7 +302,7 @@ impl Race<'_> {
     fn end(mut self, x: &mut Exchange, outcome: Result<Winner, Fault>) -> Result<Upstream, Fault> {
         let fault = outcome.err();
         if outcome == Ok(Winner::Rival) {
-            self.call_first_off();
+            self.call_first_off(x);
         }
         let Some(first) = self.first.take() else {
             let Some(rival) = self.rival.take() else { return Err(fault.unwrap_or(NOBODY)) };
@@ -389,6 +390,9 @@ impl Rival {
     ) -> Result<(), Fault> {
         let endpoint = self.upstream.attempt_guard.endpoint;
         let first = take(&mut x.upward);
+        if let Some(trace) = x.trace.get_mut() {
+            trace.attempt = self.attempt.number;
+        }
         let call = h2::call(&self.upstream.connection.socket);
         let head = write_request(worker, client, x, &local.state.service, (endpoint, call.is_some()));
         let fed = x.upward.feed(&x.received[x.request.len..x.consumed], None, &worker.chunks);

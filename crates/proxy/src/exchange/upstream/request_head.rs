@@ -2,6 +2,7 @@
 //! that are for this hop only, and what a proxy has to say.
 
 use crate::exchange::grpc::{is_decoded, write_plain_type, write_timeout};
+use crate::exchange::trace;
 use crate::h2::websocket;
 use crate::relay::{Bridge, Pacer};
 use crate::state::exchange::{Client, Exchange};
@@ -135,6 +136,9 @@ fn write_head(out: &mut Vec<u8>, x: &Exchange, client: &Client, service: &Servic
         out.extend_from_slice(b"X-Request-Id: ");
         out.extend_from_slice(id.as_bytes());
         out.extend_from_slice(b"\r\n");
+    }
+    if let Some(trace) = x.trace.get().filter(|_| !by_filters(x).contains(FieldId::Traceparent)) {
+        trace::write(out, trace);
     }
     if matches!(x.upgrade, Upgrade::WebSocket | Upgrade::Other) {
         out.extend_from_slice(b"Connection: Upgrade\r\n");

@@ -14,7 +14,7 @@ use crate::exchange::upstream::connect::{count, fault_of, service};
 use crate::exchange::upstream::connection_permit::place_at_once;
 use crate::exchange::upstream::forward::{SERVED, TRIES, none_left, tell};
 use crate::exchange::upstream::pick::{Chosen, choose_or_leave};
-use crate::state::exchange::{Attempt, Exchange, Origin};
+use crate::state::exchange::{Exchange, Origin};
 use crate::state::local_listener::ConnectionGuard;
 use crate::state::local_plan::LocalService;
 use crate::state::worker::Worker;
@@ -435,7 +435,7 @@ fn connect(
             return Err(Fault::new(FaultKind::ConnectionLimitReached, "max_connections is reached"));
         };
         let now = worker.reactor.now();
-        x.attempts.push(Attempt::new(attempt_guard.endpoint, x.age(now)));
+        x.attempts.push(x.attempts.begin(attempt_guard.endpoint, x.age(now)));
         let fault = match open(worker, x.owner, &attempt_guard) {
             Ok(socket) => {
                 local.meters.get(attempt_guard.endpoint as usize).inspect(|meters| meters.requests.add(1));

@@ -1,8 +1,8 @@
-//! One request through HTTP/2, on a connection that is for nothing else.
+//! One request through HTTP/2, on a connection that is for nothing else: health checks and the exporter of traces.
 
-use crate::outcome::words;
-use bytes::{Bytes, BytesMut};
+use crate::error::words;
 use h2::client::{self, ResponseFuture};
+use hyper::body::Bytes;
 use hyper::http::{HeaderMap, Request, Response};
 use std::error::Error;
 use std::future::Future;
@@ -18,18 +18,21 @@ const GOODBYE: Duration = Duration::from_millis(100);
 
 /// A response that has come whole, or as much of its body as was asked for.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) head: Response<()>,
-    pub(crate) body: Vec<u8>,
+pub struct Answer {
+    /// Its status and fields.
+    pub head: Response<()>,
+    /// Its body.
+    pub body: Vec<u8>,
     /// Empty where there are none, and where the body was not read to its end.
-    pub(crate) trailers: HeaderMap,
+    pub trailers: HeaderMap,
 }
 
-/// Sends `request` with this body over `stream`, and gives what is answered with at most `most` bytes of its body.
+/// Sends `request` with this body over `stream`, and gives what is answered with at most `most` bytes of its body. The
+/// caller bounds its time; cancel-safe: a dropped request closes its connection.
 ///
 /// # Errors
 /// What keeps it from an answer, in words.
-pub(crate) async fn ask<S>(
+pub async fn ask<S>(
     stream: S,
     (request, message): (Request<()>, Bytes),
     most: usize,
@@ -78,7 +81,7 @@ async fn finish(
 async fn receive(response: ResponseFuture, most: usize) -> Result<Answer, String> {
     let response = response.await.map_err(|error| explain(&error))?;
     let (head, mut incoming) = response.into_parts();
-    let mut body = BytesMut::new();
+    let mut body = Vec::new();
     let mut trailers = HeaderMap::new();
     while body.len() < most {
         match incoming.data().await {
@@ -94,7 +97,7 @@ async fn receive(response: ResponseFuture, most: usize) -> Result<Answer, String
             }
         }
     }
-    Ok(Answer { head: Response::from_parts(head, ()), body: body.to_vec(), trailers })
+    Ok(Answer { head: Response::from_parts(head, ()), body, trailers })
 }
 
 /// What went wrong, in the words of an operator.
