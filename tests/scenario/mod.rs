@@ -27,6 +27,7 @@ mod ejection;
 mod endpoint;
 mod endpoint_churn;
 mod endpoints_api;
+mod eureka;
 mod explain;
 mod failure;
 mod fairness;

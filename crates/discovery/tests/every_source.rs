@@ -91,6 +91,7 @@ fn a_real_server_of_eureka_is_as_the_one_that_is_played() {
         return;
     };
     std::thread::scope(|scope| {
+        scope.spawn(EurekaServer::takes_registrations);
         for (show, registry) in shown.into_iter().zip(registries) {
             scope.spawn(move || show(registry));
         }

@@ -4,10 +4,12 @@ use super::gate::Gate;
 use super::http_fake::NONSENSE;
 use super::registry::Registry;
 use super::spring::{Jvm, Spring};
+use super::watch::{Here, Watched};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use thalweg_discovery::{Heartbeat, RegistrationSpec, Registrations};
 
 pub(crate) struct EurekaServer {
     server: Arc<Jvm>,
@@ -35,6 +37,28 @@ impl EurekaServer {
         let gate = Gate::before(SocketAddr::from(([127, 0, 0, 1], server.port)), NONSENSE);
         let app = format!("APP{}", COUNT.fetch_add(1, Ordering::Relaxed));
         Some(Self { server, gate, app, ports: Vec::new(), is_open: true })
+    }
+
+    /// Thalweg registers there, is found by its own source, and leaves.
+    pub(crate) fn takes_registrations() {
+        let Some(registry) = Self::try_start() else { return };
+        let (url, app) = (format!("http://{}/eureka", registry.gate.address()), &registry.app);
+        let yaml = format!("eureka: {{ url: '{url}', app: {app}, host: 127.0.0.1, port: 1001 }}");
+        let spec: RegistrationSpec = serde_saphyr::from_str(&yaml).unwrap();
+        let registration = Arc::new(spec.build(&Here).unwrap());
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut registrations = Registrations::default();
+        runtime.block_on(async {
+            registrations.keep(std::slice::from_ref(&registration));
+            assert_eq!(registrations.next().await.failure, None);
+            assert_eq!(registration.heartbeat().await, Ok(Heartbeat::Renewed));
+        });
+        let mut watched = Watched::start(&registry);
+        assert_eq!(watched.ports(), [1001]);
+        runtime.block_on(registrations.leave());
+        assert!(watched.ports().is_empty());
+        assert_eq!(runtime.block_on(registration.heartbeat()), Ok(Heartbeat::Unknown));
     }
 
     fn tell(&self, method: &str, path: &str, body: &str) {
