@@ -19,13 +19,14 @@ mod source;
 mod static_list;
 
 mod consul;
-mod etcd;
 mod dns;
+mod etcd;
 mod eureka;
 mod file;
-mod nacos;
 mod kubernetes;
+mod nacos;
 
+mod redis;
 mod registrations;
 
 use schemars::JsonSchema;
@@ -38,8 +39,8 @@ pub use eureka::registration::{EurekaRegistration, EurekaRegistrationSpec, Heart
 pub use feed::{Content, Feed, News, PAUSE, Watches};
 pub use follower::{Followed, Followers, Update, names_in};
 pub use found::{Found, scale_weights};
-pub use registrations::{Registered, RegistrationSpec, Registrations};
 pub use kept::Document;
+pub use registrations::{Registered, RegistrationSpec, Registrations};
 pub use source::{Source, SourceStatus, Sources, Watching, id};
 
 /// A source as people see it.
@@ -96,4 +97,6 @@ sources! {
     kubernetes: kubernetes::KubernetesSourceSpec = "{ service: checkout }",
     /// Keys under a prefix of etcd, each one instance
     etcd: etcd::EtcdSourceSpec = "{ prefix: /services/checkout/ }",
+    /// A hash, or keys under a prefix, of Redis or Valkey
+    redis: redis::RedisSourceSpec = "{ key: services:checkout }",
 }

@@ -5,17 +5,18 @@
 
 mod every_source {
     pub(crate) mod consul;
-    pub(crate) mod etcd;
     pub(crate) mod dns;
     pub(crate) mod dns_fake;
+    pub(crate) mod etcd;
     pub(crate) mod eureka;
     pub(crate) mod eureka_server;
     pub(crate) mod file;
     pub(crate) mod gate;
     pub(crate) mod http_fake;
-    pub(crate) mod nacos;
     pub(crate) mod kubernetes;
+    pub(crate) mod nacos;
     pub(crate) mod program;
+    pub(crate) mod redis;
     pub(crate) mod registry;
     #[path = "../../../../tests/harness/spring.rs"]
     #[allow(dead_code, unreachable_pub, reason = "it belongs to the harness of the black-box tests")]
@@ -74,6 +75,7 @@ every_source! {
     nacos: every_source::nacos::NacosRegistry,
     kubernetes: every_source::kubernetes::KubernetesRegistry,
     etcd: every_source::etcd::EtcdRegistry,
+    redis: every_source::redis::RedisRegistry,
 }
 
 #[test]

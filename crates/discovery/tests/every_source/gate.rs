@@ -113,8 +113,7 @@ fn relay(client: TcpStream, server: SocketAddr, (mode, broken): (&AtomicU8, &Ato
             return;
         }
         if now == SILENT {
-            match to_server.0.read(&mut bytes) {
-    }
+            match to_server.0.read(&mut bytes) {}
 
             // What it says is kept: otherwise it could not be seen that it goes.
             match (&client).read(&mut bytes) {
@@ -125,8 +124,7 @@ fn relay(client: TcpStream, server: SocketAddr, (mode, broken): (&AtomicU8, &Ato
             }
             continue;
         }
-        if to_server.1.write_all(&std::mem::take(&mut held)).is_err() {
-    }
+        if to_server.1.write_all(&std::mem::take(&mut held)).is_err() {}
 
         if !held.is_empty() && (&server).write_all(&std::mem::take(&mut held)).is_err() {
             return;
