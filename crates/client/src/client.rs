@@ -55,8 +55,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 #[derive(Clone, Debug)]
 pub struct HttpClient {
     policy: PeerPolicy,
-    trust: Trust,
-    certificate: Option<Arc<Certificate>>,
     terms: Arc<OnceLock<Result<Arc<PeerTerms>, String>>>,
 }
 
@@ -69,13 +67,12 @@ impl HttpClient {
     /// With TLS, servers are asked for what `policy` says, and shown its certificate. Nothing is resumed.
     pub fn with(policy: PeerPolicy) -> Self {
         Self { policy: PeerPolicy { resumption: false, ..policy }, terms: Arc::default() }
-        Self { trust, certificate: None, terms: Arc::default() }
     }
 
     /// Shows this certificate to servers that ask for one.
     #[must_use]
     pub fn showing(self, certificate: Arc<Certificate>) -> Self {
-        Self { trust: self.trust, certificate: Some(certificate), terms: Arc::default() }
+        Self::with(PeerPolicy { certificate: Some(certificate), ..self.policy })
     }
 
     /// Sends a request and receives its response. Of the request's URI, path and query are used; `Host`, unless it is
@@ -179,9 +176,6 @@ impl HttpClient {
     fn terms(&self) -> Result<Arc<PeerTerms>, ClientError> {
         let terms = self.terms.get_or_init(|| {
             PeerTerms::new(self.policy.clone()).map(Arc::new).map_err(|flaw| flaw.to_string())
-            let (trust, certificate) = (self.trust.clone(), self.certificate.clone());
-            let policy = PeerPolicy { trust, certificate, resumption: false, ..PeerPolicy::default() };
-            PeerTerms::new(policy).map(Arc::new).map_err(|flaw| flaw.to_string())
         });
         terms.clone().map_err(ClientError::Tls)
     }
