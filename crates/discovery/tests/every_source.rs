@@ -1,6 +1,5 @@
 //! What every source owes, shown for each entry of the list: `every_source! { … }` below has one line per source, with
 //! a [`Registry`] that plays its server, or runs the real one.
-#![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test: a panic is the report")]
 
 mod every_source {

@@ -1,5 +1,5 @@
-//! The protocol of Redis and Valkey (RESP2), as much of it as reading needs: a command is an array of strings, an answer
-//! is read with a bound on its size.
+//! The protocol of Redis and Valkey (RESP2), as much of it as reading needs: a command is an array of strings, an
+//! answer is read with a bound on its size.
 //!
 //! The crate `redis`, which limits use, reads an answer of any size and keeps messages without a bound.
 
