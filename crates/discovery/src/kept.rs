@@ -106,6 +106,20 @@ where
         }
     }
 
+    /// Takes over what another one holds and this one does not; how much that is.
+    pub(crate) fn adopt(&mut self, other: &Self) -> usize {
+        let mut count = 0;
+        for (name, thing) in &other.things {
+            if !self.things.contains_key(name) {
+                let thing = Thing { read: thing.read.clone(), bytes: thing.bytes };
+                self.bytes += thing.bytes;
+                self.things.insert(name.clone(), thing);
+                count += 1;
+            }
+        }
+        count
+    }
+
     /// Tells all that there is, in the order of the keys, and what cannot be used.
     pub(crate) fn tell(&self, feed: &Feed<[I]>, query: &str) {
         let things = self.things.values().filter_map(|thing| thing.read.as_ref().ok());

@@ -26,6 +26,7 @@ mod file;
 mod kubernetes;
 mod nacos;
 
+mod redis;
 mod registrations;
 
 use schemars::JsonSchema;
@@ -96,4 +97,6 @@ sources! {
     kubernetes: kubernetes::KubernetesSourceSpec = "{ service: checkout }",
     /// Keys under a prefix of etcd, each one instance
     etcd: etcd::EtcdSourceSpec = "{ prefix: /services/checkout/ }",
+    /// A hash, or keys under a prefix, of Redis or Valkey
+    redis: redis::RedisSourceSpec = "{ key: services:checkout }",
 }

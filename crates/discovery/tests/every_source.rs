@@ -1,6 +1,5 @@
 //! What every source owes, shown for each entry of the list: `every_source! { … }` below has one line per source, with
 //! a [`Registry`] that plays its server, or runs the real one.
-#![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test: a panic is the report")]
 
 mod every_source {
@@ -16,6 +15,7 @@ mod every_source {
     pub(crate) mod kubernetes;
     pub(crate) mod nacos;
     pub(crate) mod program;
+    pub(crate) mod redis;
     pub(crate) mod registry;
     #[path = "../../../../tests/harness/spring.rs"]
     #[allow(dead_code, unreachable_pub, reason = "it belongs to the harness of the black-box tests")]
@@ -74,6 +74,7 @@ every_source! {
     nacos: every_source::nacos::NacosRegistry,
     kubernetes: every_source::kubernetes::KubernetesRegistry,
     etcd: every_source::etcd::EtcdRegistry,
+    redis: every_source::redis::RedisRegistry,
 }
 
 #[test]

@@ -102,9 +102,7 @@ fn relay(client: TcpStream, server: SocketAddr, (mode, broken): (&AtomicU8, &Ato
         stream.set_read_timeout(Some(LOOK)).unwrap();
         stream.set_nodelay(true).unwrap();
     }
-    let mut bytes = vec![0; 64 * 1024];
-    // What came while nobody read it.
-    let mut held = Vec::new();
+    // `held`: what came while nobody read it.
     let (mut bytes, mut held) = (vec![0; 64 * 1024], Vec::new());
     loop {
         let now = mode.load(Ordering::SeqCst);

@@ -2,8 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdout, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A program that runs. Dropping it ends it and removes its directory.
@@ -54,9 +54,8 @@ impl Program {
         self.child.stderr.take().unwrap()
     }
 
-    #[expect(dead_code, reason = "for the sources that follow")]
-    pub(crate) fn path(&self) -> &Path {
-        &self.directory
+    pub(crate) fn stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().unwrap()
     }
 }
 

@@ -1,0 +1,454 @@
+//! `discover: { redis: { key: services:checkout } }`: a hash of Redis or Valkey with one field for each instance, or
+//! keys under a prefix, each one instance with a time to live of its own.
+//!
+//! What is kept is read every `interval`, and at once after a message: of the server itself, where it tells of changes
+//! of keys (`notify-keyspace-events`), or on a channel that those who register use. Messages may be lost, so they only
+//! ever say "read again".
+
+mod wire;
+
+use crate::entry::entry;
+use crate::feed::{Content, Feed};
+use crate::found::Found;
+use crate::http_servers::{time, trust};
+use crate::kept::{Document, Item, KEYS, Kept, ReadValue, document};
+use crate::source::{Source, Watching, digest};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use thalweg_client::{Destination, HttpClient};
+use thalweg_filter::{ConfigFiles, SecretSpec};
+use thalweg_http::HttpUrl;
+use thalweg_tls::Trust;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use wire::{Connection, Reply, refusal};
+
+/// The server of the same machine.
+const URL: &str = "redis://127.0.0.1:6379";
+/// The port, where none is written.
+const PORT: u16 = 6379;
+/// Between two readings without a message, where nothing is written.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// For one reading: as long as the interval, within these.
+const ANSWER_TIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+/// After a message: those that come within it are one.
+const GATHER: Duration = Duration::from_millis(50);
+/// So long after a failure, a server that knows less than half is taken for one that has forgotten.
+const RETURN: Duration = Duration::from_secs(30);
+/// Keys that are looked at in one step.
+const STEP: &str = "1000";
+/// Values that are asked for at a time.
+const VALUES: usize = 500;
+/// Longest key, prefix and channel, in bytes.
+const NAME: usize = 1024;
+/// The highest number of a database.
+const DATABASE: u16 = 1024;
+
+/// A hash, or keys under a prefix, of Redis or Valkey.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a map with `key` or `prefix`")]
+pub struct RedisSourceSpec {
+    /// A hash. Each field is one instance; its value is `host:port`, a URL, or an object in JSON with `url`, `weight`,
+    /// `zone` and `labels`. Either this or `prefix`.
+    key: Option<String>,
+    /// What the keys begin with. Each key is one instance, with a value as the fields of a hash have it, and goes when
+    /// its time to live is over. The server looks through all keys of the database for them.
+    prefix: Option<String>,
+    /// `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `unix:/PATH`. Default `redis://127.0.0.1:6379`.
+    #[schemars(extend("x-default" = "redis://127.0.0.1:6379"))]
+    url: Option<String>,
+    /// The user; default: the default one.
+    username: Option<String>,
+    /// The password.
+    password: Option<SecretSpec>,
+    /// For TLS: certificates in PEM; only a server with a certificate that these vouch for is trusted. Default: those
+    /// of the system.
+    ca: Option<String>,
+    /// The number of the database.
+    #[schemars(extend("x-range" = [0, 1024], "x-default" = 0))]
+    #[serde(default)]
+    database: u16,
+    /// A channel: each message on it, whatever it says, means that something has changed.
+    channel: Option<String>,
+    /// Between two readings without a message. What is known is at most this old, and the time of an answer older.
+    #[schemars(extend("x-range" = ["100ms", "1h"], "x-default" = "5s"))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["5s"]))]
+    interval: Option<String>,
+}
+
+impl RedisSourceSpec {
+    /// Checks the arguments.
+    ///
+    /// # Errors
+    /// A sentence that names the wrong one.
+    pub(crate) fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
+        Ok(Arc::new(self.reading::<Found>(entry, files)?))
+    }
+
+    /// The same keys, each with a document.
+    ///
+    /// # Errors
+    /// As for [`Self::build`].
+    pub fn documents(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<[Document]>>, String> {
+        Ok(Arc::new(self.reading(document, files)?))
+    }
+
+    fn reading<I: Item>(&self, read: ReadValue<I>, files: &dyn ConfigFiles) -> Result<Redis<I>, String>
+    where
+        [I]: Content,
+    {
+        let what = match (&self.key, &self.prefix) {
+            (Some(key), None) => What::Hash(key.clone()),
+            (None, Some(prefix)) => What::Keys(prefix.clone()),
+            _ => return Err("write `key`, a hash, or `prefix`, of keys of their own; one of both".to_owned()),
+        };
+        let names = [&self.key, &self.prefix, &self.channel];
+        if names.into_iter().flatten().any(|name| name.is_empty() || name.len() > NAME) {
+            return Err(format!("`key`, `prefix` and `channel` have 1 to {NAME} bytes"));
+        }
+        if self.database > DATABASE {
+            return Err(format!("`database` must be from 0 to {DATABASE}"));
+        }
+        let url = self.url.as_deref().unwrap_or(URL);
+        let to = destination(url)?;
+        if self.ca.is_some() && !matches!(to, Destination::Tcp { tls: true, .. }) {
+            return Err("`ca` is for TLS; write `rediss://` in `url`".to_owned());
+        }
+        let password = self.password.as_ref().map(|secret| secret.read(files)).transpose();
+        let password = password.map_err(|why| format!("`password`: {why}"))?;
+        if self.username.is_some() && password.is_none() {
+            return Err("`username` needs `password`".to_owned());
+        }
+        let trust = trust(self.ca.as_deref(), files)?;
+        let ca = match &trust {
+            Trust::Only(pem) => digest(pem),
+            Trust::System | Trust::InsecureSkipVerify => String::new(),
+        };
+        let login = digest(format!("{:?} {password:?}", self.username).as_bytes());
+        let (channel, database) = (self.channel.clone(), self.database);
+        let group = format!("{url} {database} {login} {ca} {channel:?} {what:?}");
+        let range = (Duration::from_millis(100), Duration::from_secs(3600));
+        let interval = time(("interval", self.interval.as_deref()), INTERVAL, range)?;
+        let server = Server {
+            client: HttpClient::new(trust),
+            to,
+            username: self.username.clone(),
+            password,
+            database,
+        };
+        let told = Mutex::new(Kept::new(read));
+        Ok(Redis { server, place: url.to_owned(), group, what, channel, interval, read, told })
+    }
+}
+
+/// Where the server is.
+fn destination(url: &str) -> Result<Destination, String> {
+    let wrong = || {
+        format!(
+            "`{url}` is no server; write `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `unix:/PATH`"
+        )
+    };
+    if url.contains('@') {
+        return Err("`url` has no user and no password; write `username` and `password` beside it".to_owned());
+    }
+    if let Some(path) = url.strip_prefix("unix:") {
+        let path = path.strip_prefix("//").unwrap_or(path);
+        return if path.starts_with('/') { Ok(Destination::Unix(PathBuf::from(path))) } else { Err(wrong()) };
+    }
+    let schemes = [("redis://", false), ("rediss://", true), ("valkey://", false), ("valkeys://", true)];
+    let read = schemes.into_iter().find_map(|(scheme, tls)| Some((url.strip_prefix(scheme)?, tls)));
+    let (rest, tls) = read.ok_or_else(wrong)?;
+    let read = HttpUrl::parse(&format!("http://{rest}")).map_err(|_| wrong())?;
+    if read.target() != "/" {
+        return Err(format!("`{url}` has a path; write the number of the database as `database`"));
+    }
+    let has_port = rest.trim_end_matches('/').rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    let port = if has_port { read.port() } else { PORT };
+    Ok(Destination::Tcp { host: read.host().to_owned(), port, tls })
+}
+
+struct Server {
+    client: HttpClient,
+    to: Destination,
+    username: Option<String>,
+    password: Option<Vec<u8>>,
+    database: u16,
+}
+
+impl Server {
+    /// A connection that is logged in.
+    async fn connect(&self, within: Duration) -> Result<Connection, String> {
+        let stream = self.client.open(&self.to, within).await.map_err(|error| error.to_string())?;
+        let mut connection = Connection::new(stream);
+        let greeting = async {
+            if let Some(password) = &self.password {
+                let user = self.username.as_ref().map(|user| user.as_bytes());
+                let words: Vec<&[u8]> =
+                    [&b"AUTH"[..]].into_iter().chain(user).chain([password.as_slice()]).collect();
+                connection.ask(&words).await?;
+            }
+            if self.database > 0 {
+                connection.ask(&[b"SELECT", self.database.to_string().as_bytes()]).await?;
+            }
+            Ok(connection)
+        };
+        timeout(within, greeting).await.unwrap_or_else(|_| Err(late(within)))
+    }
+}
+
+/// What is read.
+#[derive(Debug)]
+enum What {
+    Hash(String),
+    Keys(String),
+}
+
+struct Redis<I> {
+    server: Server,
+    place: String,
+    group: String,
+    what: What,
+    channel: Option<String>,
+    interval: Duration,
+    read: ReadValue<I>,
+    /// What was told last, for the time after a failure.
+    told: Mutex<Kept<I>>,
+}
+
+impl<I> fmt::Debug for Redis<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("place", &self.place).field("what", &self.what).finish_non_exhaustive()
+    }
+}
+
+impl<I: Item> Source<[I]> for Redis<I>
+where
+    [I]: Content,
+{
+    fn kind(&self) -> &'static str {
+        "redis"
+    }
+
+    fn place(&self) -> String {
+        match self.server.database {
+            0 => self.place.clone(),
+            number => format!("{}, database {number}", self.place),
+        }
+    }
+
+    fn query(&self) -> String {
+        match &self.what {
+            What::Hash(key) => key.clone(),
+            What::Keys(prefix) => format!("{prefix}*"),
+        }
+    }
+
+    fn group(&self) -> String {
+        self.group.clone()
+    }
+
+    fn silence(&self) -> Duration {
+        self.interval + self.answer_time()
+    }
+
+    fn watch<'a>(&'a self, _members: &'a [Arc<dyn Source<[I]>>], feed: Feed<[I]>) -> Watching<'a> {
+        Box::pin(async move {
+            let bell = Notify::new();
+            let ended = tokio::select! {
+                ended = self.keep(&feed, &bell) => ended,
+                ended = self.listen(&bell) => ended,
+            };
+            let Err(why) = ended;
+            format!("{}: {why}", self.place)
+        })
+    }
+}
+
+impl<I: Item> Redis<I>
+where
+    [I]: Content,
+{
+    fn answer_time(&self) -> Duration {
+        self.interval.clamp(ANSWER_TIME.0, ANSWER_TIME.1)
+    }
+
+    /// Reads every `interval`, and when the bell rings.
+    async fn keep(&self, feed: &Feed<[I]>, bell: &Notify) -> Result<Infallible, String> {
+        let (begun, mut is_new) = (Instant::now(), true);
+        let mut connection = self.server.connect(self.answer_time()).await?;
+        loop {
+            let mut next = Instant::now() + self.interval;
+            let read = timeout(self.answer_time(), self.read_all(&mut connection)).await;
+            let kept = read.unwrap_or_else(|_| Err(late(self.answer_time())))?;
+            is_new = self.tell(kept, is_new && begun.elapsed() < RETURN, feed);
+            if is_new {
+                next = next.min(begun + RETURN);
+            }
+            if timeout_at(next, bell.notified()).await.is_ok() {
+                sleep(GATHER).await;
+            }
+        }
+    }
+
+    /// Tells what was read. A server without a copy on disk has forgotten all when it begins, until instances register
+    /// again: while the watch is new, and most is gone that was known before, it is kept. Whether it was.
+    fn tell(&self, mut kept: Kept<I>, is_new: bool, feed: &Feed<[I]>) -> bool {
+        let query = self.query();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_new || kept.count() * 2 >= told.count() {
+            kept.tell(feed, &query);
+            *told = kept;
+            return false;
+        }
+        let adopted = kept.adopt(&told);
+        kept.tell(feed, &query);
+        feed.flawed(
+            &query,
+            format!("most instances are gone since the server is back; {adopted} are kept for now"),
+        );
+        true
+    }
+
+    async fn read_all(&self, connection: &mut Connection) -> Result<Kept<I>, String> {
+        let mut kept = Kept::new(self.read);
+        let mut put = |name: &[u8], value: Reply| match value {
+            // It went in between.
+            Reply::Nil => Ok(()),
+            value => kept.put(&String::from_utf8_lossy(name), &value.text()?),
+        };
+        match &self.what {
+            What::Hash(key) => {
+                let mut all = connection.ask(&[b"HGETALL", key.as_bytes()]).await?.array()?.into_iter();
+                while let (Some(field), Some(value)) = (all.next(), all.next()) {
+                    put(&field.text()?, value)?;
+                }
+            }
+            What::Keys(prefix) => {
+                let keys: Vec<_> = scan(connection, prefix).await?.into_iter().collect();
+                for some in keys.chunks(VALUES) {
+                    let words: Vec<&[u8]> =
+                        [&b"MGET"[..]].into_iter().chain(some.iter().map(Vec::as_slice)).collect();
+                    let values = connection.ask(&words).await?.array()?;
+                    for (key, value) in some.iter().zip(values) {
+                        put(key.strip_prefix(prefix.as_bytes()).unwrap_or(key), value)?;
+                    }
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Rings the bell at messages. Without a channel of its own, a server that refuses to tell of changes is one that
+    /// tells of none.
+    async fn listen(&self, bell: &Notify) -> Result<Infallible, String> {
+        let mut connection = self.server.connect(self.answer_time()).await?;
+        let events = format!("__keyspace@{}__:", self.server.database);
+        let (verb, of_keys) = match &self.what {
+            What::Hash(key) => ("SUBSCRIBE", format!("{events}{key}")),
+            What::Keys(prefix) => ("PSUBSCRIBE", format!("{events}{}*", escaped(prefix))),
+        };
+        connection.commands.send(&[verb.as_bytes(), of_keys.as_bytes()]).await?;
+        if let Some(channel) = &self.channel {
+            connection.commands.send(&[b"SUBSCRIBE", channel.as_bytes()]).await?;
+        }
+        let Connection { mut answers, mut commands } = connection;
+        let reading = async {
+            loop {
+                let longest = self.interval + self.answer_time();
+                let answer = timeout(longest, answers.next()).await.unwrap_or_else(|_| Err(late(longest)))?;
+                match answer {
+                    Reply::Error(why) if self.channel.is_some() => return Err(refusal(&why)),
+                    Reply::Error(_) => pending().await,
+                    Reply::Array(words) if is_message(&words) => bell.notify_one(),
+                    _ => {}
+                }
+            }
+        };
+        let pinging = async {
+            loop {
+                sleep(self.interval).await;
+                commands.send(&[b"PING"]).await?;
+            }
+        };
+        tokio::select! {
+            ended = reading => ended,
+            ended = pinging => ended,
+        }
+    }
+}
+
+/// A message, or that a subscription has begun: something may have changed before it.
+fn is_message(words: &[Reply]) -> bool {
+    let kinds: [&[u8]; 4] = [b"message", b"pmessage", b"subscribe", b"psubscribe"];
+    matches!(words.first(), Some(Reply::Text(kind)) if kinds.contains(&kind.as_slice()))
+}
+
+/// All keys that begin with the prefix.
+async fn scan(connection: &mut Connection, prefix: &str) -> Result<BTreeSet<Vec<u8>>, String> {
+    let pattern = format!("{}*", escaped(prefix));
+    let (mut cursor, mut keys) = (b"0".to_vec(), BTreeSet::new());
+    loop {
+        let words: [&[u8]; 6] = [b"SCAN", &cursor, b"MATCH", pattern.as_bytes(), b"COUNT", STEP.as_bytes()];
+        let mut answer = connection.ask(&words).await?.array()?.into_iter();
+        let (Some(next), Some(some)) = (answer.next(), answer.next()) else {
+            return Err("the answer to SCAN is none".to_owned());
+        };
+        for key in some.array()? {
+            keys.insert(key.text()?);
+        }
+        if keys.len() > KEYS {
+            return Err(format!("there are more than {KEYS} keys; write a longer prefix"));
+        }
+        cursor = next.text()?;
+        if cursor == b"0" {
+            return Ok(keys);
+        }
+    }
+}
+
+/// A pattern that only stands for this text.
+fn escaped(text: &str) -> String {
+    let mut pattern = String::new();
+    for letter in text.chars() {
+        if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
+}
+
+fn late(time: Duration) -> String {
+    format!("it has not answered within {:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_read_from_urls() {
+        let tcp = |host: &str, port, tls| Ok(Destination::Tcp { host: host.into(), port, tls });
+        assert_eq!(destination("redis://a"), tcp("a", 6379, false));
+        assert_eq!(destination("rediss://a:1/"), tcp("a", 1, true));
+        assert_eq!(destination("valkey://[::1]"), tcp("::1", 6379, false));
+        assert_eq!(destination("valkeys://[::1]:80"), tcp("::1", 80, true));
+        assert_eq!(destination("unix:///run/r.sock"), Ok(Destination::Unix("/run/r.sock".into())));
+        for bad in ["a:6379", "http://a", "redis://a/1", "redis://u:p@a", "unix:x", "redis://"] {
+            assert!(destination(bad).is_err(), "{bad}");
+        }
+        assert!(!destination("redis://u:secret@a").unwrap_err().contains("secret"));
+    }
+
+    #[test]
+    fn a_prefix_stands_for_itself_in_a_pattern() {
+        assert_eq!(escaped("a[1]*?\\:"), "a\\[1\\]\\*\\?\\\\:");
+    }
+}
