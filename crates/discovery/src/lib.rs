@@ -23,8 +23,8 @@ mod etcd;
 mod dns;
 mod eureka;
 mod file;
-mod nacos;
 mod kubernetes;
+mod nacos;
 
 mod registrations;
 

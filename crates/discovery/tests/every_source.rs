@@ -13,8 +13,8 @@ mod every_source {
     pub(crate) mod file;
     pub(crate) mod gate;
     pub(crate) mod http_fake;
-    pub(crate) mod nacos;
     pub(crate) mod kubernetes;
+    pub(crate) mod nacos;
     pub(crate) mod program;
     pub(crate) mod registry;
     #[path = "../../../../tests/harness/spring.rs"]
