@@ -12,13 +12,8 @@ use crate::program::{find_or_skip, run};
 /// How long an installation may take: it fetches.
 const INSTALL: Duration = Duration::from_secs(200);
 
-<<<<<<< HEAD
-/// Node with a program of `tests/programs` that uses packages, each at a version (`name@1.2.3`); the program's arguments
-/// are the caller's. `None` where that cannot be had, which is told, and in CI fails.
-=======
 /// Node with a program of `tests/programs` that uses packages, each at a version (`name@1.2.3`); the program's
 /// arguments are the caller's. `None` where that cannot be had, which is told, and in CI fails.
->>>>>>> proof
 ///
 /// # Panics
 /// When it cannot be had and `CI=true`.
