@@ -16,10 +16,10 @@ use lookup::{Answer, Failure, NameServers};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_filter::{ConfigFiles, OneOrManySpec};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 /// The shortest time between two questions, whatever the TTL says.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -29,6 +29,8 @@ const LONGEST: Duration = Duration::from_secs(300);
 const LONGEST_ABSENCE: Duration = Duration::from_secs(30);
 /// For all that one look needs.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What the operator can do where a name is not there.
+const REMEDY: &str = "if that means that there are no endpoints, write `when_empty: apply`";
 /// The most name servers, and the most search domains.
 const SERVERS: usize = 8;
 
@@ -124,8 +126,7 @@ impl DnsSourceSpec {
         let range = (SHORTEST, Duration::from_secs(3600));
         let max_ttl = time(("max_ttl", self.max_ttl.as_deref()), LONGEST, range)?;
         let (family, when_empty) = (self.family.unwrap_or_default(), self.when_empty.unwrap_or_default());
-        let absent_until = Mutex::new(None);
-        Ok(Arc::new(Dns { name, asked, family, servers, search, when_empty, max_ttl, absent_until }))
+        Ok(Arc::new(Dns { name, asked, family, servers, search, when_empty, max_ttl }))
     }
 }
 
@@ -172,8 +173,6 @@ struct Dns {
     search: Option<Vec<Name>>,
     when_empty: DnsEmptySpec,
     max_ttl: Duration,
-    /// Until when a server has said that there is nothing.
-    absent_until: Mutex<Option<Instant>>,
 }
 
 impl Source for Dns {
@@ -214,10 +213,6 @@ impl Source for Dns {
     fn watch<'a>(&'a self, _members: &'a [Arc<dyn Source>], feed: Feed) -> Watching<'a> {
         Box::pin(async move {
             let query = self.query();
-            let absent_until = *self.absent();
-            if let Some(until) = absent_until {
-                sleep_until(until).await;
-            }
             let servers = match NameServers::new(&self.servers, self.search.as_deref()) {
                 Ok(servers) => servers,
                 Err(why) => return format!("the name servers are not known: {why}"),
@@ -232,15 +227,11 @@ impl Source for Dns {
                         valid.clamp(SHORTEST, self.max_ttl)
                     }
                     Err(Failure::Absent { why, valid }) => {
-                        let valid = valid.clamp(SHORTEST, LONGEST_ABSENCE);
-                        if self.when_empty == DnsEmptySpec::Keep {
-                            *self.absent() = Some(Instant::now() + valid);
-                            return format!(
-                                "{why}; if that means that there are no endpoints, write `when_empty: apply`"
-                            );
+                        match self.when_empty {
+                            DnsEmptySpec::Apply => feed.found(&query, Vec::new()),
+                            DnsEmptySpec::Keep => feed.refused(&query, format!("{why}; {REMEDY}")),
                         }
-                        feed.found(&query, Vec::new());
-                        valid
+                        valid.clamp(SHORTEST, LONGEST_ABSENCE)
                     }
                     Err(Failure::Other(why)) => return why,
                 };
@@ -257,10 +248,6 @@ impl Dns {
         timeout(PATIENCE, look).await.unwrap_or_else(|_| {
             Err(Failure::Other(format!("no whole answer within {} s", PATIENCE.as_secs())))
         })
-    }
-
-    fn absent(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.absent_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -23,6 +23,7 @@ mod dns;
 mod etcd;
 mod eureka;
 mod file;
+mod http;
 mod kubernetes;
 mod nacos;
 
@@ -87,6 +88,8 @@ sources! {
     file: file::FileSourceSpec = "{ path: endpoints.yaml }",
     /// The addresses of a name in the DNS, or its SRV records
     dns: dns::DnsSourceSpec = "{ name: checkout.internal, port: 8080 }",
+    /// Endpoints in a JSON or YAML document that a server gives, by polling or long polling
+    http: http::HttpSourceSpec = "{ url: \"https://registry.internal/checkout.json\" }",
     /// Instances of a service that Consul holds to be healthy, by blocking queries
     consul: consul::ConsulSourceSpec = "{ service: checkout }",
     /// Instances that are registered with Eureka (Spring Cloud Netflix) and up

@@ -11,6 +11,7 @@ mod every_source {
     pub(crate) mod eureka_server;
     pub(crate) mod file;
     pub(crate) mod gate;
+    pub(crate) mod http;
     pub(crate) mod http_fake;
     pub(crate) mod kubernetes;
     pub(crate) mod nacos;
@@ -69,6 +70,7 @@ macro_rules! every_source {
 every_source! {
     file: every_source::file::FileRegistry,
     dns: every_source::dns::DnsRegistry,
+    http: every_source::http::HttpRegistry,
     consul: every_source::consul::ConsulRegistry,
     eureka: every_source::eureka::EurekaRegistry,
     nacos: every_source::nacos::NacosRegistry,
@@ -95,6 +97,17 @@ fn a_real_server_of_eureka_is_as_the_one_that_is_played() {
         scope.spawn(EurekaServer::takes_registrations);
         for (show, registry) in shown.into_iter().zip(registries) {
             scope.spawn(move || show(registry));
+        }
+    });
+}
+
+/// The source `http`, with requests that the server holds back.
+#[test]
+fn requests_that_are_held_back_owe_the_same() {
+    use every_source::http::HeldRegistry;
+    std::thread::scope(|scope| {
+        for show in [tells_all, outlives_its_server, survives_garbage, notices_silence, ends] {
+            scope.spawn(move || show(HeldRegistry::start()));
         }
     });
 }
