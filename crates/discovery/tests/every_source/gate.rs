@@ -111,8 +111,6 @@ fn relay(client: TcpStream, server: SocketAddr, (mode, broken): (&AtomicU8, &Ato
             return;
         }
         if now == SILENT {
-            match to_server.0.read(&mut bytes) {}
-
             // What it says is kept: otherwise it could not be seen that it goes.
             match (&client).read(&mut bytes) {
                 Ok(0) => return,
@@ -122,8 +120,6 @@ fn relay(client: TcpStream, server: SocketAddr, (mode, broken): (&AtomicU8, &Ato
             }
             continue;
         }
-        if to_server.1.write_all(&std::mem::take(&mut held)).is_err() {}
-
         if !held.is_empty() && (&server).write_all(&std::mem::take(&mut held)).is_err() {
             return;
         }

@@ -138,7 +138,6 @@ pub(crate) async fn start(
             followed_at: Instant::now(),
             rounds: Rounds::start(),
             registrations: Registrations::default(),
-            files,
             files: options.watch.then(Files::default),
             certificates: Certificates::default(),
             revocations: Revocations::default(),
