@@ -7,7 +7,8 @@
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that
 //! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of
 //! TLS and HTTP/2, [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
-//! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses; [`balance`] measures the balancers alone, without a proxy.
+//! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses;
+//! [`balance`] measures the balancers alone, without a proxy.
 
 mod ab;
 mod balance;

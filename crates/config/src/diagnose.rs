@@ -436,11 +436,14 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     if name.len() > LONGEST {
         return None;
     }
-    let allowed = (name.chars().count() / 3).max(1);
+    let length = name.chars().count();
+    let allowed = (length / 3).max(1);
     let lower = name.to_lowercase().replace('-', "_");
     known
         .into_iter()
         .filter(|other| other.len() <= LONGEST)
+        // What differs more in length is further away; most known names are told apart by that.
+        .filter(|other| other.chars().count().abs_diff(length) <= allowed)
         .map(|other| (strsim::damerau_levenshtein(&lower, &other.to_lowercase().replace('-', "_")), other))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)

@@ -13,7 +13,7 @@ use crate::bench::{LOAD_CPU, PROXY_CPU, frame};
 pub(super) const WATCHED: u64 = 42;
 /// Most of the 99th percentile beside dashboards, as a multiple of that without.
 const P99_GATE: f64 = 1.1;
-/// Most of a page's memory at the end, as a multiple of that at the first look.
+/// Most of a page's memory in the last third of the time, as a multiple of that in the first.
 const HEAP_GATE: f64 = 1.1;
 
 /// Everything that was measured, and where.
@@ -21,6 +21,8 @@ pub(super) struct Report<'a> {
     pub(super) args: &'a Dashboard,
     pub(super) measured: &'a Measured,
     pub(super) version: &'a str,
+    /// Whether the run had priority over all else on the machine.
+    pub(super) goes_first: bool,
 }
 
 impl frame::Report for Report<'_> {
@@ -70,7 +72,9 @@ impl frame::Report for Report<'_> {
             self.pages().map(|page| page["long_tasks"].as_array().map_or(0, Vec::len)).collect();
         let growth = self.pages().filter_map(|page| {
             let looks = heaps(page);
-            Some(looks.last()? / looks.first()?)
+            let third = looks.len() / 3;
+            let sum = |looks: &[f64]| looks.iter().sum::<f64>();
+            Some(sum(looks.get(looks.len() - third..)?) / sum(looks.get(..third)?))
         });
         let measured = self.measured;
         let ratio = median_ratio(&measured.with, &measured.without, |sample| sample.p99);
@@ -81,7 +85,7 @@ impl frame::Report for Report<'_> {
                 measured: (long.len() == PAGES).then(|| long.iter().sum::<usize>() as f64),
             },
             Gate {
-                name: "memory of a page at the last look, of that at the first".into(),
+                name: "memory of a page in the last third of the looks, of that in the first".into(),
                 most: HEAP_GATE,
                 measured: growth.reduce(f64::max),
             },
@@ -111,6 +115,12 @@ impl frame::Report for Report<'_> {
              at the same intervals,\n  from another moment on\n\
              - rounds: {rounds} of {round_seconds} s with {dashboards} clients and {round_seconds} s without, in turn, \
              after one that is dropped; no browser, which\n  on a machine of its own would take nothing from the load"
+        )?;
+        let shared =
+            if self.goes_first { "had priority over what else ran there" } else { "had no priority there" };
+        writeln!(
+            text,
+            "- the machine is not for this run alone (see its load average); all programs of the run {shared}"
         )?;
         Ok(())
     }
