@@ -58,8 +58,9 @@ fn good_files_compile_without_a_warning() {
 #[test]
 fn the_examples_compile_without_a_warning() {
     let (whole, of_filters) = (files("../../examples"), files("../../examples/filters"));
-    assert!(whole.len() >= 6 && of_filters.len() >= 2);
-    for path in whole.into_iter().chain(of_filters) {
+    let of_sources = files("../../examples/discovery");
+    assert!(whole.len() >= 6 && of_filters.len() >= 2 && of_sources.len() >= 9);
+    for path in whole.into_iter().chain(of_filters).chain(of_sources) {
         match check_as(&path, path.to_str().unwrap()) {
             Ok(warnings) => assert!(warnings.errors.is_empty(), "{warnings}"),
             Err(report) => panic!("{report}"),

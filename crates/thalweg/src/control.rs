@@ -93,6 +93,8 @@ const JUDGE_EVERY: Duration = Duration::from_secs(1);
 const WEBHOOK_TIME: Duration = Duration::from_secs(2);
 /// How long the collector may take for the last spans.
 const TRACE_TIME: Duration = Duration::from_secs(2);
+/// How long registries may take, once nothing is under way any more, to be told that the proxy leaves.
+const LEAVE_TIME: Duration = Duration::from_secs(2);
 /// How long the disk may take to keep the last changes of the admin API.
 const KEEP_TIME: Duration = Duration::from_secs(5);
 /// How long the access log may take to write its last lines.
@@ -233,8 +235,9 @@ impl Control {
     }
 
     async fn drain(mut self, readings: JoinHandle<()>) -> ExitCode {
-        // Others send nothing more here as soon as they know.
-        self.registrations.leave().await;
+        // Others send nothing more here as soon as they know; a registry that is slow to answer delays no drain.
+        let mut registrations = std::mem::take(&mut self.registrations);
+        let leaving = tokio::spawn(async move { registrations.leave().await });
         let shutdown = self.shared.worker_pool().plan().shutdown;
         self.shared.begin_drain();
         info(format_args!("draining: {} exchanges under way", self.shared.worker_pool().active()));
@@ -260,6 +263,7 @@ impl Control {
                 break false;
             }
         };
+        let _ = tokio::time::timeout(LEAVE_TIME, leaving).await;
         let whole = whole && !self.shared.worker_pool().has_lost_a_worker();
         if !whole {
             warn(format_args!("stopped with {} exchanges under way", self.shared.worker_pool().active()));
