@@ -1,7 +1,7 @@
 //! Where Thalweg itself is registered, so that others find it.
 //!
-//! One task for each registration, on the runtime of the control thread: it registers, goes on renewing, and leaves when
-//! the registration is not wanted any more or the proxy drains. Dropped, all are left to their leases.
+//! One task for each registration, on the runtime of the control thread: it registers, goes on renewing, and leaves
+//! when the registration is not wanted any more or the proxy drains. Dropped, all are left to their leases.
 
 use crate::eureka::registration::{EurekaRegistration, EurekaRegistrationSpec};
 use schemars::JsonSchema;

@@ -32,11 +32,21 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "config",
         &[
-            "core", "http", "tls", "route", "sealed", "access", "filter", "balance", "upstream", "observe",
+            "core",
+            "http",
+            "tls",
+            "route",
+            "sealed",
+            "access",
+            "filter",
+            "balance",
+            "upstream",
+            "observe",
             "proxy",
+            "discovery",
         ],
     ),
-    ("discovery", &["core", "upstream"]),
+    ("discovery", &["core", "http", "tls", "client", "filter", "upstream"]),
     ("health", &["core", "tls", "client", "upstream"]),
     ("admin", &["core", "http", "tls", "client", "access", "observe", "proxy"]),
     (
@@ -71,7 +81,8 @@ const LAYERS: &[&[&str]] = &[
     &["acme", "access"],
     &["filter"],
     &["proxy"],
-    &["config", "discovery", "health"],
+    &["discovery", "health"],
+    &["config"],
     &["admin"],
     &["thalweg"],
 ];

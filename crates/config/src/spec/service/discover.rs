@@ -1,5 +1,5 @@
-//! `services.<name>.discover`, `scheme`, `subset` and `prefer`: endpoints that come from a source, and which of them are
-//! used.
+//! `services.<name>.discover`, `scheme`, `subset` and `prefer`: endpoints that come from a source, and which of them
+//! are used.
 
 use crate::spec::Spanned;
 use crate::spec::values::PercentSpec;
