@@ -41,6 +41,7 @@ const REFERENCES: &[&str] = &[
     "crl",
     "ca_file",
     "client_ca",
+    "kubeconfig",
     "socket",
     "directory",
     "directory_ca",

@@ -233,7 +233,8 @@ impl Registry {
 
     fn render_sources(&self, page: &mut Exposition) {
         let sources = self.sources();
-        let figures: [(&Metric, fn(&SourceStanding) -> Option<f64>); 5] = [
+        type Figure = fn(&SourceStanding) -> Option<f64>;
+        let figures: [(&Metric, Figure); 5] = [
             (&names::SOURCE_FAILING, |it| Some(f64::from(u8::from(it.is_failing)))),
             (&names::SOURCE_AGE, |it| it.age.map(|age| age.as_secs_f64())),
             (&names::SOURCE_ENDPOINTS, |it| Some(it.endpoints as f64)),

@@ -6,9 +6,9 @@ use super::secrets::REDACTED;
 use crate::parse::{Kind, Node};
 
 /// Keys that tell elements of a list apart.
-const IDENTITIES: &[&str] = &["name", "id", "url", "address", "server", "cert"];
+const IDENTITIES: &[&str] = &["name", "id", "url", "address", "server", "servers", "cert"];
 /// Keys that say where something is sent. A secret of one destination is not one of another.
-const DESTINATIONS: &[&str] = &["url", "address", "server", "endpoint"];
+const DESTINATIONS: &[&str] = &["url", "address", "server", "servers", "endpoint"];
 /// Listeners have addresses too, but nothing is sent there.
 const LISTENERS: &str = "listeners";
 
@@ -130,9 +130,17 @@ impl fmt::Display for Path {
 
 /// The values of those of `keys` that a map has.
 fn identity(node: &Node, keys: &[&str]) -> Option<String> {
-    let value = |key: &&str| node.entry(key).and_then(scalar).map(|value| format!("{key}={value}"));
+    let value = |key: &&str| node.entry(key).and_then(written).map(|value| format!("{key}={value}"));
     let values = keys.iter().filter_map(value).collect::<Vec<_>>();
     (!values.is_empty()).then(|| values.join("\n"))
+}
+
+/// The value of a scalar, or the values of a list of scalars: several servers that know the same.
+fn written(node: &Node) -> Option<String> {
+    match &node.kind {
+        Kind::Seq(items) => items.iter().map(scalar).collect::<Option<Vec<_>>>().map(|all| all.join(", ")),
+        _ => scalar(node),
+    }
 }
 
 /// The value of a scalar as a text that tells kinds apart; `None` for lists and maps.

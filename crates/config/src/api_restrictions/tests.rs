@@ -210,14 +210,17 @@ fn a_redacted_value_in_another_place_is_refused() {
 
 #[test]
 fn a_secret_does_not_follow_to_another_destination() {
-    let disk = "services: { a: { discover: { consul: { address: \"https://consul\", token: hidden } } } }\n\
+    let disk = "services:\n  a: { discover: { consul: { address: \"https://consul\", token: hidden } } }\n\x20 \
+                b: { discover: { consul: { url: [\"https://one\", \"https://two\"], token: hidden } } }\n\
                 webhooks: [{ name: a, url: \"https://a\", secret: hidden }]\n";
     let shown = redact(disk, Format::Yaml, &node(disk)).expect("can be shown");
     let back = restore((&shown, &node(&shown)), (disk, &node(disk))).expect("all are known");
     assert_eq!(node(&back), node(&disk.replace("hidden", "\"hidden\"")));
-    for (from, key) in
-        [("https://consul", "services.a.discover.consul.token"), ("https://a", "webhooks[0].secret")]
-    {
+    for (from, key) in [
+        ("https://consul", "services.a.discover.consul.token"),
+        ("https://two", "services.b.discover.consul.token"),
+        ("https://a", "webhooks[0].secret"),
+    ] {
         let moved = shown.replace(from, "https://evil");
         let refused = restore((&moved, &node(&moved)), (disk, &node(disk))).unwrap_err();
         assert_eq!((refused.len(), refused[0].key.as_str()), (1, key));
