@@ -43,6 +43,7 @@ mod hostile_clients;
 mod house;
 mod http2;
 mod http2_upstream;
+mod kubernetes;
 mod leaks;
 mod limits;
 mod mirror;

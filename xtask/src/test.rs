@@ -4,7 +4,7 @@
 //! side, one for each core, then the black-box tests with more threads than there are cores, because they wait more
 //! than they compute. What an executable prints is shown when it fails.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::Message;
 
-use crate::command::{built, cargo, run as run_command};
+use crate::command::{built, cargo, root, run as run_command};
 
 /// Executables that have the machine for themselves: they measure, or bring threads of their own.
 const ALONE: &[&str] = &["black_box", "steady_state"];
@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Also the long variants, as `THALWEG_LONG=1` asks for them
     #[arg(long)]
     long: bool,
+    /// Only what needs a control plane of Kubernetes, which is built once (ten minutes, needs Go)
+    #[arg(long)]
+    kubernetes: bool,
     /// Handed to `cargo test` as it is, for instance a filter
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
@@ -40,6 +43,9 @@ struct Executable {
 
 /// Builds and runs all tests, or what the arguments choose.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.kubernetes {
+        return kubernetes();
+    }
     if args.rest.is_empty() {
         build()?;
         return all(args.long);
@@ -86,6 +92,30 @@ pub(crate) fn all(long: bool) -> Result<()> {
         bail!("tests failed in {}", failed.join(", "));
     }
     run_command(&mut cargo("test --workspace --doc --quiet"))
+}
+
+/// What needs a control plane, in a network of its own. Its programs stay in the user's cache, since they do not change
+/// with the tree.
+fn kubernetes() -> Result<()> {
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home);
+    let programs = cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("thalweg/kubernetes");
+    let scripts = root().join("tests/programs/kubernetes");
+    run_command(Command::new(scripts.join("build.sh")).arg(&programs))?;
+    build()?;
+    for executable in executables(false)?.iter().filter(|executable| executable.name == "black_box") {
+        let Ok(command) = executable.command.lock() else { continue };
+        let mut entered = Command::new(scripts.join("enter.sh"));
+        entered.arg(command.get_program()).args([
+            "scenario::kubernetes::",
+            "--test-threads=1",
+            "--nocapture",
+        ]);
+        entered.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        entered.env("THALWEG_KUBERNETES", &programs);
+        run_command(entered.current_dir(command.get_current_dir().unwrap_or(&root())))?;
+    }
+    Ok(())
 }
 
 /// The transcripts, with this binary.

@@ -261,7 +261,7 @@ impl Source for Kubernetes {
             tokio::select! {
                 why = follow(&api, scope(&services), |news| known.services(news)) => why,
                 why = follow(&api, scope(&slices), |news| known.slices(news)) => why,
-                () = known.tell() => "the watch has ended".to_owned(),
+                why = known.tell() => why,
             }
         })
     }

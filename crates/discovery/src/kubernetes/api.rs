@@ -196,7 +196,7 @@ impl Failure {
                 "; help: the token or certificate is not accepted: is it of this cluster, and still valid?"
             }
             403 => {
-                "; help: the account needs a Role with get, list and watch for `services` and for \
+                "; help: the account needs a Role with list and watch for `services` and for \
                     `endpointslices` of `discovery.k8s.io` in the namespace"
             }
             404 => "; help: is this the URL of an API server of Kubernetes 1.21 or newer?",

@@ -2,9 +2,10 @@
 
 use super::endpoints::{Wanted, endpoints};
 use super::objects::{EndpointSliceSpec, KubeServiceSpec, Resource, SERVICE_NAME};
-use super::resources::{Change, News};
+use super::resources::{Change, MOST, News};
 use crate::feed::{Feed, PAUSE};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -16,6 +17,7 @@ pub(super) struct Known {
     feed: Feed,
     objects: Mutex<Objects>,
     bell: Notify,
+    is_too_much: AtomicBool,
 }
 
 /// `None`: not listed yet.
@@ -30,7 +32,15 @@ struct Objects {
 impl Known {
     pub(super) fn new(namespace: String, wanted: Vec<Wanted>, feed: Feed) -> Self {
         let names = wanted.iter().map(|wanted| wanted.service.clone()).collect();
-        Self { namespace, wanted, names, feed, objects: Mutex::default(), bell: Notify::new() }
+        Self {
+            namespace,
+            wanted,
+            names,
+            feed,
+            objects: Mutex::default(),
+            bell: Notify::new(),
+            is_too_much: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Objects> {
@@ -83,15 +93,22 @@ impl Known {
                 }
             }
         }
+        let size = known.iter().flat_map(BTreeMap::values).map(Resource::size).sum::<usize>();
+        if size > MOST {
+            self.is_too_much.store(true, Ordering::Relaxed);
+        }
         if !changed.is_empty() {
             self.bell.notify_one();
         }
     }
 
-    /// Tells of what has changed, at most once in [`PAUSE`]. Does not end.
-    pub(super) async fn tell(&self) {
+    /// Tells of what has changed, at most once in [`PAUSE`]. Ends when it is too much to be kept; then why.
+    pub(super) async fn tell(&self) -> String {
         loop {
             self.bell.notified().await;
+            if self.is_too_much.load(Ordering::Relaxed) {
+                return format!("there are more than {MOST} endpoints in the namespace `{}`", self.namespace);
+            }
             self.tell_changed();
             tokio::time::sleep(PAUSE).await;
         }

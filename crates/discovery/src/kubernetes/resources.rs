@@ -15,8 +15,8 @@ use thalweg_client::{BodyStream, ClientError};
 
 /// The most objects in one answer.
 const PIECE: usize = 100;
-/// The most objects, counted by [`Resource::size`], of one list.
-const MOST: usize = 500_000;
+/// The most objects of one kind, counted by [`Resource::size`].
+pub(super) const MOST: usize = 500_000;
 /// Longest line of a watch, in bytes: Kubernetes keeps no object of more than 1.5 MiB.
 const LINE: usize = 4 * 1024 * 1024;
 /// A watch that ends sooner is not one that works.
