@@ -10,8 +10,7 @@ use crate::settings::Settings;
 use crate::source::Span;
 use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec, SomeSpec};
 use crate::validate::{
-    self, Bounds, Chains, Context, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Services, Target,
-    Traffic,
+    self, Bounds, Chains, Context, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Target, Traffic,
 };
 use inherited::Inherited;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -52,8 +51,7 @@ pub(crate) fn compile(
     let mut settings = validate::settings(spec, &mut taken, secrets, problems);
     let retries = Retries::read(&spec.defaults.retry, problems);
     let around = Context { secrets, retries: &retries };
-    let Services { named, discover } = validate::services(&spec.services, &around, problems);
-    settings.discover = discover;
+    let named = validate::services(&spec.services, &around, &mut settings.discover, problems);
     let defaults = Deadlines::read(&spec.defaults.timeouts, true, problems);
     let bounds = Bounds::read(&spec.defaults.limits, problems);
     let client_timeouts = validate::client_timeouts(&spec.defaults.timeouts, problems);

@@ -37,7 +37,7 @@ pub(crate) use numbers::{bounded, deadline, number};
 pub(crate) use routes::{Names, encoded, route};
 pub(crate) use sealed::sealed;
 pub(crate) use secret::Secrets;
-pub(crate) use services::{Context, Deadlines, Retries, Services, inline, services, stand_in};
+pub(crate) use services::{Context, Deadlines, Retries, inline, services, stand_in};
 pub(crate) use settings::{
     CONNECTIONS_MAX, client_timeouts, limits, requests, settings, shutdown, trusted_proxies,
 };

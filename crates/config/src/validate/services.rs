@@ -79,13 +79,14 @@ pub(crate) struct Context<'a> {
     pub(crate) retries: &'a Retries,
 }
 
-/// Checks the services.
+/// Checks the services. Where endpoints of some of them come from is added to `sources`.
 pub(crate) fn services(
     specs: &NamedSpec<ServiceSpec>,
     around: &Context<'_>,
+    sources: &mut BTreeMap<Arc<str>, Discover>,
     problems: &mut Problems,
-) -> Services {
-    let mut all = Services::default();
+) -> Vec<(Service, Deadlines)> {
+    let mut named = Vec::new();
     for (name, spec) in &specs.0 {
         let discovered = discover::discover(spec, around.secrets, problems);
         let (policy, discover) = discovered.unzip();
@@ -93,18 +94,11 @@ pub(crate) fn services(
         service.discover = policy;
         if let Some(discover) = discover {
             let written = service.endpoints.clone();
-            all.discover.insert(service.name.clone(), Discover { written, ..discover });
+            sources.insert(service.name.clone(), Discover { written, ..discover });
         }
-        all.named.push((service, deadlines));
+        named.push((service, deadlines));
     }
-    all
-}
-
-/// The services, and where endpoints of some of them come from.
-#[derive(Default)]
-pub(crate) struct Services {
-    pub(crate) named: Vec<(Service, Deadlines)>,
-    pub(crate) discover: BTreeMap<Arc<str>, Discover>,
+    named
 }
 
 fn service(
