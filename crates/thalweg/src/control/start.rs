@@ -93,8 +93,7 @@ pub(crate) async fn start(
     let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
     let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
     let mut runtime = laid_over(plan, &settings)?;
-    let mut sources = first_sources(&runtime);
-    let (names, early) = first_answers(&mut sources, &mut runtime).await;
+    let (sources, names, early) = first_answers(&mut runtime).await;
     let plan = runtime.plan();
     let (acme, issued) = Acme::new(state.clone(), &plan);
     let fleet_options = WorkerPoolOptions {
@@ -110,13 +109,8 @@ pub(crate) async fn start(
     let kept = kept(settings.state.as_deref())?;
     let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
     let origin = origin((options.file, inputs, provenance), &settings, limits)?;
-    let shared = Arc::new(Shared::new(
-        worker_pool,
-        registry.clone(),
-        (origin, runtime),
-        kept,
-        (changed, acme, sources.sources()),
-    ));
+    let shown = (changed, acme, sources.sources());
+    let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
     let admin = admin_options(&settings, place.path.clone(), state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
     keep(&shared, &admin);
@@ -250,10 +244,8 @@ fn first_sources(runtime: &Runtime) -> Followers {
 
 /// Waits a little for what sources find and host names stand for, so that the first requests find their endpoints. What
 /// else is said is taken over when workers run.
-async fn first_answers(
-    sources: &mut Followers,
-    runtime: &mut Runtime,
-) -> (thalweg_upstream::Names, Vec<Update>) {
+async fn first_answers(runtime: &mut Runtime) -> (Followers, thalweg_upstream::Names, Vec<Update>) {
+    let mut sources = first_sources(runtime);
     let (mut names, mut rest) = (thalweg_upstream::Names::new(), Vec::new());
     let has_sources = runtime.base.sources().next().is_some();
     let limit = if has_sources { FIRST_SETS } else { FIRST_NAMES };
@@ -282,7 +274,7 @@ async fn first_answers(
         }
     })
     .await;
-    (names, rest)
+    (sources, names, rest)
 }
 
 fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Arc<LogWriter>>, String> {
