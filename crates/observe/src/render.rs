@@ -39,8 +39,8 @@ impl Registry {
         self.render_endpoints(&mut page);
         self.render_services(&mut page);
         self.render_workers(&mut page);
-        self.render_slos(&mut page);
         self.render_sources(&mut page);
+        self.render_slos(&mut page);
         self.render_budget(&mut page);
         ProcessFigures::read().render(&mut page);
         self.prune();
