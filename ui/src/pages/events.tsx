@@ -43,7 +43,7 @@ export function EventsPage() {
     };
   }, []);
   const found = events.filter((event) => `${event.event} ${event.service} ${event.endpoint} ${event.cause}`.includes(filter));
-  const [shown, turn] = usePages(found, 100);
+  const [shown, turn] = usePages(found, 40);
   return (
     <>
       <Head title="Events" about={state}>

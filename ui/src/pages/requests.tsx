@@ -18,7 +18,7 @@ export function RequestsPage({ query }: { query: URLSearchParams }) {
   const tap = useTap(isTap, asked);
   const [filter, setFilter] = useState(asked);
   const records = isTap ? tap.records : (live.data?.requests ?? []);
-  const [shown, turn] = usePages(records, 100);
+  const [shown, turn] = usePages(records, 50);
   const submit = (event: Event) => {
     event.preventDefault();
     replaceQuery(filter);

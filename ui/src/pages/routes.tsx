@@ -14,7 +14,7 @@ export function RoutesPage() {
   const [filter, setFilter] = useState("");
   const text = filter.toLowerCase();
   const found = (live.data?.routes ?? []).filter((route) => `${route.name} ${route.matches}`.toLowerCase().includes(text));
-  const [shown, turn] = usePages(found, 100);
+  const [shown, turn] = usePages(found, 40);
   if (!live.data) return <><Head title="Routes" /><Waiting live={live} /></>;
   return (
     <>

@@ -35,7 +35,7 @@ export function ServicesPage() {
   const rates = useRates(live);
   const [filter, setFilter] = useState("");
   const found = (live.data?.services ?? []).filter((service) => service.name.includes(filter));
-  const [shown, turn] = usePages(found, 100);
+  const [shown, turn] = usePages(found, 40);
   if (!live.data) return <><Head title="Services" /><Waiting live={live} /></>;
   return (
     <>
