@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 /// Largest answer, in bytes.
 pub(crate) const ANSWER: usize = 16 * 1024 * 1024;
-/// Largest file of certificates, in bytes.
+/// Largest file of certificates or a key, in bytes.
 const CA_FILE: usize = 1024 * 1024;
 /// The longest silence of a body whose server is watched by other signs.
 const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -26,6 +26,23 @@ const SERVERS: usize = 16;
 pub(crate) fn trust(ca: Option<&str>, files: &dyn ConfigFiles) -> Result<Trust, String> {
     let Some(path) = ca else { return Ok(Trust::System) };
     files.read(path, CA_FILE).map(|pem| Trust::Only(pem.into()))
+}
+
+/// The certificate that is shown to a server, with its key: `cert` and `key`.
+///
+/// # Errors
+/// A sentence: one is missing, or they cannot be read.
+pub(crate) fn certificate(
+    (cert, key): (Option<&str>, Option<&str>),
+    files: &dyn ConfigFiles,
+) -> Result<Option<Arc<Certificate>>, String> {
+    let (cert, key) = match (cert, key) {
+        (None, None) => return Ok(None),
+        (Some(cert), Some(key)) => (cert, key),
+        _ => return Err("`cert` and `key` belong together; write both or none".to_owned()),
+    };
+    let read = Certificate::read(&files.read(cert, CA_FILE)?, &files.read(key, CA_FILE)?);
+    read.map(|read| Some(Arc::new(read))).map_err(|why| format!("`{cert}` and `{key}`: {why}"))
 }
 
 /// One server or several that know the same. Fields that are sent with every request may be secret and are not shown.

@@ -99,11 +99,28 @@ where
         Ok(())
     }
 
-    /// This key is gone.
-    pub(crate) fn remove(&mut self, name: &str) {
-        if let Some(thing) = self.things.remove(name) {
-            self.bytes -= thing.bytes;
-        }
+    /// This key is there, and cannot be used for this reason.
+    pub(crate) fn put_flaw(&mut self, name: &str, why: &str) {
+        self.remove(name);
+        self.bytes += name.len();
+        self.things.insert(name.into(), Thing { read: Err(why.to_owned()), bytes: name.len() });
+    }
+
+    /// This key is gone. Whether it was there.
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        let removed = self.things.remove(name);
+        self.bytes -= removed.as_ref().map_or(0, |thing| thing.bytes);
+        removed.is_some()
+    }
+
+    /// Those keys are gone that it does not say.
+    pub(crate) fn retain(&mut self, stays: impl Fn(&str) -> bool) {
+        let bytes = &mut self.bytes;
+        self.things.retain(|name, thing| {
+            let stays = stays(name);
+            *bytes -= if stays { 0 } else { thing.bytes };
+            stays
+        });
     }
 
     /// Takes over what another one holds and this one does not; how much that is.

@@ -26,8 +26,9 @@ mod file;
 mod http;
 mod kubernetes;
 mod nacos;
-
 mod redis;
+mod zookeeper;
+
 mod registrations;
 
 use schemars::JsonSchema;
@@ -102,4 +103,6 @@ sources! {
     etcd: etcd::EtcdSourceSpec = "{ prefix: /services/checkout/ }",
     /// A hash, or keys under a prefix, of Redis or Valkey
     redis: redis::RedisSourceSpec = "{ key: services:checkout }",
+    /// Children of a node of ZooKeeper, as Curator and Spring Cloud register them
+    zookeeper: zookeeper::ZookeeperSourceSpec = "{ path: /services/checkout }",
 }

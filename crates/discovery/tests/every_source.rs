@@ -22,6 +22,7 @@ mod every_source {
     #[allow(dead_code, unreachable_pub, reason = "it belongs to the harness of the black-box tests")]
     pub(crate) mod spring;
     pub(crate) mod watch;
+    pub(crate) mod zookeeper;
 }
 
 use every_source::registry::Registry;
@@ -77,6 +78,7 @@ every_source! {
     kubernetes: every_source::kubernetes::KubernetesRegistry,
     etcd: every_source::etcd::EtcdRegistry,
     redis: every_source::redis::RedisRegistry,
+    zookeeper: every_source::zookeeper::ZookeeperRegistry,
 }
 
 #[test]
