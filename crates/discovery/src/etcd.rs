@@ -14,7 +14,7 @@ mod tests;
 use crate::entry::entry;
 use crate::feed::{Content, Feed};
 use crate::found::Found;
-use crate::http_servers::{HttpServers, time, trust};
+use crate::http_servers::{HttpServers, certificate, time, trust};
 use crate::kept::{Document, Item, Kept, ReadValue, document};
 use crate::source::{Source, Watching, digest};
 use gateway::{Beat, Gateway, Line, Trouble};
@@ -26,7 +26,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_filter::{ConfigFiles, OneOrManySpec, SecretSpec};
-use thalweg_tls::Certificate;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// The member of the same machine.
@@ -41,8 +40,6 @@ const BETWEEN_SNAPSHOTS: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_secs(1);
 /// Longest prefix, in bytes.
 const PREFIX: usize = 1024;
-/// Largest file in PEM, in bytes.
-const PEM_FILE: usize = 1024 * 1024;
 
 /// Keys under a prefix of etcd.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -115,20 +112,6 @@ impl EtcdSourceSpec {
         let servers = servers.showing(certificate);
         Ok(Etcd { servers, login, prefix: self.prefix.clone(), interval, read })
     }
-}
-
-/// The certificate that is shown to a server, with its key.
-fn certificate(
-    (cert, key): (Option<&str>, Option<&str>),
-    files: &dyn ConfigFiles,
-) -> Result<Option<Arc<Certificate>>, String> {
-    let (cert, key) = match (cert, key) {
-        (None, None) => return Ok(None),
-        (Some(cert), Some(key)) => (cert, key),
-        _ => return Err("`cert` and `key` belong together; write both or none".to_owned()),
-    };
-    let read = Certificate::read(&files.read(cert, PEM_FILE)?, &files.read(key, PEM_FILE)?);
-    read.map(|read| Some(Arc::new(read))).map_err(|why| format!("`{cert}` and `{key}`: {why}"))
 }
 
 struct Login {

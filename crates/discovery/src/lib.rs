@@ -20,6 +20,7 @@ mod static_list;
 
 mod consul;
 mod dns;
+mod docker;
 mod etcd;
 mod eureka;
 mod file;
@@ -102,4 +103,6 @@ sources! {
     etcd: etcd::EtcdSourceSpec = "{ prefix: /services/checkout/ }",
     /// A hash, or keys under a prefix, of Redis or Valkey
     redis: redis::RedisSourceSpec = "{ key: services:checkout }",
+    /// Containers of Docker with a label or a service of Docker Compose, by its socket
+    docker: docker::DockerSourceSpec = "{ service: checkout }",
 }

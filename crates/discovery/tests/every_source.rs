@@ -6,6 +6,7 @@ mod every_source {
     pub(crate) mod consul;
     pub(crate) mod dns;
     pub(crate) mod dns_fake;
+    pub(crate) mod docker;
     pub(crate) mod etcd;
     pub(crate) mod eureka;
     pub(crate) mod eureka_server;
@@ -77,6 +78,7 @@ every_source! {
     kubernetes: every_source::kubernetes::KubernetesRegistry,
     etcd: every_source::etcd::EtcdRegistry,
     redis: every_source::redis::RedisRegistry,
+    docker: every_source::docker::DockerRegistry,
 }
 
 #[test]
