@@ -1,7 +1,8 @@
-//! Addresses that behave badly on purpose: one that refuses, one that never answers.
+//! Addresses that behave badly on purpose: one that refuses, one that never answers; and one for UDP and TCP.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_reuseport;
@@ -69,5 +70,23 @@ impl Silent {
 impl Default for Silent {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// An address of this machine that nobody else has: DNS wants the same port of UDP and of TCP, and the kernel gives
+/// ports of one only.
+///
+/// # Panics
+/// Never: it tries until it has one.
+pub fn udp_and_tcp() -> SocketAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let process = std::process::id().to_be_bytes();
+    loop {
+        let ip = [127, 64 | (process[2] & 63), process[3], NEXT.fetch_add(1, Ordering::Relaxed)];
+        let Ok(socket) = UdpSocket::bind(SocketAddr::from((ip, 0))) else { continue };
+        let address = socket.local_addr().unwrap();
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
     }
 }

@@ -21,6 +21,7 @@ mod dashboard;
 mod decisions;
 mod decoders;
 mod descriptors;
+mod dns;
 mod drain;
 mod early_response;
 mod ejection;

@@ -80,6 +80,7 @@ const NAMED: &[&str] = &[
     "bans",
     "slos",
     "headers",
+    "labels",
     "query",
     "sni",
     "weights",

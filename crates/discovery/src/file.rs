@@ -96,18 +96,20 @@ impl Source for File {
     }
 }
 
+/// What tells one content from the next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Stamp {
+    /// When the inode changed: unlike the time of modification nobody can set it, as `cp -p` does.
     changed: (i64, i64),
     size: u64,
-    inode: u64,
+    inode: (u64, u64),
 }
 
 impl Stamp {
     fn of(path: &Path) -> Result<Self, String> {
         let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
-        let changed = (metadata.mtime(), metadata.mtime_nsec());
-        Ok(Self { changed, size: metadata.size(), inode: metadata.ino() })
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        Ok(Self { changed, size: metadata.size(), inode: (metadata.dev(), metadata.ino()) })
     }
 }
 

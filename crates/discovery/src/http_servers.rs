@@ -32,6 +32,10 @@ pub(crate) fn trust(ca: Option<&str>, files: &dyn ConfigFiles) -> Result<Trust, 
 ///
 /// # Errors
 /// A sentence: one is missing, or they cannot be read.
+/// The certificate that is shown to a server, with its key, each in a file.
+///
+/// # Errors
+/// A sentence: one of the two is missing, or cannot be read.
 pub(crate) fn certificate(
     (cert, key): (Option<&str>, Option<&str>),
     files: &dyn ConfigFiles,
@@ -146,14 +150,14 @@ impl HttpServers {
         Err(failures.join("; "))
     }
 
-    /// `POST`, with an answer that is read piece by piece. The head comes within `head`; the body may be silent for
+    /// A request whose answer is read piece by piece. The head comes within `head`; the body may be silent for
     /// ever: the caller sees by other signs that the server lives.
     ///
     /// # Errors
     /// As for [`Self::get`].
     pub(crate) async fn endless(
         &self,
-        target: &str,
+        (method, target): (&str, &str),
         fields: &[(&str, &str)],
         body: Bytes,
         head: Duration,
@@ -161,7 +165,7 @@ impl HttpServers {
         let mut failures = Vec::new();
         for at in self.order() {
             let (to, prefix) = &self.servers[at];
-            let request = self.request("POST", &format!("{prefix}{target}"), fields, body.clone())?;
+            let request = self.request(method, &format!("{prefix}{target}"), fields, body.clone())?;
             let opened = timeout(head, self.client.stream(to, request, FOR_EVER)).await;
             match opened.unwrap_or(Err(ClientError::Time(head))) {
                 Ok(response) if response.status().is_server_error() && self.servers.len() > 1 => {

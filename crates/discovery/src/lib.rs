@@ -20,6 +20,7 @@ mod static_list;
 
 mod consul;
 mod dns;
+mod docker;
 mod etcd;
 mod eureka;
 mod file;
@@ -105,4 +106,6 @@ sources! {
     redis: redis::RedisSourceSpec = "{ key: services:checkout }",
     /// Children of a node of ZooKeeper, as Curator and Spring Cloud register them
     zookeeper: zookeeper::ZookeeperSourceSpec = "{ path: /services/checkout }",
+    /// Containers of Docker with a label or a service of Docker Compose, by its socket
+    docker: docker::DockerSourceSpec = "{ service: checkout }",
 }

@@ -6,6 +6,7 @@ mod every_source {
     pub(crate) mod consul;
     pub(crate) mod dns;
     pub(crate) mod dns_fake;
+    pub(crate) mod docker;
     pub(crate) mod etcd;
     pub(crate) mod eureka;
     pub(crate) mod eureka_server;
@@ -79,6 +80,7 @@ every_source! {
     etcd: every_source::etcd::EtcdRegistry,
     redis: every_source::redis::RedisRegistry,
     zookeeper: every_source::zookeeper::ZookeeperRegistry,
+    docker: every_source::docker::DockerRegistry,
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! DNS: `dig` before a balanced pair of servers (dnsmasq), one of which is killed.
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use thalweg_tests::port::udp_and_tcp;
 use thalweg_tests::process::Signal;
 use thalweg_tests::program::{find_or_skip, run};
 use thalweg_tests::{Process, Proxy, STEP};
@@ -24,7 +24,7 @@ struct Server {
 
 impl Server {
     fn start(program: &Path, dig: &Path, name: &str) -> Self {
-        let address = address();
+        let address = udp_and_tcp();
         let mut command = Command::new(program);
         command
             .args([
@@ -49,21 +49,6 @@ impl Server {
 
     fn url(&self) -> String {
         format!("udp://{}", self.address)
-    }
-}
-
-/// An address of this machine that nobody else has: DNS wants the same port of UDP and of TCP, and the kernel gives
-/// ports of one only.
-fn address() -> SocketAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let process = std::process::id().to_be_bytes();
-    loop {
-        let ip = [127, 64 | (process[2] & 63), process[3], NEXT.fetch_add(1, Relaxed)];
-        let Ok(socket) = UdpSocket::bind(SocketAddr::from((ip, 0))) else { continue };
-        let address = socket.local_addr().unwrap();
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
     }
 }
 

@@ -96,6 +96,21 @@ impl Path {
         matches!(self.0.last(), Some(Step::Key { name, .. }) if keys.contains(&name.as_str()))
     }
 
+    /// Whether the keys `a.b` stand one after the other somewhere above it.
+    pub(super) fn is_below_any(&self, dotted: &str) -> bool {
+        let keys: Vec<_> = dotted.split('.').collect();
+        let names: Vec<_> = self
+            .0
+            .iter()
+            .map(|step| match step {
+                Step::Key { name, .. } => name.as_str(),
+                Step::Item { .. } => "",
+            })
+            .collect();
+        let above = names.split_last().map_or(&[][..], |(_, above)| above);
+        above.windows(keys.len()).any(|window| window == keys)
+    }
+
     /// Whether the last key, elements of lists aside, is one of these.
     pub(super) fn last_key_is(&self, keys: &[&str]) -> bool {
         let last = self.0.iter().rev().find_map(|step| match step {

@@ -26,6 +26,8 @@ const SECRETS: &[&str] = &[
 
 /// Maps of which each `value:` is one, whatever its key is called.
 const CREDENTIALS: &[&str] = &["tracing.headers"];
+/// The same, wherever they stand.
+const CREDENTIALS_ANYWHERE: &[&str] = &["discover.http.headers"];
 
 /// Keys below a secret whose values are no secrets: they say where it is.
 const REFERENCES: &[&str] = &["file", "env", "id", "key_id"];
@@ -233,8 +235,11 @@ fn walk<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node))
 
 fn is_secret(path: &Path, node: &Node) -> bool {
     let is_value = path.ends_with(&["value"]);
-    let by_key = path.last_key_is(SECRETS)
-        || (is_value && (path.is_at_or_below(SECRETS) || CREDENTIALS.iter().any(|map| path.is_below(map))));
+    let is_credential = || {
+        CREDENTIALS.iter().any(|map| path.is_below(map))
+            || CREDENTIALS_ANYWHERE.iter().any(|map| path.is_below_any(map))
+    };
+    let by_key = path.last_key_is(SECRETS) || (is_value && (path.is_at_or_below(SECRETS) || is_credential()));
     holds_secret(by_key, node)
 }
 

@@ -104,6 +104,15 @@ fn references_settings_and_trust_may_not_be_new() {
             "services.a.endpoints[0].url",
         ),
         ("services: { a: { endpoints: [\"http://h/${HOME}\"] } }", "services.a.endpoints[0]"),
+        ("services: { a: { discover: { file: { path: /etc/shadow } } } }", "services.a.discover.file.path"),
+        (
+            "services: { a: { discover: { docker: { socket: \"tcp://h:2375\" } } } }",
+            "services.a.discover.docker.socket",
+        ),
+        (
+            "services: { a: { discover: { http: { headers: { x: { env: HOME } } } } } }",
+            "services.a.discover.http.headers.x.env",
+        ),
         ("services: { b: { host: \"${PORT}\" } }", "services.b.host"),
         ("services: { b: { tls: { ca: /etc/ca.pem } } }", "services.b.tls.ca"),
         ("services: { b: { tls: { verify: false } } }", "services.b.tls.verify"),
@@ -189,6 +198,7 @@ fn every_way_to_write_a_secret_is_redacted_or_the_text_is_not_shown() {
         "x: &x hidden\na: { secret: *x, token: *x }\n",
         "a: { secret: \"hid\\u0064en hidden\" }",
         "a: { secrets: [hidden, hidden] }",
+        "services: { a: { discover: { http: { url: x, headers: { x-key: { value: hidden } } } } } }",
     ] {
         if let Some(shown) = redact(text, Format::Yaml, &node(text)) {
             assert!(!shown.contains("hidden"), "{text} -> {shown}");
@@ -199,6 +209,12 @@ fn every_way_to_write_a_secret_is_redacted_or_the_text_is_not_shown() {
     let file = sources.add("a.toml", toml);
     let root = parse(file, Format::Toml, &sources, &mut problems).unwrap();
     assert_eq!(redact(toml, Format::Toml, &root).as_deref(), Some("[a]\nsecret = \"<redacted>\"\nb = 1\n"));
+}
+
+#[test]
+fn labels_are_names_that_users_choose() {
+    let text = "services: { a: { discover: { docker: { labels: { env: prod, file: x } } } } }";
+    assert_eq!(check_arrived(&node(DISK), &node(text)), Ok(()));
 }
 
 #[test]

@@ -122,7 +122,8 @@ impl<'a> Gateway<'a> {
         create["start_revision"] = from.to_string().into();
         create["progress_notify"] = true.into();
         let body = json!({ "create_request": create }).to_string();
-        let opened = self.servers.endless("/v3/watch", &self.fields(), body.into(), self.time).await?;
+        let opened =
+            self.servers.endless(("POST", "/v3/watch"), &self.fields(), body.into(), self.time).await?;
         let status = opened.status();
         let mut watch = Watch { prefix, body: opened.into_body(), buffer: Vec::new(), scanned: 0 };
         if status == 200 {

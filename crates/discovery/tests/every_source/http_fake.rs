@@ -37,6 +37,16 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(&'static str, String)>,
     pub(crate) body: String,
+    pub(crate) more: Option<More>,
+}
+
+/// What comes after the body, piece by piece, until there is `None`. It is asked often, and must not wait.
+pub(crate) struct More(pub(crate) Box<dyn FnMut() -> Option<String> + Send>);
+
+impl std::fmt::Debug for More {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("More")
+    }
 }
 
 impl Reply {
@@ -45,7 +55,12 @@ impl Reply {
     }
 
     pub(crate) fn of(status: u16, body: impl Into<String>) -> Self {
-        Self { status, fields: vec![("content-type", "application/json".to_owned())], body: body.into() }
+        Self {
+            status,
+            fields: vec![("content-type", "application/json".to_owned())],
+            body: body.into(),
+            more: None,
+        }
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
@@ -102,10 +117,20 @@ fn serve(stream: &TcpStream, answer: &impl Fn(&Ask) -> Reply) {
     for (name, value) in &reply.fields {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
-    if reply.status != 204 && reply.status != 304 {
+    if reply.status != 204 && reply.status != 304 && reply.more.is_none() {
         head.push_str(&format!("content-length: {}\r\n", reply.body.len()));
     }
     let _ = (&mut &*stream).write_all(format!("{head}\r\n{}", reply.body).as_bytes());
+    if let Some(More(mut next)) = reply.more {
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(10)));
+        // Nothing more is said to the server; the end is.
+        while !matches!((&mut &*stream).read(&mut [0]), Ok(0)) {
+            let Some(piece) = next() else { return };
+            if (&mut &*stream).write_all(piece.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
 }
 
 fn ask(stream: &TcpStream) -> Option<Ask> {

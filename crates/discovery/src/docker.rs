@@ -1,0 +1,265 @@
+//! `discover: { docker: { service: checkout } }`: containers, by the socket of Docker (or Podman).
+//!
+//! One watch for each socket: its stream of events says that something has changed, then all containers are listed;
+//! they are listed every `interval` anyway. A container that is told to stop gets no new requests from that moment,
+//! before it closes its port: Docker tells of the signal first.
+
+pub(crate) mod containers;
+mod events;
+
+use crate::feed::Feed;
+use crate::http_servers::{HttpServers, certificate, encoded, refused, time, trust};
+use crate::source::{Source, Watching};
+use containers::{Choice, Container, endpoints};
+use events::{Event, Events};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_client::Bytes;
+use thalweg_filter::ConfigFiles;
+use thalweg_http::HttpUrl;
+use tokio::time::{Instant, timeout_at};
+
+/// Where Docker listens.
+const SOCKET: &str = "unix:///var/run/docker.sock";
+/// Between two lists, where nothing happens.
+const INTERVAL: Duration = Duration::from_secs(15);
+/// For one answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After an event: others follow it.
+const GATHER: Duration = Duration::from_millis(50);
+/// How long a container that is told to stop is believed to do so.
+const STOPPING: Duration = Duration::from_secs(300);
+/// The most labels that are asked for.
+const LABELS: usize = 16;
+
+/// Containers of Docker.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a map with `service`")]
+pub struct DockerSourceSpec {
+    /// The service: containers with this value of the label `thalweg.service`, else of `com.docker.compose.service`.
+    service: String,
+    /// Where Docker listens: `unix:///var/run/docker.sock`, `tcp://10.0.0.1:2375` or, through TLS,
+    /// `https://10.0.0.1:2376`.
+    #[schemars(extend("x-default" = "unix:///var/run/docker.sock"))]
+    socket: Option<String>,
+    /// Only containers of this project of Docker Compose.
+    project: Option<String>,
+    /// The network in which containers are reached, where they are in several; as Docker names it, or without the name
+    /// of the project before it. The label `thalweg.network` of a container comes first.
+    network: Option<String>,
+    /// Only containers that have all of these labels.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    /// Containers are reached by the ports that are published on the host, not by their own addresses: where the proxy
+    /// is in no network of theirs.
+    #[serde(default)]
+    published: bool,
+    /// Between two lists of all containers, beside the events. What is known is at most this old, and a little more.
+    #[schemars(extend("x-range" = ["1s", "10m"], "x-default" = "15s"))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["15s"]))]
+    interval: Option<String>,
+    /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
+    /// system.
+    ca: Option<String>,
+    /// A PEM file with the certificate that Docker is shown; needs `key`.
+    cert: Option<String>,
+    /// A PEM file with its key.
+    key: Option<String>,
+}
+
+impl DockerSourceSpec {
+    /// Checks the arguments.
+    ///
+    /// # Errors
+    /// A sentence that names the wrong one.
+    pub(crate) fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
+        if self.labels.len() > LABELS {
+            return Err(format!("`labels` must be at most {LABELS}"));
+        }
+        let choice = Choice {
+            service: self.service.clone(),
+            project: self.project.clone(),
+            network: self.network.clone(),
+            labels: self.labels.clone(),
+            is_published: self.published,
+        };
+        if choice.service.is_empty() || !choice.is_plain() {
+            return Err(
+                "`service`, `project`, `network` and `labels` must be names, without commas".to_owned()
+            );
+        }
+        let place = self.socket.clone().unwrap_or_else(|| SOCKET.to_owned());
+        let (url, host) = socket(&place)?;
+        let certificate = certificate((self.cert.as_deref(), self.key.as_deref()), files)?;
+        let servers = HttpServers::new(&[url], Vec::new(), trust(self.ca.as_deref(), files)?)?;
+        let range = (Duration::from_secs(1), Duration::from_secs(600));
+        let interval = time(("interval", self.interval.as_deref()), INTERVAL, range)?;
+        Ok(Arc::new(Docker { servers: servers.showing(certificate), place, host, choice, interval }))
+    }
+}
+
+/// The URL of a socket, and where the ports of its host are reached.
+fn socket(text: &str) -> Result<(String, String), String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if !path.starts_with('/') {
+            return Err(format!("`socket`: `{text}` has no absolute path; write `{SOCKET}`"));
+        }
+        return Ok((format!("unix:{path}"), "127.0.0.1".to_owned()));
+    }
+    let url = match text.strip_prefix("tcp://") {
+        Some(rest) => format!("http://{rest}"),
+        None => text.to_owned(),
+    };
+    let read = HttpUrl::parse(&url)
+        .map_err(|_| format!("`socket`: `{text}` is no socket; write `{SOCKET}` or `tcp://10.0.0.1:2375`"))?;
+    Ok((url, read.host().to_owned()))
+}
+
+#[derive(Debug)]
+struct Docker {
+    servers: HttpServers,
+    place: String,
+    host: String,
+    choice: Choice,
+    interval: Duration,
+}
+
+impl Source for Docker {
+    fn kind(&self) -> &'static str {
+        "docker"
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn query(&self) -> String {
+        self.choice.to_string()
+    }
+
+    fn group(&self) -> String {
+        format!("{} {:?}", self.servers.group(), self.interval)
+    }
+
+    fn silence(&self) -> Duration {
+        self.interval + PATIENCE
+    }
+
+    fn watch<'a>(&'a self, members: &'a [Arc<dyn Source>], feed: Feed) -> Watching<'a> {
+        Box::pin(async move {
+            let wanted = members.iter().map(|member| member.query());
+            let wanted: Vec<_> = wanted.map(|query| (Choice::parse(&query), query)).collect();
+            let Err(why) = self.keep(&wanted, &feed).await;
+            why
+        })
+    }
+}
+
+impl Docker {
+    async fn keep(&self, wanted: &[(Choice, String)], feed: &Feed) -> Result<Infallible, String> {
+        // Opened before the first list, so that nothing happens between the two unseen.
+        let mut events = self.events().await?;
+        let mut stopping = Stopping::default();
+        loop {
+            let (mut all, flaw) = self.list().await?;
+            all.retain(|container| !stopping.holds(&container.id));
+            for (choice, query) in wanted {
+                let (found, own) = endpoints(&all, choice, &self.host);
+                feed.found(query, found);
+                if let Some(flaw) = own.as_ref().or(flaw.as_ref()) {
+                    feed.flawed(query, flaw.clone());
+                }
+            }
+            self.wait(&mut events, &mut stopping).await?;
+        }
+    }
+
+    /// Until something has happened, or it is time.
+    async fn wait(&self, events: &mut Events, stopping: &mut Stopping) -> Result<(), String> {
+        let mut until = Instant::now() + self.interval;
+        let gathered = |now: Instant| now + GATHER;
+        loop {
+            let Ok(event) = timeout_at(until, events.next()).await else { return Ok(()) };
+            match event? {
+                Event::Signal { container, signal } => {
+                    if self.stop_signal(&container).await == Some(signal) {
+                        stopping.begins(container);
+                    }
+                }
+                Event::Started { container } => stopping.is_over(&container),
+                Event::Other => {}
+            }
+            until = until.min(gathered(Instant::now()));
+        }
+    }
+
+    async fn list(&self) -> Result<(Vec<Container>, Option<String>), String> {
+        let response = self.servers.get("/containers/json", PATIENCE).await?;
+        match response.status().as_u16() {
+            200 => containers::containers(response.body()),
+            403 => {
+                Err(format!("{}; whoever stands before Docker must allow /containers", refused(&response)))
+            }
+            _ => Err(refused(&response)),
+        }
+    }
+
+    async fn events(&self) -> Result<Events, String> {
+        let target = format!("/events?filters={}", encoded(events::FILTERS));
+        let response = self.servers.endless(("GET", &target), &[], Bytes::new(), PATIENCE).await?;
+        match response.status().as_u16() {
+            200 => Ok(Events::new(response.into_body())),
+            status => Err(format!("the server answers {status} to /events; the stream of events is needed")),
+        }
+    }
+
+    /// The signal by which a container is told to stop, if that can be found out.
+    async fn stop_signal(&self, container: &str) -> Option<u8> {
+        let target = format!("/containers/{}/json", encoded(container));
+        let response = self.servers.get(&target, PATIENCE).await.ok()?;
+        let response = Some(response).filter(|response| response.status().as_u16() == 200)?;
+        events::stop_signal(response.body())
+    }
+}
+
+/// Containers that have been told to stop, by their IDs, and until when that is believed.
+#[derive(Debug, Default)]
+struct Stopping(HashMap<String, Instant>);
+
+impl Stopping {
+    fn begins(&mut self, id: String) {
+        let now = Instant::now();
+        self.0.retain(|_, until| *until > now);
+        self.0.insert(id, now + STOPPING);
+    }
+
+    fn is_over(&mut self, id: &str) {
+        self.0.remove(id);
+    }
+
+    fn holds(&self, id: &str) -> bool {
+        self.0.get(id).is_some_and(|until| *until > Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_paths_or_hosts() {
+        let host = "127.0.0.1".to_owned();
+        assert_eq!(socket(SOCKET), Ok(("unix:/var/run/docker.sock".to_owned(), host.clone())));
+        assert_eq!(socket("unix:/run/x.sock"), Ok(("unix:/run/x.sock".to_owned(), host)));
+        assert_eq!(socket("tcp://d:2375"), Ok(("http://d:2375".to_owned(), "d".to_owned())));
+        assert_eq!(socket("https://d:2376"), Ok(("https://d:2376".to_owned(), "d".to_owned())));
+        for bad in ["", "unix:", "unix://x.sock", "/var/run/docker.sock", "tcp://", "npipe://x"] {
+            assert!(socket(bad).is_err(), "{bad}");
+        }
+    }
+}
