@@ -28,6 +28,7 @@ mod ejection;
 mod endpoint;
 mod endpoint_churn;
 mod endpoints_api;
+mod etcd;
 mod eureka;
 mod explain;
 mod failure;

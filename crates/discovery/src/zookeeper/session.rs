@@ -206,8 +206,8 @@ where
         Ok(())
     }
 
-    /// Those that have changed since they were told: as soon as all answers are there, or now if `is_due`, where changes
-    /// never end.
+    /// Those that have changed since they were told: as soon as all answers are there, or now if `is_due`, where
+    /// changes never end.
     pub(super) fn news(&mut self, is_due: bool) -> impl Iterator<Item = (&str, &Kept<I>)> {
         self.nodes.iter_mut().filter_map(move |node| {
             node.is_whole |= node.open == 0;
