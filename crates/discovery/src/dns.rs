@@ -42,7 +42,7 @@ pub struct DnsSourceSpec {
     name: String,
     /// The port of the endpoints, where records of addresses are asked for; SRV records tell it.
     #[schemars(extend("x-range" = [1, 65535]))]
-    port: Option<u16>,
+    port: Option<u32>,
     /// What is asked for: `address`, A and AAAA records; `srv`, SRV records, whose priority becomes the tier. Default:
     /// `srv` for a name that begins with `_`, else `address`.
     #[serde(rename = "type")]
@@ -107,12 +107,14 @@ impl DnsSourceSpec {
     pub(crate) fn build(&self, _files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
         let name = name(&self.name).ok_or_else(|| format!("`name`: `{}` is no host name", self.name))?;
         let by_name = if self.name.starts_with('_') { DnsRecordsSpec::Srv } else { DnsRecordsSpec::Address };
-        let asked = match (self.records.unwrap_or(by_name), self.port) {
+        let port = self.port.map(|port| u16::try_from(port).ok().filter(|port| *port > 0));
+        let port = port.map(|port| port.ok_or("`port` must be from 1 to 65535")).transpose()?;
+        let asked = match (self.records.unwrap_or(by_name), port) {
             (DnsRecordsSpec::Srv, None) => Asked::Services,
             (DnsRecordsSpec::Srv, Some(_)) => {
                 return Err("SRV records tell the port; write no `port`, or `type: address`".to_owned());
             }
-            (DnsRecordsSpec::Address, None | Some(0)) => {
+            (DnsRecordsSpec::Address, None) => {
                 return Err("write the `port` of the endpoints, or `type: srv`".to_owned());
             }
             (DnsRecordsSpec::Address, Some(port)) => Asked::Addresses(port),

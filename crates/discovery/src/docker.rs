@@ -10,7 +10,7 @@ mod events;
 use crate::feed::Feed;
 use crate::http_servers::{HttpServers, certificate, encoded, refused, time, trust};
 use crate::source::{Source, Watching};
-use containers::{Choice, Container, endpoints};
+use containers::{Choice, DockerContainerSpec, endpoints};
 use events::{Event, Events};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -198,7 +198,7 @@ impl Docker {
         }
     }
 
-    async fn list(&self) -> Result<(Vec<Container>, Option<String>), String> {
+    async fn list(&self) -> Result<(Vec<DockerContainerSpec>, Option<String>), String> {
         let response = self.servers.get("/containers/json", PATIENCE).await?;
         match response.status().as_u16() {
             200 => containers::containers(response.body()),

@@ -123,7 +123,9 @@ impl NacosSourceSpec {
 
     fn query(&self, clusters: &[String]) -> String {
         let mut query = self.service.clone();
-        for (name, value) in [("namespace", &self.namespace), ("group", &self.group)] {
+        for (name, value) in
+            [("namespace", &self.namespace), ("group", &self.group.clone().filter(|group| group != GROUP))]
+        {
             if let Some(value) = value {
                 query.push_str(&format!(", {name} {value}"));
             }

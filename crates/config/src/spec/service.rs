@@ -42,6 +42,7 @@ pub struct ServiceSpec {
     /// At least one URL; one alone needs no list. With `discover` they are there beside what is found.
     #[schemars(schema_with = "at_least_one")]
     #[schemars(extend("x-default-words" = "none, which needs `discover`"))]
+    #[serde(default)]
     pub endpoints: Option<SomeSpec<EndpointSpec>>,
     /// A source that endpoints come from: its name and its settings.
     #[schemars(extend("x-default-words" = "none"))]

@@ -112,6 +112,7 @@ const VALIDATION: &[Reason] = &[
         "two keys that do not go together",
         &[
             "belongs to `defaults.timeouts`",
+            "is for endpoints that a source finds",
             "must not be larger than `max`",
             "must not be shorter than `time`",
             "must end before the next one",

@@ -19,7 +19,7 @@ const CONTAINER: &str = "container";
 /// A container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-pub(crate) struct Container {
+pub(crate) struct DockerContainerSpec {
     pub(crate) id: String,
     names: Vec<String>,
     labels: Option<BTreeMap<String, String>>,
@@ -28,21 +28,21 @@ pub(crate) struct Container {
     /// For people, such as `Up 3 minutes (healthy)`.
     status: String,
     /// Newer servers only.
-    health: Option<Health>,
-    ports: Option<Vec<Port>>,
-    host_config: HostConfig,
-    network_settings: NetworkSettings,
+    health: Option<DockerHealthSpec>,
+    ports: Option<Vec<DockerPortSpec>>,
+    host_config: DockerHostConfigSpec,
+    network_settings: DockerNetworkSettingsSpec,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Health {
+struct DockerHealthSpec {
     status: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Port {
+struct DockerPortSpec {
     #[serde(rename = "IP")]
     ip: Option<String>,
     private_port: u16,
@@ -53,26 +53,26 @@ struct Port {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct HostConfig {
+struct DockerHostConfigSpec {
     network_mode: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct NetworkSettings {
-    networks: Option<BTreeMap<String, Network>>,
+struct DockerNetworkSettingsSpec {
+    networks: Option<BTreeMap<String, DockerNetworkSpec>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Network {
+struct DockerNetworkSpec {
     #[serde(rename = "IPAddress")]
     v4: String,
     #[serde(rename = "GlobalIPv6Address")]
     v6: String,
 }
 
-impl Network {
+impl DockerNetworkSpec {
     fn address(&self) -> Option<&str> {
         [&*self.v4, &*self.v6].into_iter().find(|address| !address.is_empty())
     }
@@ -82,12 +82,12 @@ impl Network {
 ///
 /// # Errors
 /// A sentence: it is no list.
-pub(crate) fn containers(answer: &[u8]) -> Result<(Vec<Container>, Option<String>), String> {
+pub(crate) fn containers(answer: &[u8]) -> Result<(Vec<DockerContainerSpec>, Option<String>), String> {
     let entries: Vec<serde_json::Value> = serde_json::from_slice(answer)
         .map_err(|error| format!("the answer is no list of containers: {error}"))?;
     let (mut containers, mut flaw) = (Vec::new(), None);
     for entry in entries {
-        match serde_json::from_value::<Container>(entry) {
+        match serde_json::from_value::<DockerContainerSpec>(entry) {
             Ok(container) if !container.id.is_empty() => containers.push(container),
             Ok(_) => flaw = Some("a container has no ID".to_owned()),
             Err(error) => flaw = Some(format!("a container cannot be read: {error}")),
@@ -96,7 +96,7 @@ pub(crate) fn containers(answer: &[u8]) -> Result<(Vec<Container>, Option<String
     Ok((containers, flaw))
 }
 
-impl Container {
+impl DockerContainerSpec {
     /// One of its labels.
     pub(crate) fn label(&self, name: &str) -> Option<&str> {
         self.labels.as_ref()?.get(name).map(String::as_str)
@@ -168,7 +168,7 @@ impl Choice {
         Self::parse(&self.to_string()) == *self
     }
 
-    fn takes(&self, container: &Container) -> bool {
+    fn takes(&self, container: &DockerContainerSpec) -> bool {
         container.service() == Some(&self.service)
             && self.project.as_ref().is_none_or(|project| container.label(COMPOSE_PROJECT) == Some(project))
             && self.labels.iter().all(|(name, value)| container.label(name) == Some(value))
@@ -193,7 +193,7 @@ impl fmt::Display for Choice {
 
 /// The endpoints of a service, and what was left out. `host` is where ports of the host are reached.
 pub(crate) fn endpoints(
-    containers: &[Container],
+    containers: &[DockerContainerSpec],
     choice: &Choice,
     host: &str,
 ) -> (Vec<Found>, Option<String>) {
@@ -210,7 +210,7 @@ pub(crate) fn endpoints(
     (found, flaw)
 }
 
-fn endpoint(container: &Container, choice: &Choice, host: &str) -> Result<Found, String> {
+fn endpoint(container: &DockerContainerSpec, choice: &Choice, host: &str) -> Result<Found, String> {
     let port = port(container)?;
     let (host, port) = match () {
         () if choice.is_published => published(container, port, host)?,
@@ -238,14 +238,14 @@ fn endpoint(container: &Container, choice: &Choice, host: &str) -> Result<Found,
     Ok(found)
 }
 
-fn number(container: &Container, label: &str, most: u32) -> Result<Option<u32>, String> {
+fn number(container: &DockerContainerSpec, label: &str, most: u32) -> Result<Option<u32>, String> {
     let Some(text) = container.label(label) else { return Ok(None) };
     let number = text.trim().parse().ok().filter(|number| *number <= most);
     number.map(Some).ok_or_else(|| format!("`{label}` is `{text}`, which is no number from 0 to {most}"))
 }
 
 /// By `thalweg.port`, else the only TCP port that the image exposes.
-fn port(container: &Container) -> Result<u16, String> {
+fn port(container: &DockerContainerSpec) -> Result<u16, String> {
     if let Some(text) = container.label("thalweg.port") {
         let port = text.trim().parse().ok().filter(|port| *port != 0);
         return port.ok_or_else(|| format!("`thalweg.port` is `{text}`, which is no port"));
@@ -260,7 +260,7 @@ fn port(container: &Container) -> Result<u16, String> {
 }
 
 /// Where a port of the container is reached on the host.
-fn published(container: &Container, port: u16, host: &str) -> Result<(String, u16), String> {
+fn published(container: &DockerContainerSpec, port: u16, host: &str) -> Result<(String, u16), String> {
     let all = container.ports.iter().flatten().filter(|one| one.private_port == port);
     let first = all.filter_map(|one| Some((one.ip.as_deref(), one.public_port?))).next();
     let (ip, port) = first.ok_or_else(|| format!("its port {port} is not published"))?;
@@ -269,7 +269,7 @@ fn published(container: &Container, port: u16, host: &str) -> Result<(String, u1
 }
 
 /// Its address in the network that is asked for, by `thalweg.network`, or in the only one.
-fn address(container: &Container, network: Option<&str>) -> Result<String, String> {
+fn address(container: &DockerContainerSpec, network: Option<&str>) -> Result<String, String> {
     let all = container.network_settings.networks.iter().flatten();
     let mut networks: Vec<_> =
         all.filter_map(|(name, network)| Some((name.as_str(), network.address()?))).collect();
@@ -294,14 +294,14 @@ fn address(container: &Container, network: Option<&str>) -> Result<String, Strin
 mod tests {
     use super::*;
 
-    fn read(json: &str) -> Vec<Container> {
+    fn read(json: &str) -> Vec<DockerContainerSpec> {
         let (containers, flaw) = containers(json.as_bytes()).unwrap();
         assert_eq!(flaw, None);
         containers
     }
 
     /// A container of the service `shop`, with more labels and other fields.
-    fn shop(labels: &str, fields: &str) -> Vec<Container> {
+    fn shop(labels: &str, fields: &str) -> Vec<DockerContainerSpec> {
         read(&format!(
             r#"[{{"Id":"0123456789abcdef","Names":["/shop-1"],"State":"running","Status":"Up 3 minutes",
                 "Labels":{{"com.docker.compose.service":"shop","com.docker.compose.project":"p"{labels}}},
@@ -314,11 +314,11 @@ mod tests {
         Choice { service: service.to_owned(), ..Choice::default() }
     }
 
-    fn urls(containers: &[Container], choice: &Choice) -> Vec<String> {
+    fn urls(containers: &[DockerContainerSpec], choice: &Choice) -> Vec<String> {
         endpoints(containers, choice, "127.0.0.1").0.iter().map(|found| found.url("http")).collect()
     }
 
-    fn flaw(containers: &[Container]) -> String {
+    fn flaw(containers: &[DockerContainerSpec]) -> String {
         let (found, flaw) = endpoints(containers, &of("shop"), "127.0.0.1");
         assert_eq!(found, []);
         flaw.unwrap()

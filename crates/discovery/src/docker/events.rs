@@ -32,14 +32,14 @@ pub(super) enum Event {
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Message {
+struct DockerMessageSpec {
     action: String,
-    actor: Actor,
+    actor: DockerActorSpec,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Actor {
+struct DockerActorSpec {
     #[serde(rename = "ID")]
     id: String,
     #[serde(rename = "Attributes")]
@@ -83,7 +83,7 @@ impl Events {
 }
 
 fn event(line: &[u8]) -> Result<Event, String> {
-    let message: Message =
+    let message: DockerMessageSpec =
         serde_json::from_slice(line).map_err(|error| format!("an event cannot be read: {error}"))?;
     let (container, signal) = (message.actor.id, message.actor.attributes.get("signal"));
     Ok(match (&*message.action, signal.and_then(|signal| number(signal))) {

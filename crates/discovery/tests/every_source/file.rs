@@ -89,8 +89,8 @@ fn folder_with(text: &str) -> (FileRegistry, Watched) {
     (registry, watched)
 }
 
-/// A volume of Kubernetes: `endpoints.yaml` -> `..data/endpoints.yaml`, and `..data` -> a folder with a time in its name.
-/// An update makes a new folder and swaps `..data`; the file's own path never changes.
+/// A volume of Kubernetes: `endpoints.yaml` -> `..data/endpoints.yaml`, and `..data` -> a folder with a time in its
+/// name. An update makes a new folder and swaps `..data`; the file's own path never changes.
 #[test]
 fn the_swap_of_a_symbolic_link_above_the_file_is_seen() {
     let (registry, _) = folder_with("[]");
