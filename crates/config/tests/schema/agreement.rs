@@ -309,7 +309,14 @@ const VALIDATION: &[Reason] = &[
     (
         "whom a source asks for what, where the proxy registers, and which collector has its traces",
         &[
+            "has no endpoints",
             "a collector has no path",
+            "the proxy writes `",
+            "is there already, in other letters",
+            "visible characters of ASCII",
+            "has a key of its own",
+            "there are at most",
+            "has more than",
             "write `app` or `vip`",
             "write `key`, a hash",
             "write `token` or",
