@@ -39,14 +39,19 @@ pub struct ConsulSourceSpec {
     #[schemars(extend("x-default" = "http://127.0.0.1:8500"))]
     url: Option<OneOrManySpec<String>>,
     /// The ACL token, with `service:read` and `node:read`.
+    #[schemars(extend("x-default-words" = "none"))]
     token: Option<SecretSpec>,
     /// The data centre; default: the agent's own.
+    #[schemars(extend("x-default-words" = "the agent's own"))]
     datacenter: Option<String>,
     /// The namespace (Consul Enterprise).
+    #[schemars(extend("x-default-words" = "the usual one"))]
     namespace: Option<String>,
     /// The admin partition (Consul Enterprise).
+    #[schemars(extend("x-default-words" = "none"))]
     partition: Option<String>,
     /// Only instances that have all of these tags.
+    #[schemars(extend("x-default-words" = "any"))]
     tags: Option<OneOrManySpec<String>>,
     /// Which instances are used: `passing`, those whose checks all pass (default); `warning`, those with warnings too,
     /// with their weight for warnings; `any`, whatever their checks say.
@@ -62,6 +67,7 @@ pub struct ConsulSourceSpec {
     wait: Option<String>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
+    #[schemars(extend("x-default-words" = "those that the system trusts"))]
     ca: Option<String>,
 }
 

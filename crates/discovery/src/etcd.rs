@@ -53,15 +53,20 @@ pub struct EtcdSourceSpec {
     #[schemars(extend("x-default" = "http://127.0.0.1:2379"))]
     url: Option<OneOrManySpec<String>>,
     /// The user, where etcd asks for one; needs `password`.
+    #[schemars(extend("x-default-words" = "none"))]
     username: Option<String>,
     /// The user's password.
+    #[schemars(extend("x-default-words" = "none"))]
     password: Option<SecretSpec>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
+    #[schemars(extend("x-default-words" = "those that the system trusts"))]
     ca: Option<String>,
     /// A PEM file with the certificate that etcd is shown; needs `key`.
+    #[schemars(extend("x-default-words" = "none"))]
     cert: Option<String>,
     /// A PEM file with its key.
+    #[schemars(extend("x-default-words" = "none"))]
     key: Option<String>,
     /// Between two questions whether the watch has told of everything. What is known is at most this old, and the time
     /// of an answer older.

@@ -39,16 +39,20 @@ const NAME: usize = 256;
 #[serde(deny_unknown_fields, expecting = "a map with `app` or `vip`")]
 pub struct EurekaSourceSpec {
     /// The name of the application; upper and lower case are the same.
+    #[schemars(extend("x-default-words" = "none"))]
     app: Option<String>,
     /// The virtual address (`vipAddress`, and `secureVipAddress` for secure ports), instead of `app`.
+    #[schemars(extend("x-default-words" = "none"))]
     vip: Option<String>,
     /// The server with the path of its API, or several that know the same: the next is asked when one does not answer.
     /// Default `http://127.0.0.1:8761/eureka`.
     #[schemars(extend("x-default" = "http://127.0.0.1:8761/eureka"))]
     url: Option<OneOrManySpec<String>>,
     /// The user for basic authentication.
+    #[schemars(extend("x-default-words" = "none"))]
     username: Option<String>,
     /// Its password.
+    #[schemars(extend("x-default-words" = "none"))]
     password: Option<SecretSpec>,
     /// Between two looks.
     #[schemars(extend("x-range" = ["1s", "5m"], "x-default" = "5s"))]
@@ -63,6 +67,7 @@ pub struct EurekaSourceSpec {
     secure: Option<EurekaPortSpec>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
+    #[schemars(extend("x-default-words" = "those that the system trusts"))]
     ca: Option<String>,
 }
 

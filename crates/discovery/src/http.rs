@@ -58,14 +58,17 @@ pub struct HttpSourceSpec {
     /// answers at once.
     #[schemars(extend("x-range" = ["1s", "10m"]))]
     #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["60s"]))]
+    #[schemars(extend("x-default-words" = "polling"))]
     long_poll: Option<String>,
     /// Sent as `Authorization: Bearer`.
+    #[schemars(extend("x-default-words" = "none"))]
     token: Option<SecretSpec>,
     /// Fields that are sent with every request, by their names.
     #[serde(default)]
     headers: BTreeMap<String, SecretSpec>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
+    #[schemars(extend("x-default-words" = "those that the system trusts"))]
     ca: Option<String>,
 }
 

@@ -53,13 +53,17 @@ pub struct KubernetesSourceSpec {
     /// Its name.
     service: String,
     /// Its namespace. Default: that of the pod, or of the context of `kubeconfig`; else `default`.
+    #[schemars(extend("x-default-words" = "the usual one"))]
     namespace: Option<String>,
     /// The port of the Service, by its name or number. Needed where the Service has several.
+    #[schemars(extend("x-default-words" = "none"))]
     port: Option<KubernetesPortSpec>,
     /// A file as `kubectl` has it, which says where the API server is and how to log in. Default: the cluster that
     /// Thalweg runs in as a pod, by its service account.
+    #[schemars(extend("x-default-words" = "the cluster of the pod"))]
     kubeconfig: Option<String>,
     /// The context of `kubeconfig`; default: its current one.
+    #[schemars(extend("x-default-words" = "the current one"))]
     context: Option<String>,
     /// How long one watch lasts before it is begun again. What is known is at most this old, and a little more.
     #[schemars(extend("x-range" = ["1s", "10m"], "x-default" = "30s"))]

@@ -45,17 +45,22 @@ pub struct NacosSourceSpec {
     #[schemars(extend("x-default" = "http://127.0.0.1:8848"))]
     url: Option<OneOrManySpec<String>>,
     /// The ID of the namespace; default: `public`.
+    #[schemars(extend("x-default-words" = "the usual one"))]
     namespace: Option<String>,
     /// The group of the service.
     #[schemars(extend("x-default" = "DEFAULT_GROUP"))]
     group: Option<String>,
     /// Only instances of these clusters.
+    #[schemars(extend("x-default-words" = "all"))]
     clusters: Option<OneOrManySpec<String>>,
     /// The user to log in.
+    #[schemars(extend("x-default-words" = "none"))]
     username: Option<String>,
     /// Its password.
+    #[schemars(extend("x-default-words" = "none"))]
     password: Option<SecretSpec>,
     /// An access token, instead of a user and a password.
+    #[schemars(extend("x-default-words" = "none"))]
     token: Option<SecretSpec>,
     /// Between two looks. Default: what the server says (`cacheMillis`), 1 to 30 seconds.
     #[schemars(extend("x-range" = ["1s", "30s"], "x-default-words" = "as the server says"))]
@@ -63,6 +68,7 @@ pub struct NacosSourceSpec {
     interval: Option<String>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
+    #[schemars(extend("x-default-words" = "those that the system trusts"))]
     ca: Option<String>,
 }
 

@@ -57,25 +57,31 @@ const DATABASE: u16 = 1024;
 pub struct RedisSourceSpec {
     /// A hash. Each field is one instance; its value is `host:port`, a URL, or an object in JSON with `url`, `weight`,
     /// `zone` and `labels`. Either this or `prefix`.
+    #[schemars(extend("x-default-words" = "none"))]
     key: Option<String>,
     /// What the keys begin with. Each key is one instance, with a value as the fields of a hash have it, and goes when
     /// its time to live is over. The server looks through all keys of the database for them.
+    #[schemars(extend("x-default-words" = "none"))]
     prefix: Option<String>,
     /// `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `unix:/PATH`. Default `redis://127.0.0.1:6379`.
     #[schemars(extend("x-default" = "redis://127.0.0.1:6379"))]
     url: Option<String>,
     /// The user; default: the default one.
+    #[schemars(extend("x-default-words" = "none"))]
     username: Option<String>,
     /// The password.
+    #[schemars(extend("x-default-words" = "none"))]
     password: Option<SecretSpec>,
     /// For TLS: certificates in PEM; only a server with a certificate that these vouch for is trusted. Default: those
     /// of the system.
+    #[schemars(extend("x-default-words" = "those that the system trusts"))]
     ca: Option<String>,
     /// The number of the database.
     #[schemars(extend("x-range" = [0, 1024], "x-default" = 0))]
     #[serde(default)]
     database: u16,
     /// A channel: each message on it, whatever it says, means that something has changed.
+    #[schemars(extend("x-default-words" = "none"))]
     channel: Option<String>,
     /// Between two readings without a message. What is known is at most this old, and the time of an answer older.
     #[schemars(extend("x-range" = ["100ms", "1h"], "x-default" = "5s"))]

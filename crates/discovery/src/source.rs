@@ -44,9 +44,16 @@ pub trait Source<T: ?Sized = [Found]>: fmt::Debug + Send + Sync {
     fn watch<'a>(&'a self, members: &'a [Arc<dyn Source<T>>], feed: Feed<T>) -> Watching<'a>;
 }
 
-/// By what updates name a source: those with one id are one.
+/// By what updates name a source: those with one id are one. Another setting, such as the time between two questions,
+/// makes it another one.
 pub fn id<T: ?Sized>(source: &dyn Source<T>) -> Arc<str> {
-    format!("{} {}\n{}", source.kind(), source.group(), source.query()).into()
+    let settings = digest(format!("{source:?}").as_bytes());
+    format!("{} {}\n{}\n{settings}", source.kind(), source.group(), source.query()).into()
+}
+
+/// Whom it asks for what, in words. Two sources with the same words find the same, whatever else differs.
+pub fn words<T: ?Sized>(source: &dyn Source<T>) -> String {
+    format!("{}: {} at {}", source.kind(), source.query(), source.place())
 }
 
 /// In the place of a secret, where it is only compared.

@@ -60,18 +60,24 @@ pub struct ZookeeperSourceSpec {
     #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["10s"]))]
     session_timeout: Option<String>,
     /// The user of the scheme `digest`; needs `password`.
+    #[schemars(extend("x-default-words" = "none"))]
     username: Option<String>,
     /// The user's password.
+    #[schemars(extend("x-default-words" = "none"))]
     password: Option<SecretSpec>,
     /// Whether the servers are spoken to with TLS (their `secureClientPort`).
     #[serde(default)]
+    #[schemars(extend("x-default" = false))]
     tls: bool,
     /// For TLS: certificates in PEM; only a server with a certificate that these vouch for is trusted. Default: those
     /// of the system.
+    #[schemars(extend("x-default-words" = "those that the system trusts"))]
     ca: Option<String>,
     /// For TLS: a PEM file with the certificate that the servers are shown; needs `key`.
+    #[schemars(extend("x-default-words" = "none"))]
     cert: Option<String>,
     /// For TLS: a PEM file with its key.
+    #[schemars(extend("x-default-words" = "none"))]
     key: Option<String>,
 }
 

@@ -106,9 +106,9 @@ impl PartialEq for Service {
 /// Where endpoints come from beside those that are written (`services.<name>.discover`).
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct DiscoverPolicy {
-    /// Who is asked for what, in words.
-    #[serde(rename = "", serialize_with = "written::text")]
-    pub source: Arc<str>,
+    /// Who is asked for what, in words; all settings are compared.
+    #[serde(rename = "")]
+    pub source: written::Partly,
     /// The scheme of endpoints of which the source tells none: `http` (the default), `https`, `tcp` or `udp`.
     pub scheme: &'static str,
     /// Only endpoints with these labels are used; default all.

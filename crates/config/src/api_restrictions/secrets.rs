@@ -221,7 +221,10 @@ fn names_secret(key: &str) -> bool {
     if NONE.contains(&plain.as_str()) {
         return false;
     }
-    PARTS.iter().any(|part| plain.contains(part)) || nearest(&plain, SECRETS.iter().copied()).is_some()
+    // A letter less and another one, and it would be `secret`.
+    let is_no_secret = plain == "socket";
+    PARTS.iter().any(|part| plain.contains(part))
+        || (!is_no_secret && nearest(&plain, SECRETS.iter().copied()).is_some())
 }
 
 /// Finds every secret by value.

@@ -37,7 +37,6 @@ use thalweg_discovery::SourceSpec;
 /// One service.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `endpoints` or `discover`")]
-#[schemars(extend("anyOf" = [{ "required": ["endpoints"] }, { "required": ["discover"] }]))]
 pub struct ServiceSpec {
     /// At least one URL; one alone needs no list. With `discover` they are there beside what is found.
     #[schemars(schema_with = "at_least_one")]

@@ -108,7 +108,12 @@ fn service(
     problems: &mut Problems,
 ) -> (Service, Deadlines) {
     check_name(name, name.span, problems);
-    if spec.endpoints.as_ref().is_none_or(|endpoints| endpoints.written == 0) && spec.discover.is_none() {
+    let lacks = match &spec.endpoints {
+        Some(endpoints) => endpoints.written == 0,
+        // Where they could not be read, that is the mistake.
+        None => problems.is_clean(),
+    };
+    if lacks && spec.discover.is_none() {
         let message = format!("the service `{}` has no endpoints", name.value);
         let error = SpecError::new(Class::Invalid, name.span, message)
             .help("add at least one: `endpoints: [ \"http://127.0.0.1:9001\" ]`");

@@ -7,8 +7,19 @@ use thalweg_config::spec::read;
 use thalweg_config::{Sources, Span, check_text};
 
 /// Maps whose keys the user chooses.
-const NAMED: &[&str] =
-    &["services", "listeners", "headers", "query", "forward", "fields", "plans", "attributes"];
+const NAMED: &[&str] = &[
+    "subset",
+    "labels",
+    "metadata",
+    "services",
+    "listeners",
+    "headers",
+    "query",
+    "forward",
+    "fields",
+    "plans",
+    "attributes",
+];
 /// Words with a meaning of their own, wherever a key takes one.
 const WORDS: &[&str] = &[
     "auto",

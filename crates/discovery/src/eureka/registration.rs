@@ -34,29 +34,37 @@ pub struct EurekaRegistrationSpec {
     #[schemars(extend("x-default" = "http://127.0.0.1:8761/eureka"))]
     url: Option<OneOrManySpec<String>>,
     /// The user for basic authentication.
+    #[schemars(extend("x-default-words" = "none"))]
     username: Option<String>,
     /// Its password.
+    #[schemars(extend("x-default-words" = "none"))]
     password: Option<SecretSpec>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
+    #[schemars(extend("x-default-words" = "those that the system trusts"))]
     ca: Option<String>,
     /// The name under which others find it.
     app: String,
     /// The name or address under which others reach it.
     host: String,
     /// The address, where `host` is a name. Default: `host`.
+    #[schemars(extend("x-default-words" = "`host`"))]
     ip: Option<String>,
     /// The port at which others reach it.
     #[schemars(range(min = 1))]
     port: u16,
     /// Whether that port takes TLS.
     #[serde(default)]
+    #[schemars(extend("x-default" = false))]
     secure: bool,
     /// What tells this instance from the others of `app`. Default `HOST:APP:PORT`.
+    #[schemars(extend("x-default-words" = "HOST:APP:PORT"))]
     instance_id: Option<String>,
     /// The virtual address. Default: `app` in lower case.
+    #[schemars(extend("x-default-words" = "`app` in lower case"))]
     vip: Option<String>,
     /// The path at which others see whether it is well.
+    #[schemars(extend("x-default-words" = "none"))]
     health_path: Option<String>,
     /// Between two heartbeats. The lease lasts for three of them: then a proxy that died is given up.
     #[schemars(extend("x-range" = ["1s", "5m"], "x-default" = "30s"))]

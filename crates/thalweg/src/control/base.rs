@@ -112,10 +112,10 @@ impl Base {
         let of_source = |discover: &Discover| *thalweg_discovery::id(&*discover.source) == **source;
         let positions = self.discover.iter().filter(|(_, discover)| of_source(discover)).map(|(at, _)| *at);
         let positions: Vec<usize> = positions.collect();
-        if positions.is_empty() {
+        let Some(discover) = positions.first().and_then(|at| self.discover.get(at)) else {
             return (Vec::new(), None);
-        }
-        self.found.put(source.clone(), found);
+        };
+        self.found.put(&*discover.source, found);
         let flaw = positions.iter().filter_map(|at| self.fill(*at)).last();
         let names = positions.iter().filter_map(|at| self.plan.services.get(*at));
         (names.map(|service| service.name.clone()).collect(), flaw)

@@ -21,23 +21,24 @@ const WEIGHT: u32 = 1000;
 /// Highest tier.
 const TIER: u8 = 9;
 
-/// The last good set of each source. Clones share the sets.
+/// The last good set of each source, by its words: a source whose token or times have changed goes on with what is known.
+/// Clones share the sets.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FoundSets(HashMap<Arc<str>, Arc<[Found]>>);
+pub(crate) struct FoundSets(HashMap<String, Arc<[Found]>>);
 
 impl FoundSets {
     /// What is known of these sources, and of no others.
     pub(crate) fn of<'a>(&self, sources: impl Iterator<Item = &'a Discover>) -> Self {
-        let ids = sources.map(|discover| thalweg_discovery::id(&*discover.source));
-        Self(ids.filter_map(|id| self.0.get(&id).map(|set| (id, set.clone()))).collect())
+        let words = sources.map(|discover| thalweg_discovery::words(&*discover.source));
+        Self(words.filter_map(|words| self.0.get(&words).cloned().map(|set| (words, set))).collect())
     }
 
     pub(crate) fn get(&self, source: &dyn Source) -> &[Found] {
-        self.0.get(&thalweg_discovery::id(source)).map_or(&[], |set| set)
+        self.0.get(&thalweg_discovery::words(source)).map_or(&[], |set| set)
     }
 
-    pub(crate) fn put(&mut self, source: Arc<str>, set: Arc<[Found]>) {
-        self.0.insert(source, set);
+    pub(crate) fn put(&mut self, source: &dyn Source, set: Arc<[Found]>) {
+        self.0.insert(thalweg_discovery::words(source), set);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::validate::percent;
 use crate::validate::secret::{FilesAt, Secrets};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use thalweg_core::written::Partly;
 use thalweg_upstream::{
     Address, DiscoverPolicy, Endpoint, EndpointLimits, LABEL, LABELS, Labels, Mode, PreferPolicy,
 };
@@ -41,8 +42,9 @@ pub(super) fn discover(
         SchemeSpec::Tcp => "tcp",
         SchemeSpec::Udp => "udp",
     };
-    let words = format!("{}: {} at {}", source.kind(), source.query(), source.place());
-    let policy = DiscoverPolicy { source: words.into(), scheme, subset };
+    let words = thalweg_discovery::words(&*source);
+    let policy =
+        DiscoverPolicy { source: Partly::of(words, &thalweg_discovery::id(&*source)), scheme, subset };
     Some((policy, Discover { source, written: Vec::new() }))
 }
 
