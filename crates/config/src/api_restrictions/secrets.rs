@@ -213,6 +213,7 @@ fn names_secret(key: &str) -> bool {
         "keep_credentials",
         "forward_auth",
         "jwt",
+        "socket",
     ];
     if key.len() > 64 {
         return false;
@@ -221,10 +222,7 @@ fn names_secret(key: &str) -> bool {
     if NONE.contains(&plain.as_str()) {
         return false;
     }
-    // A letter less and another one, and it would be `secret`.
-    let is_no_secret = plain == "socket";
-    PARTS.iter().any(|part| plain.contains(part))
-        || (!is_no_secret && nearest(&plain, SECRETS.iter().copied()).is_some())
+    PARTS.iter().any(|part| plain.contains(part)) || nearest(&plain, SECRETS.iter().copied()).is_some()
 }
 
 /// Finds every secret by value.
