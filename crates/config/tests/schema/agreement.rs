@@ -311,6 +311,11 @@ const VALIDATION: &[Reason] = &[
         &[
             "has no endpoints",
             "a collector has no path",
+            "write a name of Kubernetes",
+            "cannot read the file ",
+            "is neither a name",
+            "is no address",
+            "is no name",
             "the proxy writes `",
             "is there already, in other letters",
             "visible characters of ASCII",
