@@ -21,8 +21,8 @@ const WEIGHT: u32 = 1000;
 /// Highest tier.
 const TIER: u8 = 9;
 
-/// The last good set of each source, by its words: a source whose token or times have changed goes on with what is known.
-/// Clones share the sets.
+/// The last good set of each source, by its words: a source whose token or times have changed goes on with what is
+/// known. Clones share the sets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoundSets(HashMap<String, Arc<[Found]>>);
 
