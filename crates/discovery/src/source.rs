@@ -37,6 +37,11 @@ pub trait Source<T: ?Sized = [Found]>: fmt::Debug + Send + Sync {
         format!("{} {}", self.place(), self.query())
     }
 
+    /// All that was written of it, by [`digest`]; never shown. It is the same for as long as the source lives.
+    fn settings(&self) -> String {
+        String::new()
+    }
+
     /// The longest silence of a watch that works; twice as much is taken for a failure.
     fn silence(&self) -> Duration;
 
@@ -44,11 +49,48 @@ pub trait Source<T: ?Sized = [Found]>: fmt::Debug + Send + Sync {
     fn watch<'a>(&'a self, members: &'a [Arc<dyn Source<T>>], feed: Feed<T>) -> Watching<'a>;
 }
 
+/// A source as it was written.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) source: Arc<dyn Source>,
+    /// A digest of its Spec.
+    pub(crate) settings: String,
+}
+
+impl Source for Written {
+    fn kind(&self) -> &'static str {
+        self.source.kind()
+    }
+
+    fn place(&self) -> String {
+        self.source.place()
+    }
+
+    fn query(&self) -> String {
+        self.source.query()
+    }
+
+    fn group(&self) -> String {
+        self.source.group()
+    }
+
+    fn settings(&self) -> String {
+        self.settings.clone()
+    }
+
+    fn silence(&self) -> Duration {
+        self.source.silence()
+    }
+
+    fn watch<'a>(&'a self, members: &'a [Arc<dyn Source>], feed: Feed) -> Watching<'a> {
+        self.source.watch(members, feed)
+    }
+}
+
 /// By what updates name a source: those with one id are one. Another setting, such as the time between two questions,
 /// makes it another one.
 pub fn id<T: ?Sized>(source: &dyn Source<T>) -> Arc<str> {
-    let settings = digest(format!("{source:?}").as_bytes());
-    format!("{} {}\n{}\n{settings}", source.kind(), source.group(), source.query()).into()
+    format!("{} {}\n{}\n{}", source.kind(), source.group(), source.query(), source.settings()).into()
 }
 
 /// Whom it asks for what, in words. Two sources with the same words find the same, whatever else differs.
