@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use thalweg_core::units::duration_text;
 
 /// A watch that is under way. It ends only when it fails, with a sentence for the operator.
 pub type Watching<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
@@ -37,11 +38,6 @@ pub trait Source<T: ?Sized = [Found]>: fmt::Debug + Send + Sync {
         format!("{} {}", self.place(), self.query())
     }
 
-    /// All that was written of it, by [`digest`]; never shown. It is the same for as long as the source lives.
-    fn settings(&self) -> String {
-        String::new()
-    }
-
     /// The longest silence of a watch that works; twice as much is taken for a failure.
     fn silence(&self) -> Duration;
 
@@ -49,48 +45,11 @@ pub trait Source<T: ?Sized = [Found]>: fmt::Debug + Send + Sync {
     fn watch<'a>(&'a self, members: &'a [Arc<dyn Source<T>>], feed: Feed<T>) -> Watching<'a>;
 }
 
-/// A source as it was written.
-#[derive(Debug)]
-pub(crate) struct Written {
-    pub(crate) source: Arc<dyn Source>,
-    /// A digest of its Spec.
-    pub(crate) settings: String,
-}
-
-impl Source for Written {
-    fn kind(&self) -> &'static str {
-        self.source.kind()
-    }
-
-    fn place(&self) -> String {
-        self.source.place()
-    }
-
-    fn query(&self) -> String {
-        self.source.query()
-    }
-
-    fn group(&self) -> String {
-        self.source.group()
-    }
-
-    fn settings(&self) -> String {
-        self.settings.clone()
-    }
-
-    fn silence(&self) -> Duration {
-        self.source.silence()
-    }
-
-    fn watch<'a>(&'a self, members: &'a [Arc<dyn Source>], feed: Feed) -> Watching<'a> {
-        self.source.watch(members, feed)
-    }
-}
-
-/// By what updates name a source: those with one id are one. Another setting, such as the time between two questions,
-/// makes it another one.
+/// By what updates name a source: those with one id are one. Another time between two questions makes it
+/// another one.
 pub fn id<T: ?Sized>(source: &dyn Source<T>) -> Arc<str> {
-    format!("{} {}\n{}\n{}", source.kind(), source.group(), source.query(), source.settings()).into()
+    format!("{} {}\n{}\n{}", source.kind(), source.group(), source.query(), duration_text(source.silence()))
+        .into()
 }
 
 /// Whom it asks for what, in words. Two sources with the same words find the same, whatever else differs.
