@@ -32,7 +32,7 @@ pub trait Source<T: ?Sized = [Found]>: fmt::Debug + Send + Sync {
     /// For what it asks there, for people; without secrets. Two sources of one group with the same query find the same.
     fn query(&self) -> String;
 
-    /// What connections to the server depend on, secrets by [`digest`]; never shown. Sources of one group are watched
+    /// What connections to the server depend on, secrets by a digest; never shown. Sources of one group are watched
     /// together, by one watch.
     fn group(&self) -> String {
         format!("{} {}", self.place(), self.query())
