@@ -47,15 +47,18 @@ pub struct DockerSourceSpec {
     #[schemars(extend("x-default" = "unix:///var/run/docker.sock"))]
     socket: Option<String>,
     /// Only containers of this project of Docker Compose.
+    #[schemars(extend("x-default-words" = "any"))]
     project: Option<String>,
     /// The network in which containers are reached, where they are in several; as Docker names it, or without the name
     /// of the project before it. The label `thalweg.network` of a container comes first.
+    #[schemars(extend("x-default-words" = "the only one"))]
     network: Option<String>,
     /// Only containers that have all of these labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
     /// Containers are reached by the ports that are published on the host, not by their own addresses: where the proxy
     /// is in no network of theirs.
+    #[schemars(extend("x-default" = false))]
     #[serde(default)]
     published: bool,
     /// Between two lists of all containers, beside the events. What is known is at most this old, and a little more.
@@ -64,10 +67,13 @@ pub struct DockerSourceSpec {
     interval: Option<String>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
+    #[schemars(extend("x-default-words" = "those of the system"))]
     ca: Option<String>,
     /// A PEM file with the certificate that Docker is shown; needs `key`.
+    #[schemars(extend("x-default-words" = "none"))]
     cert: Option<String>,
     /// A PEM file with its key.
+    #[schemars(extend("x-default-words" = "must be written with `cert`"))]
     key: Option<String>,
 }
 

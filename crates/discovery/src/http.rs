@@ -56,16 +56,18 @@ pub struct HttpSourceSpec {
     interval: Option<String>,
     /// For how long the server holds an answer back while the document has not changed (`Prefer: wait`). Default: it
     /// answers at once.
-    #[schemars(extend("x-range" = ["1s", "10m"]))]
+    #[schemars(extend("x-range" = ["1s", "10m"], "x-default-words" = "it answers at once"))]
     #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["60s"]))]
     long_poll: Option<String>,
     /// Sent as `Authorization: Bearer`.
+    #[schemars(extend("x-default-words" = "none"))]
     token: Option<SecretSpec>,
     /// Fields that are sent with every request, by their names.
     #[serde(default)]
     headers: BTreeMap<String, SecretSpec>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
+    #[schemars(extend("x-default-words" = "those of the system"))]
     ca: Option<String>,
 }
 
