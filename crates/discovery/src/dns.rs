@@ -41,13 +41,12 @@ pub struct DnsSourceSpec {
     /// The name; one that ends with a dot is looked up as it stands, without search domains.
     name: String,
     /// The port of the endpoints, where records of addresses are asked for; SRV records tell it.
-    #[schemars(extend("x-range" = [1, 65535]))]
-    #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-range" = [1, 65535], "x-default-words" = "must be written for `type: address`"))]
     port: Option<u32>,
     /// What is asked for: `address`, A and AAAA records; `srv`, SRV records, whose priority becomes the tier. Default:
     /// `srv` for a name that begins with `_`, else `address`.
+    #[schemars(extend("x-default-words" = "`srv` for a name that begins with `_`, else `address`"))]
     #[serde(rename = "type")]
-    #[schemars(extend("x-default-words" = "by the name"))]
     records: Option<DnsRecordsSpec>,
     /// Which addresses are used: `any`, IPv4 and IPv6 (default); `ipv4` or `ipv6`, these only.
     #[schemars(extend("x-default" = "any"))]
@@ -57,7 +56,7 @@ pub struct DnsSourceSpec {
     resolvers: Option<OneOrManySpec<String>>,
     /// Domains in which a name without a dot (after `_http._tcp.`) is looked up before it is as it stands. Default:
     /// with `resolvers` none, else those of the system.
-    #[schemars(extend("x-default-words" = "those of the system"))]
+    #[schemars(extend("x-default-words" = "none with `resolvers`, else those of the system"))]
     search: Option<OneOrManySpec<String>>,
     /// What it means that there are no records: `keep`, a failure, and the endpoints that are known stay (default);
     /// `apply`, that there are no endpoints.

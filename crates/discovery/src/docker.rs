@@ -58,8 +58,8 @@ pub struct DockerSourceSpec {
     labels: BTreeMap<String, String>,
     /// Containers are reached by the ports that are published on the host, not by their own addresses: where the proxy
     /// is in no network of theirs.
-    #[serde(default)]
     #[schemars(extend("x-default" = false))]
+    #[serde(default)]
     published: bool,
     /// Between two lists of all containers, beside the events. What is known is at most this old, and a little more.
     #[schemars(extend("x-range" = ["1s", "10m"], "x-default" = "15s"))]
@@ -67,13 +67,13 @@ pub struct DockerSourceSpec {
     interval: Option<String>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
-    #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-default-words" = "those of the system"))]
     ca: Option<String>,
     /// A PEM file with the certificate that Docker is shown; needs `key`.
     #[schemars(extend("x-default-words" = "none"))]
     cert: Option<String>,
     /// A PEM file with its key.
-    #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-default-words" = "must be written with `cert`"))]
     key: Option<String>,
 }
 

@@ -56,9 +56,8 @@ pub struct HttpSourceSpec {
     interval: Option<String>,
     /// For how long the server holds an answer back while the document has not changed (`Prefer: wait`). Default: it
     /// answers at once.
-    #[schemars(extend("x-range" = ["1s", "10m"]))]
+    #[schemars(extend("x-range" = ["1s", "10m"], "x-default-words" = "it answers at once"))]
     #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["60s"]))]
-    #[schemars(extend("x-default-words" = "polling"))]
     long_poll: Option<String>,
     /// Sent as `Authorization: Bearer`.
     #[schemars(extend("x-default-words" = "none"))]
@@ -68,7 +67,7 @@ pub struct HttpSourceSpec {
     headers: BTreeMap<String, SecretSpec>,
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
-    #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-default-words" = "those of the system"))]
     ca: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::net::{DnsError, NetError, NoRecords};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
@@ -68,7 +68,7 @@ impl Failure {
             () => format!("`{name}` {}", words(error)),
         };
         match error {
-            NetError::Dns(DnsError::NoRecordsFound(none)) if is_negative(none.response_code) => {
+            NetError::Dns(DnsError::NoRecordsFound(none)) if is_negative(none) => {
                 let valid = Duration::from_secs(none.negative_ttl.unwrap_or(0).into());
                 Self::Absent { why, valid }
             }
@@ -82,9 +82,11 @@ fn shown(name: &Name) -> String {
     name.to_utf8().trim_end_matches('.').to_owned()
 }
 
-/// Whether a server that says so knows that there are no records; one that refuses or fails does not.
-fn is_negative(code: ResponseCode) -> bool {
-    matches!(code, ResponseCode::NoError | ResponseCode::NXDomain)
+/// Whether a server that says so knows that there are no records. One that refuses, fails, or only names others that
+/// may know (RFC 2308 §2.2) does not.
+fn is_negative(none: &NoRecords) -> bool {
+    let is_referral = none.ns.is_some() && none.soa.is_none();
+    matches!(none.response_code, ResponseCode::NoError | ResponseCode::NXDomain) && !is_referral
 }
 
 /// Those that are asked, and where names without dots are looked up.

@@ -103,6 +103,17 @@ fn a_family_that_fails_is_not_taken_for_one_without_addresses() {
 }
 
 #[test]
+fn a_server_that_only_names_another_is_not_taken_for_one_that_knows_of_none() {
+    let server = DnsFake::start();
+    server.set(vec![address("a.internal.", [127, 0, 0, 1], 0)]);
+    let mut watched = watched(&server, "name: a.internal, port: 80, family: ipv4, when_empty: apply");
+    assert_eq!(watched.ports(), [80]);
+    server.zone.lock().unwrap().refers = true;
+    server.set(Vec::new());
+    assert_eq!(watched.failure(), "`a.internal` has no address");
+}
+
+#[test]
 fn a_root_target_says_that_there_is_no_service() {
     let server = DnsFake::start();
     server.set(vec![

@@ -1,7 +1,7 @@
 //! A name server, over UDP and TCP on one port.
 
 use hickory_resolver::proto::op::{Message, OpCode, Query, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{CNAME, SOA, SRV};
+use hickory_resolver::proto::rr::rdata::{CNAME, NS, SOA, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -30,6 +30,8 @@ pub(crate) struct Zone {
     pub(crate) additionals: Vec<Record>,
     /// Answers with more records are cut short over UDP.
     pub(crate) longest: usize,
+    /// What it does not know it leaves to another server, without an answer of its own.
+    pub(crate) refers: bool,
     /// Of the SOA, in seconds.
     pub(crate) negative_ttl: u32,
     /// The questions, in order, with `tcp` or `udp`.
@@ -157,7 +159,10 @@ fn fill(answer: &mut Message, question: &Query, zone: &Zone, by: &str) {
     let wanted = [question.query_type(), RecordType::CNAME];
     let records: Vec<_> =
         own.iter().filter(|record| wanted.contains(&record.record_type())).copied().collect();
-    if records.is_empty() {
+    if records.is_empty() && zone.refers {
+        let ns = RData::NS(NS(name("ns.elsewhere.")));
+        answer.add_authority(Record::from_rdata(name("internal."), 1, ns));
+    } else if records.is_empty() {
         if own.is_empty() {
             answer.metadata.response_code = ResponseCode::NXDomain;
         }
