@@ -310,6 +310,48 @@ fn a_collector_that_refuses_costs_spans_and_the_operator_is_told_once() {
 }
 
 #[test]
+fn a_collector_that_comes_back_gets_what_waits() {
+    let _watchdog = watchdog("a_collector_that_comes_back_gets_what_waits");
+    let (upstream, _seen) = telling();
+    // It answers once that it is busy, then with something that is to be tried again too.
+    let (told, seen) = mpsc::channel();
+    let told = Mutex::new((told, 0));
+    let collector = Upstream::start(move |request: &Message| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.1 += 1;
+        match told.1 {
+            1 => Some(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            2 => None,
+            _ => {
+                let _ = told.0.send(request.body.clone());
+                Some(ok(""))
+            }
+        }
+    });
+    let proxy = Proxy::start(&config(&[&upstream.url()], &tracing(collector.address(), "sample: 100%")));
+    assert_eq!(get(proxy.web(), "/").unwrap().status(), 200);
+    assert!(!seen.recv_timeout(STEP).unwrap().is_empty());
+    wait_counted(&proxy, "thalweg_spans_total", "exported", 2);
+    wait_counted(&proxy, "thalweg_spans_total", "failed", 0);
+    let ended = proxy.stop();
+    for said in ["does not take spans: it answered 503", "takes spans again"] {
+        assert_eq!(ended.stderr.matches(said).count(), 1, "{said}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn the_last_spans_go_out_at_the_end() {
+    let _watchdog = watchdog("the_last_spans_go_out_at_the_end");
+    let collector = Collector::grpc();
+    let (upstream, _seen) = telling();
+    let more = tracing(collector.address, "sample: 100%, protocol: grpc");
+    let proxy = Proxy::start(&config(&[&upstream.url()], &more));
+    assert_eq!(get(proxy.web(), "/last").unwrap().status(), 200);
+    assert!(proxy.stop().status.success());
+    assert_eq!(collector.exchange("/last").1.len(), 1);
+}
+
+#[test]
 fn a_collector_that_is_silent_costs_what_has_no_room_and_no_exchange() {
     const REQUESTS: usize = 6000;
     let _watchdog = watchdog("a_collector_that_is_silent_costs_what_has_no_room_and_no_exchange");

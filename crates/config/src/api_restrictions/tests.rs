@@ -248,6 +248,21 @@ fn a_secret_does_not_follow_to_another_destination() {
 }
 
 #[test]
+fn what_is_said_to_a_collector_of_traces_is_secret_and_stays_with_it() {
+    let disk = "tracing: { endpoint: \"http://here:4318\", headers: { X-Team: { value: hidden }, X-Key: { env: KEY } } }\n";
+    let shown = redact(disk, Format::Yaml, &node(disk)).expect("can be shown");
+    assert!(!shown.contains("hidden") && shown.contains("KEY"), "{shown}");
+    assert!(restore((&shown, &node(&shown)), (disk, &node(disk))).is_ok());
+    let moved = shown.replace("here", "evil");
+    let refused = restore((&moved, &node(&moved)), (disk, &node(disk))).unwrap_err();
+    assert_eq!((refused.len(), refused[0].key.as_str()), (1, "tracing.headers.X-Team.value"));
+    let refused = check_arrived(&node(disk), &node(&disk.replace("here", "evil"))).unwrap_err();
+    assert!(refused.iter().any(|breach| breach.key == "tracing.headers.X-Key.env"), "{refused:?}");
+    let named = "tracing: { endpoint: \"http://here:4318\", attributes: { file: a, env: b } }";
+    assert!(breaches(named).is_empty(), "attributes have the names that users choose");
+}
+
+#[test]
 fn redacted_elements_of_lists_come_back_by_position() {
     let disk = "a: { secrets: [one, two] }\nb: [{ url: \"http://u:p@h\", secret: three }]\n";
     let shown = redact(disk, Format::Yaml, &node(disk)).expect("can be shown");
