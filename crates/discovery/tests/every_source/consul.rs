@@ -2,6 +2,7 @@
 //! queries hold the index of what is asked for, answer when it moves on or the time is over, and one change of what
 //! else the agent knows wakes them for nothing.
 
+use super::gate::Gate;
 use super::http_fake::{Ask, HttpFake, Reply};
 use super::registry::Registry;
 use super::watch::Watched;
@@ -47,19 +48,6 @@ impl Registry for ConsulRegistry {
         self.shared.1.notify_all();
     }
 
-    fn cut(&mut self) {
-        self.server.gate.cut();
-    }
-
-    fn garble(&mut self) {
-        self.server.gate.garble();
-    }
-
-    fn freeze(&mut self) -> bool {
-        self.server.gate.freeze();
-        true
-    }
-
     fn mend(&mut self) {
         // A restored snapshot: the index goes back.
         let mut state = self.shared.0.lock().unwrap();
@@ -69,8 +57,8 @@ impl Registry for ConsulRegistry {
         self.server.gate.mend();
     }
 
-    fn connections(&self) -> usize {
-        self.server.gate.connections()
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Docker's socket as its API describes it: lists of containers, and a stream of events with one object a line.
 
+use super::gate::Gate;
 use super::http_fake::{Ask, HttpFake, More, Reply};
 use super::registry::Registry;
 use super::watch::{Told, Watched};
@@ -76,25 +77,8 @@ impl Registry for DockerRegistry {
         begun.iter().for_each(|port| state.tell("start", &format!("c{port}"), ""));
     }
 
-    fn cut(&mut self) {
-        self.server.gate.cut();
-    }
-
-    fn garble(&mut self) {
-        self.server.gate.garble();
-    }
-
-    fn freeze(&mut self) -> bool {
-        self.server.gate.freeze();
-        true
-    }
-
-    fn mend(&mut self) {
-        self.server.gate.mend();
-    }
-
-    fn connections(&self) -> usize {
-        self.server.gate.connections()
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
     }
 }
 

@@ -102,25 +102,8 @@ impl Registry for EtcdRegistry {
         self.ports = new;
     }
 
-    fn cut(&mut self) {
-        self.gate.cut();
-    }
-
-    fn garble(&mut self) {
-        self.gate.garble();
-    }
-
-    fn freeze(&mut self) -> bool {
-        self.gate.freeze();
-        true
-    }
-
-    fn mend(&mut self) {
-        self.gate.mend();
-    }
-
-    fn connections(&self) -> usize {
-        self.gate.connections()
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.gate)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A server of Eureka with its odd JSON: a list of one is an object, and truth values are texts. Scenarios run the real
 //! one.
 
+use super::gate::Gate;
 use super::http_fake::{Ask, HttpFake, Reply};
 use super::registry::Registry;
 use super::watch::Here;
@@ -53,25 +54,8 @@ impl Registry for EurekaRegistry {
         state.changes.extend(changes);
     }
 
-    fn cut(&mut self) {
-        self.server.gate.cut();
-    }
-
-    fn garble(&mut self) {
-        self.server.gate.garble();
-    }
-
-    fn freeze(&mut self) -> bool {
-        self.server.gate.freeze();
-        true
-    }
-
-    fn mend(&mut self) {
-        self.server.gate.mend();
-    }
-
-    fn connections(&self) -> usize {
-        self.server.gate.connections()
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
     }
 }
 

@@ -130,7 +130,7 @@ impl Registry for EurekaServer {
         self.gate.mend();
     }
 
-    fn connections(&self) -> usize {
-        self.gate.connections()
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.gate)
     }
 }

@@ -1,5 +1,6 @@
 //! A server with a document: once it answers at once, once it holds its answer back.
 
+use super::gate::Gate;
 use super::http_fake::{Ask, HttpFake, Reply};
 use super::registry::Registry;
 use super::watch::{Told, Watched};
@@ -55,25 +56,8 @@ impl Registry for HttpRegistry {
         self.publish_text(&format!(r#"{{"endpoints":[{}]}}"#, entries.join(",")));
     }
 
-    fn cut(&mut self) {
-        self.server.gate.cut();
-    }
-
-    fn garble(&mut self) {
-        self.server.gate.garble();
-    }
-
-    fn freeze(&mut self) -> bool {
-        self.server.gate.freeze();
-        true
-    }
-
-    fn mend(&mut self) {
-        self.server.gate.mend();
-    }
-
-    fn connections(&self) -> usize {
-        self.server.gate.connections()
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
     }
 }
 

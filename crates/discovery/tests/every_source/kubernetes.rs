@@ -130,26 +130,13 @@ impl Registry for KubernetesRegistry {
         self.shared.1.notify_all();
     }
 
-    fn cut(&mut self) {
-        self.gate.cut();
-    }
-
-    fn garble(&mut self) {
-        self.gate.garble();
-    }
-
-    fn freeze(&mut self) -> bool {
-        self.gate.freeze();
-        true
-    }
-
     fn mend(&mut self) {
         self.replace_token();
         self.gate.mend();
     }
 
-    fn connections(&self) -> usize {
-        self.gate.connections()
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.gate)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A server of Nacos as its documentation describes it; the real one cannot be had where these tests run.
 
+use super::gate::Gate;
 use super::http_fake::{Ask, HttpFake, Reply};
 use super::registry::Registry;
 use super::watch::Watched;
@@ -45,25 +46,8 @@ impl Registry for NacosRegistry {
         self.state.lock().unwrap().ports = ports.to_vec();
     }
 
-    fn cut(&mut self) {
-        self.server.gate.cut();
-    }
-
-    fn garble(&mut self) {
-        self.server.gate.garble();
-    }
-
-    fn freeze(&mut self) -> bool {
-        self.server.gate.freeze();
-        true
-    }
-
-    fn mend(&mut self) {
-        self.server.gate.mend();
-    }
-
-    fn connections(&self) -> usize {
-        self.server.gate.connections()
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
     }
 }
 
