@@ -24,6 +24,8 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 /// A pause varies by this share of itself to either side: many proxies do not come back at once.
 const JITTER: f64 = 0.25;
 
+/// The most failures and recoveries that wait to be taken over.
+const TURNS: usize = 1024;
 /// The longest reason that is kept, in characters: it may quote what a server said.
 const REASON: usize = 400;
 
@@ -42,6 +44,7 @@ impl<T: ?Sized> Default for Inbox<T> {
     }
 }
 
+/// Of its two locks the inbox is taken first, where both are held.
 #[derive(Debug)]
 struct Shared<T: ?Sized> {
     inbox: Mutex<Inbox<T>>,
@@ -111,13 +114,14 @@ impl<T: Content + ?Sized> Feed<T> {
     pub fn alive(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         for (_, id) in &*self.ids {
+            let mut recovers = false;
             self.shared.sources.change(id, |status| {
                 status.heard = Some(std::time::Instant::now());
-                if !status.refused && status.failure.take().is_some() {
-                    self.inbox().turned.push_back((id.clone(), None));
-                    self.shared.bell.notify_one();
-                }
+                recovers = !status.refused && status.failure.take().is_some();
             });
+            if recovers {
+                self.turned(id, None);
+            }
         }
     }
 
@@ -142,9 +146,19 @@ impl<T: Content + ?Sized> Feed<T> {
             begins = status.failure.replace(why.clone()).is_none();
         });
         if begins {
-            self.inbox().turned.push_back((id, Some(why)));
-            self.shared.bell.notify_one();
+            self.turned(&id, Some(why));
         }
+    }
+
+    /// It has begun to fail, or works again. Of more than [`TURNS`] that nobody has taken over, the oldest is lost.
+    fn turned(&self, id: &Arc<str>, failure: Option<String>) {
+        let mut inbox = self.inbox();
+        if inbox.turned.len() >= TURNS {
+            inbox.turned.pop_front();
+        }
+        inbox.turned.push_back((id.clone(), failure));
+        drop(inbox);
+        self.shared.bell.notify_one();
     }
 
     fn id_of(&self, query: &str) -> Option<Arc<str>> {
@@ -165,8 +179,7 @@ impl<T: Content + ?Sized> Feed<T> {
                 begins = status.failure.replace(why.clone()).is_none();
             });
             if begins {
-                self.inbox().turned.push_back((id.clone(), Some(why.clone())));
-                self.shared.bell.notify_one();
+                self.turned(id, Some(why.clone()));
             }
         }
     }
@@ -258,8 +271,9 @@ impl<T: Content + ?Sized> Watches<T> {
 
     /// Whether each has told of a set, or failed, at least once.
     pub fn are_settled(&self) -> bool {
-        self.shared.sources.lock().values().all(|status| status.count.is_some() || status.failures > 0)
-            && self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner).sets.is_empty()
+        let is_empty = self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner).sets.is_empty();
+        is_empty
+            && self.shared.sources.lock().values().all(|status| status.count.is_some() || status.failures > 0)
     }
 
     /// What is found out next. Waits for ever when nothing can come. Cancel-safe.

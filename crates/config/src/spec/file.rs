@@ -95,7 +95,7 @@ pub struct FileSpec {
     /// Where requests go, by name.
     #[schemars(extend("x-default-words" = "none"))]
     #[schemars(extend("propertyNames" = { "minLength": 1, "maxLength": 128 }))]
-    pub services: NamedSpec<ServiceSpec>,
+    pub services: NamedSpec<Spanned<ServiceSpec>>,
     /// Who is told when something happens.
     #[schemars(extend("x-default-words" = "none"))]
     pub webhooks: ListSpec<WebhookSpec>,

@@ -81,7 +81,7 @@ pub(crate) struct Context<'a> {
 
 /// Checks the services. Where endpoints of some of them come from is added to `sources`.
 pub(crate) fn services(
-    specs: &NamedSpec<ServiceSpec>,
+    specs: &NamedSpec<Spanned<ServiceSpec>>,
     around: &Context<'_>,
     sources: &mut BTreeMap<Arc<str>, Discover>,
     problems: &mut Problems,
@@ -103,15 +103,15 @@ pub(crate) fn services(
 
 fn service(
     name: &Spanned<String>,
-    spec: &ServiceSpec,
+    spec: &Spanned<ServiceSpec>,
     (around, discovered): (&Context<'_>, Option<&DiscoverPolicy>),
     problems: &mut Problems,
 ) -> (Service, Deadlines) {
     check_name(name, name.span, problems);
     let lacks = match &spec.endpoints {
         Some(endpoints) => endpoints.written == 0,
-        // Where they could not be read, that is the mistake.
-        None => problems.is_clean(),
+        // Where something could not be read, that is the mistake.
+        None => !problems.has_error_in(spec.span),
     };
     if lacks && spec.discover.is_none() {
         let message = format!("the service `{}` has no endpoints", name.value);

@@ -20,6 +20,19 @@ pub(crate) struct Base {
     /// The sources of services, by the positions of these.
     discover: BTreeMap<usize, Discover>,
     found: FoundSets,
+    /// What cannot be used of what was found last, by the positions of services.
+    flaws: BTreeMap<usize, String>,
+}
+
+/// What a set that was found has become.
+#[derive(Debug, Default)]
+pub(crate) struct TakenSet {
+    /// The services that have it now.
+    pub(crate) services: Vec<Arc<str>>,
+    /// The last of what cannot be used of it.
+    pub(crate) flaw: Option<String>,
+    /// What cannot be used and could the last time, a line for each service.
+    pub(crate) said: Vec<String>,
 }
 
 impl Deref for Base {
@@ -36,7 +49,13 @@ impl Base {
         let positions = plan.services.iter().enumerate();
         let discover: BTreeMap<_, _> =
             positions.filter_map(|(at, service)| Some((at, discover.get(&service.name)?.clone()))).collect();
-        let mut base = Self { traffic: plan.traffic(), plan, found: found.of(discover.values()), discover };
+        let mut base = Self {
+            traffic: plan.traffic(),
+            plan,
+            found: found.of(discover.values()),
+            discover,
+            flaws: BTreeMap::new(),
+        };
         let all: Vec<usize> = base.discover.keys().copied().collect();
         all.into_iter().for_each(|at| drop(base.fill(at)));
         base
@@ -55,8 +74,8 @@ impl Base {
 
     /// The same sources, below another plan with the same services.
     pub(crate) fn with_plan(&self, plan: Plan) -> Self {
-        let (discover, found) = (self.discover.clone(), self.found.clone());
-        Self { traffic: plan.traffic(), plan, discover, found }
+        let (discover, found, flaws) = (self.discover.clone(), self.found.clone(), self.flaws.clone());
+        Self { traffic: plan.traffic(), plan, discover, found, flaws }
     }
 
     /// What sources have found.
@@ -101,24 +120,29 @@ impl Base {
     }
 
     /// A source has found these endpoints now, and no others.
-    ///
-    /// # Returns
-    /// The services that have others now, and the last of what cannot be used.
-    pub(crate) fn take_found(
-        &mut self,
-        source: &Arc<str>,
-        found: Arc<[Found]>,
-    ) -> (Vec<Arc<str>>, Option<String>) {
-        let of_source = |discover: &Discover| *thalweg_discovery::id(&*discover.source) == **source;
-        let positions = self.discover.iter().filter(|(_, discover)| of_source(discover)).map(|(at, _)| *at);
-        let positions: Vec<usize> = positions.collect();
+    pub(crate) fn take_found(&mut self, source: &Arc<str>, found: Arc<[Found]>) -> TakenSet {
+        let of_source = self.discover.iter().filter(|(_, discover)| discover.id == *source);
+        let positions: Vec<usize> = of_source.map(|(at, _)| *at).collect();
         let Some(discover) = positions.first().and_then(|at| self.discover.get(at)) else {
-            return (Vec::new(), None);
+            return TakenSet::default();
         };
         self.found.put(&*discover.source, found);
-        let flaw = positions.iter().filter_map(|at| self.fill(*at)).last();
-        let names = positions.iter().filter_map(|at| self.plan.services.get(*at));
-        (names.map(|service| service.name.clone()).collect(), flaw)
+        let mut taken = TakenSet::default();
+        for at in positions {
+            let flaw = self.fill(at);
+            let Some(service) = self.plan.services.get(at) else { continue };
+            match &flaw {
+                Some(flaw) if self.flaws.get(&at) != Some(flaw) => {
+                    taken.said.push(format!("service `{}`: {flaw}", service.name));
+                    self.flaws.insert(at, flaw.clone());
+                }
+                Some(_) => {}
+                None => drop(self.flaws.remove(&at)),
+            }
+            taken.services.push(service.name.clone());
+            taken.flaw = flaw.or(taken.flaw);
+        }
+        taken
     }
 
     /// Gives a service the endpoints that are written and those that are found. Tells what cannot be used.

@@ -91,12 +91,12 @@ impl Shared {
     /// A source has found these endpoints. What the admin API has changed is laid over them.
     pub(super) fn take_found(&self, source: &Arc<str>, found: Arc<[Found]>) {
         let mut runtime = self.runtime();
-        let (services, flaw) = runtime.base.take_found(source, found);
-        if let Some(flaw) = flaw {
+        let taken = runtime.base.take_found(source, found);
+        if let Some(flaw) = taken.flaw {
             self.source_board().tell_flaw(source, &flaw);
-            warn(format_args!("service `{}`: {flaw}", services.first().map_or("", |name| name)));
         }
-        for service in &services {
+        taken.said.into_iter().for_each(warn);
+        for service in &taken.services {
             self.put_endpoints(&runtime, service);
         }
         drop(runtime);
@@ -109,7 +109,7 @@ impl Shared {
         let services: Vec<Arc<str>> = runtime
             .base
             .sources()
-            .filter(|(_, discover)| *thalweg_discovery::id(&*discover.source) == *source)
+            .filter(|(_, discover)| *discover.id == *source)
             .map(|(service, _)| service.name.clone())
             .collect();
         drop(runtime);
@@ -133,7 +133,7 @@ impl Shared {
         let sources: Vec<_> = runtime
             .base
             .sources()
-            .map(|(service, discover)| (service.name.clone(), thalweg_discovery::id(&*discover.source)))
+            .map(|(service, discover)| (service.name.clone(), discover.id.clone()))
             .collect();
         drop(runtime);
         let board: HashMap<_, _> = self.source_board().list().into_iter().collect();
@@ -162,10 +162,7 @@ impl Shared {
         let runtime = self.runtime();
         let mut services: HashMap<Arc<str>, Vec<String>> = HashMap::new();
         for (service, discover) in runtime.base.sources() {
-            services
-                .entry(thalweg_discovery::id(&*discover.source))
-                .or_default()
-                .push(service.name.to_string());
+            services.entry(discover.id.clone()).or_default().push(service.name.to_string());
         }
         drop(runtime);
         let all = self.source_board().list().into_iter();

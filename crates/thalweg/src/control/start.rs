@@ -255,9 +255,7 @@ async fn first_answers(runtime: &mut Runtime) -> (Followers, thalweg_upstream::N
                 Update::Addresses { host, addresses } => drop(names.insert(host, addresses)),
                 Update::Failed(text) => warn(text),
                 Update::Found { source, found } => {
-                    if let (_, Some(flaw)) = runtime.base.take_found(&source, found) {
-                        warn(flaw);
-                    }
+                    runtime.base.take_found(&source, found).said.into_iter().for_each(warn);
                     // What has been found may have names.
                     let plan = runtime.plan();
                     let all: Vec<_> =

@@ -42,10 +42,10 @@ pub(super) fn discover(
         SchemeSpec::Tcp => "tcp",
         SchemeSpec::Udp => "udp",
     };
-    let words = thalweg_discovery::words(&*source);
-    let policy =
-        DiscoverPolicy { source: Partly::of(words, &thalweg_discovery::id(&*source)), scheme, subset };
-    Some((policy, Discover { source, written: Vec::new() }))
+    let id = thalweg_discovery::id(&*source);
+    let words = Partly::of(thalweg_discovery::words(&*source), &id);
+    let policy = DiscoverPolicy { source: words, scheme, subset };
+    Some((policy, Discover { source, id, written: Vec::new() }))
 }
 
 /// In the place of endpoints that are not known yet, where it matters what is spoken with them.
