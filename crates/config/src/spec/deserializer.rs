@@ -179,8 +179,12 @@ impl<'de> Deserializer<'de> for Cursor<'de> {
                         visitor.visit_enum(Choice { cursor: self, key: Some(key), value: Some(value) })
                     }
                     (_, Some((key, _))) => {
-                        Err(Mistake::custom("only one key may stand here; put a `-` before each")
-                            .with_span(key.span))
+                        // An entry of a list of filters is the one that has a key beside it.
+                        let message = match self.beside {
+                            Some(_) => "only one key may stand here; put a `-` before each",
+                            None => "only one key may stand here; remove the others",
+                        };
+                        Err(Mistake::custom(message).with_span(key.span))
                     }
                     (None, None) => {
                         Err(Mistake::custom(format!("write one of the keys {}", de_error::quoted(variants))))
