@@ -46,7 +46,8 @@ const PREFIX: usize = 1024;
 #[serde(deny_unknown_fields, expecting = "a map with `prefix`")]
 pub struct EtcdSourceSpec {
     /// What the keys begin with, as `/services/checkout/`. Each key is one instance; its value is `host:port`, a URL,
-    /// an object in JSON with `url`, `weight`, `zone` and `labels`, or what etcd's `naming` library writes.
+    /// an object in JSON with `url`, `weight`, `zone` and `labels`, or what etcd's `naming` library writes. In
+    /// `route_sources` each value is a document.
     prefix: String,
     /// A member, or several of one cluster: the next is asked when one does not answer. Default
     /// `http://127.0.0.1:2379`.
@@ -88,7 +89,7 @@ impl EtcdSourceSpec {
     ///
     /// # Errors
     /// As for [`Self::build`].
-    pub fn documents(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<[Document]>>, String> {
+    pub(crate) fn documents(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<[Document]>>, String> {
         Ok(Arc::new(self.reading(document, files)?))
     }
 

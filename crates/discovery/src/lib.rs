@@ -57,27 +57,27 @@ pub struct Entry {
     pub example: &'static str,
 }
 
-/// Declares every source: the key in the configuration, its Spec with `build(&self, &dyn ConfigFiles)`, one sentence,
-/// and an example.
+/// Declares every source of one kind of thing: the key in the configuration, its Spec, one sentence, and an example.
 macro_rules! sources {
-    ($( $(#[doc = $doc:literal])+ $key:ident: $spec:ty = $example:literal, )*) => {
-        /// `discover:` of a service, keyed by the source's name.
+    ($(#[doc = $about:literal])+ $all:ident: $spec_name:ident, $content:ty, $build:ident;
+     $( $(#[doc = $doc:literal])+ $key:ident: $spec:ty = $example:literal, )*) => {
+        $(#[doc = $about])+
         #[derive(Clone, Debug, Deserialize, JsonSchema)]
         #[expect(non_camel_case_types, reason = "the variant is the key that users write")]
-        pub enum SourceSpec { $( $(#[doc = $doc])+ $key($spec), )* }
+        pub enum $spec_name { $( $(#[doc = $doc])+ $key($spec), )* }
 
-        impl SourceSpec {
+        impl $spec_name {
             /// Checks the arguments and makes the source. Nothing is opened.
             ///
             /// # Errors
             /// A sentence that names the wrong argument and the remedy.
-            pub fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
-                match self { $( Self::$key(spec) => spec.build(files), )* }
+            pub fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<$content>>, String> {
+                match self { $( Self::$key(spec) => spec.$build(files), )* }
             }
         }
 
-        /// Every source, in the order of the documentation.
-        pub const ALL: &[Entry] = &[ $( Entry {
+        /// Every one of these sources, in the order of the documentation.
+        pub const $all: &[Entry] = &[ $( Entry {
             name: stringify!($key),
             about: concat!($($doc),+),
             example: $example,
@@ -86,6 +86,8 @@ macro_rules! sources {
 }
 
 sources! {
+    /// `discover:` of a service, keyed by the source's name.
+    ALL: SourceSpec, [Found], build;
     /// Endpoints in a YAML or JSON file, read again when it changes
     file: file::FileSourceSpec = "{ path: endpoints.yaml }",
     /// The addresses of a name in the DNS, or its SRV records
@@ -108,4 +110,13 @@ sources! {
     zookeeper: zookeeper::ZookeeperSourceSpec = "{ path: /services/checkout }",
     /// Containers of Docker with a label or a service of Docker Compose, by its socket
     docker: docker::DockerSourceSpec = "{ service: checkout }",
+}
+
+sources! {
+    /// One of `route_sources:`, keyed by the source's name.
+    ROUTE_SOURCES: RouteSourceSpec, [Document], documents;
+    /// Keys under a prefix of etcd, each one document
+    etcd: etcd::EtcdSourceSpec = "{ prefix: /thalweg/routes/ }",
+    /// A hash, or keys under a prefix, of Redis or Valkey: each field or key is one document
+    redis: redis::RedisSourceSpec = "{ key: \"thalweg:routes\" }",
 }

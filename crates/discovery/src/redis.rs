@@ -102,7 +102,7 @@ impl RedisSourceSpec {
     ///
     /// # Errors
     /// As for [`Self::build`].
-    pub fn documents(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<[Document]>>, String> {
+    pub(crate) fn documents(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<[Document]>>, String> {
         Ok(Arc::new(self.reading(document, files)?))
     }
 
