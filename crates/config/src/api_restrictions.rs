@@ -117,6 +117,15 @@ pub fn check_arrived(on_disk: &Node, arrived: &Node) -> Result<(), Vec<Breach>> 
     if breaches.is_empty() { Ok(()) } else { Err(breaches) }
 }
 
+/// Everything that only the file on disk may say.
+pub(crate) fn forbidden(tree: &Node) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    walk(tree, &Path::default(), false, &mut |path, node| {
+        breaches.push(Breach { key: path.to_string(), span: node.span });
+    });
+    breaches
+}
+
 /// Finds what may not be taken away from something that stays: without it everybody could read what is said there, or
 /// come in without a certificate. A listener is known by its name, and a port by its number, whatever listener has it.
 fn dropped(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {

@@ -229,6 +229,11 @@ impl Problems {
         self.errors.is_empty()
     }
 
+    /// How many errors (warnings aside) were found.
+    pub(crate) fn count(&self) -> usize {
+        self.errors.len()
+    }
+
     /// Whether an error was found inside this place: what seems to be missing there may only be wrong.
     pub fn has_error_in(&self, place: Span) -> bool {
         let inside = |span: Span| span.file == place.file && (place.start..=place.end).contains(&span.start);

@@ -15,6 +15,8 @@ pub mod interpolate;
 
 pub mod include;
 
+pub mod documents;
+
 pub mod spec;
 
 mod validate;
@@ -40,6 +42,7 @@ pub mod span_index;
 
 pub use diagnose::{Class, Look, Report, SpecError};
 pub use diff::{Change, diff};
+pub use documents::{DocumentFlaw, Merged, Offer, with_documents};
 pub use inputs::Inputs;
 pub use lint::WARNINGS;
 pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};

@@ -2,6 +2,7 @@
 
 use crate::compile::compile;
 use crate::diagnose::{Class, Problems, Report, SpecError};
+use crate::documents::{Joined, Part, join};
 use crate::include::{Gathered, gather};
 use crate::inputs::{Inputs, cause};
 use crate::interpolate::Environment;
@@ -101,8 +102,26 @@ pub fn check_text(name: &str, text: &str, environment: Environment<'_>) -> Resul
 /// # Errors
 /// Every mistake that was found.
 pub fn check_bytes(name: &str, bytes: &[u8], environment: Environment<'_>) -> Result<Loaded, Report> {
+    check_with((name, bytes), environment, &[]).0
+}
+
+/// What a configuration with documents is, and the documents in it.
+pub(crate) type Checked = (Result<Loaded, Report>, Vec<Joined>);
+
+/// [`check_bytes`] with documents of sources.
+pub(crate) fn check_with(
+    (name, bytes): (&str, &[u8]),
+    environment: Environment<'_>,
+    documents: &[Part<'_>],
+) -> Checked {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
-    let gathered = gather((name, bytes), environment, &mut sources, &mut problems);
+    let mut gathered = gather((name, bytes), environment, &mut sources, &mut problems);
+    let joined = join(&mut gathered, documents, &mut sources, &mut problems);
+    // Mistakes of documents alone are told before all is compiled.
+    let is_told = !documents.is_empty() && !problems.is_clean();
+    if is_told {
+        gathered.root = None;
+    }
     let Gathered { root, mut filled, inputs, secrets: masked } = gathered;
     let values = filled.take_values();
     let secrets = Secrets::new(environment, inputs, &sources);
@@ -117,7 +136,7 @@ pub fn check_bytes(name: &str, bytes: &[u8], environment: Environment<'_>) -> Re
     hidden.extend(values);
     hidden.truncate(MOST_HIDDEN);
     problems.hide(&hidden, &masked);
-    finish(made, problems, sources, secrets.into_inputs())
+    (finish(made, problems, sources, secrets.into_inputs()), joined)
 }
 
 /// `run --listen … --to …`: a configuration without a file, one listener per address, one route.

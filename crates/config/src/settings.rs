@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_core::units::duration_text;
 use thalweg_core::written;
-use thalweg_discovery::{EurekaRegistration, Source};
+use thalweg_discovery::{Document, EurekaRegistration, Source};
 use thalweg_observe::slo::SloPolicy;
 use thalweg_observe::{Rotation, Sample, Syslog, TextFormat, WebhookPolicy};
 use thalweg_proxy::plan::{CertificateFiles, ListenAddress};
@@ -35,6 +35,8 @@ pub struct Settings {
     pub slos: Vec<SloPolicy>,
     /// Where endpoints of services come from beside those that are written, by the names of the services.
     pub discover: BTreeMap<Arc<str>, Discover>,
+    /// Where documents with routes and services come from, in file order; at most 32.
+    pub route_sources: Vec<RouteSource>,
     /// Registries in which the proxy itself is an instance.
     pub registrations: Vec<Registration>,
     /// Who is told when something happens, in file order; at most 32.
@@ -63,6 +65,23 @@ pub struct Discover {
 impl PartialEq for Discover {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id && self.written == other.written
+    }
+}
+
+/// A source of documents with routes and services.
+#[derive(Clone, Debug)]
+pub struct RouteSource {
+    /// Who is asked.
+    pub source: Arc<dyn Source<[Document]>>,
+    /// By what news name it.
+    pub id: Arc<str>,
+    /// Who is asked for what, for people.
+    pub words: String,
+}
+
+impl PartialEq for RouteSource {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
     }
 }
 

@@ -19,6 +19,7 @@ mod checks;
 mod config_events;
 mod configuration;
 mod discovered;
+mod documents;
 mod drift;
 mod endpoint_status;
 mod endpoints;
@@ -35,6 +36,7 @@ mod reload_result;
 mod requests;
 mod revocations;
 mod rollback;
+mod route_sources;
 mod route_status;
 mod runtime;
 pub(crate) mod sealed;
@@ -62,6 +64,7 @@ use checks::Rounds;
 use configuration::Refused;
 use files::Files;
 use revocations::Revocations;
+use route_sources::RouteSources;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -111,6 +114,8 @@ pub(crate) struct Control {
     sources: Followers,
     /// What they said before the workers ran.
     early: Vec<Update>,
+    /// Where documents with routes come from.
+    route_sources: RouteSources,
     /// The change of endpoints that sources and checks follow, and since when.
     followed: u64,
     followed_at: Instant,
@@ -174,6 +179,7 @@ impl Control {
         let shared = self.shared.clone();
         self.look_after_plan(true);
         std::mem::take(&mut self.early).into_iter().for_each(|update| self.take_over(update));
+        self.route_sources.tell_early(&shared);
         let mut second = tokio::time::interval(JUDGE_EVERY);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut drains = tokio::time::interval(DRAIN_LOOK);
@@ -194,6 +200,7 @@ impl Control {
                 Some(line) = self.notices.recv() => notice(&line),
                 Some(banned) = self.bans.recv() => shared.ban(&mut self.bans, banned),
                 update = self.sources.next() => self.take_over(update),
+                () = self.route_sources.next(&shared) => {}
                 registered = self.registrations.next() => tell_registered(&registered),
                 _ = follow.tick(), if self.is_behind() => self.follow_endpoints(),
                 Some(news) = self.issued.recv() => {
@@ -360,6 +367,7 @@ impl Control {
         self.traces.follow(&self.looked_after);
         self.shared.follow_slos();
         self.registrations.keep(&self.shared.registrations());
+        self.route_sources.follow(&self.shared);
         self.watch_files();
     }
 

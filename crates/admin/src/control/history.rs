@@ -146,6 +146,8 @@ pub enum ConfigOrigin {
     Rollback,
     /// A watch took back the one after it.
     Watch,
+    /// Sources of routes told of other documents.
+    Source,
 }
 
 /// What became of a configuration.

@@ -12,22 +12,28 @@ pub struct SourceStatuses {
     pub sources: Vec<SourceStatus>,
 }
 
-/// How a source of endpoints stands.
+/// How a source of endpoints, or of routes, stands.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct SourceStatus {
-    /// Its key under `discover`.
+    /// Its key under `discover` or in `route_sources`.
     pub kind: String,
     /// Whom it asks.
     pub place: String,
     /// For what.
     pub query: String,
-    /// The services that have endpoints from it.
+    /// The services that have endpoints from it; none: it tells of routes.
     pub services: Vec<String>,
     /// Whether it works.
     pub state: SourceState,
-    /// Endpoints that are known; absent: it has not told of any yet.
+    /// Endpoints that are known; absent: it has not told of any yet, or tells of routes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<usize>,
+    /// Documents with routes and services that are known; absent: it has not told of any yet, or tells of endpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub documents: Option<usize>,
+    /// Documents, or parts of them, that do not run, and why: at most 20 sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// Seconds since what is known was last said to be right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_s: Option<f64>,

@@ -3,7 +3,7 @@
 use super::describe::{named, put_certificate, setting};
 use super::fields::Times;
 use super::{Object, ObjectKind};
-use crate::settings::{AdminTls, Registration, Settings};
+use crate::settings::{AdminTls, Registration, RouteSource, Settings};
 use thalweg_observe::WebhookPolicy;
 
 /// The settings, a top-level key each, the objectives and the webhooks.
@@ -18,6 +18,7 @@ pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>
         slos,
         webhooks,
         discover: _,
+        route_sources,
         registrations,
     } = settings;
     let mut times = Times::default();
@@ -27,6 +28,9 @@ pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>
     }
     for slo in slos {
         objects.push(named(ObjectKind::Slo, &slo.name, String::new, move |fields| fields.all("", slo)));
+    }
+    for RouteSource { words, id, .. } in route_sources {
+        objects.push(setting("route_sources", move |fields| fields.behind("", words, id)));
     }
     for Registration(registration) in registrations {
         objects.push(setting("registrations", move |fields| {

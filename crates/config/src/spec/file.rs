@@ -22,7 +22,7 @@ use crate::validate::{CONNECTIONS_MAX, bounded, number};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use thalweg_core::limits::{H2_STREAMS, H2_STREAMS_MAX};
-use thalweg_discovery::RegistrationSpec;
+use thalweg_discovery::{RegistrationSpec, RouteSourceSpec};
 use thalweg_filter::{AddressRulesSpec, MembersSpec};
 use thalweg_proxy::plan::ListenerLimits;
 
@@ -107,6 +107,10 @@ pub struct FileSpec {
     /// Registries in which the proxy itself is an instance while it runs.
     #[schemars(extend("x-default-words" = "none"))]
     pub registrations: ListSpec<RegistrationSpec>,
+    /// Where further routes and services come from: documents with `routes`, `services`, `chains` and `tests`, which are
+    /// merged with this file while the proxy runs. What the file says wins.
+    #[schemars(extend("x-default-words" = "none"))]
+    pub route_sources: ListSpec<RouteSourceSpec>,
     /// Requests and what must become of them: checked before the configuration is used.
     #[schemars(extend("x-default-words" = "none"))]
     pub tests: ListSpec<TestSpec>,

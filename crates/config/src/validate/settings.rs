@@ -6,7 +6,7 @@ use super::secret::{FilesAt, Secrets};
 use super::webhooks::webhooks;
 use super::{bounded, deadline, duration, network};
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::settings::{Admin, Registration, Settings, Token, User};
+use crate::settings::{Admin, Registration, RouteSource, Settings, Token, User};
 use crate::spec::{
     AdminSpec, AutoSizeSpec, AutoSpec, FileSpec, LimitsSpec, ListSpec, RequestHistorySpec, SecretSpec,
     ShutdownSpec, Spanned, TimeoutsSpec,
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::limits::{HEAD, HEAD_MAX};
-use thalweg_discovery::RegistrationSpec;
+use thalweg_discovery::{RegistrationSpec, RouteSourceSpec};
 use thalweg_proxy::plan::{ClientTimeouts, Limits, ListenAddress, RequestsPolicy, Shutdown};
 
 /// Most workers.
@@ -57,9 +57,41 @@ pub(crate) fn settings(
         // They name routes and services, which are read later.
         slos: Vec::new(),
         discover: BTreeMap::new(),
+        route_sources: route_sources(&spec.route_sources, secrets, problems),
         registrations: registrations(&spec.registrations, secrets, problems),
         webhooks: webhooks(&spec.webhooks, secrets, problems),
     }
+}
+
+/// The most sources of routes.
+const ROUTE_SOURCES: usize = 32;
+
+fn route_sources(
+    list: &ListSpec<RouteSourceSpec>,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Vec<RouteSource> {
+    if let Some(further) = list.items.get(ROUTE_SOURCES) {
+        let message = format!("there are at most {ROUTE_SOURCES} sources of routes");
+        problems.push(SpecError::new(Class::Invalid, further.span, message));
+    }
+    let mut sources: Vec<RouteSource> = Vec::new();
+    for written in &list.items {
+        let source = match written.value.build(&FilesAt(secrets, written.span)) {
+            Ok(source) => source,
+            Err(message) => {
+                problems.push(SpecError::value(written.span, "source", message));
+                continue;
+            }
+        };
+        let (id, words) = (thalweg_discovery::id(&*source), thalweg_discovery::words(&*source));
+        if sources.iter().any(|known| known.words == words) {
+            let error = SpecError::new(Class::Invalid, written.span, format!("`{words}` stands here twice"));
+            problems.push(error.help("remove one of the two"));
+        }
+        sources.push(RouteSource { source, id, words });
+    }
+    sources
 }
 
 /// The most registrations.

@@ -10,7 +10,7 @@ use thalweg_config::Report;
 /// Mutations of each good file, and of each bad one; a long run tries [`LONGER`] times as many.
 const MUTATIONS: (usize, usize) = (60, 5);
 /// Documents drawn from the schema; the same.
-const DRAWN: usize = 600;
+const DRAWN: usize = 700;
 const LONGER: usize = 10;
 
 fn times() -> usize {
@@ -331,6 +331,8 @@ const VALIDATION: &[Reason] = &[
             "are for TLS; write `tls: true`",
             "is for TLS; write `rediss://`",
             "belong together",
+            "write `username` and `password`, or `token` alone",
+            "stands here twice",
             "`username` needs `password`",
             "has no user and no password",
             "has a path; write",

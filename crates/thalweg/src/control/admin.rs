@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) api_keys: ApiKeyStore,
     /// How sources of endpoints stand.
     sources: Sources,
+    /// How sources of routes stand.
+    route_sources: Sources,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// What the admin listener shakes hands on, once it is there.
@@ -85,12 +87,17 @@ impl Shared {
         &self.sources
     }
 
+    /// How sources of routes stand.
+    pub(super) fn route_board(&self) -> &Sources {
+        &self.route_sources
+    }
+
     pub(crate) fn new(
         worker_pool: WorkerPool,
         registry: Arc<Registry>,
         (origin, runtime): (Origin, Runtime),
         (access, series, api_keys): (AccessLists, TimeSeries, ApiKeyStore),
-        (changed, acme, sources): (Arc<Notify>, Acme, Sources),
+        (changed, acme, (sources, route_sources)): (Arc<Notify>, Acme, (Sources, Sources)),
     ) -> Self {
         registry.reloads().note_success();
         Self {
@@ -101,6 +108,7 @@ impl Shared {
             generation: AtomicU64::new(1),
             draining: AtomicBool::new(false),
             sources,
+            route_sources,
             stop: Notify::new(),
             events: Events::new(),
             origin: Mutex::new(origin),

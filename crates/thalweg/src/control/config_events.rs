@@ -28,6 +28,7 @@ pub(super) fn said(origin: &Origin, cause: &Cause, outcome: &ConfigOutcome) -> S
         }
         ConfigOrigin::Put => format!("{name} was replaced{who}"),
         ConfigOrigin::Rollback => format!("an earlier configuration was brought back{who}"),
+        ConfigOrigin::Source => "documents of sources took over".into(),
         ConfigOrigin::Watch => "the configuration before was brought back".into(),
     };
     let count = outcome.changes.len();

@@ -73,7 +73,7 @@ impl Shared {
     }
 
     /// Makes a configuration the one that runs.
-    fn adopt(
+    pub(super) fn adopt(
         &self,
         origin: &mut MutexGuard<'_, Origin>,
         mut candidate: Candidate,
@@ -88,8 +88,11 @@ impl Shared {
             add_note(&mut outcome, "nothing changes, so there is nothing to watch".into());
             watch = None;
         }
-        let Candidate { plan, settings, warnings, text, inputs, provenance } = candidate;
-        show(&warnings, false);
+        let Candidate { plan, settings, warnings, text, inputs, provenance, documents } = candidate;
+        // Authors of documents are told elsewhere.
+        if cause.origin != ConfigOrigin::Source {
+            show(&warnings, false);
+        }
         let base = Base::new(plan, &settings.discover, runtime.base.found());
         let before = std::mem::replace(&mut runtime.base, base);
         if let Err(error) = self.set_plan(runtime.plan()) {
@@ -109,12 +112,15 @@ impl Shared {
             text: origin.text.clone(),
             inputs: origin.inputs.clone(),
             provenance: origin.provenance.clone(),
+            documents: origin.documents.running(),
         });
         // Tokens, objectives and webhooks take over at once; the rest waits.
         self.take_tokens(&mut origin.settings, &settings);
         self.take_admin_tls(&mut origin.settings, &settings);
         origin.settings.webhooks = settings.webhooks;
         origin.settings.slos = settings.slos;
+        origin.settings.route_sources = settings.route_sources;
+        origin.documents.take(documents);
         origin.text = text;
         origin.inputs = inputs;
         origin.provenance = provenance;
@@ -134,6 +140,9 @@ impl Shared {
         outcome: &mut ConfigOutcome,
     ) {
         let said = said(origin, &cause, outcome);
+        if cause.origin == ConfigOrigin::Source {
+            return self.tell_adopted(said, outcome);
+        }
         let (text, before) = ((&*origin.text, &*origin.etag()), origin.history.newest());
         let number = origin.history.push(text, outcome.generation, cause);
         outcome.number = Some(number);
@@ -151,6 +160,11 @@ impl Shared {
             origin.history.set_watch(number, WatchState::Watching, until, None);
             outcome.watch = Some(WatchStatus { state: WatchState::Watching, until, verdict: None });
         }
+        self.tell_adopted(said, outcome);
+    }
+
+    /// Counts and tells that a configuration has taken over.
+    fn tell_adopted(&self, said: String, outcome: &ConfigOutcome) {
         info(&said);
         if !outcome.text.is_empty() {
             block(&in_short(&outcome.text));
@@ -223,7 +237,7 @@ impl Shared {
             check_trust((&name, &on_disk), &restored)?;
         }
         let loaded = check_text(&name, &restored, &environment).map_err(mistakes)?;
-        let candidate = Candidate::new(loaded, restored);
+        let candidate = origin.candidate(loaded, restored);
         if !(options.dry_run && options.by.via == Via::Socket) {
             self.check_protections(origin, &on_disk, &candidate.plan)?;
         }
@@ -308,7 +322,7 @@ impl Shared {
         }
         let environment = |name: &str| std::env::var(name).ok();
         let loaded = check_text(&name, &text, &environment).map_err(mistakes)?;
-        let candidate = Candidate::new(loaded, text);
+        let candidate = origin.candidate(loaded, text);
         if by.via != Via::Socket {
             self.check_protections(origin, &origin.on_disk(), &candidate.plan)?;
         }
@@ -362,7 +376,7 @@ fn read(origin: &Origin) -> Result<Candidate, Refused> {
     };
     let text = fs::read_to_string(file).unwrap_or_default();
     let loaded = thalweg_config::load_file(file).map_err(Refused::Mistakes)?;
-    Ok(Candidate::new(loaded, text))
+    Ok(origin.candidate(loaded, text))
 }
 
 /// Refuses a text with what only the file on disk may introduce.

@@ -149,7 +149,8 @@ impl Shared {
                 failures: status.failures,
             })
         };
-        self.registry.set_sources(sources.into_iter().filter_map(standing).collect());
+        let of_endpoints = sources.into_iter().filter_map(standing);
+        self.registry.set_sources(of_endpoints.chain(self.route_standings()).collect());
     }
 
     /// Where the proxy itself is to be registered.
@@ -165,26 +166,38 @@ impl Shared {
             services.entry(discover.id.clone()).or_default().push(service.name.to_string());
         }
         drop(runtime);
-        let all = self.source_board().list().into_iter();
-        let sources = all.map(|(id, status)| SourceStatus {
+        let of_endpoints = self.source_board().list().into_iter().map(|(id, status)| SourceStatus {
             services: services.remove(&id).unwrap_or_default(),
-            kind: status.kind.to_owned(),
-            place: status.place,
-            query: status.query,
-            state: match (&status.failure, status.count) {
-                (Some(_), _) => SourceState::Failing,
-                (None, None) => SourceState::Waiting,
-                (None, Some(_)) => SourceState::Current,
-            },
             endpoints: status.count,
-            age_s: status.heard.map(|heard| heard.elapsed().as_secs_f64()),
-            changed: status.changed,
-            stale_after_s: status.silence.as_secs_f64(),
-            updates_total: status.updates,
-            failures_total: status.failures,
-            error: status.failure,
-            flaw: status.flaw,
+            ..shown(status)
         });
-        SourceStatuses { sources: sources.collect() }
+        let mut sources: Vec<_> = of_endpoints.collect();
+        sources.extend(self.list_route_sources());
+        SourceStatuses { sources }
+    }
+}
+
+/// What is shown of every source.
+pub(super) fn shown(status: thalweg_discovery::SourceStatus) -> SourceStatus {
+    SourceStatus {
+        services: Vec::new(),
+        kind: status.kind.to_owned(),
+        place: status.place,
+        query: status.query,
+        state: match (&status.failure, status.count) {
+            (Some(_), _) => SourceState::Failing,
+            (None, None) => SourceState::Waiting,
+            (None, Some(_)) => SourceState::Current,
+        },
+        endpoints: None,
+        documents: None,
+        left_out: Vec::new(),
+        age_s: status.heard.map(|heard| heard.elapsed().as_secs_f64()),
+        changed: status.changed,
+        stale_after_s: status.silence.as_secs_f64(),
+        updates_total: status.updates,
+        failures_total: status.failures,
+        error: status.failure,
+        flaw: status.flaw,
     }
 }

@@ -1,5 +1,6 @@
 //! The configuration that runs and one that can take over: data under the lock of `Shared`.
 
+use super::documents::{Accepted, Documents};
 use super::history::History;
 use std::fs;
 use std::io::{self, Write};
@@ -26,6 +27,8 @@ pub(crate) struct Origin {
     pub(crate) limits: Limits,
     /// This configuration and those before it.
     pub(crate) history: History,
+    /// What sources of routes have told.
+    pub(crate) documents: Documents,
 }
 
 /// A configuration that can take over. The one that ran before is kept as one while a watch runs: all that it takes
@@ -38,16 +41,24 @@ pub(crate) struct Candidate {
     pub(super) text: String,
     pub(super) inputs: Inputs,
     pub(super) provenance: Provenance,
+    /// The documents of sources in it.
+    pub(super) documents: Accepted,
 }
 
 impl Candidate {
-    pub(super) fn new(loaded: Loaded, text: String) -> Self {
+    pub(super) fn new(loaded: Loaded, text: String, documents: Accepted) -> Self {
         let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
-        Self { plan, settings, warnings, text, inputs, provenance }
+        Self { plan, settings, warnings, text, inputs, provenance, documents }
     }
 }
 
 impl Origin {
+    /// What was read, with the documents of its sources.
+    pub(super) fn candidate(&self, alone: Loaded, text: String) -> Candidate {
+        let (loaded, documents) = self.documents.merge(alone, (&self.name(), &text));
+        Candidate::new(loaded, text, documents)
+    }
+
     pub(super) fn etag(&self) -> String {
         self.inputs.etag()
     }

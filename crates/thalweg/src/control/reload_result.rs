@@ -107,6 +107,7 @@ fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) 
         slos: _,
         webhooks: _,
         discover: _,
+        route_sources: _,
         registrations: _,
     } = settings;
     let now = &origin.settings;

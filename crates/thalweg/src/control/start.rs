@@ -14,6 +14,7 @@ use super::canary::Canaries;
 use super::certificates::Certificates;
 use super::checks::Rounds;
 use super::discovered::FoundSets;
+use super::documents::Documents;
 use super::files::Files;
 use super::history::{self, History};
 use super::kept_file;
@@ -21,6 +22,7 @@ use super::origin::Origin;
 use super::overlay;
 use super::privileges::{become_user, default_state_directory};
 use super::revocations::Revocations;
+use super::route_sources;
 use super::runtime::Runtime;
 use super::series::TimeSeries;
 use super::start_error::explain;
@@ -53,7 +55,7 @@ const NOTICES: usize = 256;
 /// Clients that may wait to be banned.
 const BANS: usize = 1024;
 /// How long the start waits for the first sets of sources; afterwards the proxy runs without them.
-const FIRST_SETS: Duration = Duration::from_secs(5);
+pub(super) const FIRST_SETS: Duration = Duration::from_secs(5);
 /// How long the start waits for host names; afterwards they are resolved while the proxy runs.
 const FIRST_NAMES: Duration = Duration::from_secs(2);
 
@@ -78,6 +80,8 @@ pub(crate) async fn start(
     loaded: Loaded,
     options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
+    let (loaded, route_sources, documents) =
+        route_sources::first_documents(loaded, options.file.as_deref()).await;
     let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
     show(&warnings, false);
     // From here on a signal means a drain, not the end.
@@ -108,8 +112,8 @@ pub(crate) async fn start(
     };
     let kept = kept(settings.state.as_deref())?;
     let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
-    let origin = origin((options.file, inputs, provenance), &settings, limits)?;
-    let shown = (changed, acme, sources.sources());
+    let origin = origin((options.file, inputs, provenance), (&settings, documents), limits)?;
+    let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
     let admin = admin_options(&settings, place.path.clone(), state)?;
     let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
@@ -128,6 +132,7 @@ pub(crate) async fn start(
             bans,
             sources,
             early,
+            route_sources,
             followed: 0,
             followed_at: Instant::now(),
             rounds: Rounds::start(),
@@ -193,7 +198,7 @@ fn bell(changed: &Arc<Notify>) -> Notifier {
 /// The configuration that the process starts with, and those that ran before where they are kept.
 fn origin(
     (file, inputs, provenance): (Option<PathBuf>, Inputs, Provenance),
-    settings: &Settings,
+    (settings, documents): (&Settings, Documents),
     limits: Limits,
 ) -> Result<Origin, String> {
     let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
@@ -204,7 +209,7 @@ fn origin(
     if file.is_some() {
         history.begin((&text, &inputs.etag()));
     }
-    Ok(Origin { file, text, settings: settings.clone(), inputs, provenance, limits, history })
+    Ok(Origin { file, text, settings: settings.clone(), inputs, provenance, limits, history, documents })
 }
 
 /// What the admin API changed before a restart, where that is kept: where `state:` says so.

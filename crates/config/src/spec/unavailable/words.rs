@@ -22,6 +22,7 @@ const FILTERS: &str = "docs/guide/configuration.md#routesfilters";
 const TRACING: &str = "docs/guide/traces.md";
 const AUTH: &str = "docs/guide/authentication.md";
 const SERVICES: &str = "docs/guide/configuration.md#servicesname";
+const DISCOVERY: &str = "docs/guide/discovery.md";
 const SERVICE_TLS: &str = "docs/guide/configuration.md#servicesnametls";
 const BALANCE: &str = "docs/guide/configuration.md#servicesnamebalance";
 const HEALTH: &str = "docs/guide/configuration.md#servicesnamehealth";
@@ -43,7 +44,8 @@ pub(super) const WORDS: &[Row] = rows! {
     [Listener] "responses" => Renamed("`expected_responses`");
 
     // Features to come.
-    [Top] "route_sources", "providers", "provider", "dynamic_resources", "xds", "ingress_class" => Later(None);
+    [Top] "dynamic_resources", "xds", "ingress_class" => Later(None);
+    [Top] "providers", "provider" => Called("`route_sources`, as in `route_sources: [ { docker: {} } ]`", DISCOVERY);
     [Listener, ListenerTls, Top] "http3", "quic", "h3" => Later(None);
     [Route] "retry", "retries", "attempts" => Later(Some("write `retry` at the service"));
     [Top, Route, Filter, Service, Listener] "rate_limits", "ratelimit", "rate_limiting", "limit_req", "limit_req_zone", "local_ratelimit", "stick_table"

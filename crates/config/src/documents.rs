@@ -1,0 +1,150 @@
+//! Routes and services that sources tell of: documents that are merged with the file.
+//!
+//! A document is YAML, or JSON or TOML by the end of its name, with the sections [`SECTIONS`] of a configuration. It is
+//! read, validated and tested as an included file is, with three differences: what the file says wins, entries that have
+//! the name of another are left out and told of; it may say nothing that the admin API may not say either, and names no
+//! variable; and a document with a mistake is left out alone, with its last good version in its place (`choose`).
+//! The file must be valid without any document, and none may take away a protection that the file gives.
+
+mod choose;
+mod join;
+
+use crate::diagnose::Report;
+use crate::interpolate::Environment;
+use crate::load::{Loaded, check_with};
+use crate::protections::lost;
+use choose::{Id, Refused, Set, choose};
+use std::collections::HashMap;
+use std::sync::Arc;
+use thalweg_discovery::Document;
+use thalweg_proxy::Plan;
+
+pub(crate) use join::{Joined, Part, join};
+
+/// What a document may hold.
+pub const SECTIONS: &[&str] = &["routes", "services", "chains", "tests"];
+
+/// What one source has told.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// The source in words, as messages and provenance name it.
+    pub source: String,
+    /// All of its documents, as they are now.
+    pub documents: Arc<[Document]>,
+    /// Those that ran last.
+    pub good: Arc<[Document]>,
+}
+
+/// A configuration with documents.
+#[derive(Debug)]
+pub struct Merged {
+    /// What runs.
+    pub loaded: Loaded,
+    /// The documents in it, by offer.
+    pub accepted: Vec<Arc<[Document]>>,
+    /// What is left out, and why.
+    pub flaws: Vec<DocumentFlaw>,
+}
+
+/// Why a document, or an entry of it, does not run.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DocumentFlaw {
+    /// Position of the offer.
+    pub source: usize,
+    /// The name of the document.
+    pub document: Arc<str>,
+    /// A sentence, with line and column where there are any.
+    pub message: String,
+}
+
+/// Adds what sources have told to a file that is valid `alone`. Offers come in the order of `route_sources`; of two
+/// entries with one name the first stays. What does not fit is left out, and told of.
+pub fn with_documents(
+    alone: Loaded,
+    (name, bytes): (&str, &[u8]),
+    environment: Environment<'_>,
+    offers: &[Offer],
+) -> Merged {
+    let (newest, good) = (set(offers, |offer| &offer.documents), set(offers, |offer| &offer.good));
+    if newest.is_empty() && good.is_empty() {
+        return Merged { loaded: alone, accepted: accepted(offers, &newest), flaws: Vec::new() };
+    }
+    let mut attempt = |set: &Set| {
+        let parts: Vec<_> =
+            set.iter().map(|(id, text)| Part { id, source: &offers[id.0].source, text }).collect();
+        let (made, joined) = check_with((name, bytes), environment, &parts);
+        match made {
+            Ok(loaded) => unprotected(&alone.plan, &loaded, &joined).map_or(Ok((loaded, joined)), Err),
+            Err(report) => Err(refused(&report, &joined)),
+        }
+    };
+    let chosen = choose(&newest, &good, &mut attempt);
+    let Some((made, set, left_out)) = chosen else {
+        return Merged { loaded: alone, accepted: accepted(offers, &Set::new()), flaws: Vec::new() };
+    };
+    let (loaded, joined) = made;
+    let flaw = |(id, message): (Id, String)| DocumentFlaw { source: id.0, document: id.1, message };
+    let conflicts = joined.into_iter().flat_map(|joined| {
+        joined.conflicts.into_iter().map(move |message| flaw((joined.id.clone(), message)))
+    });
+    let flaws = left_out.into_iter().map(flaw).chain(conflicts).collect();
+    Merged { loaded, accepted: accepted(offers, &set), flaws }
+}
+
+fn set(offers: &[Offer], of: impl Fn(&Offer) -> &Arc<[Document]>) -> Set {
+    let all = offers.iter().enumerate();
+    let each = |(at, offer)| {
+        let documents = of(offer).iter();
+        documents.map(move |document: &Document| ((at, document.name.clone()), document.text.clone()))
+    };
+    all.flat_map(each).collect()
+}
+
+fn accepted(offers: &[Offer], set: &Set) -> Vec<Arc<[Document]>> {
+    let of = |at: usize| {
+        let own = set.iter().filter(|((source, _), _)| *source == at);
+        own.map(|((_, name), text)| Document { name: name.clone(), text: text.clone() }).collect()
+    };
+    (0..offers.len()).map(of).collect()
+}
+
+/// The documents with mistakes, each with the first one.
+fn refused(report: &Report, joined: &[Joined]) -> Refused {
+    let sentence = |error: &crate::SpecError| {
+        let at = report.sources.position(error.span);
+        format!("line {}, column {}: {}", at.line, at.column, error.message)
+    };
+    let by_file: HashMap<u16, &Id> = joined.iter().map(|joined| (joined.file, &joined.id)).collect();
+    let mut faulty: Vec<(Id, String)> = Vec::new();
+    for error in &report.errors {
+        let Some(id) = by_file.get(&error.span.file) else { continue };
+        if faulty.iter().all(|(known, _)| known != *id) {
+            faulty.push(((*id).clone(), sentence(error)));
+        }
+    }
+    let first = report.errors.first();
+    let why = first.map(|error| {
+        format!("with it the configuration is refused: {}: {}", report.place(error.span), error.message)
+    });
+    Refused { faulty, why: why.unwrap_or_default() }
+}
+
+/// The documents that lead past a protection that the file gives.
+fn unprotected(alone: &Plan, loaded: &Loaded, joined: &[Joined]) -> Option<Refused> {
+    let lost = lost(alone, &loaded.plan);
+    let first = lost.first()?;
+    let of_route = |key: &str| {
+        let name = key.strip_prefix("routes.")?;
+        joined.iter().find(|joined| joined.routes.iter().any(|route| route == name))
+    };
+    let faulty = lost.iter().filter_map(|lost| {
+        Some((of_route(&lost.key)?.id.clone(), format!("only the file may take protections away: {lost}")))
+    });
+    Some(Refused {
+        faulty: faulty.collect(),
+        why: format!("only the file may take protections away: {first}"),
+    })
+}
+
+#[cfg(test)]
+mod tests;

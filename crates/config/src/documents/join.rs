@@ -1,0 +1,200 @@
+//! Documents become parts of the tree of the file: what the file has stays, and comes first.
+
+use super::SECTIONS;
+use super::choose::Id;
+use crate::api_restrictions::{forbidden, secret_places, secret_places_in};
+use crate::diagnose::{Class, Problems, SpecError};
+use crate::include::Gathered;
+use crate::interpolate::interpolate;
+use crate::parse::{Format, Key, Kind, NODES, Node, TEXT, decode, parse};
+use crate::source::{Source, Sources, Span};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A document that is to be a part of the configuration.
+pub(crate) struct Part<'a> {
+    pub(super) id: &'a Id,
+    /// Its source, in words.
+    pub(super) source: &'a str,
+    pub(super) text: &'a Arc<str>,
+}
+
+/// A document that is one.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(super) id: Id,
+    /// Its number among the texts.
+    pub(super) file: u16,
+    /// The names of its routes.
+    pub(super) routes: Vec<String>,
+    /// What of it is left out, a sentence each.
+    pub(super) conflicts: Vec<String>,
+}
+
+/// Adds documents to what was read of a file. Mistakes are in `problems`.
+pub(crate) fn join(
+    gathered: &mut Gathered,
+    parts: &[Part<'_>],
+    sources: &mut Sources,
+    problems: &mut Problems,
+) -> Vec<Joined> {
+    let Some(mut root) = gathered.root.take() else { return Vec::new() };
+    let mut size = root.weight();
+    let mut names = Names::of(&root);
+    let mut all = Vec::with_capacity(parts.len());
+    for part in parts {
+        let name = format!("{}: {}", part.source, part.id.1);
+        let Some(file) = decode(&name, part.text.as_bytes(), sources, problems) else { continue };
+        let mut joined = Joined { id: part.id.clone(), file, routes: Vec::new(), conflicts: Vec::new() };
+        let text = sources.get(file).map_or("", Source::text);
+        let Some(mut tree) = parse(file, Format::of(&part.id.1), sources, problems) else {
+            gathered.secrets.extend(secret_places_in(file, text));
+            all.push(joined);
+            continue;
+        };
+        gathered.secrets.extend(secret_places(&tree, text));
+        let (nodes, bytes) = tree.weight();
+        size = (size.0.saturating_add(nodes), size.1.saturating_add(bytes));
+        if size.0 > NODES || size.1 > TEXT {
+            let message = "the configuration becomes too large with this document";
+            problems.push(SpecError::new(Class::Syntax, Span::new(file, 0..0), message));
+        } else if is_admitted(&tree, problems) {
+            interpolate(&mut tree, &|_| None, &mut gathered.filled, problems);
+            add(&mut root, tree, &mut names, (&mut joined, &*sources));
+        }
+        all.push(joined);
+    }
+    gathered.root = Some(root);
+    all
+}
+
+/// Whether a document says only what a source may say.
+fn is_admitted(tree: &Node, problems: &mut Problems) -> bool {
+    let entries = match &tree.kind {
+        Kind::Map(entries) => entries,
+        Kind::Null => return true,
+        _ => {
+            let message = "a document is a map with `routes`, `services`, `chains` and `tests`";
+            problems.push(SpecError::new(Class::Invalid, tree.span, message));
+            return false;
+        }
+    };
+    let before = problems.count();
+    for (key, section) in entries {
+        let is_list = ["routes", "tests"].contains(&key.name.as_str());
+        let fits = match &section.kind {
+            Kind::Null => true,
+            Kind::Seq(_) => is_list,
+            Kind::Map(_) => !is_list,
+            _ => false,
+        };
+        if !SECTIONS.contains(&key.name.as_str()) {
+            let message =
+                format!("`{}` stands in the file only; a source tells of routes and services", key.name);
+            let help = "a document has `routes`, `services`, `chains` and `tests`";
+            problems.push(SpecError::new(Class::Invalid, key.span, message).help(help));
+        } else if !fits {
+            let message = format!("`{}` must be a {}", key.name, if is_list { "list" } else { "map" });
+            problems.push(SpecError::new(Class::Invalid, section.span, message));
+        }
+    }
+    for breach in forbidden(tree) {
+        let message = format!("`{}` may not come from a source", breach.key);
+        let help = "files, variables, sockets and whom to trust stand in the file; write a service or chain there and name it here";
+        problems.push(SpecError::new(Class::Invalid, breach.span, message).help(help));
+    }
+    if let Some(Kind::Seq(routes)) = tree.entry("routes").map(|routes| &routes.kind) {
+        for route in
+            routes.iter().filter(|route| matches!(route.kind, Kind::Map(_)) && name_of(route).is_none())
+        {
+            let message = "a route from a source needs a `name`";
+            problems.push(SpecError::new(Class::Invalid, route.span, message));
+        }
+    }
+    problems.count() == before
+}
+
+fn name_of(route: &Node) -> Option<&str> {
+    match route.entry("name").map(|name| &name.kind) {
+        Some(Kind::Str(name)) => Some(name),
+        _ => None,
+    }
+}
+
+/// The names that are taken, by section, and where.
+struct Names(HashMap<(&'static str, String), Span>);
+
+impl Names {
+    fn of(root: &Node) -> Self {
+        let mut names = Self(HashMap::new());
+        for section in SECTIONS {
+            match root.entry(section).map(|node| &node.kind) {
+                Some(Kind::Seq(items)) => {
+                    let named = items.iter().filter_map(|item| Some((name_of(item)?.to_owned(), item.span)));
+                    names.0.extend(named.map(|(name, span)| ((*section, name), span)));
+                }
+                Some(Kind::Map(entries)) => {
+                    let named = entries.iter().map(|(key, _)| (key.name.clone(), key.span));
+                    names.0.extend(named.map(|(name, span)| ((*section, name), span)));
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+
+    /// Takes a name; the place of the one that has it already.
+    fn take(&mut self, section: &'static str, name: &str, span: Span) -> Option<Span> {
+        match self.0.entry((section, name.to_owned())) {
+            std::collections::hash_map::Entry::Occupied(taken) => Some(*taken.get()),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(span);
+                None
+            }
+        }
+    }
+}
+
+fn add(root: &mut Node, tree: Node, names: &mut Names, (joined, sources): (&mut Joined, &Sources)) {
+    let Kind::Map(entries) = tree.kind else { return };
+    for (key, mut section) in entries {
+        let Some(name) = SECTIONS.iter().find(|name| **name == key.name) else { continue };
+        let mut keep = |entry: &str, span: Span| {
+            let Some(first) = names.take(name, entry, span) else { return true };
+            let what = name.strip_suffix('s').unwrap_or(name);
+            let place = sources.get(first.file).map_or("?", Source::name);
+            let (line, at) = (sources.line(first), sources.line(span));
+            joined.conflicts.push(format!(
+                "line {at}: the {what} `{entry}` is left out: there is one of this name in {place}:{line}"
+            ));
+            false
+        };
+        match &mut section.kind {
+            Kind::Seq(items) if *name == "routes" => {
+                items.retain(|route| name_of(route).is_none_or(|entry| keep(entry, route.span)));
+                joined.routes.extend(items.iter().filter_map(name_of).map(str::to_owned));
+            }
+            Kind::Map(entries) => entries.retain(|(key, _)| keep(&key.name, key.span)),
+            _ => {}
+        }
+        put(root, key, section);
+    }
+}
+
+/// Adds a section to what there is of it.
+fn put(root: &mut Node, key: Key, section: Node) {
+    if root.kind == Kind::Null {
+        root.kind = Kind::Map(Vec::new());
+    }
+    let Kind::Map(sections) = &mut root.kind else { return };
+    let known = sections.iter_mut().find(|(known, _)| known.name == key.name);
+    match known.map(|(_, node)| node) {
+        None => sections.push((key, section)),
+        Some(node) => match (&mut node.kind, section.kind) {
+            (Kind::Seq(items), Kind::Seq(more)) => items.extend(more),
+            (Kind::Map(entries), Kind::Map(more)) => entries.extend(more),
+            (Kind::Null, kind) => *node = Node { kind, ..section },
+            (_, _) => {}
+        },
+    }
+}

@@ -1,0 +1,135 @@
+//! Documents beside a file, from text to plan.
+
+use super::*;
+use crate::check_text;
+
+const FILE: &str = "\
+listeners: { web: { address: '127.0.0.1:0' } }
+services: { shop: { endpoints: ['http://127.0.0.1:1'] }, inner: { endpoints: ['http://127.0.0.1:2'] } }
+routes:
+  - { name: shop, match: { host: shop.example.com }, to: shop }
+  - { name: inner, match: { host: inner.example.com }, filters: [ { auth: { basic: { users: { a: '$$2b$$05$$C6UzMDM.H6dfI/f/IKcEeO7ZBX8vP3L5G5rXw8kUSGtYzwmSx2dGW' } } } } ], to: inner }
+tests: [ { request: GET http://shop.example.com/, expect: { route: shop } } ]
+";
+
+fn documents(all: &[(&str, &str)]) -> Arc<[Document]> {
+    all.iter().map(|(name, text)| Document { name: (*name).into(), text: (*text).into() }).collect()
+}
+
+fn merged(newest: &[(&str, &str)], good: &[(&str, &str)]) -> Merged {
+    let alone = check_text("a.yaml", FILE, &|_| None).map_err(|report| report.to_string()).unwrap();
+    let offer =
+        Offer { source: "etcd: /r/ at b".into(), documents: documents(newest), good: documents(good) };
+    with_documents(alone, ("a.yaml", FILE.as_bytes()), &|_| Some("secret".into()), &[offer])
+}
+
+fn routes(merged: &Merged) -> Vec<&str> {
+    merged.loaded.plan.routes.iter().map(|route| &*route.name).collect()
+}
+
+fn flaws(merged: &Merged) -> String {
+    let all = merged.flaws.iter().map(|flaw| format!("{}: {}\n", flaw.document, flaw.message));
+    all.collect()
+}
+
+#[test]
+fn routes_and_services_of_documents_follow_those_of_the_file() {
+    let blog = "services: { blog: { endpoints: ['http://127.0.0.1:3'] } }\n\
+                routes: [ { name: blog, match: { host: blog.example.com }, to: blog } ]\n\
+                tests: [ { request: GET http://blog.example.com/, expect: { service: blog } } ]";
+    let json = r#"{"routes":[{"name":"shop images","match":{"host":"shop.example.com","path":"/images/*"},"to":"shop"}]}"#;
+    let merged = merged(&[("blog", blog), ("images.json", json)], &[]);
+    assert_eq!(flaws(&merged), "");
+    assert_eq!(routes(&merged), ["shop", "inner", "blog", "shop images"]);
+    let origin = merged.loaded.provenance.of(crate::Object::Route("blog"), "match.host");
+    assert_eq!(origin.to_string(), "etcd: /r/ at b: blog:2");
+    assert_eq!(merged.accepted[0].len(), 2);
+}
+
+#[test]
+fn the_file_wins_and_the_conflict_is_told() {
+    let text = "routes: [ { name: shop, match: { host: evil.example.com }, to: inner } ]\n\
+                services: { shop: { endpoints: ['http://127.0.0.1:9'] }, more: { endpoints: ['http://127.0.0.1:9'] } }";
+    let again = "services: { more: { endpoints: ['http://127.0.0.1:8'] } }";
+    let merged = merged(&[("a", text), ("b", again)], &[]);
+    assert_eq!(routes(&merged), ["shop", "inner"]);
+    assert_eq!(
+        flaws(&merged),
+        "a: line 1: the route `shop` is left out: there is one of this name in a.yaml:4\n\
+         a: line 2: the service `shop` is left out: there is one of this name in a.yaml:2\n\
+         b: line 1: the service `more` is left out: there is one of this name in etcd: /r/ at b: a:2\n"
+    );
+}
+
+#[test]
+fn a_document_with_a_mistake_is_left_out_alone() {
+    let good = "routes: [ { name: good, match: { path: /good }, to: shop } ]";
+    let bad = [
+        ("syntax", "routes: [ {"),
+        ("section", "listeners: { more: { address: ':1' } }"),
+        ("unknown", "routes: [ { name: x, matsch: {}, to: shop } ]"),
+        ("service", "routes: [ { name: x, to: nowhere } ]"),
+        ("nameless", "routes: [ { to: shop } ]"),
+        ("list", "routes: { a: b }"),
+        ("text", "hello"),
+        ("test", "tests: [ { request: GET http://shop.example.com/, expect: { route: inner } } ]"),
+    ];
+    for (name, text) in bad {
+        let merged = merged(
+            &[("good", good), (name, text)],
+            &[(name, "routes: [ { name: old, match: { path: /old }, to: shop } ]")],
+        );
+        let told = flaws(&merged);
+        assert!(told.starts_with(&format!("{name}: line ")) && told.lines().count() == 1, "{name}: {told}");
+        assert_eq!(routes(&merged), ["shop", "inner", "good", "old"], "{name}");
+    }
+}
+
+#[test]
+fn what_only_the_file_may_say_is_refused() {
+    let service =
+        |entry: &str| format!("services: {{ x: {{ endpoints: ['https://127.0.0.1:1'], {entry} }} }}");
+    let endpoint = |url: &str| format!("services: {{ x: {{ endpoints: ['{url}'] }} }}");
+    for text in [
+        service("tls: { ca: /etc/passwd }"),
+        service("tls: { insecure_skip_verify: true }"),
+        endpoint("http://${HOME}:1"),
+        endpoint("unix:/run/app.sock"),
+        "routes: [ { name: x, filters: [ { files: /etc } ], to: shop } ]".into(),
+        "services: { x: { discover: { docker: { service: a, socket: 'unix:///s' } } } }".into(),
+        "services: { x: { discover: { etcd: { prefix: /a, password: { env: A }, username: a } } } }".into(),
+    ] {
+        let merged = merged(&[("x", &text)], &[]);
+        assert!(flaws(&merged).contains("may not come from a source"), "{text}: {}", flaws(&merged));
+        assert_eq!(routes(&merged), ["shop", "inner"]);
+    }
+}
+
+#[test]
+fn no_document_leads_past_a_protection_of_the_file() {
+    for text in [
+        "routes: [ { name: side door, match: { path: /x }, to: inner } ]",
+        "routes: [ { name: side door, match: { path: /x }, to: [ 'http://127.0.0.1:2' ] } ]",
+    ] {
+        let merged = merged(&[("x", text)], &[]);
+        assert!(
+            flaws(&merged).starts_with("x: only the file may take protections away"),
+            "{}",
+            flaws(&merged)
+        );
+        assert_eq!(routes(&merged), ["shop", "inner"]);
+    }
+}
+
+#[test]
+fn what_makes_a_test_of_the_file_fail_stays_out_and_the_rest_runs() {
+    let thief = "routes: [ { name: thief, match: { host: shop.example.com, path: / }, to: shop } ]";
+    let good = "routes: [ { name: good, match: { path: /good }, to: shop } ]";
+    let merged = merged(
+        &[("a", good), ("b", thief), ("c", "routes: [ { name: too, match: { path: /too }, to: shop } ]")],
+        &[],
+    );
+    assert_eq!(routes(&merged), ["shop", "inner", "good", "too"]);
+    let told = flaws(&merged);
+    assert!(told.starts_with("b: with it the configuration is refused: a.yaml:6:"), "{told}");
+}

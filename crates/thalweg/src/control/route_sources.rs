@@ -1,0 +1,120 @@
+//! The watches of route sources, and when what they find is merged with the file.
+
+use super::admin::Shared;
+use super::documents::{Documents, news};
+use super::start::FIRST_SETS;
+use crate::operator_log::warn;
+use std::future::pending;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_config::{Loaded, Settings};
+use thalweg_discovery::{Document, News, Source, Sources, Watches};
+use tokio::time::{Instant, sleep_until};
+
+/// Between two times that documents are merged, and after the first change of many.
+const MERGE_EVERY: Duration = Duration::from_millis(200);
+/// Merging takes at most one part in so many of the control thread's time.
+const SHARE: u32 = 5;
+
+/// The watches.
+pub(crate) struct RouteSources {
+    watches: Watches<[Document]>,
+    /// When what has changed is to be merged.
+    due: Option<Instant>,
+    /// Before that, nothing is merged.
+    not_before: Instant,
+    /// What turned before the workers ran.
+    early: Vec<(Arc<str>, Option<String>)>,
+}
+
+impl RouteSources {
+    fn start(settings: &Settings) -> Self {
+        let mut watches = Watches::default();
+        watches.watch(&sources(settings));
+        Self { watches, due: None, not_before: Instant::now(), early: Vec::new() }
+    }
+
+    /// How they stand.
+    pub(crate) fn board(&self) -> Sources {
+        self.watches.sources()
+    }
+
+    /// The sources are those of the configuration.
+    pub(crate) fn follow(&mut self, shared: &Shared) {
+        let sources = sources(&shared.origin().settings);
+        self.watches.watch(&sources);
+        if shared.are_documents_behind() {
+            self.merge_soon();
+        }
+    }
+
+    /// What was said before the workers ran.
+    pub(crate) fn tell_early(&mut self, shared: &Shared) {
+        for (id, failure) in std::mem::take(&mut self.early) {
+            shared.route_source_turned(&id, failure.as_deref());
+        }
+    }
+
+    /// Takes over the next news, or merges what has come. Cancel-safe.
+    pub(crate) async fn next(&mut self, shared: &Shared) {
+        let due = self.due;
+        let merge = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            news = self.watches.news() => match news {
+                News::Set(id, documents) => {
+                    shared.take_documents(&id, documents);
+                    self.merge_soon();
+                }
+                News::Turned(id, failure) => shared.route_source_turned(&id, failure.as_deref()),
+            },
+            () = merge => {
+                let begun = Instant::now();
+                self.due = None;
+                shared.merge_documents();
+                self.not_before = Instant::now() + begun.elapsed() * SHARE;
+            }
+        }
+    }
+
+    fn merge_soon(&mut self) {
+        let soon = (Instant::now() + MERGE_EVERY).max(self.not_before);
+        self.due.get_or_insert(soon);
+    }
+}
+
+fn sources(settings: &Settings) -> Vec<Arc<dyn Source<[Document]>>> {
+    settings.route_sources.iter().map(|route_source| route_source.source.clone()).collect()
+}
+
+/// Waits a little for the first documents, so that the first requests find their routes.
+pub(crate) async fn first_documents(alone: Loaded, file: Option<&Path>) -> (Loaded, RouteSources, Documents) {
+    let mut route_sources = RouteSources::start(&alone.settings);
+    let mut documents = Documents::default();
+    let Some(file) = file.filter(|_| !alone.settings.route_sources.is_empty()) else {
+        return (alone, route_sources, documents);
+    };
+    let settings = alone.settings.clone();
+    let _ = tokio::time::timeout(FIRST_SETS, async {
+        while !route_sources.watches.are_settled() {
+            match route_sources.watches.news().await {
+                News::Set(id, set) => {
+                    let source = settings.route_sources.iter().find(|source| source.id == id);
+                    source.into_iter().for_each(|source| documents.put(&source.words, set.clone()));
+                }
+                News::Turned(id, failure) => route_sources.early.push((id, failure)),
+            }
+        }
+    })
+    .await;
+    let Ok(text) = std::fs::read_to_string(file) else { return (alone, route_sources, documents) };
+    let (loaded, accepted) = documents.merge(alone, (&file.display().to_string(), &text));
+    news(&documents, &accepted).into_iter().for_each(warn);
+    documents.take(accepted);
+    (loaded, route_sources, documents)
+}
