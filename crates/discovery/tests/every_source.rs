@@ -102,6 +102,7 @@ mod route_sources {
 
     every_source! {
         ROUTE_SOURCES: [Document];
+        file: every_source::file::FolderRegistry,
         http: every_source::http::HttpRegistry,
         consul: every_source::consul::ConsulRegistry,
         etcd: every_source::etcd::EtcdRegistry,
@@ -109,17 +110,31 @@ mod route_sources {
     }
 }
 
+/// The whole suite.
+fn all_of<T: Shown + ?Sized, R: Registry>() -> [fn(R); 5] {
+    [
+        tells_all::<T, _>,
+        outlives_its_server::<T, _>,
+        survives_garbage::<T, _>,
+        notices_silence::<T, _>,
+        ends::<T, _>,
+    ]
+}
+
+/// Shows all of it at the same time.
+fn owes_the_same<T: Shown + ?Sized, R: Registry>() {
+    std::thread::scope(|scope| {
+        for show in all_of::<T, R>() {
+            scope.spawn(move || show(R::start()));
+        }
+    });
+}
+
 /// Side by side, on one server.
 #[test]
 fn a_real_server_of_eureka_is_as_the_one_that_is_played() {
     use every_source::eureka_server::EurekaServer;
-    let shown = [
-        tells_all::<[Found], _>,
-        outlives_its_server::<[Found], _>,
-        survives_garbage::<[Found], _>,
-        notices_silence::<[Found], _>,
-        ends::<[Found], _>,
-    ];
+    let shown = all_of::<[Found], _>();
     let Some(registries) = shown.iter().map(|_| EurekaServer::try_start()).collect::<Option<Vec<_>>>() else {
         return;
     };
@@ -134,19 +149,13 @@ fn a_real_server_of_eureka_is_as_the_one_that_is_played() {
 /// The source `http`, with requests that the server holds back.
 #[test]
 fn requests_that_are_held_back_owe_the_same() {
-    use every_source::http::HeldRegistry;
-    let shown = [
-        tells_all::<[Found], _>,
-        outlives_its_server::<[Found], _>,
-        survives_garbage::<[Found], _>,
-        notices_silence::<[Found], _>,
-        ends::<[Found], _>,
-    ];
-    std::thread::scope(|scope| {
-        for show in shown {
-            scope.spawn(move || show(HeldRegistry::start()));
-        }
-    });
+    owes_the_same::<[Found], every_source::http::HeldRegistry>();
+}
+
+/// The source `file`, with one document and no directory of them.
+#[test]
+fn a_document_alone_owes_the_same() {
+    owes_the_same::<[Document], every_source::file::FileRegistry>();
 }
 
 /// Shows it, where its server can be run.
