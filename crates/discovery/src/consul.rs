@@ -4,29 +4,24 @@
 //! of Consul's documentation ("Blocking Queries"): it is taken from `X-Consul-Index`, forgotten when it goes back,
 //! never 0 where one waits, and answers that come at once are limited in their rate.
 
+mod agent;
 mod answer;
+pub(crate) mod routes;
 
 use crate::feed::Feed;
-use crate::http_servers::{HttpServers, encoded, refused, time, trust};
+use crate::http_servers::{encoded, refused};
 use crate::source::{Source, Watching};
+use agent::{Agent, Index, Place, Written};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_filter::{ConfigFiles, OneOrManySpec, SecretSpec};
 
-/// The agent of the same machine.
-const URL: &str = "http://127.0.0.1:8500";
-/// How long a query waits for a change, where nothing is written.
-const WAIT: Duration = Duration::from_secs(30);
-/// What an agent may take beyond the time that a query waits, and the sixteenth of it that it adds.
-const GRACE: Duration = Duration::from_secs(5);
-/// Between two queries: a service that changes all the time is not asked for all the time.
-const PAUSE: Duration = Duration::from_millis(100);
-/// After an index that went back: then the next query does not wait.
-const AFTER_RESET: Duration = Duration::from_secs(1);
 /// The most tags.
 const TAGS: usize = 16;
+/// What the token needs.
+const RIGHT: &str = "service:read and node:read";
 
 /// A service in the catalogue of Consul.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -109,62 +104,38 @@ impl ConsulSourceSpec {
         if tags.len() > TAGS || tags.iter().any(String::is_empty) {
             return Err(format!("`tags` must be at most {TAGS}, and none of them empty"));
         }
-        let usual = OneOrManySpec::One(URL.to_owned());
-        let urls = listed(self.url.as_ref().or(Some(&usual)));
-        let mut fields = Vec::new();
-        if let Some(token) = &self.token {
-            let token = String::from_utf8(token.read(files)?)
-                .map_err(|_| "`token` is not text; write the secret ID of the token")?;
-            fields.push(("x-consul-token", token));
-        }
-        let servers = HttpServers::new(urls, fields, trust(self.ca.as_deref(), files)?)?;
-        let range = (Duration::from_secs(1), Duration::from_secs(600));
-        let wait = time(("wait", self.wait.as_deref()), WAIT, range)?;
+        let (url, token) = (self.url.as_ref(), self.token.as_ref());
+        let written = Written { url, token, ca: self.ca.as_deref(), wait: self.wait.as_deref() };
+        let agent = Agent::new(&written, files)?;
         let health = self.health.unwrap_or_default();
-        Ok(Arc::new(Consul {
-            servers,
-            wait,
-            health,
-            target: self.target(tags, wait),
-            query: self.query(tags),
-        }))
+        Ok(Arc::new(Consul { target: self.target(&agent, tags), query: self.query(tags), agent, health }))
+    }
+
+    /// In which place of Consul the service is.
+    fn place(&self) -> Place<'_> {
+        [
+            ("dc", self.datacenter.as_ref()),
+            ("ns", self.namespace.as_ref()),
+            ("partition", self.partition.as_ref()),
+        ]
     }
 
     /// Path and query, without the index.
-    fn target(&self, tags: &[String], wait: Duration) -> String {
-        let mut target = format!("/v1/health/service/{}?wait={}ms", encoded(&self.service), wait.as_millis());
-        let own = [("dc", &self.datacenter), ("ns", &self.namespace), ("partition", &self.partition)];
-        for (name, value) in own {
-            if let Some(value) = value {
-                target.push_str(&format!("&{name}={}", encoded(value)));
-            }
-        }
+    fn target(&self, agent: &Agent, tags: &[String]) -> String {
+        let path = format!("/v1/health/service/{}", encoded(&self.service));
+        let mut target = agent.target(path, self.place(), self.consistency);
         for tag in tags {
             target.push_str(&format!("&tag={}", encoded(tag)));
         }
         if self.health.unwrap_or_default() == ConsulHealthSpec::Passing {
             target.push_str("&passing=1");
         }
-        target.push_str(match self.consistency {
-            None | Some(ConsulConsistencySpec::Default) => "",
-            Some(ConsulConsistencySpec::Stale) => "&stale",
-            Some(ConsulConsistencySpec::Consistent) => "&consistent",
-        });
         target
     }
 
     fn query(&self, tags: &[String]) -> String {
         let mut query = self.service.clone();
-        let own = [
-            ("datacenter", &self.datacenter),
-            ("namespace", &self.namespace),
-            ("partition", &self.partition),
-        ];
-        for (name, value) in own {
-            if let Some(value) = value {
-                query.push_str(&format!(", {name} {value}"));
-            }
-        }
+        query.push_str(&agent::words(self.place()));
         for tag in tags {
             query.push_str(&format!(", tag {tag}"));
         }
@@ -184,18 +155,10 @@ fn listed(written: Option<&OneOrManySpec<String>>) -> &[String] {
 
 #[derive(Debug)]
 struct Consul {
-    servers: HttpServers,
-    wait: Duration,
+    agent: Agent,
     health: ConsulHealthSpec,
     target: String,
     query: String,
-}
-
-impl Consul {
-    /// The longest that an answer takes where all is well.
-    fn patience(&self) -> Duration {
-        self.wait + self.wait / 16 + GRACE
-    }
 }
 
 impl Source for Consul {
@@ -204,7 +167,7 @@ impl Source for Consul {
     }
 
     fn place(&self) -> String {
-        self.servers.place()
+        self.agent.servers.place()
     }
 
     fn query(&self) -> String {
@@ -212,97 +175,52 @@ impl Source for Consul {
     }
 
     fn group(&self) -> String {
-        format!("{} {}", self.servers.group(), self.target)
+        format!("{} {}", self.agent.servers.group(), self.target)
     }
 
     fn silence(&self) -> Duration {
-        self.patience()
+        self.agent.patience()
     }
 
     fn watch<'a>(&'a self, _members: &'a [Arc<dyn Source>], feed: Feed) -> Watching<'a> {
         Box::pin(async move {
             let mut index = Index::default();
             loop {
-                let target = format!("{}{}", self.target, index.parameter());
-                let response = match self.servers.get(&target, self.patience()).await {
-                    Ok(response) => response,
+                let asked = match self.agent.ask(&self.target, &index, RIGHT).await {
+                    Ok(answer) if answer.is_there() => answer,
+                    Ok(answer) => return refused(&answer.response),
                     Err(why) => return why,
                 };
-                let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-                match response.status().as_u16() {
-                    200 => {}
-                    403 => {
-                        return format!("{}; `token` needs service:read and node:read", refused(&response));
-                    }
-                    _ => return refused(&response),
-                }
-                let Some(new) = field("x-consul-index").and_then(|index| index.parse().ok()) else {
-                    return "the answer has no X-Consul-Index; is `url` that of a Consul agent?".to_owned();
-                };
-                let is_filtered = field("x-consul-results-filtered-by-acls") == Some("true");
-                let answer = match answer::read(response.body(), self.health) {
+                let answer = match answer::read(asked.response.body(), self.health) {
                     Ok(answer) => answer,
                     Err(why) => return why,
                 };
                 // A token that has lost its rights sees nothing; that is not to say that there is nothing.
-                if is_filtered && answer.found.is_empty() {
-                    return "the token may not see the service; it needs service:read and node:read"
-                        .to_owned();
+                if asked.is_filtered && answer.found.is_empty() {
+                    return format!("the token may not see the service; it needs {RIGHT}");
                 }
                 feed.found(&self.query, answer.found);
                 if let Some(flaw) = answer.flaw {
                     feed.flawed(&self.query, flaw);
                 }
-                tokio::time::sleep(index.moved(new)).await;
+                index.pass(&asked).await;
             }
         })
-    }
-}
-
-/// Up to where what is known reaches; 0: nothing is known, and a query does not wait.
-#[derive(Debug, Default)]
-struct Index(u64);
-
-impl Index {
-    fn parameter(&self) -> String {
-        if self.0 == 0 { String::new() } else { format!("&index={}", self.0) }
-    }
-
-    /// An answer with this index has come; how long to pause before the next query.
-    fn moved(&mut self, new: u64) -> Duration {
-        if new < self.0 {
-            *self = Self::default();
-            return AFTER_RESET;
-        }
-        self.0 = new.max(1);
-        PAUSE
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_index_that_goes_back_is_forgotten_and_none_is_ever_zero() {
-        let mut index = Index::default();
-        assert_eq!(index.parameter(), "");
-        assert_eq!((index.moved(0), index.parameter()), (PAUSE, "&index=1".to_owned()));
-        assert_eq!((index.moved(12), index.parameter()), (PAUSE, "&index=12".to_owned()));
-        assert_eq!((index.moved(12), index.parameter()), (PAUSE, "&index=12".to_owned()));
-        assert_eq!((index.moved(3), index.parameter()), (AFTER_RESET, String::new()));
-        assert_eq!((index.moved(3), index.parameter()), (PAUSE, "&index=3".to_owned()));
-    }
+    use crate::document::tests::Nothing;
 
     #[test]
     fn what_is_asked_for_stands_in_path_and_query() {
         let yaml = "{ service: a/b, datacenter: dc2, tags: [x y, z], health: warning, consistency: stale }";
         let spec: ConsulSourceSpec = serde_saphyr::from_str(yaml).unwrap();
-        let tags = listed(spec.tags.as_ref());
-        assert_eq!(
-            spec.target(tags, WAIT),
-            "/v1/health/service/a%2Fb?wait=30000ms&dc=dc2&tag=x%20y&tag=z&stale"
-        );
-        assert_eq!(spec.query(tags), "a/b, datacenter dc2, tag x y, tag z, also with warnings");
+        let source = spec.build(&Nothing).unwrap();
+        let target = "/v1/health/service/a%2Fb?wait=30000ms&dc=dc2&stale&tag=x%20y&tag=z";
+        assert!(source.group().ends_with(target), "{}", source.group());
+        assert_eq!(source.query(), "a/b, datacenter dc2, tag x y, tag z, also with warnings");
     }
 }

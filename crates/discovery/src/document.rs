@@ -63,7 +63,7 @@ pub(crate) fn endpoints(text: &[u8]) -> Result<Vec<Found>, String> {
     Ok(found)
 }
 
-fn first_line(text: &str) -> &str {
+pub(crate) fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
@@ -118,8 +118,26 @@ pub(crate) fn located(text: &str) -> Result<Found, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use thalweg_filter::ConfigFiles;
+
+    /// No file, and one variable that holds a secret.
+    pub(crate) struct Nothing;
+
+    impl ConfigFiles for Nothing {
+        fn path(&self, written: &str) -> std::path::PathBuf {
+            written.into()
+        }
+
+        fn read(&self, _: &str, _: usize) -> Result<Vec<u8>, String> {
+            Err("no file".to_owned())
+        }
+
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == "KEY").then(|| "k3y\n".to_owned())
+        }
+    }
 
     #[test]
     fn a_document_is_a_map_or_a_list_in_yaml_or_json() {

@@ -3,12 +3,18 @@
 //! The file is looked at by its path, so that a rename over it (editors) and the swap of a symbolic link (volumes of
 //! Kubernetes) are seen; it is read when it has stayed the same from one look to the next.
 
+mod documents;
+
 use crate::document::endpoints;
 use crate::feed::Feed;
 use crate::http_servers::time;
+use crate::kept::Document;
 use crate::source::{Source, Watching};
+use documents::FileDocuments;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::fs::Metadata;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,12 +26,13 @@ const SIZE: u64 = 16 * 1024 * 1024;
 /// Between two looks, where nothing is written.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A file with endpoints.
+/// A file that other programs write.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `path`")]
 pub struct FileSourceSpec {
     /// A YAML or JSON file: a list of endpoints, or a map with `endpoints`. A relative path begins at the directory
-    /// of the configuration.
+    /// of the configuration. In `route_sources`: a document, or a directory of them, whose names end with `.yaml`,
+    /// `.yml` or `.json` and do not begin with a dot.
     path: String,
     /// Between two looks at it.
     #[schemars(extend("x-range" = ["100ms", "1h"], "x-default" = "1s"))]
@@ -39,9 +46,20 @@ impl FileSourceSpec {
     /// # Errors
     /// A sentence that names the wrong one.
     pub(crate) fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
+        Ok(Arc::new(File { path: files.path(&self.path), interval: self.interval()? }))
+    }
+
+    /// The file, or those of a directory, as documents.
+    ///
+    /// # Errors
+    /// As for [`Self::build`].
+    pub(crate) fn documents(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<[Document]>>, String> {
+        Ok(Arc::new(FileDocuments { path: files.path(&self.path), interval: self.interval()? }))
+    }
+
+    fn interval(&self) -> Result<Duration, String> {
         let range = (Duration::from_millis(100), Duration::from_secs(3600));
-        let interval = time(("interval", self.interval.as_deref()), INTERVAL, range)?;
-        Ok(Arc::new(File { path: files.path(&self.path), interval }))
+        time(("interval", self.interval.as_deref()), INTERVAL, range)
     }
 }
 
@@ -107,9 +125,14 @@ struct Stamp {
 
 impl Stamp {
     fn of(path: &Path) -> Result<Self, String> {
-        let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+        std::fs::metadata(path).map(|metadata| Self::from(&metadata)).map_err(|error| error.to_string())
+    }
+}
+
+impl From<&Metadata> for Stamp {
+    fn from(metadata: &Metadata) -> Self {
         let changed = (metadata.ctime(), metadata.ctime_nsec());
-        Ok(Self { changed, size: metadata.size(), inode: (metadata.dev(), metadata.ino()) })
+        Self { changed, size: metadata.size(), inode: (metadata.dev(), metadata.ino()) }
     }
 }
 
@@ -118,10 +141,13 @@ fn contents(path: &Path) -> Result<Vec<u8>, String> {
     if !metadata.is_file() {
         return Err("it is no regular file".to_owned());
     }
-    if metadata.size() > SIZE {
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(SIZE + 1).read_to_end(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > SIZE {
         return Err(format!("it has more than {} MiB", SIZE >> 20));
     }
-    std::fs::read(path).map_err(|error| error.to_string())
+    Ok(text)
 }
 
 /// Runs what may wait for a disk on a thread of its own.

@@ -1,13 +1,15 @@
 //! `discover: { http: { url: https://registry/endpoints.json } }`: a document that a server gives, asked for again and
-//! again.
+//! again. In `route_sources` it is a part of a configuration.
 //!
 //! With an `ETag` or a `Last-Modified` of the last answer, so that a server says 304 where nothing has changed (RFC
 //! 9110 §13.1). With `long_poll` the server holds its answer back (`Prefer: wait`, RFC 7240 §4.3) until the document
 //! has another `ETag`, or the time is over.
 
 use crate::document::endpoints;
-use crate::feed::Feed;
+use crate::feed::{Content, Feed};
+use crate::found::Found;
 use crate::http_servers::{ANSWER, HttpServers, refused, time, trust};
+use crate::kept::{Document, Item, only_document};
 use crate::source::{Source, Watching, digest};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -44,11 +46,12 @@ const OWN: [&str; 10] = [
     "upgrade",
 ];
 
-/// A document with endpoints on a server.
+/// A document on a server.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `url`")]
 pub struct HttpSourceSpec {
-    /// The URL of a JSON or YAML document: a list of endpoints, or a map with `endpoints`, as in the source `file`.
+    /// The URL of a JSON or YAML document: a list of endpoints, or a map with `endpoints`, as in the source `file`. In
+    /// `route_sources`: of one document, whose name is the last part of the path.
     url: String,
     /// Between two requests. With `long_poll`: after an answer that the server did not hold back.
     #[schemars(extend("x-range" = ["100ms", "1h"], "x-default" = "5s"))]
@@ -77,6 +80,25 @@ impl HttpSourceSpec {
     /// # Errors
     /// A sentence that names the wrong one.
     pub(crate) fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
+        let none = "a service without endpoints is an empty list";
+        Ok(Arc::new(self.reading::<Found>(|_, text| endpoints(text), none, files)?))
+    }
+
+    /// The whole answer as a document.
+    ///
+    /// # Errors
+    /// As for [`Self::build`].
+    pub(crate) fn documents(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<[Document]>>, String> {
+        let none = "a document without routes is `routes: []`";
+        Ok(Arc::new(self.reading(only_document, none, files)?))
+    }
+
+    fn reading<I>(
+        &self,
+        read: ReadAnswer<I>,
+        none: &'static str,
+        files: &dyn ConfigFiles,
+    ) -> Result<Http<I>, String> {
         let url = HttpUrl::parse(&self.url).map_err(|flaw| format!("`url`: {flaw}"))?;
         let short = (Duration::from_millis(100), Duration::from_secs(3600));
         let long = (Duration::from_secs(1), Duration::from_secs(600));
@@ -87,7 +109,7 @@ impl HttpSourceSpec {
         };
         let fields = self.fields(files)?;
         let servers = HttpServers::new(&[url.to_string()], Vec::new(), trust(self.ca.as_deref(), files)?)?;
-        Ok(Arc::new(Http { servers, target: url.target().to_owned(), fields, interval, hold }))
+        Ok(Http { servers, target: url.target().to_owned(), fields, interval, hold, read, none })
     }
 
     /// What is sent with every request, checked.
@@ -123,7 +145,10 @@ fn text(secret: &SecretSpec, files: &dyn ConfigFiles) -> Result<String, String> 
     String::from_utf8(secret.read(files)?).map_err(|_| "a secret is not text".to_owned())
 }
 
-struct Http {
+/// Makes things of the last part of the path and an answer. The error is a sentence.
+type ReadAnswer<I> = fn(&str, &[u8]) -> Result<Vec<I>, String>;
+
+struct Http<I> {
     servers: HttpServers,
     /// Path and query; may hold a secret.
     target: String,
@@ -131,9 +156,12 @@ struct Http {
     fields: Vec<(String, String)>,
     interval: Duration,
     hold: Option<Duration>,
+    read: ReadAnswer<I>,
+    /// How a server says that there is nothing.
+    none: &'static str,
 }
 
-impl fmt::Debug for Http {
+impl<I> fmt::Debug for Http<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http")
             .field("servers", &self.servers)
@@ -142,7 +170,10 @@ impl fmt::Debug for Http {
     }
 }
 
-impl Source for Http {
+impl<I: Item> Source<[I]> for Http<I>
+where
+    [I]: Content,
+{
     fn kind(&self) -> &'static str {
         "http"
     }
@@ -165,7 +196,7 @@ impl Source for Http {
         self.hold.unwrap_or(self.interval).max(self.interval) + GRACE
     }
 
-    fn watch<'a>(&'a self, _members: &'a [Arc<dyn Source>], feed: Feed) -> Watching<'a> {
+    fn watch<'a>(&'a self, _members: &'a [Arc<dyn Source<[I]>>], feed: Feed<[I]>) -> Watching<'a> {
         Box::pin(async move {
             let mut last = Version::default();
             loop {
@@ -175,7 +206,7 @@ impl Source for Http {
                     Err(why) => return why,
                 };
                 let is_new = match response.status().as_u16() {
-                    200 => match endpoints(response.body()) {
+                    200 => match (self.read)(self.name(), response.body()) {
                         Ok(found) => {
                             feed.found(self.path(), found);
                             let version = Version::of(&response);
@@ -195,7 +226,7 @@ impl Source for Http {
                         feed.alive();
                         false
                     }
-                    _ => return refusal(&response),
+                    _ => return self.refusal(&response),
                 };
                 sleep(self.pause(is_new, asked.elapsed())).await;
             }
@@ -203,9 +234,15 @@ impl Source for Http {
     }
 }
 
-impl Http {
+impl<I> Http<I> {
     fn path(&self) -> &str {
         self.target.split_once('?').map_or(&*self.target, |(path, _)| path)
+    }
+
+    /// The last part of the path that is not empty, else the host.
+    fn name(&self) -> &str {
+        let part = self.path().rsplit('/').find(|part| !part.is_empty());
+        part.unwrap_or_else(|| self.servers.first_host())
     }
 
     async fn ask(&self, last: &Version) -> Result<Response<Bytes>, String> {
@@ -228,6 +265,16 @@ impl Http {
         let Some(hold) = self.hold else { return self.interval };
         // One that comes back early without news was not held back.
         if is_new || took >= hold / 2 { PAUSE } else { self.interval.saturating_sub(took).max(PAUSE) }
+    }
+
+    fn refusal(&self, response: &Response<Bytes>) -> String {
+        let why = refused(response);
+        match response.status().as_u16() {
+            401 | 403 => format!("{why}; write `token` or `headers` with what it asks for"),
+            300..=399 => format!("{why}; redirects are not followed: write the URL of the document itself"),
+            404 | 410 => format!("{why}; {}", self.none),
+            _ => why,
+        }
     }
 }
 
@@ -252,35 +299,10 @@ impl Version {
     }
 }
 
-fn refusal(response: &Response<Bytes>) -> String {
-    let why = refused(response);
-    match response.status().as_u16() {
-        401 | 403 => format!("{why}; write `token` or `headers` with what it asks for"),
-        300..=399 => format!("{why}; redirects are not followed: write the URL of the document itself"),
-        404 | 410 => format!("{why}; a service without endpoints is an empty list"),
-        _ => why,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Nothing;
-
-    impl ConfigFiles for Nothing {
-        fn path(&self, written: &str) -> std::path::PathBuf {
-            written.into()
-        }
-
-        fn read(&self, _: &str, _: usize) -> Result<Vec<u8>, String> {
-            Err("no file".to_owned())
-        }
-
-        fn variable(&self, name: &str) -> Option<String> {
-            (name == "KEY").then(|| "k3y\n".to_owned())
-        }
-    }
+    use crate::document::tests::Nothing;
 
     fn built(yaml: &str) -> Result<Arc<dyn Source>, String> {
         serde_saphyr::from_str::<HttpSourceSpec>(yaml).unwrap().build(&Nothing)
@@ -315,13 +337,15 @@ mod tests {
 
     #[test]
     fn answers_that_are_not_held_back_are_asked_for_at_the_interval() {
-        let hold = |hold| Http {
+        let hold = |hold| Http::<Found> {
             servers: HttpServers::new(&["http://a".to_owned()], Vec::new(), thalweg_tls::Trust::System)
                 .unwrap(),
             target: "/".to_owned(),
             fields: Vec::new(),
             interval: INTERVAL,
             hold,
+            read: |_, text| endpoints(text),
+            none: "",
         };
         let (short, long) = (Duration::from_millis(20), Duration::from_secs(60));
         assert_eq!(hold(None).pause(true, short), INTERVAL);

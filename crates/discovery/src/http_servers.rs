@@ -28,10 +28,6 @@ pub(crate) fn trust(ca: Option<&str>, files: &dyn ConfigFiles) -> Result<Trust, 
     files.read(path, CA_FILE).map(|pem| Trust::Only(pem.into()))
 }
 
-/// The certificate that is shown to a server, with its key: `cert` and `key`.
-///
-/// # Errors
-/// A sentence: one is missing, or they cannot be read.
 /// The certificate that is shown to a server, with its key, each in a file.
 ///
 /// # Errors
@@ -91,6 +87,15 @@ impl HttpServers {
     /// The URLs, for people.
     pub(crate) fn place(&self) -> String {
         self.urls.join(", ")
+    }
+
+    /// The host of the first one, or its path.
+    pub(crate) fn first_host(&self) -> &str {
+        match self.servers.first() {
+            Some((Destination::Tcp { host, .. }, _)) => host,
+            Some((Destination::Unix(path), _)) => path.to_str().unwrap_or("unix"),
+            None => "",
+        }
     }
 
     /// All that connections depend on: URLs, and fields and trust by a digest.

@@ -1,8 +1,10 @@
 //! What a store keeps under a prefix, as a source knows it: one thing for each key, whatever it is.
 
+use crate::document::first_line;
 use crate::feed::{Content, Feed};
 use crate::found::{Found, scale_weights};
 use crate::http_servers::ANSWER;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -46,10 +48,26 @@ impl Content for [Document] {
     }
 }
 
-/// For documents.
+/// Of a value that is one of several documents. A value that is not text is a document too, whose text says so and can
+/// be no part of a configuration: whoever reads documents keeps the last good version of it.
 pub(crate) fn document(name: &str, value: &[u8]) -> Result<Option<Document>, String> {
-    let text = std::str::from_utf8(value).map_err(|_| "it is not UTF-8".to_owned())?;
+    let text = std::str::from_utf8(value).unwrap_or("the document is not UTF-8");
     Ok(Some(Document { name: name.into(), text: text.into() }))
+}
+
+/// Of all that a server or a file says. What is no map at all, such as a page in HTML, is a failure.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn only_document(name: &str, text: &[u8]) -> Result<Vec<Document>, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "the document is not UTF-8".to_owned())?;
+    if text.trim().is_empty() {
+        return Err("the document is empty".to_owned());
+    }
+    serde_saphyr::from_str::<BTreeMap<String, IgnoredAny>>(text).map_err(|error| {
+        format!("the document is no map in YAML or JSON: {}", first_line(&error.to_string()))
+    })?;
+    Ok(vec![Document { name: name.into(), text: text.into() }])
 }
 
 /// All keys that are known, with what they hold.
@@ -158,6 +176,24 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_alone_is_a_map() {
+        for good in [&b"routes: []"[..], b"{}", br#"{"routes":[{"to":"http://a:1"}]}"#] {
+            assert_eq!(only_document("a.yaml", good).unwrap().len(), 1);
+        }
+        for bad in
+            [&b""[..], b" \n", b"\xff", b"<html>it works</html>", b"[]", b"routes: { [", b"a: 1\na: 2\n"]
+        {
+            assert!(only_document("a.yaml", bad).is_err(), "{:?}", String::from_utf8_lossy(bad));
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_a_document_that_can_be_none() {
+        let read = document("a", b"routes: \xff").unwrap().unwrap();
+        assert!(only_document("a", read.text.as_bytes()).is_err());
+    }
 
     #[test]
     fn what_is_kept_is_bounded_in_number_and_size() {

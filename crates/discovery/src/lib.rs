@@ -115,6 +115,12 @@ sources! {
 sources! {
     /// One of `route_sources:`, keyed by the source's name.
     ROUTE_SOURCES: RouteSourceSpec, [Document], documents;
+    /// One document in a file, or a directory of them, read again when they change
+    file: file::FileSourceSpec = "{ path: routes.d }",
+    /// One document that a server gives, by polling or long polling
+    http: http::HttpSourceSpec = "{ url: \"https://registry.internal/routes.yaml\" }",
+    /// Keys under a prefix of Consul's key-value store, each one document
+    consul: consul::routes::ConsulRoutesSpec = "{ prefix: thalweg/routes/ }",
     /// Keys under a prefix of etcd, each one document
     etcd: etcd::EtcdSourceSpec = "{ prefix: /thalweg/routes/ }",
     /// A hash, or keys under a prefix, of Redis or Valkey: each field or key is one document

@@ -1,5 +1,5 @@
-//! What every source owes, shown for each entry of the list: `every_source! { … }` below has one line per source, with
-//! a [`Registry`] that plays its server, or runs the real one.
+//! What every source owes, shown for each entry of the lists: `every_source! { … }` below has one line per source of
+//! endpoints, and one per source of documents, with a [`Registry`] that plays its server, or runs the real one.
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test: a panic is the report")]
 
 mod every_source {
@@ -27,49 +27,62 @@ mod every_source {
 }
 
 use every_source::registry::Registry;
-use every_source::watch::{Told, Watched};
+use every_source::watch::{Shown, Told, Watched};
 use std::time::{Duration, Instant};
+use thalweg_discovery::{Document, Found};
 
 /// Beyond what a source states, on a machine that is busy.
 const SLACK: Duration = Duration::from_secs(10);
 
 macro_rules! every_source {
-    ($( $name:ident: $registry:ty, )*) => {
-        /// Those that the suite knows.
-        const SHOWN: &[&str] = &[ $( stringify!($name), )* ];
+    ($all:ident: $content:ty; $( $name:ident: $registry:ty, )*) => {
+        #[test]
+        fn the_suite_knows_every_source() {
+            let all: Vec<_> = thalweg_discovery::$all.iter().map(|entry| entry.name).collect();
+            let shown = [ $( stringify!($name), )* ];
+            assert_eq!(all, shown, "add the source to `every_source!`");
+        }
+
+        #[test]
+        fn every_example_is_one() {
+            for entry in thalweg_discovery::$all {
+                <$content>::source(&format!("{}: {}", entry.name, entry.example));
+            }
+        }
 
         $( mod $name {
             use super::*;
 
             #[test]
             fn tells_what_there_is_and_every_change() {
-                shown::<$registry>(tells_all);
+                shown::<$registry>(tells_all::<$content, _>);
             }
 
             #[test]
             fn keeps_what_is_known_while_its_server_is_gone() {
-                shown::<$registry>(outlives_its_server);
+                shown::<$registry>(outlives_its_server::<$content, _>);
             }
 
             #[test]
             fn takes_garbage_for_a_failure() {
-                shown::<$registry>(survives_garbage);
+                shown::<$registry>(survives_garbage::<$content, _>);
             }
 
             #[test]
             fn notices_a_server_that_is_silent() {
-                shown::<$registry>(notices_silence);
+                shown::<$registry>(notices_silence::<$content, _>);
             }
 
             #[test]
             fn ends_at_once() {
-                shown::<$registry>(ends);
+                shown::<$registry>(ends::<$content, _>);
             }
         } )*
     };
 }
 
 every_source! {
+    ALL: [Found];
     file: every_source::file::FileRegistry,
     dns: every_source::dns::DnsRegistry,
     http: every_source::http::HttpRegistry,
@@ -83,17 +96,45 @@ every_source! {
     docker: every_source::docker::DockerRegistry,
 }
 
-#[test]
-fn the_suite_knows_every_source() {
-    let all: Vec<_> = thalweg_discovery::ALL.iter().map(|entry| entry.name).collect();
-    assert_eq!(all, SHOWN, "add the source to `every_source!`");
+/// What the same registries tell of documents.
+mod route_sources {
+    use super::*;
+
+    every_source! {
+        ROUTE_SOURCES: [Document];
+        file: every_source::file::FolderRegistry,
+        http: every_source::http::HttpRegistry,
+        consul: every_source::consul::ConsulRegistry,
+        etcd: every_source::etcd::EtcdRegistry,
+        redis: every_source::redis::RedisRegistry,
+    }
+}
+
+/// The whole suite.
+fn all_of<T: Shown + ?Sized, R: Registry>() -> [fn(R); 5] {
+    [
+        tells_all::<T, _>,
+        outlives_its_server::<T, _>,
+        survives_garbage::<T, _>,
+        notices_silence::<T, _>,
+        ends::<T, _>,
+    ]
+}
+
+/// Shows all of it at the same time.
+fn owes_the_same<T: Shown + ?Sized, R: Registry>() {
+    std::thread::scope(|scope| {
+        for show in all_of::<T, R>() {
+            scope.spawn(move || show(R::start()));
+        }
+    });
 }
 
 /// Side by side, on one server.
 #[test]
 fn a_real_server_of_eureka_is_as_the_one_that_is_played() {
     use every_source::eureka_server::EurekaServer;
-    let shown = [tells_all, outlives_its_server, survives_garbage, notices_silence, ends];
+    let shown = all_of::<[Found], _>();
     let Some(registries) = shown.iter().map(|_| EurekaServer::try_start()).collect::<Option<Vec<_>>>() else {
         return;
     };
@@ -108,19 +149,13 @@ fn a_real_server_of_eureka_is_as_the_one_that_is_played() {
 /// The source `http`, with requests that the server holds back.
 #[test]
 fn requests_that_are_held_back_owe_the_same() {
-    use every_source::http::HeldRegistry;
-    std::thread::scope(|scope| {
-        for show in [tells_all, outlives_its_server, survives_garbage, notices_silence, ends] {
-            scope.spawn(move || show(HeldRegistry::start()));
-        }
-    });
+    owes_the_same::<[Found], every_source::http::HeldRegistry>();
 }
 
+/// The source `file`, with one document and no directory of them.
 #[test]
-fn every_example_is_one() {
-    for entry in thalweg_discovery::ALL {
-        every_source::watch::source(&format!("{}: {}", entry.name, entry.example));
-    }
+fn a_document_alone_owes_the_same() {
+    owes_the_same::<[Document], every_source::file::FileRegistry>();
 }
 
 /// Shows it, where its server can be run.
@@ -131,9 +166,9 @@ fn shown<R: Registry>(show: fn(R)) {
 }
 
 /// All at first, then each change, within what the source states; an empty set too.
-fn tells_all(mut registry: impl Registry) {
+fn tells_all<T: Shown + ?Sized, R: Registry>(mut registry: R) {
     registry.publish(&[1001, 1002]);
-    let mut watched = Watched::start(&registry);
+    let mut watched = Watched::<T>::shown(&T::argument(&registry));
     assert_eq!(watched.ports(), [1001, 1002], "the first set is whole");
     assert!(watched.is_settled());
     for ports in [&[1001, 1002, 1003][..], &[1003], &[1004, 1005], &[], &[1001]] {
@@ -146,9 +181,9 @@ fn tells_all(mut registry: impl Registry) {
 }
 
 /// Its server is killed and comes back: one failure is told, nothing is lost, and the change in between is seen.
-fn outlives_its_server(mut registry: impl Registry) {
+fn outlives_its_server<T: Shown + ?Sized, R: Registry>(mut registry: R) {
     registry.publish(&[1001, 1002]);
-    let mut watched = Watched::start(&registry);
+    let mut watched = Watched::<T>::shown(&T::argument(&registry));
     assert_eq!(watched.ports(), [1001, 1002]);
     registry.cut();
     let why = watched.failure();
@@ -160,9 +195,9 @@ fn outlives_its_server(mut registry: impl Registry) {
 }
 
 /// What is no answer changes nothing.
-fn survives_garbage(mut registry: impl Registry) {
+fn survives_garbage<T: Shown + ?Sized, R: Registry>(mut registry: R) {
     registry.publish(&[1001]);
-    let mut watched = Watched::start(&registry);
+    let mut watched = Watched::<T>::shown(&T::argument(&registry));
     assert_eq!(watched.ports(), [1001]);
     registry.garble();
     let why = watched.failure();
@@ -173,9 +208,9 @@ fn survives_garbage(mut registry: impl Registry) {
 }
 
 /// A server that takes connections and says nothing (SIGSTOP) is one that has failed.
-fn notices_silence(mut registry: impl Registry) {
+fn notices_silence<T: Shown + ?Sized, R: Registry>(mut registry: R) {
     registry.publish(&[1001]);
-    let mut watched = Watched::start(&registry);
+    let mut watched = Watched::<T>::shown(&T::argument(&registry));
     assert_eq!(watched.ports(), [1001]);
     if !registry.freeze() {
         return;
@@ -190,9 +225,9 @@ fn notices_silence(mut registry: impl Registry) {
 }
 
 /// A source that is not wanted any more leaves nothing behind, also while its server is silent.
-fn ends(mut registry: impl Registry) {
+fn ends<T: Shown + ?Sized, R: Registry>(mut registry: R) {
     registry.publish(&[1001]);
-    let mut watched = Watched::start(&registry);
+    let mut watched = Watched::<T>::shown(&T::argument(&registry));
     assert_eq!(watched.ports(), [1001]);
     registry.freeze();
     let begun = Instant::now();

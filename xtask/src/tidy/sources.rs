@@ -82,7 +82,8 @@ fn deserialized(text: &str) -> Vec<&str> {
         if derive.contains("Deserialize") {
             let mut words = after.split(|c: char| !c.is_alphanumeric() && c != '_');
             let keyword = words.by_ref().find(|word| matches!(*word, "struct" | "enum"));
-            names.extend(keyword.and_then(|_| words.next()));
+            // Empty: a macro says it (`enum $name`).
+            names.extend(keyword.and_then(|_| words.next()).filter(|name| !name.is_empty()));
         }
     }
     names
@@ -95,7 +96,8 @@ mod tests {
     #[test]
     fn types_that_derive_deserialize_are_named() {
         let text = "#[derive(Debug)]\nstruct A;\n#[derive(Debug, serde::Deserialize)]\n#[serde(deny_unknown_fields)]\n\
-                    pub struct BSpec { }\n#[derive(\n Deserialize,\n)]\npub(crate) enum C<T> {}";
+                    pub struct BSpec { }\n#[derive(\n Deserialize,\n)]\npub(crate) enum C<T> {}\n\
+                    #[derive(Deserialize)]\nenum $made {}";
         assert_eq!(deserialized(text), ["BSpec", "C"]);
     }
 }

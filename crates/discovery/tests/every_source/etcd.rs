@@ -3,14 +3,13 @@
 use super::gate::Gate;
 use super::program::Program;
 use super::registry::Registry;
-use super::watch::{Here, Told, Watched};
+use super::watch::{Told, Watched};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use thalweg_discovery::{Document, News, SourceSpec, Watches};
 
 /// Nobody connects to it: there is one member.
 const PEERS: &str = "http://127.0.0.1:1";
@@ -217,19 +216,9 @@ fn whole_documents_under_a_prefix_are_watched_too() {
         call(registry.server, "kv/put", &json!({ "key": key, "value": text(value) }));
     };
     put("a", "routes: {}");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let argument = format!("etcd: {{ prefix: /routes/, url: 'http://{}' }}", registry.gate.address());
-    let SourceSpec::etcd(spec) = serde_saphyr::from_str(&argument).unwrap() else { panic!("{argument}") };
-    let source = spec.documents(&Here).unwrap();
-    let mut watches = Watches::<[Document]>::default();
-    runtime.block_on(async { watches.watch(&[source]) });
-    let mut next = || match runtime.block_on(watches.news()) {
-        News::Set(_, all) => {
-            all.iter().map(|one| (one.name.to_string(), one.text.to_string())).collect::<Vec<_>>()
-        }
-        turned => panic!("{turned:?}"),
-    };
-    assert_eq!(next(), [("a".to_owned(), "routes: {}".to_owned())]);
+    let mut watched = Watched::documents_of(&argument);
+    assert_eq!(watched.documents(), [("a".to_owned(), "routes: {}".to_owned())]);
     put("b/c", "x");
-    assert_eq!(next().last().unwrap(), &("b/c".to_owned(), "x".to_owned()));
+    assert_eq!(watched.documents().last().unwrap(), &("b/c".to_owned(), "x".to_owned()));
 }

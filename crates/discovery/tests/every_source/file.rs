@@ -81,6 +81,76 @@ impl Drop for FileRegistry {
     }
 }
 
+/// A directory with a document for each port, behind a symbolic link that is swapped, as volumes of Kubernetes are.
+pub(crate) struct FolderRegistry {
+    file: FileRegistry,
+    version: usize,
+    is_cut: bool,
+}
+
+impl FolderRegistry {
+    fn link(&self) -> PathBuf {
+        self.file.directory.join("routes.d")
+    }
+
+    fn swap(&self, target: &str) {
+        let new = self.file.directory.join("new");
+        symlink(target, &new).unwrap();
+        std::fs::rename(new, self.link()).unwrap();
+    }
+}
+
+impl Registry for FolderRegistry {
+    fn start() -> Self {
+        let mut this = Self { file: FileRegistry::start(), version: 0, is_cut: false };
+        this.publish(&[]);
+        this
+    }
+
+    fn argument(&self) -> String {
+        format!("file: {{ path: '{}', interval: 100ms }}", self.link().display())
+    }
+
+    fn publish(&mut self, ports: &[u16]) {
+        self.version += 1;
+        let version = format!("..{}", self.version);
+        let at = self.file.directory.join(&version);
+        std::fs::create_dir(&at).unwrap();
+        for port in ports {
+            let document = format!("routes: [ {{ to: 'http://127.0.0.1:{port}' }} ]");
+            std::fs::write(at.join(format!("{port}.yaml")), document).unwrap();
+        }
+        std::fs::write(at.join(".hidden.yaml"), "routes: [ { to: 'http://127.0.0.1:9' } ]").unwrap();
+        if !self.is_cut {
+            self.swap(&version);
+        }
+    }
+
+    fn cut(&mut self) {
+        self.is_cut = true;
+        std::fs::remove_file(self.link()).unwrap();
+    }
+
+    /// Another file, and none that is a document, in its place.
+    fn garble(&mut self) {
+        self.file.garble();
+        self.swap("endpoints.yaml");
+    }
+
+    fn freeze(&mut self) -> bool {
+        false
+    }
+
+    fn mend(&mut self) {
+        self.is_cut = false;
+        self.swap(&format!("..{}", self.version));
+    }
+
+    fn connections(&self) -> usize {
+        0
+    }
+}
+
 /// A folder of its own, and what the source finds in `endpoints.yaml` there.
 fn folder_with(text: &str) -> (FileRegistry, Watched) {
     let registry = FileRegistry::start();

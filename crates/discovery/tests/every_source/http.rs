@@ -169,3 +169,13 @@ fn no_answer_but_a_document_takes_endpoints_away() {
     registry.publish_text("[]");
     assert_eq!(watched.until_ports(), [0; 0], "an empty list is an answer");
 }
+
+#[test]
+fn one_document_has_the_name_of_the_last_part_of_its_path_and_is_a_map() {
+    let registry = HttpRegistry::start();
+    registry.publish_text("routes: []");
+    let mut watched = Watched::documents_of(&registry.argument());
+    assert_eq!(watched.documents(), [("e.json".to_owned(), "routes: []".to_owned())]);
+    registry.publish_text("<html>it works</html>");
+    assert!(watched.failure().contains("no map in YAML or JSON"));
+}

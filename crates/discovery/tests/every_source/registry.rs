@@ -20,6 +20,11 @@ pub(crate) trait Registry {
     /// The argument of `discover:` in YAML: the source's name and its map, with times as short as they may be.
     fn argument(&self) -> String;
 
+    /// The argument of one of `route_sources:`, where it is another one. What is published are its documents then.
+    fn documents(&self) -> String {
+        self.argument()
+    }
+
     /// `127.0.0.1` at these ports are the endpoints from now on.
     fn publish(&mut self, ports: &[u16]);
 

@@ -4,7 +4,9 @@ use super::registry::Registry;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_discovery::{News, Source, SourceSpec, SourceStatus, Watches};
+use thalweg_discovery::{
+    Content, Document, Found, News, RouteSourceSpec, Source, SourceSpec, SourceStatus, Watches,
+};
 use thalweg_filter::ConfigFiles;
 use tokio::runtime::Runtime;
 
@@ -35,6 +37,53 @@ pub(crate) fn source(argument: &str) -> Arc<dyn Source> {
     spec.build(&Here).unwrap_or_else(|error| panic!("{argument}: {error}"))
 }
 
+/// What sources tell of, as the suite sees it.
+pub(crate) trait Shown: Content {
+    /// The argument of a source of it that asks this server.
+    fn argument(registry: &impl Registry) -> String;
+
+    /// The source of this argument.
+    fn source(argument: &str) -> Arc<dyn Source<Self>>;
+
+    /// The ports in it, each at `127.0.0.1`.
+    fn ports(&self) -> Vec<u16>;
+}
+
+impl Shown for [Found] {
+    fn argument(registry: &impl Registry) -> String {
+        registry.argument()
+    }
+
+    fn source(argument: &str) -> Arc<dyn Source> {
+        source(argument)
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        assert!(self.iter().all(|found| found.host == "127.0.0.1"), "{self:?}");
+        self.iter().map(|found| found.port).collect()
+    }
+}
+
+/// What stands in a document is for others to read: the suite only looks for the number behind each address.
+impl Shown for [Document] {
+    fn argument(registry: &impl Registry) -> String {
+        registry.documents()
+    }
+
+    fn source(argument: &str) -> Arc<dyn Source<Self>> {
+        let spec: RouteSourceSpec =
+            serde_saphyr::from_str(argument).unwrap_or_else(|error| panic!("{argument}: {error}"));
+        spec.build(&Here).unwrap_or_else(|error| panic!("{argument}: {error}"))
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        let addresses = self.iter().flat_map(|document| document.text.split("127.0.0.1").skip(1));
+        let numbers = addresses.map(|rest| rest.trim_start_matches(|c: char| !c.is_ascii_digit()));
+        let digits = numbers.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap());
+        digits.map(|digits| digits.parse().unwrap()).collect()
+    }
+}
+
 /// What was told.
 #[derive(Debug)]
 pub(crate) enum Told {
@@ -45,9 +94,9 @@ pub(crate) enum Told {
 }
 
 /// A source that is watched, on a runtime of its own.
-pub(crate) struct Watched {
-    watches: Watches,
-    source: Arc<dyn Source>,
+pub(crate) struct Watched<T: ?Sized = [Found]> {
+    watches: Watches<T>,
+    source: Arc<dyn Source<T>>,
     // Dropped last.
     runtime: Runtime,
 }
@@ -57,25 +106,51 @@ impl Watched {
         Self::of(&registry.argument())
     }
 
-    /// The source of this argument.
+    /// The source of endpoints of this argument.
     pub(crate) fn of(argument: &str) -> Self {
+        Self::shown(argument)
+    }
+}
+
+impl Watched<[Document]> {
+    /// The source of documents of this argument.
+    pub(crate) fn documents_of(argument: &str) -> Self {
+        Self::shown(argument)
+    }
+
+    /// The next set, each document by its name and text. A failure before it is one too many.
+    pub(crate) fn documents(&mut self) -> Vec<(String, String)> {
+        match self.news(PATIENCE) {
+            Some(News::Set(_, all)) => {
+                all.iter().map(|one| (one.name.to_string(), one.text.to_string())).collect()
+            }
+            other => panic!("{other:?}; {:?}", self.status()),
+        }
+    }
+}
+
+impl<T: Shown + ?Sized> Watched<T> {
+    /// The source of this argument.
+    pub(crate) fn shown(argument: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let source = source(argument);
+        let source = T::source(argument);
         let mut watches = Watches::default();
         runtime.block_on(async { watches.watch(std::slice::from_ref(&source)) });
         Self { watches, source, runtime }
     }
 
+    fn news(&mut self, time: Duration) -> Option<News<T>> {
+        self.runtime.block_on(async { tokio::time::timeout(time, self.watches.news()).await.ok() })
+    }
+
     /// The next news within this time.
     pub(crate) fn next(&mut self, time: Duration) -> Told {
-        let news = self.runtime.block_on(async { tokio::time::timeout(time, self.watches.news()).await });
-        match news {
-            Err(_) => Told::Nothing,
-            Ok(News::Turned(_, None)) => Told::Works,
-            Ok(News::Turned(_, Some(why))) => Told::Failed(why),
-            Ok(News::Set(_, found)) => {
-                let mut ports: Vec<_> = found.iter().map(|found| found.port).collect();
-                assert!(found.iter().all(|found| found.host == "127.0.0.1"), "{found:?}");
+        match self.news(time) {
+            None => Told::Nothing,
+            Some(News::Turned(_, None)) => Told::Works,
+            Some(News::Turned(_, Some(why))) => Told::Failed(why),
+            Some(News::Set(_, found)) => {
+                let mut ports = found.ports();
                 ports.sort_unstable();
                 Told::Ports(ports)
             }
