@@ -26,16 +26,16 @@ const CLIENTS: usize = 8;
 const PEERS: &str = "http://127.0.0.1:1";
 
 /// A member of a cluster of one.
-struct Etcd {
+pub(super) struct Etcd {
     program: PathBuf,
     directory: Directory,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     process: Process,
 }
 
 impl Etcd {
     /// `None`: it is not installed.
-    fn start() -> Option<Self> {
+    pub(super) fn start() -> Option<Self> {
         let program = find_or_skip("etcd")?;
         let directory = Directory::new();
         // Its gateway asks etcd at the address that is written, so that the kernel cannot choose while etcd begins.
@@ -49,18 +49,18 @@ impl Etcd {
         panic!("etcd does not begin");
     }
 
-    fn kill(&self) {
+    pub(super) fn kill(&self) {
         self.process.signal(Signal::KILL);
         self.process.wait_exit(STEP);
     }
 
     /// Again, with what it knew.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.process = run(&self.program, &self.directory, self.address);
         assert!(serves(&self.process, self.address), "{}", self.process.stderr());
     }
 
-    fn call(&self, method: &str, body: &str) {
+    pub(super) fn call(&self, method: &str, body: &str) {
         let head = "Host: etcd\r\nConnection: close\r\nContent-Length";
         let request = format!("POST /v3/kv/{method} HTTP/1.1\r\n{head}: {}\r\n\r\n{body}", body.len());
         let answer = fetch(self.address, &request).unwrap();
@@ -109,7 +109,7 @@ fn key(upstream: &Upstream) -> String {
 }
 
 /// In Base64.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for three in text.as_bytes().chunks(3) {

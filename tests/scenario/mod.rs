@@ -59,6 +59,7 @@ mod regressions;
 mod reloads;
 mod replay;
 mod retries;
+mod route_sources;
 mod runtimes;
 mod scripted;
 mod sealed;
