@@ -9,10 +9,11 @@
 mod choose;
 mod join;
 
-use crate::diagnose::Report;
+use crate::diagnose::{Class, Report, SpecError};
 use crate::interpolate::Environment;
 use crate::load::{Loaded, check_with};
 use crate::protections::lost;
+use crate::source::Span;
 use choose::{Id, Refused, Set, choose};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -84,11 +85,40 @@ pub fn with_documents(
     };
     let (loaded, joined) = made;
     let flaw = |(id, message): (Id, String)| DocumentFlaw { source: id.0, document: id.1, message };
-    let conflicts = joined.into_iter().flat_map(|joined| {
-        joined.conflicts.into_iter().map(move |message| flaw((joined.id.clone(), message)))
+    let conflicts = joined.into_iter().flat_map(|Joined { id, conflicts, .. }| {
+        let told = conflicts.into_iter().map(|it| format!("line {}: {}", it.line, it.message));
+        told.map(move |message| flaw((id.clone(), message)))
     });
     let flaws = left_out.into_iter().map(flaw).chain(conflicts).collect();
     Merged { loaded, accepted: accepted(offers, &set), flaws }
+}
+
+/// Checks a file that is valid `alone` with documents of which nothing may be left out: names and texts.
+///
+/// # Errors
+/// Every mistake.
+pub(crate) fn check_strictly(
+    alone: &Loaded,
+    file: (&str, &[u8]),
+    environment: Environment<'_>,
+    documents: &[(String, String)],
+) -> Result<Loaded, Report> {
+    let all = documents.iter().enumerate();
+    let all: Vec<(Id, Arc<str>)> =
+        all.map(|(at, (name, text))| ((at, name.as_str().into()), text.as_str().into())).collect();
+    let parts: Vec<_> = all.iter().map(|(id, text)| Part { id, source: "", text }).collect();
+    let (made, joined) = check_with(file, environment, &parts);
+    let mut loaded = made?;
+    let lost = unprotected(&alone.plan, &loaded, &joined);
+    let mut tell = |span, message| loaded.warnings.errors.push(SpecError::new(Class::Invalid, span, message));
+    for Joined { conflicts, .. } in &joined {
+        conflicts.iter().for_each(|conflict| tell(conflict.span, conflict.message.clone()));
+    }
+    for (id, message) in lost.into_iter().flat_map(|refused| refused.faulty) {
+        let file = joined.iter().find(|joined| joined.id == id).map_or(0, |joined| joined.file);
+        tell(Span::new(file, 0..0), message);
+    }
+    Ok(loaded)
 }
 
 fn set(offers: &[Offer], of: impl Fn(&Offer) -> &Arc<[Document]>) -> Set {
@@ -110,7 +140,7 @@ fn accepted(offers: &[Offer], set: &Set) -> Vec<Arc<[Document]>> {
 
 /// The documents with mistakes, each with the first one.
 fn refused(report: &Report, joined: &[Joined]) -> Refused {
-    let sentence = |error: &crate::SpecError| {
+    let sentence = |error: &SpecError| {
         let at = report.sources.position(error.span);
         format!("line {}, column {}: {}", at.line, at.column, error.message)
     };

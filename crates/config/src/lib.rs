@@ -45,7 +45,7 @@ pub use diff::{Change, diff};
 pub use documents::{DocumentFlaw, Merged, Offer, with_documents};
 pub use inputs::Inputs;
 pub use lint::WARNINGS;
-pub use load::{Loaded, check_bytes, check_text, find, load_file, places, quick};
+pub use load::{Loaded, check_bytes, check_documents, check_text, find, load_file, places, quick};
 pub use provenance::{Object, Origin, Provenance};
 pub use settings::Settings;
 pub use source::{Position, Sources, Span};

@@ -202,6 +202,24 @@ fn finish(
     }
 }
 
+/// [`load_file`] with documents, each a file: nothing is left out, and every mistake is told.
+///
+/// # Errors
+/// Every mistake of the file and of the documents.
+pub fn check_documents(path: &Path, documents: &[PathBuf]) -> Result<Loaded, Report> {
+    let alone = load_file(path)?;
+    let unread = |path: &Path, error| unreadable(&path.display().to_string(), &error);
+    let bytes = read(path).map_err(|error| unread(path, error))?;
+    let mut texts = Vec::new();
+    for document in documents {
+        let bytes = read(document).map_err(|error| unread(document, error))?;
+        texts.push((document.display().to_string(), String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    let environment = |name: &str| std::env::var(name).ok();
+    let name = path.display().to_string();
+    crate::documents::check_strictly(&alone, (&name, &bytes), &environment, &texts)
+}
+
 /// A file's bytes, at most one more than [`FILE`].
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

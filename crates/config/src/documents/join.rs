@@ -27,8 +27,18 @@ pub(crate) struct Joined {
     pub(super) file: u16,
     /// The names of its routes.
     pub(super) routes: Vec<String>,
-    /// What of it is left out, a sentence each.
-    pub(super) conflicts: Vec<String>,
+    /// What of it is left out.
+    pub(super) conflicts: Vec<Conflict>,
+}
+
+/// An entry of a document that has the name of another one.
+#[derive(Debug)]
+pub(super) struct Conflict {
+    pub(super) span: Span,
+    /// From 1.
+    pub(super) line: u32,
+    /// A sentence.
+    pub(super) message: String,
 }
 
 /// Adds documents to what was read of a file. Mistakes are in `problems`.
@@ -43,7 +53,10 @@ pub(crate) fn join(
     let mut names = Names::of(&root);
     let mut all = Vec::with_capacity(parts.len());
     for part in parts {
-        let name = format!("{}: {}", part.source, part.id.1);
+        let name = match part.source {
+            "" => part.id.1.to_string(),
+            source => format!("{source}: {}", part.id.1),
+        };
         let Some(file) = decode(&name, part.text.as_bytes(), sources, problems) else { continue };
         let mut joined = Joined { id: part.id.clone(), file, routes: Vec::new(), conflicts: Vec::new() };
         let text = sources.get(file).map_or("", Source::text);
@@ -163,10 +176,10 @@ fn add(root: &mut Node, tree: Node, names: &mut Names, (joined, sources): (&mut 
             let Some(first) = names.take(name, entry, span) else { return true };
             let what = name.strip_suffix('s').unwrap_or(name);
             let place = sources.get(first.file).map_or("?", Source::name);
-            let (line, at) = (sources.line(first), sources.line(span));
-            joined.conflicts.push(format!(
-                "line {at}: the {what} `{entry}` is left out: there is one of this name in {place}:{line}"
-            ));
+            let at = sources.line(first);
+            let message =
+                format!("the {what} `{entry}` is left out: there is one of this name in {place}:{at}");
+            joined.conflicts.push(Conflict { span, line: sources.line(span), message });
             false
         };
         match &mut section.kind {

@@ -6,7 +6,7 @@ use clap::Args;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use thalweg_config::{Class, Loaded, Look, Report, find, load_file, places};
+use thalweg_config::{Class, Loaded, Look, Report, check_documents, find, load_file, places};
 
 /// What to check.
 #[derive(Args, Debug)]
@@ -23,6 +23,9 @@ pub(crate) struct CheckArgs {
     /// Warnings fail, too
     #[arg(long)]
     strict: bool,
+    /// Check the file with this document, as a source of routes would give it; may be repeated
+    #[arg(long = "document", value_name = "DOCUMENT")]
+    documents: Vec<PathBuf>,
     /// Look at the file only: not at ports, directories, limits and host names of this machine
     #[arg(long)]
     offline: bool,
@@ -35,7 +38,11 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         }
         return ExitCode::FAILURE;
     };
-    let loaded = load_file(&path).map(|mut loaded| {
+    let loaded = match args.documents.as_slice() {
+        [] => load_file(&path),
+        documents => check_documents(&path, documents),
+    };
+    let loaded = loaded.map(|mut loaded| {
         if !args.offline {
             let found = look_around(&loaded);
             loaded.warnings.errors.extend(found);
