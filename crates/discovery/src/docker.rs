@@ -3,12 +3,17 @@
 //! One watch for each socket: its stream of events says that something has changed, then all containers are listed;
 //! they are listed every `interval` anyway. A container that is told to stop gets no new requests from that moment,
 //! before it closes its port: Docker tells of the signal first.
+//!
+//! The same watch serves endpoints of a service and documents with routes: what containers are, [`ReadContainers`] says.
 
 pub(crate) mod containers;
 mod events;
+pub(crate) mod routes;
 
-use crate::feed::Feed;
+use crate::feed::{Content, Feed};
+use crate::found::Found;
 use crate::http_servers::{HttpServers, certificate, encoded, refused, time, trust};
+use crate::kept::Item;
 use crate::source::{Source, Watching};
 use containers::{Choice, DockerContainerSpec, endpoints};
 use events::{Event, Events};
@@ -16,6 +21,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::Bytes;
@@ -83,29 +89,35 @@ impl DockerSourceSpec {
     /// # Errors
     /// A sentence that names the wrong one.
     pub(crate) fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
-        if self.labels.len() > LABELS {
-            return Err(format!("`labels` must be at most {LABELS}"));
+        if self.service.is_empty() {
+            return Err("`service` is empty; write what the label `thalweg.service` says".to_owned());
         }
         let choice = Choice {
-            service: self.service.clone(),
+            service: Some(self.service.clone()),
             project: self.project.clone(),
             network: self.network.clone(),
             labels: self.labels.clone(),
             is_published: self.published,
+            prefix: String::new(),
         };
-        if choice.service.is_empty() || !choice.is_plain() {
-            return Err(
-                "`service`, `project`, `network` and `labels` must be names, without commas".to_owned()
-            );
-        }
-        let place = self.socket.clone().unwrap_or_else(|| SOCKET.to_owned());
-        let (url, host) = socket(&place)?;
-        let certificate = certificate((self.cert.as_deref(), self.key.as_deref()), files)?;
-        let servers = HttpServers::new(&[url], Vec::new(), trust(self.ca.as_deref(), files)?)?;
-        let range = (Duration::from_secs(1), Duration::from_secs(600));
-        let interval = time(("interval", self.interval.as_deref()), INTERVAL, range)?;
-        Ok(Arc::new(Docker { servers: servers.showing(certificate), place, host, choice, interval }))
+        let written = Written {
+            socket: self.socket.as_deref(),
+            interval: self.interval.as_deref(),
+            ca: self.ca.as_deref(),
+            cert: self.cert.as_deref(),
+            key: self.key.as_deref(),
+        };
+        Ok(Arc::new(Docker::<Found>::new(choice, &written, endpoints, files)?))
     }
+}
+
+/// How Docker is reached, as it is written.
+struct Written<'a> {
+    socket: Option<&'a str>,
+    interval: Option<&'a str>,
+    ca: Option<&'a str>,
+    cert: Option<&'a str>,
+    key: Option<&'a str>,
 }
 
 /// The URL of a socket, and where the ports of its host are reached.
@@ -126,16 +138,56 @@ fn socket(text: &str) -> Result<(String, String), String> {
     Ok((url, read.host().to_owned()))
 }
 
-#[derive(Debug)]
-struct Docker {
+/// Makes things of the containers that are meant, and says what was left out. The text is where ports of the host are
+/// reached.
+type ReadContainers<I> = fn(&[DockerContainerSpec], &Choice, &str) -> (Vec<I>, Option<String>);
+
+struct Docker<I> {
     servers: HttpServers,
     place: String,
     host: String,
     choice: Choice,
     interval: Duration,
+    read: ReadContainers<I>,
 }
 
-impl Source for Docker {
+impl<I> fmt::Debug for Docker<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Docker")
+            .field("place", &self.place)
+            .field("choice", &self.choice)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<I> Docker<I> {
+    fn new(
+        choice: Choice,
+        written: &Written<'_>,
+        read: ReadContainers<I>,
+        files: &dyn ConfigFiles,
+    ) -> Result<Self, String> {
+        if choice.labels.len() > LABELS {
+            return Err(format!("`labels` must be at most {LABELS}"));
+        }
+        if !choice.is_plain() {
+            let keys = "`service`, `project`, `network`, `prefix` and `labels`";
+            return Err(format!("{keys} must be names, without commas"));
+        }
+        let place = written.socket.unwrap_or(SOCKET).to_owned();
+        let (url, host) = socket(&place)?;
+        let certificate = certificate((written.cert, written.key), files)?;
+        let servers = HttpServers::new(&[url], Vec::new(), trust(written.ca, files)?)?;
+        let range = (Duration::from_secs(1), Duration::from_secs(600));
+        let interval = time(("interval", written.interval), INTERVAL, range)?;
+        Ok(Self { servers: servers.showing(certificate), place, host, choice, interval, read })
+    }
+}
+
+impl<I: Item> Source<[I]> for Docker<I>
+where
+    [I]: Content,
+{
     fn kind(&self) -> &'static str {
         "docker"
     }
@@ -156,7 +208,7 @@ impl Source for Docker {
         self.interval + PATIENCE
     }
 
-    fn watch<'a>(&'a self, members: &'a [Arc<dyn Source>], feed: Feed) -> Watching<'a> {
+    fn watch<'a>(&'a self, members: &'a [Arc<dyn Source<[I]>>], feed: Feed<[I]>) -> Watching<'a> {
         Box::pin(async move {
             let wanted = members.iter().map(|member| member.query());
             let wanted: Vec<_> = wanted.map(|query| (Choice::parse(&query), query)).collect();
@@ -166,16 +218,21 @@ impl Source for Docker {
     }
 }
 
-impl Docker {
-    async fn keep(&self, wanted: &[(Choice, String)], feed: &Feed) -> Result<Infallible, String> {
+impl<I: Item> Docker<I>
+where
+    [I]: Content,
+{
+    async fn keep(&self, wanted: &[(Choice, String)], feed: &Feed<[I]>) -> Result<Infallible, String> {
         // Opened before the first list, so that nothing happens between the two unseen.
         let mut events = self.events().await?;
         let mut stopping = Stopping::default();
         loop {
             let (mut all, flaw) = self.list().await?;
-            all.retain(|container| !stopping.holds(&container.id));
+            for container in &mut all {
+                container.is_stopping = stopping.holds(&container.id);
+            }
             for (choice, query) in wanted {
-                let (found, own) = endpoints(&all, choice, &self.host);
+                let (found, own) = (self.read)(&all, choice, &self.host);
                 feed.found(query, found);
                 if let Some(flaw) = own.as_ref().or(flaw.as_ref()) {
                     feed.flawed(query, flaw.clone());

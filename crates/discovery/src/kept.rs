@@ -64,9 +64,11 @@ pub(crate) fn only_document(name: &str, text: &[u8]) -> Result<Vec<Document>, St
     if text.trim().is_empty() {
         return Err("the document is empty".to_owned());
     }
-    serde_saphyr::from_str::<BTreeMap<String, IgnoredAny>>(text).map_err(|error| {
-        format!("the document is no map in YAML or JSON: {}", first_line(&error.to_string()))
-    })?;
+    if !name.ends_with(".toml") {
+        serde_saphyr::from_str::<BTreeMap<String, IgnoredAny>>(text).map_err(|error| {
+            format!("the document is no map in YAML or JSON: {}", first_line(&error.to_string()))
+        })?;
+    }
     Ok(vec![Document { name: name.into(), text: text.into() }])
 }
 

@@ -125,4 +125,8 @@ sources! {
     etcd: etcd::EtcdSourceSpec = "{ prefix: /thalweg/routes/ }",
     /// A hash, or keys under a prefix, of Redis or Valkey: each field or key is one document
     redis: redis::RedisSourceSpec = "{ key: \"thalweg:routes\" }",
+    /// Children of a node of ZooKeeper, each one document
+    zookeeper: zookeeper::ZookeeperSourceSpec = "{ path: /thalweg/routes }",
+    /// Labels of containers of Docker, by its socket: one document for each service
+    docker: docker::routes::DockerRoutesSpec = "{ network: front }",
 }

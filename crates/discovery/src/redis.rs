@@ -56,7 +56,7 @@ const DATABASE: u16 = 1024;
 #[serde(deny_unknown_fields, expecting = "a map with `key` or `prefix`")]
 pub struct RedisSourceSpec {
     /// A hash. Each field is one instance; its value is `host:port`, a URL, or an object in JSON with `url`, `weight`,
-    /// `zone` and `labels`. Either this or `prefix`.
+    /// `zone` and `labels`. In `route_sources` each value is a document. Either this or `prefix`.
     #[schemars(extend("x-default-words" = "none"))]
     key: Option<String>,
     /// What the keys begin with. Each key is one instance, with a value as the fields of a hash have it, and goes when

@@ -44,14 +44,16 @@ const DUE: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `path`")]
 pub struct ZookeeperSourceSpec {
-    /// The node of the service, as `/services/checkout`. Each child is one instance.
+    /// The node of the service, as `/services/checkout`. Each child is one instance. In `route_sources` each child is a
+    /// document.
     path: String,
     /// `host:port` of the servers of one ensemble: the next is asked when one does not answer. Default
     /// `127.0.0.1:2181`.
     #[schemars(extend("x-default" = "127.0.0.1:2181"))]
     servers: Option<OneOrManySpec<String>>,
     /// How instances are written: `curator`, as by Curator's service discovery; `spring`, as by Spring Cloud Zookeeper,
-    /// which is the same; `plain`, an address or JSON as the data of a node, or an address as its name.
+    /// which is the same; `plain`, an address or JSON as the data of a node, or an address as its name. The data of
+    /// documents has no layout.
     #[schemars(extend("x-default" = "curator"))]
     #[serde(default)]
     layout: ZookeeperLayoutSpec,
@@ -111,7 +113,7 @@ impl ZookeeperSourceSpec {
     ///
     /// # Errors
     /// As for [`Self::build`].
-    pub fn documents(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<[Document]>>, String> {
+    pub(crate) fn documents(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source<[Document]>>, String> {
         Ok(Arc::new(self.reading("documents", document, files)?))
     }
 

@@ -107,6 +107,8 @@ mod route_sources {
         consul: every_source::consul::ConsulRegistry,
         etcd: every_source::etcd::EtcdRegistry,
         redis: every_source::redis::RedisRegistry,
+        zookeeper: every_source::zookeeper::ZookeeperRegistry,
+        docker: every_source::docker::DockerRegistry,
     }
 }
 

@@ -15,6 +15,8 @@ const COMPOSE_ONE_OFF: &str = "com.docker.compose.oneoff";
 const IMAGE_VERSION: &str = "org.opencontainers.image.version";
 /// The label of an endpoint with the name of its container.
 const CONTAINER: &str = "container";
+/// In the place of a service, where all are meant.
+const ALL: &str = "labels of containers";
 
 /// A container.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -32,6 +34,9 @@ pub(crate) struct DockerContainerSpec {
     ports: Option<Vec<DockerPortSpec>>,
     host_config: DockerHostConfigSpec,
     network_settings: DockerNetworkSettingsSpec,
+    /// It has been told to stop. Docker does not list that.
+    #[serde(skip)]
+    pub(crate) is_stopping: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -110,22 +115,33 @@ impl DockerContainerSpec {
 
     /// The service that it belongs to: by `thalweg.service`, else by that of Docker Compose.
     pub(crate) fn service(&self) -> Option<&str> {
-        let is_one_off = self.label(COMPOSE_ONE_OFF).is_some_and(|text| text.eq_ignore_ascii_case("true"));
-        let compose = self.label(COMPOSE_SERVICE).filter(|_| !is_one_off);
+        let compose = self.label(COMPOSE_SERVICE).filter(|_| !self.is_one_off());
         self.label("thalweg.service").or(compose)
     }
 
-    /// Whether it runs, and its health check, if it has one, says that it is well.
+    /// Whether `docker compose run` has started it: a command beside the instances of a service.
+    pub(crate) fn is_one_off(&self) -> bool {
+        self.label(COMPOSE_ONE_OFF).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+    }
+
+    /// The project of Docker Compose.
+    pub(crate) fn project(&self) -> Option<&str> {
+        self.label(COMPOSE_PROJECT)
+    }
+
+    /// Whether it runs and goes on, and its health check, if it has one, says that it is well.
     pub(crate) fn is_well(&self) -> bool {
         let health = match &self.health {
             Some(health) => &*health.status,
             None => self.status.rsplit_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')')),
         };
-        self.state == "running" && !matches!(health, "unhealthy" | "starting" | "health: starting")
+        self.state == "running"
+            && !self.is_stopping
+            && !matches!(health, "unhealthy" | "starting" | "health: starting")
     }
 
     /// Its name, for people.
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         let first = self.names.iter().map(|name| name.trim_start_matches('/')).min_by_key(|name| name.len());
         first.unwrap_or_else(|| self.id.get(..12).unwrap_or(&self.id))
     }
@@ -134,7 +150,8 @@ impl DockerContainerSpec {
 /// Which containers are meant, and how they are reached.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Choice {
-    pub(crate) service: String,
+    /// `None`: all.
+    pub(crate) service: Option<String>,
     /// Of Docker Compose.
     pub(crate) project: Option<String>,
     pub(crate) network: Option<String>,
@@ -142,16 +159,20 @@ pub(crate) struct Choice {
     pub(crate) labels: BTreeMap<String, String>,
     /// By the ports that are published on the host.
     pub(crate) is_published: bool,
+    /// Of the names that are made for them.
+    pub(crate) prefix: String,
 }
 
 impl Choice {
     /// What [`fmt::Display`] has written.
     pub(crate) fn parse(text: &str) -> Self {
         let mut parts = text.split(", ");
-        let mut choice = Self { service: parts.next().unwrap_or_default().to_owned(), ..Self::default() };
+        let service = parts.next().filter(|service| *service != ALL).map(ToOwned::to_owned);
+        let mut choice = Self { service, ..Self::default() };
         for part in parts {
             match part.split_once(' ') {
                 Some(("project", name)) => choice.project = Some(name.to_owned()),
+                Some(("prefix", text)) => text.clone_into(&mut choice.prefix),
                 Some(("network", name)) => choice.network = Some(name.to_owned()),
                 Some(("label", label)) => {
                     let (name, value) = label.split_once('=').unwrap_or((label, ""));
@@ -168,16 +189,19 @@ impl Choice {
         Self::parse(&self.to_string()) == *self
     }
 
-    fn takes(&self, container: &DockerContainerSpec) -> bool {
-        container.service() == Some(&self.service)
-            && self.project.as_ref().is_none_or(|project| container.label(COMPOSE_PROJECT) == Some(project))
+    pub(crate) fn takes(&self, container: &DockerContainerSpec) -> bool {
+        self.service.as_ref().is_none_or(|service| container.service() == Some(service))
+            && self.project.as_ref().is_none_or(|project| container.project() == Some(project))
             && self.labels.iter().all(|(name, value)| container.label(name) == Some(value))
     }
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.service)?;
+        f.write_str(self.service.as_deref().unwrap_or(ALL))?;
+        if !self.prefix.is_empty() {
+            write!(f, ", prefix {}", self.prefix)?;
+        }
         if let Some(project) = &self.project {
             write!(f, ", project {project}")?;
         }
@@ -210,7 +234,15 @@ pub(crate) fn endpoints(
     (found, flaw)
 }
 
-fn endpoint(container: &DockerContainerSpec, choice: &Choice, host: &str) -> Result<Found, String> {
+/// Where a container is reached.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn endpoint(
+    container: &DockerContainerSpec,
+    choice: &Choice,
+    host: &str,
+) -> Result<Found, String> {
     let port = port(container)?;
     let (host, port) = match () {
         () if choice.is_published => published(container, port, host)?,
@@ -275,7 +307,7 @@ fn address(container: &DockerContainerSpec, network: Option<&str>) -> Result<Str
         all.filter_map(|(name, network)| Some((name.as_str(), network.address()?))).collect();
     if let Some(wanted) = container.label("thalweg.network").or(network) {
         // Compose puts the project before the names of its networks.
-        let project = container.label(COMPOSE_PROJECT).map(|project| format!("{project}_{wanted}"));
+        let project = container.project().map(|project| format!("{project}_{wanted}"));
         networks.retain(|(name, _)| *name == wanted || Some(*name) == project.as_deref());
         let first = networks.first().map(|(_, address)| (*address).to_owned());
         return first.ok_or_else(|| format!("it has no address in the network `{wanted}`"));
@@ -311,7 +343,7 @@ mod tests {
     }
 
     fn of(service: &str) -> Choice {
-        Choice { service: service.to_owned(), ..Choice::default() }
+        Choice { service: Some(service.to_owned()), ..Choice::default() }
     }
 
     fn urls(containers: &[DockerContainerSpec], choice: &Choice) -> Vec<String> {
@@ -429,11 +461,13 @@ mod tests {
     fn a_choice_is_read_as_it_was_written() {
         let labels = BTreeMap::from([("a".to_owned(), "b=c".to_owned()), ("tier".to_owned(), String::new())]);
         let (project, network) = (Some("p".to_owned()), Some("n".to_owned()));
-        let choice = Choice { service: "shop".to_owned(), project, network, labels, is_published: true };
+        let choice =
+            Choice { project, network, labels, is_published: true, prefix: "d/".to_owned(), ..of("shop") };
         assert_eq!(
             choice.to_string(),
-            "shop, project p, network n, label a=b=c, label tier=, published ports"
+            "shop, prefix d/, project p, network n, label a=b=c, label tier=, published ports"
         );
+        assert!(Choice::default().is_plain() && !of(ALL).is_plain());
         assert!(choice.is_plain() && of("shop").is_plain());
         assert!(!of("a, network b").is_plain());
     }

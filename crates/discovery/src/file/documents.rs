@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What the name of a document ends with.
-const ENDINGS: [&str; 3] = [".yaml", ".yml", ".json"];
+const ENDINGS: [&str; 4] = [".yaml", ".yml", ".json", ".toml"];
 /// Looks at a directory that changes all the time before what has not changed in it is read.
 const LOOKS: u32 = 5;
 /// For what it asks.

@@ -66,6 +66,10 @@ impl Registry for DockerRegistry {
         format!("docker: {{ service: shop, socket: 'unix://{}', interval: 1s }}", self.socket.display())
     }
 
+    fn documents(&self) -> String {
+        format!("docker: {{ socket: 'unix://{}', interval: 1s }}", self.socket.display())
+    }
+
     fn publish(&mut self, ports: &[u16]) {
         let mut state = self.state.lock().unwrap();
         assert!(state.lists < 500, "listed {} times since the last change: a loop that is busy", state.lists);
@@ -134,7 +138,7 @@ fn answer(ask: &Ask, shared: &Arc<Mutex<State>>) -> Reply {
 fn container(port: &u16) -> String {
     format!(
         r#"{{"Id":"c{port}","Names":["/shop-{port}"],"State":"running","Status":"Up 1 second",
-            "Labels":{{"thalweg.service":"shop","thalweg.port":"{port}"}},"Ports":[],
+            "Labels":{{"thalweg.service":"shop","thalweg.port":"{port}","thalweg.path":"/shop/*"}},"Ports":[],
             "HostConfig":{{"NetworkMode":"host"}},"NetworkSettings":{{"Networks":{{"host":{{"IPAddress":""}}}}}}}},
            {{"Id":"d{port}","Names":["/db-{port}"],"State":"running","Status":"Up 1 second","Labels":null,"Ports":null}}"#
     )
@@ -192,4 +196,19 @@ fn services_of_one_socket_share_one_stream() {
     counts.sort_unstable();
     assert_eq!(counts, [0, 1]);
     assert_eq!(registry.state.lock().unwrap().streams, 1);
+}
+
+#[test]
+fn a_route_stays_while_its_last_container_stops_and_goes_with_it() {
+    let mut registry = DockerRegistry::start();
+    registry.publish(&[1001]);
+    let argument = registry.documents().replace("interval: 1s", "interval: 1m");
+    let mut watched = Watched::documents_of(&argument);
+    let (name, text) = watched.documents().pop().unwrap();
+    assert!(name == "shop.json" && text.contains(r#""weight":1"#), "{name} {text}");
+    registry.tell("kill", "c1001", r#""signal":"15""#);
+    let (_, text) = watched.documents().pop().unwrap();
+    assert!(text.contains(r#""weight":0"#), "{text}");
+    registry.publish(&[]);
+    assert_eq!(watched.documents(), []);
 }
