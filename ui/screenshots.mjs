@@ -1,7 +1,7 @@
 // Pictures of every page of a running proxy: light and dark, desktop and phone.
 //   npm install --no-save playwright-core@1.65.1
 //   node screenshots.mjs URL TOKEN FOLDER [PAGE…]
-// CHROMIUM names the browser; default: /usr/bin/chromium.
+// CHROMIUM names the browser; default: /usr/bin/chromium. SIZES=phone and SCHEMES=light choose among them.
 import { mkdir } from "node:fs/promises";
 import { chromium } from "playwright-core";
 
@@ -17,6 +17,7 @@ await first.getByRole("heading", { name: "Overview" }).waitFor();
 const cookies = await first.context().cookies(`${url}/api/`);
 const of = async (path) => (await first.request.get(`${url}/api/v1/${path}`)).json();
 const services = (await of("services")).services;
+const sources = (await of("sources")).sources.filter((source) => source.endpoints);
 const routes = (await of("routes")).routes;
 const failed = (await of("requests?limit=200&status=5xx")).requests[0];
 const pages = {
@@ -24,6 +25,8 @@ const pages = {
   map: "map",
   services: "services",
   service: `services/${encodeURIComponent(services[0]?.name ?? "")}`,
+  sources: "sources",
+  found: `services/${encodeURIComponent(sources[0]?.services[0] ?? "")}`,
   routes: "routes",
   route: `routes/${encodeURIComponent(routes.find((route) => route.to.length > 1)?.name ?? routes[0]?.name ?? "")}`,
   requests: "requests",
@@ -43,12 +46,12 @@ const acts = {
   diagnostic: async (page) => {
     const editor = page.getByLabel("Configuration", { exact: true });
     const text = await editor.inputValue();
-    await editor.fill(text.replace("\nservices:", "\nservicez:"));
+    await editor.fill(text.replace("\nroutes:", "\nroutez:"));
     await page.locator(".gutter .mistake").first().waitFor();
   },
 };
-for (const [size, viewport] of Object.entries(sizes)) {
-  for (const colorScheme of ["light", "dark"]) {
+for (const [size, viewport] of Object.entries(sizes).filter(([size]) => (process.env.SIZES ?? "desktop,phone").includes(size))) {
+  for (const colorScheme of (process.env.SCHEMES ?? "light,dark").split(",")) {
     const context = await browser.newContext({ viewport, colorScheme });
     await context.addCookies(cookies);
     const page = await context.newPage();

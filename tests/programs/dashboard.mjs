@@ -2,12 +2,12 @@
 //
 // Waits are for conditions; nothing sleeps. The browser's console and its security policy must have had nothing to say.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, renameSync } from "node:fs";
 import http from "node:http";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
-const { ADMIN, TOKEN, READ_TOKEN, WEB, CHROMIUM } = process.env;
+const { ADMIN, TOKEN, READ_TOKEN, WEB, FOUND, CHROMIUM } = process.env;
 const base = `http://${ADMIN}`;
 const limit = 20_000;
 
@@ -133,6 +133,32 @@ try {
   await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
   await added.waitFor({ state: "detached" });
 
+  step("a source fails, what it has found stays in use, and it recovers");
+  await page.goto(`${base}/#/sources`);
+  const source = page.locator("tbody tr", { hasText: FOUND });
+  await source.getByText("current", { exact: true }).waitFor();
+  await judge(page, "a source that works", ALL_RULES);
+  renameSync(FOUND, `${FOUND}.away`);
+  await source.getByText("failing", { exact: true }).waitFor();
+  await source.getByText("what is known stays in use").waitFor();
+  await page.getByText("One source fails.").waitFor();
+  await judge(page, "a source that fails", ALL_RULES);
+  await source.getByRole("link", { name: "found" }).click();
+  await title(page, "found");
+  await page.getByText("1 of 1 endpoint comes from the source file").waitFor();
+  await page.locator("tbody tr", { hasText: "found by its source" }).getByText("ready").waitFor();
+  await page.goto(`${base}/#/overview`);
+  await page.getByText("A source of endpoints fails: found.").waitFor();
+  await page.goto(`${base}/#/services`);
+  await page.locator("tbody tr", { hasText: "found" }).getByRole("link", { name: "file" }).click();
+  await title(page, "Sources");
+  renameSync(`${FOUND}.away`, FOUND);
+  await source.getByText("current", { exact: true }).waitFor();
+  await page.getByText("One source fails.").waitFor({ state: "detached" });
+  await page.goto(`${base}/#/events`);
+  await page.locator("tr", { hasText: "source failed" }).getByRole("link", { name: "its source" }).waitFor();
+  await page.locator("tr", { hasText: "source recovered" }).getByText("works again").waitFor();
+
   step("events tell of it");
   await page.goto(`${base}/#/events`);
   await page.getByText("drain finished").first().waitFor();
@@ -177,8 +203,8 @@ try {
   const editor = page.getByLabel("Configuration", { exact: true });
   await editor.waitFor();
   const before = await editor.inputValue();
-  const line = before.split("\n").findIndex((text) => text.startsWith("services:")) + 1;
-  await editor.fill(before.replace("\nservices:", "\nservicez:"));
+  const line = before.split("\n").findIndex((text) => text.startsWith("routes:")) + 1;
+  await editor.fill(before.replace("\nroutes:", "\nroutez:"));
   await page.getByText(`Line ${line}, column 1:`).first().waitFor();
   await page.locator(".gutter .mistake", { hasText: new RegExp(`^${line}$`) }).waitFor();
   assert.ok(await page.getByRole("button", { name: "Apply…" }).isDisabled());
@@ -224,7 +250,7 @@ try {
   await page.goto(`${base}/#/requests?status=5xx`);
   const failed = await page.getByRole("link", { name: "GET shop.localhost/legacy/8" }).first().getAttribute("href");
   const pages = [
-    "#/overview", "#/map", "#/services", "#/services/products", "#/services/legacy", "#/routes", "#/routes/products", "#/requests", failed,
+    "#/overview", "#/map", "#/services", "#/services/products", "#/services/legacy", "#/services/found", "#/sources", "#/sources?service=found", "#/routes", "#/routes/products", "#/requests", failed,
     "#/explain?method=GET&url=http%3A%2F%2Fshop.localhost%2Fproducts%2F42", "#/configuration", "#/configuration/history", "#/events",
     "#/certificates", "#/access", "#/access/blocked", "#/slos", "#/audit", "#/nothing",
   ];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg_tests::npm_tool::npm_tool;
 use thalweg_tests::program::{find_or_skip, run};
 use thalweg_tests::upstream::ok;
-use thalweg_tests::{Message, Proxy, STEP, Upstream};
+use thalweg_tests::{Directory, Message, Proxy, STEP, Upstream};
 
 use super::watchdog;
 
@@ -24,6 +24,8 @@ fn an_operator_works_in_a_browser() {
     let Some(mut program) = npm_tool(PACKAGES, "dashboard.mjs") else { return };
     let service = || Upstream::start(|_: &Message| Some(ok("hello")));
     let (one, other) = (service(), service());
+    let directory = Directory::new();
+    let found = directory.write("found.yaml", &format!("- \"{}\"\n", one.url()));
     let proxy = Proxy::start(&format!(
         "admin:\n  address: \"127.0.0.1:0\"\n  token: {{ value: {TOKEN} }}\n  read_token: {{ value: {READ_TOKEN} }}\n\
          listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\n\
@@ -34,9 +36,11 @@ fn an_operator_works_in_a_browser() {
          \x20 - {{ name: legacy, match: {{ path: /legacy/* }}, to: legacy }}\n\
          services:\n  products: {{ endpoints: [ \"{}\", \"{}\" ] }}\n\
          \x20 legacy: {{ endpoints: \"http://127.0.0.1:1\" }}\n\
+         \x20 found: {{ discover: {{ file: {{ path: \"{}\", interval: 100ms }} }} }}\n\
          shutdown: {{ delay: 0s, grace: 5s }}\n",
         one.url(),
-        other.url()
+        other.url(),
+        found.display()
     ));
     let admin: SocketAddr = proxy
         .process()
@@ -44,6 +48,7 @@ fn an_operator_works_in_a_browser() {
     program
         .env("ADMIN", admin.to_string())
         .env("WEB", proxy.web().to_string())
+        .env("FOUND", found)
         .env("CHROMIUM", chromium)
         .env("TOKEN", TOKEN)
         .env("READ_TOKEN", READ_TOKEN);

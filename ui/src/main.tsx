@@ -11,6 +11,7 @@ import { Role } from "./role";
 import { Overview } from "./pages/overview";
 import { MapPage } from "./pages/map";
 import { ServicePage, ServicesPage } from "./pages/services";
+import { SourcesPage } from "./pages/sources";
 import { RoutePage, RoutesPage } from "./pages/routes";
 import { RequestPage, RequestsPage } from "./pages/requests";
 import { ExplainPage } from "./pages/explain";
@@ -27,6 +28,7 @@ const PAGES: [string, string, string][] = [
   ["overview", "Overview", "o"],
   ["map", "Map", "m"],
   ["services", "Services", "s"],
+  ["sources", "Sources", "d"],
   ["routes", "Routes", "r"],
   ["requests", "Requests", "q"],
   ["explain", "Explain", "x"],
@@ -49,6 +51,8 @@ function Page() {
       return <MapPage />;
     case "services":
       return name ? <ServicePage key={name} name={name} /> : <ServicesPage />;
+    case "sources":
+      return <SourcesPage service={query.get("service") ?? undefined} />;
     case "routes":
       return name ? <RoutePage key={name} name={name} /> : <RoutesPage />;
     case "requests":
@@ -136,7 +140,7 @@ function Frame({ role, leave }: { role: Role.Name; leave: () => void }) {
     document.querySelector("main")?.scrollTo(0, 0);
     window.scrollTo(0, 0);
     // On a phone the pages stand in a row that is longer than the screen.
-    document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [path.join("/")]);
   return (
     <Role.Context.Provider value={role}>

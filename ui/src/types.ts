@@ -51,7 +51,7 @@ export interface Endpoint {
   state: EndpointState;
   since: string;
   cause?: string;
-  source: "file" | "runtime";
+  source: "file" | "runtime" | "discovered";
   addresses: string[];
   requests_active: number;
   requests_total: number;
@@ -80,6 +80,27 @@ export interface Service {
   endpoints: Endpoint[];
   requests_active: number;
   queued: number;
+}
+
+/** A source of endpoints. */
+export interface Source {
+  kind: string;
+  place: string;
+  query: string;
+  services: string[];
+  state: "waiting" | "current" | "failing";
+  endpoints?: number;
+  age_s?: number;
+  changed?: string;
+  stale_after_s: number;
+  updates_total: number;
+  failures_total: number;
+  error?: string;
+  flaw?: string;
+}
+
+export interface Sources {
+  sources: Source[];
 }
 
 export interface Services {

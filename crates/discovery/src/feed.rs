@@ -412,4 +412,47 @@ mod tests {
         assert_eq!(sentence("the server answers 500:\n\u{1b}[31mred\t"), "the server answers 500:  [31mred");
         assert_eq!(sentence(&"x".repeat(10_000)).len(), REASON);
     }
+
+    /// Never tells of anything.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Source for Silent {
+        fn kind(&self) -> &'static str {
+            "silent"
+        }
+
+        fn place(&self) -> String {
+            "nowhere".to_owned()
+        }
+
+        fn query(&self) -> String {
+            "nothing".to_owned()
+        }
+
+        fn silence(&self) -> Duration {
+            Duration::from_secs(60)
+        }
+
+        fn watch<'a>(&'a self, _: &'a [Arc<dyn Source>], _: Feed) -> crate::source::Watching<'a> {
+            Box::pin(pending())
+        }
+    }
+
+    #[test]
+    fn what_is_not_used_stays_told_while_the_set_stays_the_same() {
+        let shared = Watches::<[Found]>::default().shared;
+        let (id, query) = (id(&Silent as &dyn Source), Silent.query());
+        shared.sources.lock().insert(id.clone(), SourceStatus::of(&Silent as &dyn Source));
+        let ids = [(query.clone(), id.clone())].into();
+        let feed = Feed { shared: shared.clone(), heard: Arc::new(Mutex::new(Instant::now())), ids };
+        feed.found(&query, Vec::new());
+        feed.flawed(&query, "a line that is not read");
+        shared.sources.tell_unused(&id, Some("an endpoint for other traffic"));
+        feed.found(&query, Vec::new());
+        let status = shared.sources.get(&id).expect("it is on the board");
+        assert_eq!((status.flaw, status.unused.as_deref()), (None, Some("an endpoint for other traffic")));
+        shared.sources.tell_unused(&id, None);
+        assert_eq!(shared.sources.get(&id).and_then(|status| status.unused), None);
+    }
 }

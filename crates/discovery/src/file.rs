@@ -26,6 +26,9 @@ const SIZE: u64 = 16 * 1024 * 1024;
 /// Between two looks, where nothing is written.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// How late a look may be on a busy machine before it is missed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A file that other programs write.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `path`")]
@@ -83,7 +86,7 @@ impl Source for File {
     }
 
     fn silence(&self) -> Duration {
-        self.interval * 2
+        self.interval + PATIENCE
     }
 
     fn watch<'a>(&'a self, _members: &'a [Arc<dyn Source>], feed: Feed) -> Watching<'a> {

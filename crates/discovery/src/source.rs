@@ -90,6 +90,8 @@ pub struct SourceStatus {
     pub(crate) refused: bool,
     /// The last that could not be understood of what came.
     pub flaw: Option<String>,
+    /// Why something of the newest set is not used, although it was understood.
+    pub unused: Option<String>,
     /// How old what is known may be while it works.
     pub silence: Duration,
 }
@@ -108,6 +110,7 @@ impl SourceStatus {
             failure: None,
             refused: false,
             flaw: None,
+            unused: None,
             silence: source.silence(),
         }
     }
@@ -128,9 +131,9 @@ impl Sources {
         self.lock().get(id).cloned()
     }
 
-    /// Something of what the source has told cannot be used.
-    pub fn tell_flaw(&self, id: &str, flaw: &str) {
-        self.change(id, |status| status.flaw = Some(flaw.to_owned()));
+    /// Why something of the newest set of the source is not used; `None`: all of it is. It holds until the set changes.
+    pub fn tell_unused(&self, id: &str, why: Option<&str>) {
+        self.change(id, |status| status.unused = why.map(str::to_owned));
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, SourceStatus>> {

@@ -26,7 +26,7 @@ export function AuditPage() {
       {entries.length === 0 && <Empty>Nobody has asked for a change yet.</Empty>}
       {entries.length > 0 && (
         <div class="scroll">
-          <table>
+          <table class="cards">
             <thead><tr><th>Time</th><th>Who</th><th>Change</th><th class="n">Status</th><th>What changed</th></tr></thead>
             <tbody>
               {shown.map((entry) => (
@@ -34,7 +34,7 @@ export function AuditPage() {
                   <td class="tight">{moment(entry.at)}</td>
                   <td>{who(entry)}</td>
                   <td class="mono wide">{entry.method} {entry.target}</td>
-                  <td class={`n ${entry.status >= 400 ? "bad" : ""}`}>{entry.status}</td>
+                  <td data-l="Status" class={`n ${entry.status >= 400 ? "bad" : ""}`}>{entry.status}</td>
                   <td class="wide"><Changed entry={entry} /></td>
                 </tr>
               ))}

@@ -7,8 +7,8 @@ import { link } from "../router";
 import type { ProxyEvent } from "../types";
 
 const KEPT = 500;
-const BAD = new Set(["endpoint_down", "service_unavailable", "reload_failed", "config_rolled_back", "canary_failed", "certificate_failed", "certificate_expiring"]);
-const GOOD = new Set(["endpoint_up", "service_available", "canary_finished"]);
+const BAD = new Set(["endpoint_down", "service_unavailable", "reload_failed", "config_rolled_back", "canary_failed", "certificate_failed", "certificate_expiring", "source_failed", "slo_burning"]);
+const GOOD = new Set(["endpoint_up", "service_available", "canary_finished", "source_recovered", "slo_recovered"]);
 
 export function EventsPage() {
   const [events, setEvents] = useState<ProxyEvent[]>([]);
@@ -42,7 +42,7 @@ export function EventsPage() {
       document.removeEventListener("visibilitychange", listen);
     };
   }, []);
-  const found = events.filter((event) => `${event.event} ${event.service} ${event.endpoint} ${event.cause}`.includes(filter));
+  const found = events.filter((event) => `${event.event} ${words(event.event)} ${event.service} ${event.endpoint} ${event.cause}`.toLowerCase().includes(filter.toLowerCase()));
   const [shown, turn] = usePages(found, 40);
   return (
     <>
@@ -51,7 +51,7 @@ export function EventsPage() {
       </Head>
       {missed > 0 && <Note kind="warn">{missed} older events are no longer kept.</Note>}
       {events.length === 0 && <Empty>Nothing has happened since the proxy started. Drain an endpoint or apply a configuration to see an event.</Empty>}
-      <div class="scroll"><table aria-live="polite">
+      <div class="scroll"><table class="cards" aria-live="polite">
         {events.length > 0 && <thead><tr><th>Time</th><th>Event</th><th>About</th><th>Cause</th></tr></thead>}
         <tbody>
           {shown.map((event) => (
@@ -59,7 +59,7 @@ export function EventsPage() {
               <td class="tight">{moment(event.time)}</td>
               <td class={`tight ${BAD.has(event.event) ? "bad" : GOOD.has(event.event) ? "ok" : ""}`}>{words(event.event)}</td>
               <td class="text">{event.service && <a href={link(["services", event.service])}>{event.service}</a>} <span class="mono">{event.endpoint}</span></td>
-              <td class="wide"><Coded text={event.cause ?? ""} /></td>
+              <td class="wide text"><Coded text={event.cause ?? ""} />{event.event.startsWith("source_") && event.service && <> · <a href={link(["sources"], { service: event.service })}>its source</a></>}</td>
             </tr>
           ))}
         </tbody>

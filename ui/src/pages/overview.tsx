@@ -5,7 +5,7 @@ import { useLive } from "../live";
 import { Chart } from "../parts/chart";
 import { Failure, Head, Note, State, Waiting } from "../parts/basics";
 import { link } from "../router";
-import type { Limits, Series, SeriesOne, Services, Slo, Status } from "../types";
+import type { Limits, Series, SeriesOne, Services, Slo, Sources, Status } from "../types";
 
 const last = (values: (number | null)[] | undefined) => values?.at(-1);
 
@@ -16,6 +16,7 @@ export function Overview() {
   const services = useLive<Services>("services", 3).data;
   const live = useLive<Series>("series?kind=process&span=30m", 5);
   const day = useLive<Series>(span === "24h" ? "series?kind=process&span=24h" : "", 60);
+  const failing = useLive<Sources>("sources", 10).data?.sources.filter((source) => source.state === "failing") ?? [];
   const slos = useLive<{ slos: Slo[] }>("slos", 15).data?.slos ?? [];
   if (!status.data) return <><Head title="Overview" /><Waiting live={status} /></>;
   const now = live.data?.series[0];
@@ -44,6 +45,9 @@ export function Overview() {
           <a href={link(["services", service.name])}>{service.name}</a> is <State state={service.state} />: {service.endpoints.filter((endpoint) => endpoint.state !== "ready").map((endpoint) => `${endpoint.url} ${endpoint.state.replaceAll("_", " ")}`).join(", ") || "it has no endpoint"}
         </Note>
       ))}
+      {failing.length > 0 && (
+        <Note kind="warn"><a href={link(["sources"])}>{failing.length === 1 ? "A source of endpoints" : `${failing.length} sources of endpoints`}</a> {failing.length === 1 ? "fails" : "fail"}: {[...new Set(failing.flatMap((source) => source.services))].slice(0, 8).join(", ")}. Endpoints that are known stay in use.</Note>
+      )}
       {slos.filter((slo) => slo.state !== "ok").map((slo) => (
         <Note key={slo.name} kind="bad"><a href={link(["slos"])}>{slo.name}</a> {slo.state === "burning" ? `burns its error budget; ${percent(slo.budget_left)} are left` : "has used up its error budget"}</Note>
       ))}

@@ -47,18 +47,18 @@ export function RequestsPage({ query }: { query: URLSearchParams }) {
       {records.length === 0 && (isTap || live.data) && <Empty>{isTap ? "Waiting for requests that fit." : "No request fits. Send one, or clear the filter."}</Empty>}
       {records.length > 0 && (
         <div class="scroll">
-          <table>
+          <table class="cards">
             <thead><tr><th>Time</th><th class="n">Status</th><th>Request</th><th>Route</th><th>Service</th><th class="n">Took</th><th class="n">Out</th><th>Fault</th></tr></thead>
             <tbody>
               {shown.map((record, index) => (
                 <tr key={`${record.id}${record.began}${index}`}>
                   <td class="tight">{moment(record.began)}</td>
                   <td class={`n ${statusTone(record)}`}>{record.status ?? (record.open ? "open" : NONE)}</td>
-                  <td class="mono"><a {...(record.id ? { href: link(["requests", record.id]) } : {})}>{record.method ?? "?"} {record.host}{record.path}</a></td>
-                  <td>{record.route ?? NONE}</td>
-                  <td>{record.service ?? NONE}</td>
-                  <td class="n">{micros(record.duration_us)}</td>
-                  <td class="n">{bytes(record.bytes_out)}</td>
+                  <td class="mono full"><a {...(record.id ? { href: link(["requests", record.id]) } : {})}>{record.method ?? "?"} {record.host}{record.path}</a></td>
+                  <td data-l="Route">{record.route ?? NONE}</td>
+                  <td data-l="Service">{record.service ?? NONE}</td>
+                  <td class="n" data-l="Took">{micros(record.duration_us)}</td>
+                  <td class="n" data-l="Out">{bytes(record.bytes_out)}</td>
                   <td class="bad">{record.fault ? words(record.fault) : record.attempts.some((attempt) => attempt.fault) ? "retried" : record.reason}</td>
                 </tr>
               ))}

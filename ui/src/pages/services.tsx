@@ -3,11 +3,12 @@ import { useRef, useState } from "preact/hooks";
 import { ask, segment } from "../api";
 import { ago, count, millis, percent, short } from "../format";
 import { refresh, useLive } from "../live";
-import { Confirm, Empty, Head, Note, State, usePages, Waiting } from "../parts/basics";
+import { Coded, Confirm, Empty, Head, Note, State, usePages, Waiting } from "../parts/basics";
 import { useMayWrite } from "../role";
 import { link } from "../router";
-import type { Endpoint, Service, Services } from "../types";
+import type { Endpoint, Service, Services, Source, Sources } from "../types";
 import { History } from "./overview";
+import { useSourcesOf } from "./sources";
 
 /** Requests per second of each service, from two looks at its counters. */
 export function useRates(live: { data?: Services; at?: number }): ReadonlyMap<string, number> {
@@ -33,6 +34,7 @@ const sum = (service: Service, of: (endpoint: Endpoint) => number) => service.en
 export function ServicesPage() {
   const live = useLive<Services>("services", 2);
   const rates = useRates(live);
+  const sources = new Map(useLive<Sources>("sources", 5).data?.sources.flatMap((source) => source.services.map((name) => [name, source])));
   const [filter, setFilter] = useState("");
   const found = (live.data?.services ?? []).filter((service) => service.name.includes(filter));
   const [shown, turn] = usePages(found, 40);
@@ -44,22 +46,23 @@ export function ServicesPage() {
       </Head>
       {live.data.services.length === 0 && <Empty>There is no service yet. <a href={link(["configuration"])}>Write one under “services:”</a>.</Empty>}
       <div class="scroll">
-        <table>
-          <thead><tr><th>Service</th><th>State</th><th class="n">Endpoints</th><th class="n">Requests/s</th><th class="n">In flight</th><th class="n">Queued</th><th class="n">Failed</th><th>Balance</th></tr></thead>
+        <table class="cards">
+          <thead><tr><th>Service</th><th>State</th><th class="n">Endpoints</th><th class="n">Requests/s</th><th class="n">In flight</th><th class="n">Queued</th><th class="n">Failed</th><th>Balance</th><th>Endpoints from</th></tr></thead>
           <tbody>
             {shown.map((service) => {
               const total = sum(service, (endpoint) => endpoint.requests_total);
               const failed = sum(service, (endpoint) => endpoint.failures_total);
               return (
                 <tr key={service.name}>
-                  <td><a href={link(["services", service.name])}>{service.name}</a></td>
+                  <td class="full"><a href={link(["services", service.name])}>{service.name}</a></td>
                   <td><State state={service.state} /></td>
-                  <td class="n">{service.endpoints.filter((endpoint) => endpoint.state === "ready" || endpoint.state === "slow_start").length} of {service.endpoints.length}</td>
-                  <td class="n">{short(rates.get(service.name))}</td>
-                  <td class="n">{count(service.requests_active)}</td>
-                  <td class="n">{count(service.queued)}</td>
-                  <td class="n">{total ? percent(failed / total) : "–"}</td>
-                  <td>{service.balance}</td>
+                  <td class="n" data-l="Endpoints">{service.endpoints.filter((endpoint) => endpoint.state === "ready" || endpoint.state === "slow_start").length} of {service.endpoints.length}</td>
+                  <td class="n" data-l="Requests/s">{short(rates.get(service.name))}</td>
+                  <td class="n" data-l="In flight">{count(service.requests_active)}</td>
+                  <td class="n" data-l="Queued">{count(service.queued)}</td>
+                  <td class="n" data-l="Failed">{total ? percent(failed / total) : "–"}</td>
+                  <td data-l="Balance">{service.balance}</td>
+                  <td data-l="From"><From service={service.name} source={sources.get(service.name)} /></td>
                 </tr>
               );
             })}
@@ -71,10 +74,17 @@ export function ServicesPage() {
   );
 }
 
+/** Where the endpoints of a service come from, in a word or two. */
+function From({ service, source }: { service: string; source: Source | undefined }) {
+  if (!source) return <span class="dim">configuration</span>;
+  return <><a href={link(["sources"], { service })}>{source.kind}</a>{source.state !== "current" && <> <State state={source.state} /></>}</>;
+}
+
 export function ServicePage({ name }: { name: string }) {
   const live = useLive<Services>("services", 2);
   const rates = useRates(live);
   const service = live.data?.services.find((known) => known.name === name);
+  const sources = useSourcesOf(name);
   const [adds, setAdds] = useState(false);
   const mayWrite = useMayWrite();
   if (!live.data) return <><Head title={name} /><Waiting live={live} /></>;
@@ -87,8 +97,9 @@ export function ServicePage({ name }: { name: string }) {
       </Head>
       {service.insecure_skip_verify && <Note kind="warn">Certificates of its endpoints are not verified.</Note>}
       {service.state === "down" && <Note kind="bad">No endpoint can be used: requests are answered 503 until one recovers. The causes are below.</Note>}
+      {sources?.map((source) => <FromSource key={source.kind + source.place + source.query} {...{ source, service }} />)}
       <div class="scroll">
-        <table>
+        <table class="cards">
           <thead><tr><th>Endpoint</th><th>State</th><th class="n">Weight</th><th class="n">Requests/s</th><th class="n">In flight</th><th class="n">Latency</th><th class="n">Requests</th><th class="n">Failed</th>{mayWrite && <th><span class="unseen">Actions</span></th>}</tr></thead>
           <tbody>{service.endpoints.map((endpoint) => <EndpointRow key={endpoint.id} {...{ endpoint, service: name, mayWrite }} rate={rates.get(`${name}\n${endpoint.id}`)} />)}</tbody>
         </table>
@@ -101,6 +112,20 @@ export function ServicePage({ name }: { name: string }) {
   );
 }
 
+/** What the source of a service says, and why not where it fails. */
+function FromSource({ source, service }: { source: Source; service: Service }) {
+  const found = service.endpoints.filter((endpoint) => endpoint.source === "discovered").length;
+  const others = service.endpoints.length - found;
+  const words = (
+    <>
+      {count(found)} of {count(service.endpoints.length)} {service.endpoints.length === 1 ? "endpoint comes" : "endpoints come"} from the <a href={link(["sources"], { service: service.name })}>source {source.kind}</a> <span class="mono">{source.query}</span> at <span class="mono">{source.place}</span>
+      {others > 0 && `; ${others === 1 ? "the other is" : "the others are"} written in the configuration or added here`}.
+    </>
+  );
+  if (source.state === "current") return <p class="dim">{words}</p>;
+  return <Note kind={source.state === "failing" && service.endpoints.length === 0 ? "bad" : "warn"}><State state={source.state} /> · {words}{source.error && <div><Coded text={source.error} /></div>}</Note>;
+}
+
 type Change = "draining" | "maintenance" | "ready" | "weight" | "removed";
 
 function EndpointRow({ endpoint, service, rate, mayWrite }: { endpoint: Endpoint; service: string; rate: number | undefined; mayWrite: boolean }) {
@@ -108,16 +133,16 @@ function EndpointRow({ endpoint, service, rate, mayWrite }: { endpoint: Endpoint
   const isOut = endpoint.state === "draining" || endpoint.state === "maintenance";
   return (
     <tr>
-      <td><span class="mono">{endpoint.url}</span>{endpoint.source === "runtime" && <span class="dim"> added here</span>}{endpoint.tier > 0 && <span class="dim"> tier {endpoint.tier}</span>}{endpoint.cause && <span class="cause">{endpoint.cause}</span>}</td>
-      <td><State state={endpoint.state} /><span class="cause" title={endpoint.since}>{endpoint.state === "draining" && endpoint.requests_active > 0 ? `${endpoint.requests_active} left` : ago(endpoint.since)}</span></td>
-      <td class="n">{endpoint.weight}</td>
-      <td class="n">{short(rate)}</td>
-      <td class="n">{count(endpoint.requests_active)}</td>
-      <td class="n">{millis(endpoint.latency_ms)}</td>
-      <td class="n">{count(endpoint.requests_total)}</td>
-      <td class="n">{count(endpoint.failures_total)}</td>
+      <td class="full"><span class="mono">{endpoint.url}</span>{endpoint.source !== "file" && <span class="dim"> {endpoint.source === "runtime" ? "added here" : "found by its source"}</span>}{endpoint.tier > 0 && <span class="dim"> tier {endpoint.tier}</span>}{endpoint.cause && <span class="cause">{endpoint.cause}</span>}</td>
+      <td class="tight"><State state={endpoint.state} /><span class="cause" title={endpoint.since}>{endpoint.state === "draining" && endpoint.requests_active > 0 ? `${endpoint.requests_active} left` : ago(endpoint.since)}</span></td>
+      <td class="n" data-l="Weight">{endpoint.weight}</td>
+      <td class="n" data-l="Requests/s">{short(rate)}</td>
+      <td class="n" data-l="In flight">{count(endpoint.requests_active)}</td>
+      <td class="n" data-l="Latency">{millis(endpoint.latency_ms)}</td>
+      <td class="n" data-l="Requests">{count(endpoint.requests_total)}</td>
+      <td class="n" data-l="Failed">{count(endpoint.failures_total)}</td>
       {mayWrite && (
-        <td>
+        <td class="full">
           <div class="row">
             {isOut ? <button onClick={() => setChange("ready")}>Use again</button> : <button onClick={() => setChange("draining")}>Drain</button>}
             {endpoint.state !== "maintenance" && <button onClick={() => setChange("maintenance")}>Maintenance</button>}
@@ -134,6 +159,12 @@ function EndpointRow({ endpoint, service, rate, mayWrite }: { endpoint: Endpoint
 const TITLES: Record<Change, string> = { draining: "Drain this endpoint?", maintenance: "Set this endpoint aside?", ready: "Use this endpoint again?", weight: "Change the weight", removed: "Remove this endpoint?" };
 const VERBS: Record<Change, string> = { draining: "Drain", maintenance: "Set aside", ready: "Use again", weight: "Change", removed: "Remove" };
 
+const ENDS: Record<Endpoint["source"], string> = {
+  file: "It stays away, over reloads too, until it is added again; the file still has it.",
+  discovered: "It stays away, although its source still has it, until it is added again.",
+  runtime: "To have it back, add it again.",
+};
+
 function ChangeEndpoint({ endpoint, service, change, close }: { endpoint: Endpoint; service: string; change: Change; close: () => void }) {
   const [weight, setWeight] = useState(endpoint.weight);
   const run = async () => {
@@ -148,7 +179,7 @@ function ChangeEndpoint({ endpoint, service, change, close }: { endpoint: Endpoi
       {change === "draining" && <p>It gets nothing new; {count(endpoint.requests_active)} under way may finish. The table shows how many are left.</p>}
       {change === "maintenance" && <p>It gets nothing new, whatever health checks say, until it is used again.</p>}
       {change === "ready" && <p>It is in rotation again; health decides the rest.</p>}
-      {change === "removed" && <p>It gets nothing new. What is under way may finish within 30 s, then it is cut. {endpoint.source === "file" ? "It stays away, over reloads too, until it is added again; the file still has it." : "To have it back, add it again."}</p>}
+      {change === "removed" && <p>It gets nothing new. What is under way may finish within 30 s, then it is cut. {ENDS[endpoint.source]}</p>}
       {change === "weight" && <label>Weight, 0 to 1000<input type="number" min={0} max={1000} required value={weight} onInput={(event) => setWeight(event.currentTarget.valueAsNumber)} /></label>}
     </Confirm>
   );

@@ -19,8 +19,8 @@ export function Head({ title, about, children }: { title: string; about?: Compon
 }
 
 const HOLLOW = new Set(["draining", "maintenance", "unchecked", "paused", "replaced", "removed"]);
-const BAD = new Set(["down", "unhealthy", "ejected", "rolled_back", "failed", "burning", "exhausted", "expired"]);
-const GOOD = new Set(["ready", "up", "ok", "running", "finished", "passed"]);
+const BAD = new Set(["down", "unhealthy", "ejected", "rolled_back", "failed", "burning", "exhausted", "expired", "failing"]);
+const GOOD = new Set(["ready", "up", "ok", "running", "finished", "passed", "current"]);
 
 /** The class of a colour for a state. */
 export const tone = (state: string): "ok" | "bad" | "warn" | "dim" =>

@@ -92,9 +92,7 @@ impl Shared {
     pub(super) fn take_found(&self, source: &Arc<str>, found: Arc<[Found]>) {
         let mut runtime = self.runtime();
         let taken = runtime.base.take_found(source, found);
-        if let Some(flaw) = taken.flaw {
-            self.source_board().tell_flaw(source, &flaw);
-        }
+        self.source_board().tell_unused(source, taken.flaw.as_deref());
         taken.said.into_iter().for_each(warn);
         for service in &taken.services {
             self.put_endpoints(&runtime, service);
@@ -198,6 +196,6 @@ pub(super) fn shown(status: thalweg_discovery::SourceStatus) -> SourceStatus {
         updates_total: status.updates,
         failures_total: status.failures,
         error: status.failure,
-        flaw: status.flaw,
+        flaw: status.flaw.or(status.unused),
     }
 }
