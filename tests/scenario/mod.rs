@@ -45,6 +45,7 @@ mod hostile_clients;
 mod house;
 mod http2;
 mod http2_upstream;
+mod kept_sources;
 mod kubernetes;
 mod leaks;
 mod limits;

@@ -7,8 +7,8 @@
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that
 //! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of
 //! TLS and HTTP/2, [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
-//! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses;
-//! [`balance`] measures the balancers alone, without a proxy.
+//! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses,
+//! [`discovery`] that of endpoints that change; [`balance`] measures the balancers alone, without a proxy.
 
 mod ab;
 mod balance;
@@ -17,6 +17,7 @@ mod configs;
 mod connections;
 mod contestant;
 mod dashboard;
+mod discovery;
 mod entrant;
 mod figures;
 mod frame;
@@ -71,6 +72,8 @@ pub(crate) enum Bench {
     Connections(connections::Connections),
     /// Open dashboards beside a steady load over 1,000 routes: long tasks and memory of pages, p99 with and without
     Dashboard(dashboard::Dashboard),
+    /// Endpoints that change a thousand times a second: latency, CPU of the control thread and of workers, memory
+    Discovery(discovery::Discovery),
     /// Sealed destinations: seconds over the number of servers and clients, most sessions, beside relays in Go and Node
     Sealed(sealed::Sealed),
 }
@@ -130,6 +133,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Compress(args) => compress::run(args),
         Bench::Connections(args) => connections::run(args),
         Bench::Dashboard(args) => dashboard::run(args),
+        Bench::Discovery(args) => discovery::run(args),
         Bench::Sealed(args) => sealed::run(args),
     }
 }

@@ -336,8 +336,11 @@ async fn read(mut body: Incoming, bounds: Bounds) -> Result<Bytes, ClientError> 
     Ok(bytes.into())
 }
 
+/// The library says what failed; why says the error below, as that the server asks for a certificate.
 fn http(error: &hyper::Error) -> ClientError {
-    ClientError::Http(error.to_string())
+    let below = std::error::Error::source(error);
+    let why = below.map(|below| below.downcast_ref().map_or_else(|| below.to_string(), crate::words));
+    ClientError::Http(why.map_or_else(|| error.to_string(), |why| format!("{error}: {why}")))
 }
 
 #[cfg(test)]

@@ -76,6 +76,9 @@ pub struct SourceStatus {
     pub query: String,
     /// How many endpoints are known; `None`: it has not told of any set yet.
     pub count: Option<usize>,
+    /// What was kept of it before a restart, which is used until it tells of a set: when that was right, and how many
+    /// endpoints it is.
+    pub kept: Option<(SystemTime, usize)>,
     /// When the set last changed.
     pub changed: Option<SystemTime>,
     /// When the server was last heard: what is known was right then.
@@ -103,6 +106,7 @@ impl SourceStatus {
             place: source.place(),
             query: source.query(),
             count: None,
+            kept: None,
             changed: None,
             heard: None,
             updates: 0,
@@ -112,6 +116,14 @@ impl SourceStatus {
             flaw: None,
             unused: None,
             silence: source.silence(),
+        }
+    }
+
+    /// How many endpoints are known, and how long ago that was right.
+    pub fn known(&self) -> (Option<usize>, Option<Duration>) {
+        match (self.count, self.kept) {
+            (None, Some((at, count))) => (Some(count), at.elapsed().ok()),
+            (count, _) => (count, self.heard.map(|heard| heard.elapsed())),
         }
     }
 }
@@ -134,6 +146,11 @@ impl Sources {
     /// Why something of the newest set of the source is not used; `None`: all of it is. It holds until the set changes.
     pub fn tell_unused(&self, id: &str, why: Option<&str>) {
         self.change(id, |status| status.unused = why.map(str::to_owned));
+    }
+
+    /// This was kept of what the source told of before a restart, and is used until it tells of a set.
+    pub fn tell_kept(&self, id: &str, kept: (SystemTime, usize)) {
+        self.change(id, |status| status.kept = Some(kept));
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, SourceStatus>> {

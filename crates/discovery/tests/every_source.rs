@@ -22,6 +22,7 @@ mod every_source {
     #[path = "../../../../tests/harness/spring.rs"]
     #[allow(dead_code, unreachable_pub, reason = "it belongs to the harness of the black-box tests")]
     pub(crate) mod spring;
+    mod tls;
     pub(crate) mod watch;
     pub(crate) mod zookeeper;
 }

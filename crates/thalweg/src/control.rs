@@ -27,6 +27,7 @@ mod explain;
 mod files;
 mod history;
 mod kept_file;
+mod kept_sources;
 mod maintenance;
 mod origin;
 mod overlay;
@@ -222,6 +223,7 @@ impl Control {
                     self.shared.tend_watch();
                     self.shared.tend_canaries();
                     self.shared.tend_access();
+                    self.shared.keep_found(false);
                     Tickets::rotate_of_process(std::time::Instant::now());
                     self.tell_ends();
                     self.log_monitor.look(&shared.registry).for_each(|line| notice(&line));
@@ -280,6 +282,10 @@ impl Control {
         self.shared.end_series();
         self.webhooks.finish(WEBHOOK_TIME).await;
         self.traces.finish(TRACE_TIME).await;
+        self.shared.keep_found(true);
+        if !self.shared.runtime().kept_sources.settle(KEEP_TIME) {
+            warn("what sources found last may not be kept: the disk did not take it in time");
+        }
         if !self.shared.runtime().settle(KEEP_TIME) {
             warn("the last runtime changes may not be kept: the disk did not take them in time");
         }

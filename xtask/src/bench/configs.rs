@@ -44,9 +44,14 @@ pub(crate) fn nginx_backend(folder: &Path, port: u16) -> String {
 
 /// The same with an address and options of `listen`.
 pub(crate) fn nginx_backend_on(folder: &Path, listen: &str) -> String {
+    nginx_backend_of(folder, listen, USUAL)
+}
+
+/// The same of another size.
+pub(crate) fn nginx_backend_of(folder: &Path, listen: &str, size: Size) -> String {
     let server =
         format!("  server {{ listen {listen} backlog=4096; location / {{ return 200 \"{BODY}\"; }} }}\n");
-    nginx(folder, USUAL, &server)
+    nginx(folder, size, &server)
 }
 
 /// nginx as a backend that serves the files of a folder.

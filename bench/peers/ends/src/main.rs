@@ -1,5 +1,5 @@
-//! Both ends of `cargo xtask bench stream` and `bench slow`: origins of large bodies, and the clients that ask for
-//! them.
+//! Both ends of `cargo xtask bench stream`, `bench slow` and `bench discovery`: origins of large bodies, and the
+//! clients that ask for them.
 //!
 //! Not part of the product. One program, because both must agree on what the bytes are ([`body`]): a client that
 //! checks every byte costs less than a checksum, and an origin that sends from the kernel's memory leaves the CPU to
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const USAGE: &str = "usage: ends serve LISTEN TEXT
        ends feed LISTEN TEXT
        ends slow ADDRESS BYTES CONNECTIONS RATE
-       ends small ADDRESS TEXT CONNECTIONS RATE SPAN_SECONDS SPANS
+       ends small ADDRESS TEXT CONNECTIONS RATE SPAN_SECONDS SPANS [HOSTS]
        ends get ADDRESS length|chunked BYTES[/close] CONNECTIONS SECONDS
        ends put ADDRESS length|chunked BYTES CONNECTIONS SECONDS
 SECONDS 0 is one exchange on each connection";
@@ -59,10 +59,15 @@ fn slow(args: &[&str]) -> Option<io::Result<()>> {
 }
 
 fn small(args: &[&str]) -> Option<io::Result<()>> {
-    let ["small", address, text, connections, rate, span, spans] = *args else { return None };
+    let ["small", address, text, connections, rate, span, spans, ref hosts @ ..] = *args else { return None };
+    let hosts = match hosts {
+        [] => 0,
+        [hosts] => hosts.parse().ok()?,
+        _ => return None,
+    };
     let (connections, rate, spans) = (connections.parse().ok()?, rate.parse().ok()?, spans.parse().ok()?);
     let span = Duration::from_secs(span.parse().ok()?);
-    let pace = small::Pace { text, connections, rate, span, spans };
+    let pace = small::Pace { text, hosts, connections, rate, span, spans };
     Some(small::run(address.parse().ok()?, &pace))
 }
 

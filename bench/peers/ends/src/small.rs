@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Pace<'a> {
     /// The body that each answer must have.
     pub(crate) text: &'a str,
+    /// Hosts that are asked for in turn, `s0` and so on; 0: only `bench`.
+    pub(crate) hosts: u32,
     pub(crate) connections: usize,
     /// Requests per second on all connections together.
     pub(crate) rate: u32,
@@ -30,9 +32,16 @@ pub(crate) struct Pace<'a> {
 /// A connection: requests that are due, the first of which has been sent when `asked`; what came of its answer.
 struct Asker {
     stream: TcpStream,
-    due: VecDeque<Instant>,
+    due: VecDeque<Due>,
     asked: bool,
     answer: Vec<u8>,
+}
+
+/// A request: when it is to be sent, and its number.
+#[derive(Clone, Copy)]
+struct Due {
+    at: Instant,
+    number: u32,
 }
 
 /// Sends `rate` requests per second, in turn on all connections, and measures each.
@@ -52,12 +61,12 @@ pub(crate) fn run(address: SocketAddr, pace: &Pace<'_>) -> io::Result<()> {
             let mut due = start + Duration::from_secs(1) * next / pace.rate;
             while due <= now && !askers.is_empty() {
                 let turn = next as usize % askers.len();
-                askers[turn].due.push_back(due);
+                askers[turn].due.push_back(Due { at: due, number: next });
                 next += 1;
                 due = start + Duration::from_secs(1) * next / pace.rate;
             }
             askers.retain_mut(|asker| {
-                let good = asker.go_on(pace.text, &mut times).is_ok();
+                let good = asker.go_on(pace, &mut times).is_ok();
                 bad += u64::from(!good);
                 good
             });
@@ -92,17 +101,21 @@ impl Asker {
     }
 
     /// Sends what is due and takes what has come; an error when the connection is of no use any more.
-    fn go_on(&mut self, text: &str, times: &mut Vec<Duration>) -> io::Result<()> {
-        while let Some(due) = self.due.front().copied() {
+    fn go_on(&mut self, pace: &Pace<'_>, times: &mut Vec<Duration>) -> io::Result<()> {
+        while let Some(Due { at, number }) = self.due.front().copied() {
             if !self.asked {
-                (&self.stream).write_all(b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n")?;
+                let request = match number.checked_rem(pace.hosts) {
+                    None => "GET / HTTP/1.1\r\nHost: bench\r\n\r\n".to_owned(),
+                    Some(host) => format!("GET / HTTP/1.1\r\nHost: s{host}\r\n\r\n"),
+                };
+                (&self.stream).write_all(request.as_bytes())?;
                 self.asked = true;
             }
-            if !self.receive(text)? {
-                let late = due.elapsed() > PATIENCE;
+            if !self.receive(pace.text)? {
+                let late = at.elapsed() > PATIENCE;
                 return if late { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) };
             }
-            times.push(due.elapsed());
+            times.push(at.elapsed());
             self.due.pop_front();
             (self.asked, self.answer) = (false, Vec::new());
         }

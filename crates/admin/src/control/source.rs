@@ -37,6 +37,11 @@ pub struct SourceStatus {
     /// Seconds since what is known was last said to be right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_s: Option<f64>,
+    /// What is used was kept before a restart, and was last right then; absent: the source has answered since, or
+    /// nothing was kept.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "moment")]
+    #[schemars(with = "Option<String>")]
+    pub kept_from: Option<SystemTime>,
     /// When the set last changed.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "moment")]
     #[schemars(with = "Option<String>")]

@@ -24,25 +24,37 @@ pub(crate) struct EtcdRegistry {
 /// Runs etcd, and waits until it serves. Its gateway asks etcd at the address that was written, so that the kernel
 /// cannot choose the port while etcd begins: where another one has taken it, the next is tried.
 fn run() -> (Program, SocketAddr) {
+    run_with(None, &[])
+}
+
+/// The same, with more arguments, and with TLS at an address of its own.
+pub(crate) fn run_with(secure: Option<SocketAddr>, more: &[String]) -> (Program, SocketAddr) {
     let mut said = String::new();
     for _ in 0..5 {
         let directory = Program::directory("etcd");
         let server = Program::free_port();
         let url = format!("http://{server}");
+        let secure_url = secure.map(|secure| format!(",https://{secure}"));
+        let urls = url.clone() + &secure_url.unwrap_or_default();
+        let mut awaited: Vec<_> =
+            [Some(server), secure].into_iter().flatten().map(|at| at.to_string()).collect();
         let mut command = Command::new("etcd");
         command.arg("--data-dir").arg(directory.join("data")).args([
             "--unsafe-no-fsync",
             "--log-outputs",
             "stderr",
         ]);
-        command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+        command.args(["--listen-client-urls", &urls, "--advertise-client-urls", &url]);
         command.args(["--listen-peer-urls", "http://127.0.0.1:0", "--initial-advertise-peer-urls", PEERS]);
-        command.args(["--initial-cluster", &format!("default={PEERS}")]);
+        command.args(["--initial-cluster", &format!("default={PEERS}")]).args(more);
         let mut program = Program::start(command.stderr(Stdio::piped()), directory);
         let mut log = BufReader::new(program.stderr());
         let mut line = String::new();
         while log.read_line(&mut line).unwrap() > 0 {
-            if line.contains("serving") && line.contains(&server.to_string()) {
+            if line.contains("serving") {
+                awaited.retain(|address| !line.contains(address));
+            }
+            if awaited.is_empty() {
                 std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
                 return (program, server);
             }
@@ -53,12 +65,13 @@ fn run() -> (Program, SocketAddr) {
 }
 
 /// Asks etcd to do something.
-fn call(server: SocketAddr, method: &str, body: &serde_json::Value) -> serde_json::Value {
+pub(crate) fn call(server: SocketAddr, method: &str, body: &serde_json::Value) -> serde_json::Value {
     let answer = super::program::post(server, &format!("/v3/{method}"), &body.to_string());
     serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{answer}: {error}"))
 }
 
-fn text(plain: &str) -> String {
+/// In Base64.
+pub(crate) fn text(plain: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(plain)
 }

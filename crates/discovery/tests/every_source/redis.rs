@@ -32,18 +32,24 @@ impl RedisRegistry {
 
     /// Has Redis do something; the first line of its answer.
     fn ask(&self, words: &[&str]) -> String {
-        let mut stream = TcpStream::connect(self.server).unwrap();
-        let mut bytes = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| bytes.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-        stream.write_all(bytes.as_bytes()).unwrap();
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).unwrap();
-        assert!(!line.starts_with('-'), "{words:?}: {line}");
-        line
+        ask(self.server, words)
     }
 }
 
-fn run(more: &[&str]) -> (Program, SocketAddr) {
+/// Has a Redis do something; the first line of its answer.
+pub(crate) fn ask(server: SocketAddr, words: &[&str]) -> String {
+    let mut stream = TcpStream::connect(server).unwrap();
+    let mut bytes = format!("*{}\r\n", words.len());
+    words.iter().for_each(|word| bytes.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+    stream.write_all(bytes.as_bytes()).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    assert!(!line.starts_with('-'), "{words:?}: {line}");
+    line
+}
+
+/// Runs Redis with more arguments, and waits until it is ready.
+pub(crate) fn run(more: &[&str]) -> (Program, SocketAddr) {
     let mut said = String::new();
     for _ in 0..5 {
         let directory = Program::directory("redis");

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Where Debian has its classes.
 const CLASSES: &str = "/usr/share/java/zookeeper.jar";
+/// What its TLS needs, and its own list of classes leaves out.
+const CODECS: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 const CREATE: i32 = 1;
 const DELETE: i32 = 2;
 const SET_DATA: i32 = 5;
@@ -21,8 +23,9 @@ const MULTI: i32 = 14;
 /// Children that are there as long as the session.
 const EPHEMERAL: i32 = 1;
 
-struct Server {
-    address: SocketAddr,
+/// A server that runs.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     _program: Program,
 }
 
@@ -31,18 +34,19 @@ impl Server {
         static RUNNING: Mutex<Weak<Server>> = Mutex::new(Weak::new());
         let mut running = RUNNING.lock().unwrap();
         running.upgrade().unwrap_or_else(|| {
-            let server = Arc::new(Self::start());
+            let server = Arc::new(Self::start(""));
             *running = Arc::downgrade(&server);
             server
         })
     }
 
-    fn start() -> Self {
+    /// Starts one with more settings.
+    pub(crate) fn start(more: &str) -> Self {
         for _ in 0..3 {
             let directory = Program::directory("zookeeper");
             let address = Program::free_port();
             let configuration = format!(
-                "dataDir={}/data\nclientPort={}\nclientPortAddress=127.0.0.1\ntickTime=500\nminSessionTimeout=500\nmaxSessionTimeout=60000\nadmin.enableServer=false\nmaxClientCnxns=0\n",
+                "dataDir={}/data\nclientPort={}\nclientPortAddress=127.0.0.1\ntickTime=500\nminSessionTimeout=500\nmaxSessionTimeout=60000\nadmin.enableServer=false\nmaxClientCnxns=0\n{more}",
                 directory.display(),
                 address.port(),
             );
@@ -55,7 +59,7 @@ impl Server {
                 "-Dzookeeper.forceSync=no",
                 "-cp",
             ]);
-            command.arg(CLASSES);
+            command.arg(format!("{CLASSES}:{CODECS}"));
             command.arg("org.apache.zookeeper.server.ZooKeeperServerMain").arg(directory.join("zoo.cfg"));
             let program = Program::start(command.stdout(Stdio::null()).stderr(Stdio::null()), directory);
             // It says nothing without a library for logs, so that it is asked until it grants a session.
@@ -72,7 +76,7 @@ impl Server {
 }
 
 /// A session that writes.
-struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
 }
 
@@ -85,7 +89,7 @@ fn bytes(value: &[u8]) -> Vec<u8> {
 }
 
 impl Client {
-    fn connect(address: SocketAddr) -> Option<Self> {
+    pub(crate) fn connect(address: SocketAddr) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -109,6 +113,11 @@ impl Client {
         self.stream.write_all(&bytes(&[&int(1), &int(op), body].concat())).unwrap();
         let answer = self.frame().unwrap();
         i32::from_be_bytes(answer[12..16].try_into().unwrap())
+    }
+
+    /// Makes a node that stays.
+    pub(crate) fn make(&mut self, path: &str, data: &str) {
+        assert_eq!(self.ask(CREATE, &Self::create(path, data, 0)), 0, "{path}");
     }
 
     fn create(path: &str, data: &str, flags: i32) -> Vec<u8> {

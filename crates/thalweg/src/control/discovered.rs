@@ -1,11 +1,13 @@
 //! What sources have found, and the endpoints that it becomes.
 
 use super::admin::Shared;
+use super::kept_sources::Findings;
+use super::runtime::Runtime;
 use super::traffic::differs;
 use crate::operator_log::{info, warn};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 use thalweg_admin::{SourceState, SourceStatus, SourceStatuses};
 use thalweg_config::endpoint_address;
 use thalweg_config::settings::Discover;
@@ -24,21 +26,43 @@ const TIER: u8 = 9;
 /// The last good set of each source, by its words: a source whose token or times have changed goes on with what is
 /// known. Clones share the sets.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FoundSets(HashMap<String, Arc<[Found]>>);
+pub(crate) struct FoundSets {
+    sets: HashMap<String, Arc<[Found]>>,
+    /// How many were put.
+    changes: u64,
+}
 
 impl FoundSets {
     /// What is known of these sources, and of no others.
     pub(crate) fn of<'a>(&self, sources: impl Iterator<Item = &'a Discover>) -> Self {
         let words = sources.map(|discover| thalweg_discovery::words(&*discover.source));
-        Self(words.filter_map(|words| self.0.get(&words).cloned().map(|set| (words, set))).collect())
+        let sets = words.filter_map(|words| self.sets.get(&words).cloned().map(|set| (words, set)));
+        Self { sets: sets.collect(), changes: self.changes + 1 }
+    }
+
+    /// Those that were kept before a restart.
+    pub(crate) fn kept(findings: &Findings) -> Self {
+        let sets = findings.endpoints.iter().map(|(words, kept)| (words.clone(), kept.set.clone()));
+        Self { sets: sets.collect(), changes: 0 }
+    }
+
+    /// Another number than before when a set has been put.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The set of the source with these words.
+    pub(crate) fn of_words(&self, words: &str) -> Option<&Arc<[Found]>> {
+        self.sets.get(words)
     }
 
     pub(crate) fn get(&self, source: &dyn Source) -> &[Found] {
-        self.0.get(&thalweg_discovery::words(source)).map_or(&[], |set| set)
+        self.of_words(&thalweg_discovery::words(source)).map_or(&[], |set| set)
     }
 
     pub(crate) fn put(&mut self, source: &dyn Source, set: Arc<[Found]>) {
-        self.0.insert(thalweg_discovery::words(source), set);
+        self.sets.insert(thalweg_discovery::words(source), set);
+        self.changes += 1;
     }
 }
 
@@ -125,6 +149,18 @@ impl Shared {
         }
     }
 
+    /// Has what sources have found kept on disk, where it is time, or the proxy `ends`.
+    pub(super) fn keep_found(&self, ends: bool) {
+        let now = Instant::now();
+        let mut runtime = self.runtime();
+        let Runtime { base, kept_sources, .. } = &mut *runtime;
+        let change = base.found().changes();
+        if ends || kept_sources.is_due(change, now) {
+            let endpoints = kept_sources.endpoints_now(base, self.source_board(), SystemTime::now());
+            kept_sources.keep(Findings { endpoints, ..Findings::default() }, change, now);
+        }
+    }
+
     /// What the metrics say of the sources.
     pub(super) fn count_sources(&self) {
         let runtime = self.runtime();
@@ -137,12 +173,13 @@ impl Shared {
         let board: HashMap<_, _> = self.source_board().list().into_iter().collect();
         let standing = |(service, id): (Arc<str>, Arc<str>)| {
             let status = board.get(&id)?;
+            let (count, age) = status.known();
             Some(SourceStanding {
                 service,
                 source: status.kind,
                 is_failing: status.failure.is_some(),
-                age: status.heard.map(|heard| heard.elapsed()),
-                endpoints: status.count.unwrap_or(0),
+                age,
+                endpoints: count.unwrap_or(0),
                 updates: status.updates,
                 failures: status.failures,
             })
@@ -166,7 +203,7 @@ impl Shared {
         drop(runtime);
         let of_endpoints = self.source_board().list().into_iter().map(|(id, status)| SourceStatus {
             services: services.remove(&id).unwrap_or_default(),
-            endpoints: status.count,
+            endpoints: status.known().0,
             ..shown(status)
         });
         let mut sources: Vec<_> = of_endpoints.collect();
@@ -177,6 +214,7 @@ impl Shared {
 
 /// What is shown of every source.
 pub(super) fn shown(status: thalweg_discovery::SourceStatus) -> SourceStatus {
+    let age = status.known().1;
     SourceStatus {
         services: Vec::new(),
         kind: status.kind.to_owned(),
@@ -190,7 +228,8 @@ pub(super) fn shown(status: thalweg_discovery::SourceStatus) -> SourceStatus {
         endpoints: None,
         documents: None,
         left_out: Vec::new(),
-        age_s: status.heard.map(|heard| heard.elapsed().as_secs_f64()),
+        age_s: age.map(|age| age.as_secs_f64()),
+        kept_from: status.kept.filter(|_| status.count.is_none()).map(|(at, _)| at),
         changed: status.changed,
         stale_after_s: status.silence.as_secs_f64(),
         updates_total: status.updates,

@@ -28,12 +28,20 @@ pub(crate) fn load<T: DeserializeOwned + Default>(path: &Path) -> io::Result<T> 
 /// # Errors
 /// Of the file system.
 pub(crate) fn store(path: &Path, kept: &impl Serialize) -> io::Result<()> {
+    store_bytes(path, &serde_json::to_vec_pretty(kept)?)
+}
+
+/// The same of what is JSON already.
+///
+/// # Errors
+/// Of the file system.
+pub(crate) fn store_bytes(path: &Path, kept: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
     let new = path.with_extension("json.new");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec_pretty(kept)?)?;
+    file.write_all(kept)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
     // The name is durable when the directory is.

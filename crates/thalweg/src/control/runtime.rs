@@ -5,6 +5,7 @@
 
 use super::base::Base;
 use super::canary::{Canaries, PhaseSpec};
+use super::kept_sources::KeptSources;
 use super::overlay::OverlaySpec;
 use super::state_writer::StateWriter;
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub(crate) struct Runtime {
     pub(crate) drains: Vec<Drain>,
     /// Who keeps changes on disk, where they are kept.
     pub(crate) keeper: Option<StateWriter<OverlaySpec>>,
+    /// Who keeps what sources find.
+    pub(crate) kept_sources: KeptSources,
 }
 
 impl Runtime {

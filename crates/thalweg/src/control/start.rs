@@ -18,6 +18,7 @@ use super::documents::Documents;
 use super::files::Files;
 use super::history::{self, History};
 use super::kept_file;
+use super::kept_sources::KeptSources;
 use super::origin::Origin;
 use super::overlay;
 use super::privileges::{become_user, default_state_directory};
@@ -96,7 +97,8 @@ pub(crate) async fn start(
     let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
     let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
     let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
-    let mut runtime = laid_over(plan, &settings)?;
+    let kept_sources = KeptSources::open(settings.state.as_deref(), SystemTime::now());
+    let mut runtime = laid_over(plan, &settings, kept_sources)?;
     let (sources, names, early) = first_answers(&mut runtime).await;
     let plan = runtime.plan();
     let (acme, issued) = Acme::new(state.clone(), &plan);
@@ -212,8 +214,8 @@ fn origin(
     Ok(Origin { file, text, settings: settings.clone(), inputs, provenance, limits, history, documents })
 }
 
-/// What the admin API changed before a restart, where that is kept: where `state:` says so.
-fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
+/// What the admin API changed and sources found before a restart, where that is kept: where `state:` says so.
+fn laid_over(plan: Plan, settings: &Settings, kept_sources: KeptSources) -> Result<Runtime, String> {
     let store = settings.state.as_ref().map(|directory| directory.join(overlay::FILE));
     let overlay = store.as_deref().map(kept_file::load).transpose().map_err(|error| {
         let path = store.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
@@ -229,12 +231,13 @@ fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     let said = in_force(&overlay, &plan).into_iter().chain(maintenance::in_force(&overlay, &plan));
     said.for_each(warn);
     Ok(Runtime {
-        base: Base::new(plan, &settings.discover, &FoundSets::default()),
+        base: Base::new(plan, &settings.discover, &FoundSets::kept(kept_sources.findings())),
         overlay,
         canaries: Canaries::new(),
         version: 1,
         drains: Vec::new(),
         keeper,
+        kept_sources,
     })
 }
 
@@ -251,6 +254,7 @@ fn first_sources(runtime: &Runtime) -> Followers {
 /// else is said is taken over when workers run.
 async fn first_answers(runtime: &mut Runtime) -> (Followers, thalweg_upstream::Names, Vec<Update>) {
     let mut sources = first_sources(runtime);
+    runtime.kept_sources.show(&runtime.base, &sources.sources());
     let (mut names, mut rest) = (thalweg_upstream::Names::new(), Vec::new());
     let has_sources = runtime.base.sources().next().is_some();
     let limit = if has_sources { FIRST_SETS } else { FIRST_NAMES };
@@ -277,6 +281,7 @@ async fn first_answers(runtime: &mut Runtime) -> (Followers, thalweg_upstream::N
         }
     })
     .await;
+    runtime.kept_sources.tell(&runtime.base, &sources.sources());
     (sources, names, rest)
 }
 
