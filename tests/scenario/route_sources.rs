@@ -1,12 +1,14 @@
 //! Routes that come from a registry: documents in etcd, merged with the file while requests go on.
 
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use thalweg_tests::message::{fetch, get};
 use thalweg_tests::upstream::ok;
-use thalweg_tests::{Admin, Load, Proxy, Upstream, Watchdog};
+use thalweg_tests::{Admin, Directory, Load, Proxy, STEP, Upstream, Watchdog};
 
 use super::etcd::{Etcd, encoded};
 
@@ -159,4 +161,34 @@ fn routes_from_etcd_change_under_load_and_outlast_its_bad_days() {
     let metrics = get(proxy.metrics(), "/metrics").unwrap().text();
     let failures = "thalweg_source_failures_total{service=\"\",source=\"etcd\"} ";
     assert!(metrics.lines().any(|line| line.starts_with(failures) && !line.ends_with(" 0")), "{metrics}");
+}
+
+/// The proxy is killed, and etcd does not answer the next one: the routes are there as before.
+#[test]
+fn routes_outlast_a_restart_without_etcd() {
+    let _watchdog = Watchdog::new("routes_outlast_a_restart_without_etcd", LIMIT);
+    let Some(mut etcd) = Etcd::start() else { return };
+    let (shop, blog) = (Upstream::saying("shop"), Upstream::saying("blog"));
+    let state = Directory::new();
+    let config = format!("{}state: {{ path: {} }}\n", config(&etcd, &shop), state.path().display());
+    put(&etcd, "blog", &document("blog", &blog));
+    let proxy = Proxy::start(&config);
+    assert_eq!(ask(&proxy, "blog.test"), (200, "blog".into()));
+    let file = state.path().join("sources.json");
+    eventually("documents are kept", || {
+        fs::read_to_string(&file).is_ok_and(|text| text.contains("blog.test"))
+    });
+    proxy.process().signal(Signal::KILL);
+    proxy.process().wait_exit(STEP);
+    etcd.kill();
+
+    let proxy = Proxy::start(&config);
+    assert_eq!(ask(&proxy, "blog.test"), (200, "blog".into()));
+    let admin = Admin::of(&proxy);
+    assert_eq!(source(&admin)["state"], "failing", "{:#}", source(&admin));
+    let stderr = proxy.process().stderr();
+    assert!(stderr.contains("1 document is used from 20"), "{stderr}");
+    etcd.restart();
+    delete(&etcd, "blog");
+    eventually("what is gone meanwhile goes", || ask(&proxy, "blog.test").0 == 404);
 }

@@ -43,6 +43,7 @@ mod runtime;
 pub(crate) mod sealed;
 mod series;
 mod service_monitor;
+mod settle;
 mod slos;
 mod start;
 mod start_error;
@@ -99,8 +100,6 @@ const WEBHOOK_TIME: Duration = Duration::from_secs(2);
 const TRACE_TIME: Duration = Duration::from_secs(2);
 /// How long registries may take, once nothing is under way any more, to be told that the proxy leaves.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
-/// How long the disk may take to keep the last changes of the admin API.
-const KEEP_TIME: Duration = Duration::from_secs(5);
 /// How long the access log may take to write its last lines.
 const LOG_TIME: Duration = Duration::from_secs(2);
 
@@ -282,28 +281,7 @@ impl Control {
         self.shared.end_series();
         self.webhooks.finish(WEBHOOK_TIME).await;
         self.traces.finish(TRACE_TIME).await;
-        self.shared.keep_found(true);
-        if !self.shared.runtime().kept_sources.settle(KEEP_TIME) {
-            warn("what sources found last may not be kept: the disk did not take it in time");
-        }
-        if !self.shared.runtime().settle(KEEP_TIME) {
-            warn("the last runtime changes may not be kept: the disk did not take them in time");
-        }
-        if !self.shared.access().settle(KEEP_TIME) {
-            warn(
-                "the last changes of lists of addresses may not be kept: the disk did not take them in time",
-            );
-        }
-        if !self.shared.series().settle(KEEP_TIME) {
-            warn("the last time series may not be kept: the disk did not take them in time");
-        }
-
-        if !self.shared.api_keys.settle(KEEP_TIME) {
-            warn("the last changes of API keys may not be kept: the disk did not take them in time");
-        }
-        if !self.shared.origin().history.settle(KEEP_TIME) {
-            warn("the history may not be kept: the disk did not take it in time");
-        }
+        self.shared.settle();
         if let Some(log) = &self.log {
             if !log.shutdown(LOG_TIME) {
                 warn("the last lines of the access log may be lost: they were not written in time");

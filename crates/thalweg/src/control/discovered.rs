@@ -152,12 +152,13 @@ impl Shared {
     /// Has what sources have found kept on disk, where it is time, or the proxy `ends`.
     pub(super) fn keep_found(&self, ends: bool) {
         let now = Instant::now();
+        let (documents, changes) = self.documents_now();
         let mut runtime = self.runtime();
         let Runtime { base, kept_sources, .. } = &mut *runtime;
-        let change = base.found().changes();
+        let change = base.found().changes() + changes;
         if ends || kept_sources.is_due(change, now) {
             let endpoints = kept_sources.endpoints_now(base, self.source_board(), SystemTime::now());
-            kept_sources.keep(Findings { endpoints, ..Findings::default() }, change, now);
+            kept_sources.keep(Findings { endpoints, documents }, change, now);
         }
     }
 

@@ -4,9 +4,10 @@ use super::admin::Shared;
 use super::configuration::Refused;
 use super::discovered::shown;
 use super::history::Cause;
+use super::kept_sources::{Findings, KeptSet};
 use super::origin::Candidate;
 use crate::operator_log::{info, warn};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 use thalweg_admin::{Author, ConfigOrigin, SourceStatus};
@@ -32,28 +33,42 @@ struct Told {
 /// The documents of all sources, by the words of these: a source whose token or times have changed goes on with what is
 /// known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Documents(HashMap<String, Told>);
+pub(crate) struct Documents {
+    told: HashMap<String, Told>,
+    /// How often others began to run.
+    changes: u64,
+}
 
 /// What of the documents a configuration runs with, by the words of their sources.
 pub(crate) type Accepted = Vec<(String, Arc<[Document]>, Vec<String>)>;
 
 impl Documents {
+    /// What was kept before a restart runs until sources tell of something else.
+    pub(crate) fn kept(findings: &Findings) -> Self {
+        let told = |(words, kept): (&String, &KeptSet<[Document]>)| {
+            let told = Told { newest: kept.set.clone(), good: kept.set.clone(), flaws: Vec::new() };
+            (words.clone(), told)
+        };
+        Self { told: findings.documents.iter().map(told).collect(), changes: 0 }
+    }
+
     /// A source has these documents now, and no others.
     pub(crate) fn put(&mut self, words: &str, documents: Arc<[Document]>) {
-        match self.0.get_mut(words) {
+        match self.told.get_mut(words) {
             Some(told) => told.newest = documents,
             None => {
                 let told = Told { newest: documents, good: Arc::default(), flaws: Vec::new() };
-                self.0.insert(words.to_owned(), told);
+                self.told.insert(words.to_owned(), told);
             }
         }
     }
 
     /// These run now: of the sources of the configuration, and no others.
     pub(super) fn take(&mut self, accepted: Accepted) {
-        self.0.retain(|words, _| accepted.iter().any(|(known, ..)| known == words));
+        self.told.retain(|words, _| accepted.iter().any(|(known, ..)| known == words));
         for (words, good, flaws) in accepted {
-            if let Some(told) = self.0.get_mut(&words) {
+            if let Some(told) = self.told.get_mut(&words) {
+                self.changes += u64::from(told.good != good);
                 (told.good, told.flaws) = (good, flaws);
             }
         }
@@ -61,18 +76,18 @@ impl Documents {
 
     /// Those that run.
     pub(super) fn running(&self) -> Accepted {
-        let each = self.0.iter();
+        let each = self.told.iter();
         each.map(|(words, told)| (words.clone(), told.good.clone(), told.flaws.clone())).collect()
     }
 
     /// Why documents of this source do not run.
     pub(super) fn flaws(&self, words: &str) -> &[String] {
-        self.0.get(words).map_or(&[], |told| &told.flaws)
+        self.told.get(words).map_or(&[], |told| &told.flaws)
     }
 
     /// Whether these are the ones that run, for the same reasons.
     fn is_running(&self, accepted: &Accepted) -> bool {
-        accepted.iter().all(|(words, good, flaws)| match self.0.get(words) {
+        accepted.iter().all(|(words, good, flaws)| match self.told.get(words) {
             Some(told) => told.good == *good && told.flaws == *flaws,
             None => good.is_empty() && flaws.is_empty(),
         })
@@ -82,7 +97,7 @@ impl Documents {
     pub(crate) fn merge(&self, alone: Loaded, (name, text): (&str, &str)) -> (Loaded, Accepted) {
         let sources: Vec<RouteSource> = alone.settings.route_sources.clone();
         let offer = |source: &RouteSource| {
-            let told = self.0.get(&source.words);
+            let told = self.told.get(&source.words);
             Offer {
                 source: source.words.clone(),
                 documents: told.map(|told| told.newest.clone()).unwrap_or_default(),
@@ -112,7 +127,7 @@ pub(crate) fn news(before: &Documents, accepted: &Accepted) -> Vec<String> {
 impl Shared {
     /// Whether something was told that does not run, and for no reason: an older configuration was brought back.
     pub(super) fn are_documents_behind(&self) -> bool {
-        self.origin().documents.0.values().any(|told| told.newest != told.good && told.flaws.is_empty())
+        self.origin().documents.told.values().any(|told| told.newest != told.good && told.flaws.is_empty())
     }
 
     /// A source of routes has these documents now; they are merged soon.
@@ -150,6 +165,20 @@ impl Shared {
             };
             warn(format_args!("documents of sources do not take over: {why}"));
         }
+    }
+
+    /// What runs of the documents of each source and when that was right, and how often others began to run.
+    pub(super) fn documents_now(&self) -> (BTreeMap<String, KeptSet<[Document]>>, u64) {
+        let (origin, now) = (self.origin(), SystemTime::now());
+        let all = origin.settings.route_sources.iter().filter_map(|source| {
+            let status = self.route_board().get(&source.id)?;
+            let told = origin.documents.told.get(&source.words)?;
+            let heard = status.heard.and_then(|heard| now.checked_sub(heard.elapsed()));
+            let at =
+                heard.filter(|_| status.count.is_some()).or(status.kept.map(|(at, _)| at)).unwrap_or(now);
+            Some((source.words.clone(), KeptSet { at, set: told.good.clone() }))
+        });
+        (all.collect(), origin.documents.changes)
     }
 
     /// How the sources of routes stand.

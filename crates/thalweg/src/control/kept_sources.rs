@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::limits::ENDPOINTS;
-use thalweg_discovery::{Document, Found, Sources, words};
+use thalweg_discovery::{Document, Found, SourceStatus, Sources, words};
 
 /// The file in the state directory.
 const FILE: &str = "sources.json";
@@ -124,16 +124,7 @@ impl KeptSources {
         let mut told: Vec<_> = base.sources().map(|(_, discover)| &discover.id).collect();
         told.sort_unstable();
         told.dedup();
-        for id in told {
-            let Some(status) = board.get(id) else { continue };
-            let (None, Some((at, count))) = (status.count, status.kept) else { continue };
-            let source = format!("source {} of {}, {}", status.kind, status.place, status.query);
-            let endpoints = if count == 1 { "endpoint is" } else { "endpoints are" };
-            warn(format_args!(
-                "{source}: {count} {endpoints} used from {} until the source answers",
-                Date(at)
-            ));
-        }
+        told.into_iter().filter_map(|id| board.get(id)).for_each(|status| tell_kept(&status, "endpoint"));
     }
 
     /// Says on the board what was kept of sources that have not answered yet.
@@ -164,6 +155,17 @@ impl KeptSources {
         }
         all
     }
+}
+
+/// Tells that what was kept of a source is used, where that is so.
+pub(super) fn tell_kept(status: &SourceStatus, what: &str) {
+    let (None, Some((at, count))) = (status.count, status.kept) else { return };
+    let SourceStatus { kind, place, query, .. } = status;
+    let are = if count == 1 { " is" } else { "s are" };
+    let at = Date(at);
+    warn(format_args!(
+        "source {kind} of {place}, {query}: {count} {what}{are} used from {at} until the source answers"
+    ));
 }
 
 /// A time for people, to the second.
@@ -273,7 +275,7 @@ fn load(path: &Path, now: SystemTime) -> io::Result<Findings> {
     Ok(Findings { endpoints: endpoints.collect(), documents: documents.collect() })
 }
 
-fn store(path: &PathBuf, findings: &Findings) -> io::Result<()> {
+fn store(path: &Path, findings: &Findings) -> io::Result<()> {
     let mut spec = FindingsSpec::default();
     for (words, kept) in &findings.endpoints {
         let set = kept.set.iter().map(FoundSpec::of).collect();

@@ -2,12 +2,13 @@
 
 use super::admin::Shared;
 use super::documents::{Documents, news};
-use super::start::FIRST_SETS;
+use super::kept_sources::{KeptSet, KeptSources, tell_kept};
+use super::start::{FIRST_SETS, RunOptions};
 use crate::operator_log::warn;
 use std::future::pending;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_config::settings::RouteSource;
 use thalweg_config::{Loaded, Settings};
 use thalweg_discovery::{Document, News, Source, Sources, Watches};
 use tokio::time::{Instant, sleep_until};
@@ -92,14 +93,25 @@ fn sources(settings: &Settings) -> Vec<Arc<dyn Source<[Document]>>> {
     settings.route_sources.iter().map(|route_source| route_source.source.clone()).collect()
 }
 
-/// Waits a little for the first documents, so that the first requests find their routes.
-pub(crate) async fn first_documents(alone: Loaded, file: Option<&Path>) -> (Loaded, RouteSources, Documents) {
+/// Waits a little for the first documents, so that the first requests find their routes. What does not come by then runs
+/// as it was kept before a restart.
+pub(crate) async fn first_documents(
+    alone: Loaded,
+    options: &RunOptions,
+    kept: &KeptSources,
+) -> (Loaded, RouteSources, Documents) {
     let mut route_sources = RouteSources::start(&alone.settings);
-    let mut documents = Documents::default();
+    let (file, kept) = (options.file.as_deref(), kept.findings());
     let Some(file) = file.filter(|_| !alone.settings.route_sources.is_empty()) else {
-        return (alone, route_sources, documents);
+        return (alone, route_sources, Documents::default());
     };
+    let (mut documents, board) = (Documents::kept(kept), route_sources.board());
     let settings = alone.settings.clone();
+    for RouteSource { id, words, .. } in &settings.route_sources {
+        if let Some(KeptSet { at, set }) = kept.documents.get(words) {
+            board.tell_kept(id, (*at, set.len()));
+        }
+    }
     let _ = tokio::time::timeout(FIRST_SETS, async {
         while !route_sources.watches.are_settled() {
             match route_sources.watches.news().await {
@@ -112,6 +124,7 @@ pub(crate) async fn first_documents(alone: Loaded, file: Option<&Path>) -> (Load
         }
     })
     .await;
+    board.list().iter().for_each(|(_, status)| tell_kept(status, "document"));
     let Ok(text) = std::fs::read_to_string(file) else { return (alone, route_sources, documents) };
     let (loaded, accepted) = documents.merge(alone, (&file.display().to_string(), &text));
     news(&documents, &accepted).into_iter().for_each(warn);

@@ -23,7 +23,7 @@ use super::origin::Origin;
 use super::overlay;
 use super::privileges::{become_user, default_state_directory};
 use super::revocations::Revocations;
-use super::route_sources;
+use super::route_sources::first_documents;
 use super::runtime::Runtime;
 use super::series::TimeSeries;
 use super::start_error::explain;
@@ -81,8 +81,8 @@ pub(crate) async fn start(
     loaded: Loaded,
     options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
-    let (loaded, route_sources, documents) =
-        route_sources::first_documents(loaded, options.file.as_deref()).await;
+    let kept_sources = KeptSources::open(loaded.settings.state.as_deref(), SystemTime::now());
+    let (loaded, route_sources, documents) = first_documents(loaded, &options, &kept_sources).await;
     let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
     show(&warnings, false);
     // From here on a signal means a drain, not the end.
@@ -90,18 +90,15 @@ pub(crate) async fn start(
     let budget = budget(&plan, &settings);
     let doors = bind_listeners(&plan, budget).map_err(|error| explain(&error))?;
     let state = settings.state.clone().unwrap_or_else(default_state_directory);
-    let place = admin_place(options.admin_socket.clone())?;
-    leave_root(&settings, &place.path, &state)?;
+    let place = admin_place(&options, (&settings, &state))?;
     let registry = Arc::new(Registry::new(budget.workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
     let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
-    let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
-    let kept_sources = KeptSources::open(settings.state.as_deref(), SystemTime::now());
+    let changed = Arc::new(Notify::new());
     let mut runtime = laid_over(plan, &settings, kept_sources)?;
     let (sources, names, early) = first_answers(&mut runtime).await;
-    let plan = runtime.plan();
-    let (acme, issued) = Acme::new(state.clone(), &plan);
+    let (acme, issued) = Acme::new(state.clone(), &runtime.plan());
     let fleet_options = WorkerPoolOptions {
         registry: registry.clone(),
         log: log.clone(),
@@ -113,16 +110,13 @@ pub(crate) async fn start(
         challenges: acme.challenges(),
     };
     let kept = kept(settings.state.as_deref())?;
-    let worker_pool = WorkerPool::start(plan, doors, fleet_options).map_err(|error| explain(&error))?;
-    let origin = origin((options.file, inputs, provenance), (&settings, documents), limits)?;
+    let worker_pool =
+        WorkerPool::start(runtime.plan(), doors, fleet_options).map_err(|error| explain(&error))?;
+    let origin =
+        origin((options.file, inputs, provenance), (&settings, documents), worker_pool.plan().limits)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
-    let admin = admin_options(&settings, place.path.clone(), state)?;
-    let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
-    keep(&shared, &admin);
-    if !options.quiet {
-        announce(&shared, &settings, &admin, place.reason);
-    }
+    let admin = open_admin(&shared, &settings, (place, state), options.quiet)?;
     let (looked_after, bound) = (shared.worker_pool().plan(), shared.worker_pool().bound());
     Ok((
         Control {
@@ -153,6 +147,22 @@ pub(crate) async fn start(
         },
         admin,
     ))
+}
+
+/// Begins to answer on the admin listeners, and says so unless it is to be `quiet`.
+fn open_admin(
+    shared: &Arc<Shared>,
+    settings: &Settings,
+    (place, state): (SocketPlace, PathBuf),
+    quiet: bool,
+) -> Result<thalweg_admin::Handle, String> {
+    let options = admin_options(settings, place.path.clone(), state)?;
+    let admin = thalweg_admin::start(options, shared.clone()).map_err(|error| error.to_string())?;
+    keep(shared, &admin);
+    if !quiet {
+        announce(shared, settings, &admin, place.reason);
+    }
+    Ok(admin)
 }
 
 /// What is kept in the state directory, where there is one.
@@ -303,13 +313,15 @@ fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Ar
     Ok(Some(Arc::new(writer)))
 }
 
-/// Where the admin socket will be, ready for it.
-fn admin_place(argument: Option<PathBuf>) -> Result<SocketPlace, String> {
-    let place = argument.map_or_else(SocketPlace::from_environment, SocketPlace::argument);
+/// Where the admin socket will be, ready for it; from then on the process is the user that is configured.
+fn admin_place(options: &RunOptions, (settings, state): (&Settings, &Path)) -> Result<SocketPlace, String> {
+    let place =
+        options.admin_socket.clone().map_or_else(SocketPlace::from_environment, SocketPlace::argument);
     place.prepare().map_err(|error| {
         let at = place.path.display();
         format!("the admin socket {at} cannot be opened: {error}\n  help: {ANOTHER_SOCKET}")
     })?;
+    leave_root(settings, &place.path, state)?;
     Ok(place)
 }
 
