@@ -22,6 +22,7 @@ mod decisions;
 mod decoders;
 mod descriptors;
 mod dns;
+mod docker_labels;
 mod drain;
 mod early_response;
 mod ejection;

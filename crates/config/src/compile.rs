@@ -518,7 +518,8 @@ fn something_to_do(spec: &FileSpec, declared: &Declared, problems: &mut Problems
         problems.push(note(error));
     }
     let takes_requests = spec.listeners.0.iter().any(|(_, spec)| spec.protocol == ProtocolSpec::Http);
-    let has_no_way = spec.routes.written == 0 && (takes_requests || spec.listeners.0.is_empty());
+    let has_routes = spec.routes.written > 0 || spec.route_sources.written > 0;
+    let has_no_way = !has_routes && (takes_requests || spec.listeners.0.is_empty());
     if has_no_way && !declared.broken.contains("routes") {
         let error = SpecError::new(Class::Invalid, top, "there are no routes")
             .help("add `routes: [ { to: [ \"http://127.0.0.1:9001\" ] } ]`");

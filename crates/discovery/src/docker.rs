@@ -4,7 +4,8 @@
 //! they are listed every `interval` anyway. A container that is told to stop gets no new requests from that moment,
 //! before it closes its port: Docker tells of the signal first.
 //!
-//! The same watch serves endpoints of a service and documents with routes: what containers are, [`ReadContainers`] says.
+//! The same watch serves endpoints of a service and documents with routes: what containers are, [`ReadContainers`]
+//! says.
 
 pub(crate) mod containers;
 mod events;

@@ -106,7 +106,7 @@ fn answer(ask: &Ask, shared: &Shared) -> Reply {
 /// A key with a document, behind a folder.
 fn key(port: &u16) -> String {
     use base64::Engine as _;
-    let document = format!("routes: [ {{ name: r{port}, to: 'http://127.0.0.1:{port}' }} ]\n");
+    let document = format!("routes: [ {{ name: r{port}, to: [ 'http://127.0.0.1:{port}' ] }} ]\n");
     let value = base64::engine::general_purpose::STANDARD.encode(document);
     let of = |key: &str, value: &str| {
         format!(
@@ -149,7 +149,7 @@ fn documents_are_keys_by_their_names_and_a_token_without_rights_takes_none_away(
     let mut registry = ConsulRegistry::start();
     registry.publish(&[1001]);
     let mut watched = Watched::documents_of(&registry.documents());
-    let document = "routes: [ { name: r1001, to: 'http://127.0.0.1:1001' } ]\n";
+    let document = "routes: [ { name: r1001, to: [ 'http://127.0.0.1:1001' ] } ]\n";
     assert_eq!(watched.documents(), [("f1001/r.yaml".to_owned(), document.to_owned())]);
     let mut state = registry.shared.0.lock().unwrap();
     (state.sees_nothing, state.index) = (true, state.index + 1);

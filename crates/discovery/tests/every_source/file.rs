@@ -117,10 +117,10 @@ impl Registry for FolderRegistry {
         let at = self.file.directory.join(&version);
         std::fs::create_dir(&at).unwrap();
         for port in ports {
-            let document = format!("routes: [ {{ to: 'http://127.0.0.1:{port}' }} ]");
+            let document = format!("routes: [ {{ to: [ 'http://127.0.0.1:{port}' ] }} ]");
             std::fs::write(at.join(format!("{port}.yaml")), document).unwrap();
         }
-        std::fs::write(at.join(".hidden.yaml"), "routes: [ { to: 'http://127.0.0.1:9' } ]").unwrap();
+        std::fs::write(at.join(".hidden.yaml"), "routes: [ { to: [ 'http://127.0.0.1:9' ] } ]").unwrap();
         if !self.is_cut {
             self.swap(&version);
         }
