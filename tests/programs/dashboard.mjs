@@ -148,7 +148,7 @@ try {
   await page.getByText("1 of 1 endpoint comes from the source file").waitFor();
   await page.locator("tbody tr", { hasText: "found by its source" }).getByText("ready").waitFor();
   await page.goto(`${base}/#/overview`);
-  await page.getByText("A source of endpoints fails: found.").waitFor();
+  await page.getByText("A source fails: found.").waitFor();
   await page.goto(`${base}/#/services`);
   await page.locator("tbody tr", { hasText: "found" }).getByRole("link", { name: "file" }).click();
   await title(page, "Sources");

@@ -82,7 +82,7 @@ export interface Service {
   queued: number;
 }
 
-/** A source of endpoints. */
+/** A source of endpoints, or of documents with routes. */
 export interface Source {
   kind: string;
   place: string;
@@ -90,6 +90,8 @@ export interface Source {
   services: string[];
   state: "waiting" | "current" | "failing";
   endpoints?: number;
+  documents?: number;
+  left_out?: string[];
   age_s?: number;
   changed?: string;
   stale_after_s: number;

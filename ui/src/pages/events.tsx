@@ -59,7 +59,7 @@ export function EventsPage() {
               <td class="tight">{moment(event.time)}</td>
               <td class={`tight ${BAD.has(event.event) ? "bad" : GOOD.has(event.event) ? "ok" : ""}`}>{words(event.event)}</td>
               <td class="text">{event.service && <a href={link(["services", event.service])}>{event.service}</a>} <span class="mono">{event.endpoint}</span></td>
-              <td class="wide text"><Coded text={event.cause ?? ""} />{event.event.startsWith("source_") && event.service && <> · <a href={link(["sources"], { service: event.service })}>its source</a></>}</td>
+              <td class="wide text"><Coded text={event.cause ?? ""} />{event.event.startsWith("source_") && <> · <a href={link(["sources"], { service: event.service ?? undefined })}>its source</a></>}</td>
             </tr>
           ))}
         </tbody>

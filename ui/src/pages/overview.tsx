@@ -46,7 +46,7 @@ export function Overview() {
         </Note>
       ))}
       {failing.length > 0 && (
-        <Note kind="warn"><a href={link(["sources"])}>{failing.length === 1 ? "A source of endpoints" : `${failing.length} sources of endpoints`}</a> {failing.length === 1 ? "fails" : "fail"}: {[...new Set(failing.flatMap((source) => source.services))].slice(0, 8).join(", ")}. Endpoints that are known stay in use.</Note>
+        <Note kind="warn"><a href={link(["sources"])}>{failing.length === 1 ? "A source" : `${failing.length} sources`}</a> {failing.length === 1 ? "fails" : "fail"}: {[...new Set(failing.flatMap((source) => (source.services.length ? source.services : [`routes from ${source.kind}`])))].slice(0, 8).join(", ")}. What is known stays in use.</Note>
       )}
       {slos.filter((slo) => slo.state !== "ok").map((slo) => (
         <Note key={slo.name} kind="bad"><a href={link(["slos"])}>{slo.name}</a> {slo.state === "burning" ? `burns its error budget; ${percent(slo.budget_left)} are left` : "has used up its error budget"}</Note>

@@ -5,7 +5,7 @@
 //! to the next, so that several files that are written together are one change; where it never does, the files in it
 //! that do are read.
 
-use super::{SIZE, Stamp, blocking, contents};
+use super::{PATIENCE, SIZE, Stamp, blocking, contents};
 use crate::feed::Feed;
 use crate::kept::{Document, KEYS, document, only_document};
 use crate::source::{Source, Watching};
@@ -41,7 +41,7 @@ impl Source<[Document]> for FileDocuments {
     }
 
     fn silence(&self) -> Duration {
-        self.interval * 2
+        self.interval + PATIENCE
     }
 
     fn watch<'a>(

@@ -274,7 +274,9 @@ async fn first_answers(runtime: &mut Runtime) -> (Followers, thalweg_upstream::N
                 Update::Addresses { host, addresses } => drop(names.insert(host, addresses)),
                 Update::Failed(text) => warn(text),
                 Update::Found { source, found } => {
-                    runtime.base.take_found(&source, found).said.into_iter().for_each(warn);
+                    let taken = runtime.base.take_found(&source, found);
+                    sources.sources().tell_unused(&source, taken.flaw.as_deref());
+                    taken.said.into_iter().for_each(warn);
                     // What has been found may have names.
                     let plan = runtime.plan();
                     let all: Vec<_> =
