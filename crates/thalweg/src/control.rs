@@ -282,28 +282,7 @@ impl Control {
         self.shared.end_series();
         self.webhooks.finish(WEBHOOK_TIME).await;
         self.traces.finish(TRACE_TIME).await;
-        self.shared.keep_found(true);
-        if !self.shared.runtime().kept_sources.settle(KEEP_TIME) {
-            warn("what sources found last may not be kept: the disk did not take it in time");
-        }
-        if !self.shared.runtime().settle(KEEP_TIME) {
-            warn("the last runtime changes may not be kept: the disk did not take them in time");
-        }
-        if !self.shared.access().settle(KEEP_TIME) {
-            warn(
-                "the last changes of lists of addresses may not be kept: the disk did not take them in time",
-            );
-        }
-        if !self.shared.series().settle(KEEP_TIME) {
-            warn("the last time series may not be kept: the disk did not take them in time");
-        }
-
-        if !self.shared.api_keys.settle(KEEP_TIME) {
-            warn("the last changes of API keys may not be kept: the disk did not take them in time");
-        }
-        if !self.shared.origin().history.settle(KEEP_TIME) {
-            warn("the history may not be kept: the disk did not take it in time");
-        }
+        settle(&self.shared);
         if let Some(log) = &self.log {
             if !log.shutdown(LOG_TIME) {
                 warn("the last lines of the access log may be lost: they were not written in time");
@@ -471,6 +450,22 @@ impl Control {
         }
         self.follow_soon();
     }
+}
+
+/// Waits until what is to outlast the process is on the disk; what is not in time is told.
+fn settle(shared: &Shared) {
+    shared.keep_found(true);
+    let tell = |what: &str, is_kept: bool| {
+        if !is_kept {
+            warn(format_args!("the last {what} may not be kept: the disk did not take them in time"));
+        }
+    };
+    tell("runtime changes", shared.runtime().settle(KEEP_TIME));
+    tell("sets that sources found", shared.runtime().kept_sources.settle(KEEP_TIME));
+    tell("changes of lists of addresses", shared.access().settle(KEEP_TIME));
+    tell("time series", shared.series().settle(KEEP_TIME));
+    tell("changes of API keys", shared.api_keys.settle(KEEP_TIME));
+    tell("entries of the history", shared.origin().history.settle(KEEP_TIME));
 }
 
 /// What has become of a registration, for the operator.

@@ -273,7 +273,7 @@ fn load(path: &Path, now: SystemTime) -> io::Result<Findings> {
     Ok(Findings { endpoints: endpoints.collect(), documents: documents.collect() })
 }
 
-fn store(path: &PathBuf, findings: &Findings) -> io::Result<()> {
+fn store(path: &Path, findings: &Findings) -> io::Result<()> {
     let mut spec = FindingsSpec::default();
     for (words, kept) in &findings.endpoints {
         let set = kept.set.iter().map(FoundSpec::of).collect();

@@ -97,8 +97,7 @@ pub(crate) async fn start(
     let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
     let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
     let (changed, limits) = (Arc::new(Notify::new()), plan.limits);
-    let kept_sources = KeptSources::open(settings.state.as_deref(), SystemTime::now());
-    let mut runtime = laid_over(plan, &settings, kept_sources)?;
+    let mut runtime = laid_over(plan, &settings)?;
     let (sources, names, early) = first_answers(&mut runtime).await;
     let plan = runtime.plan();
     let (acme, issued) = Acme::new(state.clone(), &plan);
@@ -215,7 +214,7 @@ fn origin(
 }
 
 /// What the admin API changed and sources found before a restart, where that is kept: where `state:` says so.
-fn laid_over(plan: Plan, settings: &Settings, kept_sources: KeptSources) -> Result<Runtime, String> {
+fn laid_over(plan: Plan, settings: &Settings) -> Result<Runtime, String> {
     let store = settings.state.as_ref().map(|directory| directory.join(overlay::FILE));
     let overlay = store.as_deref().map(kept_file::load).transpose().map_err(|error| {
         let path = store.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
@@ -228,6 +227,7 @@ fn laid_over(plan: Plan, settings: &Settings, kept_sources: KeptSources) -> Resu
     let keeper = store.map(start).transpose();
     let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps changes: {error}"))?;
     let overlay = overlay.unwrap_or_default();
+    let kept_sources = KeptSources::open(settings.state.as_deref(), SystemTime::now());
     let said = in_force(&overlay, &plan).into_iter().chain(maintenance::in_force(&overlay, &plan));
     said.for_each(warn);
     Ok(Runtime {
