@@ -116,9 +116,7 @@ pub(crate) async fn start(
     let origin = origin((options.file, inputs, provenance), (&settings, documents), limits)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
-    let admin = admin_options(&settings, place.path.clone(), state)?;
-    let admin = thalweg_admin::start(admin, shared.clone()).map_err(|error| error.to_string())?;
-    keep(&shared, &admin);
+    let admin = start_admin(&shared, admin_options(&settings, place.path.clone(), state)?)?;
     if !options.quiet {
         announce(&shared, &settings, &admin, place.reason);
     }
@@ -175,6 +173,13 @@ fn leave_root(settings: &Settings, socket: &Path, state: &Path) -> Result<(), St
     let user = user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user));
     let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     become_user(&user, &[folder, state])
+}
+
+/// Starts the admin server, of which the control thread keeps what it changes.
+fn start_admin(shared: &Arc<Shared>, options: AdminOptions) -> Result<thalweg_admin::Handle, String> {
+    let admin = thalweg_admin::start(options, shared.clone()).map_err(|error| error.to_string())?;
+    keep(shared, &admin);
+    Ok(admin)
 }
 
 /// What the control thread knows of the admin server.
