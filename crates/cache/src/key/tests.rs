@@ -1,0 +1,175 @@
+use super::*;
+use crate::query::Selected;
+use crate::testing::lines;
+use std::collections::HashMap;
+
+const URL: Url<'static> =
+    Url { scheme: "https", host: b"a.example", port: 443, path: b"/b", query: Some(b"c=1&d=2") };
+
+fn rule(fields: &[&str], cookies: &[&str]) -> KeyRule {
+    let names = |list: &[&str]| list.iter().map(|name| (*name).into()).collect();
+    KeyRule { fields: names(fields), cookies: names(cookies), ..KeyRule::default() }
+}
+
+fn key(rule: &KeyRule, url: Url<'_>, request: &str) -> Key {
+    Key::of(rule, &url, lines(request), None).unwrap()
+}
+
+#[test]
+fn scheme_host_port_path_query_and_space_are_parts() {
+    let plain = KeyRule::default();
+    let base = key(&plain, URL, "");
+    assert_eq!(base, key(&plain, URL, "cookie: a=b\naccept: c"));
+    for url in [
+        Url { scheme: "http", ..URL },
+        Url { host: b"b.example", ..URL },
+        Url { port: 8443, ..URL },
+        Url { path: b"/B", ..URL },
+        Url { path: b"/b/", ..URL },
+        Url { query: None, ..URL },
+        Url { query: Some(b""), ..URL },
+        Url { query: Some(b"d=2&c=1"), ..URL },
+        Url { path: b"/b?c=1&d=2", query: None, ..URL },
+    ] {
+        assert_ne!(base, key(&plain, url, ""), "{url:?}");
+    }
+    assert_ne!(base, key(&KeyRule { space: "x".into(), ..KeyRule::default() }, URL, ""));
+}
+
+#[test]
+fn no_part_can_pass_for_another() {
+    let rule = rule(&["a", "b"], &["a", "b"]);
+    let mut seen: HashMap<Vec<u8>, String> = HashMap::new();
+    for (path, query) in [
+        (&b"/x"[..], None),
+        (b"/x", Some(&b"y"[..])),
+        (b"/xy", None),
+        (b"/", Some(b"xy")),
+        (b"/x\0\0\0\x01y", None),
+    ] {
+        for head in [
+            "",
+            "a:",
+            "b:",
+            "a: 1",
+            "b: 1",
+            "a: 1\nb: 1",
+            "a: 1\na: 1",
+            "a: 11",
+            "cookie: a=1",
+            "cookie: b=1",
+            "cookie: a=1; b=1",
+            "cookie: a=1; a=1",
+            "cookie: a=",
+            "a: 1\ncookie: b=1",
+        ] {
+            let key = key(&rule, Url { path, query, ..URL }, head);
+            let shown = format!("{path:?} {query:?} {head}");
+            if let Some(other) = seen.insert(key.bytes().to_vec(), shown.clone()) {
+                panic!("{shown} and {other} have one key");
+            }
+        }
+    }
+}
+
+#[test]
+fn fields_and_cookies_are_compared_by_name_and_value() {
+    let rule = rule(&["Accept-Language"], &["tenant"]);
+    let of = |head: &str| key(&rule, URL, head);
+    assert_eq!(
+        of("accept-language: de\ncookie: x=1; tenant=a"),
+        of("ACCEPT-LANGUAGE:  de\ncookie: tenant=a;y=2")
+    );
+    assert_ne!(of("cookie: tenant=a"), of("cookie: TENANT=a"));
+    assert_ne!(of("cookie: tenant=a; tenant=b"), of("cookie: tenant=a"));
+}
+
+#[test]
+fn a_key_has_no_secrets() {
+    let key = key(&rule(&["x-api-key"], &["session"]), URL, "x-api-key: secret-1\ncookie: session=secret-2");
+    assert!(memchr::memmem::find(key.bytes(), b"secret").is_none());
+}
+
+#[test]
+fn all_keys_of_one_url_begin_alike_and_no_others() {
+    let rule = rule(&["a"], &[]);
+    let (one, other) = (key(&rule, URL, "a: 1"), key(&rule, URL, "a: 2"));
+    assert_ne!(one, other);
+    assert_eq!(one.url(), other.url());
+    let longer = key(&rule, Url { query: Some(b"c=1&d=22"), ..URL }, "a: 1");
+    assert!(!longer.bytes().starts_with(one.url()));
+}
+
+#[test]
+fn what_a_rule_leaves_out_of_the_query_is_no_difference() {
+    let query = QueryRule { selected: Selected::But(vec!["utm_*".into()]), sorted: true };
+    let rule = KeyRule { query, ..KeyRule::default() };
+    let of = |query: Option<&'static [u8]>| key(&rule, Url { query, ..URL }, "");
+    assert_eq!(of(Some(b"b=1&a=2&utm_source=x")), of(Some(b"a=2&b=1")));
+    assert_eq!(of(Some(b"utm_source=x")), of(None));
+    assert_ne!(of(Some(b"a=1&a=2")), of(Some(b"a=2&a=1")));
+}
+
+#[test]
+fn a_key_for_one_client_is_for_no_other() {
+    let rule = KeyRule::default();
+    let own = |client: Client<'_>, head: &str| Key::of(&rule, &URL, lines(head), Some(&client)).unwrap();
+    let client = Client { method: b"GET", address: "10.0.0.1".parse().unwrap(), body: None };
+    let base = own(client, "authorization: a");
+    assert_eq!(
+        base,
+        own(Client { address: "::ffff:10.0.0.1".parse().unwrap(), ..client }, "authorization: a")
+    );
+    for (other, head) in [
+        (client, "authorization: b"),
+        (client, ""),
+        (client, "authorization: a\nauthorization: a"),
+        (Client { address: "10.0.0.2".parse().unwrap(), ..client }, "authorization: a"),
+        (Client { address: "::10.0.0.1".parse().unwrap(), ..client }, "authorization: a"),
+        (Client { method: b"HEAD", ..client }, "authorization: a"),
+        (Client { body: Some([0; 32]), ..client }, "authorization: a"),
+    ] {
+        assert_ne!(base, own(other, head), "{other:?} {head}");
+    }
+    assert_ne!(base, key(&rule, URL, "authorization: a"), "a key for all");
+    assert_eq!(base.url(), key(&rule, URL, "").url());
+}
+
+#[test]
+fn a_key_is_bounded() {
+    let long = vec![b'a'; MOST_KEY];
+    let url = Url { path: &long, ..URL };
+    assert_eq!(Key::of(&KeyRule::default(), &url, lines(""), None), Err(KeyTooLong));
+    let mut key = key(&KeyRule::default(), URL, "");
+    let same = key.clone();
+    key.set(&KeyRule::default(), &URL, lines(""), None).unwrap();
+    assert_eq!(key, same, "it can be used again");
+}
+
+#[test]
+fn the_url_can_be_read_from_a_key() {
+    let found = key(&rule(&["a"], &[]), URL, "a: 1");
+    let url = KeyUrl::read(found.bytes()).unwrap();
+    assert_eq!(url.to_string(), "https://a.example:443/b?c=1&d=2");
+    assert_eq!(url.path, b"/b");
+    for end in 0..found.url().len() {
+        assert_eq!(KeyUrl::read(&found.bytes()[..end]), None, "{end}");
+    }
+}
+
+#[test]
+fn rules_are_checked() {
+    assert!(rule(&["accept", "x-a"], &["b"]).check().is_ok());
+    for wrong in [
+        rule(&["a b"], &[]),
+        rule(&[""], &[]),
+        rule(&["X-Forwarded-For"], &[]),
+        rule(&["cookie"], &[]),
+        rule(&["host"], &[]),
+        rule(&[], &["a=b"]),
+        rule(&[], &[""]),
+        rule(&["a"; 9], &["b"; 8]),
+    ] {
+        assert!(wrong.check().unwrap_err().contains("help: "), "{wrong:?}");
+    }
+}

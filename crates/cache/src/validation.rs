@@ -1,0 +1,193 @@
+//! Asking the service whether a stored response still holds, and what its answer means (RFC 9111 §4.3).
+
+use crate::lookup::{Failure, Hit, use_on_failure};
+use crate::policy::Policy;
+use crate::request::{FieldLines, Request};
+use crate::response::{Response, values};
+use crate::storable::NotStored;
+use crate::stored::{LeftOut, StoredHead, split_lines, write_date};
+use thalweg_http::h1::encode::write_field;
+use thalweg_http::{FieldId, FieldSet, Method};
+
+/// Fields that a request loses when a stored response is validated for it: what it asks of its own is answered from
+/// what comes.
+pub const REPLACED_FIELDS: [&str; 4] = ["if-none-match", "if-modified-since", "if-range", "range"];
+
+/// Fields that the stored body depends on: a 304 does not change them (RFC 9111 §3.2).
+const OF_BODY: FieldSet =
+    FieldSet::of(&[FieldId::ContentLength, FieldId::ContentEncoding, FieldId::ContentRange]);
+
+/// Appends the conditions of a request that validates, as lines; none where the stored response has no validators and
+/// the whole is fetched.
+pub fn write_conditions(head: &StoredHead, out: &mut Vec<u8>) {
+    if let Some(tag) = head.etag() {
+        write_field(out, b"If-None-Match", tag.text);
+    }
+    if head.last_modified.is_some()
+        && let Some(date) = head.get("last-modified")
+    {
+        write_field(out, b"If-Modified-Since", date);
+    }
+}
+
+/// What the answer to a validation means.
+#[derive(Clone, Debug)]
+pub enum Validated {
+    /// The stored response holds: it takes this head and is used.
+    Freshened(Box<StoredHead>),
+    /// It holds for this client with this head, which is not stored. What is stored goes where that is because of the
+    /// response ([`NotStored::is_of_response`]), and stays as it was where it is because of the request.
+    UsedOnce(Box<StoredHead>, NotStored),
+    /// It holds for this client with this head; it varies by other fields than before, so what is stored goes.
+    VariesAnew(Box<StoredHead>),
+    /// The 304 is about something else: the request is sent again without conditions.
+    Repeat,
+    /// The service fails, and the stored response is used stale.
+    Stale(Hit),
+    /// The answer goes to the client, and is stored if it can be.
+    Replaced {
+        /// Whether what was stored goes even if the answer is not stored: the service has something else now, or
+        /// nothing. A client cannot bring that about with what it writes into its request.
+        drops_stored: bool,
+    },
+}
+
+/// Reads the answer to a validation; `fields` are its own.
+pub fn validated<'a>(
+    policy: &Policy,
+    request: &Request<'_>,
+    head: &StoredHead,
+    response: &Response<'_>,
+    fields: impl FieldLines<'a>,
+) -> Validated {
+    if response.status != 304 {
+        let failure = Failure::Status(response.status);
+        return match use_on_failure(policy, request, head, failure, response.received) {
+            Some(hit) => Validated::Stale(hit),
+            None => {
+                let is_for_all = !request.directives.no_store && !request.has_credentials;
+                let is_other = matches!(response.status, 200..400 | 404 | 410);
+                Validated::Replaced { drops_stored: is_for_all && is_other }
+            }
+        };
+    }
+    if !is_about(head, response) {
+        return Validated::Repeat;
+    }
+    match updated(policy, request, head, response, fields) {
+        (new, Some(why)) => Validated::UsedOnce(new, why),
+        (new, None) if new.vary != head.vary => Validated::VariesAnew(new),
+        (new, None) => Validated::Freshened(new),
+    }
+}
+
+/// Whether a 304 is about the stored response (RFC 9111 §4.3.4): the validators that it has are the stored ones. One
+/// that has none answers the conditions that were sent.
+fn is_about(head: &StoredHead, response: &Response<'_>) -> bool {
+    match (response.etag, head.etag()) {
+        (Some(new), Some(known)) => new.is_weakly(known),
+        (Some(_), None) => false,
+        (None, _) => response.last_modified.is_none() || response.last_modified == head.last_modified,
+    }
+}
+
+/// What a 200 to HEAD means for a stored response that could have answered it (RFC 9111 §4.3.5).
+#[derive(Clone, Debug)]
+pub enum HeadEffect {
+    /// It takes this head.
+    Freshened(Box<StoredHead>),
+    /// It is no longer what the service has, or not for all: it goes.
+    Dropped,
+    /// Nothing.
+    Nothing,
+}
+
+/// Reads the answer to HEAD; `length` are the bytes of the stored body.
+pub fn head_effect<'a>(
+    policy: &Policy,
+    request: &Request<'_>,
+    (head, length): (&StoredHead, u64),
+    response: &Response<'_>,
+    fields: impl FieldLines<'a>,
+) -> HeadEffect {
+    let is_for_all = !request.directives.no_store && !request.has_credentials;
+    if request.method != Method::Head || response.status != 200 || head.status != 200 || !is_for_all {
+        return HeadEffect::Nothing;
+    }
+    let is_same = response.content_length.is_none_or(|told| told == length)
+        && response.etag.is_none_or(|tag| head.etag().is_some_and(|known| known.is_weakly(tag)))
+        && response.last_modified.is_none_or(|date| head.last_modified == Some(date));
+    // It is the answer to a GET as far as the head goes.
+    let as_get = Request { method: Method::Get, ..*request };
+    match updated(policy, &as_get, head, response, fields) {
+        (new, None) if is_same && new.vary == head.vary => HeadEffect::Freshened(new),
+        _ => HeadEffect::Dropped,
+    }
+}
+
+/// The stored head with the fields of a newer response (RFC 9111 §3.2), and why it may not be stored.
+fn updated<'a>(
+    policy: &Policy,
+    request: &Request<'_>,
+    head: &StoredHead,
+    response: &Response<'_>,
+    fields: impl FieldLines<'a>,
+) -> (Box<StoredHead>, Option<NotStored>) {
+    let lines = merged_lines(policy, head, response, fields);
+    let times = (response.requested, response.received);
+    let mut read = Response::read(policy, head.status, times, split_lines(&lines));
+    read.age = response.age;
+    // What is stored of a part is known, and was asked for by another request.
+    let length = head.part.map(|part| part.len());
+    let range = match head.part {
+        Some(_) => Some(&b"bytes=0-"[..]),
+        None => request.range,
+    };
+    let content_range = head.part.map(content_range);
+    read.content_length = length;
+    read.content_range = content_range.as_deref();
+    let request = Request { range, ..*request };
+    match StoredHead::new(policy, &request, &read, split_lines(&lines)) {
+        Ok(new) => (Box::new(new), None),
+        Err(why) => (Box::new(StoredHead::used_once(policy, &read, split_lines(&lines))), Some(why)),
+    }
+}
+
+fn content_range(part: crate::range::ContentRange) -> Vec<u8> {
+    format!("bytes {}-{}/{}", part.first, part.end - 1, part.total).into_bytes()
+}
+
+/// The lines of the stored head, and those of the newer response in place of theirs.
+fn merged_lines<'a>(
+    policy: &Policy,
+    head: &StoredHead,
+    response: &Response<'_>,
+    fields: impl FieldLines<'a>,
+) -> Vec<u8> {
+    let left_out = LeftOut::of(policy, response, fields.clone());
+    let is_taken = |name: &[u8]| !left_out.has(name) && !OF_BODY.contains(FieldId::classify(name));
+    let is_date = |name: &[u8]| name.eq_ignore_ascii_case(b"date");
+    let mut lines = Vec::with_capacity(head.lines().len() + 64);
+    for (name, value) in head.fields() {
+        let is_replaced = || values_exist(fields.clone(), name) && is_taken(name);
+        if !is_date(name) && !is_replaced() {
+            write_field(&mut lines, name, value);
+        }
+    }
+    for (name, value) in fields.filter(|(name, _)| is_taken(name)) {
+        if !is_date(name) || response.date.is_some() {
+            write_field(&mut lines, name, value);
+        }
+    }
+    if response.date.is_none() {
+        write_date(response, &mut lines);
+    }
+    lines
+}
+
+fn values_exist<'a>(fields: impl FieldLines<'a>, name: &[u8]) -> bool {
+    std::str::from_utf8(name).is_ok_and(|name| values(fields, name).next().is_some())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+use super::*;
+use crate::policy::SetCookie;
+use crate::testing::{after, date, dated, get, lines, store, store_for};
+use crate::time::UnixMillis;
+
+const STORED: &str =
+    "date: {0}\ncache-control: max-age=2\netag: \"a\"\nlast-modified: {-100}\na: 1\ncontent-type: b/c";
+
+/// The answer, ten seconds after what is stored.
+fn validate(policy: &Policy, request: &str, stored: &str, status: u16, head: &str) -> Validated {
+    let (head, stored) = (dated(head), store_for(policy, "", 200, stored).unwrap());
+    let response = Response::read(policy, status, (after(10), after(10)), lines(&head));
+    validated(policy, &get(request), &stored, &response, lines(&head))
+}
+
+fn freshened(stored: &str, head: &str) -> Box<StoredHead> {
+    match validate(&Policy::default(), "", stored, 304, head) {
+        Validated::Freshened(new) => new,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn get_text<'h>(head: &'h StoredHead, name: &str) -> Option<&'h str> {
+    head.get(name).map(|value| std::str::from_utf8(value).unwrap())
+}
+
+#[test]
+fn conditions_are_the_validators_that_are_stored() {
+    let written = |stored: &str| {
+        let mut out = Vec::new();
+        write_conditions(&store(stored), &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(written("etag: W/\"a\""), "If-None-Match: W/\"a\"\r\n");
+    assert_eq!(written("last-modified: {-5}"), format!("If-Modified-Since: {}\r\n", date(-5)));
+    assert_eq!(written("cache-control: max-age=60\netag: a\nlast-modified: foo"), "");
+    assert_eq!(
+        written("last-modified: {-5}\netag: \"a\""),
+        format!("If-None-Match: \"a\"\r\nIf-Modified-Since: {}\r\n", date(-5))
+    );
+}
+
+#[test]
+fn a_304_makes_the_stored_response_fresh() {
+    let new = freshened(STORED, "date: {10}\netag: \"a\"");
+    assert!(new.freshness.is_fresh(after(11)) && !new.freshness.is_fresh(after(12)));
+    assert_eq!(new.freshness.age_seconds(after(11)), 1);
+    assert_eq!(get_text(&new, "a"), Some("1"));
+    assert_eq!(get_text(&new, "date"), Some(&*date(10)));
+}
+
+#[test]
+fn a_304_changes_the_fields_that_it_has() {
+    let new = freshened(
+        STORED,
+        "etag: \"a\"\nA: 2\na: 3\nb: 4\nCache-Control: max-age=3600\ncontent-type: d/e\ncontent-foo: 5",
+    );
+    let values: Vec<_> = values(new.fields(), "a").collect();
+    assert_eq!(values, [b"2", b"3"]);
+    for (name, value) in
+        [("b", "4"), ("cache-control", "max-age=3600"), ("content-type", "d/e"), ("content-foo", "5")]
+    {
+        assert_eq!(get_text(&new, name), Some(value), "{name}");
+    }
+    assert_eq!(new.freshness.lifetime.seconds, 3600);
+}
+
+#[test]
+fn a_304_does_not_change_what_the_body_depends_on() {
+    let stored = format!("{STORED}\ncontent-encoding: gzip");
+    let new = freshened(
+        &stored,
+        "content-length: 7\ncontent-encoding: br\ncontent-range: bytes 0-1/2\nconnection: x\nx: 1\ntransfer-encoding: y",
+    );
+    assert_eq!(get_text(&new, "content-encoding"), Some("gzip"));
+    for name in ["content-length", "content-range", "connection", "x", "transfer-encoding", "age"] {
+        assert_eq!(get_text(&new, name), None, "{name}");
+    }
+}
+
+#[test]
+fn a_304_without_a_date_is_of_now() {
+    let new = freshened(STORED, "etag: \"a\"");
+    assert_eq!(get_text(&new, "date"), Some(&*date(10)));
+    assert_eq!(new.freshness.age_seconds(after(10)), 0);
+    let new = freshened(STORED, "etag: \"a\"\nage: 1\ndate: foo");
+    assert_eq!(new.freshness.age_seconds(after(10)), 1);
+    assert_eq!(get_text(&new, "age"), None);
+}
+
+#[test]
+fn a_304_about_something_else_is_asked_for_again() {
+    for (stored, head) in
+        [(STORED, "etag: \"b\""), ("last-modified: {-100}", "etag: \"b\""), (STORED, "last-modified: {-99}")]
+    {
+        let found = validate(&Policy::default(), "", stored, 304, head);
+        assert!(matches!(found, Validated::Repeat), "{head}: {found:?}");
+    }
+    freshened(STORED, "etag: W/\"a\"");
+    freshened(STORED, "last-modified: {-100}");
+    freshened(STORED, "");
+}
+
+#[test]
+fn a_304_that_may_not_be_stored_is_used_once() {
+    for (request, head, expected) in [
+        ("", "cache-control: private", NotStored::Private),
+        ("", "cache-control: no-store", NotStored::NoStore),
+        ("", "vary: *", NotStored::Varies),
+        ("authorization: x", "", NotStored::Credentials),
+        ("cache-control: no-store", "", NotStored::RequestNoStore),
+    ] {
+        match validate(&Policy::default(), request, STORED, 304, head) {
+            Validated::UsedOnce(new, why) => {
+                assert_eq!(why, expected);
+                assert_eq!(get_text(&new, "a"), Some("1"));
+            }
+            other => panic!("{head}: {other:?}"),
+        }
+    }
+    let varies = validate(&Policy::default(), "", STORED, 304, "vary: accept");
+    assert!(matches!(varies, Validated::VariesAnew(_)), "{varies:?}");
+}
+
+#[test]
+fn a_cookie_of_a_304_is_not_stored_for_others() {
+    let new = freshened(STORED, "etag: \"a\"\nset-cookie: session=1");
+    assert_eq!(get_text(&new, "set-cookie"), None);
+    let policy = Policy { set_cookie: SetCookie::Store, ..Policy::default() };
+    match validate(&policy, "", STORED, 304, "set-cookie: a=1") {
+        Validated::Freshened(new) => assert_eq!(get_text(&new, "set-cookie"), Some("a=1")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn errors_leave_what_is_stored_and_use_it_where_that_is_allowed() {
+    let stored = "cache-control: max-age=2, stale-if-error=60\netag: \"a\"";
+    let with = |status| validate(&Policy::default(), "", stored, status, "");
+    assert!(matches!(with(503), Validated::Stale(hit) if hit.is_stale && hit.age == 10));
+    let dropped = |request: &str, status| match validate(&Policy::default(), request, STORED, status, "") {
+        Validated::Replaced { drops_stored } => drops_stored,
+        other => panic!("{other:?}"),
+    };
+    for status in [200, 206, 301, 404, 410] {
+        assert!(dropped("", status), "{status}");
+        assert!(!dropped("authorization: x", status), "{status}");
+        assert!(!dropped("cache-control: no-store", status), "{status}");
+    }
+    for status in [400, 401, 403, 413, 429, 431, 500, 503] {
+        assert!(!dropped("", status), "{status}");
+    }
+}
+
+fn by_head(request: &Request<'_>, status: u16, head: &str, length: Option<u64>) -> HeadEffect {
+    let policy = Policy::default();
+    let head = dated(head);
+    let response = Response {
+        content_length: length,
+        ..Response::read(&policy, status, (after(10), after(10)), lines(&head))
+    };
+    head_effect(&policy, request, (&store(STORED), 10), &response, lines(&head))
+}
+
+#[test]
+fn a_200_to_head_freshens_what_it_could_have_come_from() {
+    let request = Request { method: Method::Head, ..Request::default() };
+    match by_head(&request, 200, "cache-control: max-age=1000\na: 2", Some(10)) {
+        HeadEffect::Freshened(new) => {
+            assert_eq!(get_text(&new, "a"), Some("2"));
+            assert_eq!(get_text(&new, "content-type"), Some("b/c"));
+            assert!(new.freshness.is_fresh(after(900)));
+        }
+        other => panic!("{other:?}"),
+    }
+    for (head, length) in [
+        ("", Some(11)),
+        ("etag: \"b\"", None),
+        ("last-modified: {0}", None),
+        ("cache-control: private", None),
+    ] {
+        assert!(matches!(by_head(&request, 200, head, length), HeadEffect::Dropped), "{head}");
+    }
+    assert!(matches!(by_head(&request, 410, "", None), HeadEffect::Nothing));
+    let own = Request { has_credentials: true, ..request };
+    assert!(matches!(by_head(&own, 200, "cache-control: private", None), HeadEffect::Nothing));
+    assert!(matches!(by_head(&Request::default(), 200, "", None), HeadEffect::Nothing), "a GET");
+}
+
+#[test]
+fn parts_are_freshened_too() {
+    let policy = Policy::default();
+    let head = "cache-control: max-age=2\netag: \"a\"\ncontent-range: bytes 0-4/10";
+    let stored = store_for(&policy, "range: bytes=0-4", 206, head).unwrap();
+    let times = (UnixMillis(after(10).0), after(10));
+    let response = Response::read(&policy, 304, times, lines("etag: \"a\""));
+    match validated(&policy, &get(""), &stored, &response, lines("etag: \"a\"")) {
+        Validated::Freshened(new) => {
+            assert_eq!((new.status, new.part), (206, stored.part));
+            assert!(new.freshness.is_fresh(after(11)));
+        }
+        other => panic!("{other:?}"),
+    }
+}
