@@ -3,8 +3,8 @@
 //!
 //! The modules stand in the order in which an exchange meets them. A request is read ([`request`]) and has a key
 //! ([`key`]). What a store finds under it, and which variant of it ([`vary`]), goes to [`lookup`]: an answer
-//! ([`mod@answer`]), a validation ([`validation`]), or a fetch. A response is read ([`response`]) and becomes a stored head
-//! ([`stored`]), or there is a reason why not ([`storable`]). Unsafe requests take stored responses away
+//! ([`mod@answer`]), a validation ([`validation`]), or a fetch. A response is read ([`response`]) and becomes a stored
+//! head ([`stored`]), or there is a reason why not ([`storable`]). Unsafe requests take stored responses away
 //! ([`invalidation`]). What happened is told in `Cache-Status` ([`status`]).
 //!
 //! Invariants: no input makes it panic; no input makes it do more work than a small constant per byte of two heads;

@@ -1,10 +1,10 @@
 //! Routes and services that sources tell of: documents that are merged with the file.
 //!
 //! A document is YAML, or JSON or TOML by the end of its name, with the sections [`SECTIONS`] of a configuration. It is
-//! read, validated and tested as an included file is, with three differences: what the file says wins, entries that have
-//! the name of another are left out and told of; it may say nothing that the admin API may not say either, and names no
-//! variable; and a document with a mistake is left out alone, with its last good version in its place (`choose`).
-//! The file must be valid without any document, and none may take away a protection that the file gives.
+//! read, validated and tested as an included file is, with three differences: what the file says wins, entries that
+//! have the name of another are left out and told of; it may say nothing that the admin API may not say either, and
+//! names no variable; and a document with a mistake is left out alone, with its last good version in its place
+//! (`choose`). The file must be valid without any document, and none may take away a protection that the file gives.
 
 mod choose;
 mod join;

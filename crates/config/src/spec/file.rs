@@ -107,8 +107,8 @@ pub struct FileSpec {
     /// Registries in which the proxy itself is an instance while it runs.
     #[schemars(extend("x-default-words" = "none"))]
     pub registrations: ListSpec<RegistrationSpec>,
-    /// Where further routes and services come from: documents with `routes`, `services`, `chains` and `tests`, which are
-    /// merged with this file while the proxy runs. What the file says wins.
+    /// Where further routes and services come from: documents with `routes`, `services`, `chains` and `tests`, which
+    /// are merged with this file while the proxy runs. What the file says wins.
     #[schemars(extend("x-default-words" = "none"))]
     pub route_sources: ListSpec<RouteSourceSpec>,
     /// Requests and what must become of them: checked before the configuration is used.

@@ -93,8 +93,8 @@ fn sources(settings: &Settings) -> Vec<Arc<dyn Source<[Document]>>> {
     settings.route_sources.iter().map(|route_source| route_source.source.clone()).collect()
 }
 
-/// Waits a little for the first documents, so that the first requests find their routes. What does not come by then runs
-/// as it was kept before a restart.
+/// Waits a little for the first documents, so that the first requests find their routes. What does not come by then
+/// runs as it was kept before a restart.
 pub(crate) async fn first_documents(
     alone: Loaded,
     options: &RunOptions,
