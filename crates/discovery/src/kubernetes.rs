@@ -3,8 +3,8 @@
 //! All services of a namespace share two watches: one of the EndpointSlices (`discovery.k8s.io/v1`) of those that are
 //! asked for, one of the Services, which say what their ports are called and which family of addresses is theirs.
 //! `api.rs` is the client, `kubeconfig.rs` reads whom it asks, `resources.rs` lists and watches objects of any kind,
-//! `objects.rs` are those kinds,
-//! `known.rs` keeps them, `endpoints.rs` are the rules. Decision 0086 says why it is not the crate `kube`.
+//! `objects.rs` are those kinds, `known.rs` keeps them, `endpoints.rs` are the rules. Decision 0086 says why it is not
+//! the crate `kube`. `maps.rs` is a source of documents: ConfigMaps.
 //!
 //! **Ingress and the Gateway API** begin at [`resources::follow`]: a kind of object is one type with
 //! [`objects::Resource`] (group, plural, what is read of it). A source of routes is a `Source` of another content than
@@ -15,6 +15,7 @@ mod api;
 mod endpoints;
 mod known;
 mod kubeconfig;
+pub(crate) mod maps;
 mod objects;
 mod resources;
 
@@ -141,24 +142,9 @@ impl KubernetesSourceSpec {
     /// # Errors
     /// A sentence that names the wrong one.
     pub(crate) fn build(&self, files: &dyn ConfigFiles) -> Result<Arc<dyn Source>, String> {
-        let (access, usual) = match (&self.kubeconfig, &self.context) {
-            (None, Some(_)) => {
-                return Err("`context` names a context of `kubeconfig`; write that too".to_owned());
-            }
-            (None, None) => Access::of_pod(files),
-            (Some(path), context) => {
-                let login = kubeconfig::read(path, context.as_deref(), files)?;
-                (Access::Login(login.api), login.namespace)
-            }
-        };
-        let namespace = self.namespace.clone().or(usual).unwrap_or_else(|| "default".to_owned());
-        for (key, name) in [("service", &self.service), ("namespace", &namespace)] {
-            if !is_name(name) {
-                return Err(format!(
-                    "`{key}` is `{name}`; write a name of Kubernetes: at most {NAME} of a-z, 0-9 and `-`, with neither end `-`"
-                ));
-            }
-        }
+        check_name("service", &self.service)?;
+        let login = (self.kubeconfig.as_deref(), self.context.as_deref());
+        let (access, namespace) = access(login, self.namespace.as_deref(), files)?;
         let range = (Duration::from_secs(1), Duration::from_secs(600));
         let wait = time(("wait", self.wait.as_deref()), WAIT, range)?;
         let port = self.port.as_ref().map(|port| port.0.clone());
@@ -169,6 +155,38 @@ impl KubernetesSourceSpec {
             wait,
         }))
     }
+}
+
+fn check_name(key: &str, name: &str) -> Result<(), String> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let rule = format!("at most {NAME} of a-z, 0-9 and `-`, with neither end `-`");
+    Err(format!("`{key}` is `{name}`; write a name of Kubernetes: {rule}"))
+}
+
+/// The API server of a kubeconfig and its context, or of the pod; and the namespace.
+///
+/// # Errors
+/// A sentence that names the wrong key.
+fn access(
+    (kubeconfig, context): (Option<&str>, Option<&str>),
+    namespace: Option<&str>,
+    files: &dyn ConfigFiles,
+) -> Result<(Access, String), String> {
+    let (access, usual) = match (kubeconfig, context) {
+        (None, Some(_)) => {
+            return Err("`context` names a context of `kubeconfig`; write that too".to_owned());
+        }
+        (None, None) => Access::of_pod(files),
+        (Some(path), context) => {
+            let login = kubeconfig::read(path, context, files)?;
+            (Access::Login(login.api), login.namespace)
+        }
+    };
+    let namespace = namespace.map(ToOwned::to_owned).or(usual).unwrap_or_else(|| "default".to_owned());
+    check_name("namespace", &namespace)?;
+    Ok((access, namespace))
 }
 
 /// Where the API server is, and who asks it.
@@ -189,6 +207,21 @@ impl Access {
         let namespace = std::fs::read_to_string(Path::new(ACCOUNT).join("namespace")).ok();
         let namespace = namespace.filter(|_| server.is_some()).map(|name| name.trim().to_owned());
         (Self::Pod(server), namespace)
+    }
+
+    fn place(&self) -> String {
+        match self {
+            Self::Pod(_) => "the cluster it runs in".to_owned(),
+            Self::Login(api) => api.place().to_owned(),
+        }
+    }
+
+    /// All that connections depend on.
+    fn group(&self) -> String {
+        match self {
+            Self::Pod(server) => format!("{server:?}"),
+            Self::Login(api) => api.group().to_owned(),
+        }
     }
 
     /// # Errors
@@ -225,10 +258,7 @@ impl Source for Kubernetes {
     }
 
     fn place(&self) -> String {
-        match &self.access {
-            Access::Pod(_) => "the cluster it runs in".to_owned(),
-            Access::Login(api) => api.place().to_owned(),
-        }
+        self.access.place()
     }
 
     fn query(&self) -> String {
@@ -236,11 +266,7 @@ impl Source for Kubernetes {
     }
 
     fn group(&self) -> String {
-        let server = match &self.access {
-            Access::Pod(server) => format!("{server:?}"),
-            Access::Login(api) => api.group().to_owned(),
-        };
-        format!("{server} {} {:?}", self.namespace, self.wait)
+        format!("{} {} {:?}", self.access.group(), self.namespace, self.wait)
     }
 
     fn silence(&self) -> Duration {

@@ -121,6 +121,8 @@ sources! {
     http: http::HttpSourceSpec = "{ url: \"https://registry.internal/routes.yaml\" }",
     /// Keys under a prefix of Consul's key-value store, each one document
     consul: consul::routes::ConsulRoutesSpec = "{ prefix: thalweg/routes/ }",
+    /// ConfigMaps of Kubernetes with a label: each entry of their data is one document
+    kubernetes: kubernetes::maps::KubernetesRoutesSpec = "{ namespace: shop }",
     /// Keys under a prefix of etcd, each one document
     etcd: etcd::EtcdSourceSpec = "{ prefix: /thalweg/routes/ }",
     /// A hash, or keys under a prefix, of Redis or Valkey: each field or key is one document

@@ -106,6 +106,7 @@ mod route_sources {
         file: every_source::file::FolderRegistry,
         http: every_source::http::HttpRegistry,
         consul: every_source::consul::ConsulRegistry,
+        kubernetes: every_source::kubernetes::KubernetesRegistry,
         etcd: every_source::etcd::EtcdRegistry,
         redis: every_source::redis::RedisRegistry,
         zookeeper: every_source::zookeeper::ZookeeperRegistry,

@@ -79,6 +79,29 @@ impl Resource for KubeServiceSpec {
     }
 }
 
+/// `v1` ConfigMap.
+#[derive(Debug, Deserialize)]
+pub(super) struct KubeConfigMapSpec {
+    metadata: KubeMetadataSpec,
+    #[serde(default)]
+    pub(super) data: Option<BTreeMap<String, String>>,
+}
+
+impl Resource for KubeConfigMapSpec {
+    const GROUP: &'static str = "/api/v1";
+    const PLURAL: &'static str = "configmaps";
+
+    fn metadata(&self) -> &KubeMetadataSpec {
+        &self.metadata
+    }
+
+    /// An object for every 32 bytes: 16 MiB are as much as there may be.
+    fn size(&self) -> usize {
+        let bytes: usize = self.data.iter().flatten().map(|(entry, text)| entry.len() + text.len()).sum();
+        1 + bytes / 32
+    }
+}
+
 /// `discovery.k8s.io/v1` EndpointSlice.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -113,10 +113,7 @@ async fn list<R: Resource>(api: &Api, scope: &Scope<'_>) -> Result<(Vec<R>, Stri
             let items = list.items.unwrap_or_default();
             size += items.iter().map(Resource::size).sum::<usize>();
             if size > MOST {
-                return Err(format!(
-                    "{}: there are more than {MOST} endpoints in the namespace",
-                    api.place()
-                ));
+                return Err(format!("{}: the {} of the namespace are too many", api.place(), R::PLURAL));
             }
             all.extend(items);
             rest = list.metadata.rest;

@@ -1,4 +1,4 @@
-//! An API server of Kubernetes as its API concepts describe it, for two kinds of objects in one namespace: lists in
+//! An API server of Kubernetes as its API concepts describe it, for three kinds of objects in one namespace: lists in
 //! pieces, watches from a version on that end after their time with a bookmark, versions that are forgotten (410) in
 //! the middle of a watch and between two pieces of a list, and a token that is replaced.
 
@@ -17,6 +17,15 @@ use std::time::{Duration, Instant};
 const NONSENSE: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{\"a\": [}\n";
 
+/// Kinds of objects.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Kind {
+    Slices,
+    Services,
+    /// One for each slice.
+    Maps,
+}
+
 #[derive(Default)]
 struct State {
     version: u64,
@@ -25,8 +34,8 @@ struct State {
     slices: BTreeMap<u16, String>,
     /// The first of two Services.
     service: String,
-    /// Versions and lines of watches, of slices or of Services.
-    history: Vec<(u64, bool, String)>,
+    /// Versions and lines of watches.
+    history: Vec<(u64, Kind, String)>,
     token: String,
     /// How often it was asked since the last change.
     asked: usize,
@@ -55,7 +64,7 @@ impl KubernetesRegistry {
         let mut state = self.shared.0.lock().unwrap();
         state.service = service(kind, state.version + 1);
         let object = state.service.clone();
-        state.tell("MODIFIED", false, &object);
+        state.tell("MODIFIED", Kind::Services, &object);
         drop(state);
         self.shared.1.notify_all();
     }
@@ -106,6 +115,11 @@ impl Registry for KubernetesRegistry {
         )
     }
 
+    fn documents(&self) -> String {
+        let path = self.folder.join("kubeconfig");
+        format!("kubernetes: {{ kubeconfig: '{}', context: x, wait: 1s }}", path.display())
+    }
+
     fn publish(&mut self, ports: &[u16]) {
         let mut state = self.shared.0.lock().unwrap();
         assert!(state.asked < 500, "asked {} times since the last change: a loop that is busy", state.asked);
@@ -114,13 +128,17 @@ impl Registry for KubernetesRegistry {
         let old: Vec<_> = state.slices.keys().copied().collect();
         for port in old.into_iter().filter(|port| !ports.contains(port)) {
             let object = state.slices.remove(&port).unwrap();
-            state.tell("DELETED", true, &object);
+            state.tell("DELETED", Kind::Slices, &object);
+            let map = map(port, state.version + 1);
+            state.tell("DELETED", Kind::Maps, &map);
         }
         for port in ports {
             let kind = if state.slices.contains_key(port) { "MODIFIED" } else { "ADDED" };
             let object = slice(*port, state.version + 1);
-            state.tell(kind, true, &object);
+            state.tell(kind, Kind::Slices, &object);
             state.slices.insert(*port, object);
+            let map = map(*port, state.version + 1);
+            state.tell(kind, Kind::Maps, &map);
         }
         state.version += 1;
         if state.published.is_multiple_of(2) {
@@ -151,9 +169,9 @@ impl Drop for KubernetesRegistry {
 }
 
 impl State {
-    fn tell(&mut self, kind: &str, is_slice: bool, object: &str) {
+    fn tell(&mut self, change: &str, kind: Kind, object: &str) {
         self.version += 1;
-        self.history.push((self.version, is_slice, format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")));
+        self.history.push((self.version, kind, format!("{{\"type\":\"{change}\",\"object\":{object}}}\n")));
     }
 }
 
@@ -174,6 +192,14 @@ fn slice(port: u16, version: u64) -> String {
         endpoint(1, true, false),
         endpoint(2, false, false),
         endpoint(3, false, true),
+    )
+}
+
+/// A ConfigMap with a document.
+fn map(port: u16, version: u64) -> String {
+    format!(
+        "{{\"metadata\":{{\"name\":\"r{port}\",\"resourceVersion\":\"{version}\"}},\
+         \"data\":{{\"a.yaml\":\"routes: [ {{ name: r, to: [ 'http://127.0.0.1:{port}' ] }} ]\"}}}}"
     )
 }
 
@@ -202,17 +228,21 @@ fn serve(stream: &TcpStream, shared: &Shared) {
     if !fields.contains(&format!("authorization: bearer {}", state.token)) {
         return refuse(stream, 401, "Unauthorized");
     }
-    let is_slices = match path {
+    let kind = match path {
         "/api-server/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices" => {
             assert_eq!(
                 parameter("labelSelector"),
                 Some("kubernetes.io%2Fservice-name%20in%20%28checkout%29")
             );
-            true
+            Kind::Slices
         }
         "/api-server/api/v1/namespaces/shop/services" => {
             assert_eq!(parameter("fieldSelector"), Some("metadata.name%3Dcheckout"));
-            false
+            Kind::Services
+        }
+        "/api-server/api/v1/namespaces/shop/configmaps" => {
+            assert_eq!(parameter("labelSelector"), Some("thalweg%2Froutes%3Dtrue"));
+            Kind::Maps
         }
         _ => return refuse(stream, 404, "the server could not find the requested resource"),
     };
@@ -225,8 +255,11 @@ fn serve(stream: &TcpStream, shared: &Shared) {
         if version < state.oldest {
             return refuse(stream, 410, "The provided continue parameter is too old");
         }
-        let all: Vec<_> =
-            if is_slices { state.slices.values().cloned().collect() } else { vec![state.service.clone()] };
+        let all: Vec<_> = match kind {
+            Kind::Slices => state.slices.values().cloned().collect(),
+            Kind::Services => vec![state.service.clone()],
+            Kind::Maps => state.slices.keys().map(|port| map(*port, version)).collect(),
+        };
         // Fewer than it was asked for.
         let rest = if at + 1 < all.len() { format!("{}.{version}", at + 1) } else { String::new() };
         let items = all.get(at).map(String::as_str).unwrap_or_default();
@@ -239,11 +272,11 @@ fn serve(stream: &TcpStream, shared: &Shared) {
     assert_eq!(parameter("allowWatchBookmarks"), Some("true"));
     drop(state);
     let time = Duration::from_secs(parameter("timeoutSeconds").unwrap().parse().unwrap());
-    watch(stream, shared, (is_slices, parameter("resourceVersion").unwrap().parse().unwrap()), time);
+    watch(stream, shared, (kind, parameter("resourceVersion").unwrap().parse().unwrap()), time);
 }
 
 /// Every change since this version, until the time is over.
-fn watch(mut stream: &TcpStream, shared: &Shared, (is_slices, mut version): (bool, u64), time: Duration) {
+fn watch(mut stream: &TcpStream, shared: &Shared, (kind, mut version): (Kind, u64), time: Duration) {
     let deadline = Instant::now() + time;
     let mut state = shared.0.lock().unwrap();
     assert!(version <= state.version, "a version of the future");
@@ -264,7 +297,7 @@ fn watch(mut stream: &TcpStream, shared: &Shared, (is_slices, mut version): (boo
                 state
                     .history
                     .iter()
-                    .filter(|(at, slices, _)| *at > version && *slices == is_slices)
+                    .filter(|(at, of, _)| *at > version && *of == kind)
                     .map(|(_, _, line)| chunk(line)),
             );
         }
@@ -319,4 +352,13 @@ fn a_service_that_becomes_another_name_is_a_failure_that_loses_nothing() {
     registry.change_service("ClusterIP");
     assert_eq!(watched.until_ports(), [1001, 1002]);
     assert!(watched.status().failure.is_none());
+}
+
+#[test]
+fn entries_of_config_maps_are_documents_by_both_names() {
+    let mut registry = KubernetesRegistry::start();
+    registry.publish(&[1001]);
+    let mut watched = Watched::documents_of(&registry.documents());
+    let document = "routes: [ { name: r, to: [ 'http://127.0.0.1:1001' ] } ]";
+    assert_eq!(watched.documents(), [("r1001/a.yaml".to_owned(), document.to_owned())]);
 }
