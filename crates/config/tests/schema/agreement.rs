@@ -106,7 +106,13 @@ const VALIDATION: &[Reason] = &[
     ),
     (
         "the range or the form of a duration, a share or a size",
-        &["must be from", "must be longer than 0s", "the statuses here are", "is not a size"],
+        &[
+            "must be from",
+            "must be longer than 0s",
+            "the statuses here are",
+            "is not a size",
+            "copies are held in memory",
+        ],
     ),
     (
         "two keys that do not go together",
