@@ -84,8 +84,7 @@ pub(crate) fn compile(
     joined.link(links, &names, &named, problems);
     let calls = joined.calls(declared, (&names, &named));
     joined.check_speech(&named, problems);
-    chains.warn_of_unused(&spec.chains, problems);
-    warn_of_unused(spec, &joined.used, problems);
+    warn_of_unused(spec, &chains, &joined.used, problems);
     let tests = validate::tests(&spec.tests, &joined.known(spec, declared), problems);
     settings.slos = validate::slos(&spec.slos, &joined.subjects(&named), problems);
     let tables = joined.tables(spec, problems);
@@ -527,7 +526,12 @@ fn something_to_do(spec: &FileSpec, declared: &Declared, problems: &mut Problems
     }
 }
 
-fn warn_of_unused(spec: &FileSpec, used: &HashSet<u32>, problems: &mut Problems) {
+/// Of chains and services that no route names. Where there are sources of routes, documents may name them.
+fn warn_of_unused(spec: &FileSpec, chains: &Chains<'_>, used: &HashSet<u32>, problems: &mut Problems) {
+    if spec.route_sources.written > 0 {
+        return;
+    }
+    chains.warn_of_unused(&spec.chains, problems);
     for (position, (name, _)) in spec.services.0.iter().enumerate() {
         if !used.contains(&position_of(position)) {
             let message = format!("no route goes to the service `{}`", name.value);

@@ -133,3 +133,18 @@ fn what_makes_a_test_of_the_file_fail_stays_out_and_the_rest_runs() {
     let told = flaws(&merged);
     assert!(told.starts_with("b: with it the configuration is refused: a.yaml:6:"), "{told}");
 }
+
+#[test]
+fn a_file_may_have_chains_and_services_for_documents_alone() {
+    let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\
+                chains: { standard: [ { strip_prefix: /a } ] }\n\
+                services: { shop: { endpoints: ['http://127.0.0.1:1'] } }\n";
+    let told = |text: &str| match check_text("a.yaml", text, &|_| None) {
+        Ok(loaded) => loaded.warnings.to_string(),
+        Err(report) => report.to_string(),
+    };
+    let alone = told(&format!("{file}routes: [ {{ to: ['http://127.0.0.1:2'] }} ]\n"));
+    assert!(alone.contains("the chain `standard`") && alone.contains("the service `shop`"), "{alone}");
+    assert!(told(file).contains("there are no routes"));
+    assert_eq!(told(&format!("{file}route_sources: [ {{ file: {{ path: routes.d }} }} ]\n")), "");
+}
