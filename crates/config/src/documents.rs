@@ -20,7 +20,11 @@ use std::sync::Arc;
 use thalweg_discovery::Document;
 use thalweg_proxy::Plan;
 
-pub(crate) use join::{Joined, Part, join};
+pub(crate) use join::{Joined, Owners, Part, join};
+use join::{flaw_of, owners};
+
+/// The most documents of all sources together.
+const MOST_DOCUMENTS: usize = 20_000;
 
 /// What a document may hold.
 pub const SECTIONS: &[&str] = &["routes", "services", "chains", "tests"];
@@ -32,7 +36,7 @@ pub struct Offer {
     pub source: String,
     /// All of its documents, as they are now.
     pub documents: Arc<[Document]>,
-    /// Those that ran last.
+    /// The last version of each that could run.
     pub good: Arc<[Document]>,
 }
 
@@ -41,7 +45,7 @@ pub struct Offer {
 pub struct Merged {
     /// What runs.
     pub loaded: Loaded,
-    /// The documents in it, by offer.
+    /// The documents in it, by offer, and the last good versions of those that are left out.
     pub accepted: Vec<Arc<[Document]>>,
     /// What is left out, and why.
     pub flaws: Vec<DocumentFlaw>,
@@ -66,21 +70,24 @@ pub fn with_documents(
     environment: Environment<'_>,
     offers: &[Offer],
 ) -> Merged {
-    let (newest, good) = (set(offers, |offer| &offer.documents), set(offers, |offer| &offer.good));
+    let (mut newest, good) = (set(offers, |offer| &offer.documents), set(offers, |offer| &offer.good));
     if newest.is_empty() && good.is_empty() {
         return Merged { loaded: alone, accepted: accepted(offers, &newest), flaws: Vec::new() };
     }
+    let offered: Vec<Id> = newest.keys().cloned().collect();
+    let mut unread = leave_out_unread(&mut newest, &good);
+    let owners = owners(&good);
     let mut attempt = |set: &Set| {
         let parts: Vec<_> =
             set.iter().map(|(id, text)| Part { id, source: &offers[id.0].source, text }).collect();
-        let (made, joined) = check_with((name, bytes), environment, &parts);
+        let (made, joined) = check_with((name, bytes), environment, (&parts, &owners));
         match made {
             Ok(loaded) => unprotected(&alone.plan, &loaded, &joined).map_or(Ok((loaded, joined)), Err),
             Err(report) => Err(refused(&report, &joined)),
         }
     };
     let chosen = choose(&newest, &good, &mut attempt);
-    let Some((made, set, left_out)) = chosen else {
+    let Some((made, mut set, left_out)) = chosen else {
         return Merged { loaded: alone, accepted: accepted(offers, &Set::new()), flaws: Vec::new() };
     };
     let (loaded, joined) = made;
@@ -89,8 +96,40 @@ pub fn with_documents(
         let told = conflicts.into_iter().map(|it| format!("line {}: {}", it.line, it.message));
         told.map(move |message| flaw((id.clone(), message)))
     });
-    let flaws = left_out.into_iter().map(flaw).chain(conflicts).collect();
+    let is_gone = |id: &Id| offered.binary_search(id).is_err();
+    unread.extend(left_out.into_iter().map(|(id, why)| match is_gone(&id) {
+        true => (id, format!("it is gone, and stays in use: {}", why.replacen("with it", "without it", 1))),
+        false => (id, why),
+    }));
+    let flaws = unread.into_iter().map(flaw).chain(conflicts).collect();
+    // What is still offered comes back in its last good version when it fits again.
+    for id in offered {
+        if let (false, Some(text)) = (set.contains_key(&id), good.get(&id)) {
+            set.insert(id, text.clone());
+        }
+    }
     Merged { loaded, accepted: accepted(offers, &set), flaws }
+}
+
+/// Puts the good versions in the place of documents that cannot be read by themselves, and of those that are too many;
+/// which these are, and why.
+fn leave_out_unread(newest: &mut Set, good: &Set) -> Vec<(Id, String)> {
+    let mut flaws = Vec::new();
+    for (at, id) in newest.keys().cloned().collect::<Vec<_>>().into_iter().enumerate() {
+        let known = good.get(&id);
+        let Some(text) = newest.get(&id).filter(|text| Some(*text) != known) else { continue };
+        let why = match at < MOST_DOCUMENTS {
+            true => flaw_of(&id.1, text),
+            false => Some(format!("all sources together may have {MOST_DOCUMENTS} documents")),
+        };
+        let Some(why) = why else { continue };
+        match known {
+            Some(known) => newest.insert(id.clone(), known.clone()),
+            None => newest.remove(&id),
+        };
+        flaws.push((id, why));
+    }
+    flaws
 }
 
 /// Checks a file that is valid `alone` with documents of which nothing may be left out: names and texts.
@@ -107,12 +146,13 @@ pub(crate) fn check_strictly(
     let all: Vec<(Id, Arc<str>)> =
         all.map(|(at, (name, text))| ((at, name.as_str().into()), text.as_str().into())).collect();
     let parts: Vec<_> = all.iter().map(|(id, text)| Part { id, source: "", text }).collect();
-    let (made, joined) = check_with(file, environment, &parts);
+    let (made, joined) = check_with(file, environment, (&parts, &Owners::new()));
     let mut loaded = made?;
     let lost = unprotected(&alone.plan, &loaded, &joined);
     let mut tell = |span, message| loaded.warnings.errors.push(SpecError::new(Class::Invalid, span, message));
     for Joined { conflicts, .. } in &joined {
-        conflicts.iter().for_each(|conflict| tell(conflict.span, conflict.message.clone()));
+        let told = |message: &str| message.replacen("is left out", "would be left out", 1);
+        conflicts.iter().for_each(|conflict| tell(conflict.span, told(&conflict.message)));
     }
     for (id, message) in lost.into_iter().flat_map(|refused| refused.faulty) {
         let file = joined.iter().find(|joined| joined.id == id).map_or(0, |joined| joined.file);
@@ -163,12 +203,12 @@ fn refused(report: &Report, joined: &[Joined]) -> Refused {
 fn unprotected(alone: &Plan, loaded: &Loaded, joined: &[Joined]) -> Option<Refused> {
     let lost = lost(alone, &loaded.plan);
     let first = lost.first()?;
-    let of_route = |key: &str| {
-        let name = key.strip_prefix("routes.")?;
-        joined.iter().find(|joined| joined.routes.iter().any(|route| route == name))
-    };
+    let routes =
+        joined.iter().flat_map(|joined| joined.routes.iter().map(move |route| (&**route, &joined.id)));
+    let routes: HashMap<&str, &Id> = routes.collect();
+    let of_route = |key: &str| routes.get(key.strip_prefix("routes.")?).copied();
     let faulty = lost.iter().filter_map(|lost| {
-        Some((of_route(&lost.key)?.id.clone(), format!("only the file may take protections away: {lost}")))
+        Some((of_route(&lost.key)?.clone(), format!("only the file may take protections away: {lost}")))
     });
     Some(Refused {
         faulty: faulty.collect(),

@@ -2,7 +2,7 @@
 
 use crate::compile::compile;
 use crate::diagnose::{Class, Problems, Report, SpecError};
-use crate::documents::{Joined, Part, join};
+use crate::documents::{Joined, Owners, Part, join};
 use crate::include::{Gathered, gather};
 use crate::inputs::{Inputs, cause};
 use crate::interpolate::Environment;
@@ -102,7 +102,7 @@ pub fn check_text(name: &str, text: &str, environment: Environment<'_>) -> Resul
 /// # Errors
 /// Every mistake that was found.
 pub fn check_bytes(name: &str, bytes: &[u8], environment: Environment<'_>) -> Result<Loaded, Report> {
-    check_with((name, bytes), environment, &[]).0
+    check_with((name, bytes), environment, (&[], &Owners::new())).0
 }
 
 /// What a configuration with documents is, and the documents in it.
@@ -112,11 +112,11 @@ pub(crate) type Checked = (Result<Loaded, Report>, Vec<Joined>);
 pub(crate) fn check_with(
     (name, bytes): (&str, &[u8]),
     environment: Environment<'_>,
-    documents: &[Part<'_>],
+    (documents, owners): (&[Part<'_>], &Owners),
 ) -> Checked {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let mut gathered = gather((name, bytes), environment, &mut sources, &mut problems);
-    let joined = join(&mut gathered, documents, &mut sources, &mut problems);
+    let joined = join(&mut gathered, (documents, owners), &mut sources, &mut problems);
     // Mistakes of documents alone are told before all is compiled.
     let is_told = !documents.is_empty() && !problems.is_clean();
     if is_told {

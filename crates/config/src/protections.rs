@@ -124,7 +124,7 @@ fn guards_of(plan: &Plan, route: &Route) -> Option<Guards> {
 }
 
 /// Whether a name was made from a position: another file has something else there.
-fn is_made(name: &str) -> bool {
+pub(crate) fn is_made(name: &str) -> bool {
     let digits = name.strip_prefix("route ").map(|rest| rest.trim_end_matches('\''));
     digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -8,8 +8,9 @@ pub(super) type Id = (usize, Arc<str>);
 /// Documents by what they are, with their text.
 pub(super) type Set = BTreeMap<Id, Arc<str>>;
 
-/// The most attempts of one choice: what has not been tried by then waits for the next change.
-const ATTEMPTS: usize = 64;
+/// The most attempts with the newest documents, and then with groups of changes: what has not been tried by then waits
+/// for the next change. What ran last is tried whatever the others have taken.
+const ATTEMPTS: usize = 32;
 
 /// Why a set cannot run.
 #[derive(Debug)]
@@ -24,8 +25,8 @@ pub(super) struct Refused {
 type Chosen<M> = (M, Set, Vec<(Id, String)>);
 
 /// Chooses among the newest documents and, for those that do not fit, their last good versions: first what is at fault
-/// by itself is left out; where nobody is (a test of the file fails), the changes since the good set are tried together
-/// and in ever smaller groups.
+/// by itself is left out. Nobody is whose text has run before: another's change made it fail. Then, and where a test of
+/// the file fails, the changes since the good set are tried together and in ever smaller groups.
 ///
 /// # Returns
 /// `None`: not even no document can run.
@@ -40,6 +41,7 @@ pub(super) fn choose<M>(
         return Some((made, set, choice.flaws.into_iter().collect()));
     }
     let mut base = good.clone();
+    choice.left = good.len().saturating_add(ATTEMPTS);
     let mut made = match choice.settle(&mut base, &Set::new()) {
         Some(made) => made,
         None => {
@@ -47,10 +49,14 @@ pub(super) fn choose<M>(
             (choice.attempt)(&base).ok()?
         }
     };
+    choice.left = 2 * ATTEMPTS;
     let ids: BTreeSet<&Id> = base.keys().chain(set.keys()).collect();
     let changed: Vec<Id> = ids.into_iter().filter(|id| base.get(*id) != set.get(*id)).cloned().collect();
     let mut groups = vec![changed];
-    while let Some(group) = groups.pop().filter(|group| !group.is_empty()) {
+    while let Some(mut group) = groups.pop() {
+        if group.is_empty() {
+            continue;
+        }
         let trial = with(&base, &set, &group);
         match choice.attempt(&trial) {
             Ok(better) => (base, made) = (trial, better),
@@ -59,6 +65,7 @@ pub(super) fn choose<M>(
                     choice.flaws.entry(id).or_insert_with(|| refused.why.clone());
                 }
             }
+            Err(refused) if choice.takes_out(&mut group, &refused) => groups.push(group),
             Err(_) => {
                 let (first, second) = group.split_at(group.len() / 2);
                 groups.push(second.to_vec());
@@ -87,6 +94,18 @@ impl<M> Choice<'_, M> {
         (self.attempt)(set)
     }
 
+    /// Takes what is at fault by itself out of a group of changes; false: nobody is.
+    fn takes_out(&mut self, group: &mut Vec<Id>, refused: &Refused) -> bool {
+        let before = group.len();
+        for (id, why) in &refused.faulty {
+            if group.contains(id) {
+                group.retain(|known| known != id);
+                self.flaws.entry(id.clone()).or_insert_with(|| why.clone());
+            }
+        }
+        group.len() < before
+    }
+
     /// Leaves out what is at fault, or puts its good version in its place, until the rest runs. `None`: nobody is.
     fn settle(&mut self, set: &mut Set, good: &Set) -> Option<M> {
         loop {
@@ -96,6 +115,9 @@ impl<M> Choice<'_, M> {
             };
             let mut is_other = false;
             for (id, why) in refused.faulty {
+                if good.get(&id).is_some_and(|known| set.get(&id) == Some(known)) {
+                    continue;
+                }
                 let Some(text) = set.remove(&id) else { continue };
                 is_other = true;
                 if let Some(known) = good.get(&id).filter(|known| **known != text) {
@@ -163,6 +185,42 @@ mod tests {
         let (_, chosen, flaws) = choose(&newest, &Set::new(), &mut attempt).unwrap();
         assert_eq!(chosen.len(), 38);
         assert_eq!(flaws, [(id("17"), "a test fails".to_owned()), (id("3"), "a test fails".to_owned())]);
+    }
+
+    /// However many mistakes there are, what runs goes on.
+    #[test]
+    fn what_runs_outlasts_any_number_of_mistakes() {
+        let good = set(&[("a", "good 1"), ("b", "good 1")]);
+        let mut newest: Set = (0..500).map(|at| (id(&at.to_string()), Arc::from("bad"))).collect();
+        newest.insert(id("a"), "good 1".into());
+        newest.insert(id("b"), "bad".into());
+        // It names one of them at a time.
+        let mut attempt = |set: &Set| {
+            let refused = |mut refused: Refused| {
+                refused.faulty.truncate(1);
+                refused
+            };
+            attempt(set).map_err(refused)
+        };
+        let (made, chosen, _) = choose(&newest, &good, &mut attempt).unwrap();
+        assert_eq!((&made, &chosen), (&good, &good));
+    }
+
+    #[test]
+    fn who_ran_before_is_not_at_fault_for_what_another_changes() {
+        let good = set(&[("victim", "1")]);
+        let mut attempt = |set: &Set| match set.contains_key(&id("thief")) && set.contains_key(&id("victim"))
+        {
+            false => Ok(set.clone()),
+            true => Err(Refused {
+                faulty: vec![(id("victim"), "its test fails".into())],
+                why: "a test fails".into(),
+            }),
+        };
+        let newest = set(&[("victim", "1"), ("thief", "1"), ("other", "1")]);
+        let (_, chosen, flaws) = choose(&newest, &good, &mut attempt).unwrap();
+        assert_eq!(chosen, set(&[("victim", "1"), ("other", "1")]));
+        assert_eq!(flaws, [(id("thief"), "a test fails".to_owned())]);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Documents become parts of the tree of the file: what the file has stays, and comes first.
 
 use super::SECTIONS;
-use super::choose::Id;
+use super::choose::{Id, Set};
 use crate::api_restrictions::{forbidden, secret_places, secret_places_in};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::include::Gathered;
-use crate::interpolate::interpolate;
+use crate::interpolate::{Filled, interpolate};
 use crate::parse::{Format, Key, Kind, NODES, Node, TEXT, decode, parse};
+use crate::protections::is_made;
 use crate::source::{Source, Sources, Span};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A document that is to be a part of the configuration.
@@ -41,16 +42,64 @@ pub(super) struct Conflict {
     pub(super) message: String,
 }
 
+/// Which document has had the name of an entry, by section and name: it keeps it, whoever comes before it.
+pub(crate) type Owners = HashMap<(&'static str, String), Id>;
+
+/// The names in the documents that could run last.
+pub(super) fn owners(good: &Set) -> Owners {
+    let mut owners = Owners::new();
+    for (id, text) in good {
+        let (mut sources, mut problems) = (Sources::default(), Problems::default());
+        let tree = decode("", text.as_bytes(), &mut sources, &mut problems)
+            .and_then(|file| parse(file, Format::of(&id.1), &sources, &mut problems));
+        for ((section, name), _) in tree.map(|tree| Names::of(&tree).taken).into_iter().flatten() {
+            owners.entry((section, name)).or_insert_with(|| id.clone());
+        }
+    }
+    owners
+}
+
+/// Why a document cannot be read, whatever stands beside it: the first mistake.
+pub(super) fn flaw_of(name: &str, text: &str) -> Option<String> {
+    let (mut sources, mut problems) = (Sources::default(), Problems::default());
+    let mut secrets = Vec::new();
+    if let Some(file) = decode(name, text.as_bytes(), &mut sources, &mut problems) {
+        match parse(file, Format::of(name), &sources, &mut problems) {
+            None => secrets = secret_places_in(file, text),
+            Some(mut tree) => {
+                secrets = secret_places(&tree, text);
+                if is_admitted(&tree, &mut problems) {
+                    interpolate(&mut tree, &|_| None, &mut Filled::default(), &mut problems);
+                    drop(crate::spec::read(&mut tree, &mut problems));
+                }
+            }
+        }
+    }
+    let hidden = sources.mask(&secrets);
+    problems.hide(&hidden, &secrets);
+    let report = problems.into_report(sources);
+    let first = report.errors.first()?;
+    let at = report.sources.position(first.span);
+    Some(format!("line {}, column {}: {}", at.line, at.column, first.message))
+}
+
 /// Adds documents to what was read of a file. Mistakes are in `problems`.
 pub(crate) fn join(
     gathered: &mut Gathered,
-    parts: &[Part<'_>],
+    (parts, owners): (&[Part<'_>], &Owners),
     sources: &mut Sources,
     problems: &mut Problems,
 ) -> Vec<Joined> {
     let Some(mut root) = gathered.root.take() else { return Vec::new() };
     let mut size = root.weight();
     let mut names = Names::of(&root);
+    let there: HashSet<&Id> = parts.iter().map(|part| part.id).collect();
+    // Who is not there any more has no name to keep.
+    names.owners = owners
+        .iter()
+        .filter(|(_, id)| there.contains(id))
+        .map(|(name, id)| (name.clone(), id.clone()))
+        .collect();
     let mut all = Vec::with_capacity(parts.len());
     for part in parts {
         let name = match part.source {
@@ -123,6 +172,15 @@ fn is_admitted(tree: &Node, problems: &mut Problems) -> bool {
             let message = "a route from a source needs a `name`";
             problems.push(SpecError::new(Class::Invalid, route.span, message));
         }
+        for inherit in routes.iter().filter_map(|route| route.entry("inherit")) {
+            let message =
+                "`inherit` stands in the file only: filters of all routes hold for those of sources too";
+            problems.push(SpecError::new(Class::Invalid, inherit.span, message));
+        }
+    }
+    for ((_, name), span) in Names::of(tree).taken.into_iter().filter(|((_, name), _)| is_made(name)) {
+        let message = format!("`{name}` is a name that is given by position; choose another one");
+        problems.push(SpecError::new(Class::Invalid, span, message));
     }
     problems.count() == before
 }
@@ -134,21 +192,27 @@ fn name_of(route: &Node) -> Option<&str> {
     }
 }
 
-/// The names that are taken, by section, and where.
-struct Names(HashMap<(&'static str, String), Span>);
+/// The names that are taken, by section.
+#[derive(Default)]
+struct Names {
+    /// And where.
+    taken: HashMap<(&'static str, String), Span>,
+    /// By documents that have had them, and still are there.
+    owners: Owners,
+}
 
 impl Names {
     fn of(root: &Node) -> Self {
-        let mut names = Self(HashMap::new());
+        let mut names = Self::default();
         for section in SECTIONS {
             match root.entry(section).map(|node| &node.kind) {
                 Some(Kind::Seq(items)) => {
                     let named = items.iter().filter_map(|item| Some((name_of(item)?.to_owned(), item.span)));
-                    names.0.extend(named.map(|(name, span)| ((*section, name), span)));
+                    names.taken.extend(named.map(|(name, span)| ((*section, name), span)));
                 }
                 Some(Kind::Map(entries)) => {
                     let named = entries.iter().map(|(key, _)| (key.name.clone(), key.span));
-                    names.0.extend(named.map(|(name, span)| ((*section, name), span)));
+                    names.taken.extend(named.map(|(name, span)| ((*section, name), span)));
                 }
                 _ => {}
             }
@@ -156,16 +220,28 @@ impl Names {
         names
     }
 
-    /// Takes a name; the place of the one that has it already.
-    fn take(&mut self, section: &'static str, name: &str, span: Span) -> Option<Span> {
-        match self.0.entry((section, name.to_owned())) {
-            std::collections::hash_map::Entry::Occupied(taken) => Some(*taken.get()),
-            std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(span);
-                None
-            }
+    /// Takes a name for an entry of a document; who has it already.
+    fn take(&mut self, (section, name): (&'static str, &str), span: Span, by: &Id) -> Result<(), Taken> {
+        let key = (section, name.to_owned());
+        match self.taken.get(&key) {
+            Some(first) => Err(Taken::At(*first)),
+            None => match self.owners.get(&key).filter(|owner| *owner != by) {
+                Some(owner) => Err(Taken::By(owner.clone())),
+                None => {
+                    self.taken.insert(key, span);
+                    Ok(())
+                }
+            },
         }
     }
+}
+
+/// Who has a name.
+enum Taken {
+    /// An entry that stands here.
+    At(Span),
+    /// A document that has had it before.
+    By(Id),
 }
 
 fn add(root: &mut Node, tree: Node, names: &mut Names, (joined, sources): (&mut Joined, &Sources)) {
@@ -173,12 +249,16 @@ fn add(root: &mut Node, tree: Node, names: &mut Names, (joined, sources): (&mut 
     for (key, mut section) in entries {
         let Some(name) = SECTIONS.iter().find(|name| **name == key.name) else { continue };
         let mut keep = |entry: &str, span: Span| {
-            let Some(first) = names.take(name, entry, span) else { return true };
+            let Err(taken) = names.take((name, entry), span, &joined.id) else { return true };
             let what = name.strip_suffix('s').unwrap_or(name);
-            let place = sources.get(first.file).map_or("?", Source::name);
-            let at = sources.line(first);
-            let message =
-                format!("the {what} `{entry}` is left out: there is one of this name in {place}:{at}");
+            let place = match taken {
+                Taken::At(first) => {
+                    let file = sources.get(first.file).map_or("?", Source::name);
+                    format!("{file}:{}", sources.line(first))
+                }
+                Taken::By((_, document)) => format!("the document {document}, which had it before"),
+            };
+            let message = format!("the {what} `{entry}` is left out: there is one of this name in {place}");
             joined.conflicts.push(Conflict { span, line: sources.line(span), message });
             false
         };

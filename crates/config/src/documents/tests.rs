@@ -72,6 +72,9 @@ fn a_document_with_a_mistake_is_left_out_alone() {
         ("nameless", "routes: [ { to: shop } ]"),
         ("list", "routes: { a: b }"),
         ("text", "hello"),
+        ("control", "routes: [ { name: \"a\u{1}\", to: shop } ]"),
+        ("by position", "routes: [ { name: route 2, to: shop } ]"),
+        ("inherit", "routes: [ { name: x, inherit: false, to: shop } ]"),
         ("test", "tests: [ { request: GET http://shop.example.com/, expect: { route: inner } } ]"),
     ];
     for (name, text) in bad {
@@ -81,7 +84,9 @@ fn a_document_with_a_mistake_is_left_out_alone() {
         );
         let told = flaws(&merged);
         assert!(told.starts_with(&format!("{name}: line ")) && told.lines().count() == 1, "{name}: {told}");
-        assert_eq!(routes(&merged), ["shop", "inner", "good", "old"], "{name}");
+        let mut routes = routes(&merged);
+        routes.sort_unstable();
+        assert_eq!(routes, ["good", "inner", "old", "shop"], "{name}");
     }
 }
 
@@ -147,4 +152,71 @@ fn a_file_may_have_chains_and_services_for_documents_alone() {
     assert!(alone.contains("the chain `standard`") && alone.contains("the service `shop`"), "{alone}");
     assert!(told(file).contains("there are no routes"));
     assert_eq!(told(&format!("{file}route_sources: [ {{ file: {{ path: routes.d }} }} ]\n")), "");
+}
+
+/// Whatever others write, and however much: who runs goes on.
+#[test]
+fn a_flood_of_mistakes_costs_no_document_that_runs() {
+    let good = "routes: [ { name: good, match: { path: /good }, to: shop } ]";
+    let mut many: String = (0..60).map(|at| format!("k{at}: 1\n")).collect();
+    many.push_str("routes: [ { name: x, to: nowhere } ]\n");
+    let names: Vec<String> = (0..200).map(|at| format!("a{at}")).collect();
+    let mut newest: Vec<(&str, &str)> = names.iter().map(|name| (&**name, &*many)).collect();
+    let wrong = "routes: [ { name: x, to: nowhere } ]";
+    newest.extend(names.iter().map(|name| (name.strip_prefix('a').unwrap(), wrong)));
+    newest.push(("good", good));
+    let merged = merged(&newest, &[("good", good)]);
+    assert_eq!(routes(&merged), ["shop", "inner", "good"]);
+}
+
+#[test]
+fn a_test_of_a_document_stops_the_intruder_and_not_the_document() {
+    let victim = "routes: [ { name: victim, match: { host: victim.test }, to: shop } ]\n\
+                  tests: [ { request: GET http://victim.test/login, expect: { route: victim } } ]";
+    let thief = "routes: [ { name: thief, match: { host: victim.test, path: /login }, to: shop } ]";
+    let merged = merged(&[("a thief", thief), ("victim", victim)], &[("victim", victim)]);
+    assert_eq!(routes(&merged), ["shop", "inner", "victim"]);
+    assert!(
+        flaws(&merged).starts_with("a thief: with it the configuration is refused"),
+        "{}",
+        flaws(&merged)
+    );
+}
+
+#[test]
+fn who_has_a_name_keeps_it() {
+    let victim = "chains: { gate: [ { strip_prefix: /a } ] }\n\
+                  routes: [ { name: victim, match: { host: victim.test }, filters: [ { chain: gate } ], to: shop } ]";
+    let taker = "chains: { gate: [ { strip_prefix: /b } ] }";
+    let merged = merged(&[("a taker", taker), ("victim", victim)], &[("victim", victim)]);
+    assert_eq!(
+        flaws(&merged),
+        "a taker: line 1: the chain `gate` is left out: there is one of this name in the document victim, which had it \
+         before\n"
+    );
+    let chain = &merged.loaded.plan.routes[2].filters;
+    let of_victim = format!("{:?}", b"/a");
+    assert!(format!("{chain:?}").contains(&of_victim), "{chain:?}");
+}
+
+#[test]
+fn a_document_that_another_one_needs_stays_until_nobody_does() {
+    let service = "services: { blog: { endpoints: ['http://127.0.0.1:3'] } }";
+    let route = "routes: [ { name: blog, match: { path: /blog }, to: blog } ]";
+    let both = [("a", service), ("b", route)];
+    let held = merged(&[("b", route)], &both);
+    assert_eq!(routes(&held), ["shop", "inner", "blog"]);
+    assert!(flaws(&held).starts_with("a: it is gone, and stays in use: "), "{}", flaws(&held));
+    assert_eq!(routes(&merged(&[], &both)), ["shop", "inner"]);
+}
+
+#[test]
+fn a_last_good_version_is_not_forgotten_while_it_cannot_run() {
+    let route = "routes: [ { name: blog, match: { path: /blog }, to: blog } ]";
+    let apart = merged(&[("b", "routes: [ {")], &[("b", route)]);
+    assert_eq!(routes(&apart), ["shop", "inner"]);
+    let kept: Vec<_> = apart.accepted[0].iter().map(|document| (&*document.name, &*document.text)).collect();
+    let service = "services: { blog: { endpoints: ['http://127.0.0.1:3'] } }";
+    let again = merged(&[("a", service), ("b", "routes: [ {")], &kept);
+    assert_eq!(routes(&again), ["shop", "inner", "blog"]);
 }
