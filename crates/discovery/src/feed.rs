@@ -33,7 +33,7 @@ const REASON: usize = 400;
 #[derive(Debug)]
 struct Inbox<T: ?Sized> {
     sets: HashMap<Arc<str>, Arc<T>>,
-    /// In the order in which they came.
+    /// Those of them that have come since the last look, in their order.
     order: VecDeque<Arc<str>>,
     turned: VecDeque<(Arc<str>, Option<String>)>,
 }
@@ -208,12 +208,16 @@ pub struct Watches<T: ?Sized = [Found]> {
     shared: Arc<Shared<T>>,
     /// The last set of each source, and when it was taken over.
     told: HashMap<Arc<str>, (Arc<T>, Instant)>,
+    /// Sources with another set, by the time at which it may be taken over, and numbered as they came.
+    due: BTreeMap<(Instant, u64), Arc<str>>,
+    number: u64,
 }
 
 impl<T: ?Sized> Default for Watches<T> {
     fn default() -> Self {
         let shared = Shared { inbox: Mutex::default(), bell: Notify::new(), sources: Sources::default() };
-        Self { tasks: JoinSet::new(), groups: HashMap::new(), shared: Arc::new(shared), told: HashMap::new() }
+        let (tasks, groups, told, due) = Default::default();
+        Self { tasks, groups, shared: Arc::new(shared), told, due, number: 0 }
     }
 }
 
@@ -302,16 +306,17 @@ impl<T: Content + ?Sized> Watches<T> {
             }
         }
         let now = Instant::now();
-        let mut earliest: Option<Instant> = None;
-        let mut at = 0;
-        while let Some(id) = inbox.order.get(at).cloned() {
+        for id in inbox.order.drain(..) {
             let due = self.told.get(&id).map_or(now, |(_, when)| *when + PAUSE);
+            self.number += 1;
+            self.due.insert((due, self.number), id);
+        }
+        while let Some(first) = self.due.first_entry() {
+            let (due, _) = *first.key();
             if due > now {
-                earliest = Some(earliest.map_or(due, |earliest| earliest.min(due)));
-                at += 1;
-                continue;
+                return Err(Some(due));
             }
-            inbox.order.remove(at);
+            let id = first.remove();
             let Some(set) = inbox.sets.remove(&id).filter(|_| known(&id)) else { continue };
             let is_same = self.told.get(&id).is_some_and(|(told, _)| *told == set);
             if !is_same {
@@ -320,7 +325,7 @@ impl<T: Content + ?Sized> Watches<T> {
                 return Ok(News::Set(id, set));
             }
         }
-        Err(earliest)
+        Err(None)
     }
 }
 

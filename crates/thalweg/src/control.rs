@@ -119,6 +119,8 @@ pub(crate) struct Control {
     /// The change of endpoints that sources and checks follow, and since when.
     followed: u64,
     followed_at: Instant,
+    /// The change of endpoints after which series were retired.
+    retired: u64,
     rounds: Rounds,
     /// Where the proxy itself is registered.
     registrations: Registrations,
@@ -178,7 +180,9 @@ impl Control {
     pub(crate) async fn run(mut self) -> ExitCode {
         let shared = self.shared.clone();
         self.look_after_plan(true);
-        std::mem::take(&mut self.early).into_iter().for_each(|update| self.take_over(update));
+        for update in std::mem::take(&mut self.early) {
+            self.take_over(update);
+        }
         self.route_sources.tell_early(&shared);
         let mut second = tokio::time::interval(JUDGE_EVERY);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -191,6 +195,7 @@ impl Control {
         let mut draining = false;
         let readings = tokio::spawn(series::read_for_ever(shared.clone()));
         loop {
+            let mut looks = true;
             tokio::select! {
                 () = Signals::stop(&mut self.signals.stop) => break,
                 () = shared.stop_asked() => break,
@@ -199,10 +204,13 @@ impl Control {
                 _ = self.signals.upgrade.recv() => warn("SIGUSR2: upgrade is not available in this version"),
                 Some(line) = self.notices.recv() => notice(&line),
                 Some(banned) = self.bans.recv() => shared.ban(&mut self.bans, banned),
-                update = self.sources.next() => self.take_over(update),
+                update = self.sources.next() => looks = self.take_over(update),
                 () = self.route_sources.next(&shared) => {}
                 registered = self.registrations.next() => tell_registered(&registered),
-                _ = follow.tick(), if self.is_behind() => self.follow_endpoints(),
+                _ = follow.tick(), if self.is_behind() => {
+                    self.follow_endpoints();
+                    looks = false;
+                }
                 Some(news) = self.issued.recv() => {
                     if let Some(event) = acme::tell(news, &shared.registry) {
                         shared.publish(event);
@@ -219,6 +227,7 @@ impl Control {
                 _ = second.tick() => {
                     self.judge();
                     self.look(true);
+                    self.retire_series();
                     self.shared.tend_watch();
                     self.shared.tend_canaries();
                     self.shared.tend_access();
@@ -237,7 +246,9 @@ impl Control {
                 }
                 _ = drains.tick(), if draining => draining = self.shared.tend_drains(),
             }
-            self.look(false);
+            if looks {
+                self.look(false);
+            }
         }
         self.drain(readings).await
     }
@@ -347,6 +358,7 @@ impl Control {
         self.looked_after = plan;
         self.tell_of_listeners();
         self.follow_endpoints();
+        self.retire_series();
         self.webhooks.replace(self.shared.webhooks());
         self.traces.follow(&self.looked_after);
         self.shared.follow_slos();
@@ -368,12 +380,11 @@ impl Control {
         }
     }
 
-    /// Follows endpoints that have changed: host names are resolved, members checked, series of those that are gone
-    /// end.
+    /// Follows endpoints that have changed: host names are resolved, members checked.
     fn follow_endpoints(&mut self) {
         let pool = self.shared.worker_pool();
         (self.followed, self.followed_at) = (pool.endpoint_changes(), Instant::now());
-        let (plan, sets) = (pool.plan(), pool.endpoint_sets());
+        let sets = pool.endpoint_sets();
         let running: Vec<_> = sets.iter().map(|set| set.service.clone()).collect();
         let (configured, sources) = {
             let runtime = self.shared.runtime();
@@ -382,8 +393,16 @@ impl Control {
             (runtime.base.written_services(), sources)
         };
         self.sources.follow(Followed { configured: &configured, running: &running, sources: &sources });
-        self.shared.retire_series(&plan, &sets);
         self.rounds.ask(&sets);
+    }
+
+    /// Series of endpoints that are gone end, together with those of the last second: all series are looked at.
+    fn retire_series(&mut self) {
+        let pool = self.shared.worker_pool();
+        let changes = pool.endpoint_changes();
+        if std::mem::replace(&mut self.retired, changes) != changes {
+            self.shared.retire_series(&pool.plan(), &pool.endpoint_sets());
+        }
     }
 
     /// Follows which files the configuration stands in. A change between its being read and now is not lost.
@@ -439,7 +458,9 @@ impl Control {
         }
     }
 
-    fn take_over(&mut self, update: Update) {
+    /// Says whether services are to be looked at: those that the update names have been.
+    fn take_over(&mut self, update: Update) -> bool {
+        let looks = matches!(update, Update::Addresses { .. });
         match update {
             Update::Endpoints { service, endpoints } => self.shared.take_endpoints(&service, endpoints),
             Update::Addresses { host, addresses } => self.shared.worker_pool().set_name(&host, addresses),
@@ -448,6 +469,7 @@ impl Control {
             Update::Turned { source, failure } => self.shared.source_turned(&source, failure.as_deref()),
         }
         self.follow_soon();
+        looks
     }
 }
 

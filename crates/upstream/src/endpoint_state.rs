@@ -354,6 +354,10 @@ impl EndpointState {
 
     /// What active checks say of it from now on. Says whether that is news.
     pub fn set_health(&self, health: Health, now: Instant, cause: &str) -> bool {
+        // Mostly it is the same, of thousands of members many times a second.
+        if self.health() == health {
+            return false;
+        }
         let ms = self.service.ms(now);
         let mut record = self.lock();
         let was = self.health();

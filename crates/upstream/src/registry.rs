@@ -59,10 +59,13 @@ enum Guarded {
     EndpointConnections(Arc<str>, Arc<str>),
 }
 
+/// Of what may be guarded of a service, so much comes first and is not of its endpoints.
+const OWN: usize = 2;
+
 /// All that may be guarded of a service.
 fn guarded_of(service: &Service) -> impl Iterator<Item = Guarded> {
     let name = &service.name;
-    let own = [Guarded::Service(name.clone()), Guarded::ServiceConnections(name.clone())];
+    let own: [_; OWN] = [Guarded::Service(name.clone()), Guarded::ServiceConnections(name.clone())];
     let of_endpoints = service.endpoints.iter().flat_map(|endpoint| {
         let url = &endpoint.url;
         let in_flight = Guarded::Endpoint(name.clone(), url.clone());
@@ -138,7 +141,9 @@ impl<T: Alternative> LimitRegistry<T> {
         let mut book = self.lock();
         let (mut current, mut lines) = (HashSet::new(), HashMap::new());
         book.adopt_service(service, &mut current, &mut lines);
-        for guarded in guarded_of(before).filter(|guarded| !current.contains(guarded)) {
+        // Where no endpoint had a bound there is none to take away.
+        let most = if before.bounds_endpoints() { usize::MAX } else { OWN };
+        for guarded in guarded_of(before).take(most).filter(|guarded| !current.contains(guarded)) {
             book.adaptive.remove(&guarded);
             let Some(concurrency) = book.concurrency_limits.get(&guarded) else { continue };
             concurrency.set_limit(u32::MAX);

@@ -239,7 +239,7 @@ impl<'a> Scene<'a> {
 
 /// Puts us, and all that we start, before what else runs on this machine; whether that was allowed. The weights among
 /// our own stay as they are.
-fn go_first() -> bool {
+pub(super) fn go_first() -> bool {
     // Where the kernel groups processes by session, niceness counts within the group, and the group has its own.
     let group = Path::new("/proc/self/autogroup");
     let is_first = !group.exists() || fs::write(group, NICE.to_string()).is_ok();

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::contestant::{Kind, Place, Running, built, version};
+use super::dashboard::go_first;
 use super::frame::{Conditions, Use};
 use super::order::order;
 use super::reported::numbers;
@@ -126,17 +127,26 @@ pub(crate) fn run(args: &Discovery) -> Result<()> {
     let (ends, thalweg) = (built("ends", args.ends.as_deref())?, built("thalweg", args.thalweg.as_deref())?);
     let version = version(Kind::Thalweg, &thalweg)?;
     // The registry is part of this process.
-    output(Command::new("taskset").args(["-a", "-c", "-p", LOAD_CPU, &std::process::id().to_string()]))?;
+    let status = fs::read_to_string("/proc/self/status")?;
+    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0-1");
+    run_on(LOAD_CPU)?;
+    let goes_first = go_first();
     let folder = Folder::new()?;
     let conditions = Conditions::begin()?;
     let scene = Scene::new(args, &folder.0, ends, &thalweg)?;
     let at_start = scene.proxy.program.resident();
     let cases = scene.measure()?;
     drop(scene);
-    let report = Report { args, cases: &cases, at_start, version: &version };
+    run_on(cpus.trim())?;
+    let report = Report { args, cases: &cases, at_start, version: &version, goes_first };
     let is_usual = (args.services, args.endpoints, args.changes) == USUAL;
     let keep = args.rounds >= LEAST_ROUNDS && is_usual;
     conditions.end()?.finish("discovery", &report, Use { keep, gate: args.gate })
+}
+
+/// All threads of this process run on these CPUs from now on.
+fn run_on(cpus: &str) -> Result<()> {
+    output(Command::new("taskset").args(["-a", "-c", "-p", cpus, &std::process::id().to_string()])).map(drop)
 }
 
 impl<'a> Scene<'a> {

@@ -78,10 +78,14 @@ pub(crate) fn endpoints_of(
     let mut flaw = None;
     let Some(policy) = &service.discover else { return (endpoints, flaw) };
     let known = Service { name: service.name.clone(), endpoints: endpoints.clone(), ..Service::default() };
+    // Of many endpoints few come and go at a time: the URLs of the others have been read.
+    let read: HashMap<&str, &Endpoint> =
+        service.endpoints.iter().map(|endpoint| (&*endpoint.url, endpoint)).collect();
     let mut seen: HashSet<_> = endpoints.iter().map(|endpoint| endpoint.address.clone()).collect();
     for found in found.iter().filter(|found| found.labels.contain(&policy.subset)) {
         let url = found.url(policy.scheme);
-        let (url, address) = match endpoint_address(&url) {
+        let before = read.get(&*url).map(|endpoint| (endpoint.url.clone(), endpoint.address.clone()));
+        let (url, address) = match before.map_or_else(|| endpoint_address(&url), Ok) {
             Ok(read) => read,
             Err(error) => {
                 flaw = Some(format!("`{url}` is left out: {}", error.message));
@@ -121,8 +125,6 @@ impl Shared {
         for service in &taken.services {
             self.put_endpoints(&runtime, service);
         }
-        drop(runtime);
-        self.stir();
     }
 
     /// A source has begun to fail, for this reason, or works again.

@@ -312,7 +312,6 @@ impl Shared {
         let Some(at) = self.worker_pool().position(service) else { return };
         runtime.base.set_endpoints(at, endpoints);
         self.put_endpoints(&runtime, service);
-        self.stir();
     }
 
     /// Shares of routes have changed: another plan runs from now on, and the change is kept.

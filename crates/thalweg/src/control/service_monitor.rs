@@ -5,6 +5,7 @@
 //! that it is worth a look. What goes and comes back between two looks is no event.
 
 use super::endpoint_status::{Stand, condition_of};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -114,25 +115,27 @@ impl ServiceMonitor {
             .map(|(at, endpoint)| (endpoint.url.clone(), condition_of(set, at as u32, now)))
             .collect();
         let mut known = Known { seen, endpoints, since: HashMap::new(), outage: None };
-        let before = self.known.remove(&service.name);
+        let mut before = self.known.remove(&service.name);
+        let since = before.as_mut().map(|before| std::mem::take(&mut before.since));
         // Who has no endpoints of its own is no service for anybody.
         let turn = service.destinations.is_none().then(|| known.follow(before.as_ref(), now)).flatten();
-        for (url, stand) in &known.endpoints {
-            let was = before.as_ref().and_then(|was| was.endpoints.get(url)).map(|was| is_up(was.condition));
-            if was != Some(is_up(stand.condition)) {
-                self.turned.push((service.name.clone(), url.clone(), is_up(stand.condition)));
+        let none = BTreeMap::new();
+        let changes = changes(before.as_ref().map_or(&none, |before| &before.endpoints), &known.endpoints);
+        for Change { url, was, now } in &changes {
+            let Some(stand) = now else { continue };
+            if was.map(|was| is_up(was.condition)) != Some(is_up(stand.condition)) {
+                self.turned.push((service.name.clone(), Arc::clone(url), is_up(stand.condition)));
             }
         }
-        if let Some(before) = before {
-            compare(set, &before, &known, events);
-            known.since = before.since;
-            known.since.retain(|url, _| known.endpoints.contains_key(url));
-            for (url, stand) in &known.endpoints {
-                let was = before.endpoints.get(url).map(|was| was.condition);
-                if was != Some(stand.condition) {
-                    known.since.insert(url.clone(), SystemTime::now());
+        if let Some(mut since) = since {
+            tell(set, &known, &changes, events);
+            for Change { url, now, .. } in &changes {
+                match now {
+                    Some(_) => drop(since.insert(Arc::clone(url), SystemTime::now())),
+                    None => drop(since.remove(*url)),
                 }
             }
+            known.since = since;
         } else if self.has_looked {
             let now = SystemTime::now();
             known.since = known.endpoints.keys().map(|url| (url.clone(), now)).collect();
@@ -256,18 +259,49 @@ fn words(cause: Cause) -> String {
     }
 }
 
-fn compare(endpoint_set: &EndpointSet, before: &Known, now: &Known, events: &mut Vec<Event>) {
+/// An endpoint that stands otherwise than at the last look, has come, or has gone.
+struct Change<'a> {
+    url: &'a Arc<str>,
+    was: Option<&'a Stand>,
+    now: Option<&'a Stand>,
+}
+
+/// What has changed, in the order of the URLs. Of many endpoints few do at a time: both are gone through once, side by
+/// side.
+fn changes<'a>(before: &'a BTreeMap<Arc<str>, Stand>, now: &'a BTreeMap<Arc<str>, Stand>) -> Vec<Change<'a>> {
+    let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
+    let mut changes = Vec::new();
+    loop {
+        let order = match (before.peek(), now.peek()) {
+            (None, None) => return changes,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((was, _)), Some((url, _))) if Arc::ptr_eq(was, url) => Ordering::Equal,
+            (Some((was, _)), Some((url, _))) => was.cmp(url),
+        };
+        let was = if order.is_le() { before.next() } else { None };
+        let now = if order.is_ge() { now.next() } else { None };
+        let is_same =
+            matches!((was, now), (Some((_, was)), Some((_, now))) if was.condition == now.condition);
+        if let Some((url, _)) = now.or(was).filter(|_| !is_same) {
+            changes.push(Change { url, was: was.map(|(_, was)| was), now: now.map(|(_, now)| now) });
+        }
+    }
+}
+
+fn tell(endpoint_set: &EndpointSet, now: &Known, changes: &[Change<'_>], events: &mut Vec<Event>) {
     // One for all events of this look: there may be as many as there are endpoints.
     let mut all: Option<Arc<[EndpointSnapshot]>> = None;
     let mut tell = |kind, url: &Arc<str>, cause: &str| {
         let all = all.get_or_insert_with(|| snapshots(endpoint_set, now)).clone();
         events.push(event(endpoint_set, (kind, Some(url)), cause.to_owned(), all));
     };
-    for url in before.endpoints.keys().filter(|url| !now.endpoints.contains_key(*url)) {
+    for Change { url, .. } in changes.iter().filter(|change| change.now.is_none()) {
         tell(EventKind::EndpointRemoved, url, "it is no longer in the service");
     }
-    for (url, stand) in &now.endpoints {
-        let Some(was) = before.endpoints.get(url) else {
+    for Change { url, was, now } in changes {
+        let Some(stand) = now else { continue };
+        let Some(was) = was else {
             tell(EventKind::EndpointAdded, url, "it is in the service");
             continue;
         };

@@ -131,6 +131,7 @@ pub(crate) async fn start(
             route_sources,
             followed: 0,
             followed_at: Instant::now(),
+            retired: 0,
             rounds: Rounds::start(),
             registrations: Registrations::default(),
             files: options.watch.then(Files::default),

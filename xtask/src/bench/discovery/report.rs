@@ -22,6 +22,8 @@ pub(super) struct Report<'a> {
     /// Resident bytes once all endpoints were known.
     pub(super) at_start: u64,
     pub(super) version: &'a str,
+    /// Whether the run had priority over all else on the machine.
+    pub(super) goes_first: bool,
 }
 
 impl frame::Report for Report<'_> {
@@ -125,6 +127,12 @@ impl frame::Report for Report<'_> {
              - {rounds} rounds of the three cases in turn, each in another order, after one that is dropped; a case is {SPANS} \
              spans of {seconds} s\n  after one for warming up\n\
              - CPU: time of the kernel's scheduler for each thread (`schedstat`); the control thread watches the sources too"
+        )?;
+        let shared =
+            if self.goes_first { "had priority over what else ran there" } else { "had no priority there" };
+        writeln!(
+            text,
+            "- the machine is not for this run alone (see its load average); all programs of the run {shared}"
         )?;
         Ok(())
     }
