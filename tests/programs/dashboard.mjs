@@ -127,6 +127,7 @@ try {
   await page.getByLabel("Weight, 0 to 1000").fill("0");
   await page.getByRole("dialog").getByRole("button", { name: "Add" }).click();
   const added = page.locator("tbody tr", { hasText: "http://127.0.0.1:2" });
+  await added.getByText("added through the admin API").waitFor();
   await added.getByRole("button", { name: "Remove" }).click();
   await page.getByRole("dialog").getByText("To have it back, add it again.").waitFor();
   await judge(page, "a dialog", ALL_RULES);
@@ -146,7 +147,7 @@ try {
   await source.getByRole("link", { name: "found" }).click();
   await title(page, "found");
   await page.getByText("1 of 1 endpoint comes from the source file").waitFor();
-  await page.locator("tbody tr", { hasText: "found by its source" }).getByText("ready").waitFor();
+  await page.locator("tbody tr", { hasText: `found by file: endpoints at ${FOUND}` }).getByText("ready").waitFor();
   await page.goto(`${base}/#/overview`);
   await page.getByText("A source fails: found.").waitFor();
   await page.goto(`${base}/#/services`);
@@ -193,6 +194,7 @@ try {
   await page.getByLabel("URL or path").fill("http://shop.localhost/products/42");
   await page.getByRole("button", { name: "Explain", exact: true }).click();
   await page.locator("#outcome").getByText("Route “products” takes it, and it is forwarded").waitFor();
+  await page.getByText(/^written in .*\.yaml:\d+$/).first().waitFor();
 
   step("the map shows the way");
   await page.goto(`${base}/#/map`);
@@ -219,12 +221,13 @@ try {
   step("one without a mistake is compared, applied and watched");
   await editor.fill(before.replace("path: /products/*", "path: /goods/*"));
   await page.getByText("Checked: it can be applied").waitFor();
-  await page.getByRole("cell", { name: "route products" }).waitFor();
+  await page.getByRole("cell", { name: /route products.*\.yaml:\d+/ }).waitFor();
   await page.getByRole("button", { name: "Apply…" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Apply" }).click();
   await page.getByText(/Applied as number 2\./).waitFor();
   await page.goto(`${base}/#/routes`);
   await page.getByText("shop.localhost /goods/*").waitFor();
+  await page.locator("tr", { hasText: "legacy" }).getByText(/\.yaml:\d+$/).waitFor();
 
   step("the one before is brought back");
   await page.goto(`${base}/#/configuration/history`);

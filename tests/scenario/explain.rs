@@ -53,13 +53,13 @@ fn a_file_is_explained_without_a_running_proxy() {
         "GET shop.test/products/42?x=1  (listener web, client 127.0.0.1)\n\
          goes to `products` as GET /42?x=1 with Host: shop.test\n\
          \n\
-         route `products`: /products/*\n  \
+         route `products` (thalweg.yaml:6): /products/*\n  \
            strip_prefix: /products/42 -> /42\n  \
            timeouts: connect 2s, first byte 1m, idle 1m\n\
          \n\
          service `products`: round_robin, up to 2 attempts (budget 20 %)\n  \
            gets Host: shop.test\n  \
-           http://127.0.0.1:9001  weight 1\n\
+           http://127.0.0.1:9001  weight 1; written in thalweg.yaml:13\n\
          \n\
          routes that do not take it\n  \
            `rest`: it would, but `products` goes before it: a prefix goes before patterns and `/*`\n\
@@ -117,7 +117,8 @@ fn the_running_proxy_says_how_endpoints_stand() {
     let here = |arguments: &[&str]| run(command(proxy.directory()).arg("explain").args(arguments), LIMIT);
     let told = here(&["GET", "/products/1", "--live"]);
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.stdout.contains(&format!("{}  weight 1, ready, 0 under way\n", a.url())), "{told:?}");
+    let endpoint = format!("{}  weight 1, ready, 0 under way; written in ", a.url());
+    assert!(told.stdout.contains(&endpoint), "{told:?}");
     assert!(told.stdout.contains("filters[0] strip_prefix: /products  "), "{told:?}");
     // The lines are those of what runs.
     let below = format!("# another line\n{}", shop(&a.url(), &b.url()));

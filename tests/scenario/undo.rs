@@ -59,8 +59,9 @@ fn a_plan_tells_what_a_reload_would_change_and_changes_nothing() {
     edit(&proxy, &one.url(), &two.url());
     edit(&proxy, "workers: 2", "workers: 3");
     let plan = verb(&proxy, &["plan"]);
+    let place = proxy.directory().join("thalweg.yaml").display().to_string();
     let expected = format!(
-        "+ route `all`: /* → s\n\
+        "+ route `all`: /* → s ({place}:6)\n\
          - route `route 1`: /* → s\n\
          + endpoint `{}` of service `s`: weight 1\n\
          - endpoint `{}` of service `s`: weight 1\n\
@@ -73,6 +74,7 @@ fn a_plan_tells_what_a_reload_would_change_and_changes_nothing() {
     assert_eq!(verb(&proxy, &["plan", "--check"]).code, 1);
     let json: Value = serde_json::from_str(&verb(&proxy, &["plan", "--json"]).stdout).unwrap();
     assert_eq!((&json["dry_run"], &json["waits_for_restart"]), (&json!(true), &json!(["workers"])), "{json}");
+    assert_eq!(json["changes"][2]["origin"], format!("{place}:5"), "an endpoint: {json}");
     let added = &json["changes"][0];
     assert_eq!(
         (&added["kind"], &added["name"], &added["action"]),

@@ -50,7 +50,9 @@ fn status_tells_services_endpoints_and_what_is_in_flight() {
     assert!(told.stdout.starts_with("thalweg ") && told.stdout.contains(&pid), "{}", told.stdout);
     assert!(told.stdout.contains("\ns: up, 1 in flight, 0 queued\n"), "{}", told.stdout);
     let row = told.stdout.lines().find(|line| line.contains(&upstream.url())).unwrap();
-    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), [&upstream.url(), "ready", "1", "1"], "{row}");
+    let cells: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(cells[..6], [&upstream.url(), "ready", "1", "1", "written", "in"], "{row}");
+    assert!(row.ends_with("thalweg.yaml:5"), "{row}");
 
     assert_eq!(verb(&proxy, &["drain", "s", &upstream.url()]).code, 0);
     let told = verb(&proxy, &["status", "--json"]);

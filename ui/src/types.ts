@@ -52,6 +52,7 @@ export interface Endpoint {
   since: string;
   cause?: string;
   source: "file" | "runtime" | "discovered";
+  origin?: string;
   addresses: string[];
   requests_active: number;
   requests_total: number;
@@ -112,6 +113,7 @@ export interface Services {
 
 export interface Route {
   name: string;
+  origin?: string;
   matches: string;
   listeners?: string[];
   filters?: string[];
@@ -260,6 +262,7 @@ export interface ConfigChange {
   name: string;
   service?: string;
   action: "added" | "changed" | "moved" | "removed";
+  origin?: string;
   fields: FieldChange[];
 }
 
@@ -360,6 +363,7 @@ export interface Explanation {
   route?: {
     name: string;
     matches: string;
+    origin?: string;
     filters: { name: string; before: string; after: string; changed: boolean }[];
     split_by?: string;
     services: {
@@ -370,7 +374,8 @@ export interface Explanation {
       host?: string;
       balance: string;
       key?: string;
-      endpoints: { url: string; weight: number; tier: number; state?: string; cause?: string; in_flight?: number }[];
+      source?: string;
+      endpoints: { url: string; weight: number; tier: number; state?: string; cause?: string; in_flight?: number; origin?: string }[];
       more_endpoints: number;
       retry: { attempts: number; budget_percent: number; per_try_timeout_ms?: number; hedge_after_ms?: number };
       max_in_flight?: number;

@@ -11,6 +11,7 @@ mod order;
 mod services;
 mod settings;
 
+use crate::provenance::Place;
 use crate::settings::Settings;
 use fields::{Field, Fields};
 use serde::Serialize;
@@ -86,6 +87,8 @@ pub struct Change {
     pub summary: String,
     /// The fields that differ; of one that is added or removed, all that are set.
     pub fields: Vec<FieldChange>,
+    /// Where the side that is new is written, where that is known.
+    pub place: Option<Place>,
 }
 
 /// One field that differs.
@@ -195,6 +198,7 @@ impl Object<'_> {
             action,
             summary: (self.summary)(),
             fields,
+            place: None,
         }
     }
 }
@@ -214,6 +218,10 @@ impl fmt::Display for Change {
         }
         if !self.summary.is_empty() && matches!(self.action, Action::Added | Action::Removed) {
             write!(f, ": {}", self.summary)?;
+        }
+        // Those are told that may come from another document than one thinks.
+        if let (Some(place), ObjectKind::Route | ObjectKind::Service) = (&self.place, self.kind) {
+            write!(f, " ({place})")?;
         }
         if matches!(self.action, Action::Changed | Action::Moved) {
             self.fields.iter().try_for_each(|field| write!(f, "\n    {field}"))?;

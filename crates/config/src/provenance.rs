@@ -90,6 +90,13 @@ impl fmt::Display for Origin {
     }
 }
 
+impl Origin {
+    /// The same in words; `None`: it is built in.
+    pub fn in_words(&self) -> Option<String> {
+        self.written.as_ref().map(|_| format!("written in {self}"))
+    }
+}
+
 /// Where the values of one configuration come from.
 #[derive(Clone, Debug, Default)]
 pub struct Provenance {
@@ -158,6 +165,31 @@ impl Provenance {
             Object::Listener(name) => self.first(&[(By::Itself, self.listeners.get(name).copied())], field),
             Object::Top => self.first(&[(By::Itself, self.places.root())], field),
         }
+    }
+
+    /// Where an object itself is written; a service that a route makes of its URLs, where these are.
+    pub fn place(&self, object: Object<'_>) -> Option<Place> {
+        let row = match object {
+            Object::Route(name) | Object::RouteTo(name, _) => Some(self.routes.get(name)?.row),
+            Object::Service(name) => self.services.get(name).or_else(|| self.inline.get(name)).copied(),
+            Object::Listener(name) => self.listeners.get(name).copied(),
+            Object::Top => self.places.root(),
+        };
+        self.places.place(row?).map(|(place, _)| place)
+    }
+
+    /// Where each endpoint of a service is written, in the order in which they are.
+    pub fn endpoints(&self, service: &str) -> Vec<Origin> {
+        let (row, key) = match self.inline.get(service) {
+            Some(route) => (Some(*route), "to"),
+            None => (self.services.get(service).copied(), "endpoints"),
+        };
+        let Some(list) = row.and_then(|row| self.places.descend(row, &[key])) else { return Vec::new() };
+        let mut rows: Vec<Row> = self.places.elements(list).collect();
+        if rows.is_empty() {
+            rows.push(list);
+        }
+        rows.into_iter().map(|row| self.origin(Some(row), By::Itself)).collect()
     }
 
     fn of_route(&self, name: &str, to: Option<&str>, field: &str) -> Origin {

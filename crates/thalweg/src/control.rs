@@ -21,6 +21,7 @@ mod configuration;
 mod discovered;
 mod documents;
 mod drift;
+mod endpoint_origins;
 mod endpoint_status;
 mod endpoints;
 mod explain;

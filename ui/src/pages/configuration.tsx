@@ -132,7 +132,7 @@ function Outcome({ outcome, title }: { outcome: ConfigOutcome; title: string }) 
             <tbody>
               {outcome.changes.flatMap((change) => (change.fields.length ? change.fields : [undefined]).map((field, index) => (
                 <tr key={change.kind + change.name + (field?.field ?? "")}>
-                  <td>{index === 0 && <>{change.kind} <strong>{change.name}</strong></>}</td>
+                  <td>{index === 0 && <>{change.kind} <strong>{change.name}</strong>{change.origin && <span class="cause">{change.origin}</span>}</>}</td>
                   <td>{index === 0 && <span class={change.action === "removed" ? "bad" : change.action === "added" ? "ok" : ""}>{change.action}</span>}</td>
                   <td class="mono">{field?.field}</td>
                   <td class="mono">{field?.before ?? (field?.hidden ? "not shown" : "")}</td>

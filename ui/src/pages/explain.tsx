@@ -50,14 +50,15 @@ function Told({ told }: { told: Explanation }) {
       {route && (
         <>
           <h2>Route</h2>
-          <p><a href={link(["routes", route.name])}>{route.name}</a> <span class="mono dim">{route.matches}</span></p>
+          <p><a href={link(["routes", route.name])}>{route.name}</a> <span class="mono dim">{route.matches}</span>{route.origin && <span class="dim"> written in {route.origin}</span>}</p>
           {route.filters.length > 0 && <p>Filters: {route.filters.map((step) => `${step.name}${step.before === step.after ? "" : ` (${step.before} → ${step.after})`}`).join(", ")}</p>}
           {route.services.map((service) => (
             <section key={service.name}>
               <h2><a href={link(["services", service.name])}>{service.name}</a> <span class="dim">{service.share < 100 && percent(service.share / 100)} {service.balance}{service.key && ` by ${service.key}`} · {service.retry.attempts} attempts</span></h2>
+              {service.source && <p class="dim">Endpoints come from <a href={link(["sources"], { service: service.name })}>{service.source}</a></p>}
               <div class="scroll"><table>
                 <thead><tr><th>Endpoint</th><th>State</th><th class="n">Weight</th><th class="n">In flight</th></tr></thead>
-                <tbody>{service.endpoints.map((endpoint) => <tr key={endpoint.url}><td class="mono">{endpoint.url}</td><td>{endpoint.state && <State state={endpoint.state} />} <span class="dim">{endpoint.cause}</span></td><td class="n">{endpoint.weight}</td><td class="n">{endpoint.in_flight}</td></tr>)}</tbody>
+                <tbody>{service.endpoints.map((endpoint) => <tr key={endpoint.url}><td><span class="mono">{endpoint.url}</span>{endpoint.origin && <span class="cause">{endpoint.origin}</span>}</td><td>{endpoint.state && <State state={endpoint.state} />} <span class="dim">{endpoint.cause}</span></td><td class="n">{endpoint.weight}</td><td class="n">{endpoint.in_flight}</td></tr>)}</tbody>
               </table></div>
             </section>
           ))}

@@ -13,26 +13,27 @@ export function RoutesPage() {
   const live = useLive<Routes>("routes", 5);
   const [filter, setFilter] = useState("");
   const text = filter.toLowerCase();
-  const found = (live.data?.routes ?? []).filter((route) => `${route.name} ${route.matches}`.toLowerCase().includes(text));
+  const found = (live.data?.routes ?? []).filter((route) => `${route.name} ${route.matches} ${route.origin ?? ""}`.toLowerCase().includes(text));
   const [shown, turn] = usePages(found, 40);
   if (!live.data) return <><Head title="Routes" /><Waiting live={live} /></>;
   return (
     <>
       <Head title="Routes" about={`${live.data.routes.length}, in the order of the configuration`}>
-        <input type="search" data-filter placeholder="Filter by name or match" aria-label="Filter routes" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
+        <input type="search" data-filter placeholder="Filter by name, match or place" aria-label="Filter routes" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
       </Head>
       {live.data.routes.length === 0 && <Empty>There is no route yet: every request is answered 404. <a href={link(["configuration"])}>Write one under “routes:”</a>.</Empty>}
       <div class="scroll">
-        <table>
-          <thead><tr><th>Route</th><th>Matches</th><th>Leads to</th><th>Filters</th><th>Listeners</th></tr></thead>
+        <table class="cards">
+          <thead><tr><th>Route</th><th>Matches</th><th>Leads to</th><th>Filters</th><th>Listeners</th><th>Written in</th></tr></thead>
           <tbody>
             {shown.map((route) => (
               <tr key={route.name}>
                 <td><a href={link(["routes", route.name])}>{route.name}</a>{route.maintenance && <span class="cause warn">in maintenance</span>}</td>
-                <td class="mono">{route.matches}</td>
-                <td><Targets route={route} /></td>
-                <td class="dim">{route.filters?.join(", ")}</td>
-                <td class="dim">{route.listeners?.join(", ") || "all"}</td>
+                <td class="mono full">{route.matches}</td>
+                <td data-l="Leads to"><Targets route={route} /></td>
+                <td class="dim" data-l="Filters">{route.filters?.join(", ")}</td>
+                <td class="dim" data-l="Listeners">{route.listeners?.join(", ") || "all"}</td>
+                <td class="dim" data-l="Written in">{route.origin}</td>
               </tr>
             ))}
           </tbody>
@@ -68,6 +69,7 @@ export function RoutePage({ name }: { name: string }) {
         <a href={link(["requests"], { route: name })}>Requests</a>
       </Head>
       <dl class="facts">
+        {route.origin && <><dt>Written in</dt><dd class="mono">{route.origin}</dd></>}
         <dt>Listeners</dt><dd>{route.listeners?.join(", ") || "every one that takes requests"}</dd>
         <dt>Filters</dt><dd>{route.filters?.join(" → ") || "none"}</dd>
         {route.sealed && <><dt>Sealed destinations</dt><dd class="mono">{route.sealed}</dd></>}

@@ -133,7 +133,7 @@ function EndpointRow({ endpoint, service, rate, mayWrite }: { endpoint: Endpoint
   const isOut = endpoint.state === "draining" || endpoint.state === "maintenance";
   return (
     <tr>
-      <td class="full"><span class="mono">{endpoint.url}</span>{endpoint.source !== "file" && <span class="dim"> {endpoint.source === "runtime" ? "added here" : "found by its source"}</span>}{endpoint.tier > 0 && <span class="dim"> tier {endpoint.tier}</span>}{endpoint.cause && <span class="cause">{endpoint.cause}</span>}</td>
+      <td class="full"><span class="mono">{endpoint.url}</span>{endpoint.tier > 0 && <span class="dim"> tier {endpoint.tier}</span>}{endpoint.origin && <span class="cause">{endpoint.origin}</span>}{endpoint.cause && <span class="cause warn">{endpoint.cause}</span>}</td>
       <td class="tight"><State state={endpoint.state} /><span class="cause" title={endpoint.since}>{endpoint.state === "draining" && endpoint.requests_active > 0 ? `${endpoint.requests_active} left` : ago(endpoint.since)}</span></td>
       <td class="n" data-l="Weight">{endpoint.weight}</td>
       <td class="n" data-l="Requests/s">{short(rate)}</td>

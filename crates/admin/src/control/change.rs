@@ -16,6 +16,9 @@ pub struct ConfigChange {
     pub service: Option<String>,
     /// What happens to it.
     pub action: ChangeAction,
+    /// Where the side that is new is written: file, or document of a source, and line. Absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// The fields that differ; of one that is added or removed, all that are set.
     pub fields: Vec<FieldChange>,
 }

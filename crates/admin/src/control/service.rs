@@ -101,6 +101,10 @@ pub struct EndpointStatus {
     pub cause: Option<String>,
     /// Where it comes from.
     pub source: EndpointSource,
+    /// The same in words: `written in thalweg.yaml:12`, `found by …` with the source, or `added through the admin API`.
+    /// Absent where the place is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// The addresses that its host name has now.
     pub addresses: Vec<String>,
     /// Exchanges under way.
@@ -197,6 +201,9 @@ pub struct RouteStatus {
     pub name: String,
     /// What it matches, as a text for people: `shop.example.com /products/*`.
     pub matches: String,
+    /// Where it is written: file, or document of a source, and line. Absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// Names of its listeners; empty: every listener that takes requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<String>,

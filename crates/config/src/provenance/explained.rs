@@ -1,9 +1,11 @@
 //! Where the values that an explanation shows are written.
 
-use super::{Object, Provenance};
-use crate::diff::{ShownField, route_settings, service_settings, settings_of};
+use super::{Object, Place, Provenance};
+use crate::diff::{Action, Change, ObjectKind, ShownField, route_settings, service_settings, settings_of};
+use std::collections::HashMap;
 use thalweg_proxy::Plan;
 use thalweg_proxy::explain::{Explanation, ValueOrigin};
+use thalweg_upstream::Service;
 
 /// Told also where nobody wrote them, since they hold for nearly every request. Of the rest, what somebody wrote.
 const ALWAYS: &[&str] = &[
@@ -41,6 +43,64 @@ impl Provenance {
             list.all(of_service, service_settings(service));
         }
         told.origins = list.origins;
+        let place = self.place(of_route);
+        if let Some(route) = &mut told.route {
+            route.origin = place.map(|place| place.to_string());
+        }
+    }
+
+    /// Says of the endpoints of an explanation where they are written: of a plan that has these and no others.
+    pub fn add_endpoint_origins(&self, plan: &Plan, told: &mut Explanation) {
+        for part in told.route.iter_mut().flat_map(|route| &mut route.services) {
+            let Some(service) = plan.services.iter().find(|service| *service.name == *part.name) else {
+                continue;
+            };
+            let written = self.endpoint_words(service);
+            for endpoint in &mut part.endpoints {
+                endpoint.origin = written.get(&*endpoint.url).cloned();
+            }
+        }
+    }
+
+    /// Where the endpoints of a service, which has those that are written, are written: words by their URLs.
+    pub fn endpoint_words<'a>(&self, service: &'a Service) -> HashMap<&'a str, String> {
+        let endpoints = service.endpoints.iter().zip(self.endpoints(&service.name));
+        endpoints.filter_map(|(endpoint, origin)| Some((&*endpoint.url, origin.in_words()?))).collect()
+    }
+}
+
+impl Provenance {
+    /// Says of changes where the side that is new is written. These are the places of the plan that is to follow.
+    pub fn add_places(&self, after: &Plan, changes: &mut [Change]) {
+        let mut of_service: Option<(String, Vec<Option<Place>>)> = None;
+        for change in changes.iter_mut().filter(|change| change.action != Action::Removed) {
+            change.place = match (change.kind, &change.service) {
+                (ObjectKind::Listener, _) => self.place(Object::Listener(&change.name)),
+                (ObjectKind::Route, _) => self.place(Object::Route(&change.name)),
+                (ObjectKind::Service, _) => self.place(Object::Service(&change.name)),
+                (ObjectKind::Endpoint, Some(service)) => {
+                    // Changes of one service follow each other.
+                    if of_service.as_ref().is_none_or(|(name, _)| name != service) {
+                        let places = self.endpoints(service).into_iter();
+                        let places = places.map(|origin| origin.written.map(|(place, _)| place));
+                        of_service = Some((service.clone(), places.collect()));
+                    }
+                    let known = after.services.iter().find(|known| *known.name == **service);
+                    let at = known.and_then(|known| {
+                        known.endpoints.iter().position(|endpoint| *endpoint.url == *change.name)
+                    });
+                    at.zip(of_service.as_ref())
+                        .and_then(|(at, (_, places))| places.get(at).cloned().flatten())
+                }
+                (ObjectKind::Slo, _) => self.top(&format!("slos.{}", change.name)),
+                (ObjectKind::Setting, _) => self.top(&change.name),
+                (ObjectKind::Webhook | ObjectKind::Endpoint, _) => None,
+            };
+        }
+    }
+
+    fn top(&self, field: &str) -> Option<Place> {
+        self.of(Object::Top, field).written.map(|(place, _)| place)
     }
 }
 

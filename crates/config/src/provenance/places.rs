@@ -85,6 +85,12 @@ impl Places {
         })
     }
 
+    /// The elements of a list.
+    pub(super) fn elements(&self, row: Row) -> impl Iterator<Item = Row> {
+        self.children(row)
+            .filter(|child| matches!(self.rows.get(*child), Some(Entry { step: Step::At(_), .. })))
+    }
+
     /// The key of a node, if it has one.
     pub(super) fn key(&self, row: Row) -> Option<&str> {
         match self.rows.get(row)?.step {

@@ -207,3 +207,54 @@ fn it_holds_no_value_of_a_variable() {
     let shown = format!("{:?}", loaded().provenance);
     assert!(!shown.contains("8080"), "{shown}");
 }
+
+#[test]
+fn an_explanation_says_where_route_and_endpoints_are_written() {
+    let loaded = loaded();
+    let question = Question { method: "GET".into(), url: "/s/x".into(), ..Question::default() };
+    let mut told = explain(&loaded.plan, &question, false, None).unwrap();
+    loaded.provenance.add_origins(&loaded.plan, &mut told);
+    loaded.provenance.add_endpoint_origins(&loaded.plan, &mut told);
+    let route = told.route.as_ref().unwrap();
+    assert_eq!(route.origin.as_deref(), Some("t.yaml:30"));
+    let endpoints = route.services.iter().flat_map(|service| &service.endpoints);
+    let endpoints: Vec<_> = endpoints.map(|endpoint| endpoint.origin.as_deref().unwrap()).collect();
+    assert_eq!(endpoints, ["written in t.yaml:17", "written in t.yaml:18", "written in t.yaml:21"]);
+    assert!(told.to_string().contains("http://127.0.0.1:2  weight 3; written in t.yaml:18\n"), "{told}");
+    assert!(told.to_string().contains("\nroute `split` (t.yaml:30): "), "{told}");
+}
+
+#[test]
+fn an_endpoint_that_is_no_list_and_one_of_a_route_have_places_too() {
+    let text = "listeners: { web: { address: \":0\" } }\nservices:\n  a:\n    endpoints: \"http://127.0.0.1:1\"\n  b:\n    endpoints:\n      \
+                url: \"http://127.0.0.1:2\"\nroutes:\n  - { match: { path: /a }, to: a }\n  \
+                - { match: { path: /b }, to: b }\n  - name: own\n    to: [ \"http://127.0.0.1:3\" ]\n";
+    let loaded = check_text("t.yaml", text, &|_| None).unwrap();
+    let places = loaded.plan.services.iter().map(|service| {
+        let origins = loaded.provenance.endpoints(&service.name);
+        origins.iter().map(ToString::to_string).collect::<Vec<_>>()
+    });
+    let places: Vec<_> = places.flatten().collect();
+    assert_eq!(places, ["t.yaml:4", "t.yaml:6", "t.yaml:12"]);
+    assert!(loaded.provenance.endpoints("nobody").is_empty());
+}
+
+#[test]
+fn what_changes_says_where_the_new_side_is_written() {
+    let before = loaded();
+    let text =
+        TEXT.replace("/p/*", "/q/*").replace("weight: 3", "weight: 4").replace("name: split", "name: two");
+    let after = check_text("new.yaml", &text, &|name| (name == "PORT").then(|| "8080".to_owned())).unwrap();
+    let mut changes = crate::diff((&before.plan, &before.settings), (&after.plan, &after.settings));
+    after.provenance.add_places(&after.plan, &mut changes);
+    let lines: Vec<_> = changes.iter().map(ToString::to_string).collect();
+    let has = |start: &str| lines.iter().any(|line| line.starts_with(start));
+    assert!(has("~ route `products` (new.yaml:23)\n"), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.starts_with("+ route `two`: ") && line.ends_with(" (new.yaml:30)")));
+    assert!(has("- route `split`: "), "{lines:#?}");
+    let of = |name: &str| {
+        changes.iter().find(|change| change.name == name).and_then(|change| change.place.clone())
+    };
+    assert_eq!(of("http://127.0.0.1:2").map(|place| place.to_string()).as_deref(), Some("new.yaml:18"));
+    assert_eq!(of("split"), None);
+}

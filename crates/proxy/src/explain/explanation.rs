@@ -65,6 +65,9 @@ pub struct TakenRoute {
     pub name: String,
     /// What it matches: `shop.example.com /products/*`.
     pub matches: String,
+    /// Where it is written: file, or document of a source, and line. Absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// The filters that ran, in order.
     pub filters: Vec<FilterStep>,
     /// What of the request decides between services; absent for one service, or where chance decides.
@@ -134,6 +137,9 @@ pub struct ServicePart {
     /// The endpoint that the client's cookie names; absent for one with a host name, which has many addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sticky_to: Option<String>,
+    /// The source of endpoints beside those that are written: `eureka: app SHOP at http://10.0.0.9/eureka`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// In the order of the configuration, up to a bound.
     pub endpoints: Vec<EndpointSeen>,
     /// How many more there are.
@@ -163,6 +169,9 @@ pub struct EndpointSeen {
     /// Exchanges under way to it; absent when a file is explained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
+    /// Where it comes from: `written in thalweg.yaml:12`, `found by …` or `added through the admin API`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 /// When another attempt is made.

@@ -156,6 +156,7 @@ fn taken(plan: &Plan, route: &Route, trace: &Trace, (all, live): (bool, Option<L
     TakenRoute {
         name: route.name.to_string(),
         matches: route.matches.to_string(),
+        origin: None,
         filters,
         split_by: match &route.to {
             To::Split(split) if !trace.by_chance => split.key.as_ref().map(key),
@@ -208,6 +209,7 @@ fn part(
             state: now.as_ref().map(|now| now.state.clone()).or(put_aside),
             cause,
             in_flight: now.map(|now| now.in_flight),
+            origin: None,
         }
     });
     let endpoints: Vec<_> = endpoints.collect();
@@ -224,6 +226,7 @@ fn part(
         key: service.balance.key.as_ref().map(key),
         sticky_to: sticky_to.map(|endpoint| endpoint.url.to_string()),
         more_endpoints: service.endpoints.len() - endpoints.len(),
+        source: None,
         endpoints,
         retry: RetrySeen {
             attempts: service.retry.attempts,

@@ -52,7 +52,8 @@ impl Explanation {
 }
 
 fn write_route(f: &mut fmt::Formatter<'_>, route: &TakenRoute) -> fmt::Result {
-    writeln!(f, "\nroute `{}`: {}", route.name, route.matches)?;
+    let origin = route.origin.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
+    writeln!(f, "\nroute `{}`{origin}: {}", route.name, route.matches)?;
     for filter in &route.filters {
         match filter.before == filter.after {
             true if filter.changed => writeln!(f, "  {}: changes fields", filter.name)?,
@@ -126,6 +127,9 @@ fn write_service(f: &mut fmt::Formatter<'_>, part: &ServicePart) -> fmt::Result 
     if let Some(url) = &part.sticky_to {
         writeln!(f, "  the cookie names {url}")?;
     }
+    if let Some(source) = &part.source {
+        writeln!(f, "  endpoints come from {source}")?;
+    }
     let width = part.endpoints.iter().map(|endpoint| endpoint.url.len()).max().unwrap_or(0);
     part.endpoints.iter().try_for_each(|endpoint| write_endpoint(f, endpoint, width))?;
     match part.more_endpoints {
@@ -147,6 +151,9 @@ fn write_endpoint(f: &mut fmt::Formatter<'_>, endpoint: &EndpointSeen, width: us
     }
     if let Some(number) = endpoint.in_flight {
         write!(f, ", {number} under way")?;
+    }
+    if let Some(origin) = &endpoint.origin {
+        write!(f, "; {origin}")?;
     }
     f.write_char('\n')
 }

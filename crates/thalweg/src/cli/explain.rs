@@ -99,6 +99,11 @@ fn read(args: &ExplainArgs, question: &Question) -> ExitCode {
     };
     let told = explain_plan(&loaded.plan, question, args.all, None).map(|mut told| {
         loaded.provenance.add_origins(&loaded.plan, &mut told);
+        loaded.provenance.add_endpoint_origins(&loaded.plan, &mut told);
+        for part in told.route.iter_mut().flat_map(|route| &mut route.services) {
+            let discover = loaded.settings.discover.get(&*part.name);
+            part.source = discover.map(|discover| thalweg_discovery::words(&*discover.source));
+        }
         told
     });
     match told {

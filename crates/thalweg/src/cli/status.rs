@@ -77,7 +77,7 @@ fn table(endpoints: &[Value]) -> String {
     if endpoints.is_empty() {
         return "  no endpoints\n".into();
     }
-    let headings = ["endpoint", "state", "weight", "in flight", "why"].map(str::to_owned);
+    let headings = ["endpoint", "state", "weight", "in flight", "why", "origin"].map(str::to_owned);
     let rows = endpoints.iter().map(|endpoint| {
         let of = |name: &str| plain(&endpoint[name]);
         let why = match endpoint["state"].as_str() {
@@ -85,15 +85,16 @@ fn table(endpoints: &[Value]) -> String {
             _ if endpoint["cause"].is_null() => format!("since {}", of("since")),
             _ => format!("{}, since {}", of("cause"), of("since")),
         };
-        [of("url"), of("state"), of("weight"), of("requests_active"), why]
+        let origin = endpoint["origin"].as_str().map_or_else(String::new, |_| of("origin"));
+        [of("url"), of("state"), of("weight"), of("requests_active"), why, origin]
     });
     let rows: Vec<_> = std::iter::once(headings).chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (url, state, weight, active) = (width(0), width(1), width(2), width(3));
+    let (url, state, weight, active, why) = (width(0), width(1), width(2), width(3), width(4));
     let lines = rows.iter().map(|row| {
         let line = format!(
-            "  {:<url$}  {:<state$}  {:>weight$}  {:>active$}  {}",
-            row[0], row[1], row[2], row[3], row[4]
+            "  {:<url$}  {:<state$}  {:>weight$}  {:>active$}  {:<why$}  {}",
+            row[0], row[1], row[2], row[3], row[4], row[5]
         );
         format!("{}\n", line.trim_end())
     });
@@ -121,15 +122,17 @@ mod tests {
             "connections": { "active": 3, "max": 100 },
         });
         let endpoints = json!([
-            { "url": "http://10.0.0.1:9001", "state": "ready", "weight": 1, "requests_active": 12, "since": "T" },
+            { "url": "http://10.0.0.1:9001", "state": "ready", "weight": 1, "requests_active": 12, "since": "T",
+                "origin": "written in thalweg.yaml:7" },
             { "url": "http://10.0.0.2:9001", "state": "unhealthy", "weight": 10, "requests_active": 0, "since": "T",
                 "cause": "connection\u{1b}[31m refused" },
             { "url": "http://b", "state": "draining", "weight": 1, "requests_active": 0, "since": "T" },
         ]);
         let text = "thalweg 0.1.0, pid 7, up 1h1m40s: running, 12 in flight, 3 of 100 connections\n\n\
             shop: degraded, 12 in flight, 0 queued\n  \
-            endpoint              state      weight  in flight  why\n  \
-            http://10.0.0.1:9001  ready           1         12\n  \
+            endpoint              state      weight  in flight  why                               origin\n  \
+            http://10.0.0.1:9001  ready           1         12                                    \
+            written in thalweg.yaml:7\n  \
             http://10.0.0.2:9001  unhealthy      10          0  connection\u{fffd}[31m refused, since T\n  \
             http://b              draining        1          0  since T\n";
         assert_eq!(page(&status, &[service("degraded", endpoints)]), text);

@@ -95,11 +95,12 @@ impl Shared {
     pub(crate) fn new(
         worker_pool: WorkerPool,
         registry: Arc<Registry>,
-        (origin, runtime): (Origin, Runtime),
+        (origin, mut runtime): (Origin, Runtime),
         (access, series, api_keys): (AccessLists, TimeSeries, ApiKeyStore),
         (changed, acme, (sources, route_sources)): (Arc<Notify>, Acme, (Sources, Sources)),
     ) -> Self {
         registry.reloads().note_success();
+        runtime.base.provenance = origin.provenance.clone();
         Self {
             worker_pool,
             registry,

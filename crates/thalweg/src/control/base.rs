@@ -5,6 +5,7 @@ use super::overlay::secure;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
+use thalweg_config::Provenance;
 use thalweg_config::settings::Discover;
 use thalweg_discovery::Found;
 use thalweg_proxy::Plan;
@@ -22,6 +23,8 @@ pub(crate) struct Base {
     found: FoundSets,
     /// What cannot be used of what was found last, by the positions of services.
     flaws: BTreeMap<usize, String>,
+    /// Where the configuration is written.
+    pub(crate) provenance: Arc<Provenance>,
 }
 
 /// What a set that was found has become.
@@ -55,6 +58,7 @@ impl Base {
             found: found.of(discover.values()),
             discover,
             flaws: BTreeMap::new(),
+            provenance: Arc::default(),
         };
         let all: Vec<usize> = base.discover.keys().copied().collect();
         all.into_iter().for_each(|at| drop(base.fill(at)));
@@ -75,7 +79,7 @@ impl Base {
     /// The same sources, below another plan with the same services.
     pub(crate) fn with_plan(&self, plan: Plan) -> Self {
         let (discover, found, flaws) = (self.discover.clone(), self.found.clone(), self.flaws.clone());
-        Self { traffic: plan.traffic(), plan, discover, found, flaws }
+        Self { traffic: plan.traffic(), plan, discover, found, flaws, provenance: self.provenance.clone() }
     }
 
     /// What sources have found.
@@ -97,14 +101,18 @@ impl Base {
             .collect()
     }
 
-    /// Whether the endpoint is one that the configuration writes.
-    pub(crate) fn is_written(&self, service: usize, url: &str) -> bool {
-        let written = match (self.discover.get(&service), self.plan.services.get(service)) {
+    /// The endpoints of the service at this position that the configuration writes.
+    pub(crate) fn written(&self, service: usize) -> &[Endpoint] {
+        match (self.discover.get(&service), self.plan.services.get(service)) {
             (Some(discover), _) => &discover.written,
             (None, Some(service)) => &service.endpoints,
-            (None, None) => return false,
-        };
-        written.iter().any(|endpoint| *endpoint.url == *url)
+            (None, None) => &[],
+        }
+    }
+
+    /// The source of the service at this position.
+    pub(crate) fn source_of(&self, service: usize) -> Option<&Discover> {
+        self.discover.get(&service)
     }
 
     /// What goes to the service at this position.

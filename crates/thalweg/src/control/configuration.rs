@@ -93,7 +93,8 @@ impl Shared {
         if cause.origin != ConfigOrigin::Source {
             show(&warnings, false);
         }
-        let base = Base::new(plan, &settings.discover, runtime.base.found());
+        let mut base = Base::new(plan, &settings.discover, runtime.base.found());
+        base.provenance = provenance.clone();
         let before = std::mem::replace(&mut runtime.base, base);
         if let Err(error) = self.set_plan(runtime.plan()) {
             runtime.base = before;

@@ -1,6 +1,7 @@
 //! What the admin API does to endpoints and weights: each change is one step under the lock of the runtime.
 
 use super::admin::Shared;
+use super::endpoint_origins::EndpointOrigins;
 use super::endpoint_status::{condition_of, members_of};
 use super::overlay::{AddedEndpointSpec, ModeSpec};
 use super::route_status::{route_status, route_statuses};
@@ -11,11 +12,11 @@ use super::weights::in_force_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_admin::{
-    Changed, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, NewEndpoint, Refusal,
-    Reweighted, RouteStatus, ServiceState, ServiceStatus, Services, WantedState,
+    Changed, EndpointChange, EndpointState, EndpointStatus, Expected, NewEndpoint, Refusal, Reweighted,
+    RouteStatus, ServiceState, ServiceStatus, Services, WantedState,
 };
 use thalweg_balance::endpoint_id;
-use thalweg_config::endpoint_address;
+use thalweg_config::{Object, endpoint_address};
 use thalweg_core::{EndpointCondition, Notice, limits};
 use thalweg_observe::ServiceMeters;
 use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
@@ -39,8 +40,9 @@ impl Shared {
 
     fn service_status(&self, runtime: &Runtime, endpoint_set: &EndpointSet) -> ServiceStatus {
         let service = &endpoint_set.service;
+        let origins = EndpointOrigins::of(runtime, service, self.worker_pool().position(&service.name));
         let endpoints =
-            (0..service.endpoints.len()).map(|at| self.endpoint_status(runtime, endpoint_set, at));
+            (0..service.endpoints.len()).map(|at| self.endpoint_status(&origins, endpoint_set, at));
         let endpoints: Vec<EndpointStatus> = endpoints.collect();
         let put_aside =
             |e: &&EndpointStatus| matches!(e.state, EndpointState::Draining | EndpointState::Maintenance);
@@ -72,7 +74,12 @@ impl Shared {
         }
     }
 
-    fn endpoint_status(&self, runtime: &Runtime, endpoint_set: &EndpointSet, at: usize) -> EndpointStatus {
+    fn endpoint_status(
+        &self,
+        origins: &EndpointOrigins<'_>,
+        endpoint_set: &EndpointSet,
+        at: usize,
+    ) -> EndpointStatus {
         let (service, endpoint) = (&endpoint_set.service, &endpoint_set.service.endpoints[at]);
         let stand = condition_of(endpoint_set, at as u32, Instant::now());
         let members: Vec<_> = members_of(endpoint_set, at as u32).collect();
@@ -81,8 +88,7 @@ impl Shared {
             let answered = sum.2 + sample.answered;
             (sum.0 + sample.requests, sum.1 + sample.failures, answered, sum.3 + sample.latency_us)
         });
-        let is_added = runtime.overlay.services.get(&*service.name);
-        let is_added = is_added.is_some_and(|of| of.added.iter().any(|added| *added.url == *endpoint.url));
+        let (source, origin) = origins.get(&endpoint.url);
         let address = |address: &PeerAddress| match address {
             PeerAddress::Tcp(address) => address.to_string(),
             PeerAddress::Unix(path) => format!("unix:{}", path.display()),
@@ -95,13 +101,8 @@ impl Shared {
             state: state_of(stand.condition),
             since: self.since(&service.name, &endpoint.url),
             cause: Some(stand.cause).filter(|cause| !cause.is_empty()),
-            source: match self.worker_pool().position(&service.name) {
-                _ if is_added => EndpointSource::Runtime,
-                Some(at) if !runtime.base.is_written(at, &endpoint.url) && service.discover.is_some() => {
-                    EndpointSource::Discovered
-                }
-                _ => EndpointSource::File,
-            },
+            source,
+            origin,
             addresses: members.iter().map(|member| address(&member.address)).collect(),
             requests_active: members.iter().map(|member| member.active()).sum(),
             requests_total: requests,
@@ -345,14 +346,18 @@ impl Shared {
         let endpoint_set = self.worker_pool().endpoint_set(service);
         let found = endpoint_set.and_then(|endpoint_set| {
             let at = endpoint_set.service.endpoints.iter().position(|endpoint| *endpoint.url == *url)?;
-            Some(self.endpoint_status(runtime, &endpoint_set, at))
+            let position = self.worker_pool().position(service);
+            let origins = EndpointOrigins::of(runtime, &endpoint_set.service, position);
+            Some(self.endpoint_status(&origins, &endpoint_set, at))
         });
         found.ok_or_else(|| Refusal::Unknown(format!("the service `{service}` has no endpoint `{url}`")))
     }
 
     /// Routes and where they send their requests.
     pub(super) fn list_routes(&self) -> Vec<RouteStatus> {
-        route_statuses(&self.worker_pool().plan())
+        let runtime = self.runtime();
+        let routes = route_statuses(&self.worker_pool().plan()).into_iter();
+        routes.map(|route| with_place(&runtime, route)).collect()
     }
 
     /// Changes the shares of a route.
@@ -392,10 +397,16 @@ impl Shared {
             self.say(&Notice::warn(line));
         }
         let found = plan.routes.iter().find(|known| *known.name == *route);
-        let route = found.map(|found| route_status(&plan, found));
+        let route = found.map(|found| with_place(&runtime, route_status(&plan, found)));
         let route = route.ok_or_else(|| Refusal::Unavailable("the route has just been removed".into()))?;
         Ok(Reweighted { version: runtime.version, before, route })
     }
+}
+
+/// With the place where it is written.
+pub(super) fn with_place(runtime: &Runtime, route: RouteStatus) -> RouteStatus {
+    let place = runtime.base.provenance.place(Object::Route(&route.name));
+    RouteStatus { origin: place.map(|place| place.to_string()), ..route }
 }
 
 fn state_of(condition: EndpointCondition) -> EndpointState {

@@ -1,6 +1,7 @@
 //! `GET /api/v1/explain`: the plan in force, and how its endpoints stand now.
 
 use super::admin::Shared;
+use super::endpoint_origins::EndpointOrigins;
 use super::endpoint_status::{condition_of, members_of};
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +28,18 @@ impl Shared {
             Some(EndpointNow { state: stand.condition.name().to_owned(), cause: stand.cause, in_flight })
         };
         let mut told = explain(&plan, question, all, Some(&live))?;
-        self.origin().provenance.add_origins(&plan, &mut told);
+        let runtime = self.runtime();
+        runtime.base.provenance.add_origins(&plan, &mut told);
+        for part in told.route.iter_mut().flat_map(|route| &mut route.services) {
+            let position = self.worker_pool().position(&part.name);
+            let Some(service) = position.and_then(|at| plan.services.get(at)) else { continue };
+            let origins = EndpointOrigins::of(&runtime, service, position);
+            for endpoint in &mut part.endpoints {
+                endpoint.origin = origins.get(&endpoint.url).1;
+            }
+            part.source = origins.source;
+        }
+        drop(runtime);
         Ok(told)
     }
 }

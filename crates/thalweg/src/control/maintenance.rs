@@ -3,8 +3,10 @@
 
 use super::admin::Shared;
 use super::config_events::event;
+use super::endpoints::with_place;
 use super::overlay::OverlaySpec;
 use super::route_status::route_status;
+use super::runtime::Runtime;
 use thalweg_admin::{Expected, MaintenanceChanged, Refusal, RouteStatus, encode};
 use thalweg_core::{EventKind, Notice};
 use thalweg_proxy::Plan;
@@ -18,7 +20,7 @@ impl Shared {
         expected: &Expected<u64>,
     ) -> Result<MaintenanceChanged, Refusal> {
         let mut runtime = self.runtime();
-        let found = self.status_of_route(route);
+        let found = self.status_of_route(&runtime, route);
         let before = found.as_ref().and_then(|found| found.maintenance);
         let was_set = runtime.overlay.maintenance.get(route).copied();
         // What was set of a route that the file has no more, or no such filter any more, can be taken back.
@@ -40,9 +42,8 @@ impl Shared {
             self.commit_routes(&mut runtime);
         }
         let said = in_force_of(&runtime.overlay, &runtime.base, route);
-        let version = runtime.version;
+        let (version, after) = (runtime.version, self.status_of_route(&runtime, route));
         drop(runtime);
-        let after = self.status_of_route(route);
         if is_changed {
             self.say(&Notice::info(
                 said.unwrap_or_else(|| format!("route `{route}`: `maintenance` is {AS_IN_THE_FILE}")),
@@ -56,10 +57,10 @@ impl Shared {
         Ok(MaintenanceChanged { version, before, route: after })
     }
 
-    fn status_of_route(&self, route: &str) -> Option<RouteStatus> {
+    fn status_of_route(&self, runtime: &Runtime, route: &str) -> Option<RouteStatus> {
         let plan = self.worker_pool().plan();
         let found = plan.routes.iter().find(|known| *known.name == *route)?;
-        Some(route_status(&plan, found))
+        Some(with_place(runtime, route_status(&plan, found)))
     }
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use thalweg_config::{Inputs, Loaded, Provenance, Report, Settings};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Limits;
@@ -22,7 +23,7 @@ pub(crate) struct Origin {
     /// The files that were read, that it includes and that hold secrets.
     pub(crate) inputs: Inputs,
     /// Where its values are written.
-    pub(crate) provenance: Provenance,
+    pub(crate) provenance: Arc<Provenance>,
     /// Those that the process started with; some wait for a restart.
     pub(crate) limits: Limits,
     /// This configuration and those before it.
@@ -40,7 +41,7 @@ pub(crate) struct Candidate {
     pub(super) warnings: Report,
     pub(super) text: String,
     pub(super) inputs: Inputs,
-    pub(super) provenance: Provenance,
+    pub(super) provenance: Arc<Provenance>,
     /// The documents of sources in it.
     pub(super) documents: Accepted,
 }
@@ -48,6 +49,7 @@ pub(crate) struct Candidate {
 impl Candidate {
     pub(super) fn new(loaded: Loaded, text: String, documents: Accepted) -> Self {
         let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
+        let provenance = Arc::new(provenance);
         Self { plan, settings, warnings, text, inputs, provenance, documents }
     }
 }

@@ -23,7 +23,8 @@ impl Shared {
     /// What differs between what runs and the candidate, and what that means. Nothing is changed.
     pub(super) fn outcome(&self, origin: &Origin, runtime: &Runtime, candidate: &Candidate) -> ConfigOutcome {
         let Candidate { plan, settings, warnings, inputs, .. } = candidate;
-        let changes = diff((&runtime.base.as_written(), &origin.settings), (plan, settings));
+        let mut changes = diff((&runtime.base.as_written(), &origin.settings), (plan, settings));
+        candidate.provenance.add_places(plan, &mut changes);
         let filled = Base::new(plan.clone(), &settings.discover, runtime.base.found());
         let mut outcome = ConfigOutcome {
             etag: inputs.etag(),
@@ -139,7 +140,8 @@ fn document(change: Change) -> ConfigChange {
     };
     let fields = change.fields.into_iter().map(field);
     let (name, service) = (change.name, change.service);
-    ConfigChange { kind: change.kind.name(), name, service, action, fields: fields.collect() }
+    let origin = change.place.map(|place| place.to_string());
+    ConfigChange { kind: change.kind.name(), name, service, action, origin, fields: fields.collect() }
 }
 
 /// The same for people: what changes, a line or more each, then what it means.

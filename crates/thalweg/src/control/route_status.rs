@@ -39,6 +39,7 @@ fn status_at(plan: &Plan, position: usize, route: &Route) -> RouteStatus {
     RouteStatus {
         name: route.name.to_string(),
         matches: route.matches.to_string(),
+        origin: None,
         listeners: plan.listeners_of(position).map(|listener| listener.name.to_string()).collect(),
         filters: route.filters.steps().iter().map(|step| step.name()).collect(),
         canary: route.canary.is_some(),

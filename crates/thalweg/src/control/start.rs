@@ -222,6 +222,7 @@ fn origin(
     if file.is_some() {
         history.begin((&text, &inputs.etag()));
     }
+    let provenance = Arc::new(provenance);
     Ok(Origin { file, text, settings: settings.clone(), inputs, provenance, limits, history, documents })
 }
 

@@ -56,6 +56,7 @@ fn endpoint(new: NewEndpoint, source: EndpointSource) -> EndpointStatus {
         since: SystemTime::UNIX_EPOCH,
         cause: None,
         source,
+        origin: Some("written in thalweg.yaml:12".into()),
         addresses: vec!["10.0.0.1:8080".into()],
         requests_active: 0,
         requests_total: 0,
@@ -228,6 +229,7 @@ impl Control for Sample {
     fn routes(&self) -> Vec<RouteStatus> {
         let to = self.state().to.clone();
         vec![RouteStatus {
+            origin: Some("thalweg.yaml:7".into()),
             sealed: None,
             maintenance: None,
             name: "checkout canary".into(),
@@ -460,6 +462,7 @@ impl Control for Sample {
         (state.to, state.version) = (to.clone(), state.version + 1);
         let (name, matches) = (route.into(), String::new());
         let route = RouteStatus {
+            origin: Some("thalweg.yaml:7".into()),
             name,
             matches,
             listeners: Vec::new(),
@@ -503,6 +506,7 @@ impl Control for Sample {
         let (name, matches) = (route.into(), String::new());
         let maintenance = Some(on.unwrap_or(false));
         let route = RouteStatus {
+            origin: Some("thalweg.yaml:7".into()),
             name,
             matches,
             listeners: Vec::new(),
@@ -617,6 +621,7 @@ fn change() -> ConfigChange {
         name: "a route".into(),
         service: None,
         action: ChangeAction::Added,
+        origin: Some("thalweg.yaml:7".into()),
         fields: Vec::new(),
     }
 }
