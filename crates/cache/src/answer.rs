@@ -49,6 +49,11 @@ pub fn answer<'a>(
     if is_known(request, fields, head) {
         return Answer::NotModified;
     }
+    part_of(request, head, body)
+}
+
+/// Which part of a stored body a request asks for, whatever its conditions.
+pub(crate) fn part_of(request: &Request<'_>, head: &StoredHead, body: Body<'_>) -> Answer {
     let total = match body {
         Body::Complete(total) => Some(total),
         Body::Growing => None,

@@ -113,7 +113,7 @@ pub struct Url<'a> {
 /// What ties a response to the client that caused it ([`crate::policy::Sharing::PerClient`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
-    /// The method.
+    /// The method; GET for HEAD too, which is answered from what GET has brought.
     pub method: &'a [u8],
     /// The client's address, seen through trusted proxies only.
     pub address: IpAddr,

@@ -7,7 +7,7 @@
 //! head ([`stored`]), or there is a reason why not ([`storable`]). Unsafe requests take stored responses away
 //! ([`invalidation`]). What happened is told in `Cache-Status` ([`status`]).
 //!
-//! Invariants: no input makes it panic; no input makes it do more work than a small constant per byte of two heads;
+//! Invariants: no input makes it panic; no input makes it do more than compare each name of two heads with each other;
 //! every bound has a name. What is said in doubt is the stricter thing: it is not stored, it is not fresh.
 #![forbid(unsafe_code)]
 
@@ -44,7 +44,7 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 
-pub use answer::{Answer, Body, answer, write_answer};
+pub use answer::{Answer, Body, answer, is_known, write_answer};
 pub use directives::MOST_SECONDS;
 pub use freshness::{Freshness, Lifetime};
 pub use invalidation::{invalidates, same_origin};
@@ -58,8 +58,11 @@ pub use request::{FieldLines, Request, RequestDirectives};
 pub use response::{Response, ResponseDirectives, Stated};
 pub use status::{CacheStatus, Handled};
 pub use storable::NotStored;
-pub use stored::StoredHead;
+pub use stored::{Saved, StoredHead};
 pub use time::UnixMillis;
-pub use validation::{HeadEffect, Validated, head_effect, validated, write_conditions};
+pub use validation::{
+    HeadEffect, REPLACED_FIELDS, Validated, head_effect, joined, validated, write_completion,
+    write_conditions,
+};
 pub use validators::EntityTag;
 pub use vary::Vary;

@@ -1,5 +1,7 @@
 //! What is done with a request: answer it, validate what is stored, fetch, or let it pass (RFC 9111 §4).
 
+use crate::answer::{Answer, Body, part_of};
+use crate::parts::Parts;
 use crate::policy::Policy;
 use crate::request::{Request, RequestDirectives};
 use crate::stored::StoredHead;
@@ -13,8 +15,10 @@ pub enum Found<'s> {
     Nothing,
     /// Responses under its key, none of which fits its fields (`Vary`).
     OtherVariants,
-    /// This one.
+    /// This one; its body is complete, or on its way.
     Head(&'s StoredHead),
+    /// This one, of whose body parts are stored.
+    Parts(&'s StoredHead, &'s Parts),
 }
 
 /// Why a request goes to the service, in the words of RFC 9211 §2.2.
@@ -65,7 +69,8 @@ pub struct Hit {
 }
 
 impl Hit {
-    fn of(head: &StoredHead, now: UnixMillis) -> Self {
+    /// Of a stored response that is used at this time, for whatever reason.
+    pub fn of(head: &StoredHead, now: UnixMillis) -> Self {
         let freshness = &head.freshness;
         Self {
             age: freshness.age_seconds(now),
@@ -114,6 +119,11 @@ pub fn look_up(policy: &Policy, request: &Request<'_>, found: Found<'_>, now: Un
         Found::Nothing => Lookup::Fetch(Forward::UriMiss),
         Found::OtherVariants => Lookup::Fetch(Forward::VaryMiss),
         Found::Head(head) => use_stored(policy, &wanted, head, now),
+        // RFC 9111 §3.3, §4.3.2: parts neither answer nor validate what is not wholly within them.
+        Found::Parts(head, parts) if part_of(request, head, Body::Parts(parts)) == Answer::Lacks => {
+            Lookup::Fetch(Forward::Partial)
+        }
+        Found::Parts(head, _) => use_stored(policy, &wanted, head, now),
     };
     match lookup {
         Lookup::Fetch(_) | Lookup::Validate(_) if wanted.only_if_cached => Lookup::Unavailable,

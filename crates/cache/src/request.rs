@@ -25,6 +25,8 @@ pub struct RequestDirectives {
     pub max_stale: Option<u32>,
     /// The same where the service fails.
     pub stale_if_error: Option<u32>,
+    /// A quoted string has no end: what the client wants is not known. Nothing is stored, nothing is used unseen.
+    pub broken: bool,
 }
 
 impl RequestDirectives {
@@ -32,9 +34,7 @@ impl RequestDirectives {
     fn note(&mut self, line: &[u8]) {
         for directive in Directives::of(line) {
             let Ok(directive) = directive else {
-                // What the client wants is not known: nothing is kept, nothing is used unseen.
-                self.no_cache = true;
-                self.no_store = true;
+                self.broken = true;
                 return;
             };
             let seconds = directive.argument.seconds();
@@ -108,6 +108,11 @@ impl<'a> Request<'a> {
                 }
                 _ => {}
             }
+        }
+        if request.directives.broken {
+            let broken =
+                RequestDirectives { broken: true, no_cache: true, no_store: true, ..Default::default() };
+            request.directives = broken;
         }
         if conditions > 1 {
             request.if_range = Some(b"");

@@ -13,7 +13,7 @@ pub const MOST_LISTED: usize = 32;
 
 /// Fields without which a stored response would mean something else: listed in `private="…"`, they make the whole
 /// response private.
-const GOVERNING: FieldSet = FieldSet::of(&[
+pub(crate) const GOVERNING: FieldSet = FieldSet::of(&[
     FieldId::CacheControl,
     FieldId::Vary,
     FieldId::Date,
@@ -251,7 +251,10 @@ impl<'a> Response<'a> {
                         parse_http_date(value, received).map_or(Stated::Invalid, Stated::Value);
                 }
                 FieldId::LastModified => response.last_modified = parse_http_date(value, received),
-                FieldId::ETag => response.etag = EntityTag::parse(value).filter(|_| first(&mut tags)),
+                FieldId::ETag => {
+                    let is_first = first(&mut tags);
+                    response.etag = EntityTag::parse(value).filter(|_| is_first);
+                }
                 FieldId::SetCookie => response.has_set_cookie = true,
                 FieldId::Vary => response.has_vary = true,
                 FieldId::ContentRange => response.content_range = first(&mut ranges).then_some(value),
@@ -266,6 +269,9 @@ impl<'a> Response<'a> {
                 }
                 _ => {}
             }
+        }
+        if response.directives.broken {
+            response.directives = ResponseDirectives { broken: true, ..ResponseDirectives::default() };
         }
         if names_target && let Some(target) = target_of(policy, fields.clone()) {
             response.is_targeted = true;

@@ -7,9 +7,9 @@ use crate::freshness::{self, Freshness};
 use crate::policy::{Policy, SetCookie};
 use crate::range::ContentRange;
 use crate::request::{FieldLines, Request};
-use crate::response::{Response, listed_fields, values};
+use crate::response::{GOVERNING, Response, listed_fields, values};
 use crate::storable::{NotStored, assess};
-use crate::time::write_http_date;
+use crate::time::{UnixMillis, write_http_date};
 use crate::validators::EntityTag;
 use crate::vary::Vary;
 use thalweg_http::h1::encode::write_field;
@@ -51,6 +51,21 @@ pub struct StoredHead {
     /// The range that a 206 has; the first one of a stored head that others were added to.
     pub part: Option<ContentRange>,
     lines: Box<[u8]>,
+}
+
+/// What a store saves of a head; the rest follows from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a> {
+    /// [`StoredHead::status`].
+    pub status: u16,
+    /// When it was received ([`Freshness::received`]).
+    pub received: UnixMillis,
+    /// Milliseconds of age that it had then ([`Freshness::initial_age`]).
+    pub initial_age: u64,
+    /// [`StoredHead::part`].
+    pub part: Option<ContentRange>,
+    /// [`StoredHead::lines`].
+    pub lines: &'a [u8],
 }
 
 impl StoredHead {
@@ -96,6 +111,31 @@ impl StoredHead {
             part: response.content_range.and_then(ContentRange::parse),
             lines: lines.into(),
         }
+    }
+
+    /// The head that was saved with these parts, as a store on a disk does; what is derived is derived anew. `None`
+    /// where it would not be stored today: the policy is another one, or the lines are not those of a stored head.
+    pub fn restore(policy: &Policy, saved: Saved<'_>) -> Option<Self> {
+        let times = (saved.received, saved.received);
+        let response = Response::read(policy, saved.status, times, split_lines(saved.lines));
+        let vary = Vary::read(split_lines(saved.lines));
+        let is_refused = response.directives.broken
+            || (response.directives.private && !policy.is_per_client())
+            || (response.has_set_cookie && policy.set_cookie != SetCookie::Store)
+            || vary == Vary::Everything
+            || (saved.status == 206) != saved.part.is_some();
+        if is_refused || !saved.lines.ends_with(b"\r\n") {
+            return None;
+        }
+        Some(Self {
+            status: saved.status,
+            freshness: Freshness { initial_age: saved.initial_age, ..Freshness::of(policy, &response) },
+            vary,
+            date: freshness::date(&response),
+            last_modified: response.last_modified,
+            part: saved.part,
+            lines: saved.lines.into(),
+        })
     }
 
     /// Its fields as lines, each with its CR LF; neither `Age` nor framing is among them.
@@ -151,16 +191,16 @@ pub(crate) fn split_lines(lines: &[u8]) -> impl FieldLines<'_> {
 }
 
 /// Which fields of a response are not stored.
-pub(crate) struct LeftOut<'a> {
+pub(crate) struct LeftOut<'a, 'p> {
+    policy: &'p Policy,
     /// Named by `Connection`; `None`: too many to tell.
     nominated: Option<Vec<&'a [u8]>>,
     /// Named by `no-cache` or `private`.
     listed: Vec<&'a [u8]>,
-    set_cookie: bool,
 }
 
-impl<'a> LeftOut<'a> {
-    pub(crate) fn of(policy: &Policy, response: &Response<'_>, fields: impl FieldLines<'a>) -> Self {
+impl<'a, 'p> LeftOut<'a, 'p> {
+    pub(crate) fn of(policy: &'p Policy, response: &Response<'_>, fields: impl FieldLines<'a>) -> Self {
         let all = values(fields.clone(), "connection").flat_map(octet::list);
         let nominated: Vec<_> = all.take(MOST_NOMINATED + 1).collect();
         let listed = if response.directives.lists_fields && !policy.is_per_client() {
@@ -168,23 +208,22 @@ impl<'a> LeftOut<'a> {
         } else {
             Vec::new()
         };
-        Self {
-            nominated: (nominated.len() <= MOST_NOMINATED).then_some(nominated),
-            listed,
-            set_cookie: policy.set_cookie != SetCookie::Store,
-        }
+        Self { policy, nominated: (nominated.len() <= MOST_NOMINATED).then_some(nominated), listed }
     }
 
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         let id = FieldId::classify(name);
         let is_named = |names: &[&[u8]]| names.iter().any(|listed| listed.eq_ignore_ascii_case(name));
-        // What other hops may never take away stays (hostile input A20): `Connection: Cache-Control` changes nothing.
-        let is_nominated =
-            !FieldSet::PROTECTED.contains(id) && self.nominated.as_deref().is_none_or(is_named);
+        // What other hops may never take away stays (hostile input A20), and so does what decides: `Connection:
+        // Cache-Control` changes nothing.
+        let mut targets = self.policy.targets.iter();
+        let is_target = targets.any(|target| target.as_bytes().eq_ignore_ascii_case(name));
+        let stays = is_target || FieldSet::PROTECTED.contains(id) || GOVERNING.contains(id);
+        let is_cookie = id == FieldId::SetCookie || name.eq_ignore_ascii_case(b"set-cookie2");
         NOT_STORED.contains(id)
-            || is_nominated
-            || is_named(&self.listed)
-            || (self.set_cookie && (id == FieldId::SetCookie || name.eq_ignore_ascii_case(b"set-cookie2")))
+            || (!stays && self.nominated.as_deref().is_none_or(is_named))
+            || (!is_target && is_named(&self.listed))
+            || (is_cookie && self.policy.set_cookie != SetCookie::Store)
             || name.eq_ignore_ascii_case(b"proxy-authentication-info")
     }
 }

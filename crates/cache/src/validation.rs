@@ -2,10 +2,12 @@
 
 use crate::lookup::{Failure, Hit, use_on_failure};
 use crate::policy::Policy;
+use crate::range::ContentRange;
 use crate::request::{FieldLines, Request};
 use crate::response::{Response, values};
 use crate::storable::NotStored;
 use crate::stored::{LeftOut, StoredHead, split_lines, write_date};
+use std::ops::Range;
 use thalweg_http::h1::encode::write_field;
 use thalweg_http::{FieldId, FieldSet, Method};
 
@@ -117,11 +119,48 @@ pub fn head_effect<'a>(
     let is_same = response.content_length.is_none_or(|told| told == length)
         && response.etag.is_none_or(|tag| head.etag().is_some_and(|known| known.is_weakly(tag)))
         && response.last_modified.is_none_or(|date| head.last_modified == Some(date));
-    // It is the answer to a GET as far as the head goes.
-    let as_get = Request { method: Method::Get, ..*request };
-    match updated(policy, &as_get, head, response, fields) {
+    match updated(policy, request, head, response, fields) {
         (new, None) if is_same && new.vary == head.vary => HeadEffect::Freshened(new),
         _ => HeadEffect::Dropped,
+    }
+}
+
+/// Appends the fields by which the rest of a part is asked for, as lines: `Range` and `If-Range`. False, and nothing is
+/// appended, where what comes could not be joined with what is stored.
+pub fn write_completion(head: &StoredHead, gap: &Range<u64>, out: &mut Vec<u8>) -> bool {
+    let date = head.get("last-modified").filter(|_| head.has_strong_date());
+    let Some(validator) = head.etag().filter(|tag| !tag.is_weak()).map(|tag| tag.text).or(date) else {
+        return false;
+    };
+    let total = head.part.map_or(0, |part| part.total);
+    let last = if gap.end >= total { String::new() } else { (gap.end - 1).to_string() };
+    write_field(out, b"Range", format!("bytes={}-{last}", gap.start).as_bytes());
+    write_field(out, b"If-Range", validator);
+    true
+}
+
+/// The head of stored parts to which a 206 is added, and where it belongs; `None` where it is not of the same
+/// representation, by a strong validator and its length (RFC 9111 §3.4), or may not be stored.
+pub fn joined<'a>(
+    policy: &Policy,
+    request: &Request<'_>,
+    head: &StoredHead,
+    response: &Response<'_>,
+    fields: impl FieldLines<'a>,
+) -> Option<(Box<StoredHead>, ContentRange)> {
+    let part = ContentRange::parse(response.content_range.filter(|_| response.status == 206)?)?;
+    let is_whole = response.content_length.is_none_or(|length| length == part.len());
+    let is_same = match (response.etag, head.etag()) {
+        (Some(new), Some(known)) => new.is_strongly(known),
+        (None, None) => head.has_strong_date() && response.last_modified == head.last_modified,
+        _ => false,
+    };
+    if !is_whole || !is_same || head.part?.total != part.total {
+        return None;
+    }
+    match updated(policy, request, head, response, fields) {
+        (new, None) if new.vary == head.vary => Some((new, part)),
+        _ => None,
     }
 }
 
@@ -146,14 +185,15 @@ fn updated<'a>(
     let content_range = head.part.map(content_range);
     read.content_length = length;
     read.content_range = content_range.as_deref();
-    let request = Request { range, ..*request };
+    // As far as the head goes, an answer to HEAD is one to GET.
+    let request = Request { method: Method::Get, range, ..*request };
     match StoredHead::new(policy, &request, &read, split_lines(&lines)) {
         Ok(new) => (Box::new(new), None),
         Err(why) => (Box::new(StoredHead::used_once(policy, &read, split_lines(&lines))), Some(why)),
     }
 }
 
-fn content_range(part: crate::range::ContentRange) -> Vec<u8> {
+fn content_range(part: ContentRange) -> Vec<u8> {
     format!("bytes {}-{}/{}", part.first, part.end - 1, part.total).into_bytes()
 }
 

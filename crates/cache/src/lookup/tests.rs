@@ -143,3 +143,20 @@ fn a_stale_response_is_used_for_errors_if_it_says_so_or_the_client_does() {
     assert!(!failed(asked, "cache-control: s-maxage=2", Failure::Status(503), 10));
     assert!(!failed(asked, "cache-control: max-age=2, must-revalidate", Failure::Status(503), 10));
 }
+
+#[test]
+fn parts_answer_what_lies_within_them_and_validate_nothing_else() {
+    let policy = Policy::default();
+    let head = "cache-control: max-age=100\netag: \"a\"\ncontent-range: bytes 0-4/10";
+    let head = crate::testing::store_for(&policy, "range: bytes=0-4", 206, head).unwrap();
+    let parts = Parts::of(&head.part.unwrap());
+    let lookup = |request: &'static str, seconds| {
+        look_up(&policy, &get(request), Found::Parts(&head, &parts), after(seconds))
+    };
+    assert!(is_fresh_hit(lookup("range: bytes=1-2", 1)));
+    assert_eq!(lookup("range: bytes=1-2", 100), Lookup::Validate(Forward::Stale));
+    for request in ["", "range: bytes=1-5", "range: bytes=1-2\nif-range: \"b\""] {
+        assert_eq!(lookup(request, 1), Lookup::Fetch(Forward::Partial), "{request}");
+        assert_eq!(lookup(request, 100), Lookup::Fetch(Forward::Partial), "{request}");
+    }
+}

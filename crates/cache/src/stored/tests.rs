@@ -46,6 +46,11 @@ fn what_connection_names_is_not_stored_but_what_protects_is() {
     );
     assert_eq!((head.get("a"), head.get("b"), head.get("c")), (None, None, Some(&b"3"[..])));
     assert!(head.get("cache-control").is_some() && head.get("vary").is_some());
+    let head = store("connection: expires, cdn-cache-control\ncdn-cache-control: max-age=5\nexpires: 0");
+    assert_eq!(
+        (head.get("expires"), head.get("cdn-cache-control")),
+        (Some(&b"0"[..]), Some(&b"max-age=5"[..]))
+    );
     let many: Vec<_> = (0..=MOST_NOMINATED).map(|number| format!("x{number}")).collect();
     let head = store(&format!("connection: {}\na: 1\ncache-control: max-age=60", many.join(",")));
     assert_eq!(head.get("a"), None, "too many to tell");
@@ -102,4 +107,26 @@ fn lines_that_could_split_a_message_are_not_stored() {
     let head = StoredHead::new(&policy, &crate::testing::get(""), &response, fields.into_iter()).unwrap();
     assert_eq!(head.fields().count(), 2, "Cache-Control and Date");
     assert_eq!(lines("a: b").count(), 1);
+}
+
+#[test]
+fn a_saved_head_is_the_same_again() {
+    let policy = Policy::default();
+    let saved = |head: &StoredHead| {
+        let Freshness { received, initial_age, .. } = head.freshness;
+        let saved =
+            Saved { status: head.status, received, initial_age, part: head.part, lines: head.lines() };
+        StoredHead::restore(&policy, saved)
+    };
+    let head =
+        "date: {-3}\nage: 7\ncache-control: max-age=60, stale-if-error=5\nvary: b, A\nlast-modified: {-90}";
+    let part = "cache-control: max-age=60\ncontent-range: bytes 0-4/10";
+    for head in [store(head), store_for(&policy, "range: bytes=0-4", 206, part).unwrap()] {
+        let again = saved(&head).unwrap();
+        assert_eq!((again.lines(), again.freshness, &again.vary), (head.lines(), head.freshness, &head.vary));
+        assert_eq!((again.date, again.last_modified, again.part), (head.date, head.last_modified, head.part));
+    }
+    let with_cookie = Policy { set_cookie: SetCookie::Store, ..Policy::default() };
+    let head = store_for(&with_cookie, "", 200, "cache-control: max-age=60\nset-cookie: a=b").unwrap();
+    assert!(saved(&head).is_none(), "the policy is another one");
 }

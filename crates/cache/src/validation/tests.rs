@@ -202,3 +202,57 @@ fn parts_are_freshened_too() {
         other => panic!("{other:?}"),
     }
 }
+
+const PART: &str = "cache-control: max-age=60\ndate: {0}\ncontent-range: bytes 0-4/10";
+
+/// A 206 with the rest, ten seconds after what is stored.
+fn join(stored: &str, head: &str, length: u64) -> Option<ContentRange> {
+    let policy = Policy::default();
+    let stored = store_for(&policy, "range: bytes=0-4", 206, &format!("{PART}\n{stored}")).unwrap();
+    let head = dated(head);
+    let response = Response {
+        content_length: Some(length),
+        ..Response::read(&policy, 206, (after(10), after(10)), lines(&head))
+    };
+    let (new, part) = joined(&policy, &get("range: bytes=5-"), &stored, &response, lines(&head))?;
+    assert_eq!((new.status, new.freshness.received), (206, after(10)));
+    Some(part)
+}
+
+#[test]
+fn parts_of_one_representation_are_joined() {
+    let rest = ContentRange { first: 5, end: 10, total: 10 };
+    assert_eq!(join("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/10", 5), Some(rest));
+    let dates = ("last-modified: {-60}", "last-modified: {-60}\ncontent-range: bytes 5-9/10");
+    assert_eq!(join(dates.0, dates.1, 5), Some(rest));
+    for (stored, head, length) in [
+        ("etag: \"a\"", "etag: \"b\"\ncontent-range: bytes 5-9/10", 5),
+        ("etag: W/\"a\"", "etag: W/\"a\"\ncontent-range: bytes 5-9/10", 5),
+        ("etag: \"a\"", "content-range: bytes 5-9/10", 5),
+        ("", "content-range: bytes 5-9/10", 5),
+        ("last-modified: {-59}", "last-modified: {-59}\ncontent-range: bytes 5-9/10", 5),
+        ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/11", 5),
+        ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/10", 4),
+        ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/*", 5),
+        ("etag: \"a\"", "etag: \"a\"", 5),
+        ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/10\ncache-control: private", 5),
+    ] {
+        assert_eq!(join(stored, head, length), None, "{stored} {head}");
+    }
+}
+
+#[test]
+fn the_rest_of_a_part_is_asked_for_where_it_can_be_joined() {
+    let asked = |stored: &str, gap: Range<u64>| {
+        let head = format!("{PART}\n{stored}");
+        let stored = store_for(&Policy::default(), "range: bytes=0-4", 206, &head).unwrap();
+        let mut out = Vec::new();
+        write_completion(&stored, &gap, &mut out).then(|| String::from_utf8(out).unwrap())
+    };
+    assert_eq!(asked("etag: \"a\"", 5..10).as_deref(), Some("Range: bytes=5-\r\nIf-Range: \"a\"\r\n"));
+    assert_eq!(asked("etag: \"a\"", 5..7).as_deref(), Some("Range: bytes=5-6\r\nIf-Range: \"a\"\r\n"));
+    let expected = format!("Range: bytes=5-\r\nIf-Range: {}\r\n", date(-100));
+    assert_eq!(asked("etag: W/\"a\"\nlast-modified: {-100}", 5..10), Some(expected));
+    assert_eq!(asked("etag: W/\"a\"", 5..10), None);
+    assert_eq!(asked("", 5..10), None);
+}
