@@ -139,7 +139,8 @@ fn the_running_proxy_says_how_endpoints_stand() {
     let changed = admin.call("PATCH", &path, "{ \"state\": \"maintenance\", \"weight\": 3 }");
     assert_eq!(changed.status(), 200, "{changed:?}");
     let told = here(&["GET", "/products/1", "--live"]);
-    assert!(told.stdout.contains(&format!("{}  weight 3, maintenance, 0 under way\n", a.url())), "{told:?}");
+    let endpoint = format!("{}  weight 3, maintenance, 0 under way; written in ", a.url());
+    assert!(told.stdout.contains(&endpoint), "{told:?}");
 
     let told = here(&["GET", "/products/1", "--live", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
