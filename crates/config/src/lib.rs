@@ -32,6 +32,7 @@ pub mod diff;
 pub mod api_restrictions;
 pub mod diagnose;
 pub mod inputs;
+pub mod own_addresses;
 pub mod protections;
 pub mod provenance;
 pub mod refresh_files;

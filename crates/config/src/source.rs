@@ -88,9 +88,19 @@ pub struct Sources {
     files: Vec<Source>,
 }
 
+/// The most texts that one configuration is read from.
+pub const MOST: u16 = u16::MAX;
+
 impl Sources {
-    /// Adds a text and returns its number for [`Span::file`].
+    /// A number that no text has.
+    pub const NO_TEXT: u16 = MOST;
+
+    /// Adds a text and returns its number for [`Span::file`]: [`NO_TEXT`](Self::NO_TEXT) when there are [`MOST`] texts
+    /// already. Then it is not added, and nothing can be read by its number.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> u16 {
+        let Some(file) = u16::try_from(self.files.len()).ok().filter(|file| *file < MOST) else {
+            return Self::NO_TEXT;
+        };
         let mut text: String = text.into();
         if text.starts_with('\u{feff}') {
             text.drain(..'\u{feff}'.len_utf8());
@@ -100,13 +110,13 @@ impl Sources {
         let starts = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         let lines = std::iter::once(0).chain(starts).map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect();
         self.files.push(Source { name, text, lines, readable: true, included: None });
-        u16::try_from(self.files.len() - 1).unwrap_or(u16::MAX)
+        file
     }
 
     /// Adds a file that could not be read, so that an error can name it.
     pub fn add_unreadable(&mut self, name: impl Into<String>) -> u16 {
         let file = self.add(name, "");
-        if let Some(source) = self.files.last_mut() {
+        if let Some(source) = self.files.get_mut(usize::from(file)) {
             source.readable = false;
         }
         file
@@ -192,5 +202,19 @@ mod tests {
         assert_eq!(at(10), Position { line: 3, column: 1 });
         assert_eq!(at(999), Position { line: 3, column: 1 });
         assert_eq!(sources.slice(Span::new(file, 4..6)), "ä");
+    }
+
+    #[test]
+    fn one_text_too_many_has_no_number_of_another() {
+        let mut sources = Sources::default();
+        for at in 0..MOST {
+            assert_eq!(sources.add("a", "x"), at);
+        }
+        let file = sources.add("b", "y");
+        assert_eq!(file, Sources::NO_TEXT);
+        assert!(sources.get(file).is_none());
+        assert_eq!(sources.slice(Span::new(file, 0..1)), "");
+        assert_eq!(sources.add_unreadable("c"), Sources::NO_TEXT);
+        assert!(sources.get(MOST - 1).is_some_and(Source::is_readable));
     }
 }

@@ -107,7 +107,7 @@ fn references_settings_and_trust_may_not_be_new() {
         ("services: { a: { discover: { file: { path: /etc/shadow } } } }", "services.a.discover.file.path"),
         (
             "services: { a: { discover: { docker: { socket: \"tcp://h:2375\" } } } }",
-            "services.a.discover.docker.socket",
+            "services.a.discover.docker",
         ),
         (
             "services: { a: { discover: { http: { headers: { x: { env: HOME } } } } } }",
@@ -165,6 +165,43 @@ fn references_settings_and_trust_may_not_be_new() {
     assert_eq!(both.len(), 2, "{both:?}");
 }
 
+/// Without `socket` it is the one of the machine, without `kubeconfig` the account of the pod.
+#[test]
+fn docker_and_kubernetes_are_asked_only_as_the_file_has_them() {
+    let of = |discover: &str| node(&format!("services: {{ a: {{ discover: {{ {discover} }} }} }}"));
+    let keys = |found: Vec<Breach>| found.into_iter().map(|breach| breach.key).collect::<Vec<_>>();
+    let arrived =
+        |disk: &str, text: &str| keys(check_arrived(&of(disk), &of(text)).err().unwrap_or_default());
+    for (key, value) in [
+        ("docker", "{}"),
+        ("docker", "null"),
+        ("docker", "web"),
+        ("docker", "{ service: web }"),
+        ("kubernetes", "{ service: web, namespace: secret }"),
+        ("kubernetes", "{}"),
+    ] {
+        let (text, path) = (format!("{key}: {value}"), vec![format!("services.a.discover.{key}")]);
+        assert_eq!(keys(forbidden(&of(&text))), path, "{text}");
+        assert_eq!(arrived("dns: a", &text), path, "{text}");
+        assert_eq!(arrived(&text, &text), Vec::<String>::new(), "{text}");
+    }
+    let disk = "docker: { service: web, socket: 'tcp://h:2375', labels: { a: b } }";
+    let turned = "docker: { labels: { a: b }, socket: 'tcp://h:2375', service: web }";
+    assert_eq!(arrived(disk, turned), Vec::<String>::new());
+    for other in [
+        "docker: { service: web, labels: { a: b } }",
+        "docker: { service: db, socket: 'tcp://h:2375', labels: { a: b } }",
+        "docker: { service: web, socket: 'tcp://h:2375', labels: { a: c } }",
+        "docker: { service: web, socket: 'tcp://h:2375', labels: { a: b }, network: x }",
+    ] {
+        assert_eq!(arrived(disk, other), ["services.a.discover.docker"], "{other}");
+    }
+    let elsewhere = node("services: { b: { discover: { docker: { service: web } } } }");
+    assert!(check_arrived(&of("docker: { service: web }"), &elsewhere).is_err());
+    // A service may be called so.
+    assert!(forbidden(&node("services: { docker: { endpoints: 'http://h' }, kubernetes: {} }")).is_empty());
+}
+
 #[test]
 fn a_value_of_another_kind_is_not_the_same() {
     let disk = node("state: { path: \"1\" }");
@@ -213,7 +250,7 @@ fn every_way_to_write_a_secret_is_redacted_or_the_text_is_not_shown() {
 
 #[test]
 fn labels_are_names_that_users_choose() {
-    let text = "services: { a: { discover: { docker: { labels: { env: prod, file: x } } } } }";
+    let text = "services: { a: { endpoints: [ { url: 'http://h', labels: { env: prod, file: x } } ] } }";
     assert_eq!(check_arrived(&node(DISK), &node(text)), Ok(()));
 }
 

@@ -12,7 +12,7 @@ pub(crate) use node::core_schema;
 pub use node::{Key, Kind, Node};
 
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::source::{Sources, Span};
+use crate::source::{MOST, Source, Sources, Span};
 
 /// Largest file, in bytes.
 pub const FILE: usize = 4 * 1024 * 1024;
@@ -67,7 +67,11 @@ pub fn decode(name: &str, bytes: &[u8], sources: &mut Sources, problems: &mut Pr
         }
     };
     let file = sources.add(name, text);
-    let text = sources.get(file)?.text();
+    let Some(text) = sources.get(file).map(Source::text) else {
+        let message = format!("`{name}` is one text too many: a configuration is read from at most {MOST}");
+        problems.push(SpecError::new(Class::Syntax, Span::new(file, 0..0), message));
+        return None;
+    };
     let allowed = |c: char| matches!(c, '\t' | '\n' | '\r');
     let bad = text.char_indices().find(|(_, c)| c.is_ascii_control() && !allowed(*c));
     if let Some((at, c)) = bad {
@@ -121,6 +125,17 @@ mod tests {
         assert!(problem("a", b"a: b\nc: \0\n").starts_with("a:2:4: the control character U+0000"));
         assert!(problem("a.toml", b"a = \"\x01\"").starts_with("a.toml:1:6: the control character"));
         assert!(problem("a", &vec![b'#'; FILE + 1]).contains("larger than 4 MiB"));
+    }
+
+    #[test]
+    fn one_text_too_many_is_an_error_and_no_other_text() {
+        let (mut sources, mut problems) = (Sources::default(), Problems::default());
+        for _ in 0..MOST {
+            sources.add("a", "");
+        }
+        assert_eq!(decode("b.yaml", b"routes: []", &mut sources, &mut problems), None);
+        let report = problems.into_report(sources).lines();
+        assert!(report.contains("`b.yaml` is one text too many"), "{report}");
     }
 
     #[test]
