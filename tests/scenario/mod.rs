@@ -62,6 +62,7 @@ mod reloads;
 mod replay;
 mod retries;
 mod route_sources;
+mod route_sources_wait;
 mod runtimes;
 mod scripted;
 mod sealed;

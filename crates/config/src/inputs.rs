@@ -102,6 +102,26 @@ impl Inputs {
         self.files.iter().skip(1).any(differs)
     }
 
+    /// The first file that differs between two readings of one configuration: in what it holds, or in whether it is one of
+    /// its files. Those that `is_free` do not count, nor does a secret that only `other` has.
+    pub fn first_difference(&self, other: &Self, is_free: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        let differs = |input: &&Input, known: &[Input]| {
+            let known = known.iter().find(|known| known.path == input.path);
+            known.is_none_or(|known| known.digest != input.digest)
+        };
+        // The main file may be called by another path.
+        let main = self.files.first().zip(other.files.first());
+        let main = main.filter(|(own, other)| own.digest != other.digest).map(|(own, _)| own);
+        let (own, others) =
+            (self.files.get(1..).unwrap_or_default(), other.files.get(1..).unwrap_or_default());
+        main.or_else(|| own.iter().find(|input| differs(input, others)))
+            .or_else(|| others.iter().find(|input| differs(input, own)))
+            .or_else(|| {
+                self.secrets.iter().find(|input| !is_free(&input.path) && differs(input, &other.secrets))
+            })
+            .map(|input| input.path.clone())
+    }
+
     /// Adds a file of the configuration.
     pub(crate) fn add_file(&mut self, path: &Path, bytes: &[u8]) {
         let limit = crate::parse::FILE;
@@ -151,5 +171,37 @@ pub(crate) fn cause(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(files: &[(&str, &str)], secrets: &[(&str, &str)]) -> Inputs {
+        let mut inputs = Inputs::default();
+        files.iter().for_each(|(path, text)| inputs.add_file(Path::new(path), text.as_bytes()));
+        secrets.iter().for_each(|(path, text)| inputs.add_secret(Path::new(path), text.as_bytes(), 100));
+        inputs
+    }
+
+    #[test]
+    fn the_first_file_that_differs_is_named_and_one_that_is_free_is_not() {
+        let known = inputs(&[("a", "1"), ("b", "2")], &[("key", "3"), ("cert", "4")]);
+        let differs = |files: &[(&str, &str)], secrets: &[(&str, &str)]| {
+            let found = inputs(files, secrets).first_difference(&known, |path| path == Path::new("cert"));
+            found.map(|path| path.display().to_string()).unwrap_or_default()
+        };
+        let (files, secrets) = ([("a", "1"), ("b", "2")], [("key", "3"), ("cert", "4")]);
+        assert_eq!(differs(&files, &secrets), "");
+        // By another path, and with a certificate that has been renewed.
+        assert_eq!(differs(&[("./a", "1"), ("b", "2")], &[("key", "3"), ("cert", "5")]), "");
+        assert_eq!(differs(&files, &secrets[1..]), "", "documents may have brought it");
+        assert_eq!(differs(&[("a", "0"), ("b", "2")], &secrets), "a");
+        assert_eq!(differs(&[("a", "1"), ("b", "0")], &secrets), "b");
+        assert_eq!(differs(&files[..1], &secrets), "b");
+        assert_eq!(differs(&[("a", "1"), ("b", "2"), ("c", "")], &secrets), "c");
+        assert_eq!(differs(&files, &[("key", "0"), ("cert", "4")]), "key");
+        assert_eq!(differs(&files, &[("key", "3"), ("new", "4")]), "new");
     }
 }

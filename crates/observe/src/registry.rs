@@ -78,7 +78,7 @@ pub struct Registry {
     pub(crate) certificates: Family<Gauge, 2>,
 }
 
-/// How the source of a service's endpoints stands.
+/// How the source of a service's endpoints stands, or sources of routes.
 #[derive(Clone, Debug)]
 pub struct SourceStanding {
     /// The service.
@@ -89,8 +89,8 @@ pub struct SourceStanding {
     pub is_failing: bool,
     /// When it was last heard; `None`: never.
     pub age: Option<Duration>,
-    /// How many endpoints it knows.
-    pub endpoints: usize,
+    /// How many endpoints it knows; `None`: it tells of something else.
+    pub endpoints: Option<usize>,
     /// Sets that came.
     pub updates: u64,
     /// Failures.

@@ -237,7 +237,7 @@ impl Registry {
         let figures: [(&Metric, Figure); 5] = [
             (&names::SOURCE_FAILING, |it| Some(f64::from(u8::from(it.is_failing)))),
             (&names::SOURCE_AGE, |it| it.age.map(|age| age.as_secs_f64())),
-            (&names::SOURCE_ENDPOINTS, |it| Some(it.endpoints as f64)),
+            (&names::SOURCE_ENDPOINTS, |it| it.endpoints.map(|count| count as f64)),
             (&names::SOURCE_UPDATES, |it| Some(it.updates as f64)),
             (&names::SOURCE_FAILURES, |it| Some(it.failures as f64)),
         ];

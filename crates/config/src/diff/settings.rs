@@ -1,7 +1,7 @@
 //! What stands around the plan, and who is told of events.
 
 use super::describe::{named, put_certificate, setting};
-use super::fields::Times;
+use super::fields::{Fields, Times};
 use super::{Object, ObjectKind};
 use crate::settings::{AdminTls, Registration, RouteSource, Settings};
 use thalweg_observe::WebhookPolicy;
@@ -30,11 +30,14 @@ pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>
         objects.push(named(ObjectKind::Slo, &slo.name, String::new, move |fields| fields.all("", slo)));
     }
     for RouteSource { words, id, .. } in route_sources {
-        objects.push(setting("route_sources", move |fields| fields.behind("", words, id)));
+        let own = format!("{words} {}", times.before(words));
+        objects.push(listed("route_sources", own, move |fields| fields.behind("", words, id)));
     }
     for Registration(registration) in registrations {
-        objects.push(setting("registrations", move |fields| {
-            fields.behind("", registration.place(), registration.id());
+        let place = registration.place();
+        let own = format!("{place} {}", times.before(&place));
+        objects.push(listed("registrations", own, move |fields| {
+            fields.behind("", &place, registration.id());
         }));
     }
     objects.push(setting("workers", move |fields| fields.or("", *workers, "auto")));
@@ -59,6 +62,13 @@ pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>
     if let Some(log) = access_log {
         objects.push(setting("access_log", move |fields| fields.all("", log)));
     }
+}
+
+/// One of the entries of a top-level key, told apart by `own`.
+fn listed<'a>(name: &'static str, own: String, describe: impl FnOnce(&mut Fields) + 'a) -> Object<'a> {
+    let mut object = setting(name, describe);
+    object.id = format!("{name} {own}").into();
+    object
 }
 
 /// Path and query are often the secret of a webhook: as a part of `id` they tell two apart, and are not shown.

@@ -253,3 +253,32 @@ fn values_are_shown_on_one_line_and_not_whole() {
     let told = self::told(FULL, &text("a\\u001bb"));
     assert!(!told.contains('\u{1b}') && told.contains("→ a b"), "{told}");
 }
+
+#[test]
+fn entries_of_a_list_are_told_apart() {
+    let sources = |entries: &[&str]| {
+        let sources = format!("route_sources:\n{}", entries.concat());
+        format!("{}{sources}", routes(&["name: a"]))
+    };
+    let (a, b) = ("  - { file: { path: /routes/a.yaml } }\n", "  - { file: { path: /routes/b.yaml } }\n");
+    for same in [[a, b], [b, a]] {
+        assert_eq!(told(&sources(&[a, b]), &sources(&same)), "");
+    }
+    let more = told(&sources(&[a]), &sources(&[a, b]));
+    assert_eq!(more, "+ setting `route_sources`\n");
+    let other = b.replace("b.yaml", "c.yaml");
+    let other = told(&sources(&[a, b]), &sources(&[a, &other]));
+    assert_eq!(other, "+ setting `route_sources`\n- setting `route_sources`\n");
+
+    let registrations = |apps: &[&str]| {
+        let each: Vec<_> = apps
+            .iter()
+            .map(|app| {
+                format!("  - {{ eureka: {{ url: 'http://127.0.0.1:1/eureka', app: {app}, port: 80 }} }}\n")
+            })
+            .collect();
+        format!("{}registrations:\n{}", routes(&["name: a"]), each.concat())
+    };
+    let (one, two) = (loaded(&registrations(&["a", "b"])), loaded(&registrations(&["a", "b"])));
+    assert_eq!(between(&one, &two), []);
+}

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     sources: Sources,
     /// How sources of routes stand.
     route_sources: Sources,
+    /// As in the documents of `origin`, without its lock.
+    pub(super) document_changes: AtomicU64,
     /// What the admin listener asks for, once it is there.
     pub(super) tokens: OnceLock<Arc<Tokens>>,
     /// What the admin listener shakes hands on, once it is there.
@@ -112,6 +114,7 @@ impl Shared {
             route_sources,
             stop: Notify::new(),
             events: Events::new(),
+            document_changes: AtomicU64::new(origin.documents.changes()),
             origin: Mutex::new(origin),
             runtime: Mutex::new(runtime),
             monitor: Mutex::default(),

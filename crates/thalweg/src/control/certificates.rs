@@ -19,7 +19,7 @@ use thalweg_config::refresh_files;
 use thalweg_config::settings::AdminTls;
 use thalweg_core::EventKind;
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::{CertificateFiles, Listener};
+use thalweg_proxy::plan::{CertificateFiles, Listener, To};
 use thalweg_tls::acme::local;
 use thalweg_tls::{Certificate, TicketKeys};
 
@@ -357,6 +357,18 @@ pub(super) fn valid_ones(
     let expired = all(after, admin_after).filter(|(_, certificate, _)| certificate.has_expired(now));
     let kept = expired.filter_map(|(_, _, files)| Some((files, *valid.get(files)?)));
     kept.map(|(files, valid)| (Source::Pair(files.clone()), Found::Certificate(valid.clone()))).collect()
+}
+
+/// Files that are looked at all the time, so that what changes in them needs no reload: certificates with their keys,
+/// keys of tickets, and revoked labels.
+pub(super) fn refreshed_files(plan: &Plan, admin: Option<&AdminTls>) -> HashSet<PathBuf> {
+    let sources = used(plan, admin);
+    let files = sources.keys().flat_map(|source| source.paths()).map(Path::to_owned);
+    let revoked = plan.routes.iter().filter_map(|route| match &route.to {
+        To::Sealed(sealed) => sealed.revoked.as_ref().map(|file| file.path.to_path_buf()),
+        _ => None,
+    });
+    files.chain(revoked).collect()
 }
 
 fn used(plan: &Plan, admin: Option<&AdminTls>) -> HashMap<Source, Used> {

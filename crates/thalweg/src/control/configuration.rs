@@ -122,6 +122,7 @@ impl Shared {
         origin.settings.slos = settings.slos;
         origin.settings.route_sources = settings.route_sources;
         origin.documents.take(documents);
+        self.document_changes.store(origin.documents.changes(), Ordering::Relaxed);
         origin.text = text;
         origin.inputs = inputs;
         origin.provenance = provenance;
@@ -361,6 +362,7 @@ impl Shared {
             _ => {}
         }
         let mut outcome = done?;
+        origin.documents.fall_behind();
         if let Err(why) = stays {
             let note = format!("a restart or reload will bring another configuration: {why}");
             warn(&note);

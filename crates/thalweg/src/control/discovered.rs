@@ -7,6 +7,7 @@ use super::traffic::differs;
 use crate::operator_log::{info, warn};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 use thalweg_admin::{SourceState, SourceStatus, SourceStatuses};
 use thalweg_config::endpoint_address;
@@ -154,14 +155,20 @@ impl Shared {
     /// Has what sources have found kept on disk, where it is time, or the proxy `ends`.
     pub(super) fn keep_found(&self, ends: bool) {
         let now = Instant::now();
-        let (documents, changes) = self.documents_now();
+        let change = {
+            let runtime = self.runtime();
+            let change = runtime.base.found().changes() + self.document_changes.load(Ordering::Relaxed);
+            if !ends && !runtime.kept_sources.is_due(change, now) {
+                return;
+            }
+            change
+        };
+        // What changes from here on is another change.
+        let documents = self.documents_now();
         let mut runtime = self.runtime();
         let Runtime { base, kept_sources, .. } = &mut *runtime;
-        let change = base.found().changes() + changes;
-        if ends || kept_sources.is_due(change, now) {
-            let endpoints = kept_sources.endpoints_now(base, self.source_board(), SystemTime::now());
-            kept_sources.keep(Findings { endpoints, documents }, change, now);
-        }
+        let endpoints = kept_sources.endpoints_now(base, self.source_board(), SystemTime::now());
+        kept_sources.keep(Findings { endpoints, documents }, change, now);
     }
 
     /// What the metrics say of the sources.
@@ -182,7 +189,7 @@ impl Shared {
                 source: status.kind,
                 is_failing: status.failure.is_some(),
                 age,
-                endpoints: count.unwrap_or(0),
+                endpoints: Some(count.unwrap_or(0)),
                 updates: status.updates,
                 failures: status.failures,
             })

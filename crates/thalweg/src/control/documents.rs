@@ -1,21 +1,25 @@
 //! Documents of route sources: what has been told, what of it runs, and why the rest does not.
 
 use super::admin::Shared;
+use super::base::Base;
+use super::certificates::refreshed_files;
 use super::configuration::Refused;
-use super::discovered::shown;
+use super::discovered::{FoundSets, shown};
 use super::history::Cause;
 use super::kept_sources::{Findings, KeptSet};
-use super::origin::Candidate;
+use super::origin::{Candidate, Origin};
 use crate::operator_log::{info, warn};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::SystemTime;
 use thalweg_admin::{Author, ConfigOrigin, SourceStatus};
-use thalweg_config::settings::RouteSource;
+use thalweg_config::protections::lost;
+use thalweg_config::settings::{Discover, RouteSource};
 use thalweg_config::{Loaded, Merged, Offer, check_text, with_documents};
 use thalweg_core::{Event, EventKind};
 use thalweg_discovery::Document;
 use thalweg_observe::SourceStanding;
+use thalweg_proxy::Plan;
 
 /// Flaws of one source that are told of.
 const TOLD: usize = 20;
@@ -26,7 +30,7 @@ struct Told {
     newest: Arc<[Document]>,
     /// What of it ran last.
     good: Arc<[Document]>,
-    /// Why the rest does not run, at most [`TOLD`] sentences.
+    /// Why the rest does not run: at most [`TOLD`] sentences, and how many more there are.
     flaws: Vec<String>,
 }
 
@@ -37,6 +41,10 @@ pub(crate) struct Documents {
     told: HashMap<String, Told>,
     /// How often others began to run.
     changes: u64,
+    /// Older ones than the newest were brought back with an older configuration.
+    are_behind: bool,
+    /// Why none take over; `None`: nothing keeps them.
+    waits: Option<String>,
 }
 
 /// What of the documents a configuration runs with, by the words of their sources.
@@ -49,7 +57,7 @@ impl Documents {
             let told = Told { newest: kept.set.clone(), good: kept.set.clone(), flaws: Vec::new() };
             (words.clone(), told)
         };
-        Self { told: findings.documents.iter().map(told).collect(), changes: 0 }
+        Self { told: findings.documents.iter().map(told).collect(), ..Self::default() }
     }
 
     /// A source has these documents now, and no others.
@@ -66,12 +74,49 @@ impl Documents {
     /// These run now: of the sources of the configuration, and no others.
     pub(super) fn take(&mut self, accepted: Accepted) {
         self.told.retain(|words, _| accepted.iter().any(|(known, ..)| known == words));
+        self.waits = None;
         for (words, good, flaws) in accepted {
-            if let Some(told) = self.told.get_mut(&words) {
-                self.changes += u64::from(told.good != good);
-                (told.good, told.flaws) = (good, flaws);
+            match self.told.get_mut(&words) {
+                Some(told) => {
+                    self.changes += u64::from(told.good != good);
+                    (told.good, told.flaws) = (good, flaws);
+                }
+                // Of a source that comes back with an older configuration: they are all that is known until it tells.
+                None if !good.is_empty() => {
+                    self.changes += 1;
+                    self.told.insert(words, Told { newest: good.clone(), good, flaws });
+                }
+                None => {}
             }
         }
+    }
+
+    /// How often others began to run.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// An older configuration was brought back, with the documents that ran with it.
+    pub(super) fn fall_behind(&mut self) {
+        self.are_behind = true;
+    }
+
+    /// Whether the newest are to be merged again since an older configuration was brought back. Says it once.
+    pub(super) fn take_behind(&mut self) -> bool {
+        std::mem::take(&mut self.are_behind)
+    }
+
+    /// Takes note of why none take over. Says whether that is new.
+    fn wait_for(&mut self, why: &str) -> bool {
+        let is_new = self.waits.as_deref() != Some(why);
+        self.waits = Some(why.to_owned());
+        is_new
+    }
+
+    /// Why documents of this source do not run, for people.
+    fn left_out(&self, words: &str) -> Vec<String> {
+        let waits = self.waits.iter().map(|why| format!("documents of sources wait: {why}"));
+        waits.chain(self.flaws(words).iter().cloned()).collect()
     }
 
     /// Those that run.
@@ -85,11 +130,11 @@ impl Documents {
         self.told.get(words).map_or(&[], |told| &told.flaws)
     }
 
-    /// Whether these are the ones that run, for the same reasons.
-    fn is_running(&self, accepted: &Accepted) -> bool {
-        accepted.iter().all(|(words, good, flaws)| match self.told.get(words) {
-            Some(told) => told.good == *good && told.flaws == *flaws,
-            None => good.is_empty() && flaws.is_empty(),
+    /// Whether these are the ones that run, whatever is said of the others.
+    fn are_running(&self, accepted: &Accepted) -> bool {
+        accepted.iter().all(|(words, good, _)| match self.told.get(words) {
+            Some(told) => told.good == *good,
+            None => good.is_empty(),
         })
     }
 
@@ -110,11 +155,19 @@ impl Documents {
             with_documents(alone, (name, text.as_bytes()), &environment, &offers);
         let of = |at: usize| {
             let own = flaws.iter().filter(|flaw| flaw.source == at);
-            own.take(TOLD).map(|flaw| format!("{}: {}", flaw.document, flaw.message)).collect()
+            in_sentences(own.map(|flaw| format!("{}: {}", flaw.document, flaw.message)))
         };
         let sources = sources.into_iter().zip(accepted).enumerate();
         (loaded, sources.map(|(at, (source, good))| (source.words, good, of(at))).collect())
     }
+}
+
+/// As many as are told of, and how many more there are.
+fn in_sentences(mut flaws: impl Iterator<Item = String>) -> Vec<String> {
+    let mut told: Vec<String> = flaws.by_ref().take(TOLD).collect();
+    let more = flaws.count();
+    told.extend((more > 0).then(|| format!("… and {more} more")));
+    told
 }
 
 /// What is not told yet of what does not run, a line each.
@@ -124,12 +177,47 @@ pub(crate) fn news(before: &Documents, accepted: &Accepted) -> Vec<String> {
     new.map(|(words, flaw)| format!("{words}: {flaw}")).collect()
 }
 
-impl Shared {
-    /// Whether something was told that does not run, and for no reason: an older configuration was brought back.
-    pub(super) fn are_documents_behind(&self) -> bool {
-        self.origin().documents.told.values().any(|told| told.newest != told.good && told.flaws.is_empty())
-    }
+/// The file as it was read last, without documents. What only a reload may take over is not: `Err` tells what has
+/// changed. Certificates and other files that are looked at all the time may.
+fn read_again(origin: &Origin) -> Result<Loaded, String> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let name = origin.name();
+    let alone = check_text(&name, &origin.text, &environment).map_err(|report| {
+        let first = report.errors.first();
+        let first = first.map(|error| format!(": {}: {}", report.place(error.span), error.message));
+        format!("{name} cannot be read again as it was{}", first.unwrap_or_default())
+    })?;
+    check_files(origin, &alone).map(|()| alone)
+}
 
+fn check_files(origin: &Origin, loaded: &Loaded) -> Result<(), String> {
+    let admin = loaded.settings.admin.as_ref();
+    let refreshed = refreshed_files(&loaded.plan, admin.and_then(|admin| admin.tls.as_ref()));
+    match loaded.inputs.first_difference(&origin.inputs, |path| refreshed.contains(path)) {
+        Some(file) => Err(format!("{} has changed since it was read; reload it first", file.display())),
+        None => Ok(()),
+    }
+}
+
+/// Refuses documents that lead past a protection of the file to what its sources have found: such endpoints are not
+/// known where documents are read.
+fn check_found(
+    (alone, discover): (Plan, BTreeMap<Arc<str>, Discover>),
+    loaded: &Loaded,
+    found: &FoundSets,
+) -> Result<(), String> {
+    if loaded.settings.discover.is_empty() {
+        return Ok(());
+    }
+    let before = Base::new(alone, &discover, found);
+    let after = Base::new(loaded.plan.clone(), &loaded.settings.discover, found);
+    match lost(&before, &after).first() {
+        Some(lost) => Err(format!("only the file may take protections away: {lost}")),
+        None => Ok(()),
+    }
+}
+
+impl Shared {
     /// A source of routes has these documents now; they are merged soon.
     pub(super) fn take_documents(&self, id: &str, documents: Arc<[Document]>) {
         let mut origin = self.origin();
@@ -139,36 +227,48 @@ impl Shared {
         }
     }
 
-    /// What sources of routes have told takes over, with the file as it was read last.
-    pub(super) fn merge_documents(&self) {
+    /// What sources of routes have told takes over, with the file as it was read last. Says whether that is done; else it
+    /// is to be tried again after a while.
+    pub(super) fn merge_documents(&self) -> bool {
         let mut origin = self.origin();
-        let environment = |name: &str| std::env::var(name).ok();
-        let (name, text) = (origin.name(), origin.text.clone());
-        let alone = match check_text(&name, &text, &environment) {
-            Ok(alone) => alone,
-            Err(report) => {
-                warn(format_args!("documents of sources wait: {name} cannot be read again as it was"));
-                return crate::cli::show(&report, false);
+        let merged = self.merge_locked(&mut origin);
+        match &merged {
+            Ok(()) => origin.documents.waits = None,
+            Err(why) if origin.documents.wait_for(why) => {
+                warn(format_args!("documents of sources wait: {why}"));
             }
-        };
-        let (loaded, accepted) = origin.documents.merge(alone, (&name, &text));
-        if origin.documents.is_running(&accepted) {
-            return;
+            Err(_) => {}
         }
-        news(&origin.documents, &accepted).into_iter().for_each(warn);
-        let candidate = Candidate::new(loaded, text, accepted);
-        let cause = Cause { origin: ConfigOrigin::Source, by: Author::default(), ephemeral: false };
-        if let Err(refused) = self.adopt(&mut origin, candidate, cause, None) {
-            let why = match refused {
-                Refused::Cannot(why) => why,
-                Refused::Mistakes(_) => "the configuration has mistakes".into(),
-            };
-            warn(format_args!("documents of sources do not take over: {why}"));
-        }
+        merged.is_ok()
     }
 
-    /// What runs of the documents of each source and when that was right, and how often others began to run.
-    pub(super) fn documents_now(&self) -> (BTreeMap<String, KeptSet<[Document]>>, u64) {
+    /// `Err`: what the documents wait for.
+    fn merge_locked(&self, origin: &mut MutexGuard<'_, Origin>) -> Result<(), String> {
+        let (name, text) = (origin.name(), origin.text.clone());
+        let alone = read_again(origin)?;
+        let before = (alone.plan.clone(), alone.settings.discover.clone());
+        let (loaded, accepted) = origin.documents.merge(alone, (&name, &text));
+        let news = news(&origin.documents, &accepted);
+        if origin.documents.are_running(&accepted) {
+            origin.documents.take(accepted);
+        } else {
+            // They have been read once more.
+            check_files(origin, &loaded)?;
+            let found = self.runtime().base.found().clone();
+            check_found(before, &loaded, &found)?;
+            let candidate = Candidate::new(loaded, text, accepted);
+            let cause = Cause { origin: ConfigOrigin::Source, by: Author::default(), ephemeral: false };
+            self.adopt(origin, candidate, cause, None).map_err(|refused| match refused {
+                Refused::Cannot(why) => why,
+                Refused::Mistakes(_) => "the configuration has mistakes".to_owned(),
+            })?;
+        }
+        news.into_iter().for_each(warn);
+        Ok(())
+    }
+
+    /// What runs of the documents of each source and when that was right.
+    pub(super) fn documents_now(&self) -> BTreeMap<String, KeptSet<[Document]>> {
         let (origin, now) = (self.origin(), SystemTime::now());
         let all = origin.settings.route_sources.iter().filter_map(|source| {
             let status = self.route_board().get(&source.id)?;
@@ -178,7 +278,7 @@ impl Shared {
                 heard.filter(|_| status.count.is_some()).or(status.kept.map(|(at, _)| at)).unwrap_or(now);
             Some((source.words.clone(), KeptSet { at, set: told.good.clone() }))
         });
-        (all.collect(), origin.documents.changes)
+        all.collect()
     }
 
     /// How the sources of routes stand.
@@ -186,7 +286,7 @@ impl Shared {
         let origin = self.origin();
         let all = origin.settings.route_sources.iter().filter_map(|source| {
             let status = self.route_board().get(&source.id)?;
-            let (documents, left_out) = (status.count, origin.documents.flaws(&source.words).to_vec());
+            let (documents, left_out) = (status.count, origin.documents.left_out(&source.words));
             Some(SourceStatus { documents, left_out, ..shown(status) })
         });
         all.collect()
@@ -209,7 +309,7 @@ impl Shared {
                     source: status.kind,
                     is_failing: status.failure.is_some(),
                     age,
-                    endpoints: 0,
+                    endpoints: None,
                     updates: status.updates,
                     failures: status.failures,
                 }),
@@ -230,5 +330,56 @@ impl Shared {
         let cause = failure.map_or_else(|| format!("{name} works again"), |why| format!("{name}: {why}"));
         let at = SystemTime::now();
         self.publish(Event { at, kind, service: None, endpoint: None, cause, endpoints: Default::default() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn documents(text: &str) -> Arc<[Document]> {
+        [Document { name: "a".into(), text: text.into() }].into()
+    }
+
+    fn taken(text: &str, flaws: &[&str]) -> Accepted {
+        let flaws = flaws.iter().map(|flaw| (*flaw).to_owned()).collect();
+        vec![("etcd".to_owned(), documents(text), flaws)]
+    }
+
+    #[test]
+    fn what_comes_back_with_an_older_configuration_is_known_until_its_source_tells() {
+        let mut all = Documents::default();
+        all.put("other", documents("new"));
+        all.take(taken("old", &[]));
+        assert!(all.are_running(&taken("old", &["a flaw"])) && !all.are_running(&taken("new", &[])));
+        assert_eq!((all.told.len(), all.changes()), (1, 1));
+        assert_eq!(all.told["etcd"].newest, documents("old"));
+    }
+
+    #[test]
+    fn that_documents_are_behind_is_said_once() {
+        let mut all = Documents::default();
+        assert!(!all.take_behind());
+        all.fall_behind();
+        all.take(taken("old", &["a flaw"]));
+        assert!(all.take_behind() && !all.take_behind());
+    }
+
+    #[test]
+    fn what_documents_wait_for_is_told_until_they_take_over() {
+        let mut all = Documents::default();
+        all.take(taken("old", &["a flaw"]));
+        assert!(all.wait_for("a file") && !all.wait_for("a file") && all.wait_for("another"));
+        assert_eq!(all.left_out("etcd"), ["documents of sources wait: another", "a flaw"]);
+        all.take(taken("new", &[]));
+        assert!(all.left_out("etcd").is_empty());
+    }
+
+    #[test]
+    fn of_many_flaws_it_is_told_how_many_more_there_are() {
+        let flaws = |count: usize| in_sentences((0..count).map(|at| at.to_string()));
+        assert_eq!(flaws(TOLD).len(), TOLD);
+        assert_eq!(flaws(TOLD + 3).last().unwrap(), "… and 3 more");
+        assert_eq!(flaws(TOLD + 3).len(), TOLD + 1);
     }
 }

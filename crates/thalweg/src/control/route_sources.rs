@@ -3,7 +3,7 @@
 use super::admin::Shared;
 use super::documents::{Documents, news};
 use super::kept_sources::{KeptSet, KeptSources, tell_kept};
-use super::start::{FIRST_SETS, RunOptions};
+use super::start::RunOptions;
 use crate::operator_log::warn;
 use std::future::pending;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// Between two times that documents are merged, and after the first change of many.
 const MERGE_EVERY: Duration = Duration::from_millis(200);
+/// Documents that have to wait for something are merged again after this time.
+const RETRY: Duration = Duration::from_secs(5);
 /// Merging takes at most one part in so many of the control thread's time.
 const SHARE: u32 = 5;
 
@@ -43,9 +45,12 @@ impl RouteSources {
 
     /// The sources are those of the configuration.
     pub(crate) fn follow(&mut self, shared: &Shared) {
-        let sources = sources(&shared.origin().settings);
+        let (sources, are_behind) = {
+            let mut origin = shared.origin();
+            (sources(&origin.settings), origin.documents.take_behind())
+        };
         self.watches.watch(&sources);
-        if shared.are_documents_behind() {
+        if are_behind {
             self.merge_soon();
         }
     }
@@ -77,15 +82,22 @@ impl RouteSources {
             () = merge => {
                 let begun = Instant::now();
                 self.due = None;
-                shared.merge_documents();
+                let is_done = shared.merge_documents();
                 self.not_before = Instant::now() + begun.elapsed() * SHARE;
+                if !is_done {
+                    self.merge_after(RETRY);
+                }
             }
         }
     }
 
     fn merge_soon(&mut self) {
-        let soon = (Instant::now() + MERGE_EVERY).max(self.not_before);
-        self.due.get_or_insert(soon);
+        self.merge_after(MERGE_EVERY);
+    }
+
+    fn merge_after(&mut self, pause: Duration) {
+        let at = (Instant::now() + pause).max(self.not_before);
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 }
 
@@ -97,8 +109,8 @@ fn sources(settings: &Settings) -> Vec<Arc<dyn Source<[Document]>>> {
 /// runs as it was kept before a restart.
 pub(crate) async fn first_documents(
     alone: Loaded,
-    options: &RunOptions,
-    kept: &KeptSources,
+    (options, kept): (&RunOptions, &KeptSources),
+    until: Instant,
 ) -> (Loaded, RouteSources, Documents) {
     let mut route_sources = RouteSources::start(&alone.settings);
     let (file, kept) = (options.file.as_deref(), kept.findings());
@@ -112,7 +124,7 @@ pub(crate) async fn first_documents(
             board.tell_kept(id, (*at, set.len()));
         }
     }
-    let _ = tokio::time::timeout(FIRST_SETS, async {
+    let _ = tokio::time::timeout_at(until, async {
         while !route_sources.watches.are_settled() {
             match route_sources.watches.news().await {
                 News::Set(id, set) => {

@@ -55,8 +55,9 @@ use tokio::time::Instant;
 const NOTICES: usize = 256;
 /// Clients that may wait to be banned.
 const BANS: usize = 1024;
-/// How long the start waits for the first sets of sources; afterwards the proxy runs without them.
-pub(super) const FIRST_SETS: Duration = Duration::from_secs(5);
+/// How long the start waits for the first documents and the first sets of sources, both together; afterwards the proxy
+/// runs without them.
+const FIRST_SETS: Duration = Duration::from_secs(5);
 /// How long the start waits for host names; afterwards they are resolved while the proxy runs.
 const FIRST_NAMES: Duration = Duration::from_secs(2);
 
@@ -81,12 +82,14 @@ pub(crate) async fn start(
     loaded: Loaded,
     options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
+    // From here on a signal means a reload or a drain, not the end.
+    let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let waits_until = Instant::now() + FIRST_SETS;
     let kept_sources = KeptSources::open(loaded.settings.state.as_deref(), SystemTime::now());
-    let (loaded, route_sources, documents) = first_documents(loaded, &options, &kept_sources).await;
+    let (loaded, route_sources, documents) =
+        first_documents(loaded, (&options, &kept_sources), waits_until).await;
     let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
     show(&warnings, false);
-    // From here on a signal means a drain, not the end.
-    let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let budget = budget(&plan, &settings);
     let doors = bind_listeners(&plan, budget).map_err(|error| explain(&error))?;
     let state = settings.state.clone().unwrap_or_else(default_state_directory);
@@ -97,7 +100,7 @@ pub(crate) async fn start(
     let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
     let changed = Arc::new(Notify::new());
     let mut runtime = laid_over(plan, &settings, kept_sources)?;
-    let (sources, names, early) = first_answers(&mut runtime).await;
+    let (sources, names, early) = first_answers(&mut runtime, waits_until).await;
     let (acme, issued) = Acme::new(state.clone(), &runtime.plan());
     let fleet_options = WorkerPoolOptions {
         registry: registry.clone(),
@@ -264,13 +267,18 @@ fn first_sources(runtime: &Runtime) -> Followers {
 
 /// Waits a little for what sources find and host names stand for, so that the first requests find their endpoints. What
 /// else is said is taken over when workers run.
-async fn first_answers(runtime: &mut Runtime) -> (Followers, thalweg_upstream::Names, Vec<Update>) {
+async fn first_answers(
+    runtime: &mut Runtime,
+    waits_until: Instant,
+) -> (Followers, thalweg_upstream::Names, Vec<Update>) {
     let mut sources = first_sources(runtime);
     runtime.kept_sources.show(&runtime.base, &sources.sources());
     let (mut names, mut rest) = (thalweg_upstream::Names::new(), Vec::new());
     let has_sources = runtime.base.sources().next().is_some();
-    let limit = if has_sources { FIRST_SETS } else { FIRST_NAMES };
-    let _ = tokio::time::timeout(limit, async {
+    // However long documents have taken, names are resolved.
+    let names_until = Instant::now() + FIRST_NAMES;
+    let until = if has_sources { waits_until.max(names_until) } else { names_until };
+    let _ = tokio::time::timeout_at(until, async {
         while !sources.is_complete() {
             match sources.next().await {
                 Update::Addresses { host, addresses } => drop(names.insert(host, addresses)),
