@@ -12,6 +12,7 @@ mod join;
 use crate::diagnose::{Class, Report, SpecError};
 use crate::interpolate::Environment;
 use crate::load::{Loaded, check_with};
+use crate::own_addresses::own_addresses;
 use crate::protections::lost;
 use crate::source::Span;
 use choose::{Id, Refused, Set, choose};
@@ -199,21 +200,24 @@ fn refused(report: &Report, joined: &[Joined]) -> Refused {
     Refused { faulty, why: why.unwrap_or_default() }
 }
 
-/// The documents that lead past a protection that the file gives.
+/// The documents that lead past a protection that the file gives, or to the process itself.
 fn unprotected(alone: &Plan, loaded: &Loaded, joined: &[Joined]) -> Option<Refused> {
-    let lost = lost(alone, &loaded.plan);
-    let first = lost.first()?;
-    let routes =
-        joined.iter().flat_map(|joined| joined.routes.iter().map(move |route| (&**route, &joined.id)));
-    let routes: HashMap<&str, &Id> = routes.collect();
-    let of_route = |key: &str| routes.get(key.strip_prefix("routes.")?).copied();
-    let faulty = lost.iter().filter_map(|lost| {
-        Some((of_route(&lost.key)?.clone(), format!("only the file may take protections away: {lost}")))
+    let named = |of: fn(&Joined) -> &[String]| -> HashMap<&str, &Id> {
+        joined.iter().flat_map(|joined| of(joined).iter().map(move |name| (&**name, &joined.id))).collect()
+    };
+    let (routes, services) = (named(|joined| &joined.routes), named(|joined| &joined.services));
+    let lost = lost(alone, &loaded.plan).into_iter().map(|lost| {
+        let by = lost.key.strip_prefix("routes.").and_then(|name| routes.get(name)).copied();
+        (by, format!("only the file may take protections away: {lost}"))
     });
-    Some(Refused {
-        faulty: faulty.collect(),
-        why: format!("only the file may take protections away: {first}"),
-    })
+    let own = own_addresses(alone, &loaded.plan).into_iter().map(|own| {
+        let by_route = own.routes.iter().find_map(|route| routes.get(&**route));
+        (services.get(&*own.service).or(by_route).copied(), format!("only the file may say that: {own}"))
+    });
+    let all: Vec<(Option<&Id>, String)> = lost.chain(own).collect();
+    let why = all.first()?.1.clone();
+    let faulty = all.into_iter().filter_map(|(id, why)| Some((id?.clone(), why))).collect();
+    Some(Refused { faulty, why })
 }
 
 #[cfg(test)]

@@ -225,21 +225,7 @@ impl Control {
                     self.follow_soon();
                     draining = self.shared.tend_drains();
                 }
-                _ = second.tick() => {
-                    self.judge();
-                    self.look(true);
-                    self.retire_series();
-                    self.shared.tend_watch();
-                    self.shared.tend_canaries();
-                    self.shared.tend_access();
-                    self.shared.keep_found(false);
-                    Tickets::rotate_of_process(std::time::Instant::now());
-                    self.tell_ends();
-                    self.log_monitor.look(&shared.registry).for_each(|line| notice(&line));
-                    if std::mem::take(&mut self.is_untidy) {
-                        tidy_up();
-                    }
-                }
+                _ = second.tick() => self.each_second(),
                 _ = files.tick(), if self.looks_at_files() => {
                     self.look_at_files();
                     self.certificates.look(&shared);
@@ -252,6 +238,23 @@ impl Control {
             }
         }
         self.drain(readings).await
+    }
+
+    /// What is looked at once a second.
+    fn each_second(&mut self) {
+        self.judge();
+        self.look(true);
+        self.retire_series();
+        self.shared.tend_watch();
+        self.shared.tend_canaries();
+        self.shared.tend_access();
+        self.shared.keep_found(false);
+        Tickets::rotate_of_process(std::time::Instant::now());
+        self.tell_ends();
+        self.log_monitor.look(&self.shared.registry).for_each(|line| notice(&line));
+        if std::mem::take(&mut self.is_untidy) {
+            tidy_up();
+        }
     }
 
     async fn drain(mut self, readings: JoinHandle<()>) -> ExitCode {

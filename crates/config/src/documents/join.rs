@@ -28,6 +28,8 @@ pub(crate) struct Joined {
     pub(super) file: u16,
     /// The names of its routes.
     pub(super) routes: Vec<String>,
+    /// The names of its services.
+    pub(super) services: Vec<String>,
     /// What of it is left out.
     pub(super) conflicts: Vec<Conflict>,
 }
@@ -107,7 +109,13 @@ pub(crate) fn join(
             source => format!("{source}: {}", part.id.1),
         };
         let Some(file) = decode(&name, part.text.as_bytes(), sources, problems) else { continue };
-        let mut joined = Joined { id: part.id.clone(), file, routes: Vec::new(), conflicts: Vec::new() };
+        let mut joined = Joined {
+            id: part.id.clone(),
+            file,
+            routes: Vec::new(),
+            services: Vec::new(),
+            conflicts: Vec::new(),
+        };
         let text = sources.get(file).map_or("", Source::text);
         let Some(mut tree) = parse(file, Format::of(&part.id.1), sources, problems) else {
             gathered.secrets.extend(secret_places_in(file, text));
@@ -267,7 +275,12 @@ fn add(root: &mut Node, tree: Node, names: &mut Names, (joined, sources): (&mut 
                 items.retain(|route| name_of(route).is_none_or(|entry| keep(entry, route.span)));
                 joined.routes.extend(items.iter().filter_map(name_of).map(str::to_owned));
             }
-            Kind::Map(entries) => entries.retain(|(key, _)| keep(&key.name, key.span)),
+            Kind::Map(entries) => {
+                entries.retain(|(key, _)| keep(&key.name, key.span));
+                if *name == "services" {
+                    joined.services.extend(entries.iter().map(|(key, _)| key.name.clone()));
+                }
+            }
             _ => {}
         }
         put(root, key, section);

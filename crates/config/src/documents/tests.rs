@@ -127,6 +127,21 @@ fn no_document_leads_past_a_protection_of_the_file() {
 }
 
 #[test]
+fn no_document_publishes_the_admin_api() {
+    let file = format!("admin: {{ address: '127.0.0.1:9900' }}\n{FILE}");
+    let alone = check_text("a.yaml", &file, &|_| None).unwrap();
+    let all = documents(&[
+        ("a", "services: { side: { endpoints: ['http://localhost:9900'] } }"),
+        ("b", "routes: [ { name: door, match: { path: /x }, to: [ 'http://127.0.0.1:9900' ] } ]"),
+    ]);
+    let offer = Offer { source: "etcd: /r/ at b".into(), documents: all, good: Arc::default() };
+    let merged = with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, &[offer]);
+    assert_eq!(routes(&merged), ["shop", "inner"]);
+    let told = flaws(&merged);
+    assert_eq!(told.matches("is the admin API or the metrics").count(), 2, "{told}");
+}
+
+#[test]
 fn what_makes_a_test_of_the_file_fail_stays_out_and_the_rest_runs() {
     let thief = "routes: [ { name: thief, match: { host: shop.example.com, path: / }, to: shop } ]";
     let good = "routes: [ { name: good, match: { path: /good }, to: shop } ]";
