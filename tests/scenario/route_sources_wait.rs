@@ -92,7 +92,8 @@ fn signals_while_the_start_waits_for_documents_do_not_end_it() {
         &format!(
             "listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\n\
              route_sources: [ {{ etcd: {{ prefix: /routes/, url: \"http://{}\" }} }} ]\n\
-             routes: [ {{ respond: {{ status: 200 }} }} ]\n\
+             services: {{ s: {{ endpoints: [ \"http://127.0.0.1:1\" ] }} }}\n\
+             routes: [ {{ to: s }} ]\n\
              shutdown: {{ delay: 0s, grace: 5s }}\n",
             silent.local_addr().unwrap()
         ),
@@ -119,7 +120,7 @@ fn documents_wait_for_the_reload_of_a_file_that_has_changed() {
     let shop = Upstream::saying("shop");
     let directory = directory();
     let part = directory.write("part.yaml", &route("part"));
-    let text = format!("include: part.yaml\n{}", config(&endpoint(&shop)));
+    let text = format!("include: [ part.yaml ]\n{}", config(&endpoint(&shop)));
     let proxy = Proxy::start_in(directory, &text);
     let admin = Admin::of(&proxy);
     assert_eq!((ask(&proxy, "first.test"), ask(&proxy, "part.test")), (200, 200));
@@ -198,10 +199,10 @@ fn the_newest_documents_run_soon_after_a_configuration_was_taken_back() {
         Watchdog::new("the_newest_documents_run_soon_after_a_configuration_was_taken_back", LIMIT);
     let (shop, down) = (Upstream::saying("shop"), Upstream::saying("down"));
     let broken = format!(
-        "{}routes: [ {{ name: bad, match: {{ host: bad.test }}, respond: {{ status: 200 }} }} ]\n",
+        "{}routes: [ {{ name: bad, match: {{ host: bad.test }}, to: shop, filters: [ {{ respond: 200 }} ] }} ]\n",
         config(&endpoint(&shop))
     );
-    let harmful = broken.replace("status: 200", "status: 500").replace(&shop.url(), &down.url());
+    let harmful = broken.replace("respond: 200", "respond: 500").replace(&shop.url(), &down.url());
     let proxy = Proxy::start_in(directory(), &broken);
     let admin = Admin::of(&proxy);
     assert_eq!(ask(&proxy, "first.test"), 200);

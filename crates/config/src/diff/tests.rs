@@ -274,7 +274,7 @@ fn entries_of_a_list_are_told_apart() {
         let each: Vec<_> = apps
             .iter()
             .map(|app| {
-                format!("  - {{ eureka: {{ url: 'http://127.0.0.1:1/eureka', app: {app}, port: 80 }} }}\n")
+                format!("  - {{ eureka: {{ url: 'http://127.0.0.1:1/eureka', app: {app}, host: h, port: 80 }} }}\n")
             })
             .collect();
         format!("{}registrations:\n{}", routes(&["name: a"]), each.concat())
