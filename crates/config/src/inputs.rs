@@ -102,8 +102,8 @@ impl Inputs {
         self.files.iter().skip(1).any(differs)
     }
 
-    /// The first file that differs between two readings of one configuration: in what it holds, or in whether it is one of
-    /// its files. Those that `is_free` do not count, nor does a secret that only `other` has.
+    /// The first file that differs between two readings of one configuration: in what it holds, or in whether it is one
+    /// of its files. Those that `is_free` do not count, nor does a secret that only `other` has.
     pub fn first_difference(&self, other: &Self, is_free: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let differs = |input: &&Input, known: &[Input]| {
             let known = known.iter().find(|known| known.path == input.path);

@@ -227,8 +227,8 @@ impl Shared {
         }
     }
 
-    /// What sources of routes have told takes over, with the file as it was read last. Says whether that is done; else it
-    /// is to be tried again after a while.
+    /// What sources of routes have told takes over, with the file as it was read last. Says whether that is done; else
+    /// it is to be tried again after a while.
     pub(super) fn merge_documents(&self) -> bool {
         let mut origin = self.origin();
         let merged = self.merge_locked(&mut origin);
