@@ -66,6 +66,7 @@ smoke! {
     access_log 20000
     authority 50000
     body 20000
+    cache 20000
     client_hello 50000
     condition 20000
     config 2000

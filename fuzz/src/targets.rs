@@ -3,6 +3,7 @@
 mod access_log;
 mod authority;
 mod body;
+mod cache;
 mod client_hello;
 mod condition;
 mod config;
@@ -55,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("access_log", access_log::fuzz, &["access_log"]),
     Target::new("authority", authority::fuzz, &["authority"]),
     Target { bytes: BODY_BYTES, ..Target::new("body", body::fuzz, &["body"]) },
+    Target::new("cache", cache::fuzz, &["cache"]).words("cache"),
     Target::new("client_hello", client_hello::fuzz, &["client_hello"]),
     Target::new("condition", condition::fuzz, &["condition"]).words("condition"),
     Target {
