@@ -141,3 +141,15 @@ impl Object {
 pub(crate) fn head_charge(head: &StoredHead) -> u64 {
     shared(size_of::<StoredHead>()) + allocated(head.size())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A figure that a million objects feel.
+    #[test]
+    fn objects_are_small() {
+        println!("object {}, head {}", size_of::<Object>(), size_of::<StoredHead>());
+        assert!(shared(size_of::<Object>()) <= 192 && shared(size_of::<StoredHead>()) <= 256);
+    }
+}

@@ -1,10 +1,21 @@
 //! What an allocation takes of memory.
 
-/// Bytes that the allocator takes for so many.
+/// What an allocator takes beside its classes, as a share: headers of its pages, pages that are not full, and pages that
+/// it keeps for a while. Measured at a million small objects and with large ones among them (`store_figures`): 6.5 to
+/// 8.5 percent.
+const PAGES_SHARE: u64 = 16;
+
+/// Bytes of memory for an allocation of so many.
+pub(crate) const fn allocated(bytes: usize) -> u64 {
+    let class = class(bytes);
+    class + class / PAGES_SHARE
+}
+
+/// Bytes that the allocator sets apart for so many.
 ///
 /// Its classes have four steps to each power of two (mimalloc up to 128 KiB; others are no coarser); a large allocation
 /// is counted alike.
-pub(crate) const fn allocated(bytes: usize) -> u64 {
+const fn class(bytes: usize) -> u64 {
     if bytes == 0 {
         return 0;
     }
@@ -35,7 +46,7 @@ mod tests {
 
     #[test]
     fn classes_have_four_steps_to_each_power_of_two() {
-        for (bytes, class) in [
+        for (bytes, expected) in [
             (0, 0),
             (1, 16),
             (16, 16),
@@ -50,12 +61,12 @@ mod tests {
             (1040, 1280),
             (65_536, 65_536),
         ] {
-            assert_eq!(allocated(bytes), class, "{bytes}");
+            assert_eq!(class(bytes), expected, "{bytes}");
         }
     }
 
     #[test]
     fn a_full_chunk_wastes_nothing() {
-        assert_eq!(shared(crate::CHUNK), 64 * 1024);
+        assert_eq!(class(crate::CHUNK + 2 * size_of::<usize>()), 64 * 1024);
     }
 }

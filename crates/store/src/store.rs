@@ -88,7 +88,7 @@ impl<'s> Choice<'s> {
 /// A response was not stored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rejected {
-    /// It is larger than [`Limits::largest`].
+    /// Its body is larger than an object may be.
     TooLarge,
 }
 
@@ -234,8 +234,8 @@ impl Store {
         let mut count = inner.remove(hash, |found| found == url);
         if inner.has_rests.load(Ordering::Acquire) > 0 {
             for number in 0..inner.shards.len() {
-                let rests = inner.shards[number].lock().rests_of(hash);
-                count += inner.remove_in(number, &rests, |found| found.starts_with(url));
+                count +=
+                    inner.remove_in(number, |shard| shard.rests_of(hash), |found| found.starts_with(url));
             }
         }
         count
@@ -315,15 +315,21 @@ impl Inner {
     }
 
     fn remove(&self, hash: u64, is_key: impl Fn(&[u8]) -> bool) -> u64 {
-        self.remove_in(self.number(hash), &[hash], is_key)
+        self.remove_in(self.number(hash), |_| vec![hash], is_key)
     }
 
-    /// Removes keys of a shard of which `is_key` says so: objects under these hashes, and fills.
-    fn remove_in(&self, number: usize, hashes: &[u64], is_key: impl Fn(&[u8]) -> bool) -> u64 {
+    /// Removes keys of a shard of which `is_key` says so: objects under these hashes, and fills, all under one lock: a
+    /// fill that ends meanwhile is found as the one or the other.
+    fn remove_in(
+        &self,
+        number: usize,
+        hashes: impl FnOnce(&Shard) -> Vec<u64>,
+        is_key: impl Fn(&[u8]) -> bool,
+    ) -> u64 {
         let mut gone = Vec::new();
         self.change_in(number, |shard| {
-            for hash in hashes {
-                shard.take(*hash, |object| is_key(object.key()), &mut gone);
+            for hash in hashes(shard) {
+                shard.take(hash, |object| is_key(object.key()), &mut gone);
             }
             shard.drop_fills(|fill| is_key(fill.name.key()));
         });
