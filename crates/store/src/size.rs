@@ -1,7 +1,7 @@
 //! What an allocation takes of memory.
 
-/// What an allocator takes beside its classes, as a share: headers of its pages, pages that are not full, and pages that
-/// it keeps for a while. Measured at a million small objects and with large ones among them (`store_figures`): 6.5 to
+/// What an allocator takes beside its classes, as a share: headers of its pages, pages that are not full or are
+/// kept for a while. Measured at a million small objects and with large ones among them (`store_figures`): 6.5 to
 /// 8.5 percent.
 const PAGES_SHARE: u64 = 16;
 
