@@ -17,6 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("route", &["core"]),
     ("sealed", &[]),
     ("cache", &["core", "http"]),
+    ("store", &["core", "http", "cache"]),
     ("balance", &["core"]),
     ("observe", &["core", "http"]),
     ("filter", &["core", "http", "route", "access"]),
@@ -77,7 +78,7 @@ const LAYERS: &[&[&str]] = &[
     &["core"],
     &["net", "http", "route", "sealed", "balance"],
     &["tls", "observe", "cache"],
-    &["upstream", "stream", "client"],
+    &["upstream", "stream", "client", "store"],
     &["acme", "access"],
     &["filter"],
     &["proxy"],
@@ -88,7 +89,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Crates that hold no socket and no clock.
-const PURE: &[&str] = &["core", "http", "route", "sealed", "balance", "cache"];
+const PURE: &[&str] = &["core", "http", "route", "sealed", "balance", "cache", "store"];
 /// What a pure crate may not depend on, directly or through others.
 const IMPURE: &[&str] =
     &["tokio", "mio", "rustix", "socket2", "nix", "polling", "async-io", "smol", "hyper", "hickory-resolver"];
