@@ -75,7 +75,9 @@ fn nothing_is_cut(proxy: Proxy, clients: &mut [Connection]) {
     assert!(cut.is_empty(), "{} of {WAITING} are cut: {:?}", cut.len(), cut.first());
     let ended = proxy.ended(STEP);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert_eq!(ended.log.len(), WAITING, "every exchange is in the log");
+    // Connections by which a test has looked whether the doors are closed may have lines of their own.
+    let (asked, others): (Vec<_>, Vec<_>) = ended.log.iter().partition(|line| line["path"] == "/slow");
+    assert_eq!(asked.len(), WAITING, "every exchange is in the log, and once; beside them {others:?}");
 }
 
 #[test]
