@@ -200,6 +200,8 @@ impl<'a> Scene<'a> {
     /// Small requests while this changes.
     fn case(&self, changes: Changes) -> Result<Sample> {
         let args = self.args;
+        // Not while requests are measured: a page of metrics of ten thousand endpoints takes its time.
+        let (begun, sets) = (Instant::now(), self.sets()?);
         let changing = self.registry.change(changes, args.changes);
         let mut command = self.place.command(LOAD_CPU, "chrt".as_ref());
         command.args(["--fifo", PRIORITY]).arg(&self.ends);
@@ -214,7 +216,7 @@ impl<'a> Scene<'a> {
         for line in from.lines() {
             let line = line?;
             if line.starts_with("SPAN ") {
-                let seen = (Instant::now(), Spent::now(self.proxy.program.pids()[0])?, self.sets()?);
+                let seen = (Instant::now(), Spent::now(self.proxy.program.pids()[0])?);
                 first.get_or_insert(seen);
                 last = Some(seen);
                 continue;
@@ -225,6 +227,7 @@ impl<'a> Scene<'a> {
             sample = Sample { p50, p99, most, answered, bad, ..sample };
         }
         changing.end();
+        let sets = (self.sets()? - sets) / begun.elapsed().as_secs_f64();
         let (Some(first), Some(last)) = (first, last) else {
             bail!("the client of small requests broke off")
         };
@@ -236,7 +239,7 @@ impl<'a> Scene<'a> {
             control: spent.control.as_secs_f64() / time,
             others: spent.others.as_secs_f64() / time,
             worker_us: spent.workers.as_secs_f64() * 1e6 / (time * f64::from(args.requests)),
-            sets: (last.2 - first.2) / time,
+            sets,
             resident: self.proxy.program.resident(),
             ..sample
         })

@@ -79,7 +79,7 @@ impl frame::Report for Report<'_> {
         writeln!(
             text,
             "\nRSS once all endpoints were known: {:.1} MB. All threads but control and worker beside changes of \
-             weights: {others:.1} %\nof a CPU, most of it for the metrics that this bench reads.",
+             weights: {others:.1} %\nof a CPU.",
             self.at_start as f64 / 1e6
         )?;
         Ok(())
