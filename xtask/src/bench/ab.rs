@@ -7,7 +7,6 @@
 //! connection is kept.
 
 mod entrant;
-mod layout;
 mod report;
 
 use std::net::SocketAddr;
@@ -22,7 +21,7 @@ use super::order::order;
 use super::{Folder, process};
 use crate::command::exists;
 use entrant::{Balancer, Entrant};
-use layout::Layout;
+use super::layout::Layout;
 use report::Report;
 
 /// Backends, as in the published table.
