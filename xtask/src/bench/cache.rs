@@ -122,7 +122,8 @@ pub(crate) fn run(args: &Cache) -> Result<()> {
     let measured = |case| args.cases.contains(&case);
     let conditions = Conditions::begin()?;
     let hits = if measured(Case::Hits) { hits::measure(args, &entrants, &mut place)? } else { Vec::new() };
-    let fills = if measured(Case::Memory) { memory::measure(args, &entrants, &mut place)? } else { Vec::new() };
+    let fills =
+        if measured(Case::Memory) { memory::measure(args, &entrants, &mut place)? } else { Vec::new() };
     let ratios = if measured(Case::Zipf) { zipf::measure(args, &entrants, &mut place)? } else { Vec::new() };
     let run = conditions.end()?;
     let report = Report { args, entrants: &entrants, hits: &hits, fills: &fills, ratios: &ratios };

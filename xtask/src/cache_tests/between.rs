@@ -104,8 +104,11 @@ fn product(args: &Args, origin: SocketAddr, folder: &Path) -> Result<Between> {
     command.env_remove("THALWEG_CONFIG").env_remove("RUST_LOG").current_dir(folder);
     let log = folder.join("between.output");
     let program_runs = spawn(&mut command, &log)?;
-    let (program_runs, address) = wait(program_runs, &log, |said| said.contains("thalweg: ready").then(|| web(said)))?;
-    let address = address.with_context(|| format!("it says no address in\n{}", fs::read_to_string(&log).unwrap_or_default()))?;
+    let (program_runs, address) =
+        wait(program_runs, &log, |said| said.contains("thalweg: ready").then(|| web(said)))?;
+    let address = address.with_context(|| {
+        format!("it says no address in\n{}", fs::read_to_string(&log).unwrap_or_default())
+    })?;
     Ok(Between { _program: Some(program_runs), log, address, version: version(&program, "version")? })
 }
 
@@ -181,7 +184,8 @@ mod tests {
 
     #[test]
     fn the_address_is_read_from_what_the_product_says() {
-        let said = "thalweg: admin on unix:/run/s\nthalweg: listening on 127.0.0.1:4000 (web)\nthalweg: ready\n";
+        let said =
+            "thalweg: admin on unix:/run/s\nthalweg: listening on 127.0.0.1:4000 (web)\nthalweg: ready\n";
         assert_eq!(web(said), Some(SocketAddr::from(([127, 0, 0, 1], 4000))));
         assert_eq!(web("thalweg: ready\n"), None);
     }

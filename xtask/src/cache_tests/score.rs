@@ -136,9 +136,7 @@ mod tests {
     use super::*;
 
     fn score(outcomes: &[(&str, &str, &str)]) -> Score {
-        let one = |(id, kind, outcome): &(&str, &str, &str)| {
-            json!({ "id": id, "group": "g", "name": "n", "kind": kind, "outcome": outcome, "reason": "r" })
-        };
+        let one = |(id, kind, outcome): &(&str, &str, &str)| json!({ "id": id, "group": "g", "name": "n", "kind": kind, "outcome": outcome, "reason": "r" });
         let mut score = Score::new(outcomes.iter().map(one).collect()).unwrap();
         score.exceptions = &[("known", "RFC 9111 §1")];
         score
@@ -156,7 +154,9 @@ mod tests {
         ]);
         assert_eq!(score.unexplained(), 1);
         let text = score.to_string();
-        for part in ["required: 1 of 3 passed", "optimal: 0 of 1 passed", "check: 1 of 2 yes", "known: RFC 9111 §1"] {
+        for part in
+            ["required: 1 of 3 passed", "optimal: 0 of 1 passed", "check: 1 of 2 yes", "known: RFC 9111 §1"]
+        {
             assert!(text.contains(part), "{text}");
         }
         assert!(text.contains("dependency_fail  b: r"), "{text}");

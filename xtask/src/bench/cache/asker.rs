@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::origin::SMALL;
-
 /// Connections.
 const CONNECTIONS: usize = 4;
 /// Requests that are under way on each.
@@ -30,6 +28,8 @@ pub(super) struct Tally {
 /// How to ask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct How {
+    /// Objects are numbers below this.
+    pub(super) prefix: &'static str,
     /// The origin is not to be asked (RFC 9111 §5.2.1.7); who does not know that asks it all the same.
     pub(super) only_if_cached: bool,
     /// Nothing is asked for after this.
@@ -79,7 +79,7 @@ fn one(address: SocketAddr, objects: &[u32], number: usize, how: How) -> io::Res
         }
         let mut left = batch;
         while !left.is_empty() {
-            stream.get_mut().write_all(requests(left, how.only_if_cached).as_bytes())?;
+            stream.get_mut().write_all(requests(left, how).as_bytes())?;
             let mut closes = false;
             while let (false, Some((_, rest))) = (closes, left.split_first()) {
                 let (status, last) = response(&mut stream)?;
@@ -102,9 +102,9 @@ fn open(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     Ok(BufReader::with_capacity(64 * 1024, stream))
 }
 
-fn requests(objects: &[u32], only_if_cached: bool) -> String {
+fn requests(objects: &[u32], How { prefix, only_if_cached, .. }: How) -> String {
     let field = if only_if_cached { "Cache-Control: only-if-cached\r\n" } else { "" };
-    let one = |object: &u32| format!("GET {SMALL}{object} HTTP/1.1\r\nHost: bench\r\n{field}\r\n");
+    let one = |object: &u32| format!("GET {prefix}{object} HTTP/1.1\r\nHost: bench\r\n{field}\r\n");
     objects.iter().map(one).collect()
 }
 
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn requests_are_pipelined() {
-        let text = requests(&[1, 22], true);
+        let how = How { prefix: "/small/", only_if_cached: true, until: Instant::now() };
+        let text = requests(&[1, 22], how);
         assert_eq!(text.matches("only-if-cached").count(), 2);
         assert!(text.starts_with("GET /small/1 HTTP/1.1\r\n") && text.contains("GET /small/22 "));
     }

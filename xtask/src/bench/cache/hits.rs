@@ -1,8 +1,11 @@
 //! CPU per hit: interleaved rounds over objects that are stored before they are counted.
 
-use anyhow::{Context, Result, bail};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
 
 use super::Cache;
+use super::asker::{How, ask};
 use super::configs::Setup;
 use super::entrant::{Entrant, Started};
 use super::load::Load;
@@ -16,6 +19,8 @@ use crate::bench::order::order;
 const OBJECTS: usize = 1000;
 /// Where they are, and their size.
 const SIZES: [(&str, usize); 2] = [(SMALL, SMALL_BYTES), (LARGE, LARGE_BYTES)];
+/// Time in which they must all be stored.
+const STORE: Duration = Duration::from_secs(60);
 /// Memory for them, in MiB: several times their size.
 const MEMORY: u64 = 512;
 
@@ -50,6 +55,9 @@ pub(super) fn measure(args: &Cache, entrants: &[Entrant], place: &mut Place) -> 
         for (prefix, bytes) in SIZES {
             let (connections, seconds) = (args.connections, args.seconds);
             let load = Load { layout, connections, seconds, prefix, count: OBJECTS };
+            for (entrant, on) in entrants.iter().zip(&running) {
+                store(on, prefix).with_context(|| entrant.name().to_owned())?;
+            }
             let mut samples = vec![Vec::new(); entrants.len()];
             for round in 0..=args.rounds {
                 for i in order(round, entrants.len()) {
@@ -74,6 +82,15 @@ pub(super) fn measure(args: &Cache, entrants: &[Entrant], place: &mut Place) -> 
         }
     }
     Ok(all)
+}
+
+/// Asks for every object, so that it is stored; twice, as a cache may want to see it asked for again.
+fn store(on: &Started, prefix: &'static str) -> Result<()> {
+    let objects: Vec<u32> = (0..OBJECTS as u32).flat_map(|object| [object; 2]).collect();
+    let how = How { prefix, only_if_cached: false, until: Instant::now() + STORE };
+    let tally = ask(on.running.address, &objects, how)?;
+    ensure!(tally.ok == objects.len() as u64, "the objects cannot be stored: {tally:?}");
+    Ok(())
 }
 
 /// Runs a load and takes the CPU time that the entrant spent on it.

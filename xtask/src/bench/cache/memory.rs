@@ -10,7 +10,7 @@ use super::Cache;
 use super::asker::{How, Tally, ask};
 use super::configs::Setup;
 use super::entrant::{Entrant, Started};
-use super::origin::Origin;
+use super::origin::{Origin, SMALL};
 use crate::bench::contestant::Place;
 use crate::bench::layout::Layout;
 
@@ -80,7 +80,7 @@ fn fill(args: &Cache, on: &Started, origin: &Origin) -> Result<Fill> {
     let objects: Vec<u32> = (0..u32::try_from(args.objects)?).collect();
     let program = &on.running.program;
     let (before, cpu, start) = (program.resident(), program.cpu(), Instant::now());
-    let how = How { only_if_cached: false, until: start + Duration::from_secs(args.fill) };
+    let how = How { prefix: SMALL, only_if_cached: false, until: start + Duration::from_secs(args.fill) };
     let tally = ask(on.running.address, &objects, how)?;
     let (seconds, spent) = (start.elapsed().as_secs_f64(), program.cpu().saturating_sub(cpu));
     ensure!(tally.ok > 0, "nothing got through: {tally:?}");
@@ -103,7 +103,7 @@ pub(super) fn held(on: &Started, origin: &Origin, objects: &[u32]) -> Result<u64
     let step = objects.len().div_ceil(SAMPLE).max(1);
     let sample: Vec<u32> = objects.iter().copied().step_by(step).collect();
     let reached = origin.requests()?;
-    let how = How { only_if_cached: true, until: Instant::now() + LOOK };
+    let how = How { prefix: SMALL, only_if_cached: true, until: Instant::now() + LOOK };
     let tally = ask(on.running.address, &sample, how)?;
     let misses = origin.requests()?.saturating_sub(reached);
     Ok(scaled(tally, misses, objects.len()))

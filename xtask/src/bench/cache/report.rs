@@ -39,7 +39,20 @@ impl Report<'_> {
     fn hits(&self, text: &mut String) -> Result<()> {
         for Rounds { layout, bytes, samples } in self.hits {
             writeln!(text, "\n## Hits of {bytes} bytes: {}\n", layout.heading())?;
-            head(text, &["", "hits per CPU second", "CPU µs", "ratio", "per second", "p99 ms", "busy", "hits", "failed"])?;
+            head(
+                text,
+                &[
+                    "",
+                    "hits per CPU second",
+                    "CPU µs",
+                    "ratio",
+                    "per second",
+                    "p99 ms",
+                    "busy",
+                    "hits",
+                    "failed",
+                ],
+            )?;
             for (i, (entrant, own)) in self.entrants.iter().zip(samples).enumerate() {
                 let of = |value: fn(&Sample) -> f64| spread(&own.iter().map(value).collect::<Vec<_>>());
                 let (least, middle, most) = of(Sample::per_cpu_second);
@@ -71,7 +84,19 @@ impl Report<'_> {
         writeln!(text, "\n## {} objects of 1,000 bytes into {} MiB\n", self.args.objects, self.args.memory)?;
         head(
             text,
-            &["", "asked for", "s", "CPU µs per miss", "RSS before", "RSS after", "files", "grown / configured", "held", "bytes each", "failed"],
+            &[
+                "",
+                "asked for",
+                "s",
+                "CPU µs per miss",
+                "RSS before",
+                "RSS after",
+                "files",
+                "grown / configured",
+                "held",
+                "bytes each",
+                "failed",
+            ],
         )?;
         for (entrant, fill) in self.entrants.iter().zip(self.fills) {
             let mb = |bytes: u64| format!("{:.0} MB", bytes as f64 / 1e6);
@@ -172,7 +197,9 @@ impl frame::Report for Report<'_> {
             args.connections, args.rounds, args.seconds
         )?;
         if shared {
-            text.push_str("- both CPUs: two workers of each proxy, beside wrk and the origin on the same CPUs\n");
+            text.push_str(
+                "- both CPUs: two workers of each proxy, beside wrk and the origin on the same CPUs\n",
+            );
         }
         text.push_str(
             "- CPU: user and kernel time of all the proxy's processes over the run\n\
@@ -212,11 +239,16 @@ mod tests {
         let ratio = Ratio { exponent: 0.9, hits: 0.6, lru: 0.5, s3_fifo: 0.6, ..Ratio::default() };
         let report =
             Report { args: &args, entrants: &entrants, hits: &hits, fills: &[fill, fill], ratios: &[ratio] };
-        let measured: Vec<_> = report.gates().iter().map(|gate| (gate.measured.unwrap(), gate.passes())).collect();
+        let measured: Vec<_> =
+            report.gates().iter().map(|gate| (gate.measured.unwrap(), gate.passes())).collect();
         assert_eq!(measured, [(0.8, true), (2.0, false), (0.8, true)]);
         let mut text = String::new();
         report.figures(&mut text).unwrap();
-        for part in ["| thalweg | 125000 (125000–125000) | 8.00 | –", "| 2.00 | 1000 | 2097 |", "| 60.00 % | 0 | 50.00 %"] {
+        for part in [
+            "| thalweg | 125000 (125000–125000) | 8.00 | –",
+            "| 2.00 | 1000 | 2097 |",
+            "| 60.00 % | 0 | 50.00 %",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
     }

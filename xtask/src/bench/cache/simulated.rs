@@ -44,20 +44,20 @@ struct S3Fifo {
     ghost: VecDeque<u32>,
     /// Queue and uses of every object and name.
     known: HashMap<u32, (Queue, u8)>,
+    capacity: usize,
+    /// Objects from which on the small queue is the one that lets one go.
     small_most: usize,
-    main_most: usize,
 }
 
 impl S3Fifo {
     fn new(capacity: usize) -> Self {
-        let small_most = (capacity / 10).max(1);
         Self {
             small: VecDeque::new(),
             main: VecDeque::new(),
             ghost: VecDeque::new(),
             known: HashMap::new(),
-            small_most,
-            main_most: capacity.saturating_sub(small_most).max(1),
+            capacity: capacity.max(2),
+            small_most: (capacity / 10).max(1),
         }
     }
 
@@ -69,36 +69,39 @@ impl S3Fifo {
                 return true;
             }
             Some((Queue::Ghost, _)) => {
-                self.insert_main(object);
+                self.make_room();
+                self.main.push_back(object);
+                self.known.insert(object, (Queue::Main, 0));
             }
             None => {
+                self.make_room();
                 self.small.push_back(object);
                 self.known.insert(object, (Queue::Small, 0));
-                while self.small.len() > self.small_most {
-                    self.leave_small();
-                }
             }
         }
         false
     }
 
-    fn insert_main(&mut self, object: u32) {
-        self.main.push_back(object);
-        self.known.insert(object, (Queue::Main, 0));
-        while self.main.len() > self.main_most {
-            self.leave_main();
+    fn make_room(&mut self) {
+        while self.small.len() + self.main.len() >= self.capacity {
+            if self.small.len() >= self.small_most || self.main.is_empty() {
+                self.leave_small();
+            } else {
+                self.leave_main();
+            }
         }
     }
 
     fn leave_small(&mut self) {
         let Some(object) = self.small.pop_front() else { return };
         if self.known.get(&object).is_some_and(|(_, uses)| *uses > 0) {
-            self.insert_main(object);
+            self.main.push_back(object);
+            self.known.insert(object, (Queue::Main, 0));
             return;
         }
         self.known.insert(object, (Queue::Ghost, 0));
         self.ghost.push_back(object);
-        while self.ghost.len() > self.main_most {
+        while self.ghost.len() > self.capacity {
             let Some(name) = self.ghost.pop_front() else { return };
             // It may have come back meanwhile.
             if self.known.get(&name).is_some_and(|(queue, _)| *queue == Queue::Ghost) {
@@ -167,7 +170,7 @@ mod tests {
         for _ in 0..10_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             cache.ask((state >> 33) as u32 % 300);
-            assert!(cache.small.len() + cache.main.len() <= 50 && cache.ghost.len() <= 45);
+            assert!(cache.small.len() + cache.main.len() <= 50 && cache.ghost.len() <= 50);
         }
     }
 }

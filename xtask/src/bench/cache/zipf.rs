@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::asker::{How, ask};
 use super::configs::Setup;
 use super::entrant::Entrant;
-use super::origin::Origin;
+use super::origin::{Origin, SMALL};
 use super::{Cache, memory, simulated};
 use crate::bench::contestant::Place;
 use crate::bench::layout::Layout;
@@ -47,7 +47,7 @@ pub(super) fn measure(args: &Cache, entrants: &[Entrant], place: &mut Place) -> 
             let origin = Origin::start(&args.nginx, layout.load_cpus(), place)?;
             let on = entrant.start(setup, layout.proxy_cpus(), place)?;
             let reached = origin.requests()?;
-            let how = How { only_if_cached: false, until: Instant::now() + LIMIT };
+            let how = How { prefix: SMALL, only_if_cached: false, until: Instant::now() + LIMIT };
             let tally = ask(on.running.address, &sequence, how).with_context(|| entrant.name().to_owned())?;
             ensure!(tally.ok == tally.all() && tally.ok > 0, "{}: {tally:?}", entrant.name());
             let misses = origin.requests()?.saturating_sub(reached);
