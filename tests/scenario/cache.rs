@@ -194,11 +194,16 @@ fn asking(proxy: &Proxy, path: &str) -> Talk {
 /// Reads the response of a client and compares every byte of its body; why it is not whole.
 fn reads(talk: &mut Talk, expected: &[u8]) -> Result<(), String> {
     let head = talk.head().map_err(|error| error.to_string())?;
+    reads_body(talk, &head, expected)
+}
+
+/// The same of a response whose head has been read.
+fn reads_body(talk: &mut Talk, head: &Message, expected: &[u8]) -> Result<(), String> {
     if head.status() != 200 {
-        return Err(head.start);
+        return Err(head.start.clone());
     }
     let (mut at, mut wrong) = (0, None);
-    let read = talk.body(&head).each(|bytes| {
+    let read = talk.body(head).each(|bytes| {
         if expected.get(at..at + bytes.len()) != Some(bytes) {
             wrong = wrong.or(Some(at));
         }

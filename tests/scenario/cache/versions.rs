@@ -91,8 +91,13 @@ fn a_stream_whose_fetch_is_cut_is_reset() {
     for stream in [1, 3] {
         client.send(request(stream, "/object"));
     }
-    endpoint.next().send(Half::Cut).unwrap();
-    let mut reset = 0;
+    let half = endpoint.next();
+    let (mut heads, mut reset) = (0, 0);
+    client.until(|frame| {
+        heads += u32::from(frame.kind == HEADERS && frame.status() == Some(200));
+        (heads == 2).then_some(())
+    });
+    half.send(Half::Cut).unwrap();
     client.until(|frame| {
         assert!(!frame.ends(), "a response that looks whole");
         reset += u32::from(frame.stream != 0 && frame.code().is_some());
