@@ -211,6 +211,14 @@ impl Folder {
             println!("bench: no /dev/shm: the files of caches are on a disk");
             return Self::new();
         }
+        // What a run that was killed has left there takes memory.
+        for entry in fs::read_dir(memory)?.flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix("thalweg-bench-"));
+            if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
         let path = memory.join(format!("thalweg-bench-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Self(path))

@@ -104,18 +104,15 @@ fn product(args: &Args, origin: SocketAddr, folder: &Path) -> Result<Between> {
     command.env_remove("THALWEG_CONFIG").env_remove("RUST_LOG").current_dir(folder);
     let log = folder.join("between.output");
     let program_runs = spawn(&mut command, &log)?;
-    let (program_runs, address) =
-        wait(program_runs, &log, |said| said.contains("thalweg: ready").then(|| web(said)))?;
-    let address = address.with_context(|| {
-        format!("it says no address in\n{}", fs::read_to_string(&log).unwrap_or_default())
-    })?;
+    let (program_runs, address) = wait(program_runs, &log, web)?;
     Ok(Between { _program: Some(program_runs), log, address, version: version(&program, "version")? })
 }
 
-/// The address in `thalweg: listening on ADDRESS (web)`.
+/// The address in `… listening on ADDRESS (web)`, once a line says `… ready`; what stands before depends on where it
+/// writes to.
 fn web(said: &str) -> Option<SocketAddr> {
-    let line = said.lines().find_map(|line| line.strip_prefix("thalweg: listening on "))?;
-    line.strip_suffix(" (web)")?.parse().ok()
+    let address = |line: &str| line.strip_suffix(" (web)")?.split_once("listening on ")?.1.parse().ok();
+    said.lines().any(|line| line.ends_with(" ready")).then(|| said.lines().find_map(address))?
 }
 
 /// A rival, ready when it takes connections.
@@ -184,9 +181,11 @@ mod tests {
 
     #[test]
     fn the_address_is_read_from_what_the_product_says() {
-        let said =
-            "thalweg: admin on unix:/run/s\nthalweg: listening on 127.0.0.1:4000 (web)\nthalweg: ready\n";
-        assert_eq!(web(said), Some(SocketAddr::from(([127, 0, 0, 1], 4000))));
-        assert_eq!(web("thalweg: ready\n"), None);
+        let address = Some(SocketAddr::from(([127, 0, 0, 1], 4000)));
+        for head in ["thalweg: ", "2026-11-25T23:18:28.884Z INFO "] {
+            let said = format!("{head}admin on unix:/run/s\n{head}listening on 127.0.0.1:4000 (web)\n");
+            assert_eq!(web(&said), None, "it is not ready");
+            assert_eq!(web(&format!("{said}{head}ready\n")), address);
+        }
     }
 }
