@@ -1,4 +1,5 @@
-//! Caches that are only counted: which of a sequence of requests would have been hits, with so many objects of one size.
+//! Caches that are only counted: which of a sequence of requests would have been hits, with so many objects of one
+//! size.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -36,8 +37,8 @@ enum Queue {
     Ghost,
 }
 
-/// The state of S3-FIFO (Yang and others, SOSP 2023): a tenth of the objects in a small queue, where those that are used
-/// once leave soon; the others in a main queue, in which used ones go round again; names of those that left.
+/// The state of S3-FIFO (Yang and others, SOSP 2023): a tenth of the objects in a small queue, where those that are
+/// used once leave soon; the others in a main queue, in which used ones go round again; names of those that left.
 struct S3Fifo {
     small: VecDeque<u32>,
     main: VecDeque<u32>,
