@@ -2,6 +2,7 @@
 //!
 //! Every wait of the harness has its own deadline; this one catches the sum of them, and loops.
 
+use std::io::Write as _;
 use std::process;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
@@ -22,7 +23,8 @@ impl Watchdog {
         let name = name.to_owned();
         thread::spawn(move || {
             if gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("watchdog: {name} did not finish within {limit:?}");
+                // Not by a macro: what those print is kept with the test, and would be lost with it.
+                let _ = writeln!(std::io::stderr(), "watchdog: {name} did not finish within {limit:?}");
                 // Exit runs no destructors: without this, proxies would outlive the tests.
                 children::kill_all();
                 process::exit(101);
