@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use crate::process as children;
 
+/// How much longer a test may take than it should on a machine of today that has nothing else to do.
+const SLOW: u32 = 3;
+
 /// Ends the whole test process when it is not dropped in time.
 #[derive(Debug)]
 pub struct Watchdog {
@@ -17,9 +20,9 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Gives the test called `name` the time `limit`.
+    /// Gives the test called `name` the time `limit`, and as much again as slow machines need.
     pub fn new(name: &str, limit: Duration) -> Self {
-        let (alive, gone) = mpsc::channel();
+        let (limit, (alive, gone)) = (limit * SLOW, mpsc::channel());
         let name = name.to_owned();
         thread::spawn(move || {
             if gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {

@@ -15,7 +15,7 @@ const READ_TOKEN: &str = "read-token-0123456789";
 /// For everything that the program does in the browser.
 const TIME: Duration = Duration::from_secs(200);
 /// For all of it, with the installation of what the program needs.
-const LIMIT: Duration = Duration::from_secs(420);
+const LIMIT: Duration = Duration::from_secs(140);
 
 #[test]
 fn an_operator_works_in_a_browser() {

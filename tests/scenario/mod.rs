@@ -96,7 +96,7 @@ use thalweg_tests::process::Signal;
 use thalweg_tests::{Connection, Process, Proxy, STEP, Watchdog};
 
 /// Most that a scenario may take.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Whether the figures of the project's targets are asserted too (`THALWEG_MEASURE=1`): on a quiet machine, with a
 /// release binary. Otherwise the bounds are those that a busy machine and a debug build keep.
