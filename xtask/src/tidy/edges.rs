@@ -20,7 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store", &["core", "http", "cache"]),
     ("balance", &["core"]),
     ("observe", &["core", "http"]),
-    ("filter", &["core", "http", "route", "access"]),
+    ("filter", &["core", "http", "route", "access", "cache"]),
     ("upstream", &["core", "net", "tls", "balance"]),
     ("stream", &["core", "net"]),
     (
