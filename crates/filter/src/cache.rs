@@ -62,7 +62,7 @@ impl CacheRule {
         self.policy.sharing == Sharing::Shared || !self.is_unkeyed(facts)
     }
 
-    /// Whether its key does not tell clients apart that the proxy tells apart.
+    /// Whether its key does not tell clients apart that filters of the chain verify.
     pub fn mixes_clients(&self) -> bool {
         self.policy.sharing != Sharing::Shared && self.is_behind_auth && !self.shares_verified
     }

@@ -27,7 +27,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "proxy",
         &[
             "core", "net", "tls", "http", "route", "sealed", "access", "filter", "balance", "upstream",
-            "observe",
+            "observe", "cache",
         ],
     ),
     (

@@ -181,7 +181,7 @@ fn budget(plan: &Plan, settings: &Settings) -> Budget {
     let descriptors = machine::raise_descriptor_limit();
     let workers = settings.workers.map_or_else(machine::cpus, usize::from);
     let allowance = Allowance { descriptors, memory: machine::memory(), workers };
-    Budget::new(&plan.limits, plan.listeners.len(), allowance)
+    Budget::of(plan, allowance)
 }
 
 /// Becomes the user that is configured, for whom the directories of the admin socket and of the state are made.
