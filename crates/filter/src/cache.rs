@@ -16,12 +16,13 @@ mod spec;
 mod tests;
 
 use crate::{Facts, Filter, Hooks};
-pub use spec::CacheSpec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_cache::{KeyRule, Policy, QueryRule, Selected, SetCookie, Sharing};
 use thalweg_core::units::{duration_text, size_text};
+
+pub(crate) use spec::CacheSpec;
 
 /// How responses of a route are cached.
 #[derive(Clone, Debug)]
