@@ -30,6 +30,7 @@ use thalweg_observe::trace::ExchangeSpan;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
+use thalweg_store::{Limits, Store};
 use thalweg_upstream::{
     AdaptiveLimits, Address, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound, Service,
 };
@@ -90,6 +91,8 @@ impl WorkerPool {
         let (registry, concurrency_limits, endpoint_sets) =
             (options.registry, LimitRegistry::default(), EndpointSets::new(budget.workers, options.bell));
         let (plan, names) = (Arc::new(plan), options.names);
+        let cache = Store::new(Limits::of(plan.cache.bytes(budget.memory)))
+            .map_err(|error| thread_error(io::Error::other(error)))?;
         let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
             let state = ListenerState::new(binder.next_id(), &listener.name, &registry);
             OpenListener { state, sockets }
@@ -101,6 +104,7 @@ impl WorkerPool {
         let (workers, retired) = (budget.workers, RetiredConfigs::default());
         retired.add(&current);
         let shared = Arc::new(Shared {
+            cache,
             loads: Arc::new(Loads::new(budget)),
             registry,
             log: options.log,
@@ -129,6 +133,11 @@ impl WorkerPool {
         let worker_pool = Self { shared, threads: Mutex::new(threads) };
         worker_pool.measure();
         Ok(worker_pool)
+    }
+
+    /// What is stored of responses.
+    pub fn cache(&self) -> &Store {
+        &self.shared.cache
     }
 
     /// The listeners with their real addresses.
