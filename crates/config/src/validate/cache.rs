@@ -78,3 +78,6 @@ pub(crate) fn asks_too_late(step: &Step, place: &FilterPlace, problems: &mut Pro
         problems.push(error);
     }
 }
+
+#[cfg(test)]
+mod tests;
