@@ -14,8 +14,8 @@ mod trace;
 mod words;
 
 pub use explanation::{
-    Because, CacheSeen, EndpointSeen, Explanation, Failed, FilterStep, OtherRoute, Outcome, RetrySeen, RouteLimitsSeen,
-    SealedSeen, SeenRequest, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin,
+    Because, CacheSeen, EndpointSeen, Explanation, Failed, FilterStep, OtherRoute, Outcome, RetrySeen,
+    RouteLimitsSeen, SealedSeen, SeenRequest, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin,
 };
 pub use question::{Question, Unaskable};
 pub use trace::Verdict;

@@ -32,11 +32,7 @@ pub(crate) fn cache(spec: &FileSpec, problems: &mut Problems) -> CachePlan {
 
 /// Checks the places of `cache` in the list of a route, those of `defaults` included. `chain`: compiled of the same
 /// list.
-pub(crate) fn caches(
-    (chain, places): (&Chain, &[FilterPlace]),
-    is_sealed: bool,
-    problems: &mut Problems,
-) {
+pub(crate) fn caches((chain, places): (&Chain, &[FilterPlace]), is_sealed: bool, problems: &mut Problems) {
     let steps = chain.steps().iter().zip(places).filter(|(step, _)| step.filter.cache().is_some());
     let mut unconditional: Option<&FilterPlace> = None;
     for (step, place) in steps {
@@ -52,7 +48,8 @@ pub(crate) fn caches(
         }
         asks_too_late(step, place, problems);
         if is_sealed {
-            let message = "responses of sealed routes are not cached: their labels would be kept with what is stored";
+            let message =
+                "responses of sealed routes are not cached: their labels would be kept with what is stored";
             problems.push(SpecError::new(Class::Warning, place.span, message).help("remove it here"));
         }
     }

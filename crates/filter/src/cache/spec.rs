@@ -7,7 +7,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_cache::{DefaultLifetime, KeyRule, MOST_SECONDS, Policy, QueryRule, Selected, SetCookie, Sharing};
+use thalweg_cache::{
+    DefaultLifetime, KeyRule, MOST_SECONDS, Policy, QueryRule, Selected, SetCookie, Sharing,
+};
 use thalweg_core::units::{parse_duration, parse_percent, parse_size};
 
 /// Statuses for which a lifetime without a status is meant: those that RFC 9110 §15.1 lets be kept by heuristics, but
@@ -263,9 +265,11 @@ impl CacheMapSpec {
             Some((text, _)) => Sharing::PerClient { lifetime: seconds("per_client", text, 1)? },
         };
         if sharing != Sharing::Shared && (self.default_ttl.is_some() || self.store_post) {
-            return Err("`per_client` is the lifetime of all responses to GET, and stores no others; remove \
+            return Err(
+                "`per_client` is the lifetime of all responses to GET, and stores no others; remove \
                         `default_ttl` and `store_post`"
-                .into());
+                    .into(),
+            );
         }
         Ok(Policy {
             sharing,
@@ -301,9 +305,8 @@ impl CacheMapSpec {
 impl DefaultTtlSpec {
     /// The narrowest range of statuses first.
     fn lifetimes(&self) -> Result<Vec<DefaultLifetime>, String> {
-        let successes = |seconds| {
-            SUCCESSES.map(|status| DefaultLifetime { statuses: (status, status), seconds })
-        };
+        let successes =
+            |seconds| SUCCESSES.map(|status| DefaultLifetime { statuses: (status, status), seconds });
         let by_status = match self {
             Self::One(text) => return Ok(successes(seconds("default_ttl", text, 1)?).into()),
             Self::ByStatus(map) => map,
@@ -350,10 +353,13 @@ impl CacheKeySpec {
         if let Selected::Only(names) = &selected
             && let Some(wrong) = names.iter().find(|name| name.ends_with('*'))
         {
-            return Err(format!("`include: {wrong}`: `*` stands for names in `exclude` only; write whole names"));
+            return Err(format!(
+                "`include: {wrong}`: `*` stands for names in `exclude` only; write whole names"
+            ));
         }
         let space = self.space.as_deref().unwrap_or_default();
-        let is_wrong = space.len() > MOST_SPACE || space.trim().is_empty() || space.chars().any(char::is_control);
+        let is_wrong =
+            space.len() > MOST_SPACE || space.trim().is_empty() || space.chars().any(char::is_control);
         if self.space.is_some() && is_wrong {
             return Err(format!("`space` has 1 to {MOST_SPACE} bytes, and no control characters"));
         }

@@ -111,7 +111,8 @@ fn when(json: &str) -> Vec<Arc<When>> {
 }
 
 fn auth() -> Step {
-    let spec = r#"{"basic": {"users": {"ada": "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"}}}"#;
+    let spec =
+        r#"{"basic": {"users": {"ada": "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"}}}"#;
     let beside = crate::tests::Beside(std::env::temp_dir());
     Step::always(built::<crate::auth::AuthSpec>(spec).build(&beside).unwrap())
 }
@@ -149,7 +150,9 @@ fn what_is_stored_is_in_the_space_of_its_route_and_service() {
 fn behind_auth_a_request_counts_as_one_with_credentials() {
     let plain = Chain::new(vec![Step::always(build("{}").unwrap())]);
     assert!(!found(&plain, "/").unwrap().has_credentials(&facts("/")));
-    for steps in [vec![auth(), Step::always(build("{}").unwrap())], vec![Step::always(build("{}").unwrap()), auth()]] {
+    for steps in
+        [vec![auth(), Step::always(build("{}").unwrap())], vec![Step::always(build("{}").unwrap()), auth()]]
+    {
         assert!(found(&Chain::new(steps), "/").unwrap().has_credentials(&facts("/")), "wherever it stands");
     }
     let shares = Chain::new(vec![auth(), Step::always(build(r#"{"share_verified": true}"#).unwrap())]);

@@ -30,7 +30,13 @@ pub(super) fn caching(route: &Route, around: &Surroundings<'_>, x: &mut Exchange
     let mut request = Request::read(method, has_body, fields.iter());
     let is_verified = rule.has_credentials(&facts);
     request.has_credentials |= is_verified || fields.as_sent("authorization").next().is_some();
-    let url = Url { scheme: facts.scheme, host: facts.host, port: facts.port, path: &path, query: query.as_deref() };
+    let url = Url {
+        scheme: facts.scheme,
+        host: facts.host,
+        port: facts.port,
+        path: &path,
+        query: query.as_deref(),
+    };
     let client = match rule.policy.sharing {
         Sharing::Shared => None,
         Sharing::PerClient { .. } => Some(Client { method: b"GET", address: facts.client_ip, body: None }),
@@ -54,7 +60,9 @@ pub(super) fn caching(route: &Route, around: &Surroundings<'_>, x: &mut Exchange
 fn passed(why: Forward, request: &Request<'_>, method: &str) -> String {
     match why {
         Forward::Method => format!("{method} is not answered from a cache"),
-        _ if request.has_origin_conditions => "only the service can evaluate its conditions (`If-Match`, `If-Unmodified-Since`)".into(),
+        _ if request.has_origin_conditions => {
+            "only the service can evaluate its conditions (`If-Match`, `If-Unmodified-Since`)".into()
+        }
         _ => "it has a body".into(),
     }
 }
@@ -80,12 +88,21 @@ fn remarks(rule: &CacheRule, request: &Request<'_>, is_verified: bool) -> Vec<St
         is_shared && request.has_credentials,
         &format!("{by}: only what says `public`, `s-maxage` or `must-revalidate` is stored"),
     );
-    say(request.method == Method::Head, "what GET has brought answers it; what it brings itself is not stored");
+    say(
+        request.method == Method::Head,
+        "what GET has brought answers it; what it brings itself is not stored",
+    );
     say(request.range.is_some(), "it asks for a range: of a stored response, or one is stored as a part");
     let (counts, asked) = (rule.policy.honours_clients, request.directives);
     say(asked.no_store, "it says `no-store`: the response is not stored");
-    say(counts && asked.no_cache, "it says `no-cache`: the service is asked whether what is stored still holds");
+    say(
+        counts && asked.no_cache,
+        "it says `no-cache`: the service is asked whether what is stored still holds",
+    );
     say(counts && asked.only_if_cached, "it says `only-if-cached`: where nothing fits, it is answered 504");
-    say(!counts && (asked.no_cache || asked.only_if_cached), "its `Cache-Control` does not count here, but for `no-store`");
+    say(
+        !counts && (asked.no_cache || asked.only_if_cached),
+        "its `Cache-Control` does not count here, but for `no-store`",
+    );
     remarks
 }

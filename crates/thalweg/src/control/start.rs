@@ -116,8 +116,7 @@ pub(crate) async fn start(
     let worker_pool =
         WorkerPool::start(runtime.plan(), doors, fleet_options).map_err(|error| explain(&error))?;
     let started_with = (worker_pool.plan().limits, worker_pool.plan().cache);
-    let origin =
-        origin((options.file, inputs, provenance), (&settings, documents), started_with)?;
+    let origin = origin((options.file, inputs, provenance), (&settings, documents), started_with)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
     let admin = open_admin(&shared, &settings, (place, state), options.quiet)?;
@@ -227,7 +226,17 @@ fn origin(
         history.begin((&text, &inputs.etag()));
     }
     let provenance = Arc::new(provenance);
-    Ok(Origin { file, text, settings: settings.clone(), inputs, provenance, limits, cache, history, documents })
+    Ok(Origin {
+        file,
+        text,
+        settings: settings.clone(),
+        inputs,
+        provenance,
+        limits,
+        cache,
+        history,
+        documents,
+    })
 }
 
 /// What the admin API changed and sources found before a restart, where that is kept: where `state:` says so.

@@ -11,7 +11,9 @@ const AUTH: &str = "auth: { network: 10.0.0.0/8 }";
 
 fn read(text: &str) -> Result<Plan, String> {
     let text = format!("{AROUND}{}", text.replace("AUTH", AUTH));
-    check_text("t.yaml", &text, &|_| None).map(|loaded| loaded.plan).map_err(|report| report.lines().to_string())
+    check_text("t.yaml", &text, &|_| None)
+        .map(|loaded| loaded.plan)
+        .map_err(|report| report.lines().to_string())
 }
 
 fn plan(text: &str) -> Plan {
@@ -154,5 +156,7 @@ fn what_would_mix_clients_or_never_be_used_is_refused() {
         let error = read(&format!("routes: [ {{ to: a, filters: [ {filters} ] }} ]\n")).unwrap_err();
         assert!(error.contains(part), "{filters}: {error}");
     }
-    plan("routes: [ { to: a, filters: [ { AUTH }, { cache: { per_client: 5s, share_verified: true } } ] } ]\n");
+    plan(
+        "routes: [ { to: a, filters: [ { AUTH }, { cache: { per_client: 5s, share_verified: true } } ] } ]\n",
+    );
 }
