@@ -48,7 +48,7 @@ fn a_route_stores_under_its_name_and_each_of_its_services_apart() {
         "routes:\n\
          - { name: one, match: { path: /one }, filters: [ { cache: {} } ], to: a }\n\
          - { name: own, match: { path: /own }, filters: [ { cache: { key: { space: x } } } ], to: a }\n\
-         - { name: parts, match: { path: /parts }, filters: [ { cache: {} } ], to: { a: 1, b: 1 } }\n\
+         - { name: parts, match: { path: /parts }, filters: [ { cache: {} } ], to: [ { service: a }, { service: b } ] }\n\
          - { name: split, match: { path: /split }, filters: [ { split: { cookie: v, to: { b: b } } }, { cache: {} } ], \
          to: a }\n\
          - { name: none, to: a }\n",
@@ -85,7 +85,7 @@ fn the_cache_of_a_service_stands_in_place_of_all_others() {
     let text = "listeners: { web: { address: ':8080', filters: [ { cache: 1s } ] } }\n\
                 services: { a: { endpoints: 'http://10.0.0.1:1', filters: [ { cache: 3s } ] }, b: { endpoints: \
                 'http://10.0.0.2:1' } }\n\
-                routes: [ { name: r, filters: [ { cache: 2s } ], to: { a: 1, b: 1 } } ]\n";
+                routes: [ { name: r, filters: [ { cache: 2s } ], to: [ { service: a }, { service: b } ] } ]\n";
     let plan = check_text("t.yaml", text, &|_| None).unwrap().plan;
     let route = &plan.routes[0];
     let services: Vec<_> = route.all_services().collect();
