@@ -7,7 +7,12 @@ use serde_json::{Value, json};
 
 /// Required tests that the product fails for a reason: the identifier in the suite, and the reason, which cites the RFC
 /// or the test that demands the contrary. One that passes is named in the report, so that it can go.
-const EXCEPTIONS: &[(&str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str)] = &[(
+    "headers-store-Transfer-Encoding",
+    "the origin frames its body by a transfer coding that nobody has registered and no TE has asked for, which RFC 9110 \
+     section 10.1.4 forbids: where such a body ends, and what is in it, cannot be known, so it is refused with 502 as \
+     RFC 9112 section 6.3 has it for messages that are not understood",
+)];
 
 /// How the suite says that a test passed: the second for a behaviour that is only recorded.
 const PASSES: [&str; 2] = ["pass", "yes"];
