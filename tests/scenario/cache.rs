@@ -1,12 +1,12 @@
 //! `cache`: stored responses are used again, a fetch serves all who want the same, and nobody gets what is another's or
 //! what is not whole.
 //!
-//! Everything of the configuration and of the admin API that these scenarios depend on stands in this file.
+//! Everything of the configuration that these scenarios depend on stands in this file; what they depend on of the admin
+//! API, in `purges`, which joins the modules below once there is that API.
 
 mod collapsing;
 mod cuts;
 mod deception;
-mod purges;
 mod reuse;
 mod sharing;
 mod versions;
@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Instant;
 
 use thalweg_tests::message::{fetch, get};
-use thalweg_tests::{Admin, Message, Proxy, STEP, Talk, Upstream, vitals};
+use thalweg_tests::{Message, Proxy, STEP, Talk, Upstream, vitals};
 
 use super::watchdog;
 
@@ -43,12 +43,6 @@ fn config(endpoint: &str, filters: &str) -> String {
          routes: [ {{ to: s, filters: [ {filters} ] }} ]\n\
          shutdown: {{ delay: 0s, grace: 5s }}\n{cache}"
     )
-}
-
-/// Takes away what is stored for a URL.
-fn purge(proxy: &Proxy, url: &str) {
-    let answer = Admin::of(proxy).call("POST", "/api/v1/cache/purge", &format!("{{\"url\":\"{url}\"}}"));
-    assert_eq!(answer.status(), 200, "{}", answer.text());
 }
 
 /// A GET with further fields, each with its line end.

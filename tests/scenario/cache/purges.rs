@@ -1,9 +1,17 @@
 //! Purges: what is taken away is not used again, not even when it was on its way.
 
-use super::{Half, Halves, Origin, ask, asking, body, caching, good, purge, reads, watchdog};
+use thalweg_tests::{Admin, Proxy};
+
+use super::{Half, Halves, Origin, ask, asking, body, caching, good, reads, watchdog};
 
 /// As the key has it: the host that clients ask for.
 const OBJECT: &str = "http://a.test/object";
+
+/// Takes away what is stored for a URL.
+fn purge(proxy: &Proxy, url: &str) {
+    let answer = Admin::of(proxy).call("POST", "/api/v1/cache/purge", &format!("{{\"url\":\"{url}\"}}"));
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+}
 
 #[test]
 fn what_is_purged_is_fetched_again() {
