@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 /// or the test that demands the contrary. One that passes is named in the report, so that it can go.
 const EXCEPTIONS: &[(&str, &str)] = &[(
     "headers-store-Transfer-Encoding",
-    "the origin frames its body by a transfer coding that nobody has registered and no TE has asked for, which RFC 9110 \
-     section 10.1.4 forbids: where such a body ends, and what is in it, cannot be known, so it is refused with 502 as \
-     RFC 9112 section 6.3 has it for messages that are not understood",
+    "the origin names a transfer coding that nobody has registered and no TE has asked for, which RFC 9110 section 10.1.4 \
+     forbids; who cannot undo a coding has no content to store or to send on (RFC 9112 section 6.1), and answers 502 (RFC \
+     9110 section 15.6.3)",
 )];
 
 /// How the suite says that a test passed: the second for a behaviour that is only recorded.
