@@ -50,17 +50,17 @@ impl CacheRule {
     /// know the client by what the proxy tells it. To be put into [`thalweg_cache::Request::has_credentials`] beside
     /// what is read from the request as the client sent it.
     pub fn has_credentials(&self, facts: &Facts<'_>) -> bool {
-        self.policy.sharing == Sharing::Shared && self.is_unkeyed(facts)
+        self.policy.sharing == Sharing::Shared && self.is_unkeyed(has_certificate(facts))
     }
 
     /// Whether the service may know the client by something that is in no key.
-    fn is_unkeyed(&self, facts: &Facts<'_>) -> bool {
-        !self.shares_verified && (self.is_behind_auth || facts.connection.client_certificate().is_some())
+    fn is_unkeyed(&self, has_certificate: bool) -> bool {
+        !self.shares_verified && (self.is_behind_auth || has_certificate)
     }
 
     /// Whether it is for a request at all: what is for one client is not told apart by what the proxy has verified.
     pub(crate) fn suits(&self, facts: &Facts<'_>) -> bool {
-        self.policy.sharing == Sharing::Shared || !self.is_unkeyed(facts)
+        self.policy.sharing == Sharing::Shared || !self.is_unkeyed(has_certificate(facts))
     }
 
     /// Whether its key does not tell clients apart that filters of the chain verify.
@@ -82,6 +82,10 @@ impl CacheRule {
         let key = KeyRule { space: space.into(), ..self.key.clone() };
         Arc::new(Self { key, ..self.clone() })
     }
+}
+
+fn has_certificate(facts: &Facts<'_>) -> bool {
+    facts.connection.client_certificate().is_some()
 }
 
 /// What differs from `{}`, in the words of the configuration.

@@ -61,18 +61,12 @@ impl Inherited {
         if !inherits || self.defaults.0.is_empty() {
             return (Chain::new(own), own_places);
         }
-        let (mut steps, mut places) = self.defaults.clone();
-        if own.iter().any(caches) {
-            // What is written closer to the request's service stands in place of what is not.
-            let is_kept = steps.iter().map(|step| !caches(step)).collect::<Vec<_>>();
-            let kept = |at: &mut usize| {
-                *at += 1;
-                is_kept.get(*at - 1).copied().unwrap_or(true)
-            };
-            let (mut of_steps, mut of_places) = (0, 0);
-            steps.retain(|_| kept(&mut of_steps));
-            places.retain(|_| kept(&mut of_places));
-        }
+        let (steps, places) = self.defaults.clone();
+        // A cache of the route stands in place of those of all routes.
+        let has_cache = own.iter().any(caches);
+        let all = steps.into_iter().zip(places);
+        let (mut steps, mut places): (Vec<_>, Vec<_>) =
+            all.filter(|(step, _)| !has_cache || !caches(step)).unzip();
         steps.extend(own);
         places.extend(own_places);
         (Chain::new(steps), places)
@@ -108,13 +102,13 @@ impl Inherited {
             let own = if inherits { &own[..] } else { &[] };
             for service in services.iter().copied().map(Some).chain([None]) {
                 let behind = service.and_then(of_service).map(Vec::as_slice).unwrap_or_default();
+                // The closest cache to the service stands in place of the others.
                 let lists = [own, base.steps(), behind];
                 let closest = lists.iter().rposition(|list| list.iter().any(caches)).unwrap_or(0);
-                let is_kept = |at: usize, step: &&Step| at >= closest || !caches(step);
-                let kept = |(at, list): (usize, &&'_ [Step])| {
-                    list.iter().filter(|step| is_kept(at, step)).cloned().collect::<Vec<_>>()
-                };
-                let steps = lists.iter().enumerate().flat_map(kept).collect();
+                let all =
+                    lists.iter().enumerate().flat_map(|(at, list)| list.iter().map(move |step| (at, step)));
+                let kept = all.filter(|(at, step)| *at >= closest || !caches(step));
+                let steps = kept.map(|(_, step)| step.clone()).collect();
                 variants.push(FilterVariant { listener: *listener, service, chain: Chain::new(steps) });
             }
         }

@@ -108,9 +108,9 @@ pub(crate) fn caches((chain, places): (&Chain, &[FilterPlace]), is_sealed: bool,
     let places = chain.steps().iter().zip(places).filter(|(step, _)| step.filter.cache().is_some());
     for (rule, (_, place)) in chain.caches().zip(places) {
         if rule.mixes_clients() {
-            let message = "`per_client` goes by address, `Authorization` and cookies, and `auth` tells clients apart by more";
+            let message = "`per_client` goes by address, `Authorization` and cookies: `auth` tells clients apart by more";
             let error = SpecError::new(Class::Invalid, place.span, message).help(
-                "name in `key.headers` what `auth` tells the service of them (`forward`), and write `share_verified: true`",
+                "name in `key.headers` what `auth` tells the service of them, and write `share_verified: true`",
             );
             problems.push(error);
         }
@@ -126,3 +126,6 @@ pub(crate) fn asks_too_late(step: &Step, place: &FilterPlace, problems: &mut Pro
         problems.push(error);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,8 +53,8 @@ pub struct CacheMapSpec {
     /// `private`.
     #[schemars(extend("x-default-words" = "not at all, but see `heuristic`"))]
     default_ttl: Option<DefaultTtlSpec>,
-    /// How long responses with `Last-Modified` are fresh that neither say it nor have a `default_ttl`: this share of the
-    /// time for which they have not changed. `0%`: not at all.
+    /// How long responses with `Last-Modified` are fresh that neither say it nor have a `default_ttl`: this share of
+    /// the time for which they have not changed. `0%`: not at all.
     #[schemars(extend("x-range" = ["0%", "100%"], "x-default" = "10%"))]
     #[schemars(extend("pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*%[\s\u0085]*$"))]
     heuristic: Option<String>,
@@ -87,8 +87,8 @@ pub struct CacheMapSpec {
     /// later GETs.
     #[schemars(extend("x-default" = false))]
     store_post: bool,
-    /// Whether responses that vary by `Accept-Language` are the same for clients that name the same languages in another
-    /// order.
+    /// Whether responses that vary by `Accept-Language` are the same for clients that name the same languages in
+    /// another order.
     #[schemars(extend("x-default" = false))]
     ignore_language_order: bool,
     /// What of a request makes a difference, beside scheme, host, port and path.

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::tests::{Asked, built, facts};
-use crate::{Chain, Connection, FieldView, Step, When, WhenSpec};
-use thalweg_access::ClientCertificate;
+use crate::{Chain, FieldView, Step, When, WhenSpec};
 use thalweg_cache::{DefaultLifetime, Selected};
 
 fn build(json: &str) -> Result<Arc<dyn Filter>, String> {
@@ -58,7 +57,7 @@ fn everything_that_is_written_arrives() {
     assert_eq!((policy.stale_while_revalidate, policy.stale_when_unreachable), (30, 86_400));
     assert!(!policy.honours_clients && policy.stores_post && policy.ignores_language_order);
     assert_eq!(policy.set_cookie, SetCookie::Strip);
-    assert_eq!(policy.targets, ["Edge-Control".into()]);
+    assert_eq!(policy.targets, [Box::<str>::from("Edge-Control")]);
     assert_eq!(rule.key.query.selected, Selected::But(vec!["utm_*".into()]));
     assert!(rule.key.query.sorted && rule.shares_verified && !rule.tells_status);
     assert_eq!((&*rule.key.fields[0], &*rule.key.cookies[0], &*rule.key.space), ("X-Tenant", "ab", "shop"));
@@ -168,38 +167,10 @@ fn what_is_for_one_client_is_not_cached_behind_auth_unless_the_key_tells_clients
     assert!(found(&with(r#"{"per_client": "1s", "share_verified": true}"#), "/").is_some());
 }
 
-/// A client that has shown a certificate.
-#[derive(Debug)]
-struct Certified;
-
-impl Connection for Certified {
-    fn tls_version(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn tls_server_name(&self) -> Option<String> {
-        None
-    }
-
-    fn client_subject(&self) -> Option<String> {
-        None
-    }
-
-    fn client_certificate(&self) -> Option<Arc<ClientCertificate>> {
-        Some(Arc::new(ClientCertificate::default()))
-    }
-
-    fn chance(&self) -> u64 {
-        0
-    }
-}
-
 #[test]
 fn a_certificate_is_a_credential() {
-    let facts = Facts { connection: &Certified, ..facts("/") };
-    assert!(rule("{}").has_credentials(&facts));
-    assert!(!rule(r#"{"share_verified": true}"#).has_credentials(&facts));
-    assert!(!rule(r#"{"per_client": "1s"}"#).suits(&facts));
+    assert!(rule("{}").is_unkeyed(true) && !rule("{}").is_unkeyed(false));
+    assert!(!rule(r#"{"share_verified": true}"#).is_unkeyed(true));
 }
 
 #[test]
