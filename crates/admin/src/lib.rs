@@ -38,10 +38,11 @@ mod query;
 mod routes;
 mod session;
 
+pub use body::purge_of;
 pub use client::{Answer, Call, CallError, StreamEnd, StreamEvent, Target, call, call_with, stream_with};
 pub use control::{
     AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, ApiKeyControl, ApiKeyEntry,
-    ApiKeyList, ApiKeyListContents, ApiKeyLists, AttemptRecord, Author, CanaryChanged, CanaryFigures,
+    ApiKeyList, ApiKeyListContents, ApiKeyLists, AttemptRecord, Author, CacheStatus, CacheTotals, PurgeChannelStatus, Purged, Purging, ReplicasTold, RouteCache, Telling, CanaryChanged, CanaryFigures,
     CanaryOrder, CanaryStatus, CertificateStatus, Certificates, ChangeAction, Changed, ConfigChange,
     ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus, Control, DescriptorStatus,
     EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected, FieldChange, FilterRecord,

@@ -22,6 +22,7 @@ use super::kept_sources::KeptSources;
 use super::origin::Origin;
 use super::overlay;
 use super::privileges::{become_user, default_state_directory};
+use super::purge_channel::PurgeChannelTask;
 use super::revocations::Revocations;
 use super::route_sources::first_documents;
 use super::runtime::Runtime;
@@ -140,6 +141,7 @@ pub(crate) async fn start(
             files: options.watch.then(Files::default),
             certificates: Certificates::default(),
             revocations: Revocations::default(),
+            purge_channel: PurgeChannelTask::default(),
             traces,
             ends_told: Instant::now(),
             limits: AdaptiveLimits::default(),
