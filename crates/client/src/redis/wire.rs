@@ -141,7 +141,7 @@ struct Rest {
 
 impl<R: AsyncRead + Unpin> Answers<R> {
     #[cfg(test)]
-    pub fn of(reader: R) -> Self {
+    pub(crate) fn of(reader: R) -> Self {
         Self(BufReader::new(reader))
     }
 
