@@ -36,7 +36,8 @@ struct Origin {
 impl Origin {
     fn start() -> Self {
         let counts = Mutex::new(HashMap::<String, u32>::new());
-        let (validated, held) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None::<Sender<Sender<()>>>)));
+        let (validated, held) =
+            (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None::<Sender<Sender<()>>>)));
         let (of_answers, holds) = (validated.clone(), held.clone());
         let upstream = Upstream::start(move |request| {
             let hold = holds.lock().unwrap().clone();
@@ -56,7 +57,10 @@ impl Origin {
             let count = counts.entry(target).or_default();
             *count += 1;
             let body = count.to_string();
-            Some(format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
+            Some(
+                format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
+                    .into_bytes(),
+            )
         });
         Self { upstream, validated, held }
     }
@@ -65,7 +69,8 @@ impl Origin {
 /// A configuration with a cached route; `rule` is the argument of `cache`.
 fn cached(origin: &Origin, rule: &str, more: &str) -> String {
     let route = format!("{{ name: shop, filters: [ {{ cache: {rule} }} ], to: s }}");
-    config(&[&origin.upstream.url()], &format!("limits: {{ memory: 256MiB }}\n{more}")).replace("{ to: s }", &route)
+    config(&[&origin.upstream.url()], &format!("limits: {{ memory: 256MiB }}\n{more}"))
+        .replace("{ to: s }", &route)
 }
 
 fn ask(proxy: &Proxy, host: &str, path: &str) -> String {
@@ -93,8 +98,13 @@ fn verb(directory: &Path, arguments: &[&str]) -> Finished {
 #[test]
 fn a_purge_takes_what_it_names_and_nothing_else() {
     let _watchdog = watchdog("a_purge_takes_what_it_names_and_nothing_else");
-    const ALL: [(&str, &str); 5] =
-        [("a.test", "/x/1"), ("a.test", "/x/1?q=1"), ("a.test", "/x/2"), ("a.test", "/y/1"), ("b.test", "/x/1")];
+    const ALL: [(&str, &str); 5] = [
+        ("a.test", "/x/1"),
+        ("a.test", "/x/1?q=1"),
+        ("a.test", "/x/2"),
+        ("a.test", "/y/1"),
+        ("b.test", "/x/1"),
+    ];
     for (body, objects, again) in [
         (json!({ "url": "http://A.test/x/./1" }), 1, [true, false, false, false, false]),
         (json!({ "url": "http://a.test:80/x/1?q=1" }), 1, [false, true, false, false, false]),
@@ -149,15 +159,24 @@ fn what_is_purged_softly_is_validated() {
     assert_eq!((ask(&proxy, "a.test", "/x"), origin.validated.load(Ordering::Relaxed)), ("1".into(), 1));
     assert_eq!((ask(&proxy, "a.test", "/x"), origin.upstream.served()), ("1".into(), 2));
     let cache = Admin::of(&proxy).get("/api/v1/cache");
-    assert_eq!((&cache["totals"]["made_stale"], &cache["totals"]["purged"]), (&json!(1), &json!(0)), "{cache}");
+    assert_eq!(
+        (&cache["totals"]["made_stale"], &cache["totals"]["purged"]),
+        (&json!(1), &json!(0)),
+        "{cache}"
+    );
     let route = &cache["routes"][0];
-    assert_eq!((&route["route"], &route["revalidated"], &route["miss"]), (&json!("shop"), &json!(1), &json!(1)));
+    assert_eq!(
+        (&route["route"], &route["revalidated"], &route["miss"]),
+        (&json!("shop"), &json!(1), &json!(1))
+    );
 }
 
 #[test]
 fn what_is_purged_while_it_comes_is_not_stored() {
     let _watchdog = watchdog("what_is_purged_while_it_comes_is_not_stored");
-    for body in [json!({ "url": "http://a.test/x" }), json!({ "tag": "x" }), json!({ "tag": "x", "soft": true })] {
+    for body in
+        [json!({ "url": "http://a.test/x" }), json!({ "tag": "x" }), json!({ "tag": "x", "soft": true })]
+    {
         let origin = Origin::start();
         let proxy = Proxy::start(&cached(&origin, "{}", ""));
         let (hold, holds) = mpsc::channel();
@@ -170,7 +189,11 @@ fn what_is_purged_while_it_comes_is_not_stored() {
             go.send(()).unwrap();
             assert_eq!(early.join().unwrap(), "1");
         });
-        assert_eq!((ask(&proxy, "a.test", "/x"), ask(&proxy, "a.test", "/x")), ("2".into(), "2".into()), "{body}");
+        assert_eq!(
+            (ask(&proxy, "a.test", "/x"), ask(&proxy, "a.test", "/x")),
+            ("2".into(), "2".into()),
+            "{body}"
+        );
     }
 }
 
@@ -186,7 +209,10 @@ fn the_verb_purges_and_it_is_told_everywhere() {
     }
     assert_eq!(ask(&proxy, "a.test", "/y"), "1");
     let said = verb(&directory, &["status"]).stdout;
-    assert!(said.contains("\ncache: 3 objects, ") && said.contains(", 25% of 4 requests answered\n"), "{said}");
+    assert!(
+        said.contains("\ncache: 3 objects, ") && said.contains(", 25% of 4 requests answered\n"),
+        "{said}"
+    );
     let done = verb(&directory, &["purge", "--prefix", "http://a.test/x"]);
     assert_eq!((done.code, done.stdout.as_str()), (0, "prefix http://a.test/x: 2 purged\n"), "{done:?}");
     let done = verb(&directory, &["purge", "http://a.test/y", "--soft", "--json"]);
@@ -195,7 +221,9 @@ fn the_verb_purges_and_it_is_told_everywhere() {
     assert_eq!(events.wait("cache_purged", None)["cause"], "prefix http://a.test/x: 2 objects");
     let audit = Admin::of(&proxy).get("/api/v1/audit").to_string();
     assert!(audit.contains("/api/v1/cache/purge") && audit.contains("prefix http://a.test/x"), "{audit}");
-    let page = fetch(proxy.metrics(), "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap().text();
+    let page = fetch(proxy.metrics(), "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .unwrap()
+        .text();
     for line in [
         "thalweg_cache_objects 1",
         "thalweg_cache_limit_bytes 33554432",
@@ -270,7 +298,8 @@ fn connected(channel: &Value) -> bool {
 #[test]
 fn replicas_purge_together() {
     let _watchdog = watchdog("replicas_purge_together");
-    let (Some(program), Some(cli)) = (server(), find("valkey-cli").or_else(|| find_or_skip("redis-cli"))) else {
+    let (Some(program), Some(cli)) = (server(), find("valkey-cli").or_else(|| find_or_skip("redis-cli")))
+    else {
         return;
     };
     let directory = Directory::new();
@@ -297,7 +326,9 @@ fn replicas_purge_together() {
     publish("rubbish");
     publish(r#"{ "all": true }"#);
     for proxy in [&one, &other] {
-        wait_channel(proxy, "both", |channel| channel["received"].as_u64() >= Some(1) && channel["refused"] == 1);
+        wait_channel(proxy, "both", |channel| {
+            channel["received"].as_u64() >= Some(1) && channel["refused"] == 1
+        });
     }
     // One's own is not done twice.
     let channel = wait_channel(&one, "once", connected);
@@ -316,7 +347,9 @@ fn a_lost_channel_is_told_and_comes_back() {
     let password = ["--requirepass", "pass-of-a-test"];
     let redis = Redis::start(&program, directory.path(), &password);
     let origin = Origin::start();
-    let channel = redis.purge(", password: { value: pass-of-a-test }").replace("redis:", "after_loss: make_stale, redis:");
+    let channel = redis
+        .purge(", password: { value: pass-of-a-test }")
+        .replace("redis:", "after_loss: make_stale, redis:");
     let text = cached(&origin, "{}", &channel);
     let (one, other) = (Proxy::start(&text), Proxy::start(&text));
     for proxy in [&one, &other] {

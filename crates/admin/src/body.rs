@@ -29,8 +29,8 @@ use crate::control::{EndpointChange, NewAddress, NewApiKey, NewEndpoint, NewLabe
 use crate::problem::Problem;
 use crate::query::DURATION_FORMAT;
 
-pub use purge::purge_of;
 pub(crate) use purge::PurgeSpec;
+pub use purge::purge_of;
 
 /// Time for the whole body of a request.
 const BODY_TIME: Duration = Duration::from_secs(30);

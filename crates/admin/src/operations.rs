@@ -6,8 +6,8 @@
 //! [`Control`]: crate::control::Control
 
 use crate::handlers::{
-    access, api_keys, audit, cache, canary, config, events, explain, process, requests, sealed, series, services,
-    session, tap,
+    access, api_keys, audit, cache, canary, config, events, explain, process, requests, sealed, series,
+    services, session, tap,
 };
 use crate::operation::{Access, Operation};
 

@@ -125,6 +125,7 @@ impl Registry {
     }
 
     fn render_cache(&self, page: &mut Exposition) {
+        type Figure = fn(&CacheStanding) -> u64;
         page.head(&names::CACHE_REQUESTS);
         for (route, totals) in self.cache_totals() {
             for (result, total) in CacheUse::ALL.iter().zip(totals).filter(|(_, total)| *total > 0) {
@@ -132,7 +133,7 @@ impl Registry {
             }
         }
         let standing = self.cache();
-        let figures: [(_, fn(&CacheStanding) -> u64); 13] = [
+        let figures: [(_, Figure); 13] = [
             (&names::CACHE_BYTES, |cache| cache.bytes),
             (&names::CACHE_LIMIT_BYTES, |cache| cache.limit_bytes),
             (&names::CACHE_OBJECTS, |cache| cache.objects),

@@ -169,7 +169,10 @@ impl UrlFront {
         let mut normal = Vec::new();
         let path = if path.is_empty() { "/" } else { path };
         if let Err(fault) = normalize_path(path.as_bytes(), &mut normal) {
-            return Err(Unpurgeable { message: format!("no request has this path: {}", fault.detail), help: None });
+            return Err(Unpurgeable {
+                message: format!("no request has this path: {}", fault.detail),
+                help: None,
+            });
         }
         let path = String::from_utf8(normal).map_err(|_| Unpurgeable::new("this is not a URL", URL_HELP))?;
         let query = query.map(|query| {

@@ -129,7 +129,10 @@ mod tests {
         let said = |value| purge(value).map(|purge| purge.to_string());
         assert_eq!(said(json!({ "url": "http://A/b?c" })).unwrap(), "http://a/b?c");
         assert_eq!(said(json!({ "all": true, "soft": true })).unwrap(), "everything, softly");
-        assert_eq!(said(json!({ "tag": "News 1", "route": "shop" })).unwrap(), "tag News 1 of the route `shop`");
+        assert_eq!(
+            said(json!({ "tag": "News 1", "route": "shop" })).unwrap(),
+            "tag News 1 of the route `shop`"
+        );
         for bad in [
             json!({}),
             json!({ "all": false }),

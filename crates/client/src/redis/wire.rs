@@ -69,7 +69,9 @@ impl Reply {
 pub fn refusal(why: &str) -> String {
     let help = match why.split(' ').next().unwrap_or_default() {
         "NOAUTH" => "; write a user and the password",
-        "NOPERM" => "; give the user the rights for what is asked, such as HGETALL, SCAN, MGET, SUBSCRIBE and PUBLISH",
+        "NOPERM" => {
+            "; give the user the rights for what is asked, such as HGETALL, SCAN, MGET, SUBSCRIBE and PUBLISH"
+        }
         "WRONGTYPE" => "; `key` is one hash, write `prefix` for keys of their own",
         "MOVED" | "ASK" => "; a cluster is not followed, write the `url` of the member that has the key",
         _ => "",

@@ -1,7 +1,7 @@
 //! The sections outside routes and services.
 
-use super::cache::purge_channel;
 use super::access_log::{access_log, file};
+use super::cache::purge_channel;
 use super::listeners::{Taken, claim};
 use super::secret::{FilesAt, Secrets};
 use super::webhooks::webhooks;

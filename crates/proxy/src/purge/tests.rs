@@ -6,11 +6,16 @@ fn url(text: &str) -> String {
 
 #[test]
 fn urls_have_the_normal_form_of_keys() {
-    assert_eq!(url("HTTPS://Shop.Example.COM.:443/a/./b/../%7Ec?B=%7e"), "https://shop.example.com/a/~c?B=%7e");
+    assert_eq!(
+        url("HTTPS://Shop.Example.COM.:443/a/./b/../%7Ec?B=%7e"),
+        "https://shop.example.com/a/~c?B=%7e"
+    );
     assert_eq!(url("http://a.test"), "http://a.test/");
     assert_eq!(url("http://a.test:8080?"), "http://a.test:8080/?");
     assert_eq!(url("https://[2001:DB8::0:1]:80/ä?ö"), "https://[2001:db8::1]:80/%C3%A4?%C3%B6");
-    for bad in ["a.test/", "ftp://a/", "http://", "http://u@a/", "http://a/#x", "http://a /", "http://a/%zz", "/a"] {
+    for bad in
+        ["a.test/", "ftp://a/", "http://", "http://u@a/", "http://a/#x", "http://a /", "http://a/%zz", "/a"]
+    {
         assert!(PurgeWhat::url(bad, false).is_err(), "{bad}");
     }
     assert!(PurgeWhat::url(&format!("http://a/{}", "x".repeat(PURGE_TEXT)), false).is_err());

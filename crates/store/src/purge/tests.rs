@@ -43,9 +43,8 @@ fn all_that_is_given_must_fit() {
     assert_eq!(purge(Select { path, port: Some(443), spaces: &[b""], ..Select::default() }).0, 222);
     assert_eq!(purge(Select { tag: Some(b"N7"), ..Select::default() }).0, 4);
     assert_eq!(purge(Select { tag: Some(b"even0"), path, ..Select::default() }).0, 110);
-    let exactly = |queries| {
-        purge(Select { path: Some(PathIs::Exactly(b"/q/1", queries)), ..Select::default() }).0
-    };
+    let exactly =
+        |queries| purge(Select { path: Some(PathIs::Exactly(b"/q/1", queries)), ..Select::default() }).0;
     assert_eq!((exactly(&[None]), exactly(&[Some(b"x=1")]), exactly(&[None, Some(b"x=1")])), (0, 2, 2));
     assert_eq!(purge(Select { spaces: &[b"other", b""], ..Select::default() }).0, 1200);
     assert_eq!(purge(Select { spaces: &[b"other"], ..Select::default() }).0, 0);

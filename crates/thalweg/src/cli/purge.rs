@@ -89,7 +89,9 @@ fn tell(done: &Value) {
     say(format_args!("{what}: {objects} {how}"));
     match done["replicas"]["state"].as_str() {
         Some("waiting") => complain("other replicas are told as soon as the server of `cache.purge` answers"),
-        Some("lost") => complain("other replicas are not told: too many purges wait for the server of `cache.purge`"),
+        Some("lost") => {
+            complain("other replicas are not told: too many purges wait for the server of `cache.purge`")
+        }
         _ => {}
     }
 }

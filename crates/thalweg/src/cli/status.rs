@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn the_cache_has_a_line_once_a_route_caches() {
-        let routes = json!([{ "hit": 7, "stale": 1, "revalidated": 1, "collapsed": 0, "miss": 2, "pass": 1 }]);
+        let routes =
+            json!([{ "hit": 7, "stale": 1, "revalidated": 1, "collapsed": 0, "miss": 2, "pass": 1 }]);
         let mut cache = json!({
             "in_use": true, "objects": 3, "bytes": 4096, "limit_bytes": 8 << 20, "routes": routes,
         });

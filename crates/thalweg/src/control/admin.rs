@@ -20,12 +20,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::control::{Limits, Usage};
 use thalweg_admin::{
-    AddressChanged, AddressList, AddressListContents, AdminTls, ApiKeyControl, CacheStatus, Purging, CanaryChanged, CanaryOrder,
-    CanaryStatus, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus,
-    Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
-    NewAddress, NewEndpoint, NewLabel, OpenTap, Recalling, Refusal, ReloadOptions, ReplaceOptions,
-    RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel, SeriesDocument, SeriesFilter,
-    Services, ServicesSummary, Slos, SourceStatuses, State, Status, TapOptions, Tokens, WeightsReset,
+    AddressChanged, AddressList, AddressListContents, AdminTls, ApiKeyControl, CacheStatus, CanaryChanged,
+    CanaryOrder, CanaryStatus, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome,
+    ConnectionStatus, Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus,
+    MaintenanceChanged, NewAddress, NewEndpoint, NewLabel, OpenTap, Purging, Recalling, Refusal,
+    ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel,
+    SeriesDocument, SeriesFilter, Services, ServicesSummary, Slos, SourceStatuses, State, Status, TapOptions,
+    Tokens, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, EventKind, Notice};

@@ -74,8 +74,7 @@ impl Shared {
                     None => None,
                 }
             };
-            let (objects, replicas) =
-                tokio::join!(purges.run(work, (&purge, ""), (&events, WAIT)), others);
+            let (objects, replicas) = tokio::join!(purges.run(work, (&purge, ""), (&events, WAIT)), others);
             let objects = objects.map_err(Refusal::Unavailable)?;
             Ok(Purged { what: purge.to_string(), soft: purge.is_soft, objects, replicas })
         });

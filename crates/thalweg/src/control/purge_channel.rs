@@ -310,7 +310,9 @@ impl Channel {
                 // Whoever floods the channel does not flood the log.
                 if count.is_power_of_two() {
                     let channel = &self.policy.channel;
-                    warn(format_args!("a message on the channel `{channel}` is no purge: {why} (the {count}. one)"));
+                    warn(format_args!(
+                        "a message on the channel `{channel}` is no purge: {why} (the {count}. one)"
+                    ));
                 }
             }
         }
@@ -356,7 +358,8 @@ mod tests {
         let of_replica = read(r#"{"from":"a1","purge":{"tag":"news","soft":true}}"#).unwrap();
         assert_eq!(of_replica, ("a1".into(), "tag news, softly".into()));
         assert_eq!(read(r#"{"url":"http://a/b"}"#).unwrap(), (String::new(), "http://a/b".into()));
-        for bad in ["", "purge", "{}", "[]", r#"{"from":"a1"}"#, r#"{"purge":{}}"#, r#"{"urls":"http://a/"}"#] {
+        for bad in ["", "purge", "{}", "[]", r#"{"from":"a1"}"#, r#"{"purge":{}}"#, r#"{"urls":"http://a/"}"#]
+        {
             assert!(read(bad).is_err(), "{bad}");
         }
         assert!(read(&format!("{{\"tag\":\"{}\"}}", "x".repeat(MESSAGE))).unwrap_err().contains("64 KiB"));

@@ -103,7 +103,7 @@ pub(crate) async fn start(
     let mut runtime = laid_over(plan, &settings, kept_sources)?;
     let (sources, names, early) = first_answers(&mut runtime, waits_until).await;
     let (acme, issued) = Acme::new(state.clone(), &runtime.plan());
-    let fleet_options = WorkerPoolOptions {
+    let pool = WorkerPoolOptions {
         registry: registry.clone(),
         log: log.clone(),
         notices: notices_in.clone(),
@@ -114,8 +114,7 @@ pub(crate) async fn start(
         challenges: acme.challenges(),
     };
     let kept = kept(settings.state.as_deref())?;
-    let worker_pool =
-        WorkerPool::start(runtime.plan(), doors, fleet_options).map_err(|error| explain(&error))?;
+    let worker_pool = WorkerPool::start(runtime.plan(), doors, pool).map_err(|error| explain(&error))?;
     let started_with = (worker_pool.plan().limits, worker_pool.plan().cache);
     let origin = origin((options.file, inputs, provenance), (&settings, documents), started_with)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
