@@ -20,7 +20,7 @@ use thalweg_tests::program::{Finished, find, find_or_skip, run};
 use thalweg_tests::proxy::command;
 use thalweg_tests::{Admin, Directory, Process, Proxy, STEP, Upstream};
 
-use super::{config, watchdog};
+use super::{config, wait_counted, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -91,6 +91,19 @@ fn purge(proxy: &Proxy, body: &Value) -> Value {
     document(&answer)
 }
 
+/// Waits until so many responses are stored and none is on its way: a client may have the last byte a moment before.
+fn wait_stored(proxy: &Proxy, objects: u64) {
+    let end = Instant::now() + STEP;
+    loop {
+        let cache = Admin::of(proxy).get("/api/v1/cache");
+        if cache["objects"] == objects && cache["filling"] == 0 {
+            return;
+        }
+        assert!(Instant::now() < end, "not {objects} objects: {cache}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn verb(directory: &Path, arguments: &[&str]) -> Finished {
     run(command(directory).args(arguments), LIMIT)
 }
@@ -142,9 +155,11 @@ fn a_query_is_named_as_clients_write_it() {
     let proxy = Proxy::start(&cached(&origin, rule, ""));
     assert_eq!(ask(&proxy, "a.test", "/x?b=1&a=2&utm_source=m"), "1");
     assert_eq!(ask(&proxy, "a.test", "/x?a=2&b=1"), "1");
+    wait_stored(&proxy, 1);
     assert_eq!(purge(&proxy, &json!({ "url": "http://a.test/x?utm_id=7&b=1&a=2" }))["objects"], 1);
     assert_eq!(ask(&proxy, "a.test", "/x?a=2&b=1"), "2");
     assert_eq!(ask(&proxy, "a.test", "/x?utm_source=m"), "1");
+    wait_stored(&proxy, 2);
     assert_eq!(purge(&proxy, &json!({ "url": "http://a.test/x?utm_id=7" }))["objects"], 1);
     assert_eq!(purge(&proxy, &json!({ "url": "http://a.test/x" }))["objects"], 0);
 }
@@ -155,9 +170,11 @@ fn what_is_purged_softly_is_validated() {
     let origin = Origin::start();
     let proxy = Proxy::start(&cached(&origin, "{}", ""));
     assert_eq!(ask(&proxy, "a.test", "/x"), "1");
+    wait_stored(&proxy, 1);
     assert_eq!(purge(&proxy, &json!({ "tag": "x", "soft": true }))["objects"], 1);
     assert_eq!((ask(&proxy, "a.test", "/x"), origin.validated.load(Ordering::Relaxed)), ("1".into(), 1));
     assert_eq!((ask(&proxy, "a.test", "/x"), origin.upstream.served()), ("1".into(), 2));
+    wait_counted(&proxy, "thalweg_cache_requests_total", "route=\"shop\"", 3);
     let cache = Admin::of(&proxy).get("/api/v1/cache");
     assert_eq!(
         (&cache["totals"]["made_stale"], &cache["totals"]["purged"]),
@@ -208,6 +225,8 @@ fn the_verb_purges_and_it_is_told_everywhere() {
         ask(&proxy, "a.test", path);
     }
     assert_eq!(ask(&proxy, "a.test", "/y"), "1");
+    wait_stored(&proxy, 3);
+    wait_counted(&proxy, "thalweg_cache_requests_total", "route=\"shop\"", 4);
     let said = verb(&directory, &["status"]).stdout;
     assert!(
         said.contains("\ncache: 3 objects, ") && said.contains(", 25% of 4 requests answered\n"),
@@ -310,6 +329,7 @@ fn replicas_purge_together() {
     let ids = [&one, &other].map(|proxy| wait_channel(proxy, "connected", connected)["instance"].clone());
     assert_ne!(ids[0], ids[1]);
     assert_eq!((ask(&one, "a.test", "/x"), ask(&other, "a.test", "/x")), ("1".into(), "2".into()));
+    [&one, &other].map(|proxy| wait_stored(proxy, 1));
     let events = Admin::of(&other).events();
     let done = purge(&one, &json!({ "tag": "x" }));
     assert_eq!((&done["objects"], &done["replicas"]["state"]), (&json!(1), &json!("sent")), "{done}");
@@ -356,6 +376,7 @@ fn a_lost_channel_is_told_and_comes_back() {
         wait_channel(proxy, "connected", connected);
     }
     assert_eq!(ask(&other, "a.test", "/x"), "1");
+    wait_stored(&other, 1);
     let events = Admin::of(&other).events();
     redis.process.signal(Signal::KILL);
     redis.process.wait_exit(STEP);
