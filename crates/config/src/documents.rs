@@ -26,6 +26,8 @@ use join::{flaw_of, owners};
 
 /// The most documents of all sources together.
 const MOST_DOCUMENTS: usize = 20_000;
+/// Ends the sentence on a document whose last good version runs in its place.
+const STAYS: &str = "the version before it stays in use";
 
 /// What a document may hold.
 pub const SECTIONS: &[&str] = &["routes", "services", "chains", "tests"];
@@ -75,7 +77,7 @@ pub fn with_documents(
     if newest.is_empty() && good.is_empty() {
         return Merged { loaded: alone, accepted: accepted(offers, &newest), flaws: Vec::new() };
     }
-    let offered: Vec<Id> = newest.keys().cloned().collect();
+    let offered = newest.clone();
     let mut unread = leave_out_unread(&mut newest, &good);
     let owners = owners(&good);
     let mut attempt = |set: &Set| {
@@ -97,14 +99,15 @@ pub fn with_documents(
         let told = conflicts.into_iter().map(|it| format!("line {}: {}", it.line, it.message));
         told.map(move |message| flaw((id.clone(), message)))
     });
-    let is_gone = |id: &Id| offered.binary_search(id).is_err();
-    unread.extend(left_out.into_iter().map(|(id, why)| match is_gone(&id) {
-        true => (id, format!("it is gone, and stays in use: {}", why.replacen("with it", "without it", 1))),
-        false => (id, why),
-    }));
-    let flaws = unread.into_iter().map(flaw).chain(conflicts).collect();
+    unread.extend(left_out);
+    let told = unread.into_iter().map(|(id, why)| match (offered.get(&id), set.get(&id)) {
+        (None, _) => (id, format!("it is gone, and stays in use: {}", why.replacen("with it", "without it", 1))),
+        (Some(text), Some(running)) if text != running => (id, format!("{why}; {STAYS}")),
+        (Some(_), _) => (id, why),
+    });
+    let flaws = told.map(flaw).chain(conflicts).collect();
     // What is still offered comes back in its last good version when it fits again.
-    for id in offered {
+    for (id, _) in offered {
         if let (false, Some(text)) = (set.contains_key(&id), good.get(&id)) {
             set.insert(id, text.clone());
         }
@@ -179,11 +182,19 @@ fn accepted(offers: &[Offer], set: &Set) -> Vec<Arc<[Document]>> {
     (0..offers.len()).map(of).collect()
 }
 
+/// What is wrong, and what to write instead, in one line.
+fn with_help(error: &SpecError) -> String {
+    match &error.help {
+        Some(help) => format!("{} ({})", error.message, help.replace('\n', " ")),
+        None => error.message.clone(),
+    }
+}
+
 /// The documents with mistakes, each with the first one.
 fn refused(report: &Report, joined: &[Joined]) -> Refused {
     let sentence = |error: &SpecError| {
         let at = report.sources.position(error.span);
-        format!("line {}, column {}: {}", at.line, at.column, error.message)
+        format!("line {}, column {}: {}", at.line, at.column, with_help(error))
     };
     let by_file: HashMap<u16, &Id> = joined.iter().map(|joined| (joined.file, &joined.id)).collect();
     let mut faulty: Vec<(Id, String)> = Vec::new();
@@ -195,7 +206,7 @@ fn refused(report: &Report, joined: &[Joined]) -> Refused {
     }
     let first = report.errors.first();
     let why = first.map(|error| {
-        format!("with it the configuration is refused: {}: {}", report.place(error.span), error.message)
+        format!("with it the configuration is refused: {}: {}", report.place(error.span), with_help(error))
     });
     Refused { faulty, why: why.unwrap_or_default() }
 }

@@ -41,6 +41,8 @@ pub struct Loaded {
     pub provenance: Provenance,
     /// Where things stand in the text.
     pub places: Places,
+    /// The main file as it was read; without one it is empty.
+    pub text: String,
 }
 
 /// The places of DESIGN §5 in order; with `explicit` only that one.
@@ -136,7 +138,9 @@ pub(crate) fn check_with(
     hidden.extend(values);
     hidden.truncate(MOST_HIDDEN);
     problems.hide(&hidden, &masked);
-    (finish(made, problems, sources, secrets.into_inputs()), joined)
+    let made = finish(made, problems, sources, secrets.into_inputs());
+    let text = || String::from_utf8_lossy(bytes).into_owned();
+    (made.map(|loaded| Loaded { text: text(), ..loaded }), joined)
 }
 
 /// `run --listen … --to …`: a configuration without a file, one listener per address, one route.
@@ -196,7 +200,8 @@ fn finish(
         Some((plan, settings, (provenance, places))) if problems.is_clean() => {
             let errors = problems.take_warnings();
             let warnings = Report { sources, errors, more: false };
-            Ok(Loaded { plan, settings, warnings, files: inputs.paths(), inputs, provenance, places })
+            let (files, text) = (inputs.paths(), String::new());
+            Ok(Loaded { plan, settings, warnings, files, inputs, provenance, places, text })
         }
         _ => Err(problems.into_report(sources)),
     }

@@ -91,6 +91,21 @@ fn a_document_with_a_mistake_is_left_out_alone() {
 }
 
 #[test]
+fn a_mistake_is_told_with_its_help_and_whether_the_version_before_runs() {
+    let bad = "routes: [ { name: x, mtach: { path: /x }, to: shop } ]";
+    let old = "routes: [ { name: x, match: { path: /x }, to: shop } ]";
+    let first = "x: line 1, column 22: unknown key `mtach` (did you mean `match`?)";
+    assert_eq!(flaws(&merged(&[("x", bad)], &[])), format!("{first}\n"));
+    let kept = merged(&[("x", bad)], &[("x", old)]);
+    assert_eq!(routes(&kept), ["shop", "inner", "x"]);
+    assert_eq!(flaws(&kept), format!("{first}; the version before it stays in use\n"));
+    // A mistake that shows beside others, and a version that cannot run any more.
+    let lost = "routes: [ { name: x, match: { path: /x }, to: gone } ]";
+    assert!(flaws(&merged(&[("x", lost)], &[("x", old)])).ends_with("; the version before it stays in use\n"));
+    assert!(!flaws(&merged(&[("x", bad)], &[("x", lost)])).contains("stays in use"));
+}
+
+#[test]
 fn what_only_the_file_may_say_is_refused() {
     let service =
         |entry: &str| format!("services: {{ x: {{ endpoints: ['https://127.0.0.1:1'], {entry} }} }}");

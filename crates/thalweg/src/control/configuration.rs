@@ -12,7 +12,6 @@ use super::reload_result::TOLD;
 use super::start_error::explain;
 use crate::cli::show;
 use crate::operator_log::{block, info, warn};
-use std::fs;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
@@ -377,8 +376,8 @@ fn read(origin: &Origin) -> Result<Candidate, Refused> {
     let Some(file) = &origin.file else {
         return Err(Refused::Cannot("there is no configuration file to reload".into()));
     };
-    let text = fs::read_to_string(file).unwrap_or_default();
     let loaded = thalweg_config::load_file(file).map_err(Refused::Mistakes)?;
+    let text = loaded.text.clone();
     Ok(origin.candidate(loaded, text))
 }
 
