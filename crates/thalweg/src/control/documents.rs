@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use thalweg_admin::{Author, ConfigOrigin, SourceStatus};
 use thalweg_config::protections::lost;
 use thalweg_config::settings::{Discover, RouteSource};
-use thalweg_config::{Loaded, Merged, Offer, check_text, with_documents};
+use thalweg_config::{Inputs, Loaded, Merged, Offer, check_text, with_documents};
 use thalweg_core::{Event, EventKind};
 use thalweg_discovery::Document;
 use thalweg_observe::SourceStanding;
@@ -41,6 +41,8 @@ pub(crate) struct Documents {
     told: HashMap<String, Told>,
     /// How often others began to run.
     changes: u64,
+    /// How often a configuration took over, with others or the same.
+    takes: u64,
     /// Older ones than the newest were brought back with an older configuration.
     are_behind: bool,
     /// Why none take over; `None`: nothing keeps them.
@@ -75,6 +77,7 @@ impl Documents {
     pub(super) fn take(&mut self, accepted: Accepted) {
         self.told.retain(|words, _| accepted.iter().any(|(known, ..)| known == words));
         self.waits = None;
+        self.takes += 1;
         for (words, good, flaws) in accepted {
             match self.told.get_mut(&words) {
                 Some(told) => {
@@ -177,23 +180,69 @@ pub(crate) fn news(before: &Documents, accepted: &Accepted) -> Vec<String> {
     new.map(|(words, flaw)| format!("{words}: {flaw}")).collect()
 }
 
-/// The file as it was read last, without documents. What only a reload may take over is not: `Err` tells what has
-/// changed. Certificates and other files that are looked at all the time may.
-fn read_again(origin: &Origin) -> Result<Loaded, String> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let name = origin.name();
-    let alone = check_text(&name, &origin.text, &environment).map_err(|report| {
-        let first = report.errors.first();
-        let first = first.map(|error| format!(": {}: {}", report.place(error.span), error.message));
-        format!("{name} cannot be read again as it was{}", first.unwrap_or_default())
-    })?;
-    check_files(origin, &alone).map(|()| alone)
+/// All that a merge is made of, as it was when it began: a merge of many documents takes seconds, and nobody waits for
+/// it.
+pub(super) struct Merge {
+    name: String,
+    text: String,
+    /// The files that the configuration was read from.
+    inputs: Inputs,
+    documents: Documents,
+    found: FoundSets,
 }
 
-fn check_files(origin: &Origin, loaded: &Loaded) -> Result<(), String> {
+/// What has become of a merge.
+pub(super) struct Made {
+    merge: Merge,
+    loaded: Loaded,
+    accepted: Accepted,
+}
+
+/// What has become of taking over a merge.
+pub(super) enum Taken {
+    /// It runs, or what runs is the same.
+    Done,
+    /// Another configuration has taken over since it began: it is to be made again.
+    Outdated,
+    /// It waits for something, and is to be tried again after a while.
+    Waits,
+}
+
+impl Merge {
+    /// Reads, checks and chooses. Takes no lock, and as long as it takes.
+    ///
+    /// # Errors
+    /// What the documents wait for.
+    pub(super) fn make(self) -> Result<Made, String> {
+        let alone = self.read_again()?;
+        let before = (alone.plan.clone(), alone.settings.discover.clone());
+        let (loaded, accepted) = self.documents.merge(alone, (&self.name, &self.text));
+        if !self.documents.are_running(&accepted) {
+            // They have been read once more.
+            check_files(&self.inputs, &loaded)?;
+            check_found(before, &loaded, &self.found)?;
+        }
+        Ok(Made { merge: self, loaded, accepted })
+    }
+
+    /// The file as it was read last, without documents. What only a reload may take over is not: `Err` tells what has
+    /// changed. Certificates and other files that are looked at all the time may.
+    fn read_again(&self) -> Result<Loaded, String> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let name = &self.name;
+        let alone = check_text(name, &self.text, &environment).map_err(|report| {
+            let first = report.errors.first();
+            let first = first.map(|error| format!(": {}: {}", report.place(error.span), error.message));
+            format!("{name} cannot be read again as it was{}", first.unwrap_or_default())
+        })?;
+        check_files(&self.inputs, &alone).map(|()| alone)
+    }
+}
+
+fn check_files(inputs: &Inputs, loaded: &Loaded) -> Result<(), String> {
     let admin = loaded.settings.admin.as_ref();
     let refreshed = refreshed_files(&loaded.plan, admin.and_then(|admin| admin.tls.as_ref()));
-    match loaded.inputs.first_difference(&origin.inputs, |path| refreshed.contains(path)) {
+    match loaded.inputs.first_difference(inputs, |path| refreshed.contains(path)) {
         Some(file) => Err(format!("{} has changed since it was read; reload it first", file.display())),
         None => Ok(()),
     }
@@ -227,36 +276,39 @@ impl Shared {
         }
     }
 
-    /// What sources of routes have told takes over, with the file as it was read last. Says whether that is done; else
-    /// it is to be tried again after a while.
-    pub(super) fn merge_documents(&self) -> bool {
+    /// What sources of routes have told, to be merged with the file as it was read last.
+    pub(super) fn begin_merge(&self) -> Merge {
+        let origin = self.origin();
+        let (name, text, inputs) = (origin.name(), origin.text.clone(), origin.inputs.clone());
+        let documents = origin.documents.clone();
+        Merge { name, text, inputs, documents, found: self.runtime().base.found().clone() }
+    }
+
+    /// What was made of a merge takes over, unless another configuration has since it began.
+    pub(super) fn take_merged(&self, made: Result<Made, String>) -> Taken {
         let mut origin = self.origin();
-        let merged = self.merge_locked(&mut origin);
-        match &merged {
-            Ok(()) => origin.documents.waits = None,
+        let taken = made.and_then(|made| self.take_locked(&mut origin, made));
+        match &taken {
+            Ok(_) => origin.documents.waits = None,
             Err(why) if origin.documents.wait_for(why) => {
                 warn(format_args!("documents of sources wait: {why}"));
             }
             Err(_) => {}
         }
-        merged.is_ok()
+        taken.unwrap_or(Taken::Waits)
     }
 
     /// `Err`: what the documents wait for.
-    fn merge_locked(&self, origin: &mut MutexGuard<'_, Origin>) -> Result<(), String> {
-        let (name, text) = (origin.name(), origin.text.clone());
-        let alone = read_again(origin)?;
-        let before = (alone.plan.clone(), alone.settings.discover.clone());
-        let (loaded, accepted) = origin.documents.merge(alone, (&name, &text));
+    fn take_locked(&self, origin: &mut MutexGuard<'_, Origin>, made: Made) -> Result<Taken, String> {
+        let Made { merge, loaded, accepted } = made;
+        if origin.documents.takes != merge.documents.takes {
+            return Ok(Taken::Outdated);
+        }
         let news = news(&origin.documents, &accepted);
         if origin.documents.are_running(&accepted) {
             origin.documents.take(accepted);
         } else {
-            // They have been read once more.
-            check_files(origin, &loaded)?;
-            let found = self.runtime().base.found().clone();
-            check_found(before, &loaded, &found)?;
-            let candidate = Candidate::new(loaded, text, accepted);
+            let candidate = Candidate::new(loaded, merge.text, accepted);
             let cause = Cause { origin: ConfigOrigin::Source, by: Author::default(), ephemeral: false };
             self.adopt(origin, candidate, cause, None).map_err(|refused| match refused {
                 Refused::Cannot(why) => why,
@@ -264,7 +316,7 @@ impl Shared {
             })?;
         }
         news.into_iter().for_each(warn);
-        Ok(())
+        Ok(Taken::Done)
     }
 
     /// What runs of the documents of each source and when that was right.
