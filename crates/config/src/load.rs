@@ -7,6 +7,7 @@ use crate::include::{Gathered, gather};
 use crate::inputs::{Inputs, cause};
 use crate::interpolate::Environment;
 use crate::parse::FILE;
+use crate::protections::Apart;
 use crate::provenance::Provenance;
 use crate::settings::Settings;
 use crate::source::{Sources, Span};
@@ -43,6 +44,8 @@ pub struct Loaded {
     pub places: Places,
     /// The main file as it was read; without one it is empty.
     pub text: String,
+    /// What documents may not lead to, whatever sources find later.
+    pub apart: Apart,
 }
 
 /// The places of DESIGN §5 in order; with `explicit` only that one.
@@ -201,7 +204,8 @@ fn finish(
             let errors = problems.take_warnings();
             let warnings = Report { sources, errors, more: false };
             let (files, text) = (inputs.paths(), String::new());
-            Ok(Loaded { plan, settings, warnings, files, inputs, provenance, places, text })
+            let apart = Apart::default();
+            Ok(Loaded { plan, settings, warnings, files, inputs, provenance, places, text, apart })
         }
         _ => Err(problems.into_report(sources)),
     }

@@ -1,6 +1,7 @@
 //! The watches of route sources, and when what they find is merged with the file.
 
 use super::admin::Shared;
+use super::discovered::FoundSets;
 use super::documents::{Documents, Made, Taken, news};
 use super::kept_sources::{KeptSet, KeptSources, tell_kept};
 use super::start::RunOptions;
@@ -57,6 +58,14 @@ impl RouteSources {
         if are_behind {
             self.merge_soon();
         }
+        self.merge_crossed(shared);
+    }
+
+    /// Merges again where what a source has found is behind a protection that a document leads past.
+    pub(crate) fn merge_crossed(&mut self, shared: &Shared) {
+        if shared.runtime().base.take_crossed() {
+            self.merge_soon();
+        }
     }
 
     /// What was said before the workers ran.
@@ -78,7 +87,9 @@ impl RouteSources {
         };
         let made = async {
             match merging {
-                Some((task, _)) => task.await.unwrap_or_else(|error| Err(format!("merging has failed: {error}"))),
+                Some((task, _)) => {
+                    task.await.unwrap_or_else(|error| Err(format!("merging has failed: {error}")))
+                }
                 None => pending().await,
             }
         };
@@ -101,7 +112,10 @@ impl RouteSources {
                 let taken = shared.take_merged(made);
                 self.not_before = Instant::now() + making.unwrap_or_default().max(now.elapsed() * SHARE);
                 match taken {
-                    Taken::Done => {}
+                    Taken::Done(None) => {}
+                    Taken::Done(Some(trial)) => {
+                        self.merge_after(trial.saturating_duration_since(now.into_std()));
+                    }
                     Taken::Outdated => self.merge_soon(),
                     Taken::Waits => self.merge_after(RETRY),
                 }
@@ -156,7 +170,8 @@ pub(crate) async fn first_documents(
     .await;
     board.list().iter().for_each(|(_, status)| tell_kept(status, "document"));
     let text = alone.text.clone();
-    let (loaded, accepted) = documents.merge(alone, (&file.display().to_string(), &text));
+    let (loaded, accepted) =
+        documents.merge(alone, (&file.display().to_string(), &text), &FoundSets::kept(kept));
     news(&documents, &accepted).into_iter().for_each(warn);
     documents.take(accepted);
     (loaded, route_sources, documents)

@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use thalweg_admin::server::ANOTHER_SOCKET;
 use thalweg_admin::{AdminOptions, AdminTls, Control as _, PlaceReason, SocketPlace, Webhooks};
+use thalweg_config::protections::Apart;
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_discovery::{Followed, Followers, Registrations, Update};
@@ -88,7 +89,7 @@ pub(crate) async fn start(
     let kept_sources = KeptSources::open(loaded.settings.state.as_deref(), SystemTime::now());
     let (loaded, route_sources, documents) =
         first_documents(loaded, (&options, &kept_sources), waits_until - FIRST_NAMES).await;
-    let Loaded { plan, settings, warnings, inputs, provenance, text, .. } = loaded;
+    let Loaded { plan, settings, warnings, inputs, provenance, text, apart, .. } = loaded;
     show(&warnings, false);
     let budget = budget(&plan, &settings);
     let doors = bind_listeners(&plan, budget).map_err(|error| explain(&error))?;
@@ -99,7 +100,7 @@ pub(crate) async fn start(
     let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
     let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
     let changed = Arc::new(Notify::new());
-    let mut runtime = laid_over(plan, &settings, kept_sources)?;
+    let mut runtime = laid_over((plan, apart), &settings, kept_sources)?;
     let (sources, names, early) = first_answers(&mut runtime, waits_until).await;
     let (acme, issued) = Acme::new(state.clone(), &runtime.plan());
     let fleet_options = WorkerPoolOptions {
@@ -240,7 +241,11 @@ fn origin(
 }
 
 /// What the admin API changed and sources found before a restart, where that is kept: where `state:` says so.
-fn laid_over(plan: Plan, settings: &Settings, kept_sources: KeptSources) -> Result<Runtime, String> {
+fn laid_over(
+    (plan, apart): (Plan, Apart),
+    settings: &Settings,
+    kept_sources: KeptSources,
+) -> Result<Runtime, String> {
     let store = settings.state.as_ref().map(|directory| directory.join(overlay::FILE));
     let overlay = store.as_deref().map(kept_file::load).transpose().map_err(|error| {
         let path = store.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
@@ -255,8 +260,9 @@ fn laid_over(plan: Plan, settings: &Settings, kept_sources: KeptSources) -> Resu
     let overlay = overlay.unwrap_or_default();
     let said = in_force(&overlay, &plan).into_iter().chain(maintenance::in_force(&overlay, &plan));
     said.for_each(warn);
+    let found = FoundSets::kept(kept_sources.findings());
     Ok(Runtime {
-        base: Base::new(plan, &settings.discover, &FoundSets::kept(kept_sources.findings())),
+        base: Base::with_documents(plan, (&settings.discover, &found), apart),
         overlay,
         canaries: Canaries::new(),
         version: 1,
