@@ -36,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "core",
             "http",
             "tls",
+            "client",
             "route",
             "sealed",
             "access",

@@ -114,6 +114,8 @@ fn waits_for_restart(origin: &Origin, (plan, settings): (&Plan, &Settings)) -> V
         discover: _,
         route_sources: _,
         registrations: _,
+        // Followed like webhooks.
+        purge_channel: _,
     } = settings;
     let now = &origin.settings;
     let fixed = |admin: &Option<Admin>| {

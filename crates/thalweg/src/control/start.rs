@@ -22,6 +22,7 @@ use super::kept_sources::KeptSources;
 use super::origin::Origin;
 use super::overlay;
 use super::privileges::{become_user, default_state_directory};
+use super::purge_channel::PurgeChannelTask;
 use super::revocations::Revocations;
 use super::route_sources::first_documents;
 use super::runtime::Runtime;
@@ -103,7 +104,7 @@ pub(crate) async fn start(
     let mut runtime = laid_over((plan, apart), &settings, kept_sources)?;
     let (sources, names, early) = first_answers(&mut runtime, waits_until).await;
     let (acme, issued) = Acme::new(state.clone(), &runtime.plan());
-    let fleet_options = WorkerPoolOptions {
+    let pool = WorkerPoolOptions {
         registry: registry.clone(),
         log: log.clone(),
         notices: notices_in.clone(),
@@ -114,8 +115,7 @@ pub(crate) async fn start(
         challenges: acme.challenges(),
     };
     let kept = kept(settings.state.as_deref())?;
-    let worker_pool =
-        WorkerPool::start(runtime.plan(), doors, fleet_options).map_err(|error| explain(&error))?;
+    let worker_pool = WorkerPool::start(runtime.plan(), doors, pool).map_err(|error| explain(&error))?;
     let started_with = (worker_pool.plan().limits, worker_pool.plan().cache);
     let read = (options.file, text, inputs, provenance);
     let origin = origin(read, (&settings, documents), started_with)?;
@@ -142,6 +142,7 @@ pub(crate) async fn start(
             files: options.watch.then(Files::default),
             certificates: Certificates::default(),
             revocations: Revocations::default(),
+            purge_channel: PurgeChannelTask::default(),
             traces,
             ends_told: Instant::now(),
             limits: AdaptiveLimits::default(),
