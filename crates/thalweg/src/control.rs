@@ -475,7 +475,10 @@ impl Control {
             Update::Endpoints { service, endpoints } => self.shared.take_endpoints(&service, endpoints),
             Update::Addresses { host, addresses } => self.shared.worker_pool().set_name(&host, addresses),
             Update::Failed(text) => warn(text),
-            Update::Found { source, found } => self.shared.take_found(&source, found),
+            Update::Found { source, found } => {
+                self.shared.take_found(&source, found);
+                self.route_sources.merge_crossed(&self.shared);
+            }
             Update::Turned { source, failure } => self.shared.source_turned(&source, failure.as_deref()),
         }
         self.follow_soon();
