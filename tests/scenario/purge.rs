@@ -329,7 +329,7 @@ fn replicas_purge_together() {
     let ids = [&one, &other].map(|proxy| wait_channel(proxy, "connected", connected)["instance"].clone());
     assert_ne!(ids[0], ids[1]);
     assert_eq!((ask(&one, "a.test", "/x"), ask(&other, "a.test", "/x")), ("1".into(), "2".into()));
-    [&one, &other].map(|proxy| wait_stored(proxy, 1));
+    [&one, &other].into_iter().for_each(|proxy| wait_stored(proxy, 1));
     let events = Admin::of(&other).events();
     let done = purge(&one, &json!({ "tag": "x" }));
     assert_eq!((&done["objects"], &done["replicas"]["state"]), (&json!(1), &json!("sent")), "{done}");

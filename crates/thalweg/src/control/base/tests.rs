@@ -46,7 +46,7 @@ fn id(base: &Base, service: &str) -> Arc<str> {
 }
 
 fn take(base: &mut Base, service: &str, hosts: &[&str]) -> TakenSet {
-    let found = hosts.iter().map(|host| Found::at(host, 80)).collect();
+    let found = hosts.iter().map(|host| Found::at(*host, 80)).collect();
     base.take_found(&id(base, service), found)
 }
 
