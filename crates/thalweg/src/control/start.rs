@@ -122,10 +122,11 @@ pub(crate) async fn start(
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
     let admin = open_admin(&shared, &settings, (place, state), options.quiet)?;
-    let (looked_after, bound) = (shared.worker_pool().plan(), shared.worker_pool().bound());
     Ok((
         Control {
             webhooks: Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in),
+            looked_after: shared.worker_pool().plan(),
+            bound: shared.worker_pool().bound(),
             shared,
             log,
             log_monitor: AccessLogMonitor::default(),
@@ -147,9 +148,7 @@ pub(crate) async fn start(
             ends_told: Instant::now(),
             limits: AdaptiveLimits::default(),
             issued,
-            looked_after,
             is_untidy: false,
-            bound,
             signals,
         },
         admin,
