@@ -104,9 +104,9 @@ pub struct Url<'a> {
     pub host: &'a [u8],
     /// The port that the client named, or that of the scheme.
     pub port: u16,
-    /// The path as it goes to the service.
+    /// The path in normal form.
     pub path: &'a [u8],
-    /// The query as it goes to the service, without `?`.
+    /// The query, without `?`.
     pub query: Option<&'a [u8]>,
 }
 
@@ -175,6 +175,20 @@ impl Key {
             self.write_client(client, fields);
         }
         if self.bytes.len() > MOST_KEY { Err(KeyTooLong) } else { Ok(()) }
+    }
+
+    /// Adds what the request becomes on its way to the service, where that is another URL than the client's: which one
+    /// it is may depend on more than the client's URL.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn add_target(&mut self, target: &[u8]) -> Result<(), KeyTooLong> {
+        if self.bytes.len() + target.len() > MOST_KEY {
+            return Err(KeyTooLong);
+        }
+        self.bytes.push(b't');
+        write_part(target, &mut self.bytes);
+        Ok(())
     }
 
     fn write_url(&mut self, rule: &KeyRule, url: &Url<'_>) {

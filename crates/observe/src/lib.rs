@@ -44,9 +44,9 @@ pub use condition::{Condition, ConditionError};
 pub use id_share::IdShare;
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
-    AcmeMeters, BudgetMeters, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, FilterMeters, FilterOutcome,
-    HANDSHAKE_RESULTS, Limit, ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters,
-    TraceMeters, WebhookMeters, WorkerMeters,
+    AcmeMeters, BudgetMeters, CacheUse, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, FilterMeters,
+    FilterOutcome, HANDSHAKE_RESULTS, Limit, ListenerMeters, LogMeters, ReloadMeters, RouteMeters,
+    ServiceMeters, TraceMeters, WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::{redact_field, redact_query};

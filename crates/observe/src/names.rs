@@ -83,6 +83,8 @@ metrics! {
         "From the first byte of a request of such a route to the last byte of its response.";
     FILTER_OUTCOMES "thalweg_filter_total" Counter ["route" "filter" "outcome"]
         "Exchanges in which filters of this kind changed something, answered, or refused the request.";
+    CACHE_REQUESTS "thalweg_cache_requests_total" Counter ["route" "result"]
+        "Requests of routes with a cache, by result: hit, stale, revalidated, collapsed (the response that another request fetched), miss or pass.";
     UPSTREAM_REQUESTS "thalweg_upstream_requests_total" Counter ["service" "endpoint"]
         "Requests sent to the endpoint, every attempt counted.";
     UPSTREAM_CONNECTS "thalweg_upstream_connects_total" Counter ["service" "endpoint" "result"]

@@ -12,8 +12,8 @@ use thalweg_core::{FaultKind, GRPC_STATUSES};
 use crate::exposition::{Exposition, Form};
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
 use crate::meters::{
-    ACME_RESULTS, DIRECTIONS, DROPS, EndpointMeters, FLOODS, FilterMeters, FilterOutcome, HANDSHAKE_RESULTS,
-    Limit, ListenerMeters, TLS_VERSIONS, WorkerMeters,
+    ACME_RESULTS, CacheUse, DIRECTIONS, DROPS, EndpointMeters, FLOODS, FilterMeters, FilterOutcome,
+    HANDSHAKE_RESULTS, Limit, ListenerMeters, TLS_VERSIONS, WorkerMeters,
 };
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
@@ -98,6 +98,15 @@ impl Registry {
         }
         counters(page, &names::REQUEST_BYTES, &routes, |meters| &meters.bytes_in);
         counters(page, &names::RESPONSE_BYTES, &routes, |meters| &meters.bytes_out);
+        page.head(&names::CACHE_REQUESTS);
+        for ([route], groups) in &routes {
+            for result in CacheUse::ALL {
+                let total: u64 = groups.iter().map(|meters| meters.cache[*result as usize].value()).sum();
+                if total > 0 {
+                    page.sample(&names::CACHE_REQUESTS, &[route, result.name()], total);
+                }
+            }
+        }
         let targets = self.targets.snapshot();
         page.head(&names::CANARY_REQUESTS);
         for ([route, service], _) in &targets {

@@ -21,14 +21,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ("disk", &["core", "http", "cache", "store"]),
     ("balance", &["core"]),
     ("observe", &["core", "http"]),
-    ("filter", &["core", "http", "route", "access"]),
+    ("filter", &["core", "http", "route", "access", "cache"]),
     ("upstream", &["core", "net", "tls", "balance"]),
     ("stream", &["core", "net"]),
     (
         "proxy",
         &[
             "core", "net", "tls", "http", "route", "sealed", "access", "filter", "balance", "upstream",
-            "observe",
+            "observe", "cache", "store",
         ],
     ),
     (

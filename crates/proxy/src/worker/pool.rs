@@ -30,11 +30,15 @@ use thalweg_observe::trace::ExchangeSpan;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
+use thalweg_store::limits::LEAST_BYTES;
+use thalweg_store::{Limits, Store};
 use thalweg_upstream::{
     AdaptiveLimits, Address, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound, Service,
 };
 use tokio::sync::{Semaphore, mpsc};
 
+/// Bytes of the cache.
+const CACHE: u64 = 256 * 1024 * 1024;
 /// How often it is looked whether an old plan has gone.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -100,7 +104,10 @@ impl WorkerPool {
             prepare(plan, &names, listeners, (&registry, &concurrency_limits, &endpoint_sets));
         let (workers, retired) = (budget.workers, RetiredConfigs::default());
         retired.add(&current);
+        let cache = Store::new(Limits::of(CACHE.max(LEAST_BYTES)))
+            .map_err(|error| thread_error(io::Error::other(error)))?;
         let shared = Arc::new(Shared {
+            cache,
             loads: Arc::new(Loads::new(budget)),
             registry,
             log: options.log,
@@ -129,6 +136,11 @@ impl WorkerPool {
         let worker_pool = Self { shared, threads: Mutex::new(threads) };
         worker_pool.measure();
         Ok(worker_pool)
+    }
+
+    /// What is stored of responses.
+    pub fn cache(&self) -> &Store {
+        &self.shared.cache
     }
 
     /// The listeners with their real addresses.
