@@ -90,6 +90,12 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// The bytes of a chunk from this one on.
+    pub fn of(chunk: Chunk, from: usize) -> Self {
+        let from = from.min(chunk.len());
+        Self { chunk, from }
+    }
+
     /// The chunk, and which of its bytes these are.
     pub fn into_parts(self) -> (Chunk, Range<usize>) {
         let range = self.from..self.chunk.len();
