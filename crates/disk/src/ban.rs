@@ -266,24 +266,33 @@ impl Bans {
     pub(crate) fn judge(
         &self,
         since: u64,
-        (key, url, lines): (&[u8], &[u8], &[u8]),
+        name: (&[u8], &[u8], &[u8]),
         stale_from: Option<UnixMillis>,
     ) -> Verdict {
-        let mut stale_from = stale_from;
-        if self.last() <= since {
-            return Verdict::Kept(stale_from);
+        match self.last() > since {
+            true => judge(&self.all(), since, name, stale_from),
+            false => Verdict::Kept(stale_from),
         }
-        for ban in self.all().iter().filter(|ban| ban.number > since) {
-            if !ban.fits(key, url, split_lines(lines)) {
-                continue;
-            }
-            match ban.how {
-                How::Remove => return Verdict::Gone,
-                How::MakeStale(from) => stale_from = Some(stale_from.map_or(from, |known| known.min(from))),
-            }
-        }
-        Verdict::Kept(stale_from)
     }
+}
+
+/// What those of these bans that are newer than number `since` make of an object.
+pub(crate) fn judge(
+    bans: &[Arc<Ban>],
+    since: u64,
+    (key, url, lines): (&[u8], &[u8], &[u8]),
+    mut stale_from: Option<UnixMillis>,
+) -> Verdict {
+    for ban in bans.iter().filter(|ban| ban.number > since) {
+        if !ban.fits(key, url, split_lines(lines)) {
+            continue;
+        }
+        match ban.how {
+            How::Remove => return Verdict::Gone,
+            How::MakeStale(from) => stale_from = Some(stale_from.map_or(from, |known| known.min(from))),
+        }
+    }
+    Verdict::Kept(stale_from)
 }
 
 #[cfg(test)]

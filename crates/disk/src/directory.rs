@@ -33,7 +33,7 @@ pub(crate) enum Refused {
 #[derive(Debug)]
 pub(crate) struct Directory {
     dir: OwnedFd,
-    _lock: OwnedFd,
+    lock: OwnedFd,
 }
 
 impl Directory {
@@ -56,10 +56,15 @@ impl Directory {
         let lock = fs::openat(&dir, LOCK, flags, Mode::RUSR | Mode::WUSR);
         let lock = lock.map_err(|errno| unusable("cannot write in the directory", errno))?;
         match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { dir, _lock: lock }),
+            Ok(()) => Ok(Self { dir, lock }),
             Err(Errno::WOULDBLOCK) => Err(Refused::InUse),
             Err(errno) => Err(unusable("cannot lock the directory", errno)),
         }
+    }
+
+    /// Lets others use it; nothing is written any more.
+    pub(crate) fn release(&self) {
+        let _ = fs::flock(&self.lock, FlockOperation::Unlock);
     }
 
     /// The numbers of segments that are there, and their sizes.

@@ -59,26 +59,48 @@ impl Disk {
     }
 
     /// Has an object written that is stored in memory, unless it was purged or removed after `ticket`. Does not wait;
-    /// false: it is not written, since there is too much to write.
+    /// false: it is not written, since there is too much to write. What is stored of an earlier response goes in any
+    /// case: the disk never has an older one than memory had.
     pub fn put(&self, object: &Arc<Object>, ticket: Ticket) -> bool {
-        let (shared, bytes) = (self.shared(), object.body().len());
-        let may = bytes <= shared.settings.largest()
-            && matches!(shared.condition(), Condition::Indexing | Condition::Ready | Condition::Paused);
-        let is_queued = may && {
-            let mut tasks = lock(&shared.tasks);
-            // An object that is as large as all that may wait comes alone.
-            let has_room = tasks.puts.is_empty()
-                || (tasks.puts.len() < MOST_QUEUED && tasks.put_bytes + bytes <= MOST_QUEUED_BYTES);
-            if tasks.is_open && has_room {
-                tasks.puts.push_back(Put { object: object.clone(), ticket });
-                tasks.put_bytes += bytes;
-            }
-            tasks.is_open && has_room
-        };
+        let shared = self.shared();
+        let is_queued = self.replace(object, ticket).is_some_and(|ticket| self.queue(object, ticket));
         if is_queued {
             shared.has_tasks.notify_one();
         } else {
             add(&shared.counters.not_written, 1);
+        }
+        is_queued
+    }
+
+    /// Removes what is stored in the place of an object; `None`: it was removed itself.
+    fn replace(&self, object: &Arc<Object>, mut ticket: Ticket) -> Option<Ticket> {
+        let shared = self.shared();
+        let hashes = shared.index.hashes(object.key(), object.url());
+        // Noted first: it may be found just now.
+        if shared.is_unread.load(Ordering::Acquire) {
+            let mut removals = lock(&shared.removals);
+            if removals.concern(ticket.removals, hashes.both()) {
+                return None;
+            }
+            removals.note(hashes.key);
+            ticket.removals = removals.last();
+        }
+        shared.mark(&shared.index.take_same(hashes.key, &object.head().vary, object.variant()));
+        Some(ticket)
+    }
+
+    fn queue(&self, object: &Arc<Object>, ticket: Ticket) -> bool {
+        let (shared, bytes) = (self.shared(), object.body().len());
+        let may = bytes <= shared.settings.largest()
+            && matches!(shared.condition(), Condition::Indexing | Condition::Ready | Condition::Paused);
+        let mut tasks = lock(&shared.tasks);
+        // An object that is as large as all that may wait comes alone.
+        let has_room = tasks.puts.is_empty()
+            || (tasks.puts.len() < MOST_QUEUED && tasks.put_bytes + bytes <= MOST_QUEUED_BYTES);
+        let is_queued = may && tasks.is_open && has_room;
+        if is_queued {
+            tasks.puts.push_back(Put { object: object.clone(), ticket });
+            tasks.put_bytes += bytes;
         }
         is_queued
     }

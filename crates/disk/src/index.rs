@@ -293,6 +293,13 @@ impl Index {
         gone
     }
 
+    /// Removes the object with this key and variant.
+    pub(crate) fn take_same(&self, of_key: u64, vary: &Vary, variant: &[u8]) -> Vec<Slot> {
+        let Some(vary) = self.vary(vary) else { return Vec::new() };
+        let variant = self.variant(variant);
+        self.take(of_key, |slot| (slot.vary, slot.variant) == (vary, variant))
+    }
+
     /// Removes the object at a place.
     pub(crate) fn take_at(&self, of_key: u64, slot: &Slot) -> bool {
         !self.take(of_key, |other| other.is_at(slot)).is_empty()
@@ -478,6 +485,9 @@ mod tests {
             let slot = index.slot((number, 0, 16), &vary(0), &number.to_le_bytes()).unwrap();
             index.insert(hashes, slot).len()
         });
-        assert_eq!((gone.sum::<usize>() as u64 + index.objects(), index.objects()), (100, MOST_VARIANTS as u64));
+        assert_eq!(
+            (gone.sum::<usize>() as u64 + index.objects(), index.objects()),
+            (100, MOST_VARIANTS as u64)
+        );
     }
 }

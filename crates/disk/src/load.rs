@@ -3,7 +3,7 @@
 //! A chunk is given out after its checksum was right. Some are read ahead; then the load rests until the task has taken
 //! them, so that a slow client holds two chunks and no thread. Who waits is woken outside of locks.
 
-use crate::ban::Verdict;
+use crate::ban::{Verdict, judge};
 use crate::counters::add;
 use crate::index::{Hashes, Slot};
 use crate::record::{At, HEADER, Header, Meta, SUM};
@@ -38,8 +38,8 @@ impl Place {
     }
 }
 
-/// The rest of a body cannot be had: it is damaged, or the disk fails. What was given before was right, but the response
-/// is not complete.
+/// The rest of a body cannot be had: it is damaged, or the disk fails. What was given before was right, but the
+/// response is not complete.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Damaged;
 
@@ -182,7 +182,9 @@ impl Load {
         let length = state.raw()?.header.body;
         match (length, state.chunks.front()) {
             (0, _) => Some(Body::default()),
-            (_, Some(chunk)) if state.first == 0 && chunk.len() as u64 == length => Some(Body::copy_of(chunk)),
+            (_, Some(chunk)) if state.first == 0 && chunk.len() as u64 == length => {
+                Some(Body::copy_of(chunk))
+            }
             _ => None,
         }
     }
@@ -351,7 +353,8 @@ impl Loading {
         }
         loop {
             let mut state = lock(&self.state);
-            let (Some(number), Some(raw), Some(file)) = (state.next(), state.raw(), state.file.clone()) else {
+            let (Some(number), Some(raw), Some(file)) = (state.next(), state.raw(), state.file.clone())
+            else {
                 state.is_queued = false;
                 return;
             };
@@ -394,13 +397,19 @@ impl Loading {
         });
     }
 
-    fn read_head(&self, shared: &Shared, buffer: &mut Vec<u8>) -> Result<(Raw, Arc<File>, Option<Chunk>), Missing> {
+    fn read_head(
+        &self,
+        shared: &Shared,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(Raw, Arc<File>, Option<Chunk>), Missing> {
         let Place { slot, .. } = self.place;
         let file = match shared.file(slot.segment) {
             Ok(file) => file,
             Err(rustix::io::Errno::NOENT) => return Err(Missing::Nothing),
             Err(_) => return Err(Missing::Failed),
         };
+        // Before it is read: when one of them is forgotten meanwhile, the record may have been read without its mark.
+        let bans = shared.bans.all();
         let instance = shared.instance.load(Ordering::Acquire);
         let at = At { instance, segment: slot.segment, offset: slot.offset() };
         let first = slot.length().min(FIRST_READ as u64) as usize;
@@ -432,7 +441,7 @@ impl Loading {
             }
         };
         let name = (meta.key(), meta.url(), meta.lines());
-        match shared.bans.judge(header.bans, name, header.stale_from) {
+        match judge(&bans, header.bans, name, header.stale_from) {
             Verdict::Gone => Err(Missing::Nothing),
             Verdict::Kept(stale_from) => Ok((Raw { header, meta, stale_from }, file, chunk)),
         }

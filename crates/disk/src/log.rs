@@ -153,7 +153,8 @@ impl Log {
     /// Ends the record. What was written meanwhile is to be taken ([`Self::take_written`]).
     pub(crate) fn end(&mut self, written: Written) -> io::Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
-        active.buffer.resize(active.buffer.len().next_multiple_of(ALIGN as usize), 0);
+        let padding = active.end().next_multiple_of(ALIGN) - active.end();
+        active.buffer.resize(active.buffer.len() + padding as usize, 0);
         active.written.push(written);
         if active.buffer.len() >= WRITE { self.flush() } else { Ok(()) }
     }
@@ -197,7 +198,8 @@ impl Log {
     /// Takes the records that were written.
     pub(crate) fn take_written(&mut self) -> Vec<Written> {
         let Some(active) = &mut self.active else { return Vec::new() };
-        let whole = active.written.iter().take_while(|written| written.slot.offset() < active.committed).count();
+        let whole =
+            active.written.iter().take_while(|written| written.slot.offset() < active.committed).count();
         let written: Vec<_> = active.written.drain(..whole).collect();
         active.keys.extend(written.iter().map(|written| written.hashes.key));
         written
@@ -256,7 +258,12 @@ impl Log {
     }
 
     /// Changes the header of a record; nothing is done where there is none.
-    pub(crate) fn restamp(&mut self, segment: u32, offset: u64, change: impl FnOnce(&mut Header)) -> io::Result<()> {
+    pub(crate) fn restamp(
+        &mut self,
+        segment: u32,
+        offset: u64,
+        change: impl FnOnce(&mut Header),
+    ) -> io::Result<()> {
         if self.opened.as_ref().is_none_or(|(opened, _)| *opened != segment) {
             match self.directory.segment(segment, true) {
                 Ok(file) => self.opened = Some((segment, file)),
@@ -350,7 +357,9 @@ impl<'f> Records<'f> {
     /// Bytes of the file; `None`: it has not so many.
     pub(crate) fn bytes(&mut self, at: u64, length: usize) -> io::Result<Option<&[u8]>> {
         const READ: u64 = 64 * 1024;
-        let Some(end) = at.checked_add(length as u64).filter(|end| *end <= self.size) else { return Ok(None) };
+        let Some(end) = at.checked_add(length as u64).filter(|end| *end <= self.size) else {
+            return Ok(None);
+        };
         if at < self.from || end > self.from + self.bytes.len() as u64 {
             let until = end.max(at + READ).min(self.size);
             self.bytes.resize((until - at) as usize, 0);

@@ -30,7 +30,8 @@ impl Writer {
     /// Reads a segment of an earlier run; false: there is none left.
     pub(crate) fn read_next(&mut self) -> Result<bool, Lost> {
         let Some((number, _)) = self.log.unread.pop_back() else {
-            if self.shared.is_unread.swap(false, Ordering::AcqRel) && self.shared.condition() == Condition::Indexing {
+            let is_first = self.shared.is_unread.swap(false, Ordering::AcqRel);
+            if is_first && self.shared.condition() == Condition::Indexing {
                 self.set_ready();
             }
             return Ok(false);
@@ -151,7 +152,8 @@ impl Writer {
         let mut keys = self.log.keys(number);
         keys.sort_unstable();
         keys.dedup();
-        let in_segment = |key: u64| shared.index.in_segment(key, number).into_iter().map(move |slot| (key, slot));
+        let in_segment =
+            |key: u64| shared.index.in_segment(key, number).into_iter().map(move |slot| (key, slot));
         let mut slots: Vec<_> = keys.into_iter().flat_map(in_segment).collect();
         slots.sort_unstable_by_key(|(_, slot)| slot.offset());
         let Ok(file) = shared.file(number) else {

@@ -224,7 +224,8 @@ impl Shared {
 
     /// A segment, open for reading.
     pub(crate) fn file(&self, number: u32) -> Result<Arc<File>, rustix::io::Errno> {
-        let known = lock(&self.files).iter().find(|(known, _)| *known == number).map(|(_, file)| file.clone());
+        let known =
+            lock(&self.files).iter().find(|(known, _)| *known == number).map(|(_, file)| file.clone());
         if let Some(file) = known {
             return Ok(file);
         }

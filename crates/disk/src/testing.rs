@@ -101,7 +101,8 @@ pub(crate) fn open(folder: &Folder) -> Disk {
 
 /// The same at once.
 pub(crate) fn open_now(folder: &Folder) -> Disk {
-    let settings = Settings { readers: 1, ..Settings::of(folder.path().join("cache"), crate::settings::LEAST_BYTES) };
+    let settings =
+        Settings { readers: 1, ..Settings::of(folder.path().join("cache"), crate::settings::LEAST_BYTES) };
     Disk::open(settings, Said::default().say()).unwrap()
 }
 

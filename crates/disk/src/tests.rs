@@ -2,23 +2,28 @@
 
 use crate::record::{HEADER, SUM};
 use crate::settings::LEAST_BYTES;
-use crate::testing::{Folder, Got, Said, THEN, get, key, key_of, lines, memory, object, open, open_now, read, wait};
+use crate::testing::{
+    Folder, Got, Said, THEN, get, key, key_of, lines, memory, object, open, open_now, read, wait,
+};
 use crate::{Condition, Disk, Settings, Ticket};
 use std::sync::Arc;
 use thalweg_cache::{KeyRule, Policy, SetCookie, UnixMillis};
 use thalweg_store::{CHUNK, How, Object, PathIs, Select};
 
+mod crash;
 mod damage;
 mod model;
 mod room;
 
 fn bytes(length: usize, seed: u64) -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    std::iter::repeat_with(|| random.u8(..)).take(length).collect()
+    let mut out = vec![0; length];
+    fastrand::Rng::with_seed(seed).fill(&mut out);
+    out
 }
 
 fn put(disk: &Disk, path: &str, fields: &str, body: &[u8]) -> Arc<Object> {
     let object = object(&key(path), fields, "", body);
+    // False: it fails where the queue is full, which these tests do not do.
     assert!(disk.put(&object, disk.ticket()));
     object
 }
@@ -37,9 +42,16 @@ fn objects_come_back_as_they_were_put() {
     }
     disk.wait_idle();
     for _ in 0..2 {
-        assert_eq!((disk.condition(), disk.counts().objects), (Condition::Ready, lengths.len() as u64));
+        let counts = disk.counts();
+        assert_eq!(
+            (disk.condition(), counts.objects),
+            (Condition::Ready, lengths.len() as u64),
+            "{counts:?}"
+        );
         for (number, length) in lengths.into_iter().enumerate() {
-            let Got::Object(head, true, body) = get(&disk, &key(&format!("/{number}")), "") else { panic!("{number}") };
+            let Got::Object(head, true, body) = get(&disk, &key(&format!("/{number}")), "") else {
+                panic!("{number}")
+            };
             assert!(head.contains(&format!("X-Number: {number}\r\n")));
             assert!(body == bytes(length, number as u64), "{length}");
         }
@@ -101,7 +113,8 @@ fn variants_and_keys_of_one_url_are_told_apart() {
     for kind in ["x-kind: 1", "x-kind: 2"] {
         for language in ["accept-language: de", "accept-language: en"] {
             let key = key_of(&rule, "/", kind);
-            let object = object(&key, "Vary: Accept-Language", language, format!("{kind} {language}").as_bytes());
+            let object =
+                object(&key, "Vary: Accept-Language", language, format!("{kind} {language}").as_bytes());
             assert!(disk.put(&object, disk.ticket()));
         }
     }
@@ -200,7 +213,10 @@ fn what_is_purged_softly_is_stale_from_then_on() {
         for _ in 0..3 {
             for number in 0..200 {
                 let got = get(&disk, &key(&format!("/p/{number}")), "");
-                assert!(matches!(got, Got::Object(_, is_fresh, _) if is_fresh == (number % 10 != 3)), "{number}");
+                assert!(
+                    matches!(got, Got::Object(_, is_fresh, _) if is_fresh == (number % 10 != 3)),
+                    "{number}"
+                );
             }
             if waits {
                 disk.wait_idle();
@@ -242,7 +258,9 @@ fn what_was_on_its_way_during_a_purge_is_not_stored() {
     disk.remove(&key("/key"));
     disk.purge(&Select { tag: Some(b"t"), ..Select::default() }, How::Remove);
     disk.purge(&Select { tag: Some(b"soft"), ..Select::default() }, How::MakeStale(THEN));
-    for (path, fields) in [("/url", ""), ("/key", ""), ("/t", "cache-tag: t"), ("/s", "cache-tag: soft"), ("/o", "")] {
+    for (path, fields) in
+        [("/url", ""), ("/key", ""), ("/t", "cache-tag: t"), ("/s", "cache-tag: soft"), ("/o", "")]
+    {
         assert!(disk.put(&object(&key(path), fields, "", b"abc"), before));
     }
     disk.wait_idle();

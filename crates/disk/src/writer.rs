@@ -4,7 +4,7 @@
 //! What concerns removals comes first in each turn. A mark that cannot be written takes its segment with it; a ban that
 //! cannot be kept, the whole store.
 
-use crate::ban::{Ban, Verdict};
+use crate::ban::{Ban, Bans, Verdict};
 use crate::counters::add;
 use crate::directory::{Directory, Refused, text_of};
 use crate::index::{Hashes, Slot};
@@ -34,12 +34,21 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     if let Some(mut writer) = Writer::open(shared) {
         while writer.turn() {}
         let _ = writer.log.sync();
+        // Loads may go on for a while.
+        writer.log.directory.release();
     }
     let mut tasks = lock(&shared.tasks);
     (tasks.is_over, tasks.is_open) = (true, false);
     tasks.puts.clear();
     drop(tasks);
     shared.has_done.notify_all();
+}
+
+/// Writes the state with all bans.
+fn write(directory: &Directory, instance: u64, bans: &Bans) -> io::Result<State> {
+    let all = bans.all();
+    let all: Vec<&Ban> = all.iter().map(|ban| &**ban).collect();
+    State::write(directory, instance, bans.forgotten(), &all)
 }
 
 /// The store cannot be used any more.
@@ -77,7 +86,9 @@ impl Writer {
                 Err(Refused::InUse) => {
                     ("another process uses it; it is not used until that ends".to_owned(), IN_USE_RETRY)
                 }
-                Err(Refused::Unusable(why)) => (format!("{why}; nothing is stored on the disk"), UNUSABLE_RETRY),
+                Err(Refused::Unusable(why)) => {
+                    (format!("{why}; nothing is stored on the disk"), UNUSABLE_RETRY)
+                }
             };
             let is_in_use = wait == IN_USE_RETRY;
             shared.set_condition(if is_in_use { Condition::Opening } else { Condition::Unusable });
@@ -105,16 +116,23 @@ impl Writer {
             }
             directory.sync()?;
         }
-        let (instance, forgotten, bans) = match kept {
-            Some((state, kept)) => (state.instance, kept.forgotten, kept.bans),
-            None => (random(), 0, Vec::new()),
-        };
+        let instance = kept.as_ref().map_or_else(random, |(state, _)| state.instance);
         let log = Log::new(directory.clone(), (instance, random()), shared.settings.segment())?;
         let mut tasks = lock(&shared.tasks);
-        shared.bans.begin(forgotten, bans);
-        let all = shared.bans.all();
-        let all: Vec<&Ban> = all.iter().map(|ban| &**ban).collect();
-        let state = State::write(&directory, instance, forgotten, &all)?;
+        let early = shared.bans.all().len();
+        let state = match kept {
+            // On a full disk there is no room for another one.
+            Some((mut state, kept)) => {
+                shared.bans.begin(kept.forgotten, kept.bans);
+                let all = shared.bans.all();
+                let is_kept = all[all.len() - early..].iter().all(|ban| state.add(ban).is_ok());
+                if is_kept { state } else { write(&directory, instance, &shared.bans)? }
+            }
+            None => {
+                shared.bans.begin(0, Vec::new());
+                write(&directory, instance, &shared.bans)?
+            }
+        };
         (tasks.is_open, tasks.kept_bans) = (true, shared.bans.last());
         drop(tasks);
         shared.instance.store(instance, Ordering::Release);
@@ -193,7 +211,7 @@ impl Writer {
         loop {
             let is_asked = !tasks.bans.is_empty() || !tasks.marks.is_empty() || !tasks.puts.is_empty();
             let sweeps = self.sweep.is_some() || self.must_sweep(tasks.sweeps);
-            if is_asked || sweeps || !self.log.unread.is_empty() {
+            if is_asked || sweeps || shared.is_unread.load(Ordering::Acquire) {
                 break;
             }
             if shared.is_closing() {
@@ -253,9 +271,7 @@ impl Writer {
 
     /// Writes the state anew; false, and nothing is written into segments, where that fails.
     pub(crate) fn write_state(&mut self) -> bool {
-        let all = self.shared.bans.all();
-        let bans: Vec<&Ban> = all.iter().map(|ban| &**ban).collect();
-        let written = State::write(&self.log.directory, self.log.instance, self.shared.bans.forgotten(), &bans);
+        let written = write(&self.log.directory, self.log.instance, &self.shared.bans);
         self.is_behind = written.is_err();
         match written {
             Ok(state) => self.state = state,
@@ -267,7 +283,8 @@ impl Writer {
     /// Removes everything: a ban has no other place.
     fn empty(&mut self) -> Result<(), Lost> {
         self.shared.warn("a purge cannot be written down; the disk cache is emptied in its place");
-        let numbers: Vec<_> = self.log.numbers().into_iter().chain(self.log.unread.iter().map(|(n, _)| *n)).collect();
+        let numbers: Vec<_> =
+            self.log.numbers().into_iter().chain(self.log.unread.iter().map(|(n, _)| *n)).collect();
         for number in numbers {
             self.remove_segment(number)?;
         }
@@ -283,8 +300,10 @@ impl Writer {
             gone += self.shared.index.take(key, |slot| slot.segment == number).len();
         }
         add(&self.shared.counters.evictions, gone as u64);
+        let removed = self.log.remove(number).map_err(|_| Lost);
+        // Afterwards: nobody opens it again.
         self.shared.forget_file(number);
-        self.log.remove(number).map_err(|_| Lost)
+        removed
     }
 
     /// Marks a record as removed.
@@ -346,7 +365,8 @@ impl Writer {
             meta_sum: Header::sum_of_meta(nonce, &meta),
         };
         let slot = shared.index.slot((0, 0, header.record()), &head.vary, object.variant());
-        let Some(slot) = slot.filter(|_| header.is_possible() && body.len() <= shared.settings.largest()) else {
+        let Some(slot) = slot.filter(|_| header.is_possible() && body.len() <= shared.settings.largest())
+        else {
             return Ok(false);
         };
         self.make_room(header.record()).map_err(|Lost| Failure::Lost)?;
@@ -512,7 +532,9 @@ impl Writer {
         // Not one that a crash could make forgotten.
         let last = lock(&shared.tasks).kept_bans;
         let mut records = Records::new(&file, slot.offset() + slot.length());
-        let Ok(Some(header)) = records.header(self.log.at(slot.segment, slot.offset())) else { return Ok(()) };
+        let Ok(Some(header)) = records.header(self.log.at(slot.segment, slot.offset())) else {
+            return Ok(());
+        };
         let meta = match records.meta(slot.offset(), &header) {
             Ok(Some(meta)) if header.is_live => meta,
             _ => return Ok(()),
@@ -534,7 +556,8 @@ impl Writer {
             };
             self.log.chunk(&next, number, chunk)?;
         }
-        let written = Written { hashes, slot: slot.moved(segment, offset), moved_from: Some(*slot), removals: 0 };
+        let written =
+            Written { hashes, slot: slot.moved(segment, offset), moved_from: Some(*slot), removals: 0 };
         debug_assert_eq!(key, hashes.key);
         add(&shared.counters.kept, 1);
         Ok(self.log.end(written)?)

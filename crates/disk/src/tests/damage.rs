@@ -62,9 +62,11 @@ fn a_segment_that_ends_anywhere_has_what_is_whole() {
 fn a_flip_of_any_bit_costs_objects_and_never_a_wrong_byte() {
     let folder = Folder::new();
     let (file, bytes) = small(&folder);
+    // Every bit takes minutes; that of headers and of the state are all tried in their own tests.
+    let is_long = std::env::var_os("THALWEG_LONG").is_some();
     let padding = |at: usize| at >= 64 && bytes[at..].iter().take_while(|byte| **byte == 0).count() > 0;
     for at in 0..bytes.len() {
-        for bit in 0..8 {
+        for bit in (0..8).filter(|bit| is_long || *bit == at % 8) {
             let mut flipped = bytes.clone();
             flipped[at] ^= 1 << bit;
             fs::write(&file, &flipped).unwrap();
@@ -105,7 +107,9 @@ fn a_large_body_breaks_off_where_it_is_damaged() {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[!byte[0]], at).unwrap();
-    assert!(matches!(get(&disk, &key("/"), ""), Got::Broken(found) if found == body[..found.len()] && found.len() >= 4 * CHUNK));
+    assert!(
+        matches!(get(&disk, &key("/"), ""), Got::Broken(found) if found == body[..found.len()] && found.len() >= 4 * CHUNK)
+    );
     assert_eq!((get(&disk, &key("/"), ""), disk.counts().damaged), (Got::Nothing, 1));
     disk.close();
     assert!(!is_there(&open(&folder), "/"));
