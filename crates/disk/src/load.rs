@@ -206,8 +206,9 @@ impl Load {
     fn is_outdated(&self, raw: &Raw) -> bool {
         let (place, bans) = (&self.loading.place, &self.shared.bans);
         let name = (raw.meta.key(), raw.meta.url(), raw.meta.lines());
-        let is_banned = bans.is_unknown(place.ticket.bans)
-            || bans.judge(place.ticket.bans, name, None) != Verdict::Kept(None);
+        // In this order: what is forgotten in between counts as unknown.
+        let is_banned = bans.judge(place.ticket.bans, name, None) != Verdict::Kept(None)
+            || bans.is_unknown(place.ticket.bans);
         is_banned || lock(&self.shared.removals).concern(place.ticket.removals, place.hashes.both())
     }
 
