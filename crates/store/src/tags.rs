@@ -90,8 +90,8 @@ mod tests {
         let tags = Tags::of(&head("Cache-Tag: a b, C\nSurrogate-Key: d,e  f\ncache-tag: g"), &hasher);
         let has = |tag: &str| tags.has(digest(tag.as_bytes(), &hasher));
         assert!(["a b", "c", "C", "d,e", "f", "g"].into_iter().all(has));
-        let head = head("Cache-Tag: a b, C\nSurrogate-Key: d,e  f");
-        let told = |tag: &str| has_tag(head.fields(), tag.as_bytes());
+        let tagged = head("Cache-Tag: a b, C\nSurrogate-Key: d,e  f");
+        let told = |tag: &str| has_tag(tagged.fields(), tag.as_bytes());
         assert!(["A b", "c", "d,e", "f"].into_iter().all(told) && !["a", "e", ""].into_iter().any(told));
         assert!(!["a", "b", "d", "e", ""].into_iter().any(has));
         assert_eq!(Tags::of(&head("Cache-Tag: ,"), &hasher), Tags::None);
