@@ -113,7 +113,7 @@ impl Lexer<'_> {
         let mut out = String::new();
         while let Some(&letter) = self.letters.peek() {
             match letter {
-                ';' | '}' if letter == ';' || !out.contains("${") || out.rsplit("${").next().is_some_and(|rest| rest.contains('}')) => break,
+                ';' => break,
                 '{' if !out.ends_with('$') => break,
                 letter if letter.is_whitespace() => break,
                 '\\' => {
