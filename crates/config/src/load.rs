@@ -17,8 +17,8 @@ use crate::spec::{
     Spanned, ToSpec,
 };
 use crate::validate::Secrets;
-use std::io::Read;
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use thalweg_proxy::plan::Plan;
 
