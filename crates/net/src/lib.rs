@@ -9,6 +9,7 @@
 pub mod allocator;
 pub mod connect;
 pub mod datagram;
+pub mod inherited;
 mod layer;
 mod layered;
 pub mod listen;
