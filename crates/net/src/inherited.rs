@@ -136,7 +136,9 @@ impl Local {
 fn is_at((at, both): (SocketAddr, bool), (wanted, dual_stack): (SocketAddr, bool)) -> bool {
     let is_every = |address: SocketAddr| address.ip().is_unspecified();
     let is_fallback = dual_stack && at.is_ipv4() && is_every(at) && is_every(wanted);
-    wanted.port() != 0 && at.port() == wanted.port() && (is_fallback || at.ip() == wanted.ip() && (at.is_ipv4() || both == dual_stack))
+    wanted.port() != 0
+        && at.port() == wanted.port()
+        && (is_fallback || at.ip() == wanted.ip() && (at.is_ipv4() || both == dual_stack))
 }
 
 /// As many sockets as there are to be: those that were taken over, then others of the same port where it is shared,
@@ -218,7 +220,10 @@ mod tests {
             socket("unknown", "", second),
             socket("unknown", "", datagrams),
         ]);
-        assert!(inherited.take("other", "127.0.0.1:0", |_| true).len() == 2, "places only, no kernel-chosen port");
+        assert!(
+            inherited.take("other", "127.0.0.1:0", |_| true).len() == 2,
+            "places only, no kernel-chosen port"
+        );
         assert_eq!(inherited.take("web", "127.0.0.1:0", |_| false).len(), 1);
         assert!(inherited.is_empty());
         let _ = (at_second, at_datagrams);
@@ -236,7 +241,8 @@ mod tests {
 
     #[test]
     fn every_address_of_both_kinds_may_be_every_one_of_ipv4() {
-        let (v4, v6) = (SocketAddr::from((Ipv4Addr::UNSPECIFIED, 80)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 80)));
+        let (v4, v6) =
+            (SocketAddr::from((Ipv4Addr::UNSPECIFIED, 80)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 80)));
         assert!(is_at((v4, false), (v6, true)) && is_at((v6, true), (v6, true)));
         assert!(!is_at((v4, false), (v6, false)) && !is_at((v6, true), (v6, false)));
     }
@@ -244,7 +250,8 @@ mod tests {
     #[test]
     fn sockets_that_are_missing_are_bound_or_shared() {
         let alone = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (fds, is_shared) = spread(vec![alone.into()], 3, |_| unreachable!("its port is not shared")).unwrap();
+        let (fds, is_shared) =
+            spread(vec![alone.into()], 3, |_| unreachable!("its port is not shared")).unwrap();
         assert!(fds.len() == 3 && is_shared);
     }
 }

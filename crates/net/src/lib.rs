@@ -8,6 +8,7 @@
 
 pub mod allocator;
 pub mod connect;
+pub mod crash;
 pub mod datagram;
 pub mod inherited;
 mod layer;

@@ -128,9 +128,12 @@ impl Tickets {
     /// The keys of the process, for the one that comes after it.
     pub fn pass_on() -> PassedKeys {
         let all = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let key = |key: &Arc<Key>| PassedKeySpec { name: key.name, secret: key.secret, age: key.since.elapsed() };
+        let key =
+            |key: &Arc<Key>| PassedKeySpec { name: key.name, secret: key.secret, age: key.since.elapsed() };
         let tickets = all.iter().filter_map(Weak::upgrade);
-        PassedKeys(tickets.map(|tickets| (tickets.period, tickets.keys().iter().map(key).collect())).collect())
+        PassedKeys(
+            tickets.map(|tickets| (tickets.period, tickets.keys().iter().map(key).collect())).collect(),
+        )
     }
 
     /// Keys of the process before this one, for configurations that are made from now on.

@@ -82,7 +82,8 @@ impl Ports {
                 continue;
             }
             let is_its = |port: &Port| Arc::ptr_eq(&port.seat.sockets, &open.sockets);
-            let mut keys: Vec<_> = ports.iter().filter(|(_, port)| is_its(port)).map(|(key, _)| key).collect();
+            let mut keys: Vec<_> =
+                ports.iter().filter(|(_, port)| is_its(port)).map(|(key, _)| key).collect();
             while let Some(key) = add(&mut ports, worker, open) {
                 keys.push(key);
             }
