@@ -33,6 +33,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 pub const ANSWER: usize = 64 * 1024 * 1024;
 /// What a request may take: a large answer may come slowly.
 const BOUNDS: Bounds = Bounds { time: Duration::from_secs(10 * 60), silence: CALL_TIME, body: ANSWER };
+/// The operation that is answered when another process is ready, and how long that may take.
+const SLOW: (&str, Duration) = ("/api/v1/upgrade", Duration::from_secs(150));
 /// Port of the admin listener when a URL has none.
 const DEFAULT_PORT: u16 = 9900;
 

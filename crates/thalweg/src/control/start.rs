@@ -108,6 +108,7 @@ pub(crate) async fn start(
         (started, _) => started?,
     };
     if let Some(successor) = successor {
+        info(format_args!("takes over from a process of {}", successor.version));
         control.shared.turns(TURNS).await?;
         successor.take_over().map_err(|error| format!("the process before this one goes on: {error}"))?;
         if let Err(error) = admin.take_place() {
