@@ -241,8 +241,7 @@ impl Supervisor {
         let started = Channel::pair().and_then(|(to_old, to_new)| {
             let new = self.spawn(binary.as_deref())?;
             let report = self.children.get(&new).map(|child| child.report.try_clone()).transpose()?;
-            let fds: Vec<OwnedFd> =
-                [to_new.into_fd()].into_iter().chain(report.map(OwnedFd::from)).collect();
+            let fds: Vec<OwnedFd> = [to_new.into_fd()].into_iter().chain(report.map(OwnedFd::from)).collect();
             let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
             let child = self.children.get(&new).ok_or(io::ErrorKind::NotFound)?;
             child.channel.send(&Message::TakeOver, &fds, READS)?;
@@ -326,7 +325,8 @@ fn keep_report(child: &Child, (how, served): (&str, Duration)) -> io::Result<Opt
     let version = env!("CARGO_PKG_VERSION");
     let served = served.as_secs();
     std::fs::write(&path, format!("thalweg {version}, process {pid}: {how}, after {served} s\n\n{text}"))?;
-    let mut kept: Vec<_> = std::fs::read_dir(&directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let mut kept: Vec<_> =
+        std::fs::read_dir(&directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     kept.sort();
     let surplus = kept.len().saturating_sub(REPORTS);
     kept.iter().take(surplus).try_for_each(std::fs::remove_file)?;

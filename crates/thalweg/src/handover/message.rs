@@ -29,9 +29,7 @@ pub(crate) enum Message {
     /// To the supervisor: hold copies of these sockets, and no others. With their descriptors.
     Hold { sockets: Vec<PassedSocketSpec> },
     /// To the supervisor: the sender accepts, and is the process that counts. Where it keeps its state.
-    Serving {
-        state: Option<PathBuf>,
-    },
+    Serving { state: Option<PathBuf> },
     /// To the supervisor: start a successor, of another binary where one is named.
     Upgrade {
         #[serde(default)]
