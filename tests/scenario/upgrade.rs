@@ -21,7 +21,7 @@ use thalweg_tests::proxy::command;
 use thalweg_tests::upstream::Listener;
 use thalweg_tests::{Admin, Directory, Held, Process, Proxy, STEP, Talk, Upstream};
 
-use super::{config, watchdog};
+use super::{config, measuring, watchdog};
 
 /// How long an upgrade may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -105,7 +105,11 @@ fn no_request_fails_while_the_binary_is_upgraded_again_and_again() {
         failures.is_empty() && others.is_empty(),
         "{failures:?} and {others:?} of {answered} and {asked}"
     );
-    assert_eq!(successors.pids().len(), TIMES);
+    let end = Instant::now() + STEP;
+    while successors.pids().len() < TIMES {
+        assert!(Instant::now() < end, "{}", proxy.process().stderr());
+        thread::yield_now();
+    }
     assert!(answered > 0 && asked > 0);
     // The first process has ended; the last one is the one that answers.
     assert_eq!(proxy.process().wait_exit_status(STEP).code(), Some(0));
@@ -121,9 +125,14 @@ fn only_what_is_in_flight_fails_when_the_proxy_crashes() {
     let proxy = Proxy::start_with(&["--supervise=always"], &text);
     let (web, stops) = (proxy.web(), Arc::<AtomicBool>::default());
     let (load, new) = (Load::start(web, 2), newcomers(web, &stops));
-    for crash in 1..=TIMES {
-        load.wait_for(20);
+    let crashes = if measuring() { TIMES } else { 3 };
+    for crash in 1..=crashes {
         let child = child_of(&proxy);
+        // One that has just been started is not started again at once.
+        let is_steady = Instant::now() + Duration::from_millis(1500);
+        while Instant::now() < is_steady {
+            load.wait_for(20);
+        }
         kill_process(Pid::from_raw(child).unwrap(), Signal::SEGV).unwrap();
         let told = format!("crash {crash} of this supervisor");
         proxy.process().wait_line(&told, STEP, |line| line.contains(&told).then_some(()));
@@ -133,13 +142,13 @@ fn only_what_is_in_flight_fails_when_the_proxy_crashes() {
     stops.store(true, Relaxed);
     let ((answered, failures), (asked, others)) = (load.stop(), new.join().unwrap());
     // A client loses what it has under way, and nobody is refused.
-    assert!(failures.len() <= 2 * TIMES && others.len() <= TIMES, "{failures:?} {others:?}");
+    assert!(failures.len() <= 2 * crashes && others.len() <= crashes, "{failures:?} {others:?}");
     let refused = |why: &&String| why.contains("refused");
     assert!(!others.iter().any(|why| refused(&why)), "{others:?}");
     assert!(!failures.iter().any(|failure| refused(&&failure.reason)), "{failures:?}");
     assert!(answered > 0 && asked > 0);
     let reports: Vec<_> = fs::read_dir(proxy.directory().join("state/crashes")).unwrap().collect();
-    assert_eq!(reports.len(), 16, "the newest ones are kept");
+    assert_eq!(reports.len(), crashes.min(16), "the newest ones are kept");
     let newest = reports.into_iter().map(|entry| entry.unwrap().path()).max().unwrap();
     let report = fs::read_to_string(newest).unwrap();
     assert!(report.contains("SIGSEGV") && report.contains("in thread"), "{report}");
@@ -250,7 +259,8 @@ fn a_successor_that_cannot_start_leaves_all_as_it_was() {
     refused(&["upgrade"], "cannot listen");
     fs::write(&file, good).unwrap();
     // Changes are possible again, and so is an upgrade.
-    assert_eq!(verb(&proxy, &["drain", "s", &upstream.url(), "--wait", "0s"]).code, 0);
+    let drained = verb(&proxy, &["drain", "s", &upstream.url()]);
+    assert_eq!(drained.code, 0, "{drained:?}");
     Successors(&proxy).upgrade();
 }
 
@@ -417,7 +427,7 @@ fn datagrams_and_unix_sockets_change_hands_too() {
         "workers: 2\n\
          listeners:\n  web: {{ address: \"unix:{}\" }}\n  dns: {{ address: \"127.0.0.1:0\", protocol: udp, to: d }}\n\
          services: {{ s: {{ endpoints: [ \"{}\" ] }}, d: {{ endpoints: [ \"udp://{address}\" ] }} }}\n\
-         routes: [ {{ to: s, match: {{ listener: web }} }} ]\n\
+         routes: [ {{ to: s }} ]\n\
          shutdown: {{ delay: 0s, grace: 5s }}\n",
         path.display(),
         upstream.url(),
