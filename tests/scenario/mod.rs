@@ -82,6 +82,7 @@ mod traces;
 mod tunnels;
 mod udp;
 mod undo;
+mod upgrade;
 mod verbs;
 mod websocket;
 

@@ -52,8 +52,8 @@ pub use control::{
     ReplaceOptions, ReplicasTold, RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions,
     RouteCache, RouteStatus, RouteTarget, RuntimeChange, SealedLabel, SeriesDocument, SeriesFilter,
     SeriesKind, ServiceState, ServiceStatus, Services, ServicesSummary, SloBurn, SloState, SloStatus, Slos,
-    SourceState, SourceStatus, SourceStatuses, State, Status, TapEvent, TapOptions, TapRecord, Telling, Via,
-    WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
+    SourceState, SourceStatus, SourceStatuses, State, Status, TapEvent, TapOptions, TapRecord, Telling,
+    Upgraded, Upgrading, Via, WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

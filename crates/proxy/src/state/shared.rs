@@ -40,8 +40,12 @@ pub(crate) enum Command {
     Untap(Arc<OpenTap>),
     /// Look at what is under way: some of it is to end.
     Cut,
+    /// Begin to accept: the process that had the sockets before lets go.
+    Accept,
     /// Accept no more, end what is under way.
     Drain,
+    /// Accept no more, since another process does; who is connected stays until the end of the next exchange.
+    Leave,
     /// End the thread.
     Stop,
 }
@@ -89,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
     pub(crate) endpoint_sets: EndpointSets,
     pub(crate) binder: Binder,
+    /// Workers begin to accept when they are told to, and not at once.
+    pub(crate) waits: bool,
     pub(crate) retired: RetiredConfigs,
     /// Locked while workers are told of a change, so that all hear of changes in the same order.
     pub(crate) in_force: Mutex<InForce>,

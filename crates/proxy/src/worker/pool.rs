@@ -18,7 +18,7 @@ use crate::state::worker::Worker;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -26,6 +26,7 @@ use thalweg_core::Notice;
 use thalweg_core::limits::{PLAN_WAIT, PLANS};
 use thalweg_net::Mailbox;
 use thalweg_net::connect::is_machines;
+use thalweg_net::inherited::{Inherited, InheritedSocket};
 use thalweg_net::machine::ask_for_short_slices;
 use thalweg_observe::trace::ExchangeSpan;
 use thalweg_observe::{CacheStanding, LogWriter, Registry};
@@ -58,6 +59,8 @@ pub struct WorkerPoolOptions {
     pub bell: Notifier,
     /// What authorities are answered that check a host.
     pub challenges: Arc<Challenges>,
+    /// Nothing is accepted before [`WorkerPool::accept`].
+    pub waits: bool,
 }
 
 /// A listener with its real address.
@@ -73,6 +76,8 @@ pub struct Bound {
 pub struct WorkerPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Another process has the sockets.
+    has_left: AtomicBool,
 }
 
 impl WorkerPool {
@@ -120,6 +125,7 @@ impl WorkerPool {
             mailboxes,
             endpoint_sets,
             binder,
+            waits: options.waits,
             retired,
             in_force: Mutex::new(InForce { endpoint_sets: first, current, names, changes: 0 }),
         });
@@ -131,7 +137,7 @@ impl WorkerPool {
             threads.push(started.map_err(thread_error)?);
         }
         shared.background.keep_up(shared.current().plan.upkeep());
-        let worker_pool = Self { shared, threads: Mutex::new(threads) };
+        let worker_pool = Self { shared, threads: Mutex::new(threads), has_left: AtomicBool::new(false) };
         worker_pool.measure();
         Ok(worker_pool)
     }
@@ -315,7 +321,7 @@ impl WorkerPool {
             let found = same(listener).or_else(|| before.iter().filter(|_| is_shared).find(of));
             found.map(|old| old.sockets.clone())
         };
-        let sockets = self.shared.binder.open(plan, at_address)?;
+        let sockets = self.shared.binder.open(plan, &Inherited::default(), at_address)?;
         let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
             let state = same(listener).map(|old| old.state.clone()).unwrap_or_else(|| {
                 ListenerState::new(self.shared.binder.next_id(), &listener.name, &self.shared.registry)
@@ -405,6 +411,32 @@ impl WorkerPool {
         self.tell(|| Command::Cut);
     }
 
+    /// Begins to accept, where [`WorkerPoolOptions::waits`] was said.
+    pub fn accept(&self) {
+        self.tell(|| Command::Accept);
+    }
+
+    /// Copies of the listening sockets, for a process that is to accept from them too.
+    ///
+    /// # Errors
+    /// When descriptors have run out.
+    pub fn copies(&self) -> io::Result<Vec<InheritedSocket>> {
+        let mut copies = Vec::new();
+        for OpenListener { state, sockets } in &*self.shared.current().listeners {
+            let (name, written) = (&*state.name, sockets.address.to_string());
+            let socket = |fd| InheritedSocket { name: name.to_owned(), written: written.clone(), fd };
+            copies.extend(sockets.copies()?.into_iter().map(socket));
+        }
+        Ok(copies)
+    }
+
+    /// Another process accepts from now on: no more connections here, exchanges under way go on, and who is connected
+    /// without one is served once more. Ask [`Self::is_drained`].
+    pub fn leave(&self) {
+        self.has_left.store(true, Relaxed);
+        self.tell(|| Command::Leave);
+    }
+
     /// No more connections; exchanges under way go on. Ask [`Self::is_drained`].
     pub fn drain(&self) {
         self.tell(|| Command::Drain);
@@ -430,7 +462,9 @@ impl WorkerPool {
         for thread in threads {
             let _ = thread.join();
         }
-        self.shared.current().listeners.iter().for_each(|listener| listener.sockets.remove_file());
+        if !self.has_left.load(Relaxed) {
+            self.shared.current().listeners.iter().for_each(|listener| listener.sockets.remove_file());
+        }
     }
 
     /// What host names stand for now.
@@ -452,13 +486,17 @@ pub struct BoundListeners {
     sockets: Vec<Arc<Sockets>>,
 }
 
-/// Binds the plan's listeners, once per worker of the budget.
+/// Binds the plan's listeners, once per worker of the budget; those for which sockets are inherited get these.
 ///
 /// # Errors
 /// When an address cannot be bound; nothing is left open then.
-pub fn bind_listeners(plan: &Plan, budget: Budget) -> Result<BoundListeners, StartError> {
+pub fn bind_listeners(
+    plan: &Plan,
+    budget: Budget,
+    inherited: &Inherited,
+) -> Result<BoundListeners, StartError> {
     let binder = Binder::new(budget.workers, budget.socket_buffers);
-    let sockets = binder.open(plan, |_| None)?;
+    let sockets = binder.open(plan, inherited, |_| None)?;
     Ok(BoundListeners { budget, binder, sockets })
 }
 

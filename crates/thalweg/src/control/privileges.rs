@@ -34,7 +34,11 @@ pub(crate) fn become_user(user: &str, directories: &[&Path]) -> Result<(), Strin
         make(directory, |made| give(made, identity))
             .map_err(|error| format!("cannot prepare {}: {error}", directory.display()))?;
     }
-    machine::assume(identity).map_err(|error| format!("cannot become `{user}`: {error}"))?;
+    let is_already = rustix::process::geteuid().as_raw() == identity.uid
+        && rustix::process::getegid().as_raw() == identity.gid;
+    // A successor is started by who has become it.
+    let assumed = if is_already { Ok(()) } else { machine::assume(identity) };
+    assumed.map_err(|error| format!("cannot become `{user}`: {error}"))?;
     let closed = |directory: &&&Path| access(**directory, Access::WRITE_OK | Access::EXEC_OK).is_err();
     match directories.iter().find(closed) {
         None => Ok(()),

@@ -117,6 +117,14 @@ impl Live {
 }
 
 impl Control for Sample {
+    fn upgrade(&self, _: Option<std::path::PathBuf>) -> crate::control::Upgrading {
+        Box::pin(async { Err(crate::control::Refusal::Conflict("no upgrade here".into())) })
+    }
+
+    fn is_open_to_changes(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     fn limits(&self) -> Limits {
         let usage = Usage { used: Some(1), max: 10 };
         Limits {
