@@ -9,6 +9,7 @@ mod backpressure;
 mod balancing;
 mod budget;
 mod buffer;
+mod cache;
 mod canary;
 mod chaos;
 mod clients;

@@ -238,7 +238,9 @@ impl Key {
             IpAddr::V4(address) => write_part(&address.octets(), &mut self.bytes),
             IpAddr::V6(address) => write_part(&address.octets(), &mut self.bytes),
         }
-        self.write_digest(b'h', "authorization", values(fields, "authorization"));
+        self.write_digest(b'h', "authorization", values(fields.clone(), "authorization"));
+        // Clients behind one address have sessions of their own.
+        self.write_digest(b'h', "cookie", values(fields, "cookie"));
         self.bytes.push(u8::from(client.body.is_some()));
         self.bytes.extend_from_slice(client.body.as_ref().map_or(&[], |hash| &hash[..]));
     }

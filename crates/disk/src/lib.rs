@@ -42,9 +42,8 @@
 //! - A removal ([`Disk::remove`], [`Disk::remove_url`]) holds from when it returns. It outlasts a crash of the process
 //!   from when the writing thread has come to it, usually milliseconds, and one of the machine a second later.
 //! - What was purged or removed after the ticket of an object was taken concerns that object, wherever it is then.
-//! - Nothing that is put has to be written: what was written last may be missing after a crash, and an earlier
-//! response,
-//!   in whose place one was put that was not written, may be there again after a restart, as long as it is fresh.
+//! - Nothing that is put has to be written: what was written last may be missing after a crash. An earlier response, in
+//!   whose place one was put that was not written, may be there again after a restart, as long as it is fresh.
 #![forbid(unsafe_code)]
 
 pub mod settings;

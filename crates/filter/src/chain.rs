@@ -107,10 +107,10 @@ impl Chain {
         identity: Option<&Identity>,
     ) -> Option<&Arc<CacheRule>> {
         let rules = self.caches.as_deref()?;
-        let fits = |(at, _): &&(usize, _)| {
+        let fits = |(at, _): &&(usize, Arc<CacheRule>)| {
             self.steps.get(*at).is_some_and(|step| step.applies_to(facts, fields, identity))
         };
-        rules.iter().find(fits).map(|(_, rule)| rule)
+        rules.iter().find(fits).map(|(_, rule)| rule).filter(|rule| rule.suits(facts))
     }
 
     /// The filters, in their order.

@@ -152,6 +152,8 @@ filters! {
     body_limit: body_limit::BodyLimitSpec = "10MiB",
     /// Receives the whole body of a request before the request goes upstream.
     buffer: buffer::BufferSpec = "{}",
+    /// Keeps responses and uses them again (RFC 9111).
+    cache: cache::CacheSpec = "{}",
     /// Compresses responses with zstd, brotli or gzip, as the client accepts it.
     compress: compress::CompressSpec = "{}",
     /// Bounds how many requests are in flight at once, for each client or other key.

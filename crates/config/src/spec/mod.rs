@@ -7,6 +7,7 @@
 mod access_log;
 mod acme;
 mod ban;
+mod cache;
 mod canary;
 mod client_auth;
 mod de_error;

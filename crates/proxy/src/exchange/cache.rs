@@ -24,6 +24,7 @@ use crate::exchange::cache::fill::{Fill, start};
 use crate::exchange::cache::own_response::OwnResponse;
 use crate::exchange::cache::reply::{handled, of_object};
 use crate::exchange::cache::wait::Waiting;
+use crate::exchange::subrequest::start_copies;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::sync::Arc;
@@ -171,6 +172,8 @@ fn fetch(
     let Some(reader) = lead.reader() else {
         return pass(x, asked.into_forwarded(why));
     };
+    // What goes to the service is copied.
+    start_copies(worker, client, x);
     let own = OwnResponse::new();
     start(worker, client, x, Fill::new(&asked, x, lead, (validated, Some(own.clone()))));
     Looked::Waits(Box::new(Waiting { asked, why, reader, own: Some(own.reader()) }))

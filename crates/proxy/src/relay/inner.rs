@@ -24,6 +24,8 @@ pub(crate) struct InnerResponse {
 
 /// Who takes a response as it comes.
 pub(crate) trait ResponseSink {
+    /// An interim response, as lines.
+    fn inform(&mut self, _lines: &[u8]) {}
     /// The head of the final response, as lines, the first one the status line; it goes out now.
     fn head(&mut self, head: &[u8]);
     /// Bytes of the body; says how many were taken. Pending: `context` is called when there is room.
@@ -128,6 +130,13 @@ impl Inner {
                 self.waiter.replace(Some(waiter.clone()));
                 Poll::Pending
             }
+        }
+    }
+
+    /// An interim response has come, given as lines: who waits for the whole does not hear of it.
+    pub(crate) fn inform(&self, lines: &[u8]) {
+        if let Some(sink) = &self.sink {
+            sink.borrow_mut().inform(lines);
         }
     }
 

@@ -395,6 +395,7 @@ mod tests {
             let services: Vec<_> = services.iter().map(|(name, weights)| service(name, weights)).collect();
             let endpoint_sets = self.endpoint_sets.update(&services, &Names::new());
             let plan = Plan {
+                cache: crate::plan::CachePlan::default(),
                 requests: crate::plan::RequestsPolicy::default(),
                 tracing: None,
                 error_details: true,

@@ -30,15 +30,12 @@ use thalweg_observe::trace::ExchangeSpan;
 use thalweg_observe::{LogWriter, Registry};
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
-use thalweg_store::limits::LEAST_BYTES;
 use thalweg_store::{Limits, Store};
 use thalweg_upstream::{
     AdaptiveLimits, Address, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound, Service,
 };
 use tokio::sync::{Semaphore, mpsc};
 
-/// Bytes of the cache.
-const CACHE: u64 = 256 * 1024 * 1024;
 /// How often it is looked whether an old plan has gone.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -94,6 +91,8 @@ impl WorkerPool {
         let (registry, concurrency_limits, endpoint_sets) =
             (options.registry, LimitRegistry::default(), EndpointSets::new(budget.workers, options.bell));
         let (plan, names) = (Arc::new(plan), options.names);
+        let cache = Store::new(Limits::of(plan.cache.bytes(budget.memory)))
+            .map_err(|error| thread_error(io::Error::other(error)))?;
         let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
             let state = ListenerState::new(binder.next_id(), &listener.name, &registry);
             OpenListener { state, sockets }
@@ -104,8 +103,6 @@ impl WorkerPool {
             prepare(plan, &names, listeners, (&registry, &concurrency_limits, &endpoint_sets));
         let (workers, retired) = (budget.workers, RetiredConfigs::default());
         retired.add(&current);
-        let cache = Store::new(Limits::of(CACHE.max(LEAST_BYTES)))
-            .map_err(|error| thread_error(io::Error::other(error)))?;
         let shared = Arc::new(Shared {
             cache,
             loads: Arc::new(Loads::new(budget)),

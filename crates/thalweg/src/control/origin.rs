@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_config::{Inputs, Loaded, Provenance, Report, Settings};
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::Limits;
+use thalweg_proxy::plan::{CachePlan, Limits};
 
 /// Where the configuration came from, and what was said in it around the plan.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Origin {
     pub(crate) provenance: Arc<Provenance>,
     /// Those that the process started with; some wait for a restart.
     pub(crate) limits: Limits,
+    /// What its cache may use, likewise.
+    pub(crate) cache: CachePlan,
     /// This configuration and those before it.
     pub(crate) history: History,
     /// What sources of routes have told.

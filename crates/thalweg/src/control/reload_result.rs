@@ -14,7 +14,7 @@ use thalweg_config::protections::lost;
 use thalweg_config::settings::Admin;
 use thalweg_config::{Change, Settings, diff};
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::{Limits, Listener};
+use thalweg_proxy::plan::Listener;
 
 /// Protections that go and are each told of.
 pub(super) const TOLD: usize = 20;
@@ -31,7 +31,7 @@ impl Shared {
             generation: self.generation.load(Ordering::Relaxed),
             dry_run: true,
             listeners: self.listener_changes(&runtime.base, plan),
-            waits_for_restart: waits_for_restart(origin, (&plan.limits, settings)),
+            waits_for_restart: waits_for_restart(origin, (plan, settings)),
             drift: drift(&runtime.overlay, &filled),
             notes: self.notes(runtime, &filled),
             warnings: warnings.lines().lines().map(str::to_owned).collect(),
@@ -93,7 +93,8 @@ fn is_same(one: &Listener, other: &Listener) -> bool {
 }
 
 /// Keys whose value is looked at when the process starts.
-fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) -> Vec<String> {
+fn waits_for_restart(origin: &Origin, (plan, settings): (&Plan, &Settings)) -> Vec<String> {
+    let limits = &plan.limits;
     let mut keys = Vec::new();
     let mut look = |key: &str, same: bool| keys.extend((!same).then(|| key.to_owned()));
     // Objectives and webhooks take over at once, and so do tokens and the certificate of the admin listener, unless the
@@ -124,6 +125,7 @@ fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) 
     look("limits.max_connections", limits.max_connections == origin.limits.max_connections);
     look("limits.memory", limits.memory == origin.limits.memory);
     look("limits.max_in_flight", limits.max_in_flight == origin.limits.max_in_flight);
+    look("cache.memory", plan.cache == origin.cache);
     keys
 }
 

@@ -45,7 +45,7 @@ use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_discovery::{Followed, Followers, Registrations, Update};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
-use thalweg_proxy::plan::{Limits, ListenAddress};
+use thalweg_proxy::plan::{CachePlan, Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
 use tokio::sync::{Notify, mpsc};
@@ -115,8 +115,8 @@ pub(crate) async fn start(
     let kept = kept(settings.state.as_deref())?;
     let worker_pool =
         WorkerPool::start(runtime.plan(), doors, fleet_options).map_err(|error| explain(&error))?;
-    let origin =
-        origin((options.file, inputs, provenance), (&settings, documents), worker_pool.plan().limits)?;
+    let started_with = (worker_pool.plan().limits, worker_pool.plan().cache);
+    let origin = origin((options.file, inputs, provenance), (&settings, documents), started_with)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
     let admin = open_admin(&shared, &settings, (place, state), options.quiet)?;
@@ -181,7 +181,7 @@ fn budget(plan: &Plan, settings: &Settings) -> Budget {
     let descriptors = machine::raise_descriptor_limit();
     let workers = settings.workers.map_or_else(machine::cpus, usize::from);
     let allowance = Allowance { descriptors, memory: machine::memory(), workers };
-    Budget::new(&plan.limits, plan.listeners.len(), allowance)
+    Budget::of(plan, allowance)
 }
 
 /// Becomes the user that is configured, for whom the directories of the admin socket and of the state are made.
@@ -215,7 +215,7 @@ fn bell(changed: &Arc<Notify>) -> Notifier {
 fn origin(
     (file, inputs, provenance): (Option<PathBuf>, Inputs, Provenance),
     (settings, documents): (&Settings, Documents),
-    limits: Limits,
+    (limits, cache): (Limits, CachePlan),
 ) -> Result<Origin, String> {
     let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
     let directory = settings.state.as_ref().map(|directory| directory.join(history::DIRECTORY));
@@ -226,7 +226,17 @@ fn origin(
         history.begin((&text, &inputs.etag()));
     }
     let provenance = Arc::new(provenance);
-    Ok(Origin { file, text, settings: settings.clone(), inputs, provenance, limits, history, documents })
+    Ok(Origin {
+        file,
+        text,
+        settings: settings.clone(),
+        inputs,
+        provenance,
+        limits,
+        cache,
+        history,
+        documents,
+    })
 }
 
 /// What the admin API changed and sources found before a restart, where that is kept: where `state:` says so.

@@ -247,6 +247,12 @@ impl Sink {
 }
 
 impl ResponseSink for Sink {
+    fn inform(&mut self, lines: &[u8]) {
+        if let Some(own) = &self.own {
+            own.inform(lines);
+        }
+    }
+
     fn head(&mut self, text: &[u8]) {
         let State::Waiting(lead) = mem::replace(&mut self.state, State::Over) else { return };
         let mut head = ResponseHead::new();

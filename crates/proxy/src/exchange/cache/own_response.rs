@@ -20,6 +20,8 @@ pub(crate) struct OwnResponse(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
+    /// Interim responses that have come, as lines; bounded by how many there may be.
+    interims: VecDeque<Vec<u8>>,
     given: Option<Given>,
     pieces: VecDeque<Arc<[u8]>>,
     held: usize,
@@ -66,7 +68,16 @@ impl OwnResponse {
         OwnReader { of: self.clone(), length: None }
     }
 
-    /// Gives the head, before anything else.
+    /// Gives an interim response.
+    pub(crate) fn inform(&self, lines: &[u8]) {
+        let mut state = self.lock();
+        if !state.has_left {
+            state.interims.push_back(lines.into());
+        }
+        wake(state, |state| state.reader.take());
+    }
+
+    /// Gives the head, before anything else but interim responses.
     pub(crate) fn give(&self, given: Given) {
         let mut state = self.lock();
         state.given = Some(given);
@@ -124,6 +135,16 @@ pub(crate) struct OwnReader {
 }
 
 impl OwnReader {
+    /// The next interim response; who asks is called when there is one.
+    pub(crate) fn next_interim(&self, context: &Context<'_>) -> Option<Vec<u8>> {
+        let mut state = self.of.lock();
+        let next = state.interims.pop_front();
+        if next.is_none() {
+            state.reader = Some(context.waker().clone());
+        }
+        next
+    }
+
     /// What is there for the client; `None`: nothing is.
     pub(crate) fn take(mut self) -> Option<Taken> {
         let given = self.of.lock().given.take()?;

@@ -5,15 +5,17 @@ use crate::exchange::cache::own_response::{OwnReader, Taken};
 use crate::exchange::cache::reply::{handled, of_given, of_object, of_passed};
 use crate::exchange::cache::{LOOKS, Looked, look_again};
 use crate::exchange::filter_request::ended;
+use crate::exchange::upstream::await_response::send_interim;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_cache::{Forward, Hit};
 use thalweg_core::Fault;
 use thalweg_filter::Reply;
+use thalweg_http::Version;
 use thalweg_observe::CacheUse;
 use thalweg_store::{Alone, Given, Object, Reader, Seen};
 
@@ -41,7 +43,7 @@ pub(crate) async fn wait(
     for _ in 0..LOOKS {
         let Waiting { asked, why, mut reader, own } = *waiting;
         let most = if own.is_some() { LONGEST } else { asked.rule.wait };
-        let Some(seen) = watch(worker, client, x, &mut reader, most).await? else {
+        let Some(seen) = watch(worker, client, x, (&mut reader, own.as_ref()), most).await? else {
             return Ok(alone(x, asked, why));
         };
         let given = match seen {
@@ -69,18 +71,22 @@ pub(crate) async fn wait(
     Ok(alone(x, asked, why))
 }
 
-/// Waits for the head, at most so long.
+/// Waits for the head, at most so long. Interim responses before it go to the client that has caused the fetch.
 async fn watch(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
-    reader: &mut Reader,
+    (reader, own): (&mut Reader, Option<&OwnReader>),
     most: Duration,
 ) -> Result<Option<Seen>, Fault> {
     let began = worker.reactor.now();
     let end = began + most;
     let seen = poll_fn(|context| {
-        if let Poll::Ready(seen) = reader.poll_head(context) {
+        pass_interims(client, x, own, context);
+        // Half of an interim response must not be followed by another one.
+        if !x.downward.is_stalled()
+            && let Poll::Ready(seen) = reader.poll_head(context)
+        {
             return Poll::Ready(Ok(Some(seen)));
         }
         if let Some(fault) = ended(worker, client, x) {
@@ -97,6 +103,18 @@ async fn watch(
     client.socket.set_deadline(None);
     x.waited += worker.reactor.now().saturating_duration_since(began);
     seen
+}
+
+fn pass_interims(client: &Client, x: &mut Exchange, own: Option<&OwnReader>, context: &Context<'_>) {
+    if x.downward.is_stalled() {
+        // The client was slow to take one; if it is gone, that shows elsewhere.
+        let _ = x.downward.poll_flush(&client.socket);
+    }
+    while let Some(mut lines) = own.and_then(|own| own.next_interim(context)) {
+        if x.request.version != Version::Http10 {
+            send_interim(client, x, &mut lines);
+        }
+    }
 }
 
 /// What the `Vary` of a response makes of this request; `None`: nothing that could be compared.
