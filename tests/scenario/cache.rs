@@ -2,11 +2,12 @@
 //! what is not whole.
 //!
 //! Everything of the configuration that these scenarios depend on stands in this file; what they depend on of the admin
-//! API, in `purges`, which joins the modules below once there is that API.
+//! API, in `purges`.
 
 mod collapsing;
 mod cuts;
 mod deception;
+mod purges;
 mod reuse;
 mod sharing;
 mod versions;

@@ -56,6 +56,7 @@ mod oidc;
 mod openapi;
 mod pages;
 mod prometheus;
+mod purge;
 mod rate_limits;
 mod recipes;
 mod regressions;

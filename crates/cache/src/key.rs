@@ -295,6 +295,11 @@ impl<'k> KeyUrl<'k> {
         let query = if *has_query == 1 { Some(part(&mut rest)?) } else { None };
         Some(Self { space, scheme, host, port: u16::from_be_bytes(*port), path, query })
     }
+
+    /// The space without the service that it may name behind a tab: what a route or the configuration calls it.
+    pub fn space_name(&self) -> &'k [u8] {
+        &self.space[..memchr::memchr(b'\t', self.space).unwrap_or(self.space.len())]
+    }
 }
 
 impl std::fmt::Display for KeyUrl<'_> {

@@ -92,12 +92,11 @@ pub(crate) fn compile(
     let (table, connections) = if problems.is_clean() { tables? } else { return None };
     let services = named.into_iter().map(|(service, _)| service).chain(joined.inline).map(Arc::new).collect();
     let shutdown = validate::shutdown(&spec.shutdown);
-    let routes = joined.routes;
     let plan = Plan {
         listeners,
         table: table.into(),
         connections: connections.into(),
-        routes,
+        routes: joined.routes,
         calls,
         services,
         trusted_proxies,

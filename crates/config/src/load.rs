@@ -7,6 +7,7 @@ use crate::include::{Gathered, gather};
 use crate::inputs::{Inputs, cause};
 use crate::interpolate::Environment;
 use crate::parse::FILE;
+use crate::protections::Apart;
 use crate::provenance::Provenance;
 use crate::settings::Settings;
 use crate::source::{Sources, Span};
@@ -41,6 +42,10 @@ pub struct Loaded {
     pub provenance: Provenance,
     /// Where things stand in the text.
     pub places: Places,
+    /// The main file as it was read; without one it is empty.
+    pub text: String,
+    /// What documents may not lead to, whatever sources find later.
+    pub apart: Apart,
 }
 
 /// The places of DESIGN §5 in order; with `explicit` only that one.
@@ -136,7 +141,9 @@ pub(crate) fn check_with(
     hidden.extend(values);
     hidden.truncate(MOST_HIDDEN);
     problems.hide(&hidden, &masked);
-    (finish(made, problems, sources, secrets.into_inputs()), joined)
+    let made = finish(made, problems, sources, secrets.into_inputs());
+    let text = || String::from_utf8_lossy(bytes).into_owned();
+    (made.map(|loaded| Loaded { text: text(), ..loaded }), joined)
 }
 
 /// `run --listen … --to …`: a configuration without a file, one listener per address, one route.
@@ -196,7 +203,9 @@ fn finish(
         Some((plan, settings, (provenance, places))) if problems.is_clean() => {
             let errors = problems.take_warnings();
             let warnings = Report { sources, errors, more: false };
-            Ok(Loaded { plan, settings, warnings, files: inputs.paths(), inputs, provenance, places })
+            let (files, text) = (inputs.paths(), String::new());
+            let apart = Apart::default();
+            Ok(Loaded { plan, settings, warnings, files, inputs, provenance, places, text, apart })
         }
         _ => Err(problems.into_report(sources)),
     }

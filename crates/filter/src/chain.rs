@@ -49,8 +49,11 @@ pub struct Chain {
     /// The first one that bridges gRPC-Web.
     bridge: Option<usize>,
     /// Those that cache, by their positions; `None`: none does.
-    caches: Option<Arc<[(usize, Arc<CacheRule>)]>>,
+    caches: Option<Arc<[CacheStep]>>,
 }
+
+/// A filter that caches: its position, and how.
+type CacheStep = (usize, Arc<CacheRule>);
 
 impl Chain {
     /// These filters; where one moves requests and none says anything of the way back, one more for that.

@@ -186,8 +186,8 @@ impl Lead {
         self.conclude(Head::Alone(Alone::NotStored(why)), until);
     }
 
-    /// The service, or the way to it, fails: who follows is told so and does not ask again. After the head it breaks off
-    /// as by [`Self::fail`].
+    /// The service, or the way to it, fails: who follows is told so and does not ask again. After the head it breaks
+    /// off as by [`Self::fail`].
     pub fn fail_all(mut self, fault: Fault) {
         if self.given.is_some() {
             self.break_off(Broken::Failed);

@@ -37,6 +37,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "core",
             "http",
             "tls",
+            "client",
             "route",
             "sealed",
             "access",

@@ -1,8 +1,12 @@
 //! The filter `cache` among the other filters of a route, and `cache:` at the top.
 
 use super::chains::FilterPlace;
+use super::secret::Secrets;
 use crate::diagnose::{Class, Problems, SpecError};
-use crate::spec::{AutoSizeSpec, FileSpec};
+use crate::settings::{AfterLoss, PurgeChannel, Secret};
+use crate::spec::{AfterLossSpec, AutoSizeSpec, FileSpec, PurgeChannelSpec, Spanned};
+use thalweg_client::Destination;
+use thalweg_client::redis::destination;
 use thalweg_core::units::size_text;
 use thalweg_filter::{Chain, Step};
 use thalweg_proxy::plan::{CACHE_MIN, CachePlan};
@@ -28,6 +32,53 @@ pub(crate) fn cache(spec: &FileSpec, problems: &mut Problems) -> CachePlan {
         problems.push(error);
     }
     CachePlan { memory: Some(bytes) }
+}
+
+/// Largest file of certificates, in bytes.
+const CA_FILE: usize = 1024 * 1024;
+/// Longest name of a channel, in bytes.
+const CHANNEL: usize = 256;
+
+/// Checks the channel of purges.
+pub(super) fn purge_channel(
+    spec: &Spanned<PurgeChannelSpec>,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> Option<PurgeChannel> {
+    let redis = &spec.value.redis;
+    let to = destination(&redis.url);
+    if let Err(message) = &to {
+        problems.push(SpecError::value(redis.url.span, "server", message.clone()));
+    }
+    let is_tls = matches!(to, Ok(Destination::Tcp { tls: true, .. }));
+    if let Some(ca) = redis.ca.as_ref().filter(|_| to.is_ok() && !is_tls) {
+        let error = SpecError::new(Class::Invalid, ca.span, "`ca` is for TLS");
+        problems.push(error.help("write `rediss://` in `url`"));
+    }
+    if let Some(user) = redis.user.as_ref().filter(|_| redis.password.is_none()) {
+        let error = SpecError::new(Class::Invalid, user.span, "`user` needs a `password`");
+        problems.push(error.help("write `password: { file: … }` beside it"));
+    }
+    let password = redis.password.as_ref().map(|spec| secrets.bytes(&spec.value, problems));
+    let ca = redis.ca.as_ref().map(|path| secrets.file(path, (CA_FILE, "the certificates"), problems));
+    let channel = spec.value.channel.as_ref().map_or("thalweg-purge", |channel| channel.value.as_str());
+    let is_channel = (1..=CHANNEL).contains(&channel.len()) && !channel.contains(char::is_control);
+    if let Some(written) = spec.value.channel.as_ref().filter(|_| !is_channel) {
+        let message = format!("the name of a channel has 1 to {CHANNEL} bytes");
+        problems.push(SpecError::new(Class::Invalid, written.span, message));
+    }
+    Some(PurgeChannel {
+        server: redis.url.value.clone(),
+        to: to.ok()?,
+        user: redis.user.as_ref().map(|user| user.value.clone()),
+        password: password.map_or(Some(None), |read| read.map(|(bytes, _)| Some(Secret::new(bytes))))?,
+        ca: ca.map_or(Some(None), |read| read.map(Some))?,
+        channel: channel.to_owned(),
+        after_loss: match spec.value.after_loss {
+            AfterLossSpec::Keep => AfterLoss::Keep,
+            AfterLossSpec::MakeStale => AfterLoss::MakeStale,
+        },
+    })
 }
 
 /// Checks the places of `cache` in the list of a route, those of `defaults` included. `chain`: compiled of the same

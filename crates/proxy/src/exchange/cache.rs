@@ -15,7 +15,7 @@ mod rule;
 mod source;
 mod wait;
 
-pub(crate) use forwarded::{Forwarded, see_response};
+pub(crate) use forwarded::see_response;
 pub(crate) use rule::{Ruled, cache_rule};
 pub(crate) use wait::wait;
 
@@ -26,6 +26,7 @@ use crate::exchange::cache::reply::{handled, of_object};
 use crate::exchange::cache::wait::Waiting;
 use crate::exchange::subrequest::start_copies;
 use crate::state::exchange::{Client, Exchange};
+use crate::state::forwarded::Forwarded;
 use crate::state::worker::Worker;
 use std::sync::Arc;
 use thalweg_cache::{Forward, Found, Hit, Lookup, Parts, look_up, passes};

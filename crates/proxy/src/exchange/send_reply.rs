@@ -1,5 +1,5 @@
-//! Sends the proxy's own answers: what has been written, and bodies of any size as the client takes them, from memory, a
-//! file, or whatever they come from while they are sent.
+//! Sends the proxy's own answers: what has been written, and bodies of any size as the client takes them, from memory,
+//! a file, or whatever they come from while they are sent.
 
 use crate::exchange::outcome::{Next, broken};
 use crate::exchange::pace::{Pace, moved, tick};

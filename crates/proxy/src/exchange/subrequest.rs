@@ -1,5 +1,5 @@
-//! Requests that the proxy makes by itself: what filters fetch from services, copies of requests, and what is fetched for
-//! the cache.
+//! Requests that the proxy makes by itself: what filters fetch from services, copies of requests, and what is fetched
+//! for the cache.
 //!
 //! Each is an exchange like any other, in a task of its own, whose client end is memory (`relay/inner.rs`) and whose
 //! route is the service's own for such requests (`Plan::calls`), or that of the request that it is made for

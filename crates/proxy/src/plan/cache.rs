@@ -2,7 +2,9 @@
 
 use crate::plan::{Plan, Route};
 use serde::Serialize;
+use std::sync::Arc;
 use thalweg_core::written;
+use thalweg_filter::{CacheRule, Chain};
 
 /// Least bytes of the cache.
 pub const CACHE_MIN: u64 = 8 * 1024 * 1024;
@@ -35,8 +37,17 @@ impl Plan {
 impl Route {
     /// Whether responses of it may be cached.
     pub fn has_cache(&self) -> bool {
+        self.chains().any(Chain::has_cache)
+    }
+
+    /// How responses of it are cached, whichever the request.
+    pub fn cache_rules(&self) -> impl Iterator<Item = &Arc<CacheRule>> {
+        self.chains().flat_map(Chain::caches)
+    }
+
+    fn chains(&self) -> impl Iterator<Item = &Chain> {
         let variants = self.filter_variants.iter().map(|variant| &variant.chain);
-        std::iter::once(&self.filters).chain(variants).any(thalweg_filter::Chain::has_cache)
+        std::iter::once(&self.filters).chain(variants)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the filters of a route make of one exchange.
 
-use crate::exchange::cache::Forwarded;
 use crate::relay::SharedTap;
+use crate::state::forwarded::Forwarded;
 use crate::state::spools::Spooled;
 use thalweg_filter::{FilterStates, QueryEdit, Reply, RequestOutcome, TargetEdit};
 use thalweg_http::FieldSet;

@@ -5,6 +5,7 @@
 
 use crate::budget::Budget;
 use crate::plan::{Banned, Listener, Plan, ServiceId};
+use crate::purge::Purge;
 use crate::records::{FoundRecords, QueryRequest, RecordQuery, TAPS, Tap, TapQuery};
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::background::Background;
@@ -27,7 +28,7 @@ use thalweg_net::Mailbox;
 use thalweg_net::connect::is_machines;
 use thalweg_net::machine::ask_for_short_slices;
 use thalweg_observe::trace::ExchangeSpan;
-use thalweg_observe::{LogWriter, Registry};
+use thalweg_observe::{CacheStanding, LogWriter, Registry};
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
 use thalweg_store::{Limits, Store};
@@ -140,6 +141,13 @@ impl WorkerPool {
         &self.shared.cache
     }
 
+    /// What does a purge and says how many objects it was. It looks at everything that is stored: to be called on a
+    /// thread that may take its time. The form of keys is that of the plan in force now.
+    pub fn purge(&self, purge: Purge) -> impl FnOnce() -> u64 + Send + use<> {
+        let (plan, store) = (self.plan(), self.shared.cache.clone());
+        move || purge.run(&plan, &store)
+    }
+
     /// The listeners with their real addresses.
     pub fn bound(&self) -> Vec<Bound> {
         let current = self.shared.current();
@@ -190,6 +198,28 @@ impl WorkerPool {
             })
         });
         registry.set_endpoint_limits(limits);
+        let has_cache = self.plan().has_cache() || self.shared.cache.counts().objects > 0;
+        registry.set_cache(has_cache.then(|| self.cache_standing()));
+    }
+
+    /// What the cache has and did.
+    pub fn cache_standing(&self) -> CacheStanding {
+        let (counts, limits) = (self.shared.cache.counts(), self.shared.cache.limits());
+        CacheStanding {
+            bytes: counts.bytes,
+            limit_bytes: limits.bytes,
+            objects: counts.objects,
+            filling: counts.filling,
+            fill_bytes: counts.fill_bytes,
+            fills: counts.fills,
+            broken: counts.broken,
+            stored: counts.stored,
+            rejected: counts.rejected,
+            passed: counts.passed,
+            evictions: counts.evictions,
+            removed: counts.removed,
+            made_stale: counts.made_stale,
+        }
     }
 
     /// Moves the limits that follow the latency of their endpoints. To be called once a second.

@@ -6,6 +6,7 @@ use super::drift::drift;
 use super::origin::{Candidate, Origin};
 use super::runtime::Runtime;
 use super::weights::masked;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use thalweg_admin::{ChangeAction, ConfigChange, ConfigOutcome, FieldChange, ListenerChange};
@@ -22,10 +23,11 @@ pub(super) const TOLD: usize = 20;
 impl Shared {
     /// What differs between what runs and the candidate, and what that means. Nothing is changed.
     pub(super) fn outcome(&self, origin: &Origin, runtime: &Runtime, candidate: &Candidate) -> ConfigOutcome {
-        let Candidate { plan, settings, warnings, inputs, .. } = candidate;
+        let Candidate { plan, settings, warnings, inputs, apart, .. } = candidate;
         let mut changes = diff((&runtime.base.as_written(), &origin.settings), (plan, settings));
         candidate.provenance.add_places(plan, &mut changes);
-        let filled = Base::new(plan.clone(), &settings.discover, runtime.base.found());
+        let found = (&settings.discover, runtime.base.found());
+        let filled = Base::with_documents(plan.clone(), found, apart.clone());
         let mut outcome = ConfigOutcome {
             etag: inputs.etag(),
             generation: self.generation.load(Ordering::Relaxed),
@@ -67,7 +69,8 @@ impl Shared {
     /// What becomes of exchanges to services that go, and which weights stay without effect.
     fn notes(&self, runtime: &Runtime, after: &Plan) -> Vec<String> {
         let before = &runtime.base;
-        let gone = before.services.iter().filter(|old| after.services.iter().all(|new| new.name != old.name));
+        let there: HashSet<&str> = after.services.iter().map(|service| &*service.name).collect();
+        let gone = before.services.iter().filter(|old| !there.contains(&*old.name));
         let under_way = gone.map(|service| {
             let workers = 0..self.worker_pool().workers();
             workers.map(|worker| self.registry.service(worker, &service.name).active.value()).sum::<i64>()
@@ -111,6 +114,8 @@ fn waits_for_restart(origin: &Origin, (plan, settings): (&Plan, &Settings)) -> V
         discover: _,
         route_sources: _,
         registrations: _,
+        // Followed like webhooks.
+        purge_channel: _,
     } = settings;
     let now = &origin.settings;
     let fixed = |admin: &Option<Admin>| {

@@ -1,9 +1,9 @@
 //! What the cache is asked: the request as it goes to the service, and its key.
 
-use crate::exchange::cache::forwarded::Forwarded;
 use crate::exchange::cache::rule::Ruled;
 use crate::state::exchange::Exchange;
 use crate::state::filtering::Filtering;
+use crate::state::forwarded::Forwarded;
 use crate::state::worker::Worker;
 use std::sync::Arc;
 use thalweg_cache::request::FieldLines;

@@ -2,59 +2,13 @@
 
 use crate::exchange::cache::asked::{fields, request, url};
 use crate::state::exchange::Exchange;
+use crate::state::forwarded::Forwarded;
 use crate::state::worker::Worker;
-use std::sync::Arc;
 use thalweg_cache::request::FieldLines;
 use thalweg_cache::{
-    CacheStatus, Forward, Handled, HeadEffect, Key, NotStored, Response, StoredHead, UnixMillis, Url,
-    head_effect, invalidates, same_origin,
+    HeadEffect, Key, Response, StoredHead, UnixMillis, Url, head_effect, invalidates, same_origin,
 };
-use thalweg_filter::{CacheRule, FieldView};
-use thalweg_store::Object;
-
-/// What is remembered of such a request.
-#[derive(Debug)]
-pub(crate) struct Forwarded {
-    pub(crate) rule: Arc<CacheRule>,
-    /// Empty where it has none.
-    pub(crate) key: Key,
-    pub(crate) variant: Vec<u8>,
-    pub(crate) why: Forward,
-    /// Why the response is not stored, where that is known.
-    pub(crate) detail: Option<NotStored>,
-    /// What came under its key lately was not to be stored.
-    pub(crate) is_marked: bool,
-    /// What could have answered it, if the service says that it still holds: of a HEAD.
-    pub(crate) selected: Option<Arc<Object>>,
-}
-
-impl Forwarded {
-    /// One of which nothing else is known.
-    pub(crate) fn new(rule: &Arc<CacheRule>, why: Forward) -> Self {
-        Self {
-            rule: rule.clone(),
-            key: Key::default(),
-            variant: Vec::new(),
-            why,
-            detail: None,
-            is_marked: false,
-            selected: None,
-        }
-    }
-
-    /// Appends `Cache-Status` as a line.
-    pub(crate) fn write_status(&self, out: &mut Vec<u8>) {
-        if !self.rule.tells_status {
-            return;
-        }
-        let handled = Handled::Forwarded { why: self.why, status: None, stored: false, collapsed: false };
-        let status =
-            CacheStatus { name: super::reply::NAME, handled, ttl: None, key: None, detail: self.detail };
-        out.extend_from_slice(b"Cache-Status: ");
-        status.write(out);
-        out.extend_from_slice(b"\r\n");
-    }
-}
+use thalweg_filter::FieldView;
 
 /// The final response to a request that went to the service has come, with this head: what is stored may go, hold for
 /// longer, or be worth another try.

@@ -4,14 +4,12 @@ use crate::exchange::cache::asked::{Asked, fields};
 use crate::exchange::cache::own_response::Passed;
 use crate::exchange::cache::source::{of_fill, of_stored};
 use crate::state::exchange::Exchange;
+use crate::state::forwarded::NAME;
 use thalweg_cache::{
     Answer, Body as Length, CacheStatus, Forward, Handled, Hit, NotStored, StoredHead, answer, write_answer,
 };
 use thalweg_filter::{CacheRule, Reply, ReplyBody};
 use thalweg_store::{Body, Given, Reader};
-
-/// Our name in `Cache-Status`.
-pub(crate) const NAME: &str = "thalweg";
 
 /// How a stored response is used, and what of it is told.
 pub(crate) struct Use {
