@@ -34,11 +34,12 @@ impl Which {
 /// [`Select`], kept.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Selection {
-    space: Option<Bytes>,
+    spaces: Vec<Bytes>,
     scheme: Option<Bytes>,
     host: Option<Bytes>,
     port: Option<u16>,
-    path: Option<(PathKind, Bytes, Option<Bytes>)>,
+    /// With its queries, where these count.
+    path: Option<(PathKind, Bytes, Vec<Option<Bytes>>)>,
     tag: Option<Bytes>,
 }
 
@@ -53,12 +54,14 @@ impl Selection {
     pub(crate) fn of(select: &Select<'_>) -> Self {
         let kept = |bytes: Option<&[u8]>| bytes.map(Bytes::from);
         let path = select.path.map(|path| match path {
-            PathIs::Exactly(path, query) => (PathKind::Exactly, path.into(), kept(query)),
-            PathIs::Path(path) => (PathKind::Path, path.into(), None),
-            PathIs::Prefix(path) => (PathKind::Prefix, path.into(), None),
+            PathIs::Exactly(path, queries) => {
+                (PathKind::Exactly, path.into(), queries.iter().map(|query| kept(*query)).collect())
+            }
+            PathIs::Path(path) => (PathKind::Path, path.into(), Vec::new()),
+            PathIs::Prefix(path) => (PathKind::Prefix, path.into(), Vec::new()),
         });
         Self {
-            space: kept(select.space),
+            spaces: select.spaces.iter().map(|space| Bytes::from(*space)).collect(),
             scheme: kept(select.scheme),
             host: kept(select.host),
             port: select.port,
@@ -67,20 +70,64 @@ impl Selection {
         }
     }
 
-    fn select(&self) -> Select<'_> {
-        let path = self.path.as_ref().map(|(kind, path, query)| match kind {
-            PathKind::Exactly => PathIs::Exactly(path, query.as_deref()),
+    fn fits<'f>(&self, key: &[u8], fields: impl FieldLines<'f>) -> bool {
+        let spaces: Vec<&[u8]> = self.spaces.iter().map(|space| &**space).collect();
+        let queries = self.path.iter().flat_map(|(_, _, queries)| queries);
+        let queries: Vec<Option<&[u8]>> = queries.map(Option::as_deref).collect();
+        let path = self.path.as_ref().map(|(kind, path, _)| match kind {
+            PathKind::Exactly => PathIs::Exactly(path, &queries),
             PathKind::Path => PathIs::Path(path),
             PathKind::Prefix => PathIs::Prefix(path),
         });
-        Select {
-            space: self.space.as_deref(),
+        let select = Select {
+            spaces: &spaces,
             scheme: self.scheme.as_deref(),
             host: self.host.as_deref(),
             port: self.port,
             path,
             tag: self.tag.as_deref(),
+        };
+        select.fits(key, fields)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let Self { spaces, scheme, host, port, path, tag } = self;
+        let is_there = |part: &Option<Bytes>| u8::from(part.is_some());
+        out.extend_from_slice(&(spaces.len() as u32).to_le_bytes());
+        spaces.iter().for_each(|space| put(out, 1, Some(space)));
+        for part in [scheme, host] {
+            put(out, is_there(part), part.as_deref());
         }
+        out.push(u8::from(port.is_some()));
+        out.extend_from_slice(&port.unwrap_or(0).to_le_bytes());
+        let (kind, path, queries) = match path {
+            None => (0, None, &[][..]),
+            Some((kind, path, queries)) => (*kind as u8 + 1, Some(&**path), &queries[..]),
+        };
+        put(out, kind, path);
+        out.extend_from_slice(&(queries.len() as u32).to_le_bytes());
+        queries.iter().for_each(|query| put(out, is_there(query), query.as_deref()));
+        put(out, is_there(tag), tag.as_deref());
+    }
+
+    fn decode(rest: &mut &[u8]) -> Option<Self> {
+        // Whoever says more than there is gets none: nothing is set apart in advance.
+        let count = u32::from_le_bytes(take(rest)?);
+        let spaces = (0..count).map(|_| part(rest)?.1).collect::<Option<_>>()?;
+        let (scheme, host) = (part(rest)?.1, part(rest)?.1);
+        let ([has_port], port) = (take(rest)?, u16::from_le_bytes(take(rest)?));
+        let (kind, path) = part(rest)?;
+        let count = u32::from_le_bytes(take(rest)?);
+        let queries = (0..count).map(|_| Some(part(rest)?.1)).collect::<Option<_>>()?;
+        let path = match kind {
+            0 => None,
+            1 => Some((PathKind::Exactly, path?, queries)),
+            2 => Some((PathKind::Path, path?, queries)),
+            3 => Some((PathKind::Prefix, path?, queries)),
+            _ => return None,
+        };
+        let port = (has_port == 1).then_some(port);
+        Some(Self { spaces, scheme, host, port, path, tag: part(rest)?.1 })
     }
 }
 
@@ -97,7 +144,7 @@ impl Ban {
         match &self.which {
             Which::Url(banned) => **banned == *url,
             Which::Key(banned) => **banned == *key,
-            Which::Select(selection) => selection.select().fits(key, fields),
+            Which::Select(selection) => selection.fits(key, fields),
         }
     }
 
@@ -115,19 +162,7 @@ impl Ban {
             Which::Key(key) => put(out, 1, Some(key)),
             Which::Select(selection) => {
                 out.push(2);
-                let Selection { space, scheme, host, port, path, tag } = &**selection;
-                for part in [space, scheme, host] {
-                    put(out, u8::from(part.is_some()), part.as_deref());
-                }
-                out.push(u8::from(port.is_some()));
-                out.extend_from_slice(&port.unwrap_or(0).to_le_bytes());
-                let (kind, path, query) = match path {
-                    None => (0, None, None),
-                    Some((kind, path, query)) => (*kind as u8 + 1, Some(&**path), query.as_deref()),
-                };
-                put(out, kind, path);
-                put(out, u8::from(query.is_some()), query);
-                put(out, u8::from(tag.is_some()), tag.as_deref());
+                selection.encode(out);
             }
         }
     }
@@ -148,27 +183,12 @@ impl Ban {
             1 => Which::Key(part(rest)?.1?),
             2 => {
                 take::<1>(rest)?;
-                Which::Select(Box::new(selection(rest)?))
+                Which::Select(Box::new(Selection::decode(rest)?))
             }
             _ => return None,
         };
         rest.is_empty().then_some(Self { number, how, which })
     }
-}
-
-fn selection(rest: &mut &[u8]) -> Option<Selection> {
-    let (space, scheme, host) = (part(rest)?.1, part(rest)?.1, part(rest)?.1);
-    let ([has_port], port) = (take(rest)?, u16::from_le_bytes(take(rest)?));
-    let (kind, path) = part(rest)?;
-    let (_, query) = part(rest)?;
-    let path = match kind {
-        0 => None,
-        1 => Some((PathKind::Exactly, path?, query)),
-        2 => Some((PathKind::Path, path?, None)),
-        3 => Some((PathKind::Prefix, path?, None)),
-        _ => return None,
-    };
-    Some(Selection { space, scheme, host, port: (has_port == 1).then_some(port), path, tag: part(rest)?.1 })
 }
 
 /// A byte, and bytes with their length in front where there are some.
@@ -306,14 +326,14 @@ mod tests {
     #[test]
     fn bans_come_back_as_they_were() {
         let all = Select {
-            space: Some(b"s"),
+            spaces: &[b"s", b""],
             scheme: Some(b"https"),
             host: Some(b""),
             port: Some(8443),
-            path: Some(PathIs::Exactly(b"/a", Some(b"b=c"))),
+            path: Some(PathIs::Exactly(b"/a", &[Some(b"b=c"), None])),
             tag: Some(b"t"),
         };
-        let paths = [PathIs::Exactly(b"/", None), PathIs::Path(b"/x"), PathIs::Prefix(b"")];
+        let paths = [PathIs::Exactly(b"/", &[]), PathIs::Path(b"/x"), PathIs::Prefix(b"")];
         let mut which: Vec<_> =
             paths.map(|path| selection(Select { path: Some(path), ..Select::default() })).into();
         which.extend([Which::Url((*b"u").into()), Which::Key((*b"").into()), selection(all)]);

@@ -141,6 +141,15 @@ impl Disk {
         self.removed(&gone, || Which::Key(key.bytes().into()))
     }
 
+    /// Removes what is stored under the key and variant of an object.
+    pub fn remove_object(&self, object: &Object) -> u64 {
+        let shared = self.shared();
+        let of_key = shared.index.hash(object.key());
+        lock(&shared.removals).note(of_key);
+        let gone = shared.index.take_same(of_key, &object.head().vary, object.variant());
+        self.removed(&gone, || Which::Key(object.key().into()))
+    }
+
     /// Removes what is stored for a URL, whatever else its keys say; `url` is [`Key::url`]. How many objects.
     pub fn remove_url(&self, url: &[u8]) -> u64 {
         let shared = self.shared();

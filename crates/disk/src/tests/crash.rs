@@ -50,7 +50,7 @@ fn writes_until_it_is_killed() {
         disk.put(&object, disk.ticket());
         if version % 8 == 0 {
             let path = format!("/{}", random.u64(..PATHS));
-            let path_is = Some(PathIs::Exactly(path.as_bytes(), None));
+            let path_is = Some(PathIs::Exactly(path.as_bytes(), &[None]));
             disk.purge(&Select { path: path_is, ..Select::default() }, How::Remove);
             writeln!(out, "purged {} {version}", &path[1..]).unwrap();
         }
