@@ -90,8 +90,8 @@ pub struct DocumentFlaw {
 }
 
 /// Adds what sources have told to a file that is valid `alone`. Offers come in the order of `route_sources`; of two
-/// entries with one name the first stays. What does not fit is left out, and told of; so is what leads past a protection
-/// of the file to an endpoint that was found.
+/// entries with one name the first stays. What does not fit is left out, and told of; so is what leads past a
+/// protection of the file to an endpoint that was found.
 pub fn with_documents(
     alone: Loaded,
     (name, bytes): (&str, &[u8]),

@@ -96,8 +96,8 @@ impl Registry {
         totals
     }
 
-    /// What the cache did with requests of each route, in the order of [`CacheUse::ALL`]; of none that it has had nothing
-    /// to do with.
+    /// What the cache did with requests of each route, in the order of [`CacheUse::ALL`]; of none that it has had
+    /// nothing to do with.
     pub fn cache_totals(&self) -> Vec<(String, [u64; CacheUse::ALL.len()])> {
         let routes = self.routes.snapshot().into_iter().map(|([route], groups)| {
             let of = |at: usize| groups.iter().map(|meters| meters.cache[at].value()).sum();
