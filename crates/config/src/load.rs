@@ -17,6 +17,7 @@ use crate::spec::{
     Spanned, ToSpec,
 };
 use crate::validate::Secrets;
+use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use thalweg_proxy::plan::Plan;
@@ -43,9 +44,19 @@ pub struct Loaded {
     /// Where things stand in the text.
     pub places: Places,
     /// The main file as it was read; without one it is empty.
-    pub text: String,
+    pub text: HiddenText,
     /// What documents may not lead to, whatever sources find later.
     pub apart: Apart,
+}
+
+/// The text of a file that may have secrets in it: it is not shown.
+#[derive(Clone, Default)]
+pub struct HiddenText(pub String);
+
+impl fmt::Debug for HiddenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 /// The places of DESIGN §5 in order; with `explicit` only that one.
@@ -143,7 +154,7 @@ pub(crate) fn check_with(
     problems.hide(&hidden, &masked);
     let made = finish(made, problems, sources, secrets.into_inputs());
     let text = || String::from_utf8_lossy(bytes).into_owned();
-    (made.map(|loaded| Loaded { text: text(), ..loaded }), joined)
+    (made.map(|loaded| Loaded { text: HiddenText(text()), ..loaded }), joined)
 }
 
 /// `run --listen … --to …`: a configuration without a file, one listener per address, one route.
@@ -203,7 +214,7 @@ fn finish(
         Some((plan, settings, (provenance, places))) if problems.is_clean() => {
             let errors = problems.take_warnings();
             let warnings = Report { sources, errors, more: false };
-            let (files, text) = (inputs.paths(), String::new());
+            let (files, text) = (inputs.paths(), HiddenText::default());
             let apart = Apart::default();
             Ok(Loaded { plan, settings, warnings, files, inputs, provenance, places, text, apart })
         }

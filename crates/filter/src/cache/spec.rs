@@ -4,6 +4,7 @@ use super::{Cache, CacheRule};
 use crate::{Filter, OneOrManySpec, StatusSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +60,7 @@ pub struct CacheMapSpec {
     #[schemars(extend("pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*%[\s\u0085]*$"))]
     heuristic: Option<String>,
     /// The longest lifetime of that kind.
-    #[schemars(extend("x-range" = ["1s", "365d"], "x-default" = "1d"))]
+    #[schemars(extend("x-range" = ["0s", "365d"], "x-default" = "1d"))]
     #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$"))]
     max_heuristic: Option<String>,
     /// How long a stale response is used at once, and fetched again beside that, where it does not say it itself (RFC
@@ -129,7 +130,13 @@ pub(super) enum DefaultTtlSpec {
         String,
     ),
     /// By status, `404`, class, `5xx`, or `default` for those that are no errors.
-    ByStatus(BTreeMap<String, String>),
+    ByStatus(
+        #[schemars(extend("minProperties" = 1, "maxProperties" = MOST_STATUSES))]
+        #[schemars(extend("additionalProperties" = json!({
+            "type": "string", "pattern": r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$"
+        })))]
+        BTreeMap<String, String>,
+    ),
 }
 
 crate::shape::by_shape!(DefaultTtlSpec, "a duration such as `60s`, or a map of durations by status", { text => One, map => ByStatus });

@@ -380,7 +380,7 @@ fn read(origin: &Origin, found: &FoundSets) -> Result<Candidate, Refused> {
         return Err(Refused::Cannot("there is no configuration file to reload".into()));
     };
     let loaded = thalweg_config::load_file(file).map_err(Refused::Mistakes)?;
-    let text = loaded.text.clone();
+    let text = loaded.text.0.clone();
     Ok(origin.candidate(loaded, text, found))
 }
 

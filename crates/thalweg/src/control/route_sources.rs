@@ -169,7 +169,7 @@ pub(crate) async fn first_documents(
     })
     .await;
     board.list().iter().for_each(|(_, status)| tell_kept(status, "document"));
-    let text = alone.text.clone();
+    let text = alone.text.0.clone();
     let (loaded, accepted) =
         documents.merge(alone, (&file.display().to_string(), &text), &FoundSets::kept(kept));
     news(&documents, &accepted).into_iter().for_each(warn);

@@ -117,7 +117,7 @@ pub(crate) async fn start(
     let kept = kept(settings.state.as_deref())?;
     let worker_pool = WorkerPool::start(runtime.plan(), doors, pool).map_err(|error| explain(&error))?;
     let started_with = (worker_pool.plan().limits, worker_pool.plan().cache);
-    let read = (options.file, text, inputs, provenance);
+    let read = (options.file, text.0, inputs, provenance);
     let origin = origin(read, (&settings, documents), started_with)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));

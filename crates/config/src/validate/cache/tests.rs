@@ -113,7 +113,7 @@ fn explain_says_whether_a_request_is_looked_up_and_as_what() {
     let secret = [("X-Tenant", "secret-1"), ("Cookie", "lang=secret-2")];
     let seen = told(&plan, "GET", "http://shop.test:8080/a/x?utm_a=1&q=2", &secret).unwrap();
     assert!(seen.looked_up && seen.remarks.is_empty(), "{seen:?}");
-    assert_eq!(seen.key.as_deref(), Some("http://shop.test:8080/x?q=2"));
+    assert_eq!(seen.key.as_deref(), Some("http://shop.test:8080/a/x?q=2"));
     assert_eq!(seen.key_parts, ["header X-Tenant", "cookie lang"]);
     assert!(!format!("{seen:?}").contains("secret"), "{seen:?}");
 

@@ -64,7 +64,7 @@ fn what_is_found_later_leads_no_document_past_a_protection_of_the_file() {
     assert_eq!(
         taken.flaw.as_deref(),
         Some(
-            "`http://10.0.0.2` is left out: the route `found` has no `access`, which every way to the service \
+            "`http://10.0.0.2:80` is left out: the route `found` has no `access`, which every way to the service \
              `inner` has"
         )
     );
