@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread;
+use std::time::Duration;
 use thalweg_cache::request::FieldLines;
 use thalweg_cache::{Key, Policy};
 use thalweg_store::{How, Object, Select};
@@ -170,21 +171,25 @@ impl Disk {
         gone.len() as u64
     }
 
-    /// Takes objects away. From when this begins none of them is given out any more; when it returns, that outlasts a
-    /// crash of the machine. Waits for the disk: not for workers.
-    pub fn purge(&self, select: &Select<'_>, how: How) {
-        let shared = self.shared();
+    /// Takes objects away: from when this returns none of them is given out any more. Does not wait for the disk.
+    pub fn begin_purge(&self, select: &Select<'_>, how: How) -> Purging {
         let which = Which::Select(Box::new(Selection::of(select)));
-        let Some(number) = shared.ban(how, which) else { return };
-        let mut tasks = lock(&shared.tasks);
-        while tasks.kept_bans < number && tasks.is_open {
-            tasks = shared.has_done.wait(tasks).unwrap_or_else(PoisonError::into_inner);
-        }
+        Purging { number: self.shared().ban(how, which), shared: self.shared().clone() }
+    }
+
+    /// The same, and waits until it outlasts a crash of the machine: not for workers.
+    pub fn purge(&self, select: &Select<'_>, how: How) {
+        self.begin_purge(select, how).wait(Duration::MAX);
     }
 
     /// What it has and did.
     pub fn counts(&self) -> Counts {
         Counts { objects: self.shared().index.objects(), ..self.shared().counters.read() }
+    }
+
+    /// What it was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.shared().settings
     }
 
     /// How it stands.
@@ -209,19 +214,44 @@ impl Disk {
         }
     }
 
-    /// Closes it, and waits until what was put and removed is written. For the end of the process; not for workers.
+    /// Closes it, and waits until what was put and removed is written. Not for workers.
     pub fn close(self) {
+        self.close_within(Duration::MAX);
+    }
+
+    /// The same, and waits at most so long: for the end of the process. False: the disk was slower.
+    pub fn close_within(self, most: Duration) -> bool {
         let shared = self.shared().clone();
         drop(self);
         shared.close();
-        let mut tasks = lock(&shared.tasks);
-        while !tasks.is_over {
-            tasks = shared.has_done.wait(tasks).unwrap_or_else(PoisonError::into_inner);
-        }
+        shared.wait_until(most, |tasks| tasks.is_over)
     }
 
     fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
+    }
+}
+
+/// A purge that has begun.
+#[must_use = "it may have to be waited for"]
+pub struct Purging {
+    shared: Arc<Shared>,
+    number: Option<u64>,
+}
+
+impl Purging {
+    /// Waits until the purge outlasts a crash of the machine, at most so long: not for workers. False: it does not yet,
+    /// since the directory is not in use or the disk is slow.
+    pub fn wait(self, most: Duration) -> bool {
+        let Some(number) = self.number else { return false };
+        self.shared.wait_until(most, |tasks| tasks.kept_bans >= number || !tasks.is_open)
+            && lock(&self.shared.tasks).kept_bans >= number
+    }
+}
+
+impl fmt::Debug for Purging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Purging").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

@@ -13,10 +13,8 @@
 //!     && let Some(mut load) = disk.load(place, &key, &variant)
 //!     && let Some(loaded) = poll_fn(|context| load.poll_head(context, &policy)).await
 //! {
-//!     match load.promote(&store, &key, &loaded) {
-//!         Some(object) => …  // as if it had been found in memory
-//!         None => …          // `loaded.head` decides; the body comes from `load.poll_piece`, from `load.seek` on
-//!     }
+//!     // A small one: `poll_fn(|context| load.poll_body(context, &mut read))` and `load.promote(…)`, then as if it had
+//!     // been found in memory. Otherwise `loaded.head` decides, and the body comes from `load.poll_piece`.
 //! }
 //!
 //! // What is removed from memory is removed here, here first.
@@ -73,7 +71,7 @@ mod testing;
 mod tests;
 
 pub use counters::Counts;
-pub use disk::Disk;
+pub use disk::{Disk, Purging};
 pub use load::{Damaged, Load, Loaded, Place};
 pub use settings::Settings;
 pub use shared::{Condition, Say, Ticket};

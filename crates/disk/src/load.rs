@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use thalweg_cache::{Key, Policy, Saved, StoredHead, UnixMillis};
 use thalweg_store::{Body, CHUNK, Chunk, Object, Piece, Store, make_stale};
 
@@ -144,7 +144,9 @@ impl fmt::Debug for Load {
 impl Load {
     /// `None`: there are too many.
     pub(crate) fn begin(shared: &Arc<Shared>, place: Place, key: &Key, variant: &[u8]) -> Option<Self> {
-        if shared.loading.fetch_add(1, Ordering::Relaxed) >= MOST_LOADS {
+        let is_full = shared.loading.fetch_add(1, Ordering::Relaxed) >= MOST_LOADS;
+        // Of those who have left, a disk that hangs still has the places in the queue.
+        if is_full || lock(&shared.loads).len() >= MOST_LOADS {
             shared.loading.fetch_sub(1, Ordering::Relaxed);
             add(&shared.counters.busy, 1);
             return None;
@@ -176,31 +178,24 @@ impl Load {
         Poll::Ready(head.map(|head| Loaded { head: Arc::new(head), length: raw.header.body }))
     }
 
-    /// The body, where it is one chunk and nothing was taken of it; after the head.
-    pub fn small_body(&self) -> Option<Body> {
-        let state = lock(&self.loading.state);
-        let length = state.raw()?.header.body;
-        match (length, state.chunks.front()) {
-            (0, _) => Some(Body::default()),
-            (_, Some(chunk)) if state.first == 0 && chunk.len() as u64 == length => {
-                Some(Body::copy_of(chunk))
-            }
-            _ => None,
+    /// Reads the whole body; after the head, and before anything else of the body. What is there already stands in
+    /// `read`. Cancel-safe.
+    ///
+    /// # Errors
+    /// The rest cannot be had.
+    pub fn poll_body(&mut self, context: &Context<'_>, read: &mut Vec<Chunk>) -> Poll<Result<Body, Damaged>> {
+        while let Some(piece) = ready!(self.poll_piece(context))? {
+            read.push(piece.into_parts().0);
         }
+        Poll::Ready(Ok(Body::of(std::mem::take(read))))
     }
 
-    /// Stores the object in memory too, where its body is one chunk; after the head. `None`: it is larger, or was
-    /// purged meanwhile.
-    pub fn promote(&self, store: &Store, key: &Key, loaded: &Loaded) -> Option<Arc<Object>> {
-        let body = self.small_body()?;
+    /// Stores the object in memory too; after the head and the whole body. `None`: it is too large, or was purged
+    /// meanwhile.
+    pub fn promote(&self, store: &Store, key: &Key, loaded: &Loaded, body: Body) -> Option<Arc<Object>> {
         let raw = lock(&self.loading.state).raw()?;
-        let object = store.put(key, raw.meta.variant(), (*loaded.head).clone(), body).ok()?;
-        // After it is there: a purge that comes now finds it in memory.
-        if self.is_outdated(&raw) {
-            store.remove_object(&object);
-            return None;
-        }
-        Some(object)
+        let name = (key, raw.meta.variant());
+        store.put_if(name, (*loaded.head).clone(), body, || !self.is_outdated(&raw)).ok()
     }
 
     fn is_outdated(&self, raw: &Raw) -> bool {

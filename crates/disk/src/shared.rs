@@ -11,11 +11,14 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 use thalweg_core::Notice;
 use thalweg_store::{How, Object};
 
 /// Files of segments that are open for reading and may be used again.
 const MOST_FILES: usize = 32;
+/// Who waits for the disk looks again after this.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Where lines for the operator go.
 pub type Say = Arc<dyn Fn(Notice) + Send + Sync>;
@@ -37,6 +40,17 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// Its word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Indexing => "indexing",
+            Self::Ready => "ready",
+            Self::Paused => "paused",
+            Self::Unusable => "unusable",
+        }
+    }
+
     const ALL: [Self; 5] = [Self::Opening, Self::Indexing, Self::Ready, Self::Paused, Self::Unusable];
 }
 
@@ -183,6 +197,20 @@ impl Shared {
         drop(tasks);
         self.has_tasks.notify_one();
         Some(number)
+    }
+
+    /// Waits until it is so, at most so long; whether it is.
+    pub(crate) fn wait_until(&self, most: Duration, is_so: impl Fn(&Tasks) -> bool) -> bool {
+        let end = Instant::now().checked_add(most);
+        let mut tasks = lock(&self.tasks);
+        while !is_so(&tasks) {
+            let left = end.map_or(LONGEST_WAIT, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return false;
+            }
+            tasks = self.has_done.wait_timeout(tasks, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
     }
 
     /// Objects were taken out of the index: their records are to be marked.

@@ -99,7 +99,9 @@ fn small_objects_go_back_into_memory_unless_they_were_purged_meanwhile() {
             2 => disk.purge(&Select { tag: Some(b"t"), ..Select::default() }, How::Remove),
             _ => disk.purge(&Select { tag: Some(b"t"), ..Select::default() }, How::MakeStale(THEN)),
         }
-        let promoted = load.promote(&memory, &key, &loaded);
+        let mut read = Vec::new();
+        let body = wait(|context| load.poll_body(context, &mut read)).unwrap();
+        let promoted = load.promote(&memory, &key, &loaded, body);
         assert_eq!((promoted.is_some(), memory.counts().objects), (case == 0, u64::from(case == 0)));
         memory.remove(&key);
     }

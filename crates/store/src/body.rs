@@ -32,7 +32,7 @@ impl Body {
     }
 
     /// Of chunks, all of which but the last have [`CHUNK`] bytes.
-    pub(crate) fn of(mut chunks: Vec<Chunk>) -> Self {
+    pub fn of(mut chunks: Vec<Chunk>) -> Self {
         debug_assert!(chunks.iter().rev().skip(1).all(|chunk| chunk.len() == CHUNK));
         let len = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let chunks = match chunks.len() {

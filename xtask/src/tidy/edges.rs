@@ -28,7 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "proxy",
         &[
             "core", "net", "tls", "http", "route", "sealed", "access", "filter", "balance", "upstream",
-            "observe", "cache", "store",
+            "observe", "cache", "store", "disk",
         ],
     ),
     (

@@ -11,6 +11,7 @@ use crate::state::load::Loads;
 use crate::state::local_listener::ListenerTransport;
 use rustix::fd::OwnedFd;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thalweg_core::Notice;
@@ -76,6 +77,10 @@ pub(crate) struct Shared {
     pub(crate) spans: mpsc::Sender<Box<ExchangeSpan>>,
     /// What is stored of responses.
     pub(crate) cache: thalweg_store::Store,
+    /// The same on a disk, where one is configured.
+    pub(crate) disk: Option<thalweg_disk::Disk>,
+    /// Bytes that are being read from it as wholes.
+    pub(crate) disk_reading: AtomicU64,
     /// Where filters have done what is not for workers.
     pub(crate) background: Background,
     /// The bounds on what is under way.

@@ -21,6 +21,10 @@ pub(crate) struct Asked {
     pub(crate) key: Key,
     /// What tells the request from others under its key, as far as it is known.
     pub(crate) variant: Vec<u8>,
+    /// The disk was asked.
+    pub(crate) has_asked_disk: bool,
+    /// What answers has come from there.
+    pub(crate) is_from_disk: bool,
 }
 
 impl Asked {
@@ -34,7 +38,14 @@ impl Asked {
         if let Some(target) = other_target(x, rule) {
             key.add_target(&target).ok()?;
         }
-        Some(Self { rule: rule.clone(), has_credentials: *has_credentials, key, variant: Vec::new() })
+        Some(Self {
+            rule: rule.clone(),
+            has_credentials: *has_credentials,
+            key,
+            variant: Vec::new(),
+            has_asked_disk: worker.shared.disk.is_none(),
+            is_from_disk: false,
+        })
     }
 
     /// The request, as far as the cache is concerned.
