@@ -2,8 +2,8 @@
 //! of the disk, no client gets a byte that its URL never had.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use thalweg_tests::message::{fetch, get};
+use thalweg_tests::program::find_or_skip;
 use thalweg_tests::{Admin, Directory, Message, Proxy, STEP, Upstream};
 
 use super::watchdog;
@@ -94,7 +95,7 @@ fn config(origin: &Origin, disk: &Path, size: &str, memory: &str) -> String {
          metrics: {{ address: \"127.0.0.1:0\" }}\n\
          listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\n\
          services: {{ s: {{ endpoints: [ \"{}\" ] }} }}\n\
-         routes: [ {{ to: s, filters: [ {{ cache: {{ status_header: true }} }} ] }} ]\n\
+         routes: [ {{ to: s, filters: [ {{ cache: {{}} }} ] }} ]\n\
          shutdown: {{ delay: 0s, grace: 5s }}\n\
          limits: {{ memory: 256MiB }}\n\
          cache: {{ memory: {memory}, disk: {{ path: {}, size: {size} }} }}\n",
@@ -103,8 +104,11 @@ fn config(origin: &Origin, disk: &Path, size: &str, memory: &str) -> String {
     )
 }
 
+/// Starts a proxy, and waits until the disk has taken note of what is there.
 fn start(origin: &Origin, disk: &Path) -> Proxy {
-    Proxy::start(&config(origin, disk, "64MiB", "64MiB"))
+    let proxy = Proxy::start(&config(origin, disk, "64MiB", "64MiB"));
+    wait_disk(&proxy, "ready", |disk| disk["condition"] == "ready");
+    proxy
 }
 
 fn ask(proxy: &Proxy, path: &str, fields: &str) -> Message {
@@ -181,7 +185,7 @@ fn what_is_stored_outlasts_a_restart() {
     origin.stop();
 
     let proxy = start(&origin, &disk);
-    wait_disk(&proxy, "two objects", |disk| disk["objects"] == 2);
+    assert_eq!(cache(&proxy)["disk"]["objects"], 2);
     assert!(status_of(&whole(&proxy, "/small")).ends_with("; detail=disk"));
     let again = status_of(&whole(&proxy, "/small"));
     assert!(again.contains("; hit") && !again.contains("detail"), "{again}: it is in memory now");
@@ -230,7 +234,7 @@ fn what_is_stale_on_the_disk_is_validated_and_used_where_the_service_is_gone() {
     assert!(proxy.stop().status.success());
 
     let proxy = start(&origin, &disk);
-    wait_disk(&proxy, "two objects", |disk| disk["objects"] == 2);
+    assert_eq!(cache(&proxy)["disk"]["objects"], 2);
     for path in ["/small", &large] {
         let status = status_of(&whole(&proxy, path));
         assert!(status.contains("fwd=stale; fwd-status=304"), "{path}: {status}");
@@ -240,7 +244,7 @@ fn what_is_stale_on_the_disk_is_validated_and_used_where_the_service_is_gone() {
     origin.stop();
 
     let proxy = start(&origin, &disk);
-    wait_disk(&proxy, "two objects", |disk| disk["objects"] == 2);
+    assert_eq!(cache(&proxy)["disk"]["objects"], 2);
     for path in ["/small", &large] {
         whole(&proxy, path);
     }
@@ -260,7 +264,7 @@ fn what_is_purged_or_invalidated_stays_away_after_a_restart() {
 
     // After a restart nothing of it is in memory.
     let proxy = start(&origin, &disk);
-    wait_disk(&proxy, "five objects", |disk| disk["objects"] == 5);
+    assert_eq!(cache(&proxy)["disk"]["objects"], 5);
     assert_eq!(purge(&proxy, &json!({ "tag": "a" }))["disk"], "kept");
     purge(&proxy, &json!({ "url": "http://a.test/b/1" }));
     purge(&proxy, &json!({ "tag": "d", "soft": true }));
@@ -362,7 +366,6 @@ fn flipped_bits_are_fetched_anew() {
             fs::write(&file, bytes).unwrap();
         }
         let proxy = start(&origin, &disk);
-        wait_disk(&proxy, "ready", |disk| disk["condition"] == "ready");
         let damaged = |proxy: &Proxy| cache(proxy)["disk"]["damaged"].as_u64().unwrap();
         for number in 0..60 {
             let path = path_of(number);
@@ -383,10 +386,10 @@ fn flipped_bits_are_fetched_anew() {
 fn a_directory_that_cannot_be_used_costs_no_request() {
     let _watchdog = watchdog("a_directory_that_cannot_be_used_costs_no_request");
     let (origin, directory) = (Origin::start(), Directory::new());
-    // A file in its place; root may write into any directory.
+    // A file in its place.
     let disk = directory.path().join("cache");
     fs::write(&disk, "mine").unwrap();
-    let proxy = start(&origin, &disk);
+    let proxy = Proxy::start(&config(&origin, &disk, "64MiB", "64MiB"));
     let disk_is = wait_disk(&proxy, "unusable", |disk| disk["condition"] == "unusable");
     assert_eq!((&disk_is["objects"], &disk_is["bytes"]), (&json!(0), &json!(0)));
     whole(&proxy, "/small");
@@ -396,16 +399,83 @@ fn a_directory_that_cannot_be_used_costs_no_request() {
     assert!(said.contains("disk cache ") && said.contains("nothing is stored on the disk"), "{said}");
     assert!(proxy.stop().status.success());
     assert_eq!(fs::read_to_string(&disk).unwrap(), "mine");
+}
 
-    // Read-only, for those who are not root.
-    if rustix::process::geteuid().is_root() {
-        return;
+/// Starts a proxy that alone sees what this script mounts on `disk`; `None`: this machine does not allow it.
+fn start_mounted(origin: &Origin, disk: &Path, script: &str, size: &str) -> Option<Proxy> {
+    fs::create_dir_all(disk).unwrap();
+    let unshare = find_or_skip("unshare")?;
+    let script = script.replace("DISK", &disk.to_string_lossy());
+    let may = Command::new(&unshare).args(["-m", "sh", "-c", &script]).output().unwrap();
+    if !may.status.success() {
+        eprintln!("skipped: this user may not mount: {}", String::from_utf8_lossy(&may.stderr));
+        return None;
     }
-    fs::remove_file(&disk).unwrap();
-    fs::create_dir(&disk).unwrap();
-    fs::set_permissions(&disk, fs::Permissions::from_mode(0o500)).unwrap();
+    let script = format!("{script} && exec \"$0\" \"$@\"");
+    Some(Proxy::start_under(&unshare, &["-m", "sh", "-c", &script], &config(origin, disk, size, "64MiB")))
+}
+
+#[test]
+fn a_read_only_disk_costs_no_request() {
+    let _watchdog = watchdog("a_read_only_disk_costs_no_request");
+    let (origin, directory) = (Origin::start(), Directory::new());
+    let disk = directory.path().join("cache");
     let proxy = start(&origin, &disk);
-    wait_disk(&proxy, "unusable", |disk| disk["condition"] == "unusable");
     whole(&proxy, "/small");
+    wait_written(&proxy, 1);
+    assert!(proxy.stop().status.success());
+    let script = "mount --bind DISK DISK && mount -o remount,ro,bind DISK";
+    let Some(proxy) = start_mounted(&origin, &disk, script, "64MiB") else { return };
+    wait_disk(&proxy, "unusable", |disk| disk["condition"] == "unusable");
+    assert!(status_of(&whole(&proxy, "/small")).contains("fwd=uri-miss; stored"));
+    assert!(status_of(&whole(&proxy, "/small")).contains("; hit"));
+    assert!(proxy.process().stderr().contains("read-only file system"), "{}", proxy.process().stderr());
+    assert!(proxy.stop().status.success());
+}
+
+#[test]
+fn a_full_disk_costs_no_request() {
+    let _watchdog = watchdog("a_full_disk_costs_no_request");
+    let (origin, directory) = (Origin::start(), Directory::new());
+    let disk = directory.path().join("cache");
+    // The file system has less than the store may use.
+    let script = "mount -t tmpfs -o size=6m,mode=700 none DISK";
+    let Some(proxy) = start_mounted(&origin, &disk, script, "64MiB") else { return };
+    wait_disk(&proxy, "ready", |disk| disk["condition"] == "ready");
+    let path = |number: usize| format!("/{number}-100000");
+    (0..90).for_each(|number| drop(whole(&proxy, &path(number))));
+    let full = wait_disk(&proxy, "paused", |disk| disk["condition"] == "paused");
+    assert!(full["errors"].as_u64() > Some(0) && full["objects"].as_u64() > Some(20), "{full}");
+    // From memory, from the disk, or anew.
+    (0..120).for_each(|number| drop(whole(&proxy, &path(number))));
+    assert_eq!(purge(&proxy, &json!({ "url": "http://a.test/3-100000" }))["disk"], "kept");
+    let before = origin.asked();
+    whole(&proxy, &path(3));
+    assert_eq!(origin.asked(), before + 1);
+    let said = proxy.process().stderr();
+    assert_eq!(said.matches("cannot write: no space left on device").count(), 1, "{said}");
+    assert!(proxy.stop().status.success());
+}
+
+#[test]
+fn a_crowd_after_a_restart_asks_the_disk_and_not_the_service() {
+    let _watchdog = watchdog("a_crowd_after_a_restart_asks_the_disk_and_not_the_service");
+    let (origin, directory) = (Origin::start(), Directory::new());
+    let disk = directory.path().join("cache");
+    let paths = ["/small".to_owned(), format!("/large-{LARGE}")];
+    let proxy = start(&origin, &disk);
+    paths.iter().for_each(|path| drop(whole(&proxy, path)));
+    wait_written(&proxy, 2);
+    kill(proxy);
+    origin.stop();
+    let proxy = start(&origin, &disk);
+    assert_eq!(cache(&proxy)["disk"]["objects"], 2);
+    thread::scope(|scope| {
+        for number in 0..64 {
+            let (proxy, path) = (&proxy, &paths[number % 2]);
+            scope.spawn(move || whole(proxy, path));
+        }
+    });
+    assert_eq!(origin.asked(), 2);
     assert!(proxy.stop().status.success());
 }

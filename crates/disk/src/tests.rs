@@ -7,6 +7,7 @@ use crate::testing::{
 };
 use crate::{Condition, Disk, Settings, Ticket};
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_cache::{KeyRule, Policy, SetCookie, UnixMillis};
 use thalweg_store::{CHUNK, How, Object, PathIs, Select};
 
@@ -314,5 +315,6 @@ fn another_version_is_emptied_and_a_directory_in_use_for_other_things_is_not_tou
     assert_eq!(disk.condition(), Condition::Unusable);
     assert!(said.all()[0].contains("has other files"), "{:?}", said.all());
     disk.purge(&Select::default(), How::Remove);
+    assert!(!disk.begin_purge(&Select::default(), How::Remove).wait(Duration::ZERO), "it is not kept");
     assert_eq!((disk.remove_url(b"x"), disk.counts().objects), (0, 0));
 }

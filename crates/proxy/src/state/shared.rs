@@ -11,8 +11,8 @@ use crate::state::load::Loads;
 use crate::state::local_listener::ListenerTransport;
 use rustix::fd::OwnedFd;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thalweg_core::Notice;
 use thalweg_net::Mailbox;
@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) disk: Option<thalweg_disk::Disk>,
     /// Bytes that are being read from it as wholes.
     pub(crate) disk_reading: AtomicU64,
+    /// Clients that are sent bodies from it.
+    pub(crate) disk_streams: AtomicUsize,
     /// Where filters have done what is not for workers.
     pub(crate) background: Background,
     /// The bounds on what is under way.

@@ -18,8 +18,8 @@ use crate::state::worker::Worker;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -113,6 +113,7 @@ impl WorkerPool {
             cache,
             disk,
             disk_reading: AtomicU64::new(0),
+            disk_streams: AtomicUsize::new(0),
             loads: Arc::new(Loads::new(budget)),
             registry,
             log: options.log,

@@ -8,6 +8,7 @@ use crate::state::worker::Worker;
 use std::sync::Arc;
 use thalweg_cache::request::FieldLines;
 use thalweg_cache::{Client, Forward, Key, Request, Url};
+use thalweg_disk::Disk;
 use thalweg_filter::{CacheRule, FieldView, QueryEdit};
 use thalweg_http::FieldId;
 use thalweg_store::{Choice, Stored};
@@ -43,7 +44,7 @@ impl Asked {
             has_credentials: *has_credentials,
             key,
             variant: Vec::new(),
-            has_asked_disk: worker.shared.disk.is_none(),
+            has_asked_disk: disk_of(worker, rule).is_none(),
             is_from_disk: false,
         })
     }
@@ -84,6 +85,11 @@ impl Asked {
         }
         filtering.target.set_query(edit);
     }
+}
+
+/// The disk, where responses of this rule are kept there: those for one client are not.
+pub(crate) fn disk_of<'w>(worker: &'w Worker, rule: &CacheRule) -> Option<&'w Disk> {
+    worker.shared.disk.as_ref().filter(|_| !rule.policy.is_per_client())
 }
 
 /// The fields of a request as they go to the service.

@@ -9,13 +9,17 @@ use crate::exchange::cache::reply::{handled, of_loaded};
 use crate::exchange::cache::{Looked, look_again, refresh};
 use crate::exchange::filter_request::ended;
 use crate::state::exchange::{Client, Exchange};
+use crate::state::shared::Shared;
 use crate::state::worker::Worker;
+use std::fmt;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_cache::{Found, Hit, Lookup, Parts, look_up};
 use thalweg_core::Fault;
+use thalweg_disk::settings::MOST_LOADS;
 use thalweg_disk::{Load, Loaded};
 use thalweg_observe::CacheUse;
 use thalweg_store::{Choice, Stored};
@@ -26,6 +30,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 const SMALL: u64 = 256 * 1024;
 /// Of the memory of the cache, such a part may be in use beside it for bodies that are read as wholes.
 const PART_FOR_READING: u64 = 16;
+/// Bodies that are sent from the disk at one time: slow clients leave places for what is read at once.
+const MOST_STREAMS: usize = MOST_LOADS / 4 * 3;
 
 /// A response that may be on the disk, and what asks for it.
 #[derive(Debug)]
@@ -57,18 +63,24 @@ pub(crate) async fn load(
     let Some(loaded) = read.flatten().filter(|_| !is_in_memory(worker, x, &mut asked)) else {
         return Ok(look_again(worker, client, x, (asked, None)));
     };
-    let lookup = decide(worker, x, &asked, &loaded);
-    let held = Held::of(&worker.shared.disk_reading, loaded.length, worker.shared.cache.limits().bytes);
-    match (lookup, held) {
-        (Lookup::Hit(hit), held) if loaded.length > SMALL || held.is_none() => {
-            return Ok(stream(worker, client, x, (asked, hit), (&loaded, load)));
-        }
-        (_, Some(_held)) => {
-            asked.is_from_disk = promote(worker, client, x, &asked, (&loaded, load)).await?;
-        }
-        // It is fetched as if it was not there.
-        (_, None) => {}
+    let hit = match decide(worker, x, &asked, &loaded) {
+        Lookup::Hit(hit) => Some(hit),
+        _ => None,
+    };
+    if let Some(hit) = hit.filter(|_| loaded.length > SMALL)
+        && let Some(place) = StreamPlace::take(worker)
+    {
+        return Ok(stream(worker, client, x, (asked, hit), (&loaded, (load, place))));
     }
+    let shared = &worker.shared;
+    if let Some(_held) = Held::of(&shared.disk_reading, loaded.length, shared.cache.limits().bytes) {
+        asked.is_from_disk = promote(worker, client, x, &asked, (&loaded, load)).await?;
+    } else if let Some(hit) = hit
+        && let Some(place) = StreamPlace::take(worker)
+    {
+        return Ok(stream(worker, client, x, (asked, hit), (&loaded, (load, place))));
+    }
+    // It is in memory, or it is fetched as if there was no disk.
     Ok(look_again(worker, client, x, (asked, None)))
 }
 
@@ -96,7 +108,7 @@ fn stream(
     client: &Client,
     x: &mut Exchange,
     (mut asked, hit): (Asked, Hit),
-    (loaded, load): (&Loaded, Load),
+    (loaded, load): (&Loaded, (Load, StreamPlace)),
 ) -> Looked {
     x.cache_use = Some(if hit.is_stale { CacheUse::Stale } else { CacheUse::Hit });
     if hit.refresh {
@@ -120,6 +132,29 @@ async fn promote(
     let body = until(worker, client, x, |context| load.poll_body(context, &mut read)).await?;
     let Some(Ok(body)) = body else { return Ok(false) };
     Ok(load.promote(&worker.shared.cache, &asked.key, loaded, body).is_some())
+}
+
+/// A place among those who are sent a body from the disk, as fast as they take it.
+pub(super) struct StreamPlace(Arc<Shared>);
+
+impl StreamPlace {
+    fn take(worker: &Worker) -> Option<Self> {
+        let place = Self(worker.shared.clone());
+        let before = place.0.disk_streams.fetch_add(1, Ordering::Relaxed);
+        (before < MOST_STREAMS).then_some(place)
+    }
+}
+
+impl fmt::Debug for StreamPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamPlace")
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        self.0.disk_streams.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Bytes that are being read, as long as they are.

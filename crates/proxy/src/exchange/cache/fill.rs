@@ -1,6 +1,6 @@
 //! Fetching a response for the store: an exchange of its own, whose response is decided on when its head is there.
 
-use crate::exchange::cache::asked::{Asked, fields};
+use crate::exchange::cache::asked::{Asked, disk_of, fields};
 use crate::exchange::cache::own_response::{Given, OwnResponse};
 use crate::exchange::subrequest::{InnerRequest, start_for_route};
 use crate::relay::ResponseSink;
@@ -108,6 +108,7 @@ impl Fill {
 pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) {
     let request = InnerRequest::for_cache(worker, x, fill.question());
     let Fill { rule, lines, has_credentials, lead, validated, own } = fill;
+    let disk = disk_of(worker, &rule).map(|disk| (disk.clone(), disk.ticket()));
     let sink = Sink {
         store: worker.shared.cache.clone(),
         rule,
@@ -115,7 +116,7 @@ pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) 
         has_credentials,
         validated,
         own,
-        disk: worker.shared.disk.as_ref().map(|disk| (disk.clone(), disk.ticket())),
+        disk,
         asked: now(),
         state: State::Waiting(lead),
     };

@@ -1,6 +1,7 @@
 //! What a client gets from the cache.
 
 use crate::exchange::cache::asked::{Asked, fields};
+use crate::exchange::cache::disk::StreamPlace;
 use crate::exchange::cache::own_response::Passed;
 use crate::exchange::cache::source::{of_disk, of_fill, of_stored};
 use crate::state::exchange::Exchange;
@@ -55,7 +56,7 @@ pub(crate) fn of_object(
 pub(crate) fn of_loaded(
     x: &Exchange,
     asked: &Asked,
-    (loaded, load): (&Loaded, Load),
+    (loaded, load): (&Loaded, (Load, StreamPlace)),
     used: &Use,
 ) -> Box<Reply> {
     let head = &loaded.head;

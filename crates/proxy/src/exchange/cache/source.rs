@@ -1,5 +1,6 @@
 //! Bodies of responses that come from the store.
 
+use crate::exchange::cache::disk::StreamPlace;
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 use thalweg_core::{Fault, FaultKind};
@@ -34,19 +35,20 @@ impl BodySource for StoredBody {
 }
 
 /// Bytes of a body on the disk.
-pub(crate) fn of_disk(mut load: Load, range: Range<u64>) -> ReplyBody {
+pub(crate) fn of_disk((mut load, place): (Load, StreamPlace), range: Range<u64>) -> ReplyBody {
     if range.is_empty() {
         return ReplyBody::Empty;
     }
     if range.start > 0 {
         load.seek(range.start);
     }
-    ReplyBody::Source(Box::new(DiskBody { load, left: range }))
+    ReplyBody::Source(Box::new(DiskBody { load, _place: place, left: range }))
 }
 
 #[derive(Debug)]
 struct DiskBody {
     load: Load,
+    _place: StreamPlace,
     left: Range<u64>,
 }
 
