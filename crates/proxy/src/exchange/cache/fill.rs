@@ -44,6 +44,10 @@ const UNKEYED: [&str; 12] = [
     "x-url-scheme",
 ];
 
+/// Larger bodies are not written again for a lifetime of fewer seconds than these.
+const LARGE_BODY: u64 = 64 * 1024;
+const SHORT_TTL: i64 = 60;
+
 /// What belongs to the connection, or is made anew for each client.
 const FRAMING: FieldSet = FieldSet::of(&[
     FieldId::Connection,
@@ -184,7 +188,7 @@ impl Sink {
                 // Where it was purged meanwhile, it answers those who wait and is not stored.
                 let is_stored = lead.is_stored_when_complete();
                 let freshened = lead.freshen(&object, *head);
-                if is_stored {
+                if is_stored && is_worth_writing(&object, &freshened) {
                     self.put(&freshened);
                 }
             }
@@ -333,6 +337,14 @@ impl ResponseSink for Sink {
             (State::Waiting(_), Ok(())) | (State::Over, _) => {}
         }
     }
+}
+
+/// Whether a freshened response is to be written with its body once more. Where it is stale again soon, what the disk
+/// has of it is as good: that is stale already, so that it is validated before it is used.
+fn is_worth_writing(old: &Object, new: &Object) -> bool {
+    let now = now();
+    let is_short = new.head().freshness.ttl(now) < SHORT_TTL && new.body().len() > LARGE_BODY;
+    old.head().freshness.is_fresh(now) || !is_short
 }
 
 fn now() -> UnixMillis {
