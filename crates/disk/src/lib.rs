@@ -23,8 +23,8 @@
 //! ```
 //!
 //! Workers call [`Disk::ticket`], [`Disk::put`], [`Disk::find`], [`Disk::load`], [`Disk::remove`],
-//! [`Disk::remove_object`], [`Disk::remove_url`] and poll a [`Load`]; none of them waits for the disk. One thread owns the directory and all
-//! that is written (`writer`), some read ([`load`]).
+//! [`Disk::remove_object`], [`Disk::remove_url`] and poll a [`Load`]; none of them waits for the disk. One thread owns
+//! the directory and all that is written (`writer`), some read ([`load`]).
 //!
 //! **Files.** `lock` (who uses the directory), `state` (its version, and purges that are not forgotten), and segments
 //! to which records are appended (`record`, `log`). The oldest segment goes as a whole when room is needed; what was

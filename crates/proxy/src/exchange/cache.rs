@@ -4,7 +4,8 @@
 //! response goes into the store as it comes; the client that has caused it reads from there as those do who come
 //! meanwhile ([`wait`]). A response that turns out not to be for the store goes to that one client ([`own_response`]),
 //! and later requests under its key go straight to the service for a while. What goes there by itself may still change
-//! what is stored ([`forwarded`]). Below the memory there may be a disk: what only that one has is read first ([`disk`]).
+//! what is stored ([`forwarded`]). Below the memory there may be a disk: what only that one has is read first
+//! ([`disk`]).
 
 mod asked;
 mod disk;
